@@ -1,0 +1,17 @@
+//! The words of Plumbline: names, addresses, blocks, endpoints, nodes, pools, and Calico's encodings of them.
+//!
+//! A decision crate: no clock, no randomness, no files, no sockets. Time and identifiers are arguments.
+//!
+//! * [`Kind`], [`Key`], [`KeyRange`]: what a record is called, in every store.
+//! * [`Resource`]: one record of Calico's v3 API, with every field kept, known or not.
+//! * [`Cidr`]: a network with no host bits set.
+
+pub mod cidr;
+pub mod key;
+pub mod kind;
+pub mod resource;
+
+pub use cidr::{Cidr, IpVersion};
+pub use key::{AffinityOwner, Key, KeyRange};
+pub use kind::Kind;
+pub use resource::{Metadata, Resource};

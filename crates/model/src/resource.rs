@@ -1,0 +1,124 @@
+//! One record of Calico's v3 API, with every field kept, known or not.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Key, Kind};
+
+pub const API_VERSION: &str = "projectcalico.org/v3";
+
+/// A v3 resource as read from a store or from a manifest. Only metadata is typed; `body` holds the rest of the
+/// document (`spec`, `status`, and whatever newer Calico versions put beside them) so that a read-modify-write
+/// never loses a field.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    pub kind: Kind,
+    pub metadata: Metadata,
+    pub body: Map<String, Value>,
+}
+
+/// Object metadata. `extra` keeps what is not named here (ownerReferences, finalizers, generateName …).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// A stored value that cannot be read as the record its key names.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error("{key}: the stored value is not a JSON object")]
+    NotAnObject {
+        key: Key,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("{key}: metadata cannot be read")]
+    Metadata {
+        key: Key,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("{key}: the stored value says kind {found:?}")]
+    WrongKind { key: Key, found: String },
+}
+
+impl Resource {
+    pub fn new(kind: Kind, name: impl Into<String>) -> Resource {
+        let metadata = Metadata { name: name.into(), ..Metadata::default() };
+        Resource { kind, metadata, body: Map::new() }
+    }
+
+    pub fn key(&self) -> Key {
+        Key::Resource {
+            kind: self.kind,
+            namespace: self.metadata.namespace.clone(),
+            name: self.metadata.name.clone(),
+        }
+    }
+
+    /// The value of one field of the spec.
+    pub fn spec(&self, field: &str) -> Option<&Value> {
+        self.body.get("spec").and_then(|spec| spec.get(field))
+    }
+
+    /// The spec, made if it is not there.
+    pub fn spec_mut(&mut self) -> &mut Map<String, Value> {
+        let spec = self.body.entry("spec").or_insert_with(|| Value::Object(Map::new()));
+        if !spec.is_object() {
+            *spec = Value::Object(Map::new());
+        }
+        spec.as_object_mut().expect("made an object above")
+    }
+
+    /// Reads a stored value. `revision` becomes `metadata.resourceVersion`.
+    pub fn decode(key: &Key, kind: Kind, value: &[u8], revision: &str) -> Result<Resource, DecodeError> {
+        let mut body: Map<String, Value> = serde_json::from_slice(value)
+            .map_err(|source| DecodeError::NotAnObject { key: key.clone(), source })?;
+        body.remove("apiVersion");
+        if let Some(Value::String(found)) = body.remove("kind").filter(|found| found != kind.name()) {
+            return Err(DecodeError::WrongKind { key: key.clone(), found });
+        }
+        let metadata = body.remove("metadata").unwrap_or_else(|| Value::Object(Map::new()));
+        let mut metadata: Metadata = serde_json::from_value(metadata)
+            .map_err(|source| DecodeError::Metadata { key: key.clone(), source })?;
+        metadata.resource_version = Some(revision.to_owned());
+        Ok(Resource { kind, metadata, body })
+    }
+
+    /// The value to store: everything but what the store itself knows (`resourceVersion`, `selfLink`).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut stored = self.clone();
+        stored.metadata.resource_version = None;
+        stored.metadata.extra.remove("selfLink");
+        serde_json::to_vec(&stored.to_document()).expect("a JSON value can always be written")
+    }
+
+    /// The whole document as an operator sees it.
+    pub fn to_document(&self) -> Map<String, Value> {
+        let mut document = Map::new();
+        document.insert("apiVersion".into(), API_VERSION.into());
+        document.insert("kind".into(), self.kind.name().into());
+        let metadata = serde_json::to_value(&self.metadata).expect("metadata can always be written");
+        document.insert("metadata".into(), metadata);
+        document.extend(self.body.clone());
+        document
+    }
+}

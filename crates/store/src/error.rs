@@ -1,0 +1,74 @@
+//! What can go wrong with a store, and what a caller can do about it.
+
+use model::{Key, KeyRange};
+
+use crate::Record;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The record a change wanted to create is already there. Read it and decide.
+    #[error("{} already exists", .existing.key)]
+    AlreadyExists { existing: Box<Record> },
+
+    /// The record a change relied on is gone.
+    #[error("{key} does not exist")]
+    NotFound { key: Key },
+
+    /// The record a change relied on has changed since it was read. Read it again and decide anew.
+    #[error("{} was changed by someone else (now at revision {})", .current.key, .current.revision)]
+    Conflict { current: Box<Record> },
+
+    /// The pages asked for show a moment the store has forgotten. Start the list over.
+    #[error("the history of {range:?} was cut while it was being read")]
+    HistoryGone { range: KeyRange },
+
+    /// The connection broke after the request was sent: it may have been carried out. Read and see.
+    #[error("the store did not answer; whether the change was made is not known")]
+    Uncertain {
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// Nobody answers, or not in time. Nothing was changed. Try again later.
+    #[error("cannot reach the store at {address}")]
+    Unreachable {
+        address: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+
+    /// The store answers, but not to us: certificate, user, password.
+    #[error("the store at {address} refuses access: {reason}")]
+    AccessDenied { address: String, reason: String },
+
+    /// The store cannot do this at all.
+    #[error("the store cannot {operation}")]
+    Unsupported { operation: String },
+
+    /// The store's own files are the trouble: disk full, read-only, damaged.
+    #[error("{path}: {problem}")]
+    Storage {
+        path: String,
+        problem: String,
+        #[source]
+        source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    },
+
+    /// Anything else, with what was being done.
+    #[error("{operation} failed")]
+    Other {
+        operation: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl StoreError {
+    /// Reading again and deciding anew may succeed at once.
+    pub fn is_lost_race(&self) -> bool {
+        matches!(
+            self,
+            StoreError::AlreadyExists { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. }
+        )
+    }
+}

@@ -1,0 +1,80 @@
+//! One door to the records, whatever keeps them: memory (simulation), SQLite, etcd.
+//!
+//! The contract is written on [`Store`] and on the types it uses; `tests/contract.rs` holds every backend to it.
+
+mod error;
+mod types;
+
+use async_trait::async_trait;
+use model::{Key, KeyRange};
+
+pub use error::StoreError;
+pub use types::{
+    Capabilities, Change, Committed, Event, ListPage, ListRequest, Precondition, Record, Revision, Watch,
+    Write,
+};
+
+/// A place that keeps records.
+///
+/// Rules every backend keeps:
+/// * A revision is opaque. It may be compared for equality and handed back, nothing else.
+/// * Every change is conditional: see [`Precondition`]. A refused change leaves no trace.
+/// * `commit` takes the changes that belong together, in an order in which they may also be done one by one.
+///   A backend with [`Capabilities::atomic_commits`] does all or none. One without does them in that order and
+///   stops at the first that fails, saying how many were done.
+/// * A list is one consistent view: all its pages show the same moment, or it fails with
+///   [`StoreError::HistoryGone`] and the caller starts over.
+/// * A watch from a list's revision shows every later change exactly once, in order, or [`Event::HistoryGone`].
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    fn capabilities(&self) -> Capabilities;
+
+    /// The record, or `None` if there is none.
+    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError>;
+
+    /// One page of a list, in key order.
+    async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError>;
+
+    /// Makes changes that belong together.
+    async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError>;
+
+    /// Every change to `range` after `after`. Ends only when dropped; connection loss is mended inside.
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError>;
+}
+
+/// What follows from the trait alone.
+impl dyn Store {
+    /// Every record of a range, page by page, at one moment. For ranges that are known to be small; a table of
+    /// endpoints goes page by page.
+    pub async fn list_all(&self, range: KeyRange) -> Result<(Vec<Record>, Revision), StoreError> {
+        let mut records = Vec::new();
+        let mut request = ListRequest::new(range);
+        loop {
+            let page = self.list(request.clone()).await?;
+            records.extend(page.records);
+            match page.next {
+                Some(next) => request = request.continued(next),
+                None => return Ok((records, page.revision)),
+            }
+        }
+    }
+
+    /// Makes a record that must not exist yet.
+    pub async fn create(&self, key: Key, value: Vec<u8>) -> Result<Revision, StoreError> {
+        self.commit_one(Change::create(key, value)).await
+    }
+
+    /// Replaces a record that must still be at `revision`.
+    pub async fn update(&self, key: Key, value: Vec<u8>, revision: Revision) -> Result<Revision, StoreError> {
+        self.commit_one(Change::update(key, value, revision)).await
+    }
+
+    /// Removes a record that must still be at `revision`.
+    pub async fn delete(&self, key: Key, revision: Revision) -> Result<Revision, StoreError> {
+        self.commit_one(Change::delete(key, revision)).await
+    }
+
+    async fn commit_one(&self, change: Change) -> Result<Revision, StoreError> {
+        Ok(self.commit(vec![change]).await?.revisions.remove(0))
+    }
+}

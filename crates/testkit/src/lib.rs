@@ -1,0 +1,30 @@
+//! What every test needs: seeds, counts, skipping with a reason, real parts started and stopped.
+//!
+//! * `PLUMB_TEST_SEED`: the seed of this run, printed by `cargo xtask test`.
+//! * `PLUMB_TEST_FULL`: the counts that the issues name instead of those that fit a quick run.
+//! * `PLUMB_TEST_SKIPS`: a file that collects one line per skipped test.
+
+use std::io::Write as _;
+
+/// The seed of this run; the same for every test, so that one number reproduces the run.
+pub fn seed() -> u64 {
+    std::env::var("PLUMB_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// `quick` normally, `full` under `cargo xtask test --full`.
+pub fn count(quick: usize, full: usize) -> usize {
+    if std::env::var_os("PLUMB_TEST_FULL").is_some() { full } else { quick }
+}
+
+/// Reports a test as skipped. The caller returns right after.
+pub fn skip(test: &str, reason: &str) {
+    eprintln!("SKIPPED {test}: {reason}");
+    let Some(path) = std::env::var_os("PLUMB_TEST_SKIPS") else { return };
+    let line = format!("{test}: {reason}\n");
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(line.as_bytes()))
+        .expect("the list of skipped tests can be written");
+}
