@@ -3,6 +3,7 @@
 //! The contract is written on [`Store`] and on the types it uses; `tests/contract.rs` holds every backend to it.
 
 mod error;
+pub mod etcd;
 mod types;
 
 use async_trait::async_trait;
