@@ -2,6 +2,7 @@
 //!
 //! The contract is written on [`Store`] and on the types it uses; `tests/contract.rs` holds every backend to it.
 
+pub mod config;
 mod error;
 pub mod etcd;
 mod types;
@@ -9,6 +10,7 @@ mod types;
 use async_trait::async_trait;
 use model::{Key, KeyRange};
 
+pub use config::StoreConfig;
 pub use error::StoreError;
 pub use types::{
     Capabilities, Change, Committed, Event, ListPage, ListRequest, Precondition, Record, Revision, Watch,

@@ -1,0 +1,353 @@
+//! Which store, and how to reach it: from flags, a file in calicoctl's format, or the environment.
+//!
+//! A configuration file that can be read is the only source besides flags; without one the environment is.
+//! Within a source, what is said outright decides; else etcd endpoints mean etcd; else a cluster around us or a
+//! kubeconfig mean Kubernetes; else the store is a SQLite file on this machine.
+
+mod settings;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use settings::Settings;
+
+/// Where calicoctl looks for its configuration, and so do we.
+pub const DEFAULT_CONFIG_FILE: &str = "/etc/calico/calicoctl.cfg";
+
+/// Where the SQLite store lies if nobody says otherwise.
+pub const DEFAULT_SQLITE_PATH: &str = "/var/lib/plumb/plumb.db";
+
+/// A store and how to reach it. Printing one shows no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreConfig {
+    Sqlite { path: PathBuf },
+    Etcd(EtcdSettings),
+    Kubernetes { kubeconfig: Option<PathBuf>, context: Option<String> },
+}
+
+/// How to reach etcd and what to show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EtcdSettings {
+    pub endpoints: Vec<String>,
+    pub credentials: Option<Credentials>,
+    /// What the server's certificate is checked against; the system's roots if absent.
+    pub ca: Option<Pem>,
+    pub client: Option<ClientCertificate>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub username: String,
+    pub password: String,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    pub certificate: Pem,
+    pub key: Pem,
+}
+
+/// A certificate or key: where it lies, or what it says.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Pem {
+    File(PathBuf),
+    Inline(String),
+}
+
+/// Where to look. `Sources::of_process` is what a program wants; tests build their own.
+pub struct Sources<'a> {
+    /// What was said on the command line; it wins over every other source.
+    pub overrides: Overrides,
+    /// A file the operator named. It must be there.
+    pub config_file: Option<PathBuf>,
+    /// The file to read if none was named and it is there.
+    pub default_config_file: PathBuf,
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Settings from the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// `sqlite`, `etcdv3` or `kubernetes`.
+    pub datastore_type: Option<String>,
+    pub sqlite_path: Option<PathBuf>,
+    pub etcd_endpoints: Option<String>,
+    pub kube_context: Option<String>,
+}
+
+/// The store that was chosen, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    pub config: StoreConfig,
+    pub reason: Reason,
+}
+
+/// Why a store was chosen. A program that must not end up on a file of its own by accident looks at this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The type was named in a flag, in the file or in the environment.
+    Named,
+    /// The type follows from another setting, or from being inside a cluster.
+    Implied,
+    /// Nothing said anything: SQLite at its default place.
+    Fallback,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read the configuration file {path}")]
+    FileUnreadable {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the configuration file {path} is not valid: {problem}")]
+    FileInvalid { path: String, problem: String },
+    #[error("unknown datastore type {0:?}")]
+    UnknownType(String),
+    #[error("the datastore type is etcdv3, but no endpoints are given")]
+    NoEndpoints,
+    #[error("etcd endpoint {0:?} is not an http:// or https:// address")]
+    BadEndpoint(String),
+    #[error("both etcd endpoints and an etcd discovery domain are given")]
+    EndpointsAndDiscovery,
+    #[error("finding etcd through DNS SRV records ({0}) is not supported yet")]
+    DiscoveryUnsupported(String),
+    #[error("etcd certificates are given both inline and as files")]
+    MixedCertificates,
+    #[error("an etcd client certificate needs a key and a key needs a certificate; only the {0} is given")]
+    HalfCertificate(&'static str),
+}
+
+impl ConfigError {
+    /// What the operator can do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            ConfigError::FileUnreadable { .. } => None,
+            ConfigError::FileInvalid { .. } => Some(
+                "the file needs `apiVersion: projectcalico.org/v3`, `kind: CalicoAPIConfig` and settings under `spec`",
+            ),
+            ConfigError::UnknownType(_) => Some("it is one of sqlite, etcdv3, kubernetes"),
+            ConfigError::NoEndpoints => {
+                Some("set ETCD_ENDPOINTS, or etcdEndpoints in the configuration file")
+            }
+            ConfigError::BadEndpoint(_) => Some("write endpoints as https://host:2379, separated by commas"),
+            ConfigError::EndpointsAndDiscovery => {
+                Some("give only one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV")
+            }
+            ConfigError::DiscoveryUnsupported(_) => Some("list the members in ETCD_ENDPOINTS instead"),
+            ConfigError::MixedCertificates => Some(
+                "use either etcdKey, etcdCert and etcdCACert, or etcdKeyFile, etcdCertFile and etcdCACertFile",
+            ),
+            ConfigError::HalfCertificate(_) => Some("give both the certificate and its key"),
+        }
+    }
+}
+
+impl StoreConfig {
+    /// Chooses the store.
+    pub fn from_sources(sources: &Sources<'_>) -> Result<Selected, ConfigError> {
+        let mut settings = sources.settings()?.without_empty();
+        let overrides = sources.overrides.clone();
+        settings.datastore_type = overrides.datastore_type.or(settings.datastore_type);
+        settings.etcd_endpoints = overrides.etcd_endpoints.or(settings.etcd_endpoints);
+        settings.k8s_current_context = overrides.kube_context.or(settings.k8s_current_context);
+        let sqlite_path = overrides.sqlite_path.or(settings.sqlite_path.take().map(PathBuf::from));
+        let in_cluster =
+            (sources.environment)("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty());
+        let (kind, reason) = chosen_kind(&settings, sqlite_path.is_some(), in_cluster)?;
+        let config = match kind {
+            DatastoreType::Sqlite => {
+                StoreConfig::Sqlite { path: sqlite_path.unwrap_or_else(|| DEFAULT_SQLITE_PATH.into()) }
+            }
+            DatastoreType::Etcd => StoreConfig::Etcd(EtcdSettings::from_settings(settings)?),
+            DatastoreType::Kubernetes => StoreConfig::Kubernetes {
+                kubeconfig: settings.kubeconfig.map(PathBuf::from),
+                context: settings.k8s_current_context,
+            },
+        };
+        Ok(Selected { config, reason })
+    }
+}
+
+impl fmt::Display for StoreConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreConfig::Sqlite { path } => write!(f, "SQLite file {}", path.display()),
+            StoreConfig::Etcd(etcd) => write!(f, "etcd at {}", etcd.endpoints.join(",")),
+            StoreConfig::Kubernetes { kubeconfig: Some(path), .. } => {
+                write!(f, "Kubernetes by {}", path.display())
+            }
+            StoreConfig::Kubernetes { kubeconfig: None, .. } => f.write_str("Kubernetes"),
+        }
+    }
+}
+
+impl Sources<'static> {
+    /// What this process was given: the environment, and the file at calicoctl's default place.
+    pub fn of_process(config_file: Option<PathBuf>, overrides: Overrides) -> Sources<'static> {
+        Sources {
+            overrides,
+            config_file,
+            default_config_file: DEFAULT_CONFIG_FILE.into(),
+            environment: &|name| std::env::var(name).ok(),
+        }
+    }
+}
+
+impl Sources<'_> {
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        match &self.config_file {
+            Some(path) => read_file(path),
+            None => match read_file(&self.default_config_file) {
+                Err(ConfigError::FileUnreadable { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound =>
+                {
+                    Ok(Settings::from_environment(self.environment))
+                }
+                read => read,
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Sources<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources")
+            .field("overrides", &self.overrides)
+            .field("config_file", &self.config_file)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read_file(path: &Path) -> Result<Settings, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::FileUnreadable { path: path.display().to_string(), source })?;
+    Settings::from_file_text(&path.display().to_string(), &text)
+}
+
+#[derive(Clone, Copy)]
+enum DatastoreType {
+    Sqlite,
+    Etcd,
+    Kubernetes,
+}
+
+fn chosen_kind(
+    settings: &Settings,
+    sqlite_path_given: bool,
+    in_cluster: bool,
+) -> Result<(DatastoreType, Reason), ConfigError> {
+    if let Some(name) = &settings.datastore_type {
+        let kind = match name.as_str() {
+            "sqlite" => DatastoreType::Sqlite,
+            "etcdv3" => DatastoreType::Etcd,
+            "kubernetes" => DatastoreType::Kubernetes,
+            _ => return Err(ConfigError::UnknownType(name.clone())),
+        };
+        return Ok((kind, Reason::Named));
+    }
+    let kubernetes = in_cluster
+        || settings.kubeconfig.is_some()
+        || settings.kubeconfig_inline.is_some()
+        || settings.k8s_api_endpoint.is_some();
+    if settings.etcd_endpoints.is_some() || settings.etcd_discovery_srv.is_some() {
+        Ok((DatastoreType::Etcd, Reason::Implied))
+    } else if kubernetes {
+        Ok((DatastoreType::Kubernetes, Reason::Implied))
+    } else if sqlite_path_given {
+        Ok((DatastoreType::Sqlite, Reason::Implied))
+    } else {
+        Ok((DatastoreType::Sqlite, Reason::Fallback))
+    }
+}
+
+impl EtcdSettings {
+    fn from_settings(settings: Settings) -> Result<EtcdSettings, ConfigError> {
+        let endpoints = match (&settings.etcd_endpoints, &settings.etcd_discovery_srv) {
+            (Some(_), Some(_)) => return Err(ConfigError::EndpointsAndDiscovery),
+            (None, Some(domain)) => return Err(ConfigError::DiscoveryUnsupported(domain.clone())),
+            (None, None) => return Err(ConfigError::NoEndpoints),
+            (Some(list), None) => parse_endpoints(list)?,
+        };
+        let credentials = match (&settings.etcd_username, &settings.etcd_password) {
+            // As Calico: one without the other is not used.
+            (Some(username), Some(password)) => {
+                Some(Credentials { username: username.clone(), password: password.clone() })
+            }
+            _ => None,
+        };
+        let (ca, client) = certificates(settings)?;
+        Ok(EtcdSettings { endpoints, credentials, ca, client })
+    }
+}
+
+fn parse_endpoints(list: &str) -> Result<Vec<String>, ConfigError> {
+    let endpoints: Vec<String> =
+        list.split(',').map(str::trim).filter(|endpoint| !endpoint.is_empty()).map(str::to_owned).collect();
+    if endpoints.is_empty() {
+        return Err(ConfigError::NoEndpoints);
+    }
+    let is_address = |endpoint: &&String| {
+        let host = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
+        host.is_some_and(|host| !host.is_empty())
+    };
+    match endpoints.iter().find(|endpoint| !is_address(endpoint)) {
+        Some(bad) => Err(ConfigError::BadEndpoint(bad.clone())),
+        None => Ok(endpoints),
+    }
+}
+
+fn certificates(settings: Settings) -> Result<(Option<Pem>, Option<ClientCertificate>), ConfigError> {
+    let inline = [settings.etcd_ca_cert, settings.etcd_cert, settings.etcd_key];
+    let files = [settings.etcd_ca_cert_file, settings.etcd_cert_file, settings.etcd_key_file];
+    let is_given = |set: &[Option<String>; 3]| set.iter().any(Option::is_some);
+    let [ca, certificate, key] = match (is_given(&inline), is_given(&files)) {
+        (true, true) => return Err(ConfigError::MixedCertificates),
+        (true, false) => inline.map(|text| text.map(Pem::Inline)),
+        (false, _) => files.map(|path| path.map(|path| Pem::File(path.into()))),
+    };
+    let client = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
+        (None, None) => None,
+        (Some(_), None) => return Err(ConfigError::HalfCertificate("certificate")),
+        (None, Some(_)) => return Err(ConfigError::HalfCertificate("key")),
+    };
+    Ok((ca, client))
+}
+
+impl fmt::Debug for EtcdSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdSettings")
+            .field("endpoints", &self.endpoints)
+            .field("username", &self.credentials.as_ref().map(|credentials| &credentials.username))
+            .field("ca", &self.ca.is_some())
+            .field("client", &self.client.is_some())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientCertificate").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Pem::File(path) => write!(f, "{}", path.display()),
+            Pem::Inline(_) => f.write_str("inline"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

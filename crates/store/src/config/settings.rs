@@ -1,0 +1,149 @@
+//! The settings of `calicoctl.cfg`, and the environment variables that stand for the same ones.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+
+/// What one source said, as text. Whether it makes sense together is decided later, so that a wrong setting
+/// can be named with the words of its source.
+#[derive(Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Settings {
+    pub(crate) datastore_type: Option<String>,
+    /// Our own; Calico has no such store.
+    pub(crate) sqlite_path: Option<String>,
+
+    pub(crate) etcd_endpoints: Option<String>,
+    pub(crate) etcd_discovery_srv: Option<String>,
+    pub(crate) etcd_username: Option<String>,
+    pub(crate) etcd_password: Option<String>,
+    pub(crate) etcd_key_file: Option<String>,
+    pub(crate) etcd_cert_file: Option<String>,
+    #[serde(rename = "etcdCACertFile")]
+    pub(crate) etcd_ca_cert_file: Option<String>,
+    pub(crate) etcd_key: Option<String>,
+    pub(crate) etcd_cert: Option<String>,
+    #[serde(rename = "etcdCACert")]
+    pub(crate) etcd_ca_cert: Option<String>,
+
+    pub(crate) kubeconfig: Option<String>,
+    pub(crate) kubeconfig_inline: Option<String>,
+    #[serde(rename = "k8sAPIEndpoint")]
+    pub(crate) k8s_api_endpoint: Option<String>,
+    #[serde(rename = "k8sKeyFile")]
+    k8s_key_file: Option<String>,
+    #[serde(rename = "k8sCertFile")]
+    k8s_cert_file: Option<String>,
+    #[serde(rename = "k8sCAFile")]
+    k8s_ca_file: Option<String>,
+    #[serde(rename = "k8sAPIToken")]
+    k8s_api_token: Option<String>,
+    #[serde(rename = "k8sInsecureSkipTLSVerify")]
+    k8s_insecure_skip_tls_verify: Option<bool>,
+    #[serde(rename = "k8sDisableNodePoll")]
+    k8s_disable_node_poll: Option<bool>,
+    #[serde(rename = "usePodCIDR")]
+    use_pod_cidr: Option<bool>,
+    #[serde(rename = "k8sClientQPS")]
+    k8s_client_qps: Option<f32>,
+    #[serde(rename = "k8sClientBurst")]
+    k8s_client_burst: Option<i64>,
+    #[serde(rename = "k8sCurrentContext")]
+    pub(crate) k8s_current_context: Option<String>,
+    #[serde(rename = "calicoAPIGroup")]
+    calico_api_group: Option<String>,
+}
+
+impl Settings {
+    /// Reads the variables that matter to a store this release has. `variable` gives the value of one
+    /// environment variable; each is looked up with the prefix `CALICO_` first, then plain. Empty is unset.
+    pub(crate) fn from_environment(variable: &dyn Fn(&str) -> Option<String>) -> Settings {
+        let get = |name: &str| {
+            let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+            set(&format!("CALICO_{name}")).or_else(|| set(name))
+        };
+        Settings {
+            datastore_type: get("DATASTORE_TYPE"),
+            sqlite_path: get("SQLITE_PATH"),
+            etcd_endpoints: get("ETCD_ENDPOINTS"),
+            etcd_discovery_srv: get("ETCD_DISCOVERY_SRV"),
+            etcd_username: get("ETCD_USERNAME"),
+            etcd_password: get("ETCD_PASSWORD"),
+            etcd_key_file: get("ETCD_KEY_FILE"),
+            etcd_cert_file: get("ETCD_CERT_FILE"),
+            etcd_ca_cert_file: get("ETCD_CA_CERT_FILE"),
+            kubeconfig: get("KUBECONFIG"),
+            k8s_api_endpoint: get("K8S_API_ENDPOINT"),
+            k8s_current_context: get("K8S_CURRENT_CONTEXT"),
+            ..Settings::default()
+        }
+    }
+
+    /// Reads a file in calicoctl's format, YAML or JSON (which is YAML too).
+    pub(crate) fn from_file_text(path: &str, text: &str) -> Result<Settings, ConfigError> {
+        let invalid = |problem: String| ConfigError::FileInvalid { path: path.to_owned(), problem };
+        // Excerpts of the text in messages would show passwords and keys.
+        let options = serde_saphyr::options! { with_snippet: false };
+        let file: ConfigFile =
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| invalid(error.to_string()))?;
+        if file.api_version != model::resource::API_VERSION {
+            return Err(invalid(format!("unknown apiVersion {:?}", file.api_version)));
+        }
+        if file.kind != FILE_KIND {
+            return Err(invalid(format!("expected kind {FILE_KIND:?}, got {:?}", file.kind)));
+        }
+        Ok(file.spec.unwrap_or_default())
+    }
+
+    /// Treats empty text as not given, as Calico does.
+    pub(crate) fn without_empty(mut self) -> Settings {
+        for field in [
+            &mut self.datastore_type,
+            &mut self.sqlite_path,
+            &mut self.etcd_endpoints,
+            &mut self.etcd_discovery_srv,
+            &mut self.etcd_username,
+            &mut self.etcd_password,
+            &mut self.etcd_key_file,
+            &mut self.etcd_cert_file,
+            &mut self.etcd_ca_cert_file,
+            &mut self.etcd_key,
+            &mut self.etcd_cert,
+            &mut self.etcd_ca_cert,
+            &mut self.kubeconfig,
+            &mut self.kubeconfig_inline,
+            &mut self.k8s_api_endpoint,
+            &mut self.k8s_current_context,
+        ] {
+            field.take_if(|text| text.is_empty());
+        }
+        self
+    }
+}
+
+/// Names what is set, never what it is set to: passwords, keys and tokens are among it.
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("datastore_type", &self.datastore_type)
+            .field("sqlite_path", &self.sqlite_path)
+            .field("etcd_endpoints", &self.etcd_endpoints)
+            .finish_non_exhaustive()
+    }
+}
+
+const FILE_KIND: &str = "CalicoAPIConfig";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ConfigFile {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default, rename = "metadata")]
+    _metadata: serde::de::IgnoredAny,
+    spec: Option<Settings>,
+}

@@ -1,0 +1,201 @@
+use std::collections::BTreeMap;
+use std::io::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn select_with(
+    variables: &[(&str, &str)],
+    file: Option<&str>,
+    overrides: Overrides,
+) -> Result<Selected, ConfigError> {
+    let variables: BTreeMap<String, String> =
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let directory = tempfile::tempdir().unwrap();
+    let config_file = file.map(|text| {
+        let path = directory.path().join("calicoctl.cfg");
+        std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
+        path
+    });
+    StoreConfig::from_sources(&Sources {
+        overrides,
+        config_file,
+        default_config_file: directory.path().join("absent.cfg"),
+        environment: &|name| variables.get(name).cloned(),
+    })
+}
+
+fn select(variables: &[(&str, &str)]) -> Selected {
+    select_with(variables, None, Overrides::default()).unwrap()
+}
+
+fn refusal(variables: &[(&str, &str)]) -> String {
+    select_with(variables, None, Overrides::default()).unwrap_err().to_string()
+}
+
+fn file(spec: &str) -> String {
+    format!("apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nmetadata:\nspec:\n{spec}")
+}
+
+fn etcd(selected: Selected) -> EtcdSettings {
+    match selected.config {
+        StoreConfig::Etcd(settings) => settings,
+        other => panic!("expected etcd, got {other}"),
+    }
+}
+
+#[test]
+fn nothing_said_is_sqlite_at_the_default_place() {
+    let selected = select(&[]);
+    assert_eq!(selected.config, StoreConfig::Sqlite { path: DEFAULT_SQLITE_PATH.into() });
+    assert_eq!(selected.reason, Reason::Fallback);
+}
+
+#[test]
+fn the_order_of_selection_is_named_then_etcd_then_kubernetes_then_sqlite() {
+    let everything = [
+        ("ETCD_ENDPOINTS", "http://a:2379"),
+        ("KUBECONFIG", "/k"),
+        ("KUBERNETES_SERVICE_HOST", "10.0.0.1"),
+        ("SQLITE_PATH", "/x.db"),
+    ];
+    assert!(matches!(select(&everything).config, StoreConfig::Etcd(_)));
+    assert_eq!(select(&everything).reason, Reason::Implied);
+    assert!(matches!(select(&everything[1..]).config, StoreConfig::Kubernetes { .. }));
+    assert!(matches!(select(&everything[2..]).config, StoreConfig::Kubernetes { .. }));
+    assert_eq!(select(&everything[3..]).config, StoreConfig::Sqlite { path: "/x.db".into() });
+    assert_eq!(select(&everything[3..]).reason, Reason::Implied);
+
+    let mut named = everything.to_vec();
+    named.push(("DATASTORE_TYPE", "sqlite"));
+    let selected = select(&named);
+    assert_eq!(
+        selected,
+        Selected { config: StoreConfig::Sqlite { path: "/x.db".into() }, reason: Reason::Named }
+    );
+}
+
+#[test]
+fn the_calico_prefix_wins_and_empty_is_unset() {
+    let selected = select(&[("DATASTORE_TYPE", "etcdv3"), ("CALICO_DATASTORE_TYPE", "sqlite")]);
+    assert!(matches!(selected.config, StoreConfig::Sqlite { .. }));
+    let selected = select(&[("SQLITE_PATH", "/x.db"), ("CALICO_SQLITE_PATH", ""), ("DATASTORE_TYPE", "")]);
+    assert_eq!(selected.config, StoreConfig::Sqlite { path: "/x.db".into() });
+}
+
+#[test]
+fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
+    let text = file("  datastoreType: etcdv3\n  etcdEndpoints: https://a:2379, https://b:2379\n");
+    let variables = [("DATASTORE_TYPE", "sqlite"), ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "x")];
+    let settings = etcd(select_with(&variables, Some(&text), Overrides::default()).unwrap());
+    assert_eq!(settings.endpoints, ["https://a:2379", "https://b:2379"]);
+    assert_eq!(settings.credentials, None, "the environment is no source beside a file");
+
+    let overrides = Overrides {
+        datastore_type: Some("sqlite".into()),
+        sqlite_path: Some("/f.db".into()),
+        ..Overrides::default()
+    };
+    let selected = select_with(&variables, Some(&text), overrides).unwrap();
+    assert_eq!(selected.config, StoreConfig::Sqlite { path: "/f.db".into() });
+}
+
+#[test]
+fn every_field_of_calicoctls_file_is_known_and_json_is_read_too() {
+    let text = file(
+        "  datastoreType: etcdv3\n  etcdEndpoints: http://a:2379\n  etcdUsername: u\n  etcdPassword: p\n  \
+         etcdKeyFile: /k\n  etcdCertFile: /c\n  etcdCACertFile: /ca\n  etcdKey:\n  etcdCert: ''\n  etcdCACert: null\n  \
+         etcdDiscoverySrv: ''\n  kubeconfig: /kc\n  kubeconfigInline: x\n  k8sAPIEndpoint: e\n  k8sKeyFile: f\n  \
+         k8sCertFile: f\n  k8sCAFile: f\n  k8sAPIToken: t\n  k8sInsecureSkipTLSVerify: true\n  \
+         k8sDisableNodePoll: false\n  usePodCIDR: false\n  k8sClientQPS: 5\n  k8sClientBurst: 10\n  \
+         k8sCurrentContext: c\n  calicoAPIGroup: projectcalico.org/v3\n  sqlitePath: /s\n",
+    );
+    let settings = etcd(select_with(&[], Some(&text), Overrides::default()).unwrap());
+    assert_eq!(settings.ca, Some(Pem::File("/ca".into())));
+    assert_eq!(settings.client.unwrap().key, Pem::File("/k".into()));
+    assert_eq!(settings.credentials.unwrap().username, "u");
+
+    let json =
+        r#"{"apiVersion":"projectcalico.org/v3","kind":"CalicoAPIConfig","spec":{"sqlitePath":"/j.db"}}"#;
+    let selected = select_with(&[], Some(json), Overrides::default()).unwrap();
+    assert_eq!(selected.config, StoreConfig::Sqlite { path: "/j.db".into() });
+}
+
+#[test]
+fn a_bad_file_is_refused_without_showing_its_secrets() {
+    for text in [
+        file("  etcdPasswort: hunter2\n"),
+        file("  etcdPassword: [hunter2]\n"),
+        file("  etcdPassword: 'hunter2\n"),
+        "kind: CalicoAPIConfig\napiVersion: v2\nspec: {etcdPassword: hunter2}".to_owned(),
+        "kind: hunter3\napiVersion: projectcalico.org/v3\nspec: {etcdPassword: hunter2}".to_owned(),
+    ] {
+        let error = select_with(&[], Some(&text), Overrides::default()).unwrap_err();
+        assert!(matches!(error, ConfigError::FileInvalid { .. }), "{error}");
+        assert!(error.hint().is_some());
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
+}
+
+#[test]
+fn a_named_file_must_be_there() {
+    let sources = Sources::of_process(Some("/nonexistent/calicoctl.cfg".into()), Overrides::default());
+    let error = StoreConfig::from_sources(&sources).unwrap_err();
+    assert_eq!(error.to_string(), "cannot read the configuration file /nonexistent/calicoctl.cfg");
+}
+
+#[test]
+fn contradictions_are_refused() {
+    assert_eq!(refusal(&[("DATASTORE_TYPE", "mysql")]), "unknown datastore type \"mysql\"");
+    assert_eq!(
+        refusal(&[("DATASTORE_TYPE", "etcdv3")]),
+        "the datastore type is etcdv3, but no endpoints are given"
+    );
+    assert_eq!(
+        refusal(&[("ETCD_ENDPOINTS", " , ")]),
+        "the datastore type is etcdv3, but no endpoints are given"
+    );
+    assert_eq!(
+        refusal(&[("ETCD_ENDPOINTS", "http://a:1,b:2")]),
+        "etcd endpoint \"b:2\" is not an http:// or https:// address"
+    );
+    assert_eq!(
+        refusal(&[("ETCD_ENDPOINTS", "http://a"), ("ETCD_DISCOVERY_SRV", "b")]),
+        "both etcd endpoints and an etcd discovery domain are given"
+    );
+    assert_eq!(
+        refusal(&[("ETCD_DISCOVERY_SRV", "example.org")]),
+        "finding etcd through DNS SRV records (example.org) is not supported yet"
+    );
+    assert_eq!(
+        refusal(&[("ETCD_ENDPOINTS", "http://a"), ("ETCD_CERT_FILE", "/c")]),
+        "an etcd client certificate needs a key and a key needs a certificate; only the certificate is given"
+    );
+    let mixed = file("  etcdEndpoints: http://a\n  etcdCACert: x\n  etcdKeyFile: /k\n  etcdCertFile: /c\n");
+    let error = select_with(&[], Some(&mixed), Overrides::default()).unwrap_err();
+    assert_eq!(error.to_string(), "etcd certificates are given both inline and as files");
+}
+
+#[test]
+fn printing_a_configuration_shows_no_secret() {
+    let text = file(
+        "  etcdEndpoints: https://a:2379\n  etcdUsername: u\n  etcdPassword: hunter2\n  etcdKey: hunter2\n  \
+         etcdCert: hunter2\n  etcdCACert: hunter2\n",
+    );
+    let selected = select_with(&[], Some(&text), Overrides::default()).unwrap();
+    let settings = etcd(selected.clone());
+    let printed = format!(
+        "{selected:?} {} {:?} {:?} {:?}",
+        selected.config, settings.credentials, settings.client, settings.ca
+    );
+    assert!(!printed.contains("hunter2"), "{printed}");
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_files_never_panic(text in any::<String>()) {
+        let _ = Settings::from_file_text("fuzz", &text);
+        let _ = Settings::from_file_text("fuzz", &file(&text));
+    }
+}
