@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use settings::Settings;
 
+use crate::etcd::{EtcdConfig, PemSource};
+
 /// Where calicoctl looks for its configuration, and so do we.
 pub const DEFAULT_CONFIG_FILE: &str = "/etc/calico/calicoctl.cfg";
 
@@ -22,37 +24,8 @@ pub const DEFAULT_SQLITE_PATH: &str = "/var/lib/plumb/plumb.db";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreConfig {
     Sqlite { path: PathBuf },
-    Etcd(EtcdSettings),
+    Etcd(EtcdConfig),
     Kubernetes { kubeconfig: Option<PathBuf>, context: Option<String> },
-}
-
-/// How to reach etcd and what to show it.
-#[derive(Clone, PartialEq, Eq)]
-pub struct EtcdSettings {
-    pub endpoints: Vec<String>,
-    pub credentials: Option<Credentials>,
-    /// What the server's certificate is checked against; the system's roots if absent.
-    pub ca: Option<Pem>,
-    pub client: Option<ClientCertificate>,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credentials {
-    pub username: String,
-    pub password: String,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub struct ClientCertificate {
-    pub certificate: Pem,
-    pub key: Pem,
-}
-
-/// A certificate or key: where it lies, or what it says.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Pem {
-    File(PathBuf),
-    Inline(String),
 }
 
 /// Where to look. `Sources::of_process` is what a program wants; tests build their own.
@@ -108,8 +81,6 @@ pub enum ConfigError {
     UnknownType(String),
     #[error("the datastore type is etcdv3, but no endpoints are given")]
     NoEndpoints,
-    #[error("etcd endpoint {0:?} is not an http:// or https:// address")]
-    BadEndpoint(String),
     #[error("both etcd endpoints and an etcd discovery domain are given")]
     EndpointsAndDiscovery,
     #[error("finding etcd through DNS SRV records ({0}) is not supported yet")]
@@ -132,7 +103,6 @@ impl ConfigError {
             ConfigError::NoEndpoints => {
                 Some("set ETCD_ENDPOINTS, or etcdEndpoints in the configuration file")
             }
-            ConfigError::BadEndpoint(_) => Some("write endpoints as https://host:2379, separated by commas"),
             ConfigError::EndpointsAndDiscovery => {
                 Some("give only one of ETCD_ENDPOINTS and ETCD_DISCOVERY_SRV")
             }
@@ -161,7 +131,7 @@ impl StoreConfig {
             DatastoreType::Sqlite => {
                 StoreConfig::Sqlite { path: sqlite_path.unwrap_or_else(|| DEFAULT_SQLITE_PATH.into()) }
             }
-            DatastoreType::Etcd => StoreConfig::Etcd(EtcdSettings::from_settings(settings)?),
+            DatastoreType::Etcd => StoreConfig::Etcd(etcd_config(settings)?),
             DatastoreType::Kubernetes => StoreConfig::Kubernetes {
                 kubeconfig: settings.kubeconfig.map(PathBuf::from),
                 context: settings.k8s_current_context,
@@ -263,90 +233,34 @@ fn chosen_kind(
     }
 }
 
-impl EtcdSettings {
-    fn from_settings(settings: Settings) -> Result<EtcdSettings, ConfigError> {
-        let endpoints = match (&settings.etcd_endpoints, &settings.etcd_discovery_srv) {
-            (Some(_), Some(_)) => return Err(ConfigError::EndpointsAndDiscovery),
-            (None, Some(domain)) => return Err(ConfigError::DiscoveryUnsupported(domain.clone())),
-            (None, None) => return Err(ConfigError::NoEndpoints),
-            (Some(list), None) => parse_endpoints(list)?,
-        };
-        let credentials = match (&settings.etcd_username, &settings.etcd_password) {
-            // As Calico: one without the other is not used.
-            (Some(username), Some(password)) => {
-                Some(Credentials { username: username.clone(), password: password.clone() })
-            }
-            _ => None,
-        };
-        let (ca, client) = certificates(settings)?;
-        Ok(EtcdSettings { endpoints, credentials, ca, client })
+fn etcd_config(settings: Settings) -> Result<EtcdConfig, ConfigError> {
+    let endpoints = match (&settings.etcd_endpoints, &settings.etcd_discovery_srv) {
+        (Some(_), Some(_)) => return Err(ConfigError::EndpointsAndDiscovery),
+        (None, Some(domain)) => return Err(ConfigError::DiscoveryUnsupported(domain.clone())),
+        (None, None) => return Err(ConfigError::NoEndpoints),
+        (Some(list), None) => parse_endpoints(list)?,
+    };
+    let inline = [settings.etcd_ca_cert, settings.etcd_cert, settings.etcd_key];
+    let files = [settings.etcd_ca_cert_file, settings.etcd_cert_file, settings.etcd_key_file];
+    let is_given = |set: &[Option<String>; 3]| set.iter().any(Option::is_some);
+    let [ca, cert, key] = match (is_given(&inline), is_given(&files)) {
+        (true, true) => return Err(ConfigError::MixedCertificates),
+        (true, false) => inline.map(|text| text.map(PemSource::Text)),
+        (false, _) => files.map(|path| path.map(PemSource::file)),
+    };
+    match (&cert, &key) {
+        (Some(_), None) => return Err(ConfigError::HalfCertificate("certificate")),
+        (None, Some(_)) => return Err(ConfigError::HalfCertificate("key")),
+        _ => {}
     }
+    let (username, password) = (settings.etcd_username, settings.etcd_password);
+    Ok(EtcdConfig { username, password, ca, cert, key, ..EtcdConfig::new(endpoints) })
 }
 
 fn parse_endpoints(list: &str) -> Result<Vec<String>, ConfigError> {
     let endpoints: Vec<String> =
         list.split(',').map(str::trim).filter(|endpoint| !endpoint.is_empty()).map(str::to_owned).collect();
-    if endpoints.is_empty() {
-        return Err(ConfigError::NoEndpoints);
-    }
-    let is_address = |endpoint: &&String| {
-        let host = endpoint.strip_prefix("http://").or_else(|| endpoint.strip_prefix("https://"));
-        host.is_some_and(|host| !host.is_empty())
-    };
-    match endpoints.iter().find(|endpoint| !is_address(endpoint)) {
-        Some(bad) => Err(ConfigError::BadEndpoint(bad.clone())),
-        None => Ok(endpoints),
-    }
-}
-
-fn certificates(settings: Settings) -> Result<(Option<Pem>, Option<ClientCertificate>), ConfigError> {
-    let inline = [settings.etcd_ca_cert, settings.etcd_cert, settings.etcd_key];
-    let files = [settings.etcd_ca_cert_file, settings.etcd_cert_file, settings.etcd_key_file];
-    let is_given = |set: &[Option<String>; 3]| set.iter().any(Option::is_some);
-    let [ca, certificate, key] = match (is_given(&inline), is_given(&files)) {
-        (true, true) => return Err(ConfigError::MixedCertificates),
-        (true, false) => inline.map(|text| text.map(Pem::Inline)),
-        (false, _) => files.map(|path| path.map(|path| Pem::File(path.into()))),
-    };
-    let client = match (certificate, key) {
-        (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
-        (None, None) => None,
-        (Some(_), None) => return Err(ConfigError::HalfCertificate("certificate")),
-        (None, Some(_)) => return Err(ConfigError::HalfCertificate("key")),
-    };
-    Ok((ca, client))
-}
-
-impl fmt::Debug for EtcdSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EtcdSettings")
-            .field("endpoints", &self.endpoints)
-            .field("username", &self.credentials.as_ref().map(|credentials| &credentials.username))
-            .field("ca", &self.ca.is_some())
-            .field("client", &self.client.is_some())
-            .finish()
-    }
-}
-
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ClientCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientCertificate").field("certificate", &self.certificate).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Pem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Pem::File(path) => write!(f, "{}", path.display()),
-            Pem::Inline(_) => f.write_str("inline"),
-        }
-    }
+    if endpoints.is_empty() { Err(ConfigError::NoEndpoints) } else { Ok(endpoints) }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Everything a connection needs. Passwords and key texts never show in its debug output.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EtcdConfig {
     /// `http://host:port` or `https://host:port`, each a member of the same cluster. A missing scheme means
     /// `https` if any of `ca`, `cert`, `key` is given and `http` otherwise, which is also how etcdctl reads it.
