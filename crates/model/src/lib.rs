@@ -5,13 +5,16 @@
 //! * [`Kind`], [`Key`], [`KeyRange`]: what a record is called, in every store.
 //! * [`Resource`]: one record of Calico's v3 API, with every field kept, known or not.
 //! * [`Cidr`]: a network with no host bits set.
+//! * [`Selector`]: which labels a record speaks of, in Calico's language.
 
 pub mod cidr;
 pub mod key;
 pub mod kind;
 pub mod resource;
+pub mod selector;
 
 pub use cidr::{Cidr, IpVersion};
 pub use key::{AffinityOwner, Key, KeyRange};
 pub use kind::Kind;
 pub use resource::{Metadata, Resource};
+pub use selector::{Selector, SelectorError};
