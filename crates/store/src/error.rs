@@ -41,6 +41,11 @@ pub enum StoreError {
     #[error("the store at {address} refuses access: {reason}")]
     AccessDenied { address: String, reason: String },
 
+    /// The request makes no sense to any store, such as changing one key twice in a commit. Nothing was changed;
+    /// asking again is no use.
+    #[error("the request to the store is not valid: {problem}")]
+    Invalid { problem: String },
+
     /// The store cannot do this at all.
     #[error("the store cannot {operation}")]
     Unsupported { operation: String },

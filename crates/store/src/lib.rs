@@ -1,33 +1,48 @@
 //! One door to the records, whatever keeps them: memory (simulation), SQLite, etcd.
 //!
-//! The contract is written on [`Store`] and on the types it uses; `tests/contract.rs` holds every backend to it.
+//! The contract is written on [`Store`] and on the types it uses; `tests/contract/` holds every backend to it.
 
 pub mod config;
 mod error;
 pub mod etcd;
+mod memory;
+mod request;
 mod types;
+mod watch;
 
 use async_trait::async_trait;
 use model::{Key, KeyRange};
 
 pub use config::StoreConfig;
 pub use error::StoreError;
+pub use memory::MemoryStore;
+pub use request::MAX_CHANGES;
 pub use types::{
-    Capabilities, Change, Committed, Event, ListPage, ListRequest, Precondition, Record, Revision, Watch,
-    Write,
+    Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Precondition, Record,
+    Revision, Write,
 };
+pub use watch::Watch;
 
 /// A place that keeps records.
 ///
 /// Rules every backend keeps:
-/// * A revision is opaque. It may be compared for equality and handed back, nothing else.
-/// * Every change is conditional: see [`Precondition`]. A refused change leaves no trace.
+/// * A revision is opaque. It may be compared for equality and handed back, nothing else. A precondition with a
+///   revision that never was is simply not met.
+/// * Every change is conditional: see [`Precondition`]. A refused change leaves no trace, and the error speaks of
+///   the first change, in the order given, whose precondition does not hold: [`StoreError::AlreadyExists`] with
+///   the record that is in the way, [`StoreError::NotFound`], or [`StoreError::Conflict`] with the record as it
+///   now is.
+/// * A commit that only relies on records ([`Write::Nothing`]), or that is empty, makes no new revision and no
+///   event. One key twice, a deletion of what must be absent, a key that cannot be spelled in Calico's layout,
+///   or more than [`MAX_CHANGES`] changes are [`StoreError::Invalid`].
 /// * `commit` takes the changes that belong together, in an order in which they may also be done one by one.
 ///   A backend with [`Capabilities::atomic_commits`] does all or none. One without does them in that order and
 ///   stops at the first that fails, saying how many were done.
 /// * A list is one consistent view: all its pages show the same moment, or it fails with
 ///   [`StoreError::HistoryGone`] and the caller starts over.
 /// * A watch from a list's revision shows every later change exactly once, in order, or [`Event::HistoryGone`].
+///   The events of one commit come together, in the order of its changes.
+/// * Keys that are not ours (Felix status, legacy markers) may lie in the store. Lists and watches pass over them.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
     fn capabilities(&self) -> Capabilities;

@@ -4,9 +4,6 @@ use std::fmt;
 
 use bytes::Bytes;
 use model::{Key, KeyRange};
-use tokio::sync::mpsc;
-
-use crate::StoreError;
 
 /// Where a record, or the store as a whole, stood. Opaque: equality and handing back are all it is good for.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -20,6 +17,18 @@ impl Revision {
     /// As operators see it, in `metadata.resourceVersion`.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// For backends that count: the number this revision spells, if it is spelled the way they do.
+    pub(crate) fn number(&self) -> Option<i64> {
+        let number: i64 = self.0.parse().ok()?;
+        (number >= 0 && number.to_string() == self.0).then_some(number)
+    }
+}
+
+impl From<i64> for Revision {
+    fn from(number: i64) -> Revision {
+        Revision(number.to_string())
     }
 }
 
@@ -53,7 +62,7 @@ pub struct Capabilities {
     pub endpoints_are_records: bool,
 }
 
-/// One change of a commit.
+/// One change of a commit. A key stands in one change of a commit at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub key: Key,
@@ -104,6 +113,8 @@ impl Change {
 
 /// A commit that happened: one revision per change, in order. For a record that was written it is the record's
 /// new revision; otherwise the store's.
+///
+/// Where commits are atomic all of them are equal, and are the revision of every event the commit causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     pub revisions: Vec<Revision>,
@@ -124,6 +135,13 @@ pub struct Continuation {
     /// The last key of the page before, in the backend's own spelling.
     pub(crate) after: String,
     pub(crate) revision: Revision,
+}
+
+impl Continuation {
+    /// The first key text that may be in the next page.
+    pub(crate) fn start(&self) -> String {
+        format!("{}\0", self.after)
+    }
 }
 
 impl ListRequest {
@@ -169,23 +187,13 @@ pub enum Event {
     HistoryGone,
 }
 
-/// A running watch. Dropping it ends it.
-#[derive(Debug)]
-pub struct Watch {
-    events: mpsc::Receiver<Result<Event, StoreError>>,
-}
-
-impl Watch {
-    /// How many events may wait for a slow reader before the backend stops reading ahead.
-    pub(crate) const BUFFER: usize = 1024;
-
-    pub(crate) fn channel() -> (mpsc::Sender<Result<Event, StoreError>>, Watch) {
-        let (sender, events) = mpsc::channel(Watch::BUFFER);
-        (sender, Watch { events })
-    }
-
-    /// The next event; waits for it. An error is final, and so is `HistoryGone`; `None` follows either.
-    pub async fn next(&mut self) -> Option<Result<Event, StoreError>> {
-        self.events.recv().await
+impl Event {
+    /// The revision the change made; none for `HistoryGone`.
+    pub fn revision(&self) -> Option<&Revision> {
+        match self {
+            Event::Put(record) => Some(&record.revision),
+            Event::Deleted { revision, .. } => Some(revision),
+            Event::HistoryGone => None,
+        }
     }
 }
