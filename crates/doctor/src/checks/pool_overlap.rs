@@ -1,0 +1,180 @@
+//! Finds pools that share addresses with other pools. Disabled pools count: their blocks still hold addresses.
+
+use model::{Cidr, Resource};
+use serde_json::Value;
+
+use super::{Check, not_collected, not_understood};
+use crate::{Evidence, Finding, Report, Severity, Sighted};
+
+const CODE: &str = "pool-overlap";
+
+pub(super) const CHECK: Check = Check {
+    code: CODE,
+    explanation: "Two IP pools contain the same addresses. Which pool a block belongs to, and so its \
+                  encapsulation, NAT and block size, then depends on which pool is found first. Calico refuses \
+                  to create such pools, so one was written past its checks.",
+    run,
+};
+
+fn run(evidence: &Evidence, report: &mut Report) {
+    let Some(records) = &evidence.pools else {
+        return not_collected(report, "IPPool", CODE);
+    };
+    let mut pools = readable_pools(records, report);
+    // A network is either inside another or apart from it. In this order whatever encloses a pool comes before
+    // it, and whatever ended before it will enclose nothing that follows.
+    pools.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    let mut enclosing: Vec<Pool<'_>> = Vec::new();
+    for pool in pools {
+        enclosing.retain(|outer| outer.cidr.contains_cidr(&pool.cidr));
+        if !enclosing.is_empty() {
+            report.findings.push(finding(&pool, &enclosing));
+        }
+        enclosing.push(pool);
+    }
+}
+
+struct Pool<'a> {
+    cidr: Cidr,
+    record: &'a Sighted<Resource>,
+}
+
+fn sort_key<'a>(pool: &Pool<'a>) -> (Cidr, &'a str) {
+    (pool.cidr, &pool.record.seen.metadata.name)
+}
+
+fn readable_pools<'a>(records: &'a [Sighted<Resource>], report: &mut Report) -> Vec<Pool<'a>> {
+    let mut pools = Vec::new();
+    for record in records {
+        let cidr = record.seen.spec("cidr").unwrap_or(&Value::Null);
+        match cidr.as_str().map(Cidr::parse_masked) {
+            Some(Ok(cidr)) => pools.push(Pool { cidr, record }),
+            _ => not_understood(report, &record.seen.key(), "cidr", &cidr.to_string(), CODE),
+        }
+    }
+    pools
+}
+
+fn finding(inner: &Pool<'_>, outer: &[Pool<'_>]) -> Finding {
+    let name = &inner.record.seen.metadata.name;
+    let outer_names: Vec<String> =
+        outer.iter().map(|pool| format!("{} ({})", pool.record.seen.metadata.name, pool.cidr)).collect();
+    Finding {
+        code: CODE,
+        severity: Severity::Error,
+        subject: name.clone(),
+        summary: format!("pool {name} ({}) lies inside {}", inner.cidr, outer_names.join(" and ")),
+        cause: vec!["a block in the common part belongs to whichever pool is found first".to_owned()],
+        evidence: std::iter::once(inner)
+            .chain(outer)
+            .map(|pool| pool.record.exhibit(described(pool)))
+            .collect(),
+        remedy: "let one pool keep the common part: disable the other, move its workloads, then delete it"
+            .to_owned(),
+    }
+}
+
+fn described(pool: &Pool<'_>) -> String {
+    let disabled = pool.record.seen.spec("disabled").and_then(Value::as_bool).unwrap_or(false);
+    format!("{}: cidr {}{}", pool.record.seen.key(), pool.cidr, if disabled { ", disabled" } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use model::Kind;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pool(name: &str, spec: Value) -> Sighted<Resource> {
+        let mut resource = Resource::new(Kind::IpPool, name);
+        resource.body.insert("spec".to_owned(), spec);
+        Sighted::in_store(resource)
+    }
+
+    fn report(pools: Vec<Sighted<Resource>>) -> Report {
+        let mut report = Report::default();
+        run(&Evidence { pools: Some(pools), ..Evidence::default() }, &mut report);
+        report
+    }
+
+    /// Pools are named by their networks; the summaries come in the order of the networks.
+    fn check(cidrs: &[&str], expected: &[&str]) {
+        let report = report(cidrs.iter().map(|cidr| pool(cidr, json!({"cidr": cidr}))).collect());
+        let found: Vec<&str> = report.findings.iter().map(|f| f.summary.as_str()).collect();
+        assert_eq!(found, expected);
+        assert!(report.unseen.is_empty(), "{:?}", report.unseen);
+    }
+
+    #[test]
+    fn fires_for_a_pool_inside_others() {
+        check(
+            &["10.1.2.0/24", "10.0.0.0/8", "10.2.0.0/16", "10.1.0.0/16"],
+            &[
+                "pool 10.1.0.0/16 (10.1.0.0/16) lies inside 10.0.0.0/8 (10.0.0.0/8)",
+                "pool 10.1.2.0/24 (10.1.2.0/24) lies inside 10.0.0.0/8 (10.0.0.0/8) and 10.1.0.0/16 (10.1.0.0/16)",
+                "pool 10.2.0.0/16 (10.2.0.0/16) lies inside 10.0.0.0/8 (10.0.0.0/8)",
+            ],
+        );
+    }
+
+    #[test]
+    fn fires_for_the_same_network_twice_even_if_disabled() {
+        let report = report(vec![
+            pool("two", json!({"cidr": "10.0.0.9/16", "disabled": true})),
+            pool("one", json!({"cidr": "10.0.0.0/16"})),
+        ]);
+        assert_eq!(report.findings.len(), 1);
+        let finding = &report.findings[0];
+        assert_eq!(finding.summary, "pool two (10.0.0.0/16) lies inside one (10.0.0.0/16)");
+        let texts: Vec<&str> = finding.evidence.iter().map(|exhibit| exhibit.text.as_str()).collect();
+        assert_eq!(texts, ["IPPool(two): cidr 10.0.0.0/16, disabled", "IPPool(one): cidr 10.0.0.0/16"]);
+    }
+
+    #[test]
+    fn is_silent_for_pools_apart() {
+        check(&["10.0.0.0/16", "10.1.0.0/16", "192.168.0.0/16", "fd00::/48", "::/64"], &[]);
+        check(&["0.0.0.0/0", "::/0"], &[]);
+        check(&[], &[]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let report = report(vec![pool("odd", json!({"cidr": "10.0.0.0/33"})), pool("none", json!({}))]);
+        assert_eq!(
+            report.unseen,
+            [
+                "IPPool(odd): cidr \"10.0.0.0/33\" cannot be read, so pool-overlap left it out",
+                "IPPool(none): cidr null cannot be read, so pool-overlap left it out",
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_comparing_all_pairs(networks in prop::collection::vec((0u8..8, 24u8..=32), 0..12)) {
+            let pools: Vec<(String, Cidr)> = networks.iter().enumerate()
+                .map(|(index, (low, len))| {
+                    let address = std::net::IpAddr::from([10, 0, 0, low * 32]);
+                    (format!("pool-{index:02}"), Cidr::containing(address, *len).unwrap())
+                })
+                .collect();
+            let report = report(pools.iter().map(|(name, cidr)| pool(name, json!({"cidr": cidr}))).collect());
+            let found: BTreeSet<(&str, usize)> =
+                report.findings.iter().map(|f| (f.subject.as_str(), f.evidence.len() - 1)).collect();
+            let expected: BTreeSet<(&str, usize)> = pools.iter()
+                .map(|(name, cidr)| {
+                    let outer = |(other_name, other): &&(String, Cidr)| {
+                        other.contains_cidr(cidr) && (other != cidr || other_name < name)
+                    };
+                    (name.as_str(), pools.iter().filter(outer).count())
+                })
+                .filter(|(_, outer)| *outer > 0)
+                .collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

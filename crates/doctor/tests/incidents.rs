@@ -1,0 +1,41 @@
+//! The checks on the evidence of real outages, `tests/incidents/` at the top of the repository.
+
+use doctor::{Evidence, Origin, Severity, Sighted, diagnose};
+use model::{Kind, Resource};
+use serde_json::json;
+
+const WIDE: &str = include_str!("../../../tests/incidents/shared-address/workloadendpoints.wide.txt");
+
+/// One row: node, orchestrator, workload, endpoint, network, device, profile.
+fn endpoint(line: u32, row: &str) -> Sighted<Resource> {
+    let columns: Vec<&str> = row.split_whitespace().collect();
+    let [node, orchestrator, workload, endpoint, network, device, _profile] = columns[..] else {
+        panic!("line {line} has other columns: {row}");
+    };
+    let (namespace, pod) = workload.split_once('.').expect("a workload is namespace.pod");
+    let mut resource =
+        Resource::new(Kind::WorkloadEndpoint, format!("{node}-{orchestrator}-{pod}-{endpoint}"));
+    resource.metadata.namespace = Some(namespace.to_owned());
+    resource.spec_mut().extend(
+        json!({"node": node, "endpoint": endpoint, "interfaceName": device, "ipNetworks": [network]})
+            .as_object()
+            .expect("written as one")
+            .clone(),
+    );
+    let origin = Origin::File { name: "workloadendpoints.wide.txt".to_owned(), line: Some(line) };
+    Sighted { seen: resource, origin }
+}
+
+#[test]
+fn shared_address_eleven_endpoints_hold_one() {
+    let endpoints = (1..).zip(WIDE.lines()).map(|(line, row)| endpoint(line, row)).collect();
+    let report = diagnose(&Evidence { endpoints: Some(endpoints), ..Evidence::default() });
+
+    assert_eq!(report.findings.len(), 1, "{:#?}", report.findings);
+    let finding = &report.findings[0];
+    assert_eq!((finding.code, finding.severity), ("address-shared", Severity::Error));
+    assert_eq!(finding.summary, "11 endpoints on node slave-140 hold the address 192.168.91.33");
+    let lines: Vec<u32> = finding.evidence.iter().filter_map(|exhibit| exhibit.line).collect();
+    assert_eq!(lines.len(), 11);
+    assert!(!lines.contains(&12), "line 12 is the same pod on another node with another address");
+}
