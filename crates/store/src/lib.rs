@@ -61,7 +61,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 }
 
 /// What follows from the trait alone.
-impl dyn Store {
+impl dyn Store + '_ {
     /// Every record of a range, page by page, at one moment. For ranges that are known to be small; a table of
     /// endpoints goes page by page.
     pub async fn list_all(&self, range: KeyRange) -> Result<(Vec<Record>, Revision), StoreError> {
