@@ -1,1 +1,60 @@
-fn main() {}
+//! Every command a developer needs. `cargo xtask help` lists them; each has a file of its own.
+
+mod bench;
+mod demo;
+mod metadata;
+mod packages;
+mod process;
+mod scratch;
+mod sim;
+mod test;
+mod tidy;
+mod transcript;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Usage: cargo xtask COMMAND
+
+  demo                                  two pods on one node, on the embedded store: addresses, ping, removal
+  test [--full] [--seed N] [FILTER…]    every kind of test; --full: the big counts. FILTER: a kind (tidy, unit,
+                                        integration, doc, transcripts, demo), a crate, or part of a test's name
+  tidy                                  format, lints, dependency direction, purity, policy, sizes, docs
+  docs [--accept]                       runs the commands shown in the docs; --accept writes what they print now
+  bench NAME [-o json]                  measures beside a peer; NAME: store
+  sim --seed N …                        the simulator
+  help                                  this text
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match args.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match command {
+        "test" => test::run(rest),
+        "demo" => demo::run(rest),
+        "tidy" => tidy::run(rest),
+        "docs" => transcript::run(rest),
+        "bench" => bench::run(rest),
+        "sim" => sim::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        unknown => {
+            eprint!("error: there is no command {unknown:?}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Builds every test program of the workspace at once, then runs them one by one.
+//!
+//! Not `cargo test`: we want a deadline for each program, its skips told apart from its passes, and the rest to
+//! run when one does not even compile.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use super::libtest::tally;
+use super::report::{KindReport, Report};
+use super::skips::SkipList;
+use super::{Run, options::Options};
+use crate::metadata::Metadata;
+use crate::{process, workspace};
+
+/// How often a sign of life is given by a program that takes long.
+const PROGRESS_EVERY: Duration = Duration::from_secs(30);
+
+/// A program that holds tests.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TestProgram {
+    /// `unit` or `integration`.
+    kind: &'static str,
+    package: String,
+    /// The crate, and for integration tests the file: `store contract`.
+    name: String,
+    executable: PathBuf,
+    package_dir: PathBuf,
+}
+
+/// Builds the programs and all tests in one go, so that both are compiled with the same features. `None` if
+/// nothing that was asked for needs it.
+pub(crate) fn build(run: &Run, report: &mut Report) -> Result<Option<Vec<TestProgram>>> {
+    let kinds = ["unit", "integration", "transcripts", "demo"];
+    if !kinds.iter().any(|kind| run.options.wants_kind(kind)) {
+        return Ok(None);
+    }
+    println!("building the programs and their tests");
+    let started = Instant::now();
+    let output = workspace::cargo()
+        .args(["build", "--workspace", "--bins", "--tests", "--keep-going"])
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo build")?;
+    let mut build = KindReport::new("build");
+    let failure = (!output.status.success()).then(|| "not everything compiles, see above".to_owned());
+    build.add("workspace", failure, started.elapsed());
+    report.add(build);
+    let mut programs = parse_artifacts(&String::from_utf8_lossy(&output.stdout), &run.metadata);
+    programs.sort_by(|a, b| (b.kind, &a.name).cmp(&(a.kind, &b.name)));
+    Ok(Some(programs))
+}
+
+fn parse_artifacts(messages: &str, metadata: &Metadata) -> Vec<TestProgram> {
+    messages.lines().filter_map(|line| parse_artifact(&serde_json::from_str(line).ok()?, metadata)).collect()
+}
+
+fn parse_artifact(message: &Value, metadata: &Metadata) -> Option<TestProgram> {
+    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
+        return None;
+    }
+    let executable = PathBuf::from(message["executable"].as_str()?);
+    let package = metadata.packages.iter().find(|package| message["package_id"] == package.id.as_str())?;
+    let target = message["target"]["name"].as_str()?;
+    let is_integration = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "test");
+    let (kind, name) = if is_integration {
+        ("integration", format!("{} {target}", package.name))
+    } else if target == package.name {
+        ("unit", package.name.clone())
+    } else {
+        ("unit", format!("{} {target}", package.name))
+    };
+    Some(TestProgram {
+        kind,
+        package: package.name.clone(),
+        name,
+        executable,
+        package_dir: package.dir.clone(),
+    })
+}
+
+pub(crate) fn run_all(run: &Run, programs: &[TestProgram], report: &mut Report) -> Result<()> {
+    let (crates, filters) = selection(&run.options, &run.metadata);
+    for kind in ["unit", "integration"] {
+        if !run.options.wants_kind(kind) {
+            continue;
+        }
+        let mut kind_report = KindReport::new(kind);
+        for program in programs.iter().filter(|program| program.kind == kind) {
+            if crates.is_empty() || crates.contains(&program.package) {
+                run_one(run, program, &filters, &mut kind_report)?;
+            }
+        }
+        report.add(kind_report);
+    }
+    Ok(())
+}
+
+/// The words of the filter: crates, and parts of test names.
+fn selection(options: &Options, metadata: &Metadata) -> (Vec<String>, Vec<String>) {
+    options.words.iter().cloned().partition(|word| metadata.package(word).is_some())
+}
+
+fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &mut KindReport) -> Result<()> {
+    let file_name = program.executable.file_name().unwrap_or_default().to_string_lossy();
+    let skip_list = SkipList::new(run.scratch.path(), &file_name);
+    let mut command = Command::new(&program.executable);
+    command.args(filters).current_dir(&program.package_dir);
+    // As under `cargo test`.
+    command.env("CARGO_MANIFEST_DIR", &program.package_dir).env("CARGO_PKG_NAME", &program.package);
+    command.env("PLUMB_TEST_SKIPS", skip_list.path());
+    describe_run(run, &mut command);
+
+    let mut progress = Progress::new(&program.name);
+    let finished = process::capture(&mut command, run.options.allowed(), &mut |line| progress.line(line))?;
+    let tally = tally(&program.name, &finished);
+    report.add_program(&program.name, &tally, skip_list.read(), &finished);
+    Ok(())
+}
+
+/// What every child of this run is told: the seed, and a place for its temporary files that goes away with us.
+pub(crate) fn describe_run(run: &Run, command: &mut Command) {
+    run.options.describe_to(command);
+    command.env("TMPDIR", run.scratch.path()).env("PATH", workspace::search_path());
+}
+
+struct Progress<'a> {
+    program: &'a str,
+    started: Instant,
+    shown: Instant,
+    done: usize,
+}
+
+impl<'a> Progress<'a> {
+    fn new(program: &'a str) -> Progress<'a> {
+        Progress { program, started: Instant::now(), shown: Instant::now(), done: 0 }
+    }
+
+    fn line(&mut self, line: &str) {
+        if !line.starts_with("test ") || line.starts_with("test result") {
+            return;
+        }
+        self.done += 1;
+        if self.shown.elapsed() > PROGRESS_EVERY {
+            self.shown = Instant::now();
+            println!(
+                "  … {}: {} tests done in {} s",
+                self.program,
+                self.done,
+                self.started.elapsed().as_secs()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Package;
+
+    fn metadata() -> Metadata {
+        let package = |name: &str| Package {
+            id: format!("path#{name}"),
+            name: name.to_owned(),
+            dir: PathBuf::from("crates").join(name),
+            ..Package::default()
+        };
+        Metadata {
+            target_dir: PathBuf::new(),
+            packages: vec![package("store"), package("ctl")],
+            needs: Default::default(),
+        }
+    }
+
+    #[test]
+    fn test_programs_are_told_from_the_rest() {
+        let messages = r##"{"reason":"compiler-artifact","package_id":"path#store","target":{"name":"store","kind":["lib"]},"profile":{"test":true},"executable":"/t/store-1"}
+{"reason":"compiler-artifact","package_id":"path#store","target":{"name":"contract","kind":["test"]},"profile":{"test":true},"executable":"/t/contract-1"}
+{"reason":"compiler-artifact","package_id":"path#ctl","target":{"name":"plumb","kind":["bin"]},"profile":{"test":false},"executable":"/t/plumb"}
+{"reason":"compiler-artifact","package_id":"path#ctl","target":{"name":"plumb","kind":["bin"]},"profile":{"test":true},"executable":"/t/plumb-1"}
+{"reason":"compiler-artifact","package_id":"elsewhere#x","target":{"name":"x","kind":["lib"]},"profile":{"test":false},"executable":null}
+{"reason":"build-finished","success":true}
+not json"##;
+        let programs = parse_artifacts(messages, &metadata());
+        let found: Vec<(&str, &str)> =
+            programs.iter().map(|program| (program.kind, program.name.as_str())).collect();
+        assert_eq!(found, [("unit", "store"), ("integration", "store contract"), ("unit", "ctl plumb")]);
+        assert_eq!(programs[0].package_dir, PathBuf::from("crates/store"));
+    }
+
+    #[test]
+    fn a_crates_name_selects_the_crate_and_other_words_select_tests() {
+        let options = Options::parse(&["store".to_owned(), "watch".to_owned()]).unwrap();
+        let (crates, filters) = selection(&options, &metadata());
+        assert_eq!(crates, ["store"]);
+        assert_eq!(filters, ["watch"]);
+    }
+}

@@ -1,0 +1,66 @@
+//! Tests that live in documents: examples in doc comments, and the commands that the docs show.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::Run;
+use super::binaries::describe_run;
+use super::libtest::tally;
+use super::report::KindReport;
+use crate::transcript::{self, Item, Outcome, Page};
+use crate::{process, workspace};
+
+/// Examples in doc comments. Only cargo knows how to build these.
+pub(crate) fn doc_tests(run: &Run) -> Result<KindReport> {
+    let mut report = KindReport::new("doc");
+    let mut command = workspace::cargo();
+    command.args(["test", "--workspace", "--doc", "--no-fail-fast", "--"]).args(&run.options.words);
+    describe_run(run, &mut command);
+    let finished = process::capture(&mut command, run.options.allowed(), &mut |_| ())?;
+    let mut tally = tally("doc comments", &finished);
+    // Cargo's success without a single example is not a passed test.
+    tally.passed.retain(|name| name != "doc comments");
+    report.add_program("doc comments", &tally, Vec::new(), &finished);
+    Ok(report)
+}
+
+/// The commands shown in the docs. Each fence is one test.
+pub(crate) fn transcripts(run: &Run) -> Result<KindReport> {
+    let mut report = KindReport::new("transcripts");
+    for path in transcript::pages() {
+        let page = match transcript::read(&path) {
+            Ok(page) => page,
+            Err(error) => {
+                report.add(&workspace::shown(&path), Some(format!("{error:#}")), Duration::ZERO);
+                continue;
+            }
+        };
+        add_page(run, &page, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn add_page(run: &Run, page: &Page, report: &mut KindReport) -> Result<()> {
+    let started = Instant::now();
+    let outcomes = transcript::run_page(page, &run.metadata, &run.scratch)?;
+    let mut took = started.elapsed();
+    for item in &page.items {
+        match item {
+            // A fence that says why it is not run was never a test; `cargo xtask docs` lists these.
+            Item::File { .. } | Item::Untested { .. } => {}
+            Item::Session { line, .. } => {
+                let name = format!("{}:{line}", page.name);
+                // The page's time is told with its first fence: the commands build on each other.
+                report.add(&name, failures(&outcomes, *line), std::mem::take(&mut took));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failures(outcomes: &[Outcome], fence: usize) -> Option<String> {
+    let of_fence = outcomes.iter().filter(|outcome| outcome.fence == fence);
+    let failures: Vec<&str> = of_fence.filter_map(|outcome| outcome.failure.as_deref()).collect();
+    (!failures.is_empty()).then(|| failures.join("\n"))
+}

@@ -1,0 +1,56 @@
+//! `cargo xtask test`: every kind of test, one after the other. A step that fails does not stop the rest.
+
+mod binaries;
+mod documents;
+mod libtest;
+mod options;
+mod programs;
+mod report;
+mod skips;
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::metadata::Metadata;
+use crate::scratch::Scratch;
+use crate::{packages, tidy};
+
+use options::Options;
+pub(crate) use report::{KindReport, Report};
+
+/// What every step needs to know about this run.
+struct Run {
+    options: Options,
+    metadata: Metadata,
+    scratch: Scratch,
+}
+
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let options = Options::parse(args)?;
+    println!("seed {} (the same again: cargo xtask test --seed {0})", options.seed);
+    packages::ensure(packages::FOR_TESTS)?;
+    let run = Run { metadata: Metadata::ours()?, scratch: Scratch::new()?, options };
+    let mut report = Report::default();
+    let started = Instant::now();
+    if run.options.wants_kind("tidy") {
+        report.add(tidy::as_test());
+    }
+    if let Some(built) = binaries::build(&run, &mut report)? {
+        binaries::run_all(&run, &built, &mut report)?;
+    }
+    if run.options.wants_kind("doc") {
+        report.add(documents::doc_tests(&run)?);
+    }
+    if run.options.wants_kind("transcripts") {
+        report.add(documents::transcripts(&run)?);
+    }
+    if run.options.wants_kind("demo") {
+        report.add(programs::demo(&run)?);
+    }
+    if run.options.wants_kind("sim") && crate::sim::exists(&run.metadata) {
+        report.add(programs::sim(&run)?);
+    }
+    report.print(run.options.seed, started.elapsed());
+    Ok(report.succeeded())
+}

@@ -1,0 +1,48 @@
+//! Whole programs as tests: the demo, and the simulator once it is there.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Run;
+use super::binaries::describe_run;
+use super::report::KindReport;
+use crate::{demo, process, workspace};
+
+const DEMO_ALLOWED: Duration = Duration::from_secs(300);
+
+/// The demo must end well, every time.
+pub(crate) fn demo(run: &Run) -> Result<KindReport> {
+    let mut report = KindReport::new("demo");
+    if !workspace::is_root() {
+        report.skip("demo", "making network namespaces needs root");
+        return Ok(report);
+    }
+    if let Some(tool) = ["ip", "ping"].into_iter().find(|tool| !workspace::has_program(tool)) {
+        report.skip("demo", &format!("{tool} is not installed"));
+        return Ok(report);
+    }
+    run_program(run, &mut report, "demo", &mut demo::command(&run.metadata), DEMO_ALLOWED);
+    Ok(report)
+}
+
+pub(crate) fn sim(run: &Run) -> Result<KindReport> {
+    let mut report = KindReport::new("sim");
+    let mut command = workspace::cargo();
+    command.args(["run", "--quiet", "--package", "sim", "--", "--seed", &run.options.seed.to_string()]);
+    run_program(run, &mut report, "sim", &mut command, run.options.allowed());
+    Ok(report)
+}
+
+fn run_program(run: &Run, report: &mut KindReport, name: &str, command: &mut Command, allowed: Duration) {
+    describe_run(run, command);
+    match process::capture(command, allowed, &mut |_| ()) {
+        Ok(finished) if finished.succeeded() => report.add(name, None, finished.took),
+        Ok(finished) => {
+            let failure = format!("{}\n{name} {}", finished.output.trim_end(), finished.end);
+            report.add(name, Some(failure), finished.took);
+        }
+        Err(error) => report.add(name, Some(format!("{error:#}")), Duration::ZERO),
+    }
+}

@@ -1,0 +1,96 @@
+//! Which crate may use which. The order of the table is the architecture: a crate uses only crates above it.
+
+use anyhow::Result;
+
+use super::Verdict;
+use crate::metadata::{Metadata, Package};
+
+/// Each crate with the crates it may use. Whoever adds a crate gives it a row.
+const MAY_USE: &[(&str, &[&str])] = &[
+    // decisions
+    ("model", &[]),
+    ("ipam", &["model"]),
+    ("plan", &["model"]),
+    ("doctor", &["model", "ipam", "plan"]),
+    // edges
+    ("host", &["model", "plan"]),
+    ("store", &["model"]),
+    // proving grounds
+    ("testkit", &[]),
+    ("sim", &["model", "ipam", "plan", "doctor", "store"]),
+    ("lab", &["model", "host", "store", "testkit"]),
+    // programs. The CNI plugin stays small: it shares nothing with the rest.
+    ("cni", &[]),
+    ("agent", &["model", "ipam", "plan", "doctor", "host", "store"]),
+    ("ctl", &["model", "ipam", "plan", "doctor", "host", "store", "lab"]),
+    ("xtask", &[]),
+];
+
+/// What tests and benches may use besides.
+const TESTS_MAY_USE: &[&str] = &["testkit", "lab"];
+
+pub(super) fn check() -> Result<Verdict> {
+    Ok(Verdict::Faults(faults(&Metadata::ours()?.packages)))
+}
+
+fn faults(packages: &[Package]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for package in packages {
+        let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == package.name) else {
+            faults.push(format!("{}: this crate has no row in the table of who may use whom", package.name));
+            continue;
+        };
+        for used in
+            package.dependencies.iter().filter(|used| packages.iter().any(|ours| ours.name == used.name))
+        {
+            let allowed_in_tests = used.is_dev && TESTS_MAY_USE.contains(&used.name.as_str());
+            if !allowed.contains(&used.name.as_str()) && !allowed_in_tests {
+                faults.push(format!("{} must not use {}", package.name, used.name));
+            }
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Dependency;
+
+    fn package(name: &str, uses: &[(&str, bool)]) -> Package {
+        let dependency =
+            |(name, is_dev): &(&str, bool)| Dependency { name: (*name).to_owned(), is_dev: *is_dev };
+        let dependencies = uses.iter().map(dependency).collect();
+        Package { name: name.to_owned(), dependencies, ..Package::default() }
+    }
+
+    #[test]
+    fn the_table_points_upward() {
+        for (row, (name, allowed)) in MAY_USE.iter().enumerate() {
+            for used in *allowed {
+                let is_above = MAY_USE[..row].iter().any(|(above, _)| above == used);
+                assert!(is_above, "{name} may use {used}, which does not stand above it");
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_direction_and_an_unknown_crate_are_found() {
+        let packages = [
+            package("model", &[("store", false), ("serde", false)]),
+            package("store", &[("model", false), ("testkit", true)]),
+            package("testkit", &[]),
+            package("cni", &[("model", false), ("testkit", false)]),
+            package("helper", &[]),
+        ];
+        assert_eq!(
+            faults(&packages),
+            [
+                "model must not use store",
+                "cni must not use model",
+                "cni must not use testkit",
+                "helper: this crate has no row in the table of who may use whom",
+            ]
+        );
+    }
+}
