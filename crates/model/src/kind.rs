@@ -172,6 +172,17 @@ impl Kind {
         self.words().namespaced
     }
 
+    /// Whether resources of this kind belong to a tier: Calico's policies, staged or not.
+    pub fn is_tiered(self) -> bool {
+        matches!(
+            self,
+            Kind::GlobalNetworkPolicy
+                | Kind::NetworkPolicy
+                | Kind::StagedGlobalNetworkPolicy
+                | Kind::StagedNetworkPolicy
+        )
+    }
+
     /// Names accepted on the command line besides the kind's own and its plural.
     pub fn aliases(self) -> &'static [&'static str] {
         self.words().aliases

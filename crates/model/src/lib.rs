@@ -4,17 +4,30 @@
 //!
 //! * [`Kind`], [`Key`], [`KeyRange`]: what a record is called, in every store.
 //! * [`Resource`]: one record of Calico's v3 API, with every field kept, known or not.
+//! * [`manifest`]: text to resources; [`validate`]: which rules a resource breaks; [`schema`]: what both go by;
+//!   [`yaml`]: values back to text.
+//! * [`ipam`]: the records of address management, which are no v3 resources.
+//! * [`names`]: names that are computed from other names.
 //! * [`Cidr`]: a network with no host bits set.
 //! * [`Selector`]: which labels a record speaks of, in Calico's language.
 //! * [`Sandbox`]: who a pod's network belongs to. [`DeviceName`], [`Mac`]: what its devices are called.
 
 pub mod cidr;
+mod defaults;
 pub mod device;
+pub mod ipam;
 pub mod key;
 pub mod kind;
+pub mod manifest;
+pub mod names;
+pub mod path;
 pub mod resource;
 pub mod sandbox;
+pub mod schema;
 pub mod selector;
+mod suggest;
+pub mod validate;
+pub mod yaml;
 
 pub use cidr::{Cidr, IpVersion};
 pub use device::{DeviceName, Mac};

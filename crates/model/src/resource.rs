@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{Key, Kind};
 
 pub const API_VERSION: &str = "projectcalico.org/v3";
+pub const DEFAULT_TIER: &str = "default";
+pub const DEFAULT_ALLOW_PROFILE: &str = "projectcalico-default-allow";
+
+const POLICY_NAME_ANNOTATION: &str = "projectcalico.org/metadata";
+const LEGACY_POLICY_PREFIX: &str = "default.";
 
 /// A v3 resource as read from a store or from a manifest. Only metadata is typed; `body` holds the rest of the
 /// document (`spec`, `status`, and whatever newer Calico versions put beside them) so that a read-modify-write
@@ -58,6 +63,12 @@ pub enum DecodeError {
     },
     #[error("{key}: the stored value says kind {found:?}")]
     WrongKind { key: Key, found: String },
+    #[error("{key}: the annotation {POLICY_NAME_ANNOTATION} cannot be read")]
+    PolicyName {
+        key: Key,
+        #[source]
+        source: serde_json::Error,
+    },
 }
 
 impl Resource {
@@ -100,15 +111,61 @@ impl Resource {
         let mut metadata: Metadata = serde_json::from_value(metadata)
             .map_err(|source| DecodeError::Metadata { key: key.clone(), source })?;
         metadata.resource_version = Some(revision.to_owned());
-        Ok(Resource { kind, metadata, body })
+        let mut resource = Resource { kind, metadata, body };
+        if kind.is_tiered() {
+            resource
+                .restore_policy_name()
+                .map_err(|source| DecodeError::PolicyName { key: key.clone(), source })?;
+        }
+        Ok(resource)
     }
 
     /// The value to store: everything but what the store itself knows (`resourceVersion`, `selfLink`).
+    ///
+    /// Policies of a tier carry their name once more, in an annotation, because releases before v3.32 stored them
+    /// as `default.NAME`.
     pub fn encode(&self) -> Vec<u8> {
         let mut stored = self.clone();
         stored.metadata.resource_version = None;
         stored.metadata.extra.remove("selfLink");
+        if stored.kind.is_tiered() {
+            let name = json!({ "name": stored.metadata.name }).to_string();
+            stored.metadata.annotations.insert(POLICY_NAME_ANNOTATION.to_owned(), name);
+        }
         serde_json::to_vec(&stored.to_document()).expect("a JSON value can always be written")
+    }
+
+    /// The tier of a policy.
+    pub fn tier(&self) -> &str {
+        match self.spec("tier").and_then(Value::as_str) {
+            None | Some("") => DEFAULT_TIER,
+            Some(tier) => tier,
+        }
+    }
+
+    /// Takes the name from the annotation, or else a name that an old release prefixed with its tier.
+    fn restore_policy_name(&mut self) -> Result<(), serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Stored {
+            #[serde(default)]
+            name: String,
+        }
+        let annotation = self.metadata.annotations.remove(POLICY_NAME_ANNOTATION);
+        match annotation.filter(|text| !text.is_empty()) {
+            Some(text) => {
+                let stored: Stored = serde_json::from_str(&text)?;
+                if !stored.name.is_empty() {
+                    self.metadata.name = stored.name;
+                }
+            }
+            None if self.tier() == DEFAULT_TIER => {
+                if let Some(name) = self.metadata.name.strip_prefix(LEGACY_POLICY_PREFIX) {
+                    self.metadata.name = name.to_owned();
+                }
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// The whole document as an operator sees it.
@@ -121,4 +178,13 @@ impl Resource {
         document.extend(self.body.clone());
         document
     }
+}
+
+/// The profile that is always there although no store holds it. It cannot be written or deleted.
+pub fn default_allow_profile() -> Resource {
+    let mut profile = Resource::new(Kind::Profile, DEFAULT_ALLOW_PROFILE);
+    profile.metadata.resource_version = Some("1".to_owned());
+    let spec = json!({ "ingress": [{ "action": "Allow" }], "egress": [{ "action": "Allow" }] });
+    profile.body.insert("spec".to_owned(), spec);
+    profile
 }

@@ -1,0 +1,75 @@
+//! What must hold inside one block, whoever wrote it.
+
+use std::collections::HashSet;
+
+use super::Block;
+
+impl Block {
+    /// Every way in which the block contradicts itself, in words. `ipam check` and the doctor both ask this.
+    ///
+    /// That no `releasedAt` lies in the future is not looked at here: it needs a clock.
+    pub fn contradictions(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.check_length(&mut found);
+        self.check_attributes(&mut found);
+        self.check_free_list(&mut found);
+        self.check_sequence_numbers(&mut found);
+        found
+    }
+
+    fn check_length(&self, found: &mut Vec<String>) {
+        let (listed, capacity) = (self.allocations.len(), self.capacity());
+        if listed != capacity {
+            found.push(format!("{} has {capacity} addresses, but allocations lists {listed}", self.cidr));
+        }
+    }
+
+    fn check_attributes(&self, found: &mut Vec<String>) {
+        let mut referenced = HashSet::new();
+        let known = self.attributes.len();
+        for (ordinal, index) in self.allocations.iter().enumerate() {
+            let Some(index) = *index else { continue };
+            referenced.insert(index);
+            if index >= known {
+                found.push(format!("address {ordinal} refers to attribute {index} of {known}"));
+            }
+        }
+        let unused = (0..known).filter(|index| !referenced.contains(index));
+        found.extend(unused.map(|index| format!("attribute {index} belongs to no address")));
+    }
+
+    fn check_free_list(&self, found: &mut Vec<String>) {
+        let mut free = HashSet::new();
+        for ordinal in &self.unallocated {
+            if !free.insert(*ordinal) {
+                found.push(format!("address {ordinal} is listed twice as unallocated"));
+                continue;
+            }
+            match self.allocations.get(*ordinal) {
+                None => found.push(format!("address {ordinal} is unallocated but not in the block")),
+                Some(Some(_)) => found.push(format!("address {ordinal} is both allocated and unallocated")),
+                Some(None) => {}
+            }
+        }
+        for (ordinal, index) in self.allocations.iter().enumerate() {
+            if index.is_none() && !free.contains(&ordinal) {
+                found.push(format!("address {ordinal} is neither allocated nor unallocated"));
+            }
+        }
+    }
+
+    /// Calico's own check does not look at these; a number without allocation or from the future would let a
+    /// release with a sequence number do the wrong thing.
+    fn check_sequence_numbers(&self, found: &mut Vec<String>) {
+        let block = self.sequence_number;
+        for (ordinal, number) in &self.sequence_number_for_allocation {
+            let allocation = ordinal.parse().ok().and_then(|ordinal: usize| self.allocations.get(ordinal));
+            if !allocation.is_some_and(Option::is_some) {
+                found.push(format!("address {ordinal} has a sequence number but is not allocated"));
+            }
+            if *number > block {
+                found.push(format!("address {ordinal} was taken at {number}, after the block's {block}"));
+            }
+        }
+    }
+}

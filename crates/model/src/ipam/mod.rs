@@ -1,0 +1,59 @@
+//! The records of address management: allocation blocks, affinities, handles, settings.
+//!
+//! Each type reads and writes the JSON of Calico's etcd layout. Fields that are not named here are kept in `extra`
+//! and written back, so that a newer Calico's data survives our writes. Each also has a view as the v3 resource
+//! that operators ask for.
+
+mod affinity;
+mod block;
+mod config;
+mod handle;
+mod invariants;
+
+pub use affinity::{Affinity, AffinityState};
+pub use block::{Block, BlockAttribute};
+pub use config::{CONFIG_NAME, IpamConfig};
+pub use handle::Handle;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::{Cidr, Key, Kind, Resource};
+
+/// A stored value that is not the record its key names.
+#[derive(Debug, thiserror::Error)]
+#[error("{key}: the stored value cannot be read")]
+pub struct DecodeError {
+    pub key: Key,
+    #[source]
+    source: serde_json::Error,
+}
+
+fn decode<'a, T: Deserialize<'a>>(key: impl FnOnce() -> Key, value: &'a [u8]) -> Result<T, DecodeError> {
+    serde_json::from_slice(value).map_err(|source| DecodeError { key: key(), source })
+}
+
+fn encode(record: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(record).expect("an IPAM record can always be written")
+}
+
+/// Go writes a slice or map without memory as `null`.
+fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A network as Calico names custom resources by it: `10-244-7-64-26`.
+fn resource_name(cidr: &Cidr) -> String {
+    cidr.to_string().replace(['.', ':', '/'], "-")
+}
+
+fn view(kind: Kind, name: String, revision: &str, spec: Map<String, Value>) -> Resource {
+    let mut resource = Resource::new(kind, name);
+    resource.metadata.resource_version = Some(revision.to_owned());
+    resource.body.insert("spec".to_owned(), Value::Object(spec));
+    resource
+}

@@ -1,0 +1,201 @@
+//! Names that are computed from other names: workload endpoints, host interfaces, segments of v1-style keys.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::Value;
+
+use crate::Resource;
+use crate::device::{DeviceName, DeviceNameError};
+use crate::validate::formats;
+
+/// The name of a node. Not escaped in any key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeName(String);
+
+/// A text that cannot name a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("node name {name:?} {rule}")]
+pub struct NodeNameError {
+    pub name: String,
+    pub rule: String,
+}
+
+impl NodeName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NodeName {
+    type Err = NodeNameError;
+
+    fn from_str(name: &str) -> Result<NodeName, NodeNameError> {
+        match formats::name(name) {
+            Ok(()) => Ok(NodeName(name.to_owned())),
+            Err(rule) => Err(NodeNameError { name: name.to_owned(), rule }),
+        }
+    }
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Who an endpoint is: the four parts of a WorkloadEndpoint's name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointName {
+    pub node: String,
+    pub orchestrator: String,
+    /// The pod for `k8s`, the container for `cni`, `libnetwork` for `libnetwork`, else the workload.
+    pub workload: String,
+    pub endpoint: String,
+}
+
+/// Why there is no name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndpointNameError {
+    #[error("{field} must be set to name the endpoint")]
+    Missing { field: &'static str },
+    #[error("{field} {value:?} must not begin or end with '-'")]
+    Dash { field: &'static str, value: String },
+    #[error("{0:?} is not the name of a workload endpoint: four parts joined by single dashes")]
+    NotAName(String),
+}
+
+impl EndpointNameError {
+    /// The field of the spec that is to blame.
+    pub fn field(&self) -> Option<&'static str> {
+        match self {
+            EndpointNameError::Missing { field } | EndpointNameError::Dash { field, .. } => Some(field),
+            EndpointNameError::NotAName(_) => None,
+        }
+    }
+}
+
+impl EndpointName {
+    /// The endpoint of a pod.
+    pub fn of_pod(node: &str, pod: &str, interface: &str) -> EndpointName {
+        EndpointName {
+            node: node.to_owned(),
+            orchestrator: "k8s".to_owned(),
+            workload: pod.to_owned(),
+            endpoint: interface.to_owned(),
+        }
+    }
+
+    /// The endpoint that the spec of a WorkloadEndpoint describes. Parts that are not there are empty.
+    pub fn of_spec(resource: &Resource) -> EndpointName {
+        let text = |field| resource.spec(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let orchestrator = text("orchestrator");
+        let workload = text(workload_field(&orchestrator));
+        EndpointName { node: text("node"), workload, endpoint: text("endpoint"), orchestrator }
+    }
+
+    /// `node-k8s-pod-eth0`, with every dash inside a part doubled.
+    pub fn compute(&self) -> Result<String, EndpointNameError> {
+        let mut name = String::new();
+        for (field, part) in self.parts() {
+            if !name.is_empty() {
+                name.push('-');
+            }
+            name.push_str(&escape(field, part)?);
+        }
+        Ok(name)
+    }
+
+    /// What all names start with that agree in the parts before the first empty one. A list by this prefix also
+    /// holds others (`node1-k8s-pod-` is the start of pod `pod-1`'s name), so look at each with [`Self::matches`].
+    pub fn prefix(&self) -> Result<String, EndpointNameError> {
+        let mut prefix = String::new();
+        for (field, part) in self.parts() {
+            if part.is_empty() {
+                return if prefix.is_empty() {
+                    Err(EndpointNameError::Missing { field })
+                } else {
+                    Ok(prefix)
+                };
+            }
+            prefix.push_str(&escape(field, part)?);
+            prefix.push('-');
+        }
+        prefix.pop();
+        Ok(prefix)
+    }
+
+    /// Whether `name` agrees in every part that is not empty.
+    pub fn matches(&self, name: &str) -> bool {
+        let Ok(other) = name.parse::<EndpointName>() else { return false };
+        let mut pairs = self.parts().into_iter().zip(other.parts());
+        pairs.all(|((_, wanted), (_, found))| wanted.is_empty() || wanted == found)
+    }
+
+    fn parts(&self) -> [(&'static str, &str); 4] {
+        [
+            ("node", &self.node),
+            ("orchestrator", &self.orchestrator),
+            (workload_field(&self.orchestrator), &self.workload),
+            ("endpoint", &self.endpoint),
+        ]
+    }
+}
+
+impl FromStr for EndpointName {
+    type Err = EndpointNameError;
+
+    /// A lone dash separates, a double one is a dash.
+    fn from_str(name: &str) -> Result<EndpointName, EndpointNameError> {
+        let fail = || EndpointNameError::NotAName(name.to_owned());
+        let mut parts = vec![String::new()];
+        let mut characters = name.chars().peekable();
+        while let Some(character) = characters.next() {
+            if character == '-' && characters.next_if_eq(&'-').is_none() {
+                parts.push(String::new());
+            } else {
+                parts.last_mut().ok_or_else(fail)?.push(character);
+            }
+        }
+        let [node, orchestrator, workload, endpoint]: [String; 4] = parts.try_into().map_err(|_| fail())?;
+        if [&node, &orchestrator, &workload, &endpoint].iter().any(|part| part.is_empty()) {
+            return Err(fail());
+        }
+        Ok(EndpointName { node, orchestrator, workload, endpoint })
+    }
+}
+
+/// The field of the spec that holds the third part of the name.
+fn workload_field(orchestrator: &str) -> &'static str {
+    match orchestrator {
+        "k8s" => "pod",
+        "cni" => "containerID",
+        "libnetwork" => "orchestrator",
+        _ => "workload",
+    }
+}
+
+fn escape(field: &'static str, part: &str) -> Result<String, EndpointNameError> {
+    if part.is_empty() {
+        return Err(EndpointNameError::Missing { field });
+    }
+    if part.starts_with('-') || part.ends_with('-') {
+        return Err(EndpointNameError::Dash { field, value: part.to_owned() });
+    }
+    Ok(part.replace('-', "--"))
+}
+
+/// Calico's name for the host's end of a pod's veth, with the usual prefix.
+pub fn host_interface_name(namespace: &str, pod: &str) -> Result<DeviceName, DeviceNameError> {
+    DeviceName::of_pod(DeviceName::CALICO_PREFIX, namespace, pod)
+}
+
+/// A name as one segment of a v1-style key. Host names and handle IDs are not escaped.
+pub fn escape_segment(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2f")
+}
+
+/// Reads what [`escape_segment`] wrote.
+pub fn unescape_segment(segment: &str) -> String {
+    segment.replace("%2f", "/").replace("%25", "%")
+}

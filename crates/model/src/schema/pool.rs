@@ -1,0 +1,32 @@
+//! IPPool and IPReservation.
+
+use super::metadata::{API_VERSION, CONDITIONS, KIND, METADATA};
+use super::table::{List, Object, Type, field, flag, int, list, object, one_of, sub};
+use crate::validate::formats;
+
+pub(super) static POOL: Object =
+    object(&[API_VERSION, KIND, METADATA, sub("spec", &POOL_SPEC), sub("status", &POOL_STATUS)]);
+
+static POOL_SPEC: Object = object(&[
+    field("cidr", Type::Sized(0, 48, formats::cidr_masked)).required(),
+    one_of("vxlanMode", ENCAPSULATION),
+    one_of("ipipMode", ENCAPSULATION),
+    flag("natOutgoing"),
+    flag("disabled"),
+    flag("disableBGPExport"),
+    // Which of the two families' ranges applies is a rule over two fields.
+    int("blockSize", 0, 128),
+    field("nodeSelector", Type::Sized(0, 1024, formats::selector)),
+    field("namespaceSelector", Type::Sized(0, 1024, formats::selector)),
+    list("allowedUses", &List::set(Type::OneOf(&["Workload", "Tunnel", "LoadBalancer"])).max(10)),
+    one_of("assignmentMode", &["Automatic", "Manual"]),
+]);
+
+const ENCAPSULATION: &[&str] = &["Never", "Always", "CrossSubnet"];
+
+static POOL_STATUS: Object = object(&[list("conditions", &CONDITIONS)]);
+
+pub(super) static RESERVATION: Object =
+    object(&[API_VERSION, KIND, METADATA, sub("spec", &RESERVATION_SPEC)]);
+
+static RESERVATION_SPEC: Object = object(&[list("reservedCIDRs", &List::set(Type::TextOf(formats::cidr)))]);

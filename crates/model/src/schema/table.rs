@@ -1,0 +1,130 @@
+//! The words that the tables are written in.
+
+use serde_json::Value;
+
+/// Says which rule a text breaks.
+pub type Check = fn(&str) -> Result<(), String>;
+/// The same for a value that may be a number or a text.
+pub type EitherCheck = fn(&Value) -> Result<(), String>;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Type {
+    /// Any text.
+    Text,
+    /// A text that passes a check. An empty text counts as absent and is not checked, as in Calico.
+    TextOf(Check),
+    /// A text of at least and at most so many bytes that passes a check.
+    Sized(usize, usize, Check),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// One of these words, in any mixture of upper and lower case.
+    OneOfAnyCase(&'static [&'static str]),
+    Bool,
+    /// A whole number in this range.
+    Int(i64, i64),
+    /// A whole number that may need all 64 bits, such as a sequence number.
+    Counter,
+    /// A number with or without fraction.
+    Float,
+    /// A number or a text: ports, protocols, AS numbers, DSCP marks.
+    Either(EitherCheck),
+    List(&'static List),
+    /// Keys of the author's choice, values of one type.
+    Map(&'static Type),
+    Object(&'static Object),
+    /// A value that may also be null, which is then kept.
+    Nullable(&'static Type),
+    /// Whatever it is.
+    Any,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct List {
+    pub item: Type,
+    pub items_min: usize,
+    pub items_max: usize,
+    /// No item may stand there twice.
+    pub unique: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    pub fields: &'static [Field],
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    pub name: &'static str,
+    pub ty: Type,
+    pub required: bool,
+}
+
+impl Object {
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.name == name)
+    }
+}
+
+impl Field {
+    pub(super) const fn required(self) -> Field {
+        Field { required: true, ..self }
+    }
+}
+
+impl List {
+    pub(super) const fn of(item: Type) -> List {
+        List { item, items_min: 0, items_max: usize::MAX, unique: false }
+    }
+
+    pub(super) const fn set(item: Type) -> List {
+        List { unique: true, ..List::of(item) }
+    }
+
+    pub(super) const fn max(self, items_max: usize) -> List {
+        List { items_max, ..self }
+    }
+}
+
+pub(super) const fn object(fields: &'static [Field]) -> Object {
+    Object { fields }
+}
+
+pub(super) const fn field(name: &'static str, ty: Type) -> Field {
+    Field { name, ty, required: false }
+}
+
+pub(super) const fn text(name: &'static str) -> Field {
+    field(name, Type::Text)
+}
+
+pub(super) const fn text_of(name: &'static str, check: Check) -> Field {
+    field(name, Type::TextOf(check))
+}
+
+pub(super) const fn one_of(name: &'static str, words: &'static [&'static str]) -> Field {
+    field(name, Type::OneOf(words))
+}
+
+pub(super) const fn flag(name: &'static str) -> Field {
+    field(name, Type::Bool)
+}
+
+pub(super) const fn int(name: &'static str, min: i64, max: i64) -> Field {
+    field(name, Type::Int(min, max))
+}
+
+pub(super) const fn list(name: &'static str, list: &'static List) -> Field {
+    field(name, Type::List(list))
+}
+
+pub(super) const fn sub(name: &'static str, object: &'static Object) -> Field {
+    field(name, Type::Object(object))
+}
+
+pub(super) const fn map(name: &'static str, values: &'static Type) -> Field {
+    field(name, Type::Map(values))
+}
+
+pub(super) const fn either(name: &'static str, check: EitherCheck) -> Field {
+    field(name, Type::Either(check))
+}
