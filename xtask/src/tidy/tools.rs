@@ -18,6 +18,7 @@ pub(super) fn clippy() -> Result<Verdict> {
             "clippy",
             "--workspace",
             "--all-targets",
+            "--keep-going",
             "--quiet",
             "--",
             "-D",
