@@ -55,6 +55,8 @@ pub enum StoreError {
     Storage {
         path: String,
         problem: String,
+        /// What the operator can do about it.
+        hint: Option<String>,
         #[source]
         source: Option<Box<dyn std::error::Error + Send + Sync>>,
     },
@@ -75,5 +77,25 @@ impl StoreError {
             self,
             StoreError::AlreadyExists { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. }
         )
+    }
+    /// Advice for the operator, to be shown on a line of its own.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            StoreError::Storage { hint, .. } => hint.clone(),
+            StoreError::Unreachable { .. } => Some(
+                "check that the store runs and that its address is right; nothing was changed".to_owned(),
+            ),
+            StoreError::AccessDenied { .. } => {
+                Some("check the client certificate and its key, or the user name and password".to_owned())
+            }
+            StoreError::Uncertain { .. } => Some("look at the records before trying again".to_owned()),
+            StoreError::Conflict { .. } => Some("read it again and repeat the change".to_owned()),
+            StoreError::AlreadyExists { .. }
+            | StoreError::NotFound { .. }
+            | StoreError::HistoryGone { .. }
+            | StoreError::Invalid { .. }
+            | StoreError::Unsupported { .. }
+            | StoreError::Other { .. } => None,
+        }
     }
 }

@@ -7,6 +7,7 @@ mod error;
 pub mod etcd;
 mod memory;
 mod request;
+pub mod sqlite;
 mod types;
 mod watch;
 
@@ -17,6 +18,7 @@ pub use config::StoreConfig;
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use request::MAX_CHANGES;
+pub use sqlite::{OpenMode, SqliteStore};
 pub use types::{
     Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Precondition, Record,
     Revision, Write,

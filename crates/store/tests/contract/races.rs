@@ -69,7 +69,7 @@ pub(super) async fn only_one_creator_wins(backend: &dyn Backend) {
             }
         }
         let winner = existing(&*store, &key).await;
-        assert_eq!(revisions, [winner.revision.clone()]);
+        assert_eq!(revisions.as_slice(), std::slice::from_ref(&winner.revision));
         assert_eq!(refusals, vec![winner; 5]);
     }
 }

@@ -1,0 +1,241 @@
+//! The database file: found, made, opened, and recognised again.
+//!
+//! Nothing here opens the database except through SQLite: closing any other descriptor of the file would drop the
+//! locks that SQLite holds on it in this process.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, Timespec, Timestamps, UTIME_NOW};
+
+use super::error::Trouble;
+use super::{OpenMode, create, schema};
+use crate::StoreError;
+
+/// Where the database lies and how it is opened.
+#[derive(Debug)]
+pub(super) struct DatabaseFile {
+    /// Absolute, without symbolic links.
+    pub(super) path: PathBuf,
+    access: FileAccess,
+    lock_patience: Duration,
+    /// Device and inode: the path must keep naming the file that was opened.
+    identity: (u64, u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileAccess {
+    ReadWrite,
+    ReadOnly,
+    /// The file system itself cannot be written: nobody can change the file, and SQLite could not make the files it
+    /// shares with other processes.
+    Immutable,
+}
+
+impl DatabaseFile {
+    /// Finds or makes the file, and gives a first connection to it.
+    pub(super) fn open(
+        path: &Path,
+        mode: OpenMode,
+        lock_patience: Duration,
+    ) -> Result<(DatabaseFile, Connection), StoreError> {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let open = || {
+            if mode == OpenMode::CreateIfMissing && !path.exists() {
+                create::create(&path)?;
+            }
+            let identity = find(&path, mode)?;
+            let path = fs::canonicalize(&path).map_err(|error| Trouble::io("cannot be resolved", &error))?;
+            let access = match mode {
+                OpenMode::ReadOnly => FileAccess::ReadOnly,
+                OpenMode::CreateIfMissing | OpenMode::Existing => FileAccess::ReadWrite,
+            };
+            let mut file = DatabaseFile { path, access, lock_patience, identity };
+            let connection = file.first_connection().map_err(|trouble| file.explain(trouble))?;
+            file.check_identity()?;
+            Ok((file, connection))
+        };
+        open().map_err(|trouble: Trouble| trouble.at(&path))
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.access == FileAccess::ReadWrite
+    }
+
+    /// A connection that may write, if the file was opened for that.
+    pub(super) fn connect(&self) -> Result<Connection, Trouble> {
+        let base = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_EXRESCODE;
+        let mut connection = match self.access {
+            FileAccess::ReadWrite => {
+                Connection::open_with_flags(&self.path, base | OpenFlags::SQLITE_OPEN_READ_WRITE)?
+            }
+            FileAccess::ReadOnly => {
+                Connection::open_with_flags(&self.path, base | OpenFlags::SQLITE_OPEN_READ_ONLY)?
+            }
+            FileAccess::Immutable => {
+                let flags = base | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+                Connection::open_with_flags(immutable_uri(&self.path), flags)?
+            }
+        };
+        connection.busy_handler(Some(wait_for_lock(self.lock_patience)))?;
+        configure(&connection)?;
+        Ok(connection)
+    }
+
+    /// A connection that only reads.
+    pub(super) fn connect_reader(&self) -> Result<Connection, Trouble> {
+        let connection = self.connect()?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    }
+
+    /// Fails if the path no longer names the file that was opened: what is written now would be lost.
+    pub(super) fn check_identity(&self) -> Result<(), Trouble> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) if (metadata.dev(), metadata.ino()) == self.identity => Ok(()),
+            _ => Err(Trouble::new("the file was removed or replaced while in use")
+                .with_hint("restart what uses it; nothing more is written to the old file")),
+        }
+    }
+
+    /// Lets the watchers of other processes know that there is something new: they see the times change.
+    ///
+    /// SQLite's own writes to the log come too early for that. They happen before the commit can be seen, and what
+    /// makes it seen is a change of shared memory that nobody is told about.
+    pub(super) fn announce(&self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        // If this fails the watchers look by themselves within seconds.
+        if let Err(error) = rustix::fs::utimensat(CWD, &self.path, &times, AtFlags::empty()) {
+            tracing::debug!(path = %self.path.display(), %error, "cannot announce a commit");
+        }
+    }
+
+    fn first_connection(&mut self) -> Result<Connection, Trouble> {
+        if self.is_writable() {
+            let mut connection = self.connect()?;
+            if connection.is_readonly(rusqlite::MAIN_DB)? {
+                return Err(Trouble::new("cannot be written: the file or its file system is read-only"));
+            }
+            schema::prepare(&mut connection)?;
+            return Ok(connection);
+        }
+        let attempt = self.connect().and_then(|connection| {
+            schema::check(&connection)?;
+            Ok(connection)
+        });
+        if attempt.is_err() && self.is_frozen() {
+            self.access = FileAccess::Immutable;
+            let connection = self.connect()?;
+            schema::check(&connection)?;
+            return Ok(connection);
+        }
+        attempt
+    }
+
+    /// Nobody can write here, and all that was committed is in the file itself.
+    fn is_frozen(&self) -> bool {
+        let read_only = rustix::fs::statvfs(&self.path)
+            .is_ok_and(|filesystem| filesystem.f_flag.contains(StatVfsMountFlags::RDONLY));
+        let log = fs::metadata(beside(&self.path, "-wal"));
+        read_only && log.map_or(true, |metadata| metadata.len() == 0)
+    }
+
+    /// SQLite says little about why it cannot open a file. A look at the directory often tells.
+    pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
+        if rustix::fs::access(&self.path, Access::READ_OK).is_err() {
+            return Trouble::new("may not be read").with_hint("run this as root, or as the file's owner");
+        }
+        if trouble.is_locked() {
+            return Trouble::locked(self.lock_patience);
+        }
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        let unwritable = rustix::fs::access(directory, Access::WRITE_OK).is_err();
+        if trouble.is_vague() && unwritable {
+            let problem = format!("the directory {} is read-only", directory.display());
+            let hint = "SQLite keeps two files beside the database; let it write to the directory";
+            return Trouble::new(problem).with_hint(hint);
+        }
+        trouble
+    }
+}
+
+/// A file that belongs to the database: `-wal`, `-shm`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The file's identity, if there is a file that can be a database.
+fn find(path: &Path, mode: OpenMode) -> Result<(u64, u64), Trouble> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(mode)),
+        Err(error) => return Err(Trouble::io("cannot be opened", &error)),
+    };
+    if metadata.is_dir() {
+        return Err(Trouble::new("is a directory, not a database file")
+            .with_hint("name a file in it, such as plumb.db"));
+    }
+    if !metadata.is_file() {
+        return Err(Trouble::new("is not a regular file"));
+    }
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+fn missing(mode: OpenMode) -> Trouble {
+    let trouble = Trouble::new("there is no such file");
+    match mode {
+        OpenMode::CreateIfMissing => trouble,
+        OpenMode::Existing | OpenMode::ReadOnly => {
+            trouble.with_hint("is SQLITE_PATH right? The first command that creates a record makes the file")
+        }
+    }
+}
+
+fn configure(connection: &Connection) -> Result<(), Trouble> {
+    // FULL: a commit that was acknowledged survives a power cut. The file may hold who owns which address.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    // After a burst the log shrinks to this again.
+    connection.pragma_update(None, "journal_size_limit", 16 * 1024 * 1024)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+/// SQLite's own waiting grows to 100 ms per step, which lets one of several busy processes starve.
+fn wait_for_lock(patience: Duration) -> impl FnMut(i32) -> bool {
+    let mut since = Instant::now();
+    move |attempts| {
+        if attempts == 0 {
+            since = Instant::now();
+        }
+        let pause = match attempts {
+            0..20 => Duration::from_micros(250),
+            20..100 => Duration::from_millis(1),
+            _ => Duration::from_millis(5),
+        };
+        std::thread::sleep(pause);
+        since.elapsed() < patience
+    }
+}
+
+fn immutable_uri(path: &Path) -> String {
+    let mut uri = String::from("file:");
+    for character in path.to_string_lossy().chars() {
+        match character {
+            '%' => uri.push_str("%25"),
+            '?' => uri.push_str("%3f"),
+            '#' => uri.push_str("%23"),
+            other => uri.push(other),
+        }
+    }
+    uri.push_str("?immutable=1");
+    uri
+}

@@ -1,0 +1,166 @@
+//! Notices what other processes commit: one sleeping thread for all watches of a store.
+//!
+//! Every commit changes the times of the database file (see `DatabaseFile::announce`), and the kernel reports that to
+//! whoever watches the directory. The directory, because the file's log comes and goes, and because a file that is
+//! replaced must not go unnoticed. A slow look every few seconds catches what was never announced: a writer that died
+//! right after its commit, or one that is not ours.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use inotify::{EventMask, Inotify, WatchMask};
+use rusqlite::Connection;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use tokio::sync::watch;
+
+use super::News;
+use super::error::Trouble;
+use super::file::DatabaseFile;
+use super::read::standing;
+
+/// How long the thread sleeps if nothing happens.
+const SLOW_LOOK: Duration = Duration::from_secs(5);
+/// The same if the kernel gives us no notices (all its inotify instances are taken).
+const LOOK_WITHOUT_NOTICES: Duration = Duration::from_millis(100);
+
+/// The listening thread. Dropping this ends it.
+#[derive(Debug)]
+pub(super) struct Listener {
+    stop: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// When this returns, every later commit of any process will be told to `news`, and `news` is up to date.
+    pub(super) fn start(file: Arc<DatabaseFile>, news: watch::Sender<News>) -> Result<Listener, Trouble> {
+        let cannot = |what: &'static str| move |error: std::io::Error| Trouble::io(what, &error);
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let stop = Arc::new(stop.map_err(|error| cannot("cannot watch for changes")(error.into()))?);
+        let notices = Notices::of(&file.path);
+        let connection = file.connect_reader()?;
+        let mut ear = Ear { file, connection, news, notices, data_version: None };
+        ear.look()?;
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("sqlite-listener".into())
+            .spawn(move || ear.listen(&stopped))
+            .map_err(cannot("cannot watch for changes"))?;
+        Ok(Listener { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&*self.stop, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the listening thread works with.
+struct Ear {
+    file: Arc<DatabaseFile>,
+    connection: Connection,
+    news: watch::Sender<News>,
+    notices: Option<Notices>,
+    data_version: Option<i64>,
+}
+
+impl Ear {
+    fn listen(mut self, stop: &OwnedFd) {
+        loop {
+            match self.wait(stop) {
+                Woken::Stop => return,
+                Woken::Irrelevant => continue,
+                Woken::Look => {}
+            }
+            if let Err(trouble) = self.look() {
+                let trouble = self.file.explain(trouble);
+                self.news.send_modify(|news| news.trouble = Some(trouble));
+                return;
+            }
+        }
+    }
+
+    fn wait(&mut self, stop: &OwnedFd) -> Woken {
+        let timeout = if self.notices.is_some() { SLOW_LOOK } else { LOOK_WITHOUT_NOTICES };
+        let timeout = Timespec::try_from(timeout).ok();
+        let mut sources = vec![PollFd::new(stop, PollFlags::IN)];
+        if let Some(notices) = &self.notices {
+            sources.push(PollFd::new(&notices.inotify, PollFlags::IN));
+        }
+        match poll(&mut sources, timeout.as_ref()) {
+            Err(_) => return Woken::Look,
+            Ok(0) => return Woken::Look,
+            Ok(_) if !sources[0].revents().is_empty() => return Woken::Stop,
+            Ok(_) => {}
+        }
+        let concerned = self.notices.as_mut().is_none_or(Notices::concern_us);
+        if concerned { Woken::Look } else { Woken::Irrelevant }
+    }
+
+    /// Tells the news if there are any.
+    fn look(&mut self) -> Result<(), Trouble> {
+        self.file.check_identity()?;
+        let version = self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
+        if self.data_version == Some(version) {
+            return Ok(());
+        }
+        let revision = standing(&self.connection)?.revision;
+        self.data_version = Some(version);
+        self.news.send_if_modified(|news| news.advance(Some(revision)));
+        Ok(())
+    }
+}
+
+enum Woken {
+    Stop,
+    Look,
+    /// Another file of the directory changed.
+    Irrelevant,
+}
+
+/// The kernel's notices about the directory of the database.
+struct Notices {
+    inotify: Inotify,
+    file_name: OsString,
+}
+
+impl Notices {
+    fn of(path: &Path) -> Option<Notices> {
+        let (directory, file_name) = (path.parent()?, path.file_name()?.to_owned());
+        let mask = WatchMask::ATTRIB
+            | WatchMask::CREATE
+            | WatchMask::DELETE
+            | WatchMask::MOVE
+            | WatchMask::DELETE_SELF
+            | WatchMask::MOVE_SELF;
+        let started = Inotify::init().and_then(|inotify| {
+            inotify.watches().add(directory, mask)?;
+            Ok(Notices { inotify, file_name })
+        });
+        if let Err(error) = &started {
+            tracing::warn!(path = %path.display(), %error, "no notices of changes; looking by turns instead");
+        }
+        started.ok()
+    }
+
+    /// Reads what has come in, and says whether any of it is about the database.
+    fn concern_us(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let mut concerned = false;
+        // Until there is no more, or until there is an error: then the slow look has to do.
+        while let Ok(events) = self.inotify.read_events(&mut buffer) {
+            for event in events {
+                concerned |= event.name.is_none_or(|name| name == self.file_name)
+                    || event.mask.contains(EventMask::Q_OVERFLOW);
+            }
+        }
+        concerned
+    }
+}

@@ -1,0 +1,63 @@
+//! A watch on the database: reads the history whenever there is news, at its reader's pace.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::KeyRange;
+use tokio::sync::watch;
+
+use super::read::{Since, since};
+use super::{Inner, News};
+use crate::watch::{Batch, EventSource};
+use crate::{Event, StoreError};
+
+/// A watch's place in the history.
+#[derive(Debug)]
+pub(super) struct Following {
+    inner: Arc<Inner>,
+    news: watch::Receiver<News>,
+    range: KeyRange,
+    position: i64,
+    /// The newest revision known to exist.
+    newest: i64,
+}
+
+impl Following {
+    pub(super) fn new(inner: Arc<Inner>, range: KeyRange, position: i64) -> Following {
+        let news = inner.news.subscribe();
+        // Nothing is known yet, so the first thing is to read.
+        Following { inner, news, range, position, newest: i64::MAX }
+    }
+
+    async fn read(&mut self) -> Result<Batch, StoreError> {
+        let (range, position) = (self.range.clone(), self.position);
+        let found = self.inner.readers.run(move |connection| since(connection, &range, position)).await?;
+        Ok(match found {
+            Since::Gone => Batch { events: vec![Event::HistoryGone], upto: self.position.into() },
+            Since::Changes { events, upto, newest } => {
+                (self.position, self.newest) = (upto, newest);
+                Batch { events, upto: upto.into() }
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl EventSource for Following {
+    async fn next(&mut self) -> Result<Batch, StoreError> {
+        loop {
+            {
+                let news = self.news.borrow_and_update();
+                if let Some(trouble) = &news.trouble {
+                    return Err(trouble.at(&self.inner.file.path));
+                }
+                self.newest = self.newest.max(news.revision);
+            }
+            if self.position < self.newest {
+                return self.read().await;
+            }
+            // The sender lives in `inner`, which this watch holds: it cannot be gone.
+            let _ = self.news.changed().await;
+        }
+    }
+}

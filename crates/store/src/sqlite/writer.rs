@@ -1,0 +1,173 @@
+//! The one thread of this process that writes.
+//!
+//! ```text
+//!  commit() ──request──▶ queue ──▶ writer thread: BEGIN IMMEDIATE, all that waits, COMMIT
+//!     ▲                               │        └──▶ news (watches here), announcement (watches elsewhere)
+//!     └────────────answer─────────────┘
+//! ```
+//! Requests that wait at the same time share a transaction, and so the cost of making it durable. Each still is a
+//! commit of its own, with its own revision and its own refusal.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, TransactionBehavior};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::commit::{apply, finish};
+use super::error::Trouble;
+use super::file::DatabaseFile;
+use super::read::standing;
+use super::{History, News};
+use crate::{Change, Committed, StoreError};
+
+type Answer = Result<Committed, StoreError>;
+
+#[derive(Debug)]
+struct Request {
+    changes: Vec<Change>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A handle to the writer thread. Dropping it ends the thread once its queue is empty.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Option<mpsc::Sender<Request>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Further commits wait outside the queue.
+    const QUEUE_MAX: usize = 256;
+    /// More would make the first of them wait for too long.
+    const GROUP_MAX: usize = 64;
+
+    pub(super) fn start(
+        file: Arc<DatabaseFile>,
+        connection: Connection,
+        history: History,
+        news: watch::Sender<News>,
+    ) -> std::io::Result<Writer> {
+        let (queue, requests) = mpsc::channel(Writer::QUEUE_MAX);
+        let desk = Desk { file, connection, history, news };
+        let thread =
+            std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || desk.work(requests))?;
+        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+    }
+
+    pub(super) async fn commit(&self, changes: Vec<Change>) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let request = Request { changes, answer };
+        if let Some(queue) = &self.queue
+            && queue.send(request).await.is_ok()
+            && let Ok(answer) = answered.await
+        {
+            return answer;
+        }
+        Err(StoreError::Uncertain { source: "the thread that writes has ended".into() })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the writer thread works with.
+struct Desk {
+    file: Arc<DatabaseFile>,
+    connection: Connection,
+    history: History,
+    news: watch::Sender<News>,
+}
+
+impl Desk {
+    fn work(mut self, mut requests: mpsc::Receiver<Request>) {
+        while let Some(first) = requests.blocking_recv() {
+            let mut group = vec![first];
+            while group.len() < Writer::GROUP_MAX
+                && let Ok(request) = requests.try_recv()
+            {
+                group.push(request);
+            }
+            // Whoever gave up before anything was done need not be served.
+            group.retain(|request| !request.answer.is_closed());
+            if !group.is_empty() {
+                self.serve(group);
+            }
+        }
+    }
+
+    fn serve(&mut self, group: Vec<Request>) {
+        match self.write(&group) {
+            Ok((answers, revision)) => {
+                self.news.send_if_modified(|news| news.advance(revision));
+                for (request, answer) in group.into_iter().zip(answers) {
+                    let _ = request.answer.send(answer);
+                }
+                if let Some(revision) = revision {
+                    tracing::trace!(revision, "committed");
+                    self.file.announce();
+                }
+            }
+            Err(failure) => {
+                for request in group {
+                    let _ = request.answer.send(Err(failure.tell(&self.file)));
+                }
+            }
+        }
+    }
+
+    /// Answers for each request, and the new revision if there is one. An error concerns all of them.
+    fn write(&mut self, group: &[Request]) -> Result<(Vec<Answer>, Option<i64>), Failure> {
+        self.file.check_identity()?;
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let before = standing(&transaction)?;
+        let mut after = before;
+        let mut answers = Vec::with_capacity(group.len());
+        for request in group {
+            answers.push(apply(&transaction, &mut after, &request.changes)?);
+        }
+        if after.revision == before.revision {
+            return Ok((answers, None));
+        }
+        let after = finish(&transaction, after, &self.history)?;
+        transaction.commit().map_err(Failure::at_commit)?;
+        Ok((answers, Some(after.revision)))
+    }
+}
+
+/// Why a transaction did not happen, or may not have.
+struct Failure {
+    trouble: Trouble,
+    uncertain: bool,
+}
+
+impl Failure {
+    /// If the disk fails while the log is made durable, what was written may be found again after a crash.
+    fn at_commit(error: rusqlite::Error) -> Failure {
+        let trouble = Trouble::from(error);
+        Failure { uncertain: trouble.is_io_failure(), trouble }
+    }
+
+    fn tell(&self, file: &DatabaseFile) -> StoreError {
+        let error = file.explain(self.trouble.clone()).at(&file.path);
+        if self.uncertain { StoreError::Uncertain { source: Box::new(error) } } else { error }
+    }
+}
+
+impl From<Trouble> for Failure {
+    fn from(trouble: Trouble) -> Failure {
+        Failure { trouble, uncertain: false }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::from(Trouble::from(error))
+    }
+}
