@@ -9,8 +9,8 @@ use sha1::{Digest, Sha1};
 
 use crate::device::{DeviceName, Mac};
 
-/// The kernel keeps at most 255 bytes of a link's alias.
-const ALIAS_MAX: usize = 255;
+/// The kernel keeps at most 255 bytes of a link's alias, a closing zero among them.
+const ALIAS_MAX: usize = 254;
 const ALIAS_PREFIX: &str = "plumb/";
 
 /// One attachment of one sandbox to one network.
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_longest_sandbox_still_fits_an_alias() {
-        let sandbox = Sandbox::new(&"n".repeat(100), &"c".repeat(132), "fifteen-letters").unwrap();
+        let sandbox = Sandbox::new(&"n".repeat(100), &"c".repeat(131), "fifteen-letters").unwrap();
         assert_eq!(sandbox.alias().len(), ALIAS_MAX);
     }
 

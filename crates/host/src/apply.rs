@@ -1,0 +1,107 @@
+//! Puts differences right: devices, then settings, then everything else in one send per end.
+
+use std::time::{Duration, Instant};
+
+use plan::{Difference, PodWiring, Side, differences};
+
+use crate::links::get_link;
+use crate::netlink::Request;
+use crate::{Host, HostError, PodNamespace, messages, sysctl};
+
+/// How long the kernel may take to start a device once both ends are up. It takes well under a millisecond.
+const START_WAIT: Duration = Duration::from_secs(5);
+const START_LOOK_EVERY: Duration = Duration::from_millis(1);
+
+impl Host {
+    /// Gives a pod its network, or what is missing of it, and reads it back: returns only when the pod can exchange
+    /// packets with the node. Repeating it is harmless. On failure, what was made is left for
+    /// [`Host::remove_links_of`], except that a link whose name was taken is removed at once.
+    pub fn ensure(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
+        let observed = self.observe(pod, wiring)?;
+        let missing = differences(wiring, &observed);
+        self.apply(pod, wiring, &missing)?;
+        let deadline = Instant::now() + START_WAIT;
+        loop {
+            let left = self.check(pod, wiring)?;
+            let is_starting = |difference: &Difference| matches!(difference, Difference::NotRunning { .. });
+            match left.into_iter().next() {
+                None => return Ok(()),
+                Some(difference) if is_starting(&difference) && Instant::now() < deadline => {
+                    std::thread::sleep(START_LOOK_EVERY);
+                }
+                Some(difference) => return Err(HostError::ReadBack { difference }),
+            }
+        }
+    }
+
+    /// What is not as it should be, now.
+    pub fn check(
+        &mut self,
+        pod: &mut PodNamespace,
+        wiring: &PodWiring,
+    ) -> Result<Vec<Difference>, HostError> {
+        let observed = self.observe(pod, wiring)?;
+        Ok(differences(wiring, &observed))
+    }
+
+    /// Puts each of these right. A stranger's device in the way is an error, before anything is touched.
+    pub fn apply(
+        &mut self,
+        pod: &mut PodNamespace,
+        wiring: &PodWiring,
+        differences: &[Difference],
+    ) -> Result<(), HostError> {
+        if let Some(foreign) = differences.iter().find(|found| matches!(found, Difference::Foreign { .. })) {
+            return Err(HostError::Foreign { difference: foreign.clone() });
+        }
+        if differences.is_empty() {
+            return Ok(());
+        }
+        if differences.iter().any(|found| matches!(found, Difference::Missing { .. })) {
+            self.create_pair(pod, wiring)?;
+        }
+        self.apply_sysctls(pod, differences)?;
+        let host_index = get_link(&mut self.netlink, &wiring.host.device)?.index;
+        let pod_index = get_link(&mut pod.netlink, &wiring.pod.device)?.index;
+        self.netlink.execute_all(requests(Side::Host, host_index, differences))?;
+        pod.netlink.execute_all(requests(Side::Pod, pod_index, differences))
+    }
+
+    fn apply_sysctls(&self, pod: &PodNamespace, differences: &[Difference]) -> Result<(), HostError> {
+        let wanted = |wanted_side: Side| {
+            differences.iter().filter_map(move |found| match found {
+                Difference::Sysctl { side, wanted, .. } if *side == wanted_side => Some(wanted),
+                _ => None,
+            })
+        };
+        wanted(Side::Host).try_for_each(sysctl::write)?;
+        if wanted(Side::Pod).next().is_none() {
+            return Ok(());
+        }
+        pod.ns.visit(|| wanted(Side::Pod).try_for_each(sysctl::write))?
+    }
+}
+
+fn requests(side: Side, index: u32, differences: &[Difference]) -> Vec<Request> {
+    let ours = differences.iter().filter(|found| found.side() == side);
+    ours.filter_map(|found| request(index, found)).collect()
+}
+
+fn request(index: u32, difference: &Difference) -> Option<Request> {
+    match difference {
+        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::Sysctl { .. } => None,
+        // The kernel is at it; there is nothing to ask for.
+        Difference::NotRunning { .. } => None,
+        Difference::Down { device, .. } => Some(messages::set_up(device, index)),
+        Difference::Mac { device, wanted, .. } => Some(messages::set_mac(device, index, *wanted)),
+        Difference::Mtu { device, wanted, .. } => Some(messages::set_mtu(device, index, *wanted)),
+        Difference::AddressMissing { device, address, .. } => {
+            Some(messages::add_address(device, index, *address))
+        }
+        Difference::RouteMissing { device, route, .. } => Some(messages::add_route(device, index, route)),
+        Difference::RouteStray { device, route, .. } => Some(messages::delete_route(device, index, route)),
+        Difference::NeighbourMissing { device, neighbour, .. } => {
+            Some(messages::set_neighbour(device, index, neighbour))
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the kernel can refuse, and on which object.
+
+use std::io;
+use std::path::PathBuf;
+
+use model::DeviceName;
+use plan::Difference;
+
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The kernel said no to one request. `detail` is its own explanation, where it gave one.
+    #[error("cannot {what}{}", .detail.as_ref().map(|text| format!(" ({text})")).unwrap_or_default())]
+    Refused {
+        what: String,
+        detail: Option<String>,
+        #[source]
+        source: io::Error,
+    },
+
+    /// Another link got the name first. Nothing was left behind.
+    #[error("device name {device} is taken")]
+    NameTaken { device: DeviceName },
+
+    /// Something of a stranger is in the way. Nothing was changed.
+    #[error("{difference}")]
+    Foreign { difference: Difference },
+
+    /// The kernel accepted everything, and still holds something else.
+    #[error("the kernel does not hold what was asked for: {difference}")]
+    ReadBack { difference: Difference },
+
+    #[error("cannot {what} over netlink")]
+    Socket {
+        what: String,
+        #[source]
+        source: io::Error,
+    },
+
+    #[error("the kernel did not answer when asked to {what}")]
+    NoAnswer { what: String },
+
+    #[error("the kernel's answer cannot be read when asked to {what}: {problem}")]
+    Malformed { what: String, problem: String },
+
+    #[error("cannot use network namespace {}{}", .path.display(), .problem.map(|text| format!(": {text}")).unwrap_or_default())]
+    Namespace {
+        path: PathBuf,
+        problem: Option<&'static str>,
+        #[source]
+        source: Option<io::Error>,
+    },
+
+    #[error("cannot {verb} kernel setting {path}")]
+    Sysctl {
+        verb: &'static str,
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl HostError {
+    /// The kernel's error number, if it was the kernel that refused.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            HostError::Refused { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+
+    /// The namespace is not there (any more).
+    pub fn is_namespace_gone(&self) -> bool {
+        let HostError::Namespace { source: Some(source), .. } = self else { return false };
+        source.kind() == io::ErrorKind::NotFound
+    }
+}
