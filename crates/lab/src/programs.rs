@@ -1,0 +1,80 @@
+//! Where the product's binaries are, and what the machine lacks to run them in namespaces.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+/// The folder in which the product's binaries lie side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Programs {
+    folder: PathBuf,
+}
+
+impl Programs {
+    pub fn in_folder(folder: &Path) -> Result<Programs> {
+        let folder = folder
+            .canonicalize()
+            .with_context(|| format!("there is no folder {} with the binaries", folder.display()))?;
+        for name in ["plumb-cni", "plumbd"] {
+            ensure!(folder.join(name).is_file(), "there is no {name} in {}", folder.display());
+        }
+        Ok(Programs { folder })
+    }
+
+    /// The binaries beside a running test, brought up to date with the source. `PLUMB_BIN_DIR` names other ones.
+    pub fn of_test() -> Result<Programs> {
+        static BUILT: OnceLock<Result<Programs, String>> = OnceLock::new();
+        let built = BUILT.get_or_init(|| Programs::build_for_test().map_err(|error| format!("{error:#}")));
+        built.clone().map_err(anyhow::Error::msg)
+    }
+
+    fn build_for_test() -> Result<Programs> {
+        if let Some(folder) = std::env::var_os("PLUMB_BIN_DIR") {
+            return Programs::in_folder(Path::new(&folder));
+        }
+        let test = std::env::current_exe().context("cannot tell where this test lies")?;
+        let folder = test.parent().and_then(Path::parent).context("a test lies two folders below target")?;
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "-p", "cni", "-p", "agent", "-p", "ctl"]);
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        let status = build.status().context("cannot run cargo")?;
+        if !status.success() {
+            bail!("the binaries do not build");
+        }
+        Programs::in_folder(folder)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn cni(&self) -> PathBuf {
+        self.folder.join("plumb-cni")
+    }
+
+    pub fn daemon(&self) -> PathBuf {
+        self.folder.join("plumbd")
+    }
+
+    pub fn plumb(&self) -> PathBuf {
+        self.folder.join("plumb")
+    }
+}
+
+/// What is missing on this machine; `None` if a lab can run.
+pub fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("it needs root, to make network namespaces".to_owned());
+    }
+    for (program, argument, package) in [("ip", "-V", "iproute2"), ("ping", "-V", "iputils-ping")] {
+        if Command::new(program).arg(argument).output().is_err() {
+            return Some(format!("it needs `{program}` (Debian package {package})"));
+        }
+    }
+    None
+}

@@ -1,0 +1,183 @@
+//! The host crate against the real kernel: wiring made, read back, broken, mended, removed.
+
+use std::net::IpAddr;
+
+use host::{Host, HostError, PodNamespace};
+use lab::{Lab, Node, Pod, Programs};
+use model::{DeviceName, Sandbox};
+use plan::{Attachment, Difference, NodeFacts, PodWiring};
+
+struct Bench {
+    // Before the lab, so that namespaces go before the folder.
+    node: Node,
+    pod: Pod,
+    wiring: PodWiring,
+    _lab: Lab,
+}
+
+impl Bench {
+    fn new(test: &str) -> Option<Bench> {
+        if let Some(reason) = lab::missing() {
+            testkit::skip(test, &reason);
+            return None;
+        }
+        let lab = Lab::new(Programs::of_test().unwrap()).unwrap();
+        let (node, pod) = (lab.node("node").unwrap(), lab.pod("default", "web-0").unwrap());
+        let sandbox = Sandbox::new(Lab::NETWORK, &pod.container_id, "eth0").unwrap();
+        let wiring = wiring(&sandbox, "10.244.0.5");
+        Some(Bench { node, pod, wiring, _lab: lab })
+    }
+
+    fn on_node<T: Send>(&self, act: impl FnOnce(&mut Host, &mut PodNamespace) -> T + Send) -> T {
+        let visit = || {
+            let mut host = Host::here().unwrap();
+            let mut pod = PodNamespace::open(self.pod.netns().path()).unwrap();
+            act(&mut host, &mut pod)
+        };
+        self.node.namespace().visit(visit).unwrap()
+    }
+
+    fn ensure(&self) -> Result<(), HostError> {
+        self.on_node(|host, pod| host.ensure(pod, &self.wiring))
+    }
+
+    fn differences(&self) -> Vec<Difference> {
+        self.on_node(|host, pod| host.check(pod, &self.wiring).unwrap())
+    }
+
+    fn node_ip(&self, command: &str) -> String {
+        self.node.namespace().ip(&command.split(' ').collect::<Vec<_>>()).unwrap()
+    }
+}
+
+fn wiring(sandbox: &Sandbox, address: &str) -> PodWiring {
+    let address: IpAddr = address.parse().unwrap();
+    let attachment = Attachment {
+        sandbox: sandbox.clone(),
+        device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
+        mac: sandbox.mac(),
+        mtu: 1450,
+        addresses: vec![address],
+        pod_forwards: false,
+    };
+    PodWiring::new(&attachment, &NodeFacts { rp_filter: 0 }).unwrap()
+}
+
+#[test]
+fn a_wired_pod_reaches_its_node_and_back_at_once() {
+    let Some(bench) = Bench::new("a_wired_pod_reaches_its_node_and_back_at_once") else { return };
+    bench.ensure().unwrap();
+    assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
+    assert!(bench.node.namespace().can_ping("10.244.0.5").unwrap());
+    assert_eq!(bench.differences(), []);
+    bench.ensure().unwrap();
+    let routes = bench.node_ip("route show");
+    assert_eq!(routes.trim(), "10.244.0.5 dev cali0d7763386da proto 112 scope link");
+    let neighbours = bench.node_ip("neigh show");
+    assert!(neighbours.contains(&format!("lladdr {} PERMANENT", bench.wiring.pod.mac)), "{neighbours}");
+}
+
+#[test]
+fn what_a_stranger_breaks_is_seen_and_mended() {
+    let Some(bench) = Bench::new("what_a_stranger_breaks_is_seen_and_mended") else { return };
+    bench.ensure().unwrap();
+    let device = "cali0d7763386da";
+    for (command, expected) in [
+        (
+            format!("route del 10.244.0.5 dev {device}"),
+            "node: route 10.244.0.5/32 is missing on cali0d7763386da",
+        ),
+        (format!("neigh del 10.244.0.5 dev {device}"), "node: permanent neighbour 10.244.0.5 at"),
+        (format!("link set {device} mtu 1300"), "node: device cali0d7763386da has MTU 1300 instead of 1450"),
+        (
+            format!("link set {device} address 02:00:00:00:00:01"),
+            "node: device cali0d7763386da has hardware address",
+        ),
+        (format!("link set {device} down"), "node: device cali0d7763386da is down"),
+    ] {
+        bench.node_ip(&command);
+        let found = bench.differences();
+        assert!(
+            found.iter().any(|difference| difference.to_string().starts_with(expected)),
+            "{command}: {found:?}"
+        );
+        bench.ensure().unwrap();
+        assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap(), "{command}");
+    }
+    for command in [
+        "route del default",
+        "addr flush dev eth0",
+        "neigh flush dev eth0 nud permanent",
+        "link set eth0 down",
+    ] {
+        bench.pod.netns().ip(&command.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_ne!(bench.differences(), [], "{command}");
+        bench.ensure().unwrap();
+        assert!(bench.node.namespace().can_ping("10.244.0.5").unwrap(), "{command}");
+    }
+}
+
+#[test]
+fn a_flipped_setting_is_seen_and_mended() {
+    let Some(bench) = Bench::new("a_flipped_setting_is_seen_and_mended") else { return };
+    bench.ensure().unwrap();
+    let flip = || std::fs::write("/proc/sys/net/ipv4/conf/cali0d7763386da/proxy_arp", "0").unwrap();
+    bench.node.namespace().visit(flip).unwrap();
+    let found: Vec<String> = bench.differences().iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["node: net/ipv4/conf/cali0d7763386da/proxy_arp is 0 instead of 1"]);
+    bench.ensure().unwrap();
+    assert_eq!(bench.differences(), []);
+}
+
+#[test]
+fn only_the_sandboxs_own_links_are_removed() {
+    let Some(bench) = Bench::new("only_the_sandboxs_own_links_are_removed") else { return };
+    bench.ensure().unwrap();
+    bench.node_ip("link add calistranger type veth peer name peer");
+    let other = Sandbox::new(Lab::NETWORK, "other", "eth0").unwrap();
+    assert_eq!(bench.on_node(|host, _| host.remove_links_of(&other).unwrap()), []);
+    bench.node_ip("link set cali0d7763386da name renamed down");
+    let removed = bench.on_node(|host, _| host.remove_links_of(&bench.wiring.sandbox).unwrap());
+    assert_eq!(removed[0].name, "renamed");
+    assert_eq!(bench.on_node(|host, _| host.remove_links_of(&bench.wiring.sandbox).unwrap()), []);
+    let links = bench.node_ip("-br link");
+    assert!(links.contains("calistranger") && !links.contains("renamed"), "{links}");
+}
+
+#[test]
+fn a_strangers_device_is_never_touched() {
+    let Some(bench) = Bench::new("a_strangers_device_is_never_touched") else { return };
+    bench.node_ip("link add cali0d7763386da type veth peer name peer");
+    let before = bench.node_ip("-d link show cali0d7763386da");
+    let error = bench.ensure().unwrap_err();
+    assert!(matches!(error, HostError::Foreign { .. }), "{error}");
+    // The same when it appears after we looked.
+    let error = bench.on_node(|host, pod| {
+        let missing = plan::differences(&bench.wiring, &plan::ObservedWiring::default());
+        host.apply(pod, &bench.wiring, &missing).unwrap_err()
+    });
+    assert!(matches!(error, HostError::NameTaken { .. }), "{error}");
+    assert_eq!(bench.node_ip("-d link show cali0d7763386da"), before);
+    assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap()), []);
+    assert_eq!(bench.pod.netns().ip(&["-br", "link"]).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn an_address_that_is_routed_elsewhere_is_refused() {
+    let Some(bench) = Bench::new("an_address_that_is_routed_elsewhere_is_refused") else { return };
+    bench.node_ip("link add strange type veth peer name peer");
+    bench.node_ip("link set strange up");
+    bench.node_ip("route add 10.244.0.5 dev strange");
+    let error = bench.ensure().unwrap_err();
+    assert_eq!(error.to_string(), "cannot add route 10.244.0.5/32 dev cali0d7763386da");
+    assert_eq!(bench.node_ip("route show 10.244.0.5").trim(), "10.244.0.5 dev strange scope link linkdown");
+}
+
+#[test]
+fn the_longest_sandbox_has_a_whole_alias() {
+    let Some(mut bench) = Bench::new("the_longest_sandbox_has_a_whole_alias") else { return };
+    let sandbox = Sandbox::new(&"n".repeat(100), &"c".repeat(131), "fifteen-letters").unwrap();
+    bench.wiring = wiring(&sandbox, "10.244.0.5");
+    bench.ensure().unwrap();
+    assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap())[0].owner, sandbox);
+}
