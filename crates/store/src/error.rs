@@ -46,6 +46,10 @@ pub enum StoreError {
     #[error("the request to the store is not valid: {problem}")]
     Invalid { problem: String },
 
+    /// The store cannot even be asked with these settings: an endpoint that is none, a file without a certificate.
+    #[error("{setting} {problem}")]
+    BadSetting { setting: String, problem: String },
+
     /// The store cannot do this at all.
     #[error("the store cannot {operation}")]
     Unsupported { operation: String },

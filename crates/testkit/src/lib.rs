@@ -4,7 +4,14 @@
 //! * `PLUMB_TEST_FULL`: the counts that the issues name instead of those that fit a quick run.
 //! * `PLUMB_TEST_SKIPS`: a file that collects one line per skipped test.
 
+pub mod certificates;
+pub mod etcd;
+mod ports;
+pub mod process;
+
 use std::io::Write as _;
+
+pub use ports::free_port;
 
 /// The seed of this run; the same for every test, so that one number reproduces the run.
 pub fn seed() -> u64 {

@@ -1,0 +1,236 @@
+//! Why a member could not be talked to, in words an operator can act on.
+//!
+//! The transport reports nearly everything as "transport error"; the cause lies somewhere down the chain of
+//! sources, sometimes only as text.
+
+use std::error::Error;
+use std::{fmt, io};
+
+use rustls::{AlertDescription, CertificateError, InvalidMessage};
+
+use crate::StoreError;
+
+/// What stands between us and one member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("the connection was refused")]
+    Refused,
+    #[error("no answer in time")]
+    TimedOut,
+    #[error("the host name cannot be resolved ({0})")]
+    NameUnknown(String),
+    #[error("there is no route to it ({0})")]
+    NoRoute(String),
+    #[error("the connection broke ({0})")]
+    Broken(String),
+    #[error("its certificate is not signed by an authority trusted here")]
+    UntrustedServer,
+    #[error("its certificate has expired")]
+    ServerExpired,
+    #[error("its certificate is not valid yet")]
+    ServerNotYetValid,
+    #[error("its certificate is for another name or address")]
+    ServerNameMismatch,
+    #[error("its certificate is not acceptable ({0})")]
+    ServerCertificate(String),
+    #[error("it wants a client certificate, and none was given")]
+    ClientCertificateMissing,
+    #[error("it does not accept the client certificate ({0})")]
+    ClientCertificateRejected(String),
+    #[error("it does not speak TLS")]
+    PlainOnly,
+    #[error("it speaks TLS only")]
+    TlsOnly,
+    #[error("TLS could not be set up ({0})")]
+    Tls(String),
+    #[error("it does not speak etcd's protocol ({0})")]
+    NotEtcd(String),
+    #[error("it knows no leader")]
+    NoLeader,
+    #[error("it is a learner and takes no requests yet")]
+    Learner,
+    #[error("it answered: {0}")]
+    Answered(String),
+}
+
+impl Trouble {
+    /// Reads the cause out of an error's chain of sources.
+    pub(super) fn of(error: &(dyn Error + 'static)) -> Trouble {
+        let mut deepest = None;
+        let mut next = Some(error);
+        while let Some(error) = next {
+            if let Some(trouble) = recognise(error) {
+                return trouble;
+            }
+            deepest = Some(error);
+            next = error.source();
+        }
+        Trouble::Broken(deepest.map_or_else(String::new, ToString::to_string))
+    }
+
+    /// Our credentials are the problem rather than the network or the server.
+    pub(super) fn is_denial(&self) -> bool {
+        matches!(self, Trouble::ClientCertificateMissing | Trouble::ClientCertificateRejected(_))
+    }
+
+    /// Waiting a little may be all that is needed.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self, Trouble::NoLeader | Trouble::Answered(_))
+    }
+
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Trouble::Refused => "is etcd running there, and is the port right?",
+            Trouble::TimedOut | Trouble::NoRoute(_) => {
+                "is the host up, and does a firewall let its client port through?"
+            }
+            Trouble::NameUnknown(_) => "check the host name in the endpoints, and this machine's DNS",
+            Trouble::UntrustedServer | Trouble::ServerCertificate(_) => {
+                "give the authority that signed the servers' certificates (ETCD_CA_CERT_FILE, etcdCACertFile)"
+            }
+            Trouble::ServerExpired | Trouble::ServerNotYetValid => {
+                "renew the server's certificate, or check the clocks of both machines"
+            }
+            Trouble::ServerNameMismatch => {
+                "use an endpoint that the certificate names, or add this one to its subject alternative names"
+            }
+            Trouble::ClientCertificateMissing | Trouble::ClientCertificateRejected(_) => {
+                "give a client certificate and key that the servers' authority signed \
+                 (ETCD_CERT_FILE and ETCD_KEY_FILE, etcdCertFile and etcdKeyFile)"
+            }
+            Trouble::PlainOnly => "use http:// in the endpoint, or turn TLS on in etcd",
+            Trouble::TlsOnly => "use https:// in the endpoint",
+            Trouble::NotEtcd(_) => "is the port etcd's client port?",
+            Trouble::NoLeader => "are most members of the cluster running, and do they reach each other?",
+            _ => return None,
+        })
+    }
+}
+
+/// A trouble and the endpoint that has it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{address}: {trouble}")]
+pub(super) struct MemberTrouble {
+    pub(super) address: String,
+    pub(super) trouble: Trouble,
+}
+
+/// What stood in the way at every endpoint that was tried; the source of `StoreError::Unreachable`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Troubles(pub(super) Vec<MemberTrouble>);
+
+impl Troubles {
+    /// What the whole thing amounts to for the caller.
+    pub(super) fn into_store_error(self) -> StoreError {
+        let address = self.0.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(",");
+        if !self.0.is_empty() && self.0.iter().all(|member| member.trouble.is_denial()) {
+            return StoreError::AccessDenied { address, reason: self.0[0].trouble.to_string() };
+        }
+        StoreError::Unreachable { address, source: Box::new(self) }
+    }
+
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        self.0.iter().find_map(|member| member.trouble.hint())
+    }
+}
+
+impl Error for Troubles {}
+
+/// The address of a lone endpoint is left out: `Unreachable` names it already.
+impl fmt::Display for Troubles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [member] = self.0.as_slice() {
+            return write!(f, "{}", member.trouble);
+        }
+        for (position, member) in self.0.iter().enumerate() {
+            let separator = if position == 0 { "" } else { "; " };
+            write!(f, "{separator}{member}")?;
+        }
+        Ok(())
+    }
+}
+
+fn recognise(error: &(dyn Error + 'static)) -> Option<Trouble> {
+    if let Some(trouble) = error.downcast_ref::<Trouble>() {
+        return Some(trouble.clone());
+    }
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        return Some(of_tls(error));
+    }
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return of_io(error);
+    }
+    of_text(&error.to_string())
+}
+
+fn of_io(error: &io::Error) -> Option<Trouble> {
+    // An io::Error does not name the error it wraps as its source.
+    if let Some(trouble) = error.get_ref().and_then(|inner| recognise(inner)) {
+        return Some(trouble);
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some(Trouble::Refused),
+        io::ErrorKind::TimedOut => Some(Trouble::TimedOut),
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::NetworkDown
+        | io::ErrorKind::AddrNotAvailable => Some(Trouble::NoRoute(error.to_string())),
+        _ => of_text(&error.to_string()),
+    }
+}
+
+fn of_tls(error: &rustls::Error) -> Trouble {
+    use CertificateError as Bad;
+    match error {
+        rustls::Error::InvalidCertificate(bad) => match bad {
+            Bad::UnknownIssuer | Bad::BadSignature => Trouble::UntrustedServer,
+            Bad::Expired | Bad::ExpiredContext { .. } => Trouble::ServerExpired,
+            Bad::NotValidYet | Bad::NotValidYetContext { .. } => Trouble::ServerNotYetValid,
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. } => Trouble::ServerNameMismatch,
+            other => Trouble::ServerCertificate(other.to_string()),
+        },
+        rustls::Error::AlertReceived(alert) => of_alert(*alert),
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Trouble::PlainOnly,
+        other => Trouble::Tls(other.to_string()),
+    }
+}
+
+fn of_alert(alert: AlertDescription) -> Trouble {
+    use AlertDescription as Alert;
+    match alert {
+        Alert::CertificateRequired => Trouble::ClientCertificateMissing,
+        Alert::BadCertificate
+        | Alert::UnsupportedCertificate
+        | Alert::CertificateRevoked
+        | Alert::CertificateExpired
+        | Alert::CertificateUnknown
+        | Alert::UnknownCA
+        | Alert::AccessDenied => Trouble::ClientCertificateRejected(format!("{alert:?}")),
+        other => Trouble::Tls(format!("the server says {other:?}")),
+    }
+}
+
+/// HTTP/2 keeps only the text of what broke a connection.
+fn of_text(text: &str) -> Option<Trouble> {
+    const ALERT: &str = "received fatal alert: ";
+    const ALERTS: [AlertDescription; 8] = [
+        AlertDescription::CertificateRequired,
+        AlertDescription::BadCertificate,
+        AlertDescription::UnsupportedCertificate,
+        AlertDescription::CertificateRevoked,
+        AlertDescription::CertificateExpired,
+        AlertDescription::CertificateUnknown,
+        AlertDescription::UnknownCA,
+        AlertDescription::AccessDenied,
+    ];
+    if let Some((_, alert)) = text.split_once(ALERT) {
+        let known = ALERTS.into_iter().find(|known| alert.starts_with(&format!("{known:?}")));
+        return Some(
+            known.map_or_else(|| Trouble::Tls(format!("the server says {alert}")), of_alert),
+        );
+    }
+    if text.contains("failed to lookup address information") {
+        return Some(Trouble::NameUnknown(text.to_owned()));
+    }
+    None
+}

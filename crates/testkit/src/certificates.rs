@@ -1,0 +1,85 @@
+//! Certificates for servers on loopback and their clients, made anew for each test.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+
+/// PEM files in one directory.
+#[derive(Clone, Debug)]
+pub struct Certificates {
+    directory: PathBuf,
+}
+
+impl Certificates {
+    /// Writes an authority, a server pair and a client pair, and the same of a stranger that nobody trusts.
+    pub fn create(directory: impl AsRef<Path>) -> Result<Certificates> {
+        let certificates = Certificates { directory: directory.as_ref().to_owned() };
+        std::fs::create_dir_all(&certificates.directory)?;
+        for (authority, server, client) in
+            [("ca", "server", "client"), ("stranger-ca", "stranger-server", "stranger-client")]
+        {
+            let issuer = certificates.authority(authority)?;
+            certificates.pair(server, &issuer, Validity::Now)?;
+            certificates.pair(client, &issuer, Validity::Now)?;
+            if authority == "ca" {
+                certificates.pair("expired-server", &issuer, Validity::Past)?;
+                certificates.pair("expired-client", &issuer, Validity::Past)?;
+            }
+        }
+        Ok(certificates)
+    }
+
+    /// The certificate of `ca`, `server`, `client`, `expired-server`, `expired-client`, `stranger-ca`,
+    /// `stranger-server` or `stranger-client`.
+    pub fn cert(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}.pem"))
+    }
+
+    pub fn key(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}-key.pem"))
+    }
+
+    fn authority(&self, name: &str) -> Result<CertifiedIssuer<'static, KeyPair>> {
+        let mut params = named(name)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+        std::fs::write(self.cert(name), issuer.pem())?;
+        Ok(issuer)
+    }
+
+    fn pair(&self, name: &str, issuer: &CertifiedIssuer<'_, KeyPair>, validity: Validity) -> Result<()> {
+        let mut params = named(name)?;
+        // Both, because etcd's server also calls itself as a client.
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        if validity == Validity::Past {
+            params.not_before = date_time_ymd(2019, 1, 1);
+            params.not_after = date_time_ymd(2020, 1, 1);
+        }
+        let key = KeyPair::generate()?;
+        std::fs::write(self.cert(name), params.signed_by(&key, issuer)?.pem())?;
+        std::fs::write(self.key(name), key.serialize_pem())?;
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Validity {
+    Now,
+    Past,
+}
+
+fn named(name: &str) -> Result<CertificateParams> {
+    let hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+    let mut params = CertificateParams::new(hosts)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2120, 1, 1);
+    Ok(params)
+}
