@@ -28,7 +28,10 @@ pub(super) enum Effect {
 #[derive(Debug)]
 pub(super) enum CallError {
     /// etcd said no; what that means depends on what was asked.
-    Refused { address: String, refusal: Refusal },
+    Refused {
+        address: String,
+        refusal: Refusal,
+    },
     Failed(StoreError),
 }
 

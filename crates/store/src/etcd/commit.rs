@@ -18,7 +18,10 @@ pub(super) fn transaction(changes: &[Change]) -> TxnRequest {
     TxnRequest {
         compare: changes.iter().map(comparison).collect(),
         success: changes.iter().filter_map(write).collect(),
-        failure: changes.iter().map(|change| operation(request_op::Request::Range(read(&change.key)))).collect(),
+        failure: changes
+            .iter()
+            .map(|change| operation(request_op::Request::Range(read(&change.key))))
+            .collect(),
     }
 }
 
@@ -54,9 +57,7 @@ pub(super) fn refusal(changes: &[Change], responses: Vec<ResponseOp>) -> StoreEr
 fn comparison(change: &Change) -> Compare {
     let (target, value) = match &change.precondition {
         Precondition::Absent => (compare::Target::Version, compare::Value::Version(0)),
-        Precondition::At(revision) => {
-            (compare::Target::Mod, compare::Value::ModRevision(expected(revision)))
-        }
+        Precondition::At(revision) => (compare::Target::Mod, compare::Value::ModRevision(expected(revision))),
     };
     Compare {
         result: compare::Outcome::Equal.into(),
@@ -75,7 +76,9 @@ fn expected(revision: &Revision) -> i64 {
 fn write(change: &Change) -> Option<RequestOp> {
     let key = key_bytes(&change.key);
     match &change.write {
-        Write::Put(value) => Some(operation(request_op::Request::Put(PutRequest { key, value: value.clone() }))),
+        Write::Put(value) => {
+            Some(operation(request_op::Request::Put(PutRequest { key, value: value.clone() })))
+        }
         Write::Delete => Some(operation(request_op::Request::DeleteRange(DeleteRangeRequest { key }))),
         Write::Nothing => None,
     }

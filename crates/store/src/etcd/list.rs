@@ -59,10 +59,10 @@ impl Lists {
         };
         let records = rest.take(client, limit).await.map_err(|error| list_error(error, &request.range))?;
         let revision = Revision::from(rest.revision);
-        let next = records.last().filter(|_| !rest.is_empty()).map(|last| Continuation {
-            after: last.key.etcd_text(),
-            revision: revision.clone(),
-        });
+        let next = records
+            .last()
+            .filter(|_| !rest.is_empty())
+            .map(|last| Continuation { after: last.key.etcd_text(), revision: revision.clone() });
         if let Some(next) = next.clone().filter(|_| rest.reads_ahead) {
             self.keep(Unfinished { range: request.range, next, rest, since: Instant::now() });
         }

@@ -133,8 +133,7 @@ impl State {
     fn opened(&mut self, position: usize, address: &EndpointAddress, connection: Connection) -> Member {
         self.generation += 1;
         self.position = position;
-        let member =
-            Member { address: address.to_string().into(), connection, generation: self.generation };
+        let member = Member { address: address.to_string().into(), connection, generation: self.generation };
         self.open = Some(member.clone());
         member
     }
@@ -151,9 +150,7 @@ impl Candidate {
             Err(status) => match Failure::of(&status) {
                 // It does not tell strangers, but it is etcd and it answers.
                 Failure::Refused(_) => Ok(connection),
-                Failure::NotDone(trouble) | Failure::Unanswered(trouble) => {
-                    Err(self.explain(trouble).await)
-                }
+                Failure::NotDone(trouble) | Failure::Unanswered(trouble) => Err(self.explain(trouble).await),
             },
         }
     }

@@ -225,9 +225,7 @@ fn of_text(text: &str) -> Option<Trouble> {
     ];
     if let Some((_, alert)) = text.split_once(ALERT) {
         let known = ALERTS.into_iter().find(|known| alert.starts_with(&format!("{known:?}")));
-        return Some(
-            known.map_or_else(|| Trouble::Tls(format!("the server says {alert}")), of_alert),
-        );
+        return Some(known.map_or_else(|| Trouble::Tls(format!("the server says {alert}")), of_alert));
     }
     if text.contains("failed to lookup address information") {
         return Some(Trouble::NameUnknown(text.to_owned()));

@@ -123,7 +123,9 @@ impl Follower {
         loop {
             let response = match stream.message().await {
                 Ok(Some(response)) => response,
-                Ok(None) => return self.broken(&member, Trouble::Broken("the stream ended".to_owned())).await,
+                Ok(None) => {
+                    return self.broken(&member, Trouble::Broken("the stream ended".to_owned())).await;
+                }
                 Err(status) => return self.failed(&member, Failure::of(&status)).await,
             };
             if let Err(stop) = self.accept(response, &member, token.as_ref(), sender).await {
@@ -171,7 +173,9 @@ impl Follower {
         }
         match sender.try_send(Ok(Batch { events, upto })) {
             Ok(()) => Ok(()),
-            Err(TrySendError::Full(batch)) => Err(Halt { stop: Stop::ReaderBehind, undelivered: Some(batch) }),
+            Err(TrySendError::Full(batch)) => {
+                Err(Halt { stop: Stop::ReaderBehind, undelivered: Some(batch) })
+            }
             Err(TrySendError::Closed(_)) => Err(Stop::ReaderGone.into()),
         }
     }
@@ -206,7 +210,9 @@ impl Follower {
         };
         let revision = match self.client.call(request, Effect::Reads).await {
             Ok(response) => response.header.map_or(0, |header| header.revision),
-            Err(CallError::Failed(error @ StoreError::AccessDenied { .. })) => return Err(Stop::Denied(error)),
+            Err(CallError::Failed(error @ StoreError::AccessDenied { .. })) => {
+                return Err(Stop::Denied(error));
+            }
             Err(error) => {
                 tracing::debug!(?error, "the store's revision could not be read");
                 return Err(Stop::Broken(Troubles(Vec::new())));
@@ -244,7 +250,8 @@ impl Follower {
             Failure::Refused(Refusal::Compacted | Refusal::FutureRevision) => Stop::HistoryGone,
             Failure::Refused(refusal) => {
                 let address = member.address.to_string();
-                let error = CallError::Refused { address, refusal }.into_store_error("watching records in etcd");
+                let error =
+                    CallError::Refused { address, refusal }.into_store_error("watching records in etcd");
                 Stop::Denied(error)
             }
             Failure::NotDone(trouble) | Failure::Unanswered(trouble) => self.broken(member, trouble).await,
