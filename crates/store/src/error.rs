@@ -82,13 +82,16 @@ impl StoreError {
             StoreError::AlreadyExists { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. }
         )
     }
+
     /// Advice for the operator, to be shown on a line of its own.
     pub fn hint(&self) -> Option<String> {
         match self {
             StoreError::Storage { hint, .. } => hint.clone(),
-            StoreError::Unreachable { .. } => Some(
-                "check that the store runs and that its address is right; nothing was changed".to_owned(),
-            ),
+            StoreError::Unreachable { source, .. } => {
+                Some(crate::etcd::hint(source.as_ref()).unwrap_or_else(|| {
+                    "check that the store runs and that its address is right; nothing was changed".to_owned()
+                }))
+            }
             StoreError::AccessDenied { .. } => {
                 Some("check the client certificate and its key, or the user name and password".to_owned())
             }
@@ -98,6 +101,7 @@ impl StoreError {
             | StoreError::NotFound { .. }
             | StoreError::HistoryGone { .. }
             | StoreError::Invalid { .. }
+            | StoreError::BadSetting { .. }
             | StoreError::Unsupported { .. }
             | StoreError::Other { .. } => None,
         }

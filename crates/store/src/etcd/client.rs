@@ -194,6 +194,9 @@ fn refused(address: &str, refusal: Refusal, operation: &str) -> StoreError {
             return StoreError::Storage {
                 path: address.to_owned(),
                 problem: "etcd's database has reached its size limit".to_owned(),
+                hint: Some(
+                    "compact and defragment it, then clear its alarm (etcdctl alarm disarm)".to_owned(),
+                ),
                 source: None,
             };
         }

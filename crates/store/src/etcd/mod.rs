@@ -28,6 +28,7 @@ use self::client::{CallError, Client, Effect};
 use self::failure::Refusal;
 use self::list::Lists;
 use self::rpc::CompactionRequest;
+use self::trouble::Troubles;
 use crate::request::{check_commit, counted};
 use crate::{
     Capabilities, Change, Committed, ListPage, ListRequest, Record, Revision, Store, StoreError, Watch, Write,
@@ -107,6 +108,11 @@ impl Store for EtcdStore {
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
         watch::start(&self.client, &range, after)
     }
+}
+
+/// Advice about an error of this backend, if it is one.
+pub(crate) fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    error.downcast_ref::<Troubles>().and_then(Troubles::hint).map(str::to_owned)
 }
 
 fn too_large(changes: &[Change]) -> StoreError {
