@@ -6,6 +6,7 @@ pub mod config;
 mod error;
 pub mod etcd;
 mod memory;
+mod open;
 mod request;
 pub mod sqlite;
 mod types;
@@ -17,6 +18,7 @@ use model::{Key, KeyRange};
 pub use config::StoreConfig;
 pub use error::StoreError;
 pub use memory::MemoryStore;
+pub use open::open;
 pub use request::MAX_CHANGES;
 pub use sqlite::{OpenMode, SqliteStore};
 pub use types::{
