@@ -60,7 +60,7 @@ impl Cidr {
 
     /// Like parsing, but host bits are cut off instead of refused, as Calico does with stored pools.
     pub fn parse_masked(text: &str) -> Result<Cidr, CidrError> {
-        IpNet::from_str(text).map(|net| Cidr(net.trunc())).map_err(|_| CidrError::Syntax(text.to_owned()))
+        parse_net(text).map(|net| Cidr(net.trunc())).ok_or_else(|| CidrError::Syntax(text.to_owned()))
     }
 
     pub fn network(&self) -> IpAddr {
@@ -101,11 +101,22 @@ impl Cidr {
     }
 }
 
+/// An address with a prefix length. Leading zeros are refused in both, as Calico does: `010` is eight to some
+/// readers and ten to others. (`IpNet`'s own parser takes them for decimal.)
+pub(crate) fn parse_net(text: &str) -> Option<IpNet> {
+    let (address, prefix_len) = text.split_once('/')?;
+    let is_plain = prefix_len == "0" || prefix_len.starts_with(|first: char| matches!(first, '1'..='9'));
+    if !is_plain {
+        return None;
+    }
+    IpNet::new(address.parse().ok()?, prefix_len.parse().ok()?).ok()
+}
+
 impl FromStr for Cidr {
     type Err = CidrError;
 
     fn from_str(text: &str) -> Result<Cidr, CidrError> {
-        let net = IpNet::from_str(text).map_err(|_| CidrError::Syntax(text.to_owned()))?;
+        let net = parse_net(text).ok_or_else(|| CidrError::Syntax(text.to_owned()))?;
         if net.addr() != net.network() {
             return Err(CidrError::HostBits { given: text.to_owned(), network: Cidr(net.trunc()) });
         }
@@ -148,6 +159,18 @@ mod tests {
         assert_eq!(error.to_string(), "10.0.0.1/24 has host bits set; the network is 10.0.0.0/24");
         assert!("10.0.0.0".parse::<Cidr>().is_err());
         assert!("10.0.0.0/33".parse::<Cidr>().is_err());
+    }
+
+    #[test]
+    fn ambiguous_spellings_are_refused() {
+        for text in
+            ["010.0.0.0/8", "10.0.0.0/08", "10.0.0.0/+8", "10.0.0.0/", "10.0.0.0/00", "fd00::%eth0/64"]
+        {
+            assert_eq!(text.parse::<Cidr>(), Err(CidrError::Syntax(text.to_owned())));
+            assert_eq!(Cidr::parse_masked(text), Err(CidrError::Syntax(text.to_owned())));
+        }
+        assert_eq!("0.0.0.0/0".parse::<Cidr>().unwrap().to_string(), "0.0.0.0/0");
+        assert_eq!("FD00::/48".parse::<Cidr>().unwrap().to_string(), "fd00::/48");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 use serde_json::Value;
 
-use crate::cidr::CidrError;
+use crate::cidr::{CidrError, parse_net};
 use crate::{Cidr, Selector};
 
 type Verdict = Result<(), String>;
@@ -30,7 +30,7 @@ pub fn ip_v6(text: &str) -> Verdict {
 
 /// An address with a prefix length; host bits may be set.
 pub fn cidr(text: &str) -> Verdict {
-    must(text.parse::<IpNet>().is_ok(), "must be an address with a prefix length, such as 10.0.0.0/24")
+    must(parse_net(text).is_some(), "must be an address with a prefix length, such as 10.0.0.0/24")
 }
 
 /// An address with a prefix length and no host bits.
@@ -84,7 +84,7 @@ pub fn single_address(text: &str) -> Verdict {
 
 /// An address with or without a prefix length, as Calico takes it where it wants a network.
 pub fn parse_network(text: &str) -> Option<IpNet> {
-    text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+    parse_net(text).or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
 /// The form that Go's `net.ParseMAC` reads for Ethernet: six bytes with colons or dashes, or dotted.
