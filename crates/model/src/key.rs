@@ -91,9 +91,10 @@ impl Key {
         }
     }
 
-    /// Reads a key of Calico's etcd layout. Keys of other records (Felix status, legacy markers) are unknown.
+    /// Reads a key of Calico's etcd layout. Keys of other records (Felix status, legacy markers) are unknown, and
+    /// so is a network that is spelled another way than ours: under the key it would be read as there is nothing.
     pub fn from_etcd_text(text: &str) -> Result<Key, UnknownKey> {
-        parse(text).ok_or_else(|| UnknownKey(text.to_owned()))
+        parse(text).filter(|key| key.etcd_text() == text).ok_or_else(|| UnknownKey(text.to_owned()))
     }
 }
 
@@ -272,6 +273,8 @@ mod tests {
             "/calico/resources/v3/projectcalico.org/workloadendpoints/only-namespace",
             "/calico/ipam/v2/assignment/ipv6/block/10.0.0.0-26",
             "/calico/ipam/v2/assignment/ipv4/block/10.0.0.1-26",
+            "/calico/ipam/v2/assignment/ipv6/block/FD00::-122",
+            "/calico/ipam/v2/host/node-a/ipv6/block/fd00:0::-122",
             "",
         ] {
             assert!(Key::from_etcd_text(text).is_err(), "{text}");
