@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{Key, Kind};
@@ -28,7 +28,7 @@ pub struct Resource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
@@ -38,9 +38,9 @@ pub struct Metadata {
     pub resource_version: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
     pub labels: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
     pub annotations: BTreeMap<String, String>,
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -107,8 +107,7 @@ impl Resource {
         if let Some(Value::String(found)) = body.remove("kind").filter(|found| found != kind.name()) {
             return Err(DecodeError::WrongKind { key: key.clone(), found });
         }
-        let metadata = body.remove("metadata").unwrap_or_else(|| Value::Object(Map::new()));
-        let mut metadata: Metadata = serde_json::from_value(metadata)
+        let mut metadata: Metadata = null_is_empty(body.remove("metadata").unwrap_or(Value::Null))
             .map_err(|source| DecodeError::Metadata { key: key.clone(), source })?;
         metadata.resource_version = Some(revision.to_owned());
         let mut resource = Resource { kind, metadata, body };
@@ -180,6 +179,15 @@ impl Resource {
     }
 }
 
+/// Go reads `null` as the zero of any type, and some writers write it where nothing is set.
+pub(crate) fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// The profile that is always there although no store holds it. It cannot be written or deleted.
 pub fn default_allow_profile() -> Resource {
     let mut profile = Resource::new(Kind::Profile, DEFAULT_ALLOW_PROFILE);
@@ -187,4 +195,25 @@ pub fn default_allow_profile() -> Resource {
     let spec = json!({ "ingress": [{ "action": "Allow" }], "egress": [{ "action": "Allow" }] });
     profile.body.insert("spec".to_owned(), spec);
     profile
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_is_nothing_set() {
+        let key = Key::cluster(Kind::IpPool, "a");
+        for (stored, written) in [
+            (r#"{"metadata":null}"#, r#""metadata":{}"#),
+            (
+                r#"{"metadata":{"name":null,"labels":null,"annotations":null,"creationTimestamp":null}}"#,
+                r#""metadata":{}"#,
+            ),
+        ] {
+            let resource = Resource::decode(&key, Kind::IpPool, stored.as_bytes(), "5").unwrap();
+            let text = String::from_utf8(resource.encode()).unwrap();
+            assert!(text.contains(written), "{stored} became {text}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::{AffinityOwner, Cidr, Key, Kind, Resource};
 pub struct Affinity {
     #[serde(default, deserialize_with = "null_is_empty")]
     pub state: AffinityState,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub deleted: bool,
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -28,13 +28,13 @@ pub struct Block {
     #[serde(default, deserialize_with = "null_is_empty")]
     pub attributes: Vec<BlockAttribute>,
     /// Grows by one with every write of the block.
-    #[serde(default, rename = "sequenceNumber")]
+    #[serde(default, rename = "sequenceNumber", deserialize_with = "null_is_empty")]
     pub sequence_number: u64,
     /// By offset as text: the block's number when that address was taken.
     #[serde(default, rename = "sequenceNumberForAllocation", deserialize_with = "null_is_empty")]
     pub sequence_number_for_allocation: BTreeMap<String, u64>,
     /// A tombstone of the Kubernetes store; never set in etcd.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub deleted: bool,
     /// The bare node name that very old releases wrote instead of `affinity`.
     #[serde(default, rename = "hostAffinity", skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ pub struct Handle {
     /// By the block's network, as text: how many of its addresses the handle holds.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub block: BTreeMap<String, i64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_empty")]
     pub deleted: bool,
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -15,9 +15,10 @@ pub use block::{Block, BlockAttribute};
 pub use config::{CONFIG_NAME, IpamConfig};
 pub use handle::Handle;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::resource::null_is_empty;
 use crate::{Cidr, Key, Kind, Resource};
 
 /// A stored value that is not the record its key names.
@@ -37,15 +38,6 @@ fn encode(record: &impl serde::Serialize) -> Vec<u8> {
     serde_json::to_vec(record).expect("an IPAM record can always be written")
 }
 
-/// Go writes a slice or map without memory as `null`.
-fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 /// A network as Calico names custom resources by it: `10-244-7-64-26`.
 fn resource_name(cidr: &Cidr) -> String {
     cidr.to_string().replace(['.', ':', '/'], "-")
@@ -56,4 +48,22 @@ fn view(kind: Kind, name: String, revision: &str, spec: Map<String, Value>) -> R
     resource.metadata.resource_version = Some(revision.to_owned());
     resource.body.insert("spec".to_owned(), Value::Object(spec));
     resource
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AffinityOwner;
+
+    #[test]
+    fn null_is_nothing_set() {
+        let cidr: Cidr = "10.0.0.0/30".parse().unwrap();
+        let block = br#"{"cidr":"10.0.0.0/30","affinity":null,"allocations":null,"unallocated":null,
+            "attributes":null,"sequenceNumber":null,"sequenceNumberForAllocation":null,"deleted":null}"#;
+        assert_eq!(Block::decode(&cidr, block).unwrap().sequence_number, 0);
+        let owner = AffinityOwner::Host("a".to_owned());
+        let affinity = Affinity::decode(&owner, &cidr, br#"{"state":null,"deleted":null}"#).unwrap();
+        assert_eq!(affinity, Affinity::new(AffinityState::Confirmed));
+        assert_eq!(Handle::decode("a", br#"{"block":null,"deleted":null}"#).unwrap(), Handle::default());
+    }
 }
