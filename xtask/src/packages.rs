@@ -47,27 +47,29 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(600);
 /// Sees to it that the tools are there. What cannot be installed is named, not an error: the tests that need
 /// it skip themselves and say so.
 pub(crate) fn ensure(tools: &[Tool]) -> Result<()> {
-    if missing(tools, has_program).is_empty() {
-        return Ok(());
-    }
-    // Another run may be at it just now: one installs, the other waits and finds everything there.
-    let lock_path = std::env::temp_dir().join("plumb-packages.lock");
-    let lock = File::options().create(true).append(true).open(&lock_path);
-    let lock = lock.with_context(|| format!("cannot open {}", lock_path.display()))?;
-    lock.lock().with_context(|| format!("cannot lock {}", lock_path.display()))?;
-
     let wanted = missing(tools, has_program);
-    if wanted.is_empty() {
-        return Ok(());
-    }
     for tool in &wanted {
         println!("missing: {} from the Debian package {}: {}", tool.program, tool.package, tool.why);
     }
     match obstacle() {
+        _ if wanted.is_empty() => {}
         Some(obstacle) => println!("not installed: {obstacle}. Tests that need these programs are skipped."),
-        None => install(&wanted),
+        None => install_one_run_at_a_time(&wanted)?,
     }
-    for tool in missing(&wanted, has_program) {
+    Ok(())
+}
+
+/// Another run may be at it just now: one installs, the other waits and finds everything there.
+fn install_one_run_at_a_time(wanted: &[Tool]) -> Result<()> {
+    let path = std::env::temp_dir().join("plumb-packages.lock");
+    let lock = File::options().create(true).append(true).open(&path);
+    let lock = lock.with_context(|| format!("cannot open {}", path.display()))?;
+    lock.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    let still_wanted = missing(wanted, has_program);
+    if !still_wanted.is_empty() {
+        install(&still_wanted);
+    }
+    for tool in missing(wanted, has_program) {
         println!("still missing: {} (package {})", tool.program, tool.package);
     }
     Ok(())

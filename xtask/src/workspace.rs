@@ -14,7 +14,20 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(describes_xtask) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+/// Variables in which cargo told us about ourselves. Build scripts look at some of them: passed on, they would
+/// make the same crate compile anew each time `cargo xtask` and plain `cargo` take turns.
+fn describes_xtask(variable: &str) -> bool {
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
+        .iter()
+        .any(|own| variable.starts_with(own))
 }
 
 /// Every file below `dir` that belongs to the project, in a stable order: build output and git's own are left
