@@ -26,7 +26,6 @@ pub(crate) struct Package {
     pub(crate) source: Option<String>,
     pub(crate) dir: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
-    pub(crate) programs: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +97,6 @@ fn parse(json: &Value) -> Metadata {
 }
 
 fn parse_package(json: &Value) -> Package {
-    let is_program = |target: &&Value| list(&target["kind"]).iter().any(|kind| kind == "bin");
-    let programs = list(&json["targets"]).iter().filter(is_program).map(|target| text(&target["name"]));
     Package {
         id: text(&json["id"]),
         name: text(&json["name"]),
@@ -108,7 +105,6 @@ fn parse_package(json: &Value) -> Package {
         source: json["source"].as_str().map(str::to_owned),
         dir: PathBuf::from(text(&json["manifest_path"])).parent().map(PathBuf::from).unwrap_or_default(),
         dependencies: list(&json["dependencies"]).iter().map(parse_dependency).collect(),
-        programs: programs.collect(),
     }
 }
 
@@ -141,7 +137,6 @@ mod tests {
         let model = metadata.package("model").unwrap();
         assert!(model.dir.ends_with("crates/model"));
         assert_eq!(model.source, None);
-        assert!(metadata.package("ctl").unwrap().programs.contains(&"plumb".to_owned()));
     }
 
     #[test]

@@ -1,19 +1,13 @@
-//! `cargo xtask sim --seed N …`: hands its arguments to the simulator, once there is one.
+//! `cargo xtask sim --seed N …`: builds the simulator and hands it the arguments.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
-use crate::metadata::Metadata;
 use crate::workspace;
 
-pub(crate) fn run(args: &[String]) -> Result<bool> {
-    if !exists(&Metadata::ours()?) {
-        bail!("the crate `sim` has no program yet: the simulator comes later");
-    }
-    let mut command = workspace::cargo();
-    command.args(["run", "--quiet", "--package", "sim", "--"]).args(args);
-    Ok(command.status().context("cargo run --package sim")?.success())
-}
+pub(crate) const PROGRAM: &str = "plumb-sim";
 
-pub(crate) fn exists(metadata: &Metadata) -> bool {
-    metadata.package("sim").is_some_and(|package| !package.programs.is_empty())
+pub(crate) fn run(args: &[String]) -> Result<bool> {
+    let mut command = workspace::cargo();
+    command.args(["run", "--quiet", "--package", "sim", "--bin", PROGRAM, "--"]).args(args);
+    Ok(command.status().context("cargo run --package sim")?.success())
 }

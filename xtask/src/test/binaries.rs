@@ -35,7 +35,7 @@ pub(crate) struct TestProgram {
 /// Builds the programs and all tests in one go, so that both are compiled with the same features. `None` if
 /// nothing that was asked for needs it.
 pub(crate) fn build(run: &Run, report: &mut Report) -> Result<Option<Vec<TestProgram>>> {
-    let kinds = ["unit", "integration", "transcripts", "demo"];
+    let kinds = ["unit", "integration", "transcripts", "demo", "sim"];
     if !kinds.iter().any(|kind| run.options.wants_kind(kind)) {
         return Ok(None);
     }

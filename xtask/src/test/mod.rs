@@ -48,8 +48,8 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     if run.options.wants_kind("demo") {
         report.add(programs::demo(&run)?);
     }
-    if run.options.wants_kind("sim") && crate::sim::exists(&run.metadata) {
-        report.add(programs::sim(&run)?);
+    if run.options.wants_kind("sim") {
+        report.add(programs::simulation(&run)?);
     }
     report.print(run.options.seed, started.elapsed());
     Ok(report.succeeded())

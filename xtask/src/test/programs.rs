@@ -1,4 +1,4 @@
-//! Whole programs as tests: the demo, and the simulator once it is there.
+//! Whole programs as tests: the demo, and the simulator.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::Run;
 use super::binaries::describe_run;
 use super::report::KindReport;
-use crate::{demo, process, workspace};
+use crate::{demo, process, sim, workspace};
 
 const DEMO_ALLOWED: Duration = Duration::from_secs(300);
 
@@ -27,10 +27,13 @@ pub(crate) fn demo(run: &Run) -> Result<KindReport> {
     Ok(report)
 }
 
-pub(crate) fn sim(run: &Run) -> Result<KindReport> {
+pub(crate) fn simulation(run: &Run) -> Result<KindReport> {
     let mut report = KindReport::new("sim");
-    let mut command = workspace::cargo();
-    command.args(["run", "--quiet", "--package", "sim", "--", "--seed", &run.options.seed.to_string()]);
+    let mut command = Command::new(run.metadata.program_dir().join(sim::PROGRAM));
+    command.args(["--seed", &run.options.seed.to_string()]);
+    if run.options.full {
+        command.args(["--steps", "1000000"]);
+    }
     run_program(run, &mut report, "sim", &mut command, run.options.allowed());
     Ok(report)
 }

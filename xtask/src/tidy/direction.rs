@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // proving grounds
     ("testkit", &[]),
     ("sim", &["model", "ipam", "plan", "doctor", "store"]),
-    ("lab", &["model", "host", "store", "testkit"]),
+    ("lab", &["model", "ipam", "plan", "doctor", "host", "store", "testkit"]),
     // programs. The CNI plugin stays small: it shares nothing with the rest.
     ("cni", &[]),
     ("agent", &["model", "ipam", "plan", "doctor", "host", "store"]),
