@@ -145,17 +145,19 @@ impl DatabaseFile {
         read_only && log.map_or(true, |metadata| metadata.len() == 0)
     }
 
-    /// SQLite says little about why it cannot open a file. A look at the directory often tells.
+    /// SQLite says little about why it cannot open a file. A look at file and directory often tells.
     pub(super) fn explain(&self, trouble: Trouble) -> Trouble {
-        if rustix::fs::access(&self.path, Access::READ_OK).is_err() {
-            return Trouble::new("may not be read").with_hint("run this as root, or as the file's owner");
-        }
         if trouble.is_locked() {
             return Trouble::locked(self.lock_patience);
         }
+        if !trouble.is_vague() {
+            return trouble;
+        }
+        if rustix::fs::access(&self.path, Access::READ_OK).is_err() {
+            return Trouble::new("may not be read").with_hint("run this as root, or as the file's owner");
+        }
         let directory = self.path.parent().unwrap_or(Path::new("/"));
-        let unwritable = rustix::fs::access(directory, Access::WRITE_OK).is_err();
-        if trouble.is_vague() && unwritable {
+        if rustix::fs::access(directory, Access::WRITE_OK).is_err() {
             let problem = format!("the directory {} is read-only", directory.display());
             let hint = "SQLite keeps two files beside the database; let it write to the directory";
             return Trouble::new(problem).with_hint(hint);

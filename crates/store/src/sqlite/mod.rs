@@ -53,7 +53,8 @@ pub enum OpenMode {
     CreateIfMissing,
     /// Read and write a file that must be there.
     Existing,
-    /// Only read; nothing is made or changed. Works on a read-only file system, too.
+    /// Only read; the file is not changed, and not made if it is missing. (SQLite may leave its two companions,
+    /// `-wal` and `-shm`, beside it.) Works on a read-only file system, too.
     ReadOnly,
 }
 

@@ -1,0 +1,289 @@
+//! Whatever is asked of it, the SQLite store answers as the memory store does: errors, records, revisions, pages at
+//! past moments, events.
+
+use std::sync::Arc;
+
+use model::{Cidr, IpVersion, Key, KeyRange, Kind};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use store::{Change, Continuation, Event, ListRequest, MemoryStore, OpenMode, Revision, Store, Watch};
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<Wanted>),
+    Get(usize),
+    List {
+        range: usize,
+        limit: usize,
+    },
+    /// The next page of one of the lists begun before.
+    More(usize),
+    Watch {
+        range: usize,
+        back: u64,
+    },
+    /// All that one of the watches has to tell.
+    Read(usize),
+    Forget,
+    Reopen,
+}
+
+/// A change, with its revision still to be chosen.
+#[derive(Clone, Debug)]
+struct Wanted {
+    key: usize,
+    verb: Verb,
+    revision: Believed,
+    value: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Create,
+    Update,
+    Delete,
+    Require,
+    RequireAbsent,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Believed {
+    Current,
+    /// This many revisions ago.
+    Older(u64),
+    Nonsense,
+}
+
+fn keys() -> Vec<Key> {
+    let block: Cidr = "10.0.0.0/26".parse().unwrap();
+    vec![
+        handle("a"),
+        handle("a/b"),
+        handle("ä"),
+        Key::cluster(Kind::IpPool, "p"),
+        Key::cluster(Kind::IpPool, "p1"),
+        Key::namespaced(Kind::NetworkSet, "blue", "s"),
+        Key::namespaced(Kind::NetworkSet, "green", "s"),
+        Key::Block(block),
+        Key::IpamConfig,
+        Key::cluster(Kind::IpPool, "not/spelled"),
+    ]
+}
+
+fn ranges() -> Vec<KeyRange> {
+    vec![
+        KeyRange::Everything,
+        KeyRange::Handles,
+        KeyRange::Kind(Kind::IpPool),
+        KeyRange::Kind(Kind::NetworkSet),
+        KeyRange::Namespace(Kind::NetworkSet, "blue".into()),
+        KeyRange::NamePrefix { kind: Kind::IpPool, namespace: None, prefix: "p1".into() },
+        KeyRange::Blocks(IpVersion::V4),
+        KeyRange::VirtualAffinities,
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let verb = prop_oneof![
+        4 => Just(Verb::Create),
+        6 => Just(Verb::Update),
+        3 => Just(Verb::Delete),
+        1 => Just(Verb::Require),
+        1 => Just(Verb::RequireAbsent),
+    ];
+    let believed = prop_oneof![
+        12 => Just(Believed::Current),
+        1 => (1_u64..5).prop_map(Believed::Older),
+        1 => Just(Believed::Nonsense),
+    ];
+    // The last key cannot be spelled; it should not spoil every commit.
+    let key = prop_oneof![40 => 0..keys().len() - 1, 1 => Just(keys().len() - 1)];
+    let wanted = (key, verb, believed, "[a-z]{0,6}").prop_map(|(key, verb, revision, value)| Wanted {
+        key,
+        verb,
+        revision,
+        value,
+    });
+    prop_oneof![
+        12 => prop::collection::vec(wanted, 0..4).prop_map(Step::Commit),
+        2 => (0..keys().len()).prop_map(Step::Get),
+        4 => (0..ranges().len(), 0_usize..4).prop_map(|(range, limit)| Step::List { range, limit }),
+        6 => (0_usize..8).prop_map(Step::More),
+        3 => (0..ranges().len(), 0_u64..6).prop_map(|(range, back)| Step::Watch { range, back }),
+        5 => (0_usize..8).prop_map(Step::Read),
+        1 => Just(Step::Forget),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// Both stores, and what is under way on both.
+struct Pair {
+    scratch: Scratch,
+    memory: Arc<MemoryStore>,
+    sqlite: Arc<dyn Store>,
+    lists: Vec<(ListRequest, Continuation)>,
+    watches: Vec<(Watch, Watch)>,
+}
+
+impl Pair {
+    fn new() -> Pair {
+        let scratch = Scratch::new();
+        let sqlite = open(&scratch.db(), OpenMode::CreateIfMissing);
+        Pair { scratch, memory: Arc::new(MemoryStore::new()), sqlite, lists: vec![], watches: vec![] }
+    }
+
+    fn model(&self) -> &dyn Store {
+        &*self.memory
+    }
+
+    async fn step(&mut self, step: &Step) {
+        match step {
+            Step::Commit(wanted) => self.commit(wanted).await,
+            Step::Get(key) => {
+                let key = &keys()[*key];
+                same(self.model().get(key).await, self.sqlite.get(key).await);
+            }
+            Step::List { range, limit } => {
+                self.list(ListRequest::new(ranges()[*range].clone()).with_limit(*limit)).await;
+            }
+            Step::More(which) => {
+                if !self.lists.is_empty() {
+                    let (request, next) = self.lists[which % self.lists.len()].clone();
+                    self.list(request.continued(next)).await;
+                }
+            }
+            Step::Watch { range, back } => self.watch(ranges()[*range].clone(), *back).await,
+            Step::Read(which) => {
+                if !self.watches.is_empty() {
+                    let which = which % self.watches.len();
+                    self.read(which).await;
+                }
+            }
+            Step::Forget => {
+                self.memory.forget_history();
+                raw(&self.scratch.db())
+                    .execute_batch(
+                        "BEGIN IMMEDIATE; DELETE FROM history;
+                         UPDATE store SET floor = revision, history_bytes = 0; COMMIT",
+                    )
+                    .unwrap();
+            }
+            Step::Reopen => self.sqlite = open(&self.scratch.db(), OpenMode::Existing),
+        }
+    }
+
+    async fn commit(&self, wanted: &[Wanted]) {
+        let mut changes = Vec::new();
+        for wanted in wanted {
+            let key = keys()[wanted.key].clone();
+            let current = self.model().get(&key).await.unwrap().map(|record| record.revision);
+            let revision = self.believed(wanted.revision, current).await;
+            changes.push(match wanted.verb {
+                Verb::Create => Change::create(key, wanted.value.clone()),
+                Verb::Update => Change::update(key, wanted.value.clone(), revision),
+                Verb::Delete => Change::delete(key, revision),
+                Verb::Require => Change::require(key, revision),
+                Verb::RequireAbsent => Change::require_absent(key),
+            });
+        }
+        same(self.model().commit(changes.clone()).await, self.sqlite.commit(changes).await);
+    }
+
+    async fn believed(&self, believed: Believed, current: Option<Revision>) -> Revision {
+        match (believed, current) {
+            (Believed::Current, Some(current)) => current,
+            (Believed::Current, None) => self.ago(0).await,
+            (Believed::Older(back), _) => self.ago(back).await,
+            (Believed::Nonsense, _) => Revision::new("yesterday"),
+        }
+    }
+
+    async fn ago(&self, back: u64) -> Revision {
+        let now: u64 = self.model().list_all(KeyRange::Handles).await.unwrap().1.as_str().parse().unwrap();
+        Revision::new(now.saturating_sub(back).to_string())
+    }
+
+    async fn list(&mut self, request: ListRequest) {
+        let page = self.model().list(request.clone()).await;
+        let other = self.sqlite.list(request.clone()).await;
+        if let Ok(page) = &page
+            && let Some(next) = &page.next
+        {
+            self.lists.push((request, next.clone()));
+        }
+        same(page, other);
+    }
+
+    async fn watch(&mut self, range: KeyRange, back: u64) {
+        let after = self.ago(back).await;
+        let model = self.model().watch(range.clone(), after.clone()).await.unwrap();
+        let other = self.sqlite.watch(range, after).await.unwrap();
+        self.watches.push((model, other));
+    }
+
+    async fn read(&mut self, which: usize) {
+        let (model, other) = &mut self.watches[which];
+        loop {
+            // The memory store has all its events at once.
+            let event = tokio::select! {
+                biased;
+                event = model.next() => event,
+                () = std::future::ready(()) => return,
+            };
+            let Some(event) = event else { break };
+            let event = event.unwrap();
+            assert_eq!(event, other.next().await.unwrap().unwrap());
+            if event == Event::HistoryGone {
+                break;
+            }
+            if model.position() == event.revision().unwrap() {
+                assert_eq!(model.position(), other.position());
+            }
+        }
+        assert!(other.next().await.is_none(), "both end");
+        self.watches.remove(which);
+    }
+
+    /// Every watch tells all it has, and then nothing but what comes next.
+    async fn finish(mut self) {
+        let end = Change::create(Key::cluster(Kind::Node, "end"), "end");
+        same(self.model().commit(vec![end.clone()]).await, self.sqlite.commit(vec![end]).await);
+        for which in (0..self.watches.len()).rev() {
+            self.read(which).await;
+        }
+        for range in ranges() {
+            same(self.model().list_all(range.clone()).await, self.sqlite.list_all(range).await);
+        }
+    }
+}
+
+fn same<T: std::fmt::Debug>(model: Result<T, StoreError>, other: Result<T, StoreError>) {
+    assert_eq!(format!("{model:?}"), format!("{other:?}"));
+}
+
+#[test]
+fn sqlite_answers_as_memory_does() {
+    let seed = testkit::seed();
+    let cases = u32::try_from(testkit::count(60, 2000)).unwrap();
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let steps = prop::collection::vec(step(), 1..60);
+    let outcome = TestRunner::new_with_rng(config, rng).run(&steps, |steps| {
+        runtime.block_on(async {
+            let mut pair = Pair::new();
+            for step in &steps {
+                pair.step(step).await;
+            }
+            pair.finish().await;
+        });
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("seed {seed}: {failure}");
+    }
+}
