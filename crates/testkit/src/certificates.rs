@@ -23,18 +23,20 @@ impl Certificates {
             [("ca", "server", "client"), ("stranger-ca", "stranger-server", "stranger-client")]
         {
             let issuer = certificates.authority(authority)?;
-            certificates.pair(server, &issuer, Validity::Now)?;
-            certificates.pair(client, &issuer, Validity::Now)?;
+            certificates.pair(named(server)?, server, &issuer)?;
+            certificates.pair(named(client)?, client, &issuer)?;
             if authority == "ca" {
-                certificates.pair("expired-server", &issuer, Validity::Past)?;
-                certificates.pair("expired-client", &issuer, Validity::Past)?;
+                certificates.pair(expired("expired-server")?, "expired-server", &issuer)?;
+                certificates.pair(expired("expired-client")?, "expired-client", &issuer)?;
+                let elsewhere = params("misnamed-server", &["elsewhere.example"])?;
+                certificates.pair(elsewhere, "misnamed-server", &issuer)?;
             }
         }
         Ok(certificates)
     }
 
-    /// The certificate of `ca`, `server`, `client`, `expired-server`, `expired-client`, `stranger-ca`,
-    /// `stranger-server` or `stranger-client`.
+    /// The certificate of `ca`, `server`, `client`, `expired-server`, `expired-client`, `misnamed-server`,
+    /// `stranger-ca`, `stranger-server` or `stranger-client`.
     pub fn cert(&self, name: &str) -> PathBuf {
         self.directory.join(format!("{name}.pem"))
     }
@@ -52,16 +54,16 @@ impl Certificates {
         Ok(issuer)
     }
 
-    fn pair(&self, name: &str, issuer: &CertifiedIssuer<'_, KeyPair>, validity: Validity) -> Result<()> {
-        let mut params = named(name)?;
+    fn pair(
+        &self,
+        mut params: CertificateParams,
+        name: &str,
+        issuer: &CertifiedIssuer<'_, KeyPair>,
+    ) -> Result<()> {
         // Both, because etcd's server also calls itself as a client.
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        if validity == Validity::Past {
-            params.not_before = date_time_ymd(2019, 1, 1);
-            params.not_after = date_time_ymd(2020, 1, 1);
-        }
         let key = KeyPair::generate()?;
         std::fs::write(self.cert(name), params.signed_by(&key, issuer)?.pem())?;
         std::fs::write(self.key(name), key.serialize_pem())?;
@@ -69,15 +71,19 @@ impl Certificates {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Validity {
-    Now,
-    Past,
+fn named(name: &str) -> Result<CertificateParams> {
+    params(name, &["localhost", "127.0.0.1", "::1"])
 }
 
-fn named(name: &str) -> Result<CertificateParams> {
-    let hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    let mut params = CertificateParams::new(hosts)?;
+fn expired(name: &str) -> Result<CertificateParams> {
+    let mut params = named(name)?;
+    params.not_before = date_time_ymd(2019, 1, 1);
+    params.not_after = date_time_ymd(2020, 1, 1);
+    Ok(params)
+}
+
+fn params(name: &str, hosts: &[&str]) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(hosts.iter().map(|&host| host.to_owned()).collect::<Vec<_>>())?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.not_before = date_time_ymd(2020, 1, 1);
     params.not_after = date_time_ymd(2120, 1, 1);

@@ -15,8 +15,8 @@ use super::EtcdConfig;
 use super::endpoint::EndpointAddress;
 use super::failure::Failure;
 use super::rpc::{Along, Connection, StatusRequest};
-use super::sniff::speaks_tls;
-use super::tls::client_tls;
+use super::second_look::second_look;
+use super::tls::ClientTls;
 use super::trouble::{MemberTrouble, Trouble, Troubles};
 use crate::StoreError;
 
@@ -45,6 +45,7 @@ pub(super) struct Members {
 struct Candidate {
     address: EndpointAddress,
     endpoint: Endpoint,
+    tls: Option<ClientTls>,
 }
 
 #[derive(Debug, Default)]
@@ -70,17 +71,18 @@ impl Members {
             });
         }
         let tls = match addresses.iter().any(EndpointAddress::is_tls) {
-            true => Some(client_tls(config)?),
+            true => Some(ClientTls::new(config)?),
             false => None,
         };
         let candidates = addresses
             .into_iter()
             .map(|address| {
                 let mut endpoint = tuned(Endpoint::from(address.uri().clone()));
-                if let Some(tls) = tls.clone().filter(|_| address.is_tls()) {
-                    endpoint = endpoint.tls_config(tls).map_err(|error| unusable(&address, &error))?;
+                let tls = tls.clone().filter(|_| address.is_tls());
+                if let Some(ClientTls { transport, .. }) = tls.clone() {
+                    endpoint = endpoint.tls_config(transport).map_err(|error| unusable(&address, &error))?;
                 }
-                Ok(Candidate { address, endpoint })
+                Ok(Candidate { address, endpoint, tls })
             })
             .collect::<Result<_, StoreError>>()?;
         Ok(Members { candidates, state: Mutex::default() })
@@ -141,6 +143,29 @@ impl State {
 
 impl Candidate {
     async fn open(&self) -> Result<Connection, Trouble> {
+        let trouble = match self.try_open().await {
+            Ok(connection) => return Ok(connection),
+            // The transport does not know why the other end hung up.
+            Err(Trouble::Broken(text)) => {
+                let handshake = self.tls.as_ref().map(|tls| &tls.handshake);
+                second_look(&self.address, handshake).await.unwrap_or(Trouble::Broken(text))
+            }
+            Err(trouble) => trouble,
+        };
+        Err(match trouble {
+            // There is a word of its own for a missing certificate, but few servers use it.
+            Trouble::ClientCertificateRejected(_) if !self.has_certificate() => {
+                Trouble::ClientCertificateMissing
+            }
+            other => other,
+        })
+    }
+
+    fn has_certificate(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.handshake.client_auth_cert_resolver.has_certs())
+    }
+
+    async fn try_open(&self) -> Result<Connection, Trouble> {
         let channel: Channel = self.endpoint.connect().await.map_err(|error| Trouble::of(&error))?;
         let connection = Connection::new(channel);
         match connection.call(StatusRequest {}, &Along::default()).await {
@@ -150,18 +175,8 @@ impl Candidate {
             Err(status) => match Failure::of(&status) {
                 // It does not tell strangers, but it is etcd and it answers.
                 Failure::Refused(_) => Ok(connection),
-                Failure::NotDone(trouble) | Failure::Unanswered(trouble) => Err(self.explain(trouble).await),
+                Failure::NotDone(trouble) | Failure::Unanswered(trouble) => Err(trouble),
             },
-        }
-    }
-
-    /// A server that expects TLS just hangs up on plain requests, so it takes a second look to tell why.
-    async fn explain(&self, trouble: Trouble) -> Trouble {
-        match trouble {
-            Trouble::Broken(_) if !self.address.is_tls() && speaks_tls(&self.address).await => {
-                Trouble::TlsOnly
-            }
-            other => other,
         }
     }
 

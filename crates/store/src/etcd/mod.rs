@@ -14,7 +14,7 @@ mod failure;
 mod list;
 mod members;
 mod rpc;
-mod sniff;
+mod second_look;
 mod tls;
 mod trouble;
 mod watch;

@@ -1,7 +1,12 @@
 //! Certificates and keys, from files or texts to what the connection needs.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use super::{EtcdConfig, PemSource};
@@ -15,27 +20,51 @@ const SYSTEM_AUTHORITIES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The TLS settings for `https` endpoints.
-pub(super) fn client_tls(config: &EtcdConfig) -> Result<ClientTlsConfig, StoreError> {
-    let authorities = match &config.ca {
-        Some(ca) => authorities(ca)?,
-        None => authorities(&system_authorities()?)?,
-    };
-    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities));
-    Ok(match identity(config)? {
-        Some(identity) => tls.identity(identity),
-        None => tls,
-    })
+/// The TLS settings for `https` endpoints, twice: as the transport takes them, and for looking at a handshake
+/// ourselves when the transport cannot say why it failed.
+#[derive(Clone, Debug)]
+pub(super) struct ClientTls {
+    pub(super) transport: ClientTlsConfig,
+    pub(super) handshake: Arc<ClientConfig>,
 }
 
-fn authorities(source: &PemSource) -> Result<Vec<u8>, StoreError> {
-    let setting = named("etcd certificate authority", source);
-    let pem = read(source, &setting)?;
-    certificates(&pem, &setting)?;
-    Ok(pem)
+impl ClientTls {
+    pub(super) fn new(config: &EtcdConfig) -> Result<ClientTls, StoreError> {
+        let ca = match &config.ca {
+            Some(ca) => ca.clone(),
+            None => system_authorities()?,
+        };
+        let setting = named("etcd certificate authority", &ca);
+        let ca_pem = read(&ca, &setting)?;
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates(&ca_pem, &setting)?);
+        let handshake = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| bad("TLS", &format!("cannot be set up: {error}")))?
+            .with_root_certificates(roots);
+        let transport = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca_pem));
+        let (transport, handshake) = match identity(config)? {
+            None => (transport, handshake.with_no_client_auth()),
+            Some(identity) => (
+                transport.identity(Identity::from_pem(&identity.cert_pem, &identity.key_pem)),
+                handshake
+                    .with_client_auth_cert(identity.chain, identity.key)
+                    .map_err(|error| unusable_key(&identity.key_setting, &error))?,
+            ),
+        };
+        Ok(ClientTls { transport, handshake: Arc::new(handshake) })
+    }
 }
 
-fn identity(config: &EtcdConfig) -> Result<Option<Identity>, StoreError> {
+struct ClientIdentity {
+    cert_pem: Vec<u8>,
+    key_pem: Vec<u8>,
+    key_setting: String,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+fn identity(config: &EtcdConfig) -> Result<Option<ClientIdentity>, StoreError> {
     let (cert, key) = match (&config.cert, &config.key) {
         (None, None) => return Ok(None),
         (Some(cert), Some(key)) => (cert, key),
@@ -49,17 +78,19 @@ fn identity(config: &EtcdConfig) -> Result<Option<Identity>, StoreError> {
     let key_pem = read(key, &key_setting)?;
     let key = PrivateKeyDer::from_pem_slice(&key_pem)
         .map_err(|_| bad(&key_setting, "holds no private key in PEM form"))?;
-    let provider = rustls::crypto::ring::default_provider();
-    rustls::sign::CertifiedKey::from_der(chain, key, &provider).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => bad(&key_setting, "does not belong to the client certificate"),
-        other => bad(&key_setting, &format!("cannot be used: {other}")),
-    })?;
-    Ok(Some(Identity::from_pem(cert_pem, key_pem)))
+    Ok(Some(ClientIdentity { cert_pem, key_pem, key_setting, chain, key }))
+}
+
+fn unusable_key(setting: &str, error: &rustls::Error) -> StoreError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => bad(setting, "does not belong to the client certificate"),
+        other => bad(setting, &format!("cannot be used: {other}")),
+    }
 }
 
 fn system_authorities() -> Result<PemSource, StoreError> {
-    let named = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
-    let usual = SYSTEM_AUTHORITIES.iter().map(std::path::PathBuf::from);
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let usual = SYSTEM_AUTHORITIES.iter().map(PathBuf::from);
     named.into_iter().chain(usual).find(|path| path.is_file()).map(PemSource::File).ok_or_else(|| {
         bad("etcd certificate authority", "is not given, and this system has no list of trusted authorities")
     })

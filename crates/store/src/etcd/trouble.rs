@@ -179,7 +179,7 @@ fn of_io(error: &io::Error) -> Option<Trouble> {
     }
 }
 
-fn of_tls(error: &rustls::Error) -> Trouble {
+pub(super) fn of_tls(error: &rustls::Error) -> Trouble {
     use CertificateError as Bad;
     match error {
         rustls::Error::InvalidCertificate(bad) => match bad {

@@ -3,6 +3,8 @@
 #[path = "../contract/mod.rs"]
 mod contract;
 
+mod access;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
