@@ -13,6 +13,8 @@ use store::etcd::{EtcdConfig, EtcdStore};
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
 use testkit::process::run;
 
+mod sessions;
+
 /// A cluster for the contract. Every handle begins at another member, as clients of a cluster do.
 struct Cluster(EtcdCluster);
 

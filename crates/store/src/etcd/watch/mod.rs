@@ -62,6 +62,7 @@ struct Follower {
     progress: Progress,
     /// The cluster that the revisions belong to.
     cluster: Option<u64>,
+    /// In a row: a watch lives longer than many tokens.
     token_rejections: usize,
     backoff: Backoff,
 }
@@ -93,7 +94,7 @@ impl Follower {
                         return;
                     }
                 }
-                Stop::TokenRenewed => {}
+                Stop::TokenRenewed => sleep(self.backoff.pause()).await,
                 Stop::HistoryGone => {
                     let events = vec![Event::HistoryGone];
                     let _ = sender.send(Ok(Batch { events, upto: self.progress.revision() })).await;
@@ -193,6 +194,7 @@ impl Follower {
     /// Makes sure that the store has not gone back in time: that of a backup that was restored, or an empty one.
     /// Waiting there for the revisions we know would mean to wait in silence while other things happen.
     async fn created(&mut self, header: Option<&ResponseHeader>) -> Result<(), Stop> {
+        self.token_rejections = 0;
         let Some(header) = header else { return Ok(()) };
         let cluster = *self.cluster.get_or_insert(header.cluster_id);
         if cluster != header.cluster_id {
