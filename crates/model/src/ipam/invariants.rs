@@ -1,6 +1,6 @@
 //! What must hold inside one block, whoever wrote it.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use super::Block;
 
@@ -25,7 +25,7 @@ impl Block {
     }
 
     fn check_attributes(&self, found: &mut Vec<String>) {
-        let mut referenced = HashSet::new();
+        let mut referenced = BTreeSet::new();
         let known = self.attributes.len();
         for (ordinal, index) in self.allocations.iter().enumerate() {
             let Some(index) = *index else { continue };
@@ -39,7 +39,7 @@ impl Block {
     }
 
     fn check_free_list(&self, found: &mut Vec<String>) {
-        let mut free = HashSet::new();
+        let mut free = BTreeSet::new();
         for ordinal in &self.unallocated {
             if !free.insert(*ordinal) {
                 found.push(format!("address {ordinal} is listed twice as unallocated"));

@@ -5,7 +5,7 @@
 //! what `017` or `yes` means before a schema can say that the field is text; and every error can name its line.
 //! JSON is read by the same code, because YAML contains it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput};
 
@@ -140,7 +140,7 @@ struct Builder {
     document: usize,
     open: Vec<Frame>,
     root: Option<Node>,
-    anchors: HashMap<usize, Node>,
+    anchors: BTreeMap<usize, Node>,
     aliased: usize,
 }
 
@@ -162,7 +162,7 @@ enum Parts {
 
 impl Builder {
     fn new(document: usize) -> Builder {
-        Builder { document, open: Vec::new(), root: None, anchors: HashMap::new(), aliased: 0 }
+        Builder { document, open: Vec::new(), root: None, anchors: BTreeMap::new(), aliased: 0 }
     }
 
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), ManifestError> {
@@ -281,7 +281,7 @@ impl Builder {
 
     /// Looks at a whole map at once: comparing each new key with all before it would let a large map hang us.
     fn refuse_duplicates(&self, entries: &[Entry]) -> Result<(), ManifestError> {
-        let mut seen = HashSet::with_capacity(entries.len());
+        let mut seen = BTreeSet::new();
         match entries.iter().find(|entry| !seen.insert(entry.key.as_str())) {
             None => Ok(()),
             Some(Entry { key, line, .. }) => {
@@ -295,7 +295,7 @@ impl Builder {
         if merged.is_empty() {
             return Ok(());
         }
-        let mut known: HashSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
+        let mut known: BTreeSet<String> = entries.iter().map(|entry| entry.key.clone()).collect();
         for node in merged {
             let sources = match node.content {
                 Content::List(items) => items,
