@@ -117,7 +117,7 @@ pub(crate) fn expected(ty: &Type) -> &'static str {
         Type::Int(..) => "a whole number",
         Type::Counter => "a whole number from 0 to 18446744073709551615",
         Type::Float => "a number",
-        Type::Either(_) => "a number or a text",
+        Type::Either(_) | Type::AsNumber | Type::Port => "a number or a text",
         Type::List(_) => "a list",
         Type::Map(_) | Type::Object(_) => "a map",
         Type::Nullable(inner) => expected(inner),
@@ -161,7 +161,7 @@ fn scalar(ty: &Type, text: &str, plain: bool) -> Result<Value, Option<&'static s
             Some(_) => Err(Some(UNQUOTE)),
             None => Err(None),
         },
-        Type::Either(_) => match integer(text) {
+        Type::Either(_) | Type::AsNumber | Type::Port => match integer(text) {
             Some(number) if plain => Ok(Value::Number(number)),
             _ => Ok(Value::String(text.to_owned())),
         },

@@ -1,7 +1,7 @@
 //! Node.
 
 use super::metadata::{API_VERSION, KIND, METADATA};
-use super::table::{List, Object, Type, either, list, object, one_of, sub, text, text_of};
+use super::table::{List, Object, Type, field, list, object, one_of, sub, text, text_of};
 use crate::validate::formats;
 
 pub(super) static NODE: Object =
@@ -20,14 +20,14 @@ static NODE_SPEC: Object = object(&[
 ]);
 
 static BGP: Object = object(&[
-    either("asNumber", formats::as_number),
+    field("asNumber", Type::AsNumber),
     text_of("ipv4Address", formats::cidr_or_ip_v4),
     text_of("ipv6Address", formats::cidr_or_ip_v6),
     text_of("ipv4IPIPTunnelAddr", formats::ip_v4),
     text_of("routeReflectorClusterID", formats::ip_v4),
 ]);
 
-static ORCHESTRATOR_REFERENCE: Object = object(&[text("nodeName"), text("orchestrator").required()]);
+static ORCHESTRATOR_REFERENCE: Object = object(&[text("nodeName"), text("orchestrator")]);
 
 static WIREGUARD: Object = object(&[
     text_of("interfaceIPv4Address", formats::ip_v4),
@@ -35,7 +35,7 @@ static WIREGUARD: Object = object(&[
 ]);
 
 static ADDRESS: Object = object(&[
-    text_of("address", formats::network).required(),
+    text_of("address", formats::cidr_or_ip).required(),
     one_of("type", &["CalicoNodeIP", "InternalIP", "ExternalIP"]),
 ]);
 

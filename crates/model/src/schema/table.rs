@@ -26,8 +26,12 @@ pub enum Type {
     Counter,
     /// A number with or without fraction.
     Float,
-    /// A number or a text: ports, protocols, AS numbers, DSCP marks.
+    /// A number or a text: protocols, DSCP marks.
     Either(EitherCheck),
+    /// A number, or two joined by a dot, or either as text. Stored as one number.
+    AsNumber,
+    /// A port, a range such as `80:90`, or a port's name. A single port is stored as a number.
+    Port,
     List(&'static List),
     /// Keys of the author's choice, values of one type.
     Map(&'static Type),
@@ -80,6 +84,10 @@ impl List {
         List { unique: true, ..List::of(item) }
     }
 
+    pub(super) const fn min(self, items_min: usize) -> List {
+        List { items_min, ..self }
+    }
+
     pub(super) const fn max(self, items_max: usize) -> List {
         List { items_max, ..self }
     }
@@ -105,12 +113,21 @@ pub(super) const fn one_of(name: &'static str, words: &'static [&'static str]) -
     field(name, Type::OneOf(words))
 }
 
+pub(super) const fn any_case(name: &'static str, words: &'static [&'static str]) -> Field {
+    field(name, Type::OneOfAnyCase(words))
+}
+
 pub(super) const fn flag(name: &'static str) -> Field {
     field(name, Type::Bool)
 }
 
 pub(super) const fn int(name: &'static str, min: i64, max: i64) -> Field {
     field(name, Type::Int(min, max))
+}
+
+/// A whole number without limits of its own.
+pub(super) const fn number(name: &'static str) -> Field {
+    int(name, i64::MIN, i64::MAX)
 }
 
 pub(super) const fn list(name: &'static str, list: &'static List) -> Field {

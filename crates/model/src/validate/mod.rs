@@ -1,16 +1,26 @@
 //! Whether a resource may be stored: every rule Calico has, each violation with its field, value and rule.
 //!
 //! [`validate`] looks at one resource. [`validate_update`] adds what may not change. [`validate_pool_against`]
-//! adds what depends on other records.
+//! and [`references`] add what depends on other records.
 
+mod bgp;
+mod cluster;
 mod endpoint;
+mod felix;
+mod fields;
 pub mod formats;
 mod labels;
 mod metadata;
+mod policy;
 mod pool;
+mod references;
+mod rule;
 mod walk;
 
+pub(crate) use policy::LABEL_NAMESPACE;
+pub(crate) use pool::default_block_size;
 pub use pool::validate_pool_against;
+pub use references::{Reference, is_in_tier, references, refuse_deletion};
 
 use std::fmt;
 
@@ -77,10 +87,29 @@ pub fn validate_update(old: &Resource, new: &Resource) -> Vec<Violation> {
 /// The rules of a kind that look at several fields.
 fn check_kind(resource: &Resource, report: &mut Report) {
     match resource.kind {
-        Kind::IpPool => pool::check(resource, report),
-        Kind::WorkloadEndpoint => endpoint::check_workload(resource, report),
+        Kind::BgpConfiguration => bgp::check_configuration(resource, report),
+        Kind::BgpFilter => bgp::check_filter(resource, report),
+        Kind::BgpPeer => bgp::check_peer(resource, report),
+        Kind::ClusterInformation | Kind::IpamConfiguration => cluster::check_single(resource, report),
+        Kind::FelixConfiguration => felix::check(resource, report),
+        Kind::GlobalNetworkPolicy
+        | Kind::NetworkPolicy
+        | Kind::StagedGlobalNetworkPolicy
+        | Kind::StagedNetworkPolicy => policy::check_policy(resource, report),
+        Kind::GlobalNetworkSet | Kind::NetworkSet => policy::check_network_set(resource, report),
         Kind::HostEndpoint => endpoint::check_host(resource, report),
-        _ => {}
+        Kind::IpPool => pool::check(resource, report),
+        Kind::KubeControllersConfiguration => cluster::check_controllers(resource, report),
+        Kind::Node => cluster::check_node(resource, report),
+        Kind::Profile => policy::check_profile(resource, report),
+        Kind::StagedKubernetesNetworkPolicy => policy::check_staged_kubernetes(resource, report),
+        Kind::Tier => policy::check_tier(resource, report),
+        Kind::WorkloadEndpoint => endpoint::check_workload(resource, report),
+        Kind::BlockAffinity
+        | Kind::CalicoNodeStatus
+        | Kind::IpamBlock
+        | Kind::IpamHandle
+        | Kind::IpReservation => {}
     }
 }
 

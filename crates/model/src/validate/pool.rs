@@ -2,48 +2,44 @@
 
 use serde_json::Value;
 
-use super::{Report, Violation};
+use super::fields::Fields;
+use super::{Report, Violation, shown};
 use crate::cidr::{Cidr, IpVersion};
-use crate::path::FieldPath;
 use crate::{Kind, Resource};
 
 const LINK_LOCAL: [&str; 2] = ["169.254.0.0/16", "fe80::/10"];
 
 /// The fields that the rules look at, as far as they can be read.
 struct Pool<'a> {
-    resource: &'a Resource,
+    spec: Fields<'a>,
     cidr: Option<Cidr>,
     block_size: Option<u64>,
 }
 
 impl<'a> Pool<'a> {
     fn of(resource: &'a Resource) -> Pool<'a> {
-        let cidr =
-            resource.spec("cidr").and_then(Value::as_str).and_then(|text| Cidr::parse_masked(text).ok());
-        let block_size = resource.spec("blockSize").and_then(Value::as_u64).filter(|size| *size != 0);
-        Pool { resource, cidr, block_size }
-    }
-
-    fn text(&self, field: &str) -> &str {
-        self.resource.spec(field).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    fn flag(&self, field: &str) -> bool {
-        self.resource.spec(field).and_then(Value::as_bool).unwrap_or(false)
+        let spec = Fields::of_spec(resource);
+        let cidr = Cidr::parse_masked(spec.text("cidr")).ok();
+        let said = spec.value("blockSize").and_then(Value::as_u64).filter(|size| *size != 0);
+        let block_size = said.or_else(|| cidr.map(default_block_size));
+        Pool { spec, cidr, block_size }
     }
 
     fn allows(&self, wanted: &str) -> bool {
-        let uses = self.resource.spec("allowedUses").and_then(Value::as_array);
-        uses.is_some_and(|uses| uses.iter().any(|given| given == wanted))
+        self.spec.contains("allowedUses", wanted)
     }
 
     fn encapsulates(&self, field: &str) -> bool {
-        !matches!(self.text(field), "" | "Never")
+        !matches!(self.spec.text(field), "" | "Never")
     }
 }
 
-fn spec(field: &str) -> FieldPath {
-    FieldPath::root().key("spec").key(field)
+/// What a pool that does not say is cut into.
+pub(crate) fn default_block_size(cidr: Cidr) -> u64 {
+    match cidr.version() {
+        IpVersion::V4 => 26,
+        IpVersion::V6 => 122,
+    }
 }
 
 pub(super) fn check(resource: &Resource, report: &mut Report) {
@@ -58,20 +54,17 @@ pub(super) fn check(resource: &Resource, report: &mut Report) {
 }
 
 fn check_size(pool: &Pool<'_>, report: &mut Report) {
-    let Some(cidr) = pool.cidr else { return };
-    let (sizes, family, default) = match cidr.version() {
-        IpVersion::V4 => (20..=32, "IPv4", 26),
-        IpVersion::V6 => (116..=128, "IPv6", 122),
+    let (Some(cidr), Some(size)) = (pool.cidr, pool.block_size) else { return };
+    let (sizes, family) = match cidr.version() {
+        IpVersion::V4 => (20..=32, "IPv4"),
+        IpVersion::V6 => (116..=128, "IPv6"),
     };
-    if let Some(size) = pool.block_size.filter(|size| !sizes.contains(size)) {
+    if !sizes.contains(&size) {
         let rule = format!("must be between {} and {} for an {family} pool", sizes.start(), sizes.end());
-        report.broken(&spec("blockSize"), size.to_string(), rule);
-        return;
-    }
-    let size = pool.block_size.unwrap_or(default);
-    if u64::from(cidr.prefix_len()) > size && !pool.flag("disabled") {
+        report.broken(&pool.spec.path("blockSize"), size.to_string(), rule);
+    } else if u64::from(cidr.prefix_len()) > size && !pool.spec.flag("disabled") {
         let rule = format!("is smaller than one block: must be /{size} or larger, or the pool disabled");
-        report.broken(&spec("cidr"), cidr.to_string(), rule);
+        report.broken(&pool.spec.path("cidr"), cidr.to_string(), rule);
     }
 }
 
@@ -81,7 +74,7 @@ fn check_place(pool: &Pool<'_>, report: &mut Report) {
         let link_local: Cidr = range.parse().expect("a constant network");
         if cidr.overlaps(&link_local) {
             report.broken(
-                &spec("cidr"),
+                &pool.spec.path("cidr"),
                 cidr.to_string(),
                 format!("must not overlap the link local range {range}"),
             );
@@ -92,61 +85,74 @@ fn check_place(pool: &Pool<'_>, report: &mut Report) {
 fn check_encapsulation(pool: &Pool<'_>, report: &mut Report) {
     let (ipip, vxlan) = (pool.encapsulates("ipipMode"), pool.encapsulates("vxlanMode"));
     if ipip && vxlan {
-        report.broken(&spec("vxlanMode"), pool.text("vxlanMode"), "must be Never while ipipMode is on");
+        report.broken(
+            &pool.spec.path("vxlanMode"),
+            pool.spec.text("vxlanMode"),
+            "must be Never while ipipMode is on",
+        );
     }
     if ipip && pool.cidr.is_some_and(|cidr| cidr.version() == IpVersion::V6) {
-        report.broken(&spec("ipipMode"), pool.text("ipipMode"), "must be Never for an IPv6 pool");
+        report.broken(
+            &pool.spec.path("ipipMode"),
+            pool.spec.text("ipipMode"),
+            "must be Never for an IPv6 pool",
+        );
     }
 }
 
 fn check_selectors(pool: &Pool<'_>, report: &mut Report) {
     for field in ["nodeSelector", "namespaceSelector"] {
-        if pool.text(field).contains("global(") {
-            report.broken(&spec(field), pool.text(field), "must not use global()");
+        if pool.spec.text(field).contains("global(") {
+            report.broken(&pool.spec.path(field), pool.spec.text(field), "must not use global()");
         }
     }
-    if pool.allows("Tunnel") && !pool.text("namespaceSelector").is_empty() {
+    if pool.allows("Tunnel") && !pool.spec.text("namespaceSelector").is_empty() {
         let rule = "must not be set while allowedUses has Tunnel";
-        report.broken(&spec("namespaceSelector"), pool.text("namespaceSelector"), rule);
+        report.broken(&pool.spec.path("namespaceSelector"), pool.spec.text("namespaceSelector"), rule);
     }
 }
 
 fn check_load_balancer(pool: &Pool<'_>, report: &mut Report) {
     if pool.allows("Workload") || pool.allows("Tunnel") {
-        report.broken(&spec("allowedUses"), "LoadBalancer", "must stand alone, without Workload and Tunnel");
+        report.broken(
+            &pool.spec.path("allowedUses"),
+            "LoadBalancer",
+            "must stand alone, without Workload and Tunnel",
+        );
     }
     for field in ["ipipMode", "vxlanMode"] {
         if pool.encapsulates(field) {
-            report.broken(&spec(field), pool.text(field), "must be Never for a LoadBalancer pool");
+            report.broken(
+                &pool.spec.path(field),
+                pool.spec.text(field),
+                "must be Never for a LoadBalancer pool",
+            );
         }
     }
-    if pool.flag("disableBGPExport") {
-        report.broken(&spec("disableBGPExport"), "true", "must be false for a LoadBalancer pool");
+    if pool.spec.flag("disableBGPExport") {
+        report.broken(&pool.spec.path("disableBGPExport"), "true", "must be false for a LoadBalancer pool");
     }
-    if !matches!(pool.text("nodeSelector"), "" | "all()") {
+    if !matches!(pool.spec.text("nodeSelector"), "" | "all()") {
         let rule = "must be all() for a LoadBalancer pool";
-        report.broken(&spec("nodeSelector"), pool.text("nodeSelector"), rule);
+        report.broken(&pool.spec.path("nodeSelector"), pool.spec.text("nodeSelector"), rule);
     }
 }
 
 pub(super) fn check_update(old: &Resource, new: &Resource, report: &mut Report) {
     let (old, new) = (Pool::of(old), Pool::of(new));
-    let default =
-        |cidr: Option<Cidr>| cidr.map(|cidr| if cidr.version() == IpVersion::V4 { 26 } else { 122 });
+    let advice = "make a new pool instead";
     if old.cidr != new.cidr {
-        let rule = format!("cannot be changed (is {}): make a new pool instead", old.text("cidr"));
-        report.broken(&spec("cidr"), new.text("cidr"), rule);
-    } else if old.block_size.or(default(old.cidr)) != new.block_size.or(default(new.cidr)) {
-        let was = old.block_size.or(default(old.cidr)).unwrap_or_default();
-        let is = new.block_size.or(default(new.cidr)).unwrap_or_default();
-        let rule = format!("cannot be changed (is {was}): make a new pool instead");
-        report.broken(&spec("blockSize"), is.to_string(), rule);
+        let rule = format!("cannot be changed (is {}): {advice}", old.spec.text("cidr"));
+        report.broken(&new.spec.path("cidr"), new.spec.text("cidr"), rule);
+    } else if old.block_size != new.block_size {
+        let rule = format!("cannot be changed (is {}): {advice}", old.block_size.unwrap_or_default());
+        report.broken(&new.spec.path("blockSize"), new.block_size.unwrap_or_default().to_string(), rule);
     }
     let stays = new.allows("LoadBalancer") && !new.allows("Workload") && !new.allows("Tunnel");
     if old.allows("LoadBalancer") && !stays {
+        let value = new.spec.value("allowedUses").map(shown).unwrap_or_default();
         let rule = "cannot be changed from LoadBalancer to another use";
-        let value = new.resource.spec("allowedUses").map(super::shown).unwrap_or_default();
-        report.broken(&spec("allowedUses"), value, rule);
+        report.broken(&new.spec.path("allowedUses"), value, rule);
     }
 }
 
@@ -166,15 +172,15 @@ pub fn validate_pool_against(
     for other in others {
         let Some(taken) = Pool::of(other).cidr.filter(|taken| taken.overlaps(&cidr)) else { continue };
         let rule = format!("overlaps pool {} ({taken})", other.metadata.name);
-        report.broken(&spec("cidr"), cidr.to_string(), rule);
+        report.broken(&pool.spec.path("cidr"), cidr.to_string(), rule);
     }
-    let default = if cidr.version() == IpVersion::V4 { 26 } else { 122 };
-    let size = pool.block_size.unwrap_or(default);
-    let stranger =
-        blocks_in_cidr.iter().find(|block| u64::from(block.prefix_len()) != size && block.overlaps(&cidr));
+    let stranger = blocks_in_cidr
+        .iter()
+        .find(|block| Some(u64::from(block.prefix_len())) != pool.block_size && block.overlaps(&cidr));
     if let Some(block) = stranger {
         let rule = format!("there is a block of another size in the pool's network: {block}");
-        report.broken(&spec("blockSize"), size.to_string(), rule);
+        let size = pool.block_size.unwrap_or_default();
+        report.broken(&pool.spec.path("blockSize"), size.to_string(), rule);
     }
     report.violations
 }

@@ -1,8 +1,10 @@
 //! A value against its schema: types, ranges, words, formats.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
-use super::Report;
+use super::{Report, formats};
 use crate::manifest::expected;
 use crate::path::FieldPath;
 use crate::schema::{List, Object, Type};
@@ -54,6 +56,12 @@ fn value(value: &Value, ty: &Type, path: &FieldPath, report: &mut Report) {
         (Type::Either(check), Value::Number(_) | Value::String(_)) => {
             report.verdict(path, value, check(value));
         }
+        (Type::AsNumber, Value::Number(_) | Value::String(_)) => {
+            report.verdict(path, value, formats::as_number(value));
+        }
+        (Type::Port, Value::Number(_) | Value::String(_)) => {
+            report.verdict(path, value, formats::port(value));
+        }
         (Type::List(schema), Value::Array(items)) => list(items, schema, path, report),
         (Type::Map(ty), Value::Object(values)) => {
             for (key, value) in values {
@@ -75,10 +83,11 @@ fn list(items: &[Value], schema: &List, path: &FieldPath, report: &mut Report) {
         let rule = format!("has {} items, at most {} are allowed", items.len(), schema.items_max);
         report.broken(path, "", rule);
     }
+    let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
         let path = path.index(index);
         value(item, &schema.item, &path, report);
-        if schema.unique && items[..index].contains(item) {
+        if schema.unique && !seen.insert(item.to_string()) {
             report.require(false, &path, item, || "must not be given twice".to_owned());
         }
     }
