@@ -4,13 +4,18 @@
 //! * `PLUMB_TEST_FULL`: the counts that the issues name instead of those that fit a quick run.
 //! * `PLUMB_TEST_SKIPS`: a file that collects one line per skipped test.
 
+mod again;
 pub mod certificates;
+mod dice;
 pub mod etcd;
+pub mod forwarder;
 mod ports;
 pub mod process;
 
 use std::io::Write as _;
 
+pub use again::{Role, again, role};
+pub use dice::Dice;
 pub use ports::free_port;
 
 /// The seed of this run; the same for every test, so that one number reproduces the run.

@@ -4,6 +4,10 @@
 mod contract;
 
 mod access;
+mod compatibility;
+mod connections;
+mod history;
+mod processes;
 
 use std::sync::Arc;
 
