@@ -49,6 +49,18 @@ pub struct Overrides {
     pub kube_context: Option<String>,
 }
 
+impl Overrides {
+    /// The type that the flags name, or that one of them makes no sense without.
+    fn meant_type(&self) -> Option<String> {
+        let implied = match (&self.etcd_endpoints, &self.sqlite_path) {
+            (Some(_), _) => Some("etcdv3"),
+            (None, Some(_)) => Some("sqlite"),
+            (None, None) => None,
+        };
+        self.datastore_type.clone().or(implied.map(str::to_owned))
+    }
+}
+
 /// The store that was chosen, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected {
@@ -120,7 +132,7 @@ impl StoreConfig {
     pub fn from_sources(sources: &Sources<'_>) -> Result<Selected, ConfigError> {
         let mut settings = sources.settings()?.without_empty();
         let overrides = sources.overrides.clone();
-        settings.datastore_type = overrides.datastore_type.or(settings.datastore_type);
+        settings.datastore_type = overrides.meant_type().or(settings.datastore_type);
         settings.etcd_endpoints = overrides.etcd_endpoints.or(settings.etcd_endpoints);
         settings.k8s_current_context = overrides.kube_context.or(settings.k8s_current_context);
         let sqlite_path = overrides.sqlite_path.or(settings.sqlite_path.take().map(PathBuf::from));

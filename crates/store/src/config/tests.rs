@@ -102,6 +102,20 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_environment() {
 }
 
 #[test]
+fn a_flag_of_one_store_means_that_store_whatever_the_environment_says() {
+    let variables =
+        [("KUBECONFIG", "/k"), ("DATASTORE_TYPE", "kubernetes"), ("ETCD_ENDPOINTS", "http://a:2379")];
+    let flags = Overrides { sqlite_path: Some("/f.db".into()), ..Overrides::default() };
+    let selected = select_with(&variables, None, flags).unwrap();
+    assert_eq!(selected.config, StoreConfig::Sqlite { path: "/f.db".into() });
+    assert_eq!(selected.reason, Reason::Named);
+
+    let flags = Overrides { etcd_endpoints: Some("http://b:2379".into()), ..Overrides::default() };
+    let settings = etcd(select_with(&variables[..2], None, flags).unwrap());
+    assert_eq!(settings.endpoints, ["http://b:2379"]);
+}
+
+#[test]
 fn every_field_of_calicoctls_file_is_known_and_json_is_read_too() {
     let text = file(
         "  datastoreType: etcdv3\n  etcdEndpoints: http://a:2379\n  etcdUsername: u\n  etcdPassword: p\n  \
