@@ -1,1 +1,72 @@
-fn main() {}
+//! `plumb`: the operator's tool. Calico's resource verbs, on whatever store keeps the records.
+//!
+//! `cli` says what can be typed, `commands` what it does. Data goes to stdout, everything else to stderr.
+
+mod cli;
+mod commands;
+mod connect;
+mod failure;
+mod input;
+mod merge;
+mod output;
+mod progress;
+mod reader;
+mod records;
+mod report;
+mod scope;
+mod write;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+
+use cli::{Cli, LogLevel};
+use failure::{EXIT_OK, EXIT_USAGE, Failures};
+
+fn main() -> ExitCode {
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return ExitCode::from(code),
+    };
+    start_logging(cli.global.log_level);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(commands::run(cli)),
+        Err(error) => Err(Failures::from(failure::Failure::new("cannot start").caused_by(&error))),
+    };
+    ExitCode::from(match result {
+        Ok(()) => EXIT_OK,
+        Err(failures) => failures.report(),
+    })
+}
+
+/// Understands the command line, or prints help or why not.
+fn parse() -> Result<Cli, u8> {
+    let mut command = Cli::command();
+    if is_kubectl_plugin() {
+        command = command.bin_name("kubectl plumb").display_name("kubectl plumb");
+    }
+    command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+        // Printing help to a closed pipe is nobody's failure.
+        let _ = error.print();
+        if error.use_stderr() { EXIT_USAGE } else { EXIT_OK }
+    })
+}
+
+/// kubectl runs `kubectl-plumb` for `kubectl plumb`.
+fn is_kubectl_plugin() -> bool {
+    let program = std::env::args_os().next().unwrap_or_default();
+    std::path::Path::new(&program).file_stem().is_some_and(|name| name == "kubectl-plumb")
+}
+
+fn start_logging(level: LogLevel) {
+    let filter = match level {
+        LogLevel::Panic | LogLevel::Fatal => return,
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,35 @@
+//! `plumb datastore migrate lock|unlock`: stops and restarts the cluster's work on its records.
+
+use std::io::Write as _;
+
+use model::Kind;
+
+use crate::cli::{Datastore, DatastoreCommand, Global, MigrateCommand};
+use crate::connect;
+use crate::failure::Failures;
+use crate::scope::Named;
+use crate::write::{CLUSTER_INFORMATION, Writer, ensure_basics};
+
+pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Failures> {
+    let DatastoreCommand::Migrate(migrate) = &datastore.command;
+    let (ready, done) = match migrate.command {
+        MigrateCommand::Lock => (false, "Datastore locked."),
+        MigrateCommand::Unlock => (true, "Datastore unlocked."),
+    };
+    let writer = Writer { store: connect::open_for_changing(global).await?, dry_run: false };
+    if !ready {
+        ensure_basics(&writer).await;
+    }
+    let named =
+        Named { kind: Kind::ClusterInformation, namespace: None, name: CLUSTER_INFORMATION.to_owned() };
+    let changed = writer
+        .change(&named, None, |stored| {
+            let mut next = stored.clone();
+            next.spec_mut().insert("datastoreReady".into(), ready.into());
+            Ok(next)
+        })
+        .await;
+    changed.map_err(|error| error.into_failure())?;
+    writeln!(std::io::stdout(), "{done}")?;
+    Ok(())
+}

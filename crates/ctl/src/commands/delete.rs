@@ -1,0 +1,68 @@
+//! `plumb delete`: resources by name, or those a file names.
+
+use crate::cli::{Delete, Global};
+use crate::connect;
+use crate::failure::{Failure, Failures};
+use crate::report::{Tally, Verb};
+use crate::scope::{self, Named, Scope};
+use crate::write::{Done, WriteError, Writer, refuse_ipam_record, warn_if_locked};
+use crate::{input, progress};
+
+pub(crate) async fn run(global: &Global, delete: &Delete) -> Result<(), Failures> {
+    let dry_run = delete.dry_run.dry_run;
+    let subjects = subjects(delete)?;
+    let mut tally = Tally::new(Verb::Delete, dry_run, subjects.iter().map(|(named, _)| named.kind));
+    if subjects.is_empty() {
+        return tally.finish();
+    }
+    let store = if dry_run {
+        connect::open_for_reading(global).await?
+    } else {
+        connect::open_for_changing(global).await?
+    };
+    let writer = Writer { store, dry_run };
+    warn_if_locked(&writer).await;
+    let bar = progress::bar(subjects.len());
+    for (named, version) in subjects {
+        let done = match writer.delete(&named, version.as_deref()).await {
+            Err(WriteError::Missing(_)) if delete.skip_not_exists => Ok(Done::Skipped),
+            done => done,
+        };
+        tally.add(named, done);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    tally.finish()
+}
+
+/// What is to be deleted, each with the version that is meant if a file names one.
+fn subjects(delete: &Delete) -> Result<Vec<(Named, Option<String>)>, Failures> {
+    let scope = Scope::new(delete.namespace.namespace.as_deref(), false)?;
+    if delete.files.filename.is_empty() {
+        let (kind, names) = scope::subjects(&delete.subject)?;
+        refuse_ipam_record(kind)?;
+        if names.is_empty() {
+            return Err(Failure::usage(format!("say which {kind} to delete"))
+                .hint("plumb delete KIND NAME… deletes by name; there is no way to delete a whole kind")
+                .into());
+        }
+        return Ok(scope.named(kind, names)?.into_iter().map(|named| (named, None)).collect());
+    }
+    let mut subjects = Vec::new();
+    let mut failures = Vec::new();
+    for input in input::read(&delete.files.filename, &delete.files.reading)? {
+        let mut resource = input.resource;
+        let checked =
+            refuse_ipam_record(resource.kind).and_then(|()| scope.place(&mut resource)).and_then(|()| {
+                // Endpoints may leave their name to be computed.
+                resource.fill_defaults();
+                scope::check_name(resource.kind, &resource.metadata.name)
+            });
+        match checked {
+            Ok(()) => subjects.push((Named::of(&resource), resource.metadata.resource_version)),
+            Err(failure) => failures.push(failure.in_file(&input.origin)),
+        }
+    }
+    Failures::collect(failures)?;
+    Ok(subjects)
+}

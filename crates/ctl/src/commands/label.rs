@@ -1,0 +1,110 @@
+//! `plumb label`: sets or removes labels of one resource.
+
+use std::cell::RefCell;
+use std::io::Write as _;
+
+use model::Resource;
+
+use crate::cli::{Global, Label};
+use crate::connect;
+use crate::failure::{Failure, Failures};
+use crate::scope::{self, Named, Scope};
+use crate::write::{WriteError, Writer, refuse_ipam_record, warn_if_locked};
+
+pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> {
+    let edits =
+        label.labels.iter().map(|text| Edit::parse(text, label.remove)).collect::<Result<Vec<_>, _>>()?;
+    let named = subject(label)?;
+    let dry_run = label.dry_run.dry_run;
+    let store = if dry_run {
+        connect::open_for_reading(global).await?
+    } else {
+        connect::open_for_changing(global).await?
+    };
+    let writer = Writer { store, dry_run };
+    warn_if_locked(&writer).await;
+    let overwritten = RefCell::new(Vec::new());
+    let changed = writer
+        .change(&named, None, |stored| {
+            let mut next = stored.clone();
+            let had = edits.iter().map(|edit| edit.apply(&mut next, label)).collect::<Result<_, _>>()?;
+            overwritten.replace(had);
+            Ok(next)
+        })
+        .await;
+    match changed {
+        Ok(_) => report(&edits, &overwritten.into_inner(), label),
+        Err(WriteError::Missing(_)) => {
+            Err(Failure::new(format!("{} {} not found", label.kind, label.name)).into())
+        }
+        Err(error) => Err(error.into_failure().into()),
+    }
+}
+
+fn subject(label: &Label) -> Result<Named, Failure> {
+    let kind = scope::kind(&label.kind)?;
+    refuse_ipam_record(kind)?;
+    scope::check_name(kind, &label.name)?;
+    let namespace = Scope::new(label.namespace.namespace.as_deref(), false)?.of_one(kind)?;
+    Ok(Named { kind, namespace, name: label.name.clone() })
+}
+
+enum Edit {
+    Set { key: String, value: String },
+    Remove { key: String },
+}
+
+impl Edit {
+    fn parse(text: &str, remove: bool) -> Result<Edit, Failure> {
+        match (remove, text.split_once('=')) {
+            (true, None) => Ok(Edit::Remove { key: text.to_owned() }),
+            (true, Some(_)) => {
+                Err(Failure::usage(format!("invalid label {text}: --remove takes keys alone")))
+            }
+            (false, Some((key, value))) if !key.is_empty() => {
+                Ok(Edit::Set { key: key.to_owned(), value: value.to_owned() })
+            }
+            (false, _) => Err(Failure::usage(format!("invalid label {text}"))
+                .hint("write key=value, or the key alone with --remove")),
+        }
+    }
+
+    /// Makes the edit, and says whether there was a label of that key before.
+    fn apply(&self, resource: &mut Resource, label: &Label) -> Result<bool, Failure> {
+        let labels = &mut resource.metadata.labels;
+        let (kind, name) = (&label.kind, &label.name);
+        match self {
+            Edit::Remove { key } if labels.remove(key).is_some() => Ok(true),
+            Edit::Remove { key } => {
+                Err(Failure::new(format!("cannot remove label of {kind} {name}, key {key} does not exist")))
+            }
+            Edit::Set { key, value } => match labels.insert(key.clone(), value.clone()) {
+                Some(old) if old != *value && !label.overwrite => Err(Failure::new(format!(
+                    "failed to update label of {kind} {name}, key {key} is already present with value {old:?}"
+                ))
+                .hint("--overwrite sets a new value")),
+                old => Ok(old.is_some()),
+            },
+        }
+    }
+}
+
+fn report(edits: &[Edit], overwritten: &[bool], label: &Label) -> Result<(), Failures> {
+    let (kind, name) = (&label.kind, &label.name);
+    let note = if label.dry_run.dry_run { " (dry run)" } else { "" };
+    let mut out = std::io::stdout().lock();
+    for (edit, overwritten) in edits.iter().zip(overwritten) {
+        match (edit, overwritten) {
+            (Edit::Remove { key }, _) => {
+                writeln!(out, "Successfully removed label {key} from {kind} {name}{note}")?;
+            }
+            (Edit::Set { key, .. }, true) => {
+                writeln!(out, "Successfully updated label {key} on {kind} {name}{note}")?;
+            }
+            (Edit::Set { key, .. }, false) => {
+                writeln!(out, "Successfully set label {key} on {kind} {name}{note}")?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! What each command does. One file per command; `run` only tells them apart.
+
+mod change;
+mod completion;
+mod datastore;
+mod delete;
+mod get;
+mod label;
+mod patch;
+mod version;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failures;
+
+pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Get(get) => get::run(global, get).await,
+        Command::Apply(apply) => change::apply(global, apply).await,
+        Command::Create(create) => change::create(global, create).await,
+        Command::Replace(replace) => change::replace(global, replace).await,
+        Command::Delete(delete) => delete::run(global, delete).await,
+        Command::Patch(patch) => patch::run(global, patch).await,
+        Command::Label(label) => label::run(global, label).await,
+        Command::Validate(validate) => change::validate(validate),
+        Command::Datastore(datastore) => datastore::run(global, datastore).await,
+        Command::Version(version) => version::run(global, version).await,
+        Command::Completion(completion) => completion::run(completion),
+    }
+}

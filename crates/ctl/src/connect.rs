@@ -1,0 +1,53 @@
+//! Opens the store that the flags, the configuration file or the environment name.
+
+use std::sync::Arc;
+
+use store::config::{Overrides, Sources};
+use store::{MemoryStore, OpenMode, Store, StoreConfig, StoreError};
+
+use crate::cli::Global;
+use crate::failure::Failure;
+
+/// For commands that only look.
+pub(crate) async fn open_for_reading(global: &Global) -> Result<Arc<dyn Store>, Failure> {
+    open(global, OpenMode::ReadOnly).await
+}
+
+/// For commands that change what is there, and fail if nothing is.
+pub(crate) async fn open_for_changing(global: &Global) -> Result<Arc<dyn Store>, Failure> {
+    open(global, OpenMode::Existing).await
+}
+
+/// For commands that make new records, and the store too if need be.
+pub(crate) async fn open_for_creating(global: &Global) -> Result<Arc<dyn Store>, Failure> {
+    open(global, OpenMode::CreateIfMissing).await
+}
+
+/// For dry runs of commands that would make the store: one that is not there yet counts as empty.
+pub(crate) async fn open_for_trying(global: &Global) -> Result<Arc<dyn Store>, Failure> {
+    match config(global)? {
+        StoreConfig::Sqlite { path } if !path.exists() => Ok(Arc::new(MemoryStore::new())),
+        _ => open_for_reading(global).await,
+    }
+}
+
+async fn open(global: &Global, mode: OpenMode) -> Result<Arc<dyn Store>, Failure> {
+    let config = config(global)?;
+    tracing::info!(store = %config, "opening the store");
+    store::open(&config, mode).await.map_err(|error| explain(&config, error))
+}
+
+fn config(global: &Global) -> Result<StoreConfig, Failure> {
+    let overrides = Overrides { kube_context: global.context.clone(), ..Overrides::default() };
+    Ok(StoreConfig::from_sources(&Sources::of_process(global.config.clone(), overrides))?.config)
+}
+
+fn explain(config: &StoreConfig, error: StoreError) -> Failure {
+    let failure = Failure::from(error);
+    match config {
+        StoreConfig::Kubernetes { .. } => failure.hint(
+            "choose another store with DATASTORE_TYPE=sqlite or DATASTORE_TYPE=etcdv3, or with -c FILE",
+        ),
+        _ => failure,
+    }
+}

@@ -1,0 +1,153 @@
+//! What went wrong, as an operator sees it: one `error:` line, its causes, and a hint on a line of its own.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write as _};
+
+use store::StoreError;
+use store::config::ConfigError;
+
+/// The command did what was asked.
+pub(crate) const EXIT_OK: u8 = 0;
+/// It could not, or not all of it.
+pub(crate) const EXIT_FAILURE: u8 = 1;
+/// It was called in a way it does not understand. clap uses the same number.
+pub(crate) const EXIT_USAGE: u8 = 2;
+
+/// One failure.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+    is_usage: bool,
+    /// Whoever read our output has gone. Nothing is said about that.
+    is_quiet: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into(), causes: Vec::new(), hint: None, is_usage: false, is_quiet: false }
+    }
+
+    /// The command line makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure { is_usage: true, ..Failure::new(message) }
+    }
+
+    /// The message of an error, with its sources as causes.
+    pub(crate) fn of(error: &dyn Error) -> Failure {
+        Failure { causes: chain(error.source()), ..Failure::new(error.to_string()) }
+    }
+
+    #[must_use]
+    pub(crate) fn caused_by(mut self, error: &dyn Error) -> Failure {
+        self.causes.push(error.to_string());
+        self.causes.extend(chain(error.source()));
+        self
+    }
+
+    /// Puts this failure below a message about the larger thing that was being done.
+    #[must_use]
+    pub(crate) fn within(mut self, message: impl Into<String>) -> Failure {
+        let inner = std::mem::replace(&mut self.message, message.into());
+        self.causes.insert(0, inner);
+        self
+    }
+
+    /// Says in front which file this is about.
+    #[must_use]
+    pub(crate) fn in_file(mut self, name: &str) -> Failure {
+        self.message = format!("{name}: {}", self.message);
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn maybe_hint(mut self, hint: Option<impl Into<String>>) -> Failure {
+        if let Some(hint) = hint {
+            self.hint = Some(hint.into());
+        }
+        self
+    }
+}
+
+fn chain(mut error: Option<&(dyn Error + 'static)>) -> Vec<String> {
+    let mut causes = Vec::new();
+    while let Some(cause) = error {
+        causes.push(cause.to_string());
+        error = cause.source();
+    }
+    causes
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        for cause in &self.causes {
+            write!(f, "\n  caused by: {cause}")?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\nhint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::of(&error).maybe_hint(error.hint())
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure::of(&error).maybe_hint(error.hint())
+    }
+}
+
+/// Only for what goes to stdout; errors of other files are wrapped with the file's name.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        let is_quiet = error.kind() == io::ErrorKind::BrokenPipe;
+        Failure { is_quiet, ..Failure::new("cannot write the output").caused_by(&error) }
+    }
+}
+
+/// Everything that went wrong in one run, in order.
+#[derive(Debug)]
+pub(crate) struct Failures(Vec<Failure>);
+
+impl Failures {
+    /// `Ok` if there are none.
+    pub(crate) fn collect(failures: Vec<Failure>) -> Result<(), Failures> {
+        if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
+    }
+
+    /// Prints to stderr what is worth printing, and says how the process ends.
+    pub(crate) fn report(&self) -> u8 {
+        let mut stderr = io::stderr().lock();
+        for failure in self.0.iter().filter(|failure| !failure.is_quiet) {
+            // Nobody is left to tell if stderr is closed.
+            let _ = writeln!(stderr, "{failure}");
+        }
+        if self.0.iter().any(|failure| failure.is_usage) {
+            EXIT_USAGE
+        } else if self.0.iter().all(|failure| failure.is_quiet) {
+            EXIT_OK
+        } else {
+            EXIT_FAILURE
+        }
+    }
+}
+
+impl<T: Into<Failure>> From<T> for Failures {
+    fn from(failure: T) -> Failures {
+        Failures(vec![failure.into()])
+    }
+}

@@ -1,0 +1,215 @@
+//! How records are shown: tables, documents, names, templates.
+
+pub(crate) mod columns;
+pub(crate) mod document;
+pub(crate) mod endpoint;
+pub(crate) mod format;
+pub(crate) mod jsonpath;
+mod row;
+mod table;
+
+use std::io::{self, Write};
+
+use model::{Kind, Resource};
+use serde_json::Value;
+use store::Record;
+
+use crate::failure::Failure;
+use crate::records;
+use columns::Lookups;
+use document::{ListWriter, list_document};
+pub(crate) use format::Format;
+use row::Row;
+use table::Table;
+
+/// How the results of one command are shown.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) format: Format,
+    /// Tables begin with the namespace.
+    pub(crate) show_namespace: bool,
+    /// Documents leave out what belongs to this cluster.
+    pub(crate) export: bool,
+    pub(crate) lookups: Lookups,
+}
+
+/// A list that is being shown, record by record. Records that cannot be read become `problems`; the rest is
+/// shown all the same.
+pub(crate) struct List<'a> {
+    output: &'a Output,
+    sink: Sink,
+}
+
+enum Sink {
+    Table(Table, Row),
+    Document(ListWriter),
+    Name,
+    /// A template needs the list as a whole.
+    Template {
+        kind: Kind,
+        revision: String,
+        items: Vec<Value>,
+    },
+}
+
+impl Output {
+    /// Begins the list of a whole kind.
+    pub(crate) fn begin_list(&self, kind: Kind, revision: &str) -> Result<List<'_>, Failure> {
+        let sink = match &self.format {
+            Format::Table(_) => self.table(kind)?,
+            Format::Document(syntax) => Sink::Document(ListWriter::of_kind(*syntax, kind, revision)),
+            Format::Name => Sink::Name,
+            Format::Template(_) => Sink::Template { kind, revision: revision.to_owned(), items: Vec::new() },
+        };
+        Ok(List { output: self, sink })
+    }
+
+    /// Shows resources that were asked for one by one.
+    pub(crate) fn show_named(
+        &self,
+        out: &mut dyn Write,
+        records: &[Record],
+        problems: &mut Vec<Failure>,
+    ) -> Result<(), Failure> {
+        match (&self.format, records) {
+            (Format::Table(_), _) => return self.show_tables(out, records, problems),
+            (Format::Document(syntax), [record]) => {
+                if let Some(document) = self.document(record, problems) {
+                    syntax.write_bare(out, &document)?;
+                }
+            }
+            (Format::Document(syntax), _) => {
+                let mut list = ListWriter::array(*syntax);
+                for record in records {
+                    if let Some(document) = self.document(record, problems) {
+                        list.item(out, &document)?;
+                    }
+                }
+                list.end(out)?;
+            }
+            (Format::Name, _) => records.iter().try_for_each(|record| write_name(out, record))?,
+            (Format::Template(template), _) => {
+                let documents: Vec<Value> =
+                    records.iter().filter_map(|record| self.document(record, problems)).collect();
+                let whole = match <[Value; 1]>::try_from(documents) {
+                    Ok([document]) => document,
+                    Err(documents) => serde_json::json!({"kind": "List", "items": documents}),
+                };
+                write_template(out, template, &whole)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One table per run of records of one kind, with an empty line between two.
+    fn show_tables(
+        &self,
+        out: &mut dyn Write,
+        records: &[Record],
+        problems: &mut Vec<Failure>,
+    ) -> Result<(), Failure> {
+        for (index, run) in records.chunk_by(|a, b| records::kind(a) == records::kind(b)).enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            let Some(kind) = records::kind(&run[0]) else { continue };
+            let mut list = List { output: self, sink: self.table(kind)? };
+            run.iter().try_for_each(|record| list.push(out, record, problems))?;
+            list.end(out)?;
+        }
+        Ok(())
+    }
+
+    fn table(&self, kind: Kind) -> Result<Sink, Failure> {
+        let Format::Table(choice) = &self.format else { unreachable!("only tables have columns") };
+        let row = Row::new(kind, choice, self.show_namespace)?;
+        Ok(Sink::Table(Table::new(row.headings()), row))
+    }
+
+    fn document(&self, record: &Record, problems: &mut Vec<Failure>) -> Option<Value> {
+        match records::to_resource(record) {
+            Ok(mut resource) => {
+                if self.export {
+                    strip_cluster_metadata(&mut resource);
+                }
+                Some(Value::Object(resource.to_document()))
+            }
+            Err(failure) => {
+                problems.push(failure);
+                None
+            }
+        }
+    }
+}
+
+impl List<'_> {
+    pub(crate) fn push(
+        &mut self,
+        out: &mut dyn Write,
+        record: &Record,
+        problems: &mut Vec<Failure>,
+    ) -> io::Result<()> {
+        match &mut self.sink {
+            Sink::Table(table, row) => match row.write(record, &self.output.lookups, table) {
+                Ok(()) => table.end_row(out),
+                Err(failure) => {
+                    problems.push(failure);
+                    Ok(())
+                }
+            },
+            Sink::Document(list) => match self.output.document(record, problems) {
+                Some(document) => list.item(out, &document),
+                None => Ok(()),
+            },
+            Sink::Name => write_name(out, record),
+            Sink::Template { items, .. } => {
+                items.extend(self.output.document(record, problems));
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn end(self, out: &mut dyn Write) -> Result<(), Failure> {
+        match (self.sink, &self.output.format) {
+            (Sink::Table(mut table, _), _) => table.flush(out)?,
+            (Sink::Document(list), _) => list.end(out)?,
+            (Sink::Template { kind, revision, items }, Format::Template(template)) => {
+                write_template(out, template, &Value::Object(list_document(kind, &revision, items)))?;
+            }
+            (Sink::Name | Sink::Template { .. }, _) => {}
+        }
+        Ok(())
+    }
+}
+
+/// `ippool/default-ipv4-ippool`: what `plumb get` and `plumb delete` take as an argument.
+pub(crate) fn short_name(kind: Kind, name: &str) -> String {
+    format!("{}/{name}", kind.name().to_ascii_lowercase())
+}
+
+fn write_name(out: &mut dyn Write, record: &Record) -> io::Result<()> {
+    match records::kind(record) {
+        Some(kind) => writeln!(out, "{}", short_name(kind, &records::name(record))),
+        None => Ok(()),
+    }
+}
+
+fn write_template(
+    out: &mut dyn Write,
+    template: &jsonpath::Template,
+    document: &Value,
+) -> Result<(), Failure> {
+    let text = template.fill(document).map_err(|problem| Failure::new(format!("jsonpath: {problem}")))?;
+    writeln!(out, "{text}")?;
+    Ok(())
+}
+
+fn strip_cluster_metadata(resource: &mut Resource) {
+    let metadata = &mut resource.metadata;
+    metadata.namespace = None;
+    metadata.uid = None;
+    metadata.resource_version = None;
+    metadata.creation_timestamp = None;
+    metadata.extra.remove("deletionTimestamp");
+    metadata.extra.remove("deletionGracePeriodSeconds");
+}

@@ -1,0 +1,128 @@
+//! What a command that writes says at its end, in calicoctl's words.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+
+use model::Kind;
+
+use crate::failure::{Failure, Failures};
+use crate::output::short_name;
+use crate::scope::Named;
+use crate::write::{Done, WriteError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Apply,
+    Create,
+    Replace,
+    Delete,
+    Validate,
+}
+
+impl Verb {
+    fn word(self) -> &'static str {
+        match self {
+            Verb::Apply => "apply",
+            Verb::Create => "create",
+            Verb::Replace => "replace",
+            Verb::Delete => "delete",
+            Verb::Validate => "validate",
+        }
+    }
+
+    fn past(self) -> &'static str {
+        match self {
+            Verb::Apply => "applied",
+            Verb::Create => "created",
+            Verb::Replace => "replaced",
+            Verb::Delete => "deleted",
+            Verb::Validate => "validated",
+        }
+    }
+}
+
+/// Counts what became of the resources of one command.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    verb: Verb,
+    dry_run: bool,
+    kinds: BTreeSet<Kind>,
+    total: usize,
+    handled: usize,
+    lines: Vec<String>,
+    failures: Vec<(Named, Failure)>,
+}
+
+impl Tally {
+    pub(crate) fn new(verb: Verb, dry_run: bool, subjects: impl Iterator<Item = Kind>) -> Tally {
+        let mut tally = Tally {
+            verb,
+            dry_run,
+            kinds: BTreeSet::new(),
+            total: 0,
+            handled: 0,
+            lines: Vec::new(),
+            failures: Vec::new(),
+        };
+        for kind in subjects {
+            tally.kinds.insert(kind);
+            tally.total += 1;
+        }
+        tally
+    }
+
+    pub(crate) fn add(&mut self, named: Named, outcome: Result<Done, WriteError>) {
+        match outcome {
+            Ok(done) => {
+                self.handled += 1;
+                if self.dry_run {
+                    let name = short_name(named.kind, &named.name);
+                    self.lines.push(format!("{name} {} (dry run)", done.word()));
+                }
+            }
+            Err(error) => self.failures.push((named, error.into_failure())),
+        }
+    }
+
+    /// Prints the summary. Failures come back to be printed by the caller.
+    pub(crate) fn finish(self) -> Result<(), Failures> {
+        let mut out = std::io::stdout().lock();
+        for line in &self.lines {
+            writeln!(out, "{line}")?;
+        }
+        if self.total == 0 {
+            writeln!(out, "No resources specified")?;
+        } else if self.failures.is_empty() && self.dry_run {
+            writeln!(
+                out,
+                "Dry run: {} {}resource(s) would be {}",
+                self.handled,
+                self.kind(),
+                self.verb.past()
+            )?;
+        } else if self.failures.is_empty() {
+            writeln!(out, "Successfully {} {} {}resource(s)", self.verb.past(), self.handled, self.kind())?;
+        } else if self.handled > 0 {
+            let (past, handled, total) = (self.verb.past(), self.handled, self.total);
+            writeln!(out, "Partial success: {past} {handled} out of {total} {}resources", self.kind())?;
+        }
+        let nothing_done = self.handled == 0 && self.total > 1;
+        let summary = format!("failed to {} any {}resources", self.verb.word(), self.kind());
+        let explain = |(named, failure): (Named, Failure)| {
+            failure.within(format!("failed to {} '{}' resource {}", self.verb.word(), named.kind, named.name))
+        };
+        let mut failures: Vec<Failure> = self.failures.into_iter().map(explain).collect();
+        if nothing_done {
+            failures.push(Failure::new(summary));
+        }
+        Failures::collect(failures)
+    }
+
+    /// `'IPPool' ` if all resources are of one kind.
+    fn kind(&self) -> String {
+        match (self.kinds.len(), self.kinds.first()) {
+            (1, Some(kind)) => format!("'{kind}' "),
+            _ => String::new(),
+        }
+    }
+}

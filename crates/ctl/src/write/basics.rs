@@ -1,0 +1,114 @@
+//! The records that Calico's tools cannot do without: the cluster's own, and the tiers every policy may name.
+
+use jiff::{Timestamp, Unit};
+use model::{Key, Kind, Resource};
+use serde_json::{Value, json};
+use store::{Change, StoreError};
+use uuid::Uuid;
+
+use super::Writer;
+use crate::records;
+
+/// The one ClusterInformation there is.
+pub(crate) const CLUSTER_INFORMATION: &str = "default";
+
+/// Name, order and default action of the tiers that are always there.
+const TIERS: [(&str, u64, &str); 3] =
+    [("default", 1_000_000, "Deny"), ("kube-admin", 1_000, "Pass"), ("kube-baseline", 10_000_000, "Pass")];
+
+/// Whether a tier is one of those that are always there.
+pub(super) fn is_basic_tier(name: &str) -> bool {
+    TIERS.iter().any(|(basic, ..)| *basic == name)
+}
+
+/// Makes the basic records that are missing. What cannot be made is left out: it may be that this user may write
+/// only some kinds, and the records that were asked for are more important.
+pub(crate) async fn ensure_basics(writer: &Writer) {
+    if let Err(error) = ensure_cluster_information(writer).await {
+        tracing::info!(%error, "cannot make ClusterInformation");
+    }
+    for (name, order, action) in TIERS {
+        let key = Key::cluster(Kind::Tier, name);
+        let mut tier = Resource::new(Kind::Tier, name);
+        tier.body.insert("spec".into(), json!({"order": order, "defaultAction": action}));
+        match writer.store.get(&key).await {
+            Ok(None) => match writer.store.create(key, born(tier).encode()).await {
+                Ok(_) | Err(StoreError::AlreadyExists { .. }) => {}
+                Err(error) => tracing::info!(%error, tier = name, "cannot make a tier"),
+            },
+            Ok(Some(_)) => {}
+            Err(error) => tracing::info!(%error, tier = name, "cannot read a tier"),
+        }
+    }
+}
+
+async fn ensure_cluster_information(writer: &Writer) -> Result<(), StoreError> {
+    let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
+    let Some(record) = writer.store.get(&key).await? else {
+        return match writer.store.create(key, new_cluster_information().encode()).await {
+            Ok(_) | Err(StoreError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+    };
+    let Ok(mut information) = records::to_resource(&record) else { return Ok(()) };
+    let spec = information.spec_mut();
+    let has_guid = spec.get("clusterGUID").and_then(Value::as_str).is_some_and(|guid| !guid.is_empty());
+    let has_ready = spec.get("datastoreReady").is_some_and(Value::is_boolean);
+    if has_guid && has_ready {
+        return Ok(());
+    }
+    if !has_guid {
+        spec.insert("clusterGUID".into(), new_guid().into());
+    }
+    if !has_ready {
+        spec.insert("datastoreReady".into(), true.into());
+    }
+    match writer.store.update(key, information.encode(), record.revision).await {
+        // Somebody else is at it; they know better.
+        Ok(_) | Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A change that writes the cluster's own record as it is. Two commits that both hold it cannot both happen, so
+/// what one of them checked before is still true when it commits.
+pub(super) async fn one_at_a_time(writer: &Writer) -> Result<Change, StoreError> {
+    let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
+    Ok(match writer.store.get(&key).await? {
+        Some(record) => Change::update(key, record.value, record.revision),
+        None => Change::create(key, new_cluster_information().encode()),
+    })
+}
+
+/// Says so if the store is locked. Changes go through all the same, as with calicoctl: a lock stops pods, not
+/// operators. But what is changed after the records were copied elsewhere is lost.
+pub(crate) async fn warn_if_locked(writer: &Writer) {
+    let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
+    let Ok(Some(record)) = writer.store.get(&key).await else { return };
+    let Ok(information) = records::to_resource(&record) else { return };
+    if information.spec("datastoreReady") == Some(&Value::Bool(false)) {
+        eprintln!(
+            "warning: the datastore is locked for a migration; a change made now may not be carried over\n\
+             hint: once the migration is over, unlock it with plumb datastore migrate unlock"
+        );
+    }
+}
+
+fn new_cluster_information() -> Resource {
+    let mut information = Resource::new(Kind::ClusterInformation, CLUSTER_INFORMATION);
+    information.body.insert("spec".into(), json!({"clusterGUID": new_guid(), "datastoreReady": true}));
+    born(information)
+}
+
+fn new_guid() -> String {
+    Uuid::new_v4().simple().to_string()
+}
+
+/// Gives a new resource the metadata that every stored one has.
+pub(super) fn born(mut resource: Resource) -> Resource {
+    let now = Timestamp::now();
+    let seconds = now.round(Unit::Second).unwrap_or(now);
+    resource.metadata.uid = Some(Uuid::new_v4().to_string());
+    resource.metadata.creation_timestamp = Some(seconds.to_string());
+    resource
+}

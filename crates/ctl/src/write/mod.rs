@@ -1,0 +1,103 @@
+//! Changes to the store. Every one is conditional on what was read, so nobody's change is lost unseen.
+
+mod basics;
+mod create;
+mod delete;
+mod node;
+mod pool;
+mod prepare;
+mod replace;
+mod unknown;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use store::{Store, StoreError};
+
+use crate::failure::Failure;
+use crate::scope::Named;
+
+pub(crate) use basics::{CLUSTER_INFORMATION, ensure_basics, warn_if_locked};
+pub(crate) use prepare::{Prepared, check_against_store, prepare, refuse_ipam_record};
+pub(crate) use unknown::{restore_unknown, without_unknown};
+
+/// How often a change is tried anew when someone else was faster.
+const TRIES: u32 = 5;
+const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(200);
+
+/// Makes changes, or with `dry_run` only finds out what they would be.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) dry_run: bool,
+}
+
+/// What became of one resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Done {
+    Created,
+    Replaced,
+    /// It already was as wanted; nothing was written.
+    Unchanged,
+    Deleted,
+    /// It existed, or did not, and the operator said that this does not matter.
+    Skipped,
+}
+
+impl Done {
+    /// As a line of a dry run shows it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Done::Created => "created",
+            Done::Replaced => "replaced",
+            Done::Unchanged => "unchanged",
+            Done::Deleted => "deleted",
+            Done::Skipped => "skipped",
+        }
+    }
+}
+
+/// Why a resource was not written. Callers tell the first two from the rest.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    Exists(Named),
+    Missing(Named),
+    Other(Failure),
+}
+
+impl WriteError {
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            WriteError::Exists(named) => Failure::new(format!("resource already exists: {named}")),
+            WriteError::Missing(named) => named.missing(),
+            WriteError::Other(failure) => failure,
+        }
+    }
+}
+
+impl From<StoreError> for WriteError {
+    fn from(error: StoreError) -> WriteError {
+        WriteError::Other(error.into())
+    }
+}
+
+impl From<Failure> for WriteError {
+    fn from(failure: Failure) -> WriteError {
+        WriteError::Other(failure)
+    }
+}
+
+/// Counts tries. `again` waits and says whether another is due.
+#[derive(Debug, Default)]
+struct Tries(u32);
+
+impl Tries {
+    async fn again(&mut self) -> bool {
+        self.0 += 1;
+        if self.0 >= TRIES {
+            return false;
+        }
+        tokio::time::sleep(PAUSE_BETWEEN_TRIES * self.0).await;
+        true
+    }
+}

@@ -1,0 +1,111 @@
+//! Everything that can be said against a manifest before the first write.
+
+use model::ipam::{CONFIG_NAME, IpamConfig};
+use model::resource::default_allow_profile;
+use model::validate::{Violation, validate};
+use model::{Kind, Resource};
+
+use super::{Writer, pool};
+use crate::failure::{Failure, Failures};
+use crate::input::Input;
+use crate::report::Verb;
+use crate::scope::{Named, Scope};
+
+/// A resource that may be written as far as can be told without the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) resource: Resource,
+    pub(crate) origin: String,
+}
+
+impl Prepared {
+    /// Violations as failures, each naming file, resource, field, value and rule.
+    pub(super) fn failures(&self, violations: Vec<Violation>) -> Vec<Failure> {
+        let named = Named::of(&self.resource);
+        let failure =
+            |violation: Violation| Failure::new(format!("{named}: {violation}")).in_file(&self.origin);
+        violations.into_iter().map(failure).collect()
+    }
+}
+
+/// Fills in what is implied, and refuses all resources if any of them may not be written.
+pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<Vec<Prepared>, Failures> {
+    let mut prepared = Vec::new();
+    let mut failures = Vec::new();
+    for Input { mut resource, origin } in inputs {
+        if let Err(failure) = refuse_verb(&resource, verb).and_then(|()| scope.place(&mut resource)) {
+            failures.push(failure.in_file(&origin));
+            continue;
+        }
+        resource.fill_defaults();
+        let candidate = Prepared { resource, origin };
+        failures.extend(candidate.failures(violations(&candidate.resource)));
+        prepared.push(candidate);
+    }
+    Failures::collect(failures)?;
+    Ok(prepared)
+}
+
+/// Refuses all resources if any of them clashes with what is stored, or with another of them.
+pub(crate) async fn check_against_store(
+    writer: &Writer,
+    prepared: &[Prepared],
+    verb: Verb,
+) -> Result<(), Failures> {
+    if prepared.iter().any(|one| one.resource.kind == Kind::IpPool) {
+        Failures::collect(pool::clashes(writer, prepared, verb).await?)?;
+    }
+    Ok(())
+}
+
+fn violations(resource: &Resource) -> Vec<Violation> {
+    match resource.kind {
+        Kind::IpamConfiguration => {
+            let mut violations = IpamConfig::from_resource(resource).err().unwrap_or_default();
+            if resource.metadata.name != CONFIG_NAME {
+                violations.push(Violation {
+                    field: "metadata.name".to_owned(),
+                    value: resource.metadata.name.clone(),
+                    rule: format!("must be {CONFIG_NAME}: there is only one"),
+                });
+            }
+            violations
+        }
+        _ => validate(resource),
+    }
+}
+
+/// What a verb may not do to a kind, whatever the resource says.
+fn refuse_verb(resource: &Resource, verb: Verb) -> Result<(), Failure> {
+    let named = Named::of(resource);
+    if verb != Verb::Validate {
+        refuse_ipam_record(resource.kind)?;
+    }
+    match (resource.kind, verb) {
+        (Kind::ClusterInformation, Verb::Apply) => {
+            Err(Failure::new("operation apply is not supported on ClusterInformation: resource is readonly")
+                .hint("to lock or unlock the datastore use plumb datastore migrate lock|unlock"))
+        }
+        (Kind::Profile, Verb::Apply | Verb::Create | Verb::Replace)
+            if resource.metadata.name == default_allow_profile().metadata.name =>
+        {
+            Err(Failure::new(format!("{named} is always there and cannot be written")))
+        }
+        (_, Verb::Create) if resource.metadata.resource_version.is_some() => Err(Failure::new(format!(
+            "{named}: metadata.resourceVersion: must not be set to create a resource"
+        ))
+        .hint("plumb get … -o yaml --export leaves it out; plumb replace needs it")),
+        _ => Ok(()),
+    }
+}
+
+/// IPAM's own records are only shown here.
+pub(crate) fn refuse_ipam_record(kind: Kind) -> Result<(), Failure> {
+    match kind {
+        Kind::IpamBlock | Kind::BlockAffinity | Kind::IpamHandle => {
+            Err(Failure::new(format!("{kind} cannot be written: it belongs to address management"))
+                .hint("addresses and blocks are managed with plumb ipam; plumb get shows these records"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,99 @@
+//! Replacing a record by what a manifest says, or by what a change makes of it.
+
+use model::ipam::IpamConfig;
+use model::validate::{Violation, validate_update};
+use model::{Kind, Metadata, Resource};
+use store::{Record, StoreError};
+
+use super::{Done, Tries, WriteError, Writer, restore_unknown};
+use crate::failure::Failure;
+use crate::scope::Named;
+use crate::{reader, records};
+
+impl Writer {
+    /// Replaces a resource. Labels, annotations and the body are the author's; other metadata stays. With a
+    /// resourceVersion exactly that version is replaced; without one, whatever is there.
+    pub(crate) async fn replace(&self, input: &Resource) -> Result<Done, WriteError> {
+        let wanted = input.metadata.resource_version.as_deref();
+        self.change(&Named::of(input), wanted, |stored| Ok(merged(stored, input))).await
+    }
+
+    /// Reads a resource, has it changed, and writes it back if nobody else wrote meanwhile; else again from the
+    /// start, unless the change was meant for the version `wanted` alone.
+    pub(crate) async fn change(
+        &self,
+        named: &Named,
+        wanted: Option<&str>,
+        change: impl Fn(&Resource) -> Result<Resource, Failure>,
+    ) -> Result<Done, WriteError> {
+        let mut tries = Tries::default();
+        loop {
+            let record = reader::find(&self.store, named).await?;
+            let record = record.ok_or_else(|| WriteError::Missing(named.clone()))?;
+            refuse_outdated(named, wanted, &record)?;
+            let stored = records::to_resource(&record)?;
+            let next = change(&stored)?;
+            refuse(named, validate_update(&stored, &next))?;
+            if next == stored {
+                return Ok(Done::Unchanged);
+            }
+            let value = encode(named, &next, &record)?;
+            if self.dry_run {
+                return Ok(Done::Replaced);
+            }
+            match self.store.update(record.key.clone(), value, record.revision).await {
+                Ok(_) => return Ok(Done::Replaced),
+                Err(StoreError::Conflict { .. }) if wanted.is_none() && tries.again().await => {}
+                Err(StoreError::NotFound { .. }) => return Err(WriteError::Missing(named.clone())),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// A stored resource as a manifest wants it to be. What only the store knows stays: other metadata, a status, and
+/// fields of a newer release that no manifest can name.
+fn merged(stored: &Resource, input: &Resource) -> Resource {
+    let metadata = Metadata {
+        labels: input.metadata.labels.clone(),
+        annotations: input.metadata.annotations.clone(),
+        ..stored.metadata.clone()
+    };
+    let mut next = Resource { kind: input.kind, metadata, body: input.body.clone() };
+    if let (false, Some(status)) = (next.body.contains_key("status"), stored.body.get("status")) {
+        next.body.insert("status".into(), status.clone());
+    }
+    restore_unknown(&mut next, stored);
+    next
+}
+
+fn encode(named: &Named, next: &Resource, record: &Record) -> Result<Vec<u8>, WriteError> {
+    if next.kind != Kind::IpamConfiguration {
+        return Ok(next.encode());
+    }
+    match (IpamConfig::from_resource(next), IpamConfig::decode(&record.value)) {
+        (Ok(config), Ok(stored)) => Ok(config.keep_unknown(&stored).encode()),
+        (Ok(config), Err(_)) => Ok(config.encode()),
+        (Err(violations), _) => refuse(named, violations).map(|()| Vec::new()),
+    }
+}
+
+fn refuse(named: &Named, violations: Vec<Violation>) -> Result<(), WriteError> {
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let broken: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    Err(Failure::new(format!("{named}: {}", broken.join("; "))).into())
+}
+
+fn refuse_outdated(named: &Named, wanted: Option<&str>, record: &Record) -> Result<(), WriteError> {
+    match wanted {
+        Some(wanted) if wanted != record.revision.as_str() => Err(Failure::new(format!(
+            "update conflict: {named}: resource version '{wanted}' is out of date (latest: {})",
+            record.revision
+        ))
+        .hint("read it again, look at what changed, and repeat the change")
+        .into()),
+        _ => Ok(()),
+    }
+}
