@@ -65,16 +65,6 @@ pub enum EndpointNameError {
     NotAName(String),
 }
 
-impl EndpointNameError {
-    /// The field of the spec that is to blame.
-    pub fn field(&self) -> Option<&'static str> {
-        match self {
-            EndpointNameError::Missing { field } | EndpointNameError::Dash { field, .. } => Some(field),
-            EndpointNameError::NotAName(_) => None,
-        }
-    }
-}
-
 impl EndpointName {
     /// The endpoint of a pod.
     pub fn of_pod(node: &str, pod: &str, interface: &str) -> EndpointName {

@@ -14,8 +14,8 @@ static POOL_SPEC: Object = object(&[
     flag("natOutgoing"),
     flag("disabled"),
     flag("disableBGPExport"),
-    // Which of the two families' ranges applies is a rule over two fields.
-    int("blockSize", 0, 128),
+    // Which range applies depends on the network's family: a rule over two fields.
+    int("blockSize", 0, i64::MAX),
     field("nodeSelector", Type::Sized(0, 1024, formats::selector)),
     field("namespaceSelector", Type::Sized(0, 1024, formats::selector)),
     list("allowedUses", &List::set(Type::OneOf(&["Workload", "Tunnel", "LoadBalancer"])).max(10)),

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::fields::Fields;
 use super::{Report, formats, shorten};
 use crate::Resource;
-use crate::names::EndpointName;
+use crate::names::{EndpointName, EndpointNameError};
 use crate::path::FieldPath;
 
 pub(super) fn check_workload(endpoint: &Resource, report: &mut Report) {
@@ -26,12 +26,11 @@ fn check_name(endpoint: &Resource, spec: &Fields<'_>, report: &mut Report) {
             let rule = format!("must be {name}, as the spec says");
             report.broken(&path, shorten(&endpoint.metadata.name), rule);
         }
-        Err(error) => {
-            let field = error.field().unwrap_or("node");
-            let value = spec.text(field);
-            let rule = if value.is_empty() { "must be set" } else { "must not begin or end with '-'" };
-            report.broken(&spec.path(field), shorten(value), format!("{rule}: the endpoint is named by it"));
+        Err(EndpointNameError::Missing { field }) => {
+            report.broken(&spec.path(field), "", "must be set: the endpoint is named by it");
         }
+        // The schema has already said that such a field is no name.
+        Err(_) => {}
     }
 }
 

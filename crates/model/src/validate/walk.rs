@@ -76,12 +76,12 @@ fn value(value: &Value, ty: &Type, path: &FieldPath, report: &mut Report) {
 }
 
 fn list(items: &[Value], schema: &List, path: &FieldPath, report: &mut Report) {
-    if items.len() < schema.items_min {
-        report.broken(path, "", format!("must have at least {} items", schema.items_min));
+    let count = items.len();
+    if count < schema.items_min {
+        report.broken(path, "", format!("must have at least {} in the list, has {count}", schema.items_min));
     }
-    if items.len() > schema.items_max {
-        let rule = format!("has {} items, at most {} are allowed", items.len(), schema.items_max);
-        report.broken(path, "", rule);
+    if count > schema.items_max {
+        report.broken(path, "", format!("must have at most {} in the list, has {count}", schema.items_max));
     }
     let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
