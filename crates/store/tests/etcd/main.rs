@@ -6,6 +6,7 @@ mod contract;
 mod access;
 mod compatibility;
 mod connections;
+mod failover;
 mod history;
 mod processes;
 
