@@ -26,8 +26,22 @@ pub(super) fn object(values: &Map<String, Value>, object: &Object, path: &FieldP
 fn is_absent(value: &Value, ty: &Type) -> bool {
     match value {
         Value::Null => !matches!(ty, Type::Nullable(_)),
-        Value::String(text) => text.is_empty(),
+        Value::String(text) => text.is_empty() && is_text(ty),
         _ => false,
+    }
+}
+
+fn is_text(ty: &Type) -> bool {
+    match ty {
+        Type::Nullable(inner) => is_text(inner),
+        Type::Bool
+        | Type::Int(..)
+        | Type::Counter
+        | Type::Float
+        | Type::List(_)
+        | Type::Map(_)
+        | Type::Object(_) => false,
+        _ => true,
     }
 }
 
