@@ -6,6 +6,8 @@
 //!
 //! `PLUMB_ACCEPT=1 cargo test -p model --test manifest_cases` writes what is found as what is expected.
 
+#![expect(clippy::disallowed_methods, reason = "the cases are files of this test")]
+
 use std::path::{Path, PathBuf};
 
 use model::{Kind, manifest, validate};

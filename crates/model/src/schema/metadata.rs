@@ -44,5 +44,6 @@ static CONDITION: Object = object(&[
     int("observedGeneration", 0, i64::MAX),
     text("lastTransitionTime").required(),
     text("reason").required(),
-    text("message").required(),
+    // May be empty, which counts as absent here.
+    text("message"),
 ]);
