@@ -189,3 +189,120 @@ pub fn escape_segment(name: &str) -> String {
 pub fn unescape_segment(segment: &str) -> String {
     segment.replace("%2f", "/").replace("%25", "%")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn endpoints_have_calicos_names() {
+        let of_pod = |node, pod| EndpointName::of_pod(node, pod, "eth0").compute().unwrap();
+        assert_eq!(of_pod("ip-10-0-0-5", "web-0"), "ip--10--0--0--5-k8s-web--0-eth0");
+        assert_eq!(of_pod("n-1", "web-0"), "n--1-k8s-web--0-eth0");
+        assert_eq!(of_pod("node.example", "a.b"), "node.example-k8s-a.b-eth0");
+        let parsed: EndpointName = "ip--10--0--0--5-k8s-web--0-eth0".parse().unwrap();
+        assert_eq!(parsed, EndpointName::of_pod("ip-10-0-0-5", "web-0", "eth0"));
+    }
+
+    #[test]
+    fn each_orchestrator_is_named_by_its_own_field() {
+        let named = |text: &str| {
+            let mut resource = Resource::new(crate::Kind::WorkloadEndpoint, "");
+            for pair in text.split(' ') {
+                let (field, value) = pair.split_once('=').unwrap();
+                resource.spec_mut().insert(field.to_owned(), value.into());
+            }
+            EndpointName::of_spec(&resource).compute()
+        };
+        assert_eq!(named("node=n orchestrator=k8s pod=p endpoint=e").unwrap(), "n-k8s-p-e");
+        assert_eq!(named("node=n orchestrator=cni containerID=c endpoint=e").unwrap(), "n-cni-c-e");
+        assert_eq!(named("node=n orchestrator=libnetwork endpoint=e").unwrap(), "n-libnetwork-libnetwork-e");
+        assert_eq!(named("node=n orchestrator=openstack workload=w endpoint=e").unwrap(), "n-openstack-w-e");
+        assert_eq!(
+            named("node=n orchestrator=k8s endpoint=e"),
+            Err(EndpointNameError::Missing { field: "pod" })
+        );
+        assert_eq!(
+            named("node=n orchestrator=k8s pod=-p endpoint=e").unwrap_err().to_string(),
+            "pod \"-p\" must not begin or end with '-'"
+        );
+    }
+
+    #[test]
+    fn a_prefix_finds_more_than_it_means() {
+        let wanted = EndpointName::of_pod("node1", "pod", "");
+        assert_eq!(wanted.prefix().unwrap(), "node1-k8s-pod-");
+        for (name, matches) in [
+            ("node1-k8s-pod-eth0", true),
+            ("node1-k8s-pod--1-eth0", false),
+            ("node1-k8s-pod", false),
+            ("node1-cni-pod-eth0", false),
+        ] {
+            assert_eq!(wanted.matches(name), matches, "{name}");
+        }
+        assert!(EndpointName::of_pod("", "", "").prefix().is_err());
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for text in ["", "a", "a-b-c", "a-b-c-d-e", "-b-c-d", "a--b-c-d", "a-b-c-"] {
+            assert!(text.parse::<EndpointName>().is_err(), "{text}");
+        }
+        assert!("Node".parse::<NodeName>().is_err());
+        assert_eq!("node-a.b".parse::<NodeName>().unwrap().as_str(), "node-a.b");
+    }
+
+    #[test]
+    fn segments_are_escaped_in_calicos_order() {
+        assert_eq!(escape_segment("default/web-0"), "default%2fweb-0");
+        assert_eq!(escape_segment("50%/x"), "50%25%2fx");
+        assert_eq!(escape_segment("%2f"), "%252f");
+        assert_eq!(unescape_segment("%252f"), "%2f");
+    }
+
+    #[test]
+    fn pods_interfaces_have_calicos_names() {
+        assert_eq!(host_interface_name("default", "web-0").unwrap().as_str(), "cali0d7763386da");
+        assert_eq!(host_interface_name("payments", "db-1").unwrap().as_str(), "cali3a309e85f43");
+    }
+
+    proptest! {
+        #[test]
+        fn endpoint_names_round_trip(parts in prop::array::uniform4("[a-z0-9.]([a-z0-9.-]{0,12}[a-z0-9.])?")) {
+            let [node, orchestrator, workload, endpoint] = parts;
+            let name = EndpointName { node, orchestrator, workload, endpoint };
+            let text = name.compute().unwrap();
+            prop_assert_eq!(text.parse::<EndpointName>().unwrap(), name.clone());
+            prop_assert!(name.matches(&text));
+            prop_assert_eq!(name.prefix().unwrap(), text);
+        }
+
+        #[test]
+        fn two_endpoints_never_share_a_name(
+            left in prop::array::uniform4("[ab][ab-]{0,3}[ab]"),
+            right in prop::array::uniform4("[ab][ab-]{0,3}[ab]"),
+        ) {
+            let name = |[node, orchestrator, workload, endpoint]: [String; 4]| {
+                EndpointName { node, orchestrator, workload, endpoint }
+            };
+            let (left, right) = (name(left), name(right));
+            prop_assert_eq!(left.compute().unwrap() == right.compute().unwrap(), left == right);
+        }
+
+        #[test]
+        fn any_text_can_be_tried(text in "\\PC{0,60}") {
+            if let Ok(name) = text.parse::<EndpointName>() {
+                prop_assert!(name.matches(&text));
+            }
+        }
+
+        #[test]
+        fn segments_round_trip(name in "[a-z%/2f5]{0,12}") {
+            let segment = escape_segment(&name);
+            prop_assert!(!segment.contains('/'));
+            prop_assert_eq!(unescape_segment(&segment), name);
+        }
+    }
+}
