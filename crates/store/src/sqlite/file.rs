@@ -241,3 +241,22 @@ fn immutable_uri(path: &Path) -> String {
     uri.push_str("?immutable=1");
     uri
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_connection_makes_commits_durable() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plumb.db");
+        let patience = Duration::from_secs(1);
+        let (file, first) = DatabaseFile::open(&path, OpenMode::CreateIfMissing, patience).unwrap();
+        for connection in [first, file.connect().unwrap()] {
+            let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+            let synchronous: i64 =
+                connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
+            assert_eq!((mode.as_str(), synchronous), ("wal", 2), "2 is FULL");
+        }
+    }
+}

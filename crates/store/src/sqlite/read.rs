@@ -102,6 +102,7 @@ const PAST: &str = "
     ORDER BY 1";
 
 /// What a watch has missed.
+#[derive(Debug)]
 pub(super) enum Since {
     /// Some of what it missed is forgotten.
     Gone,

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::Connection;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::error::Trouble;
 use super::file::DatabaseFile;
@@ -28,14 +29,18 @@ impl Readers {
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        finished(self.start(read).await)
+    }
+
+    /// The same for callers that may give up waiting and come back for the answer.
+    pub(super) fn start<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> JoinHandle<Result<T, StoreError>> {
         let readers = Arc::clone(self);
-        let done = tokio::task::spawn_blocking(move || {
+        tokio::task::spawn_blocking(move || {
             readers.read(read).map_err(|trouble| readers.file.explain(trouble).at(&readers.file.path))
-        });
-        done.await.map_err(|error| StoreError::Other {
-            operation: format!("reading {}", self.file.path.display()),
-            source: Box::new(error),
-        })?
+        })
     }
 
     fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Trouble> {
@@ -57,4 +62,11 @@ impl Readers {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a read that was started has to say.
+pub(super) fn finished<T>(joined: Result<Result<T, StoreError>, JoinError>) -> Result<T, StoreError> {
+    joined.unwrap_or_else(|error| {
+        Err(StoreError::Other { operation: "reading the database".to_owned(), source: Box::new(error) })
+    })
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use model::KeyRange;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::read::{Since, since};
+use super::readers::finished;
 use super::{Inner, News};
 use crate::watch::{Batch, EventSource};
 use crate::{Event, StoreError};
@@ -20,18 +22,26 @@ pub(super) struct Following {
     position: i64,
     /// The newest revision known to exist.
     newest: i64,
+    /// A read under way. It is kept here because the reader may give up waiting and ask again.
+    reading: Option<JoinHandle<Result<Since, StoreError>>>,
 }
 
 impl Following {
     pub(super) fn new(inner: Arc<Inner>, range: KeyRange, position: i64) -> Following {
         let news = inner.news.subscribe();
         // Nothing is known yet, so the first thing is to read.
-        Following { inner, news, range, position, newest: i64::MAX }
+        Following { inner, news, range, position, newest: i64::MAX, reading: None }
     }
 
     async fn read(&mut self) -> Result<Batch, StoreError> {
-        let (range, position) = (self.range.clone(), self.position);
-        let found = self.inner.readers.run(move |connection| since(connection, &range, position)).await?;
+        let readers = &self.inner.readers;
+        let reading = self.reading.get_or_insert_with(|| {
+            let (range, position) = (self.range.clone(), self.position);
+            readers.start(move |connection| since(connection, &range, position))
+        });
+        let joined = reading.await;
+        self.reading = None;
+        let found = finished(joined)?;
         Ok(match found {
             Since::Gone => Batch { events: vec![Event::HistoryGone], upto: self.position.into() },
             Since::Changes { events, upto, newest } => {
@@ -53,7 +63,7 @@ impl EventSource for Following {
                 }
                 self.newest = self.newest.max(news.revision);
             }
-            if self.position < self.newest {
+            if self.position < self.newest || self.reading.is_some() {
                 return self.read().await;
             }
             // The sender lives in `inner`, which this watch holds: it cannot be gone.
