@@ -35,15 +35,14 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// When this returns, every later commit of any process will be told to `news`, and `news` is up to date.
+    /// When this returns, every later commit of any process will be told to `news`.
     pub(super) fn start(file: Arc<DatabaseFile>, news: watch::Sender<News>) -> Result<Listener, Trouble> {
         let cannot = |what: &'static str| move |error: std::io::Error| Trouble::io(what, &error);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(|error| cannot("cannot watch for changes")(error.into()))?);
         let notices = Notices::of(&file.path);
         let connection = file.connect_reader()?;
-        let mut ear = Ear { file, connection, news, notices, data_version: None };
-        ear.look()?;
+        let ear = Ear { file, connection, news, notices, data_version: None };
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("sqlite-listener".into())

@@ -63,6 +63,7 @@ const CHECKS: &[(&str, Check)] = checks![
     lists::a_page_can_be_asked_for_again,
     watches::a_watch_shows_every_later_change_once_in_order,
     watches::the_events_of_a_commit_come_in_its_order,
+    watches::large_commits_are_told_whole,
     watches::a_watch_sees_only_its_range,
     watches::a_watch_may_start_in_the_past,
     watches::a_list_and_its_watch_meet_without_gap,

@@ -52,6 +52,26 @@ pub(super) async fn the_events_of_a_commit_come_in_its_order(backend: &dyn Backe
     assert_eq!(take(&mut watch, 4).await, expected);
 }
 
+/// More events than a backend reads at once, and commits that such a step would end in the middle of.
+pub(super) async fn large_commits_are_told_whole(backend: &dyn Backend) {
+    const RECORDS: usize = 100;
+    let store = backend.fresh().await;
+    let from = now(&*store).await;
+    let mut expected = Vec::new();
+    for commit in 0..6 {
+        let keys: Vec<Key> = (0..RECORDS).map(|n| handle(format!("c{commit}-{n:03}"))).collect();
+        let creates = keys.iter().map(|key| Change::create(key.clone(), value("x"))).collect();
+        let revision = store.commit(creates).await.unwrap().revisions.remove(0);
+        expected.extend(keys.iter().map(|key| put(key, "x", &revision)));
+    }
+    let mut watch = start(&*store, KeyRange::Handles, &from).await;
+    let seen = take(&mut watch, expected.len()).await;
+    for (index, (seen, expected)) in seen.iter().zip(&expected).enumerate() {
+        assert_eq!(seen, expected, "event {index}");
+    }
+    nothing_before_a_marker(&*store, &mut watch, &handle("z")).await;
+}
+
 pub(super) async fn a_watch_sees_only_its_range(backend: &dyn Backend) {
     let store = backend.fresh().await;
     let from = now(&*store).await;
