@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use model::KeyRange;
 use store::{Change, Event, OpenMode, Revision, Store};
+use testkit::Dice;
+use testkit::process::Process;
 
 use super::*;
 
@@ -18,24 +20,24 @@ const TOGETHER: usize = 4;
 #[tokio::test]
 async fn killed_commits_are_all_or_nothing() {
     const TEST: &str = "file::crashes::killed_commits_are_all_or_nothing";
-    if let Some((_, path)) = role() {
-        return write_until_killed(&path).await;
+    if let Some(role) = testkit::role() {
+        return write_until_killed(Path::new(&role.argument)).await;
     }
     let seed = testkit::seed();
     eprintln!("seed {seed}");
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let scratch = Scratch::new();
     drop(open(&scratch.db(), OpenMode::CreateIfMissing));
     let mut last = Seen { numbers: [0; WRITERS], revision: Revision::new("1") };
     for kill in 0..testkit::count(25, 200) {
-        let mut child =
-            again(TEST, "write", &scratch.db(), &[]).stdout(Stdio::piped()).spawn().map(Reaped).unwrap();
-        let heard = listen(child.0.stdout.take().unwrap());
+        let mut command = again(TEST, "write", &scratch.db());
+        command.stdout(Stdio::piped());
+        let mut child = Process::spawn(command).unwrap();
+        let heard = listen(child.child().stdout.take().unwrap());
         // The moment is random, but there is something to interrupt.
         let first = heard.recv().expect("a first commit");
         std::thread::sleep(Duration::from_micros(dice.roll(20_000)));
-        child.0.kill().unwrap();
-        child.0.wait().unwrap();
+        child.kill();
 
         let mut acknowledged = last.numbers;
         for (writer, number) in std::iter::once(first).chain(heard) {
@@ -151,22 +153,23 @@ async fn write(store: Arc<dyn Store>, writer: usize) {
 fn processes_that_create_the_same_file_agree() {
     const TEST: &str = "file::crashes::processes_that_create_the_same_file_agree";
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    if let Some((role, path)) = role() {
-        let store = open(&path, OpenMode::CreateIfMissing);
-        runtime.block_on(store.create(handle(role), b"x".to_vec())).unwrap();
+    if let Some(role) = testkit::role() {
+        let store = open(Path::new(&role.argument), OpenMode::CreateIfMissing);
+        runtime.block_on(store.create(handle(role.name), b"x".to_vec())).unwrap();
         return;
     }
     for _ in 0..testkit::count(3, 20) {
         let scratch = Scratch::new();
         let path = scratch.path("made").join("plumb.db");
-        let children: Vec<Reaped> = (0..6)
+        let children: Vec<Process> = (0..6)
             .map(|n| {
-                let mut command = again(TEST, &format!("h{n}"), &path, &[]);
-                Reaped(command.stdout(Stdio::null()).spawn().unwrap())
+                let mut command = again(TEST, &format!("h{n}"), &path);
+                command.stdout(Stdio::null());
+                Process::spawn(command).unwrap()
             })
             .collect();
         for mut child in children {
-            assert!(child.0.wait().unwrap().success());
+            assert!(child.child().wait().unwrap().success());
         }
         let store = open(&path, OpenMode::Existing);
         let (records, _) = runtime.block_on(store.list_all(KeyRange::Handles)).unwrap();

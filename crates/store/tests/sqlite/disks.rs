@@ -13,10 +13,10 @@ use super::*;
 /// Runs a test again with `setup` done in a mount namespace of its own; says why if that is not possible.
 fn in_own_mounts(test: &str, path: &Path, setup: &str) {
     let script = format!("{setup} && exec \"$@\"");
-    let through = ["unshare", "--mount", "--", "sh", "-c", &script, "sh"].map(OsStr::new);
+    let through = ["unshare", "--mount", "--", "sh", "-c", &script, "sh"];
     let possible = Command::new("unshare").args(["--mount", "--", "true"]).output();
     match possible {
-        Ok(output) if output.status.success() => play(test, "inside", path, &through),
+        Ok(output) if output.status.success() => play(test, path, &through),
         _ => testkit::skip(test, "no mount namespaces here (needs root and unshare)"),
     }
 }
@@ -24,12 +24,17 @@ fn in_own_mounts(test: &str, path: &Path, setup: &str) {
 /// Runs a test again as a user who must respect permissions, even if it is root's.
 fn without_override(test: &str, path: &Path) {
     let capabilities = "-dac_override,-dac_read_search,-fowner";
-    let through = ["setpriv", "--bounding-set", capabilities, "--"].map(OsStr::new);
+    let through = ["setpriv", "--bounding-set", capabilities, "--"];
     let possible = Command::new(through[0]).args(&through[1..]).arg("true").output();
     match possible {
-        Ok(output) if output.status.success() => play(test, "inside", path, &through),
+        Ok(output) if output.status.success() => play(test, path, &through),
         _ => testkit::skip(test, "cannot give up capabilities here (needs root and setpriv)"),
     }
+}
+
+/// Where the test runs inside the circumstances it asked for; `None` before.
+fn role() -> Option<PathBuf> {
+    testkit::role().map(|role| role.argument.into())
 }
 
 fn refusal(path: &Path, mode: OpenMode) -> (String, String) {
@@ -39,7 +44,7 @@ fn refusal(path: &Path, mode: OpenMode) -> (String, String) {
 #[tokio::test]
 async fn a_full_disk_changes_nothing_and_is_survived() {
     const TEST: &str = "file::disks::a_full_disk_changes_nothing_and_is_survived";
-    let Some((_, directory)) = role() else {
+    let Some(directory) = role() else {
         let scratch = Scratch::new();
         let setup = format!("mount -t tmpfs -o size=1m plumb-store-test '{}'", scratch.path("").display());
         return in_own_mounts(TEST, &scratch.path(""), &setup);
@@ -82,7 +87,7 @@ async fn a_full_disk_changes_nothing_and_is_survived() {
 #[tokio::test]
 async fn a_read_only_file_system_can_be_read() {
     const TEST: &str = "file::disks::a_read_only_file_system_can_be_read";
-    let Some((_, path)) = role() else {
+    let Some(path) = role() else {
         let scratch = Scratch::new();
         let store = open(&scratch.db(), OpenMode::CreateIfMissing);
         store.create(handle("h"), b"x".to_vec()).await.unwrap();
@@ -109,7 +114,7 @@ async fn a_read_only_file_system_can_be_read() {
 #[tokio::test]
 async fn a_log_on_a_read_only_file_system_is_not_overlooked() {
     const TEST: &str = "file::disks::a_log_on_a_read_only_file_system_is_not_overlooked";
-    let Some((_, path)) = role() else {
+    let Some(path) = role() else {
         let scratch = Scratch::new();
         let store = open(&scratch.db(), OpenMode::CreateIfMissing);
         store.create(handle("h"), b"x".to_vec()).await.unwrap();
@@ -135,7 +140,7 @@ async fn a_log_on_a_read_only_file_system_is_not_overlooked() {
 #[test]
 fn permissions_are_named() {
     const TEST: &str = "file::disks::permissions_are_named";
-    let Some((_, directory)) = role() else {
+    let Some(directory) = role() else {
         let scratch = Scratch::new();
         for (name, file_mode, directory_mode) in
             [("file", 0o400, 0o700), ("directory", 0o600, 0o500), ("secret", 0o000, 0o700)]

@@ -8,9 +8,8 @@ mod keeps_contract;
 mod like_memory;
 mod processes;
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::Arc;
 
 use model::Key;
@@ -67,42 +66,22 @@ fn storage_error(error: StoreError) -> (String, String) {
     }
 }
 
-const ROLE: &str = "PLUMB_STORE_TEST_ROLE";
-const ROLE_PATH: &str = "PLUMB_STORE_TEST_PATH";
-
-/// The part that a test plays inside a process that [`again`] started; `None` in the test itself.
-fn role() -> Option<(String, PathBuf)> {
-    let role = std::env::var(ROLE).ok()?;
-    Some((role, std::env::var_os(ROLE_PATH).expect("a role comes with a path").into()))
+/// A command that runs one test of this program again, as another process that plays `role` on a file.
+fn again(test: &str, role: &str, path: &Path) -> Command {
+    testkit::again(test, role, path.to_str().expect("paths of tests are text"))
 }
 
-/// Runs one test of this program again, as another process that plays `role`. `through` is a command that starts it
-/// in other circumstances.
-fn again(test: &str, role: &str, path: &Path, through: &[&OsStr]) -> Command {
-    let this = std::env::current_exe().expect("the path of this program");
-    let mut command = match through {
-        [] => Command::new(this),
-        [program, arguments @ ..] => {
-            let mut command = Command::new(program);
-            command.args(arguments).arg(this);
-            command
-        }
-    };
-    command.args(["--exact", "--nocapture", "--test-threads=1", test]);
-    command.env(ROLE, role).env(ROLE_PATH, path).stdin(Stdio::null());
-    command
-}
-
-/// Runs a test again until it ends, and fails as it does.
-fn play(test: &str, role: &str, path: &Path, through: &[&OsStr]) {
-    let Output { status, stdout, stderr } = again(test, role, path, through).output().expect("it starts");
+/// Runs a test again in other circumstances, which `through` makes, and fails as it does.
+fn play(test: &str, path: &Path, through: &[&str]) {
+    let inside = again(test, "inside", path);
+    let mut command = Command::new(through[0]);
+    command.args(&through[1..]).arg(inside.get_program()).args(inside.get_args());
+    command.envs(inside.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
     let stdout = String::from_utf8_lossy(&stdout);
     let ran = stdout.contains("1 passed");
-    assert!(
-        status.success() && ran,
-        "{role} of {test} ended with {status}\n{stdout}\n{}",
-        String::from_utf8_lossy(&stderr)
-    );
+    let stderr = String::from_utf8_lossy(&stderr);
+    assert!(status.success() && ran, "{test} inside ended with {status}\n{stdout}\n{stderr}");
 }
 
 /// What a process tells its parent starts with this: the test harness prints to the same place.
@@ -113,27 +92,4 @@ fn say(text: &str) {
     let mut stdout = std::io::stdout().lock();
     // In one piece, and at a line start whatever the harness has printed before.
     stdout.write_all(format!("\n{SAYS}{text}\n").as_bytes()).and_then(|()| stdout.flush()).expect("heard");
-}
-
-/// A child that is gone when the test is.
-struct Reaped(Child);
-
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A small generator of numbers: the same seed, the same numbers.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % below
-    }
 }

@@ -6,40 +6,48 @@ use std::process::Stdio;
 
 use model::{Key, KeyRange};
 use store::{Change, Event, OpenMode, Revision, StoreError};
+use testkit::Role;
+use testkit::process::Process;
 
 use super::*;
 
-const INCREMENTS: &str = "PLUMB_STORE_TEST_INCREMENTS";
-
 #[tokio::test]
 async fn increments_of_eight_processes_add_up() {
-    const TEST: &str = "file::processes::increments_of_eight_processes_add_up";
     const PROCESSES: usize = 8;
-    if let Some((_, path)) = role() {
-        return increment(&path).await;
+    if let Some(role) = testkit::role() {
+        return increment(&role).await;
     }
     let each = testkit::count(60, 1000);
     let scratch = Scratch::new();
     let store = open(&scratch.db(), OpenMode::CreateIfMissing);
     store.create(handle("counter"), b"0".to_vec()).await.unwrap();
 
-    let children: Vec<Reaped> = (0..PROCESSES)
-        .map(|_| {
-            let mut command = again(TEST, "increment", &scratch.db(), &[]);
-            command.env(INCREMENTS, each.to_string()).stdout(Stdio::null());
-            Reaped(command.spawn().unwrap())
-        })
-        .collect();
-    for mut child in children {
-        assert!(child.0.wait().unwrap().success());
+    let children: Vec<Process> = (0..PROCESSES).map(|_| incrementing(&scratch.db(), each)).collect();
+    for child in children {
+        assert!(succeeded(child));
     }
     let counter = store.get(&handle("counter")).await.unwrap().unwrap();
     assert_eq!(counter.value, (PROCESSES * each).to_string());
 }
 
-async fn increment(path: &Path) {
-    let store = open(path, OpenMode::Existing);
-    let times: usize = std::env::var(INCREMENTS).unwrap().parse().unwrap();
+/// A process that increments the counter so many times.
+fn incrementing(path: &Path, times: usize) -> Process {
+    let test = "file::processes::increments_of_eight_processes_add_up";
+    quiet(again(test, &times.to_string(), path))
+}
+
+fn quiet(mut command: Command) -> Process {
+    command.stdout(Stdio::null());
+    Process::spawn(command).unwrap()
+}
+
+fn succeeded(mut process: Process) -> bool {
+    process.child().wait().unwrap().success()
+}
+
+async fn increment(role: &Role) {
+    let store = open(Path::new(&role.argument), OpenMode::Existing);
+    let times: usize = role.name.parse().unwrap();
     let mut done = 0;
     while done < times {
         let record = store.get(&handle("counter")).await.unwrap().unwrap();
@@ -55,27 +63,30 @@ async fn increment(path: &Path) {
 #[tokio::test]
 async fn a_watcher_in_another_process_sees_every_change() {
     const TEST: &str = "file::processes::a_watcher_in_another_process_sees_every_change";
-    match role() {
-        Some((role, path)) if role == "watch" => return report_events(&path).await,
-        Some((_, path)) => return make_changes(&path, "other", testkit::count(100, 1000)).await,
-        None => {}
+    if let Some(role) = testkit::role() {
+        let path = Path::new(&role.argument);
+        return match role.name.as_str() {
+            "watch" => report_events(path).await,
+            who => make_changes(path, who, testkit::count(100, 1000)).await,
+        };
     }
     let scratch = Scratch::new();
     let store = open(&scratch.db(), OpenMode::CreateIfMissing);
     let (_, from) = store.list_all(KeyRange::Everything).await.unwrap();
 
-    let mut watcher =
-        again(TEST, "watch", &scratch.db(), &[]).stdout(Stdio::piped()).spawn().map(Reaped).unwrap();
-    let mut lines = BufReader::new(watcher.0.stdout.take().unwrap()).lines();
+    let mut command = again(TEST, "watch", &scratch.db());
+    command.stdout(Stdio::piped());
+    let mut watcher = Process::spawn(command).unwrap();
+    let mut lines = BufReader::new(watcher.child().stdout.take().unwrap()).lines();
     let mut heard = || {
         let said = lines.by_ref().map(Result::unwrap).find(|line| line.starts_with(SAYS));
         said.expect("the watcher goes on")[SAYS.len()..].to_owned()
     };
     assert_eq!(heard(), "ready");
 
-    let other = again(TEST, "change", &scratch.db(), &[]).stdout(Stdio::null()).spawn().map(Reaped);
+    let other = quiet(again(TEST, "other", &scratch.db()));
     make_changes(&scratch.db(), "here", testkit::count(100, 1000)).await;
-    assert!(other.unwrap().0.wait().unwrap().success());
+    assert!(succeeded(other));
     store.create(handle("end"), b"end".to_vec()).await.unwrap();
 
     // What a watch in this process tells, and every commit told once, is what the other process saw.
@@ -87,7 +98,7 @@ async fn a_watcher_in_another_process_sees_every_change() {
             break;
         }
     }
-    assert!(watcher.0.wait().unwrap().success());
+    assert!(succeeded(watcher));
 }
 
 fn describe(event: &Event) -> String {
@@ -139,12 +150,7 @@ async fn handles_come_and_go_while_others_write() {
     let store = open(&scratch.db(), OpenMode::CreateIfMissing);
     store.create(handle("counter"), b"0".to_vec()).await.unwrap();
     let rounds = testkit::count(20, 200);
-    let mut child = {
-        let test = "file::processes::increments_of_eight_processes_add_up";
-        let mut command = again(test, "increment", &scratch.db(), &[]);
-        command.env(INCREMENTS, rounds.to_string()).stdout(Stdio::null());
-        Reaped(command.spawn().unwrap())
-    };
+    let child = incrementing(&scratch.db(), rounds);
     for round in 0..rounds {
         let mode = [OpenMode::CreateIfMissing, OpenMode::Existing, OpenMode::ReadOnly][round % 3];
         let passing = open(&scratch.db(), mode);
@@ -152,7 +158,7 @@ async fn handles_come_and_go_while_others_write() {
         drop(passing);
         store.create(handle(format!("h{round}")), b"x".to_vec()).await.unwrap();
     }
-    assert!(child.0.wait().unwrap().success());
+    assert!(succeeded(child));
     drop(store);
     let store = open(&scratch.db(), OpenMode::Existing);
     assert_eq!(store.get(&handle("counter")).await.unwrap().unwrap().value, rounds.to_string());
