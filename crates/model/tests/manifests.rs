@@ -83,3 +83,114 @@ fn bombs_are_refused_quickly() {
         assert!(manifest::parse(&text).is_err());
     }
 }
+
+/// The value of one field of the one resource in a text.
+fn spec(text: &str, field: &str) -> serde_json::Value {
+    let resources = manifest::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    assert_eq!(resources.len(), 1);
+    resources[0].spec(field).cloned().unwrap_or(serde_json::Value::Null)
+}
+
+#[test]
+fn kind_may_stand_anywhere() {
+    let text =
+        "spec: {cidr: 10.0.0.0/16}\nmetadata: {name: a}\nkind: IPPool\napiVersion: projectcalico.org/v3\n";
+    assert_eq!(spec(text, "cidr"), "10.0.0.0/16");
+}
+
+#[test]
+fn json_is_read_with_all_it_allows() {
+    let head = r#"{"apiVersion":"projectcalico.org/v3","kind":"IPPool","metadata":{"name":"a"#;
+    let text = format!("{head}\"}},\n\t\"spec\":\t{{\"cidr\":\"\\u0031\\ud83d\\ude00\\/\u{7f}\u{2028}\"}}}}");
+    assert_eq!(spec(&text, "cidr"), "1\u{1f600}/\u{7f}\u{2028}");
+    let long = "k".repeat(5000);
+    let text = format!(r#"{head}","annotations":{{"{long}":"v"}}}}}}"#);
+    assert_eq!(manifest::parse(&text).unwrap()[0].metadata.annotations[&long], "v");
+    check_refused(
+        &format!(r#"{head}","name":"b"}}}}"#),
+        "document 1, line 1: metadata.name is given twice",
+        None,
+    );
+    assert!(manifest::parse(&format!("{head}\"}}")).is_err(), "a brace is missing");
+}
+
+#[test]
+fn files_from_other_systems_are_read() {
+    let text = format!("\u{feff}{POOL}spec: {{cidr: 10.0.0.0/16}}\n").replace('\n', "\r\n");
+    assert_eq!(spec(&text, "cidr"), "10.0.0.0/16");
+}
+
+#[test]
+fn aliases_merges_and_text_tags_work() {
+    let text = format!(
+        "{POOL}spec:\n  <<: &common {{natOutgoing: true, cidr: 10.9.0.0/16}}\n  cidr: &net 10.0.0.0/16\n  nodeSelector: !!str 017\n  namespaceSelector: *net\n"
+    );
+    assert_eq!(spec(&text, "cidr"), "10.0.0.0/16", "what is said itself counts");
+    assert_eq!(spec(&text, "natOutgoing"), true);
+    assert_eq!(spec(&text, "nodeSelector"), "017");
+    assert_eq!(spec(&text, "namespaceSelector"), "10.0.0.0/16");
+}
+
+#[test]
+fn yaml_that_means_nothing_here_is_refused() {
+    for (rest, message) in [
+        ("spec: {? [a] : b}", "document 1, line 4: not valid YAML or JSON: a key must be a plain text"),
+        (
+            "spec: {cidr: !secret x}",
+            "document 1, line 4: not valid YAML or JSON: the tag !secret has no meaning here",
+        ),
+        (
+            "spec: &a {cidr: *a}",
+            "document 1, line 4: not valid YAML or JSON: an alias refers to what it is part of",
+        ),
+        ("spec: {<<: x}", "document 1, line 4: not valid YAML or JSON: << can only merge maps"),
+        (
+            "spec: {cidr: *x}",
+            "document 1, line 4: not valid YAML or JSON: while parsing node, found unknown anchor",
+        ),
+        (
+            "spec:\n\tcidr: x",
+            "document 1, line 5: not valid YAML or JSON: tabs disallowed within this context (block indentation)",
+        ),
+        ("spec: [a]", "document 1, line 4: spec: a list: must be a map"),
+        ("spec: soon", "document 1, line 4: spec: soon: must be a map"),
+        ("spec: {natOutgoing: 1}", "document 1, line 4: spec.natOutgoing: 1: must be true or false"),
+    ] {
+        check_refused(&format!("{POOL}{rest}"), message, None);
+    }
+}
+
+#[test]
+fn what_is_no_resource_is_refused() {
+    for (text, message) in [
+        ("just words", "document 1, line 1: expected a resource, found just words"),
+        ("- [a]", "document 1, line 1: [0][0]: expected a resource, found a"),
+        ("kind: List\nitems: {}", "document 1, line 2: items: a map: must be a list"),
+        ("kind: List\nitems: [{}]", "document 1, line 2: items[0]: kind is missing"),
+        ("kind: IPPool", "document 1, line 1: IPPool has no apiVersion; projectcalico.org/v3 is needed"),
+        ("kind: [a]", "document 1, line 1: kind is missing"),
+        ("kind: PodList\nitems: []", "document 1, line 1: \"Pod\" is not a kind known here"),
+    ] {
+        let (found, _) = complaint(text);
+        assert_eq!(found, message, "for: {text}");
+    }
+    assert!(manifest::parse("kind: List\nitems:\n").unwrap().is_empty());
+}
+
+#[test]
+fn null_is_nothing_said() {
+    let text = format!(
+        "{POOL}spec: {{cidr: 10.0.0.0/16, nodeSelector: ~, allowedUses: null, natOutgoing: }}\nstatus:\n"
+    );
+    let pool = &manifest::parse(&text).unwrap()[0];
+    assert_eq!(pool.body["spec"].as_object().unwrap().len(), 1);
+    assert!(!pool.body.contains_key("status"));
+}
+
+#[test]
+fn a_manifest_that_is_too_large_is_refused_at_once() {
+    let text = " ".repeat(manifest::MANIFEST_BYTES_MAX + 1);
+    let (message, hint) = complaint(&text);
+    assert_eq!(message, "the manifest is too large: 33554433 bytes, at most 33554432 can be read at once");
+    assert_eq!(hint.as_deref(), Some("split it into several files"));
+}

@@ -5,11 +5,14 @@
 //! of [`crate::validate`], not of this module.
 
 mod error;
+mod json;
 mod tree;
 mod typed;
 
 pub use error::{ManifestError, Place};
 pub(crate) use typed::expected;
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
@@ -41,7 +44,9 @@ pub fn parse_located(text: &str) -> Result<Vec<Located>, ManifestError> {
     if text.len() > MANIFEST_BYTES_MAX {
         return Err(ManifestError::TooLarge { bytes: text.len(), limit: MANIFEST_BYTES_MAX });
     }
-    let mut documents = Documents::new(text);
+    let is_json = json::is_json(text);
+    let text = if is_json { json::as_yaml(text) } else { Cow::Borrowed(text) };
+    let mut documents = Documents::new(&text, is_json);
     let mut resources = Vec::new();
     while let Some(node) = documents.next()? {
         let mut reader = Reader { document: documents.number(), resources: &mut resources };

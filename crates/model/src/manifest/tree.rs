@@ -90,8 +90,12 @@ pub(super) struct Documents<'text> {
 }
 
 impl<'text> Documents<'text> {
-    pub(super) fn new(text: &'text str) -> Documents<'text> {
+    /// JSON's keys may be longer than YAML's.
+    pub(super) fn new(text: &'text str, is_json: bool) -> Documents<'text> {
         let mut options = Options::default();
+        if is_json {
+            options.simple_key_max_lookahead = usize::MAX;
+        }
         options.set_emit_comments(false);
         options.flow_nesting_limit = DEPTH_MAX;
         options.block_nesting_limit = DEPTH_MAX;
