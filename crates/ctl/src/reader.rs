@@ -13,7 +13,7 @@ use crate::scope::Named;
 
 /// How many records are asked for at once. A page of a table is smaller, but every page costs the store a walk
 /// over its index.
-const FETCH: usize = 2 * ListRequest::PAGE;
+const FETCH: usize = ListRequest::PAGE;
 
 /// Before v3.32 Calico stored the policies of the default tier under names with this prefix.
 const LEGACY_POLICY_PREFIX: &str = "default.";

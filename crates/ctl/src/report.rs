@@ -102,6 +102,9 @@ impl Tally {
             )?;
         } else if self.failures.is_empty() {
             writeln!(out, "Successfully {} {} {}resource(s)", self.verb.past(), self.handled, self.kind())?;
+        } else if self.handled > 0 && self.dry_run {
+            let (past, handled, total) = (self.verb.past(), self.handled, self.total);
+            writeln!(out, "Dry run: {handled} out of {total} {}resources would be {past}", self.kind())?;
         } else if self.handled > 0 {
             let (past, handled, total) = (self.verb.past(), self.handled, self.total);
             writeln!(out, "Partial success: {past} {handled} out of {total} {}resources", self.kind())?;

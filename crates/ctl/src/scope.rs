@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use model::ipam::CONFIG_NAME;
 use model::{Kind, Resource};
 
 use crate::cli::Subject;
@@ -42,15 +43,20 @@ pub(crate) fn subjects(subject: &Subject) -> Result<(Kind, Vec<String>), Failure
     Ok((kind, names))
 }
 
-/// Refuses what can be no name at all. A slash would make the key of another record of it.
+/// Refuses what can be no name at all, in the words of a command line.
 pub(crate) fn check_name(kind: Kind, name: &str) -> Result<(), Failure> {
+    name_problem(kind, name).map_or(Ok(()), |problem| Err(Failure::usage(problem)))
+}
+
+/// What is wrong with a name. A slash would make the key of another record of it.
+fn name_problem(kind: Kind, name: &str) -> Option<String> {
     let is_free_text = matches!(kind, Kind::IpamBlock | Kind::BlockAffinity | Kind::IpamHandle);
     if name.is_empty() {
-        Err(Failure::usage("resource name may not be empty"))
+        Some("resource name may not be empty".to_owned())
     } else if !is_free_text && name.contains('/') {
-        Err(Failure::usage(format!("{name:?} is not a name: it may not hold a slash")))
+        Some(format!("{name:?} is not a name: it may not hold a slash"))
     } else {
-        Ok(())
+        None
     }
 }
 
@@ -72,7 +78,7 @@ impl Named {
     pub(crate) fn missing(&self) -> Failure {
         let failure = Failure::new(format!("resource does not exist: {self}"));
         match self.kind {
-            Kind::IpamConfiguration => failure
+            Kind::IpamConfiguration if self.name == CONFIG_NAME => failure
                 .hint("without it, addresses are given out by the defaults: strictAffinity false, autoAllocateBlocks true"),
             _ => failure,
         }
@@ -135,6 +141,17 @@ impl Scope {
     pub(crate) fn named(&self, kind: Kind, names: Vec<String>) -> Result<Vec<Named>, Failure> {
         let namespace = self.of_one(kind)?;
         Ok(names.into_iter().map(|name| Named { kind, namespace: namespace.clone(), name }).collect())
+    }
+
+    /// Which record a resource of a file means.
+    pub(crate) fn record_of(&self, resource: &mut Resource) -> Result<Named, Failure> {
+        self.place(resource)?;
+        // Endpoints may leave their name to be computed.
+        resource.fill_defaults();
+        match name_problem(resource.kind, &resource.metadata.name) {
+            Some(problem) => Err(Failure::new(problem)),
+            None => Ok(Named::of(resource)),
+        }
     }
 
     /// Puts a resource of a file into its namespace.

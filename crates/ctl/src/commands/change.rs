@@ -56,7 +56,7 @@ async fn write(
         Verb::Replace => connect::open_for_changing(global).await?,
         _ => connect::open_for_creating(global).await?,
     };
-    let writer = Writer { store, dry_run };
+    let writer = Writer::new(store, dry_run);
     check_against_store(&writer, &prepared, verb).await?;
     warn_if_locked(&writer).await;
     if !dry_run {

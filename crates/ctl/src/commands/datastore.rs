@@ -16,7 +16,7 @@ pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Fa
         MigrateCommand::Lock => (false, "Datastore locked."),
         MigrateCommand::Unlock => (true, "Datastore unlocked."),
     };
-    let writer = Writer { store: connect::open_for_changing(global).await?, dry_run: false };
+    let writer = Writer::new(connect::open_for_changing(global).await?, false);
     if !ready {
         ensure_basics(&writer).await;
     }

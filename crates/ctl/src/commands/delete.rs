@@ -20,7 +20,7 @@ pub(crate) async fn run(global: &Global, delete: &Delete) -> Result<(), Failures
     } else {
         connect::open_for_changing(global).await?
     };
-    let writer = Writer { store, dry_run };
+    let writer = Writer::new(store, dry_run);
     warn_if_locked(&writer).await;
     let bar = progress::bar(subjects.len());
     for (named, version) in subjects {
@@ -52,17 +52,13 @@ fn subjects(delete: &Delete) -> Result<Vec<(Named, Option<String>)>, Failures> {
     let mut failures = Vec::new();
     for input in input::read(&delete.files.filename, &delete.files.reading)? {
         let mut resource = input.resource;
-        let checked =
-            refuse_ipam_record(resource.kind).and_then(|()| scope.place(&mut resource)).and_then(|()| {
-                // Endpoints may leave their name to be computed.
-                resource.fill_defaults();
-                scope::check_name(resource.kind, &resource.metadata.name)
-            });
-        match checked {
-            Ok(()) => subjects.push((Named::of(&resource), resource.metadata.resource_version)),
+        match refuse_ipam_record(resource.kind).and_then(|()| scope.record_of(&mut resource)) {
+            Ok(named) => subjects.push((named, resource.metadata.resource_version)),
             Err(failure) => failures.push(failure.in_file(&input.origin)),
         }
     }
+    // What a file makes first, others in it may need: it goes last.
+    subjects.reverse();
     Failures::collect(failures)?;
     Ok(subjects)
 }

@@ -89,10 +89,7 @@ fn named_in_files(get: &Get, scope: &Scope) -> Result<Vec<Named>, Failures> {
     let mut all = Vec::new();
     for input in input::read(&get.files.filename, &get.files.reading)? {
         let mut resource = input.resource;
-        scope.place(&mut resource).map_err(|failure| failure.in_file(&input.origin))?;
-        let (kind, metadata) = (resource.kind, resource.metadata);
-        scope::check_name(kind, &metadata.name).map_err(|failure| failure.in_file(&input.origin))?;
-        all.push(Named { kind, namespace: metadata.namespace, name: metadata.name });
+        all.push(scope.record_of(&mut resource).map_err(|failure| failure.in_file(&input.origin))?);
     }
     Ok(all)
 }

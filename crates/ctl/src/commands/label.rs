@@ -21,7 +21,7 @@ pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> 
     } else {
         connect::open_for_changing(global).await?
     };
-    let writer = Writer { store, dry_run };
+    let writer = Writer::new(store, dry_run);
     warn_if_locked(&writer).await;
     let overwritten = RefCell::new(Vec::new());
     let changed = writer

@@ -33,7 +33,7 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
     } else {
         connect::open_for_changing(global).await?
     };
-    let writer = Writer { store, dry_run };
+    let writer = Writer::new(store, dry_run);
     warn_if_locked(&writer).await;
     let done = writer.change(&named, wanted.as_deref(), |stored| patched(stored, &changes)).await;
     let done =

@@ -200,7 +200,10 @@ fn write_template(
     document: &Value,
 ) -> Result<(), Failure> {
     let text = template.fill(document).map_err(|problem| Failure::new(format!("jsonpath: {problem}")))?;
-    writeln!(out, "{text}")?;
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        writeln!(out)?;
+    }
     Ok(())
 }
 

@@ -25,11 +25,15 @@ impl Writer {
                 .hint("read it again, or leave resourceVersion out to delete whatever is there")
                 .into());
             }
+            let key = record.key.clone();
             match self.delete_record(named, record).await {
                 Err(Lost::Race(_)) if wanted.is_none() && tries.again().await => {}
                 Err(Lost::Race(error)) => return Err(error.into()),
                 Err(Lost::Other(error)) => return Err(error),
-                Ok(done) => return Ok(done),
+                Ok(done) => {
+                    self.gone.borrow_mut().insert(key);
+                    return Ok(done);
+                }
             }
         }
     }
@@ -67,7 +71,7 @@ impl Writer {
         }
         for kind in Kind::all().filter(|kind| kind.is_tiered()) {
             let (policies, _) = self.store.list_all(KeyRange::Kind(kind)).await?;
-            for policy in &policies {
+            for policy in policies.iter().filter(|policy| !self.is_gone(policy)) {
                 if records::to_resource(policy)?.tier() == named.name {
                     return Err(Failure::new(format!("{named} cannot be deleted: {} is in it", policy.key))
                         .hint("delete its policies first, or move them to another tier"));

@@ -9,10 +9,13 @@ mod prepare;
 mod replace;
 mod unknown;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{Store, StoreError};
+use model::Key;
+use store::{Record, Store, StoreError};
 
 use crate::failure::Failure;
 use crate::scope::Named;
@@ -26,10 +29,22 @@ const TRIES: u32 = 5;
 const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 /// Makes changes, or with `dry_run` only finds out what they would be.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Writer {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) dry_run: bool,
+    store: Arc<dyn Store>,
+    dry_run: bool,
+    /// What a dry run would have deleted by now, so that it tells what really would happen to the rest.
+    gone: RefCell<BTreeSet<Key>>,
+}
+
+impl Writer {
+    pub(crate) fn new(store: Arc<dyn Store>, dry_run: bool) -> Writer {
+        Writer { store, dry_run, gone: RefCell::default() }
+    }
+
+    fn is_gone(&self, record: &Record) -> bool {
+        self.dry_run && self.gone.borrow().contains(&record.key)
+    }
 }
 
 /// What became of one resource.

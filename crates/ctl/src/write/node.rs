@@ -31,11 +31,8 @@ impl Writer {
         changes.push(Change::delete(record.key, record.revision));
         if !self.dry_run {
             // The node itself goes with the last of them.
-            let mut rest = changes.as_mut_slice();
-            while !rest.is_empty() {
-                let (now, later) = rest.split_at_mut(rest.len().min(MAX_CHANGES));
-                self.store.commit(now.to_vec()).await?;
-                rest = later;
+            for batch in changes.chunks(MAX_CHANGES) {
+                self.store.commit(batch.to_vec()).await?;
             }
         }
         Ok(Done::Deleted)
@@ -46,8 +43,9 @@ impl Writer {
         let mut pages = Pages::new(&self.store, Kind::WorkloadEndpoint, None);
         while let Some(page) = pages.next().await? {
             // One that cannot be read counts: it might be the node's.
-            let is_of_node =
-                |record: &&Record| Endpoint::read(record).map_or(true, |found| found.node() == node);
+            let is_of_node = |record: &&Record| {
+                !self.is_gone(record) && Endpoint::read(record).map_or(true, |found| found.node() == node)
+            };
             count += page.records.iter().filter(is_of_node).count();
         }
         Ok(count)

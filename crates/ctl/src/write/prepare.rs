@@ -1,6 +1,6 @@
 //! Everything that can be said against a manifest before the first write.
 
-use model::ipam::{CONFIG_NAME, IpamConfig};
+use model::ipam::IpamConfig;
 use model::resource::default_allow_profile;
 use model::validate::{Violation, validate};
 use model::{Kind, Resource};
@@ -60,17 +60,7 @@ pub(crate) async fn check_against_store(
 
 fn violations(resource: &Resource) -> Vec<Violation> {
     match resource.kind {
-        Kind::IpamConfiguration => {
-            let mut violations = IpamConfig::from_resource(resource).err().unwrap_or_default();
-            if resource.metadata.name != CONFIG_NAME {
-                violations.push(Violation {
-                    field: "metadata.name".to_owned(),
-                    value: resource.metadata.name.clone(),
-                    rule: format!("must be {CONFIG_NAME}: there is only one"),
-                });
-            }
-            violations
-        }
+        Kind::IpamConfiguration => IpamConfig::from_resource(resource).err().unwrap_or_default(),
         _ => validate(resource),
     }
 }

@@ -1,0 +1,14 @@
+//! The real `plumb`, run as operators run it.
+//!
+//! * `transcripts`: whole sessions as text files, on SQLite and on etcd.
+//! * `bad_input`: what must be refused, with a clear word and without a trace.
+//! * `places`: stores that cannot be reached, read or written.
+//! * `records`: records that others made.
+//! * `together`: several operators at once.
+
+mod bad_input;
+mod harness;
+mod places;
+mod records;
+mod together;
+mod transcripts;
