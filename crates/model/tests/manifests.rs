@@ -79,6 +79,14 @@ fn bombs_are_refused_quickly() {
         bomb += &format!("a{level}: &a{level} [{}]\n", vec![format!("*a{before}"); 10].join(","));
     }
     assert!(matches!(manifest::parse(&bomb), Err(ManifestError::Excess { .. })));
+    let large = "x".repeat(1 << 20);
+    let copies = format!("a: &a {large}\nb: [{}]\n", "*a, ".repeat(10_000));
+    assert_eq!(complaint(&copies).0, "document 1, line 2: aliases stand for more than 4194304 bytes");
+    let nested = format!("{}{large}{}", "[&a".to_owned() + &" [&a".repeat(60), "]".repeat(61));
+    assert_eq!(
+        complaint(&nested.replace("[&a", "&a [")).0,
+        "document 1, line 1: anchors hold more than 4194304 bytes"
+    );
     for text in ["[".repeat(100_000), "- ".repeat(100_000), "{a: ".repeat(100_000), "? ".repeat(100_000)] {
         assert!(manifest::parse(&text).is_err());
     }

@@ -14,14 +14,17 @@ use crate::path::FieldPath;
 
 /// No v3 resource is nested nearly as deep.
 const DEPTH_MAX: usize = 64;
-/// How many nodes all aliases of one document together may stand for.
-const ALIASED_NODES_MAX: usize = 100_000;
+/// How many bytes all anchors of one document together may hold, and all aliases stand for. Counted in bytes and
+/// not in nodes, because a single text can be as large as the manifest.
+const ALIASED_BYTES_MAX: usize = 4 << 20;
+/// What a node counts besides its text.
+const NODE_BYTES: usize = 16;
 
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) line: usize,
     pub(super) content: Content,
-    /// How many nodes there are from here down, this one included.
+    /// How much there is from here down, this node included, in bytes.
     size: usize,
     /// How many levels there are from here down, this one included.
     height: usize,
@@ -47,17 +50,18 @@ pub(super) struct Entry {
 
 impl Node {
     fn scalar(line: usize, text: String, plain: bool) -> Node {
-        Node { line, content: Content::Scalar { text, plain }, size: 1, height: 1 }
+        let size = NODE_BYTES + text.len();
+        Node { line, content: Content::Scalar { text, plain }, size, height: 1 }
     }
 
     fn list(line: usize, items: Vec<Node>) -> Node {
-        let size = 1 + items.iter().map(|item| item.size).sum::<usize>();
+        let size = NODE_BYTES + items.iter().map(|item| item.size).sum::<usize>();
         let height = 1 + items.iter().map(|item| item.height).max().unwrap_or(0);
         Node { line, content: Content::List(items), size, height }
     }
 
     fn map(line: usize, entries: Vec<Entry>) -> Node {
-        let size = 1 + entries.iter().map(|entry| entry.value.size).sum::<usize>();
+        let size = NODE_BYTES + entries.iter().map(|entry| entry.key.len() + entry.value.size).sum::<usize>();
         let height = 1 + entries.iter().map(|entry| entry.value.height).max().unwrap_or(0);
         Node { line, content: Content::Map(entries), size, height }
     }
@@ -145,6 +149,7 @@ struct Builder {
     open: Vec<Frame>,
     root: Option<Node>,
     anchors: BTreeMap<usize, Node>,
+    anchored: usize,
     aliased: usize,
 }
 
@@ -166,7 +171,7 @@ enum Parts {
 
 impl Builder {
     fn new(document: usize) -> Builder {
-        Builder { document, open: Vec::new(), root: None, anchors: BTreeMap::new(), aliased: 0 }
+        Builder { document, open: Vec::new(), root: None, anchors: BTreeMap::new(), anchored: 0, aliased: 0 }
     }
 
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), ManifestError> {
@@ -235,19 +240,25 @@ impl Builder {
                 Node::map(line, entries)
             }
         };
-        self.remember(anchor, &node);
+        self.remember(anchor, &node)?;
         self.attach(node)
     }
 
     fn scalar(&mut self, node: Node, anchor: usize) -> Result<(), ManifestError> {
-        self.remember(anchor, &node);
+        self.remember(anchor, &node)?;
         self.attach(node)
     }
 
-    fn remember(&mut self, anchor: usize, node: &Node) {
-        if anchor != 0 {
-            self.anchors.insert(anchor, node.clone());
+    fn remember(&mut self, anchor: usize, node: &Node) -> Result<(), ManifestError> {
+        if anchor == 0 {
+            return Ok(());
         }
+        self.anchored += node.size;
+        if self.anchored > ALIASED_BYTES_MAX {
+            return Err(self.excess(node.line, format!("anchors hold more than {ALIASED_BYTES_MAX} bytes")));
+        }
+        self.anchors.insert(anchor, node.clone());
+        Ok(())
     }
 
     fn alias(&mut self, anchor: usize, line: usize) -> Result<(), ManifestError> {
@@ -255,8 +266,8 @@ impl Builder {
             return Err(self.syntax(line, "an alias refers to what it is part of"));
         };
         self.aliased += target.size;
-        if self.aliased > ALIASED_NODES_MAX {
-            return Err(self.excess(line, format!("aliases stand for more than {ALIASED_NODES_MAX} values")));
+        if self.aliased > ALIASED_BYTES_MAX {
+            return Err(self.excess(line, format!("aliases stand for more than {ALIASED_BYTES_MAX} bytes")));
         }
         if self.open.len() + target.height > DEPTH_MAX {
             return Err(self.excess(line, format!("nested more than {DEPTH_MAX} levels deep")));
