@@ -1,6 +1,5 @@
 //! Values as YAML text, for people and for other tools' readers.
 
-use serde::Serialize;
 use serde_json::Value;
 use serde_saphyr::SerializerOptions;
 
@@ -11,30 +10,12 @@ pub fn to_yaml(value: &Value) -> String {
     options.prefer_block_scalars = false;
     // A closed set of types: nothing in a JSON value can fail to be written.
     let mut text = String::new();
-    serde_saphyr::to_fmt_writer_with_options(&mut text, &Sorted(value), options)
+    serde_saphyr::to_fmt_writer_with_options(&mut text, value, options)
         .expect("a JSON value can always be written as YAML");
     if !text.ends_with('\n') {
         text.push('\n');
     }
     text
-}
-
-/// Keys in order whatever map `serde_json` was built with: its `preserve_order` feature may be switched on by any
-/// crate of the build.
-struct Sorted<'a>(&'a Value);
-
-impl Serialize for Sorted<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Object(values) => {
-                let mut entries: Vec<_> = values.iter().collect();
-                entries.sort_by_key(|(key, _)| *key);
-                serializer.collect_map(entries.into_iter().map(|(key, value)| (key, Sorted(value))))
-            }
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Sorted)),
-            scalar => scalar.serialize(serializer),
-        }
-    }
 }
 
 #[cfg(test)]
