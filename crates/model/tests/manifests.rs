@@ -174,6 +174,7 @@ fn what_is_no_resource_is_refused() {
         ("just words", "document 1, line 1: expected a resource, found just words"),
         ("- [a]", "document 1, line 1: [0][0]: expected a resource, found a"),
         ("kind: List\nitems: {}", "document 1, line 2: items: a map: must be a list"),
+        ("kind: IPPoolList", "document 1, line 1: items: nothing: must be a list"),
         ("kind: List\nitems: [{}]", "document 1, line 2: items[0]: kind is missing"),
         ("kind: IPPool", "document 1, line 1: IPPool has no apiVersion; projectcalico.org/v3 is needed"),
         ("kind: [a]", "document 1, line 1: kind is missing"),

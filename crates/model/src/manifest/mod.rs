@@ -71,6 +71,9 @@ impl Reader<'_> {
                 let items = node.get("items").filter(|_| said.is_some_and(is_list));
                 match (said, implied, items) {
                     (Some(word), _, Some(items)) => self.read_list(word, entries, items, &path),
+                    (Some(word), _, None) if is_list(word) => {
+                        Err(self.not_a_list(node.line, &path.key("items"), "nothing"))
+                    }
                     (Some(word), ..) => {
                         let line = node.get("kind").map_or(node.line, |kind| kind.line);
                         let kind = self.kind(word, line)?;
@@ -106,13 +109,17 @@ impl Reader<'_> {
         match &items.content {
             Content::List(items) => self.read_items(items, &path, implied),
             _ if items.is_null() => Ok(()),
-            _ => Err(ManifestError::WrongType {
-                at: self.place(items.line),
-                field: path.to_string(),
-                found: found(items),
-                expected: "a list",
-                advice: None,
-            }),
+            _ => Err(self.not_a_list(items.line, &path, &found(items))),
+        }
+    }
+
+    fn not_a_list(&self, line: usize, path: &FieldPath, found: &str) -> ManifestError {
+        ManifestError::WrongType {
+            at: self.place(line),
+            field: path.to_string(),
+            found: found.to_owned(),
+            expected: "a list",
+            advice: None,
         }
     }
 
