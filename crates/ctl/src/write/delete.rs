@@ -1,9 +1,10 @@
 //! Deleting records, with what belongs to them and not while something needs them.
 
 use model::{KeyRange, Kind};
-use store::{Record, StoreError};
+use store::Record;
 
 use super::basics::is_basic_tier;
+use super::replace::refuse_outdated;
 use super::{Done, Tries, WriteError, Writer, refuse_ipam_record};
 use crate::failure::Failure;
 use crate::scope::Named;
@@ -17,51 +18,33 @@ impl Writer {
         loop {
             let record = reader::find(&self.store, named).await?;
             let record = record.ok_or_else(|| WriteError::Missing(named.clone()))?;
-            if let Some(wanted) = wanted.filter(|wanted| *wanted != record.revision.as_str()) {
-                return Err(Failure::new(format!(
-                    "update conflict: {named}: resource version '{wanted}' is out of date (latest: {})",
-                    record.revision
-                ))
-                .hint("read it again, or leave resourceVersion out to delete whatever is there")
-                .into());
-            }
+            refuse_outdated(named, wanted, &record)?;
             let key = record.key.clone();
             match self.delete_record(named, record).await {
-                Err(Lost::Race(_)) if wanted.is_none() && tries.again().await => {}
-                Err(Lost::Race(error)) => return Err(error.into()),
-                Err(Lost::Other(error)) => return Err(error),
-                Ok(done) => {
+                Err(WriteError::Overtaken(_)) if wanted.is_none() && tries.again().await => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
                     self.gone.borrow_mut().insert(key);
-                    return Ok(done);
+                    return Ok(Done::Deleted);
                 }
             }
         }
     }
 
-    async fn delete_record(&self, named: &Named, record: Record) -> Result<Done, Lost> {
+    async fn delete_record(&self, named: &Named, record: Record) -> Result<(), WriteError> {
         match named.kind {
-            Kind::IpPool => Ok(self.delete_pool(record).await?),
-            Kind::Node => Ok(self.delete_node(&named.name, record).await?),
+            Kind::IpPool => return self.delete_pool(record).await,
+            Kind::Node => return self.delete_node(&named.name, record).await,
+            Kind::Tier => self.refuse_tier(named).await?,
             Kind::Profile if records::is_default_profile(&record.key) => {
-                Err(Failure::new(format!("{named} is always there and cannot be deleted")).into())
+                return Err(Failure::new(format!("{named} is always there and cannot be deleted")).into());
             }
-            Kind::Tier => {
-                self.refuse_tier(named).await?;
-                self.delete_plain(record).await
-            }
-            _ => self.delete_plain(record).await,
+            _ => {}
         }
-    }
-
-    async fn delete_plain(&self, record: Record) -> Result<Done, Lost> {
         if !self.dry_run {
-            match self.store.delete(record.key, record.revision).await {
-                Ok(_) => {}
-                Err(error) if error.is_lost_race() => return Err(Lost::Race(error)),
-                Err(error) => return Err(error.into()),
-            }
+            self.store.delete(record.key, record.revision).await?;
         }
-        Ok(Done::Deleted)
+        Ok(())
     }
 
     /// A tier that policies are in, or that must always be there, stays.
@@ -79,17 +62,5 @@ impl Writer {
             }
         }
         Ok(())
-    }
-}
-
-/// Why a record was not deleted: someone else changed it first, or anything else.
-enum Lost {
-    Race(StoreError),
-    Other(WriteError),
-}
-
-impl<T: Into<WriteError>> From<T> for Lost {
-    fn from(error: T) -> Lost {
-        Lost::Other(error.into())
     }
 }

@@ -72,11 +72,13 @@ impl Done {
     }
 }
 
-/// Why a resource was not written. Callers tell the first two from the rest.
+/// Why a resource was not written. Callers tell all but the last apart.
 #[derive(Debug)]
 pub(crate) enum WriteError {
     Exists(Named),
     Missing(Named),
+    /// Someone else changed a record between our reading and our writing it.
+    Overtaken(StoreError),
     Other(Failure),
 }
 
@@ -85,6 +87,7 @@ impl WriteError {
         match self {
             WriteError::Exists(named) => Failure::new(format!("resource already exists: {named}")),
             WriteError::Missing(named) => named.missing(),
+            WriteError::Overtaken(error) => error.into(),
             WriteError::Other(failure) => failure,
         }
     }
@@ -92,7 +95,7 @@ impl WriteError {
 
 impl From<StoreError> for WriteError {
     fn from(error: StoreError) -> WriteError {
-        WriteError::Other(error.into())
+        if error.is_lost_race() { WriteError::Overtaken(error) } else { WriteError::Other(error.into()) }
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use store::{Change, MAX_CHANGES, Record};
 
 use super::pool::addresses_in_use;
-use super::{Done, WriteError, Writer};
+use super::{WriteError, Writer};
 use crate::failure::Failure;
 use crate::output::endpoint::Endpoint;
 use crate::reader::Pages;
@@ -15,7 +15,7 @@ use crate::records;
 impl Writer {
     /// Deletes a node with its peers, host endpoints, own configurations and empty blocks. Refused while it has
     /// endpoints or addresses: they may belong to pods that run.
-    pub(super) async fn delete_node(&self, name: &str, record: Record) -> Result<Done, WriteError> {
+    pub(super) async fn delete_node(&self, name: &str, record: Record) -> Result<(), WriteError> {
         let endpoints = self.endpoints_of(name).await?;
         let addresses = self.addresses_of(name).await?;
         if endpoints > 0 || addresses > 0 {
@@ -35,7 +35,7 @@ impl Writer {
                 self.store.commit(batch.to_vec()).await?;
             }
         }
-        Ok(Done::Deleted)
+        Ok(())
     }
 
     async fn endpoints_of(&self, node: &str) -> Result<usize, WriteError> {

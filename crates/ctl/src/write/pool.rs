@@ -74,7 +74,7 @@ impl Writer {
 
     /// Deletes a pool: disables it, gives up the blocks inside it, then removes the record. Blocks with addresses
     /// in use stay, without owner, until the last address is released.
-    pub(super) async fn delete_pool(&self, mut record: Record) -> Result<Done, WriteError> {
+    pub(super) async fn delete_pool(&self, mut record: Record) -> Result<(), WriteError> {
         let mut pool = records::to_resource(&record)?;
         let named = Named::of(&pool);
         if !self.dry_run && pool.spec("disabled") != Some(&Value::Bool(true)) {
@@ -96,7 +96,7 @@ impl Writer {
         if !self.dry_run {
             self.store.delete(record.key, record.revision).await?;
         }
-        Ok(Done::Deleted)
+        Ok(())
     }
 
     /// Ends the affinity of every block that `is_meant`; a block that is empty goes too. Says how many addresses of

@@ -86,7 +86,12 @@ fn refuse(named: &Named, violations: Vec<Violation>) -> Result<(), WriteError> {
     Err(Failure::new(format!("{named}: {}", broken.join("; "))).into())
 }
 
-fn refuse_outdated(named: &Named, wanted: Option<&str>, record: &Record) -> Result<(), WriteError> {
+/// Refuses to touch another version than the one that is meant.
+pub(super) fn refuse_outdated(
+    named: &Named,
+    wanted: Option<&str>,
+    record: &Record,
+) -> Result<(), WriteError> {
     match wanted {
         Some(wanted) if wanted != record.revision.as_str() => Err(Failure::new(format!(
             "update conflict: {named}: resource version '{wanted}' is out of date (latest: {})",
