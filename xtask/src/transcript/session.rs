@@ -19,6 +19,7 @@ pub(crate) struct Outcome {
     /// The page's line of the fence that the command stands in.
     pub(crate) fence: usize,
     pub(crate) failure: Option<String>,
+    /// As it can be written into the page: the folder it ran in is another one each time.
     actual: String,
 }
 
@@ -36,7 +37,8 @@ pub(crate) fn run(page: &Page, programs: &Path, scratch: &Path) -> Result<Vec<Ou
                     let next_asks = steps.get(index + 1).is_some_and(|next| next.command == "echo $?");
                     let failure = judge(page, *line, step, &finished, next_asks);
                     last_code = exit_code(&finished);
-                    outcomes.push(Outcome { fence: *line, failure, actual: finished.output });
+                    let actual = world.without_own_path(&finished.output);
+                    outcomes.push(Outcome { fence: *line, failure, actual });
                 }
             }
         }
@@ -113,6 +115,10 @@ impl World {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
+    fn without_own_path(&self, output: &str) -> String {
+        output.replace(&self.folder.display().to_string(), "[..]")
+    }
+
     /// Each command has a shell of its own, which starts with the exported variables and the exit code that
     /// the one before left.
     fn run(&self, command: &str, last_code: i32) -> Result<Finished> {
@@ -182,9 +188,11 @@ mod tests {
 
     #[test]
     fn accepting_rewrites_only_what_differs() {
-        let text = "A\n```console\n$ echo 1; echo 2\n...\n$ echo 3\n4\n5\n$ echo 6\n```\nB\n";
+        let text = "A\n```console\n$ echo 1; echo 2\n...\n$ echo 3\n4\n5\n$ echo 6\n$ echo $PWD/x\n```\nB\n";
         let (page, outcomes) = outcomes(text);
         let new = accepted(&page, &outcomes);
-        assert_eq!(new, "A\n```console\n$ echo 1; echo 2\n...\n$ echo 3\n3\n$ echo 6\n6\n```\nB\n");
+        let expected =
+            "A\n```console\n$ echo 1; echo 2\n...\n$ echo 3\n3\n$ echo 6\n6\n$ echo $PWD/x\n[..]/x\n```\nB\n";
+        assert_eq!(new, expected);
     }
 }
