@@ -1,0 +1,82 @@
+//! What the plugin says on its own: errors in the form of the CNI specification, and its versions.
+
+use serde_json::{Value, json};
+
+pub(crate) const BAD_ENVIRONMENT: u32 = 4;
+pub(crate) const IO_FAILURE: u32 = 5;
+pub(crate) const NOT_DECODED: u32 = 6;
+pub(crate) const TRY_LATER: u32 = 11;
+/// From 100 on the numbers are a plugin's own.
+const BROKEN: u32 = 100;
+
+/// The same list as `plumbd cni` has; a test of the lab compares them.
+const VERSIONS: [&str; 3] = ["0.3.1", "0.4.0", "1.0.0"];
+
+/// An error as a runtime expects it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CniError {
+    code: u32,
+    message: String,
+    details: String,
+}
+
+impl CniError {
+    pub(crate) fn new(code: u32, message: impl Into<String>) -> CniError {
+        CniError { code, message: message.into(), details: String::new() }
+    }
+
+    pub(crate) fn details(mut self, details: impl Into<String>) -> CniError {
+        self.details = details.into();
+        self
+    }
+
+    pub(crate) fn print(&self, version: String) {
+        println!("{}", self.document(&version));
+    }
+
+    fn document(&self, version: &str) -> Value {
+        json!({"cniVersion": version, "code": self.code, "msg": self.message, "details": self.details})
+    }
+}
+
+/// The version of the caller's configuration, else our newest.
+pub(crate) fn version_of(input: &[u8]) -> String {
+    let netconf: Value = serde_json::from_slice(input).unwrap_or_default();
+    let named = netconf.get("cniVersion").and_then(Value::as_str);
+    named.unwrap_or(VERSIONS[VERSIONS.len() - 1]).to_owned()
+}
+
+/// The answer to VERSION.
+pub(crate) fn versions(input: &[u8]) -> Value {
+    json!({"cniVersion": version_of(input), "supportedVersions": VERSIONS})
+}
+
+/// A runtime must get an answer it can read, whatever happens.
+pub(crate) fn answer_even_when_panicking() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("plumb-cni: {panic}");
+        let details = "this is a bug; the log has more";
+        CniError::new(BROKEN, "plumb-cni broke").details(details).print(version_of(b""));
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_the_form_of_the_specification() {
+        let error = CniError::new(TRY_LATER, "no").details("because");
+        let expected = json!({"cniVersion": "0.4.0", "code": 11, "msg": "no", "details": "because"});
+        assert_eq!(error.document("0.4.0"), expected);
+    }
+
+    #[test]
+    fn a_caller_hears_its_own_version() {
+        assert_eq!(version_of(br#"{"cniVersion":"0.3.1"}"#), "0.3.1");
+        for input in [&b""[..], b"{}", b"{\"cniVersion\":7}", b"[", b"null"] {
+            assert_eq!(version_of(input), "1.0.0");
+        }
+        assert_eq!(versions(b"{}")["supportedVersions"], json!(["0.3.1", "0.4.0", "1.0.0"]));
+    }
+}
