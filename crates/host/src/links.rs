@@ -42,6 +42,11 @@ impl Host {
         Ok(Host { netlink: Netlink::open()? })
     }
 
+    /// What the machine calls itself.
+    pub fn machine_name() -> Result<String, HostError> {
+        sysctl::read("kernel/hostname")
+    }
+
     pub fn facts(&self) -> Result<NodeFacts, HostError> {
         let text = sysctl::read("net/ipv4/conf/default/rp_filter")?;
         Ok(NodeFacts { rp_filter: text.parse().unwrap_or_default() })

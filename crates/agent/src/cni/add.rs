@@ -1,0 +1,215 @@
+//! ADD: records first, in one commit; then the kernel; then read back. What fails is undone.
+
+use std::collections::BTreeMap;
+
+use host::{Host, HostError, PodNamespace};
+use ipam::{INTERFACE_ATTRIBUTE, Owner, PoolUse};
+use jiff::Timestamp;
+use model::{DeviceName, IpVersion, Resource};
+use plan::{Attachment, PodWiring};
+use serde_json::Value;
+use store::{Change, OpenMode, Record, StoreError};
+use tracing::{info, warn};
+
+use super::book::{Book, Held, Patience, changes};
+use super::endpoint::{EndpointId, Wired};
+use super::error::CniError;
+use super::{Call, book, del, endpoint, node, result};
+
+/// What the store holds for the attachment by now.
+#[derive(Debug)]
+struct Recorded {
+    wired: Wired,
+    /// There if it was this call that wrote it.
+    made: Option<Made>,
+}
+
+#[derive(Debug, Default)]
+struct Made {
+    /// The endpoint record of an earlier sandbox of the same pod that ours replaced.
+    replaced: Option<Record>,
+}
+
+struct Add<'a> {
+    call: &'a Call,
+    book: Book<'a>,
+    host: Host,
+    pod: PodNamespace,
+    node: String,
+    id: EndpointId,
+}
+
+pub(super) async fn run(call: &Call) -> Result<Value, CniError> {
+    if let Some(reason) = &call.netconf.unsupported {
+        return Err(reason.clone());
+    }
+    let node = node::name(&call.netconf)?;
+    let mtu = node::mtu(&call.netconf)?;
+    let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
+    let (pod, host) = (PodNamespace::open(netns)?, Host::here()?);
+    let store = book::open(&book::store_config(&call.netconf)?, OpenMode::CreateIfMissing).await?;
+    let id = EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox);
+    let mut add = Add { call, book: Book::new(&*store), host, pod, node, id };
+    let facts = add.host.facts()?;
+    let mut device = node::device_name(call.request.pod.as_ref(), &call.sandbox)?;
+    loop {
+        let recorded = add.ensure_recorded(&device).await?;
+        let attachment = attachment(call, recorded.wired.clone(), mtu);
+        let wiring = PodWiring::new(&attachment, &facts)
+            .map_err(|error| CniError::configuration(error.to_string()))?;
+        let Err(error) = add.host.ensure(&mut add.pod, &wiring) else {
+            info!(sandbox = %call.sandbox, device = %wiring.host.device, addresses = ?attachment.addresses, "added");
+            return Ok(result::of_add(&call.netconf.cni_version, &wiring, netns));
+        };
+        add.undo(recorded.made).await;
+        match error {
+            // Another sandbox of the same pod was faster. The name of our own is nobody else's.
+            HostError::NameTaken { .. } if device != add.own_device_name() => device = add.own_device_name(),
+            error => return Err(error.into()),
+        }
+    }
+}
+
+impl Add<'_> {
+    /// Makes sure that the store holds address and endpoint of this sandbox. Those of an earlier call are used again.
+    async fn ensure_recorded(&mut self, device: &DeviceName) -> Result<Recorded, CniError> {
+        let mut patience = Patience::new();
+        let mut maybe_made = None;
+        loop {
+            let unlocked = self.book.require_unlocked().await?;
+            let held = self.book.held(&self.call.sandbox).await?;
+            let earlier = self.book.endpoint(&self.id.key()?).await?;
+            if !held.addresses.is_empty() {
+                let wired = self.use_again(held, earlier, unlocked).await?;
+                return Ok(Recorded { wired, made: maybe_made });
+            }
+            let (changes, wired) = self.plan_records(device, held, earlier.as_ref(), unlocked).await?;
+            let replaced = earlier.map(|(record, _)| record);
+            match self.book.commit(changes).await {
+                Ok(()) => return Ok(Recorded { wired, made: Some(Made { replaced }) }),
+                // Reading again will tell.
+                Err(StoreError::Uncertain { .. }) if maybe_made.is_none() => {
+                    maybe_made = Some(Made { replaced });
+                }
+                Err(error) => patience.after(error).await?,
+            }
+        }
+    }
+
+    /// An address, the handle that knows it, the endpoint: everything that must appear together.
+    async fn plan_records(
+        &mut self,
+        device: &DeviceName,
+        held: Held,
+        earlier: Option<&(Record, Resource)>,
+        unlocked: Change,
+    ) -> Result<(Vec<Change>, Wired), CniError> {
+        let interface = DeviceName::new(self.call.sandbox.interface()).expect("checked with the sandbox");
+        if self.pod.has_device(&interface)? {
+            let message = format!("the pod already has an interface {interface}");
+            return Err(CniError::environment(message).hint("it is not this sandbox's, so it is left alone"));
+        }
+        let device = if self.host.is_name_taken(device, &self.call.sandbox)? {
+            info!("{device} belongs to another sandbox; using a name of this sandbox's own");
+            self.own_device_name()
+        } else {
+            device.clone()
+        };
+        let now = Timestamp::now();
+        let assigned = self.book.plan_address(self.address_request(now).await?, held.handle).await?;
+        let wired = Wired { device, mac: self.call.sandbox.mac(), addresses: vec![assigned.address] };
+        let resource =
+            endpoint::record(&self.id, &self.call.sandbox, &wired, earlier.map(|(_, known)| known), now)?;
+        let mut all = vec![unlocked];
+        all.extend(changes(assigned.steps));
+        all.push(match earlier {
+            Some((record, _)) => Change::update(resource.key(), resource.encode(), record.revision.clone()),
+            None => Change::create(resource.key(), resource.encode()),
+        });
+        Ok((all, wired))
+    }
+
+    async fn address_request(&self, now: Timestamp) -> Result<ipam::Request, CniError> {
+        let mut attributes = BTreeMap::from([
+            ("node".to_owned(), self.node.clone()),
+            ("timestamp".to_owned(), now.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC").to_string()),
+            (INTERFACE_ATTRIBUTE.to_owned(), self.call.sandbox.interface().to_owned()),
+        ]);
+        if let Some(pod) = &self.call.request.pod {
+            attributes.insert("pod".to_owned(), pod.name.clone());
+            attributes.insert("namespace".to_owned(), pod.namespace.clone());
+        }
+        Ok(ipam::Request {
+            host: self.node.clone(),
+            owner: Owner { handle: self.call.sandbox.handle(), attributes },
+            version: IpVersion::V4,
+            purpose: PoolUse::Workload,
+            pools: self.call.netconf.ipv4_pools.clone(),
+            node_labels: self.book.node_labels(&self.node).await?,
+            namespace_labels: BTreeMap::new(),
+        })
+    }
+
+    /// The same sandbox again gets the same answer. Its endpoint record may be gone (then it is written anew) or
+    /// belong to a later sandbox of the same pod by now (then it is left alone).
+    async fn use_again(
+        &mut self,
+        held: Held,
+        earlier: Option<(Record, Resource)>,
+        unlocked: Change,
+    ) -> Result<Wired, CniError> {
+        let known = earlier.as_ref().map(|(_, resource)| resource);
+        if let Some(known) = known.filter(|known| self.is_ours(known))
+            && let Some(wired) = endpoint::wired(known)
+        {
+            return Ok(wired);
+        }
+        let own = self.host.owned_links()?.into_iter().find(|link| link.owner == self.call.sandbox);
+        let device = own.and_then(|link| DeviceName::new(&link.name).ok());
+        let wired = Wired {
+            device: device.unwrap_or_else(|| self.own_device_name()),
+            mac: self.call.sandbox.mac(),
+            addresses: held.addresses,
+        };
+        if earlier.is_none() {
+            let now = Timestamp::now();
+            let resource = endpoint::record(&self.id, &self.call.sandbox, &wired, None, now)?;
+            let create = Change::create(resource.key(), resource.encode());
+            self.book.commit(vec![unlocked, create]).await?;
+        }
+        Ok(wired)
+    }
+
+    fn is_ours(&self, resource: &Resource) -> bool {
+        endpoint::container_id(resource) == self.call.sandbox.container_id()
+    }
+
+    fn own_device_name(&self) -> DeviceName {
+        let name = self.call.sandbox.device_name(DeviceName::CALICO_PREFIX);
+        name.expect("`cali` leaves room for the hash")
+    }
+
+    /// Takes back what this call made; what it cannot, the runtime's DEL finds. The kernel goes first: an address
+    /// must not be free while something still answers to it.
+    async fn undo(&mut self, made: Option<Made>) {
+        let Some(made) = made else { return };
+        let undone = match self.host.remove_links_of(&self.call.sandbox) {
+            Ok(_) => del::release(&self.book, self.call, made.replaced.as_ref()).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = undone {
+            warn!("not everything could be undone: {} ({})", error.message, error.details);
+        }
+    }
+}
+
+fn attachment(call: &Call, wired: Wired, mtu: u32) -> Attachment {
+    Attachment {
+        sandbox: call.sandbox.clone(),
+        device: wired.device,
+        mac: wired.mac,
+        mtu,
+        addresses: wired.addresses,
+        pod_forwards: call.netconf.pod_forwards,
+    }
+}

@@ -1,0 +1,104 @@
+//! CHECK: looks at everything ADD made, and says all that is not as it should be.
+
+use host::{Host, PodNamespace};
+use model::DeviceName;
+use plan::{Attachment, PodWiring};
+use store::{OpenMode, StoreConfig};
+
+use super::book::Book;
+use super::endpoint::{EndpointId, Wired};
+use super::error::{CniError, code};
+use super::{Call, book, endpoint, node, result};
+
+pub(super) async fn run(call: &Call) -> Result<(), CniError> {
+    let version = &call.netconf.cni_version;
+    if !result::has_check(version) {
+        return Err(CniError::new(code::VERSION, format!("cniVersion {version} has no CHECK")));
+    }
+    let earlier = call
+        .netconf
+        .prev_result
+        .as_ref()
+        .ok_or_else(|| CniError::configuration("CHECK needs prevResult, the answer that ADD gave"))?;
+    let mut answered = result::addresses_of(earlier, call.sandbox.interface());
+    answered.sort_unstable();
+    let mut problems = Vec::new();
+    let recorded = check_records(call, &answered, &mut problems).await?;
+    check_kernel(call, recorded, &answered, &mut problems)?;
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(CniError::new(code::CHECK, format!("{} is not connected as it should be", call.sandbox))
+        .hint(problems.join("; ")))
+}
+
+/// Address book and endpoint must say what ADD answered. Returns what the endpoint says of the kernel.
+async fn check_records(
+    call: &Call,
+    answered: &[std::net::IpAddr],
+    problems: &mut Vec<String>,
+) -> Result<Option<Wired>, CniError> {
+    let config = book::store_config(&call.netconf)?;
+    if let StoreConfig::Sqlite { path } = &config
+        && !path.exists()
+    {
+        problems.push(format!("there is no store at {}", path.display()));
+        return Ok(None);
+    }
+    let store = book::open(&config, OpenMode::Existing).await?;
+    let book = Book::new(&*store);
+    let mut held = book.held(&call.sandbox).await?.addresses;
+    held.sort_unstable();
+    if held != answered {
+        problems.push(format!("the address book gives it {held:?} instead of {answered:?}"));
+    }
+    let id = EndpointId::new(&node::name(&call.netconf)?, call.request.pod.as_ref(), &call.sandbox);
+    let key = id.key()?;
+    let Some((_, resource)) = book.endpoint(&key).await? else {
+        problems.push(format!("{key} is missing"));
+        return Ok(None);
+    };
+    let recorded_id = endpoint::container_id(&resource);
+    if recorded_id != call.sandbox.container_id() {
+        problems.push(format!("{key} belongs to sandbox {recorded_id:?}"));
+        return Ok(None);
+    }
+    let wired = endpoint::wired(&resource);
+    match &wired {
+        None => problems.push(format!("{key} does not say how the pod is connected")),
+        Some(wired) if wired.addresses != held => {
+            problems.push(format!("{key} says {:?} instead of {held:?}", wired.addresses));
+        }
+        Some(_) => {}
+    }
+    Ok(wired)
+}
+
+fn check_kernel(
+    call: &Call,
+    recorded: Option<Wired>,
+    answered: &[std::net::IpAddr],
+    problems: &mut Vec<String>,
+) -> Result<(), CniError> {
+    let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
+    let mut pod = PodNamespace::open(netns)?;
+    let mut host = Host::here()?;
+    let own = host.owned_links()?.into_iter().find(|link| link.owner == call.sandbox);
+    let device = match (&recorded, &own) {
+        (Some(recorded), _) => recorded.device.clone(),
+        (None, Some(link)) => DeviceName::new(&link.name).expect("the kernel's names are valid"),
+        (None, None) => node::device_name(call.request.pod.as_ref(), &call.sandbox)?,
+    };
+    let attachment = Attachment {
+        sandbox: call.sandbox.clone(),
+        device,
+        mac: recorded.as_ref().map_or_else(|| call.sandbox.mac(), |recorded| recorded.mac),
+        mtu: node::mtu(&call.netconf)?,
+        addresses: answered.to_vec(),
+        pod_forwards: call.netconf.pod_forwards,
+    };
+    let wiring = PodWiring::new(&attachment, &host.facts()?)
+        .map_err(|error| CniError::configuration(error.to_string()))?;
+    problems.extend(host.check(&mut pod, &wiring)?.iter().map(ToString::to_string));
+    Ok(())
+}

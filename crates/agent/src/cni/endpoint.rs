@@ -1,0 +1,208 @@
+//! The endpoint record of an attachment.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use model::ipam::BlockAttribute;
+use model::names::EndpointName;
+use model::validate::validate;
+use model::{DeviceName, Key, Kind, Mac, Metadata, Resource, Sandbox};
+use serde_json::{Value, json};
+
+use super::error::CniError;
+use super::request::PodName;
+
+/// Containers that are no pods live here, as with Calico.
+const NAMESPACE_DEFAULT: &str = "default";
+
+/// Which record is an attachment's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndpointId {
+    pub(super) namespace: String,
+    pub(super) name: EndpointName,
+}
+
+impl EndpointId {
+    pub(super) fn new(node: &str, pod: Option<&PodName>, sandbox: &Sandbox) -> EndpointId {
+        let (namespace, orchestrator, workload) = match pod {
+            Some(pod) => (pod.namespace.as_str(), "k8s", pod.name.as_str()),
+            None => (NAMESPACE_DEFAULT, "cni", sandbox.container_id()),
+        };
+        EndpointId {
+            namespace: namespace.to_owned(),
+            name: EndpointName {
+                node: node.to_owned(),
+                orchestrator: orchestrator.to_owned(),
+                workload: workload.to_owned(),
+                endpoint: sandbox.interface().to_owned(),
+            },
+        }
+    }
+
+    /// As it was when the address was given, whatever node and pod are called now.
+    pub(super) fn from_allocation(attribute: &BlockAttribute, sandbox: &Sandbox) -> Option<EndpointId> {
+        let note = |key: &str| attribute.secondary.get(key).cloned();
+        let pod = match (note("namespace"), note("pod")) {
+            (Some(namespace), Some(name)) => Some(PodName { namespace, name }),
+            _ => None,
+        };
+        Some(EndpointId::new(&note("node")?, pod.as_ref(), sandbox))
+    }
+
+    pub(super) fn key(&self) -> Result<Key, CniError> {
+        let name = self.name.compute().map_err(|error| CniError::environment(error.to_string()))?;
+        Ok(Key::namespaced(Kind::WorkloadEndpoint, &self.namespace, name))
+    }
+}
+
+/// What an endpoint record says of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wired {
+    pub(super) device: DeviceName,
+    pub(super) mac: Mac,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+/// The record for an attachment. A record that stands there already, of an earlier sandbox of the same pod, keeps
+/// its metadata; everything about the sandbox is new.
+pub(super) fn record(
+    id: &EndpointId,
+    sandbox: &Sandbox,
+    wired: &Wired,
+    earlier: Option<&Resource>,
+    now: Timestamp,
+) -> Result<Resource, CniError> {
+    let mut endpoint = Resource::new(Kind::WorkloadEndpoint, "");
+    endpoint.metadata = match earlier {
+        Some(earlier) => earlier.metadata.clone(),
+        None => Metadata {
+            uid: Some(uuid::Uuid::new_v4().to_string()),
+            creation_timestamp: Some(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            ..Metadata::default()
+        },
+    };
+    endpoint.metadata.name = String::new();
+    endpoint.metadata.namespace = Some(id.namespace.clone());
+    let networks: Vec<String> =
+        wired.addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
+    let mut spec = json!({
+        "orchestrator": id.name.orchestrator,
+        "node": id.name.node,
+        "containerID": sandbox.container_id(),
+        "endpoint": sandbox.interface(),
+        "ipNetworks": networks,
+        "interfaceName": wired.device.as_str(),
+        "mac": wired.mac.to_string(),
+    });
+    if id.name.orchestrator == "k8s" {
+        spec["pod"] = id.name.workload.clone().into();
+        spec["profiles"] = json!([format!("kns.{}", id.namespace)]);
+    }
+    endpoint.body.insert("spec".to_owned(), spec);
+    endpoint.fill_defaults();
+    match validate(&endpoint).first() {
+        None => Ok(endpoint),
+        Some(violation) => {
+            Err(CniError::environment(format!("the endpoint cannot be recorded: {violation}")))
+        }
+    }
+}
+
+/// The sandbox that a record speaks of.
+pub(super) fn container_id(endpoint: &Resource) -> &str {
+    endpoint.spec("containerID").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a record says of the kernel; `None` if it cannot be understood.
+pub(super) fn wired(endpoint: &Resource) -> Option<Wired> {
+    let text = |field| endpoint.spec(field).and_then(Value::as_str);
+    let networks = endpoint.spec("ipNetworks").and_then(Value::as_array)?;
+    let address = |network: &Value| network.as_str()?.split('/').next()?.parse().ok();
+    Some(Wired {
+        device: DeviceName::new(text("interfaceName")?).ok()?,
+        mac: text("mac")?.parse().ok()?,
+        addresses: networks.iter().map(address).collect::<Option<_>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn sandbox() -> Sandbox {
+        Sandbox::new("net", "0f3a", "eth0").unwrap()
+    }
+
+    fn example() -> Wired {
+        Wired {
+            device: DeviceName::of_pod("cali", "shop", "web-0").unwrap(),
+            mac: sandbox().mac(),
+            addresses: vec!["10.0.0.5".parse().unwrap()],
+        }
+    }
+
+    fn pod() -> PodName {
+        PodName { namespace: "shop".to_owned(), name: "web-0".to_owned() }
+    }
+
+    fn now() -> Timestamp {
+        "2026-08-22T06:33:20Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_pods_record_is_calicos() {
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let endpoint = record(&id, &sandbox(), &example(), None, now()).unwrap();
+        assert_eq!(
+            id.key().unwrap().etcd_text(),
+            "/calico/resources/v3/projectcalico.org/workloadendpoints/shop/node--a-k8s-web--0-eth0"
+        );
+        assert_eq!(endpoint.key(), id.key().unwrap());
+        assert_eq!(endpoint.metadata.labels["projectcalico.org/orchestrator"], "k8s");
+        assert_eq!(endpoint.metadata.labels["projectcalico.org/namespace"], "shop");
+        assert_eq!(endpoint.spec("ipNetworks"), Some(&json!(["10.0.0.5/32"])));
+        assert_eq!(endpoint.spec("profiles"), Some(&json!(["kns.shop"])));
+        assert_eq!(container_id(&endpoint), "0f3a");
+        assert_eq!(wired(&endpoint), Some(example()));
+    }
+
+    #[test]
+    fn a_container_without_a_pod_is_recorded_by_its_id() {
+        let id = EndpointId::new("node-a", None, &sandbox());
+        let endpoint = record(&id, &sandbox(), &example(), None, now()).unwrap();
+        assert_eq!(endpoint.metadata.name, "node--a-cni-0f3a-eth0");
+        assert_eq!(endpoint.metadata.namespace.as_deref(), Some("default"));
+    }
+
+    #[test]
+    fn a_new_sandbox_takes_over_the_record_but_not_its_identity() {
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let earlier = record(&id, &sandbox(), &example(), None, now()).unwrap();
+        let next = Sandbox::new("net", "1f3a", "eth0").unwrap();
+        let wired = Wired { mac: next.mac(), ..example() };
+        let later = record(&id, &next, &wired, Some(&earlier), now()).unwrap();
+        assert_eq!(later.metadata.uid, earlier.metadata.uid);
+        assert_eq!(container_id(&later), "1f3a");
+    }
+
+    #[test]
+    fn an_allocation_leads_to_its_record() {
+        let secondary = [("node", "node-a"), ("namespace", "shop"), ("pod", "web-0")];
+        let secondary: BTreeMap<String, String> =
+            secondary.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let attribute = BlockAttribute { secondary, ..BlockAttribute::default() };
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        assert_eq!(EndpointId::from_allocation(&attribute, &sandbox()), Some(id));
+        assert_eq!(EndpointId::from_allocation(&BlockAttribute::default(), &sandbox()), None);
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_recorded_is_refused() {
+        let pod = PodName { namespace: "shop".to_owned(), name: "web/0".to_owned() };
+        let id = EndpointId::new("node-a", Some(&pod), &sandbox());
+        assert!(record(&id, &sandbox(), &example(), None, now()).is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! Errors in the form of the CNI specification: a code, what happened, and what is known beyond that.
+
+use std::error::Error;
+use std::fmt::Write as _;
+
+use host::HostError;
+use ipam::AssignError;
+use model::sandbox::SandboxError;
+use serde_json::{Value, json};
+use store::StoreError;
+
+/// Codes below 100 are the specification's, the others ours.
+pub(crate) mod code {
+    pub(crate) const VERSION: u32 = 1;
+    pub(crate) const ENVIRONMENT: u32 = 4;
+    pub(crate) const INPUT: u32 = 5;
+    pub(crate) const NOT_DECODED: u32 = 6;
+    pub(crate) const CONFIGURATION: u32 = 7;
+    pub(crate) const TRY_LATER: u32 = 11;
+    /// A fault of ours.
+    pub(crate) const BROKEN: u32 = 100;
+    /// The kernel refused, or holds something else than was asked for.
+    pub(crate) const KERNEL: u32 = 101;
+    /// The store refused, or holds what cannot be read.
+    pub(crate) const STORE: u32 = 102;
+    /// There is no address to give.
+    pub(crate) const ADDRESSES: u32 = 103;
+    /// CHECK found something.
+    pub(crate) const CHECK: u32 = 104;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CniError {
+    pub(crate) code: u32,
+    pub(crate) message: String,
+    /// Causes and advice.
+    pub(crate) details: String,
+}
+
+impl CniError {
+    pub(crate) fn new(code: u32, message: impl Into<String>) -> CniError {
+        CniError { code, message: message.into(), details: String::new() }
+    }
+
+    pub(crate) fn environment(message: impl Into<String>) -> CniError {
+        CniError::new(code::ENVIRONMENT, message)
+    }
+
+    pub(crate) fn configuration(message: impl Into<String>) -> CniError {
+        CniError::new(code::CONFIGURATION, message)
+    }
+
+    pub(crate) fn broken(message: impl Into<String>) -> CniError {
+        CniError::new(code::BROKEN, message)
+    }
+
+    pub(crate) fn input(error: std::io::Error) -> CniError {
+        CniError::new(code::INPUT, "cannot read the network configuration").because(&error)
+    }
+
+    /// Adds an error and everything that caused it.
+    #[must_use]
+    pub(crate) fn because(mut self, cause: &dyn Error) -> CniError {
+        let mut next = Some(cause);
+        while let Some(cause) = next {
+            self.add_detail(&cause.to_string());
+            next = cause.source();
+        }
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: impl AsRef<str>) -> CniError {
+        self.add_detail(hint.as_ref());
+        self
+    }
+
+    fn add_detail(&mut self, text: &str) {
+        let separator = if self.details.is_empty() { "" } else { "; " };
+        write!(self.details, "{separator}{text}").expect("a string takes any text");
+    }
+
+    pub(crate) fn document(&self, version: &str) -> Value {
+        json!({"cniVersion": version, "code": self.code, "msg": self.message, "details": self.details})
+    }
+
+    fn of(code: u32, error: &dyn Error) -> CniError {
+        let first = CniError::new(code, error.to_string());
+        match error.source() {
+            Some(source) => first.because(source),
+            None => first,
+        }
+    }
+}
+
+impl From<HostError> for CniError {
+    fn from(error: HostError) -> CniError {
+        let code = match error {
+            HostError::Namespace { .. } => code::ENVIRONMENT,
+            _ => code::KERNEL,
+        };
+        CniError::of(code, &error)
+    }
+}
+
+impl From<StoreError> for CniError {
+    fn from(error: StoreError) -> CniError {
+        let code = match error {
+            StoreError::Unreachable { .. } | StoreError::Uncertain { .. } => code::TRY_LATER,
+            StoreError::BadSetting { .. } => code::CONFIGURATION,
+            _ => code::STORE,
+        };
+        let converted = CniError::of(code, &error);
+        match error.hint() {
+            Some(hint) => converted.hint(hint),
+            None => converted,
+        }
+    }
+}
+
+impl From<AssignError> for CniError {
+    fn from(error: AssignError) -> CniError {
+        let converted = CniError::of(code::ADDRESSES, &error);
+        match error {
+            AssignError::NoPools => converted.hint(
+                "create one with `plumb apply -f pool.yaml`, where pool.yaml holds \
+                 {apiVersion: projectcalico.org/v3, kind: IPPool, metadata: {name: pods}, spec: {cidr: 10.244.0.0/16}}",
+            ),
+            AssignError::PoolUnknown(..) | AssignError::NoPoolServes { .. } => {
+                converted.hint("`plumb get ippool -o wide` shows the pools and whom they serve")
+            }
+            _ => converted,
+        }
+    }
+}
+
+impl From<SandboxError> for CniError {
+    fn from(error: SandboxError) -> CniError {
+        CniError::of(code::ENVIRONMENT, &error)
+    }
+}
+
+/// A runtime must get an answer it can read, whatever happens.
+pub(crate) fn answer_even_when_panicking() {
+    std::panic::set_hook(Box::new(|panic| {
+        eprintln!("plumbd cni: {panic}");
+        let error = CniError::broken("plumbd broke").hint("this is a bug; the log has more");
+        println!("{}", error.document(super::result::NEWEST));
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_and_advice_are_details() {
+        let io = std::io::Error::other("disk on fire");
+        let error = StoreError::Unreachable { address: "etcd:2379".to_owned(), source: Box::new(io) };
+        let error = CniError::from(error);
+        assert_eq!((error.code, error.message.as_str()), (11, "cannot reach the store at etcd:2379"));
+        assert!(error.details.starts_with("disk on fire"), "{}", error.details);
+    }
+
+    #[test]
+    fn an_empty_store_says_how_to_fill_it() {
+        let error = CniError::from(AssignError::NoPools);
+        assert_eq!(error.message, "there is no IP pool");
+        assert!(error.details.contains("plumb apply -f"), "{}", error.details);
+    }
+}

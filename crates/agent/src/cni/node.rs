@@ -1,0 +1,102 @@
+//! What holds for the whole node: its name, the pods' MTU, the prefix of their devices.
+
+use std::fs;
+
+use host::Host;
+use model::names::NodeName;
+use model::{DeviceName, Sandbox};
+
+use super::error::CniError;
+use super::netconf::NetConf;
+use super::request::PodName;
+
+/// Where Calico's node agent leaves the node's name and the pods' MTU.
+const NODENAME_FILE: &str = "/var/lib/calico/nodename";
+const MTU_FILE: &str = "/var/lib/calico/mtu";
+const MTU_DEFAULT: u32 = 1500;
+/// What IPv4 asks for at least, and what a veth takes at most.
+const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65535;
+
+/// The key `nodename`, else the nodename file, else the key `hostname`, else the machine's own name.
+pub(super) fn name(netconf: &NetConf) -> Result<String, CniError> {
+    let file = netconf.nodename_file.as_deref().unwrap_or(NODENAME_FILE);
+    let own = || {
+        let name = Host::machine_name().ok()?.trim().to_ascii_lowercase();
+        Some(name).filter(|name| !name.is_empty())
+    };
+    let from_file = || Some(fs::read_to_string(file).ok()?.trim().to_owned()).filter(|name| !name.is_empty());
+    let said = netconf.nodename.clone();
+    let name = said.or_else(from_file).or_else(|| netconf.hostname.clone()).or_else(own);
+    let name = name.ok_or_else(|| {
+        CniError::configuration("this node has no name").hint("set nodename in the network configuration")
+    })?;
+    match name.parse::<NodeName>() {
+        Ok(_) => Ok(name),
+        Err(error) => Err(CniError::configuration(error.to_string())),
+    }
+}
+
+pub(super) fn mtu(netconf: &NetConf) -> Result<u32, CniError> {
+    let mtu = match (netconf.mtu, fs::read_to_string(MTU_FILE)) {
+        (0, Err(_)) if netconf.require_mtu_file => {
+            let message = format!("require_mtu_file is set, and there is no {MTU_FILE}");
+            return Err(CniError::configuration(message));
+        }
+        (0, Err(_)) => Some(MTU_DEFAULT),
+        (0, Ok(text)) => text.trim().parse().ok(),
+        (mtu, _) => u32::try_from(mtu).ok(),
+    };
+    mtu.filter(|mtu| MTU_RANGE.contains(mtu))
+        .ok_or_else(|| CniError::configuration("the MTU must be between 68 and 65535"))
+}
+
+/// Calico's name for the host end.
+pub(super) fn device_name(pod: Option<&PodName>, sandbox: &Sandbox) -> Result<DeviceName, CniError> {
+    let prefix = device_prefix();
+    let name = match pod {
+        Some(pod) => DeviceName::of_pod(&prefix, &pod.namespace, &pod.name),
+        None => DeviceName::of_container(&prefix, sandbox.container_id()),
+    };
+    name.map_err(|error| CniError::configuration(error.to_string()))
+}
+
+/// Felix looks after devices by their prefix, so both go by one setting.
+fn device_prefix() -> String {
+    let setting = std::env::var("FELIX_INTERFACEPREFIX").unwrap_or_default();
+    let first = setting.split(',').next().unwrap_or_default().trim();
+    if first.is_empty() { DeviceName::CALICO_PREFIX.to_owned() } else { first.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nodes_name_is_looked_for_in_calicos_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nodename");
+        fs::write(&file, "from-file\n").unwrap();
+        let nodename_file = Some(file.display().to_string());
+        let mut netconf = NetConf {
+            nodename: Some("from-key".to_owned()),
+            nodename_file,
+            hostname: Some("from-old-key".to_owned()),
+            ..NetConf::default()
+        };
+        assert_eq!(name(&netconf).unwrap(), "from-key");
+        netconf.nodename = None;
+        assert_eq!(name(&netconf).unwrap(), "from-file");
+        fs::remove_file(&file).unwrap();
+        assert_eq!(name(&netconf).unwrap(), "from-old-key");
+        netconf.nodename = Some("no/slash".to_owned());
+        assert!(name(&netconf).is_err());
+    }
+
+    #[test]
+    fn the_mtu_has_bounds() {
+        assert_eq!(mtu(&NetConf { mtu: 1450, ..NetConf::default() }).unwrap(), 1450);
+        for wrong in [67, 65536, 1 << 40] {
+            assert!(mtu(&NetConf { mtu: wrong, ..NetConf::default() }).is_err());
+        }
+    }
+}

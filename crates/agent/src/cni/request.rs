@@ -1,0 +1,144 @@
+//! What a runtime says in the environment: the verb, the sandbox, the pod.
+
+use std::path::PathBuf;
+
+use super::error::CniError;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Add,
+    Del,
+    Check,
+    Version,
+}
+
+/// Who is to be connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) container_id: String,
+    /// Always there for ADD and CHECK.
+    pub(crate) netns: Option<PathBuf>,
+    pub(crate) interface: String,
+    /// There if the caller is Kubernetes.
+    pub(crate) pod: Option<PodName>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Verb {
+    pub(crate) fn from_environment(get: &impl Fn(&str) -> Option<String>) -> Result<Verb, CniError> {
+        match get("CNI_COMMAND").as_deref() {
+            Some("ADD") => Ok(Verb::Add),
+            Some("DEL") => Ok(Verb::Del),
+            Some("CHECK") => Ok(Verb::Check),
+            Some("VERSION") => Ok(Verb::Version),
+            Some(other) => Err(CniError::environment(format!("CNI_COMMAND {other:?} is not known here"))
+                .hint("known are ADD, DEL, CHECK and VERSION")),
+            None => Err(CniError::environment("CNI_COMMAND is not set")),
+        }
+    }
+}
+
+impl Request {
+    /// `get` gives the value of a variable, `None` if it is unset or empty: runtimes use both for the same.
+    pub(crate) fn from_environment(
+        verb: Verb,
+        get: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Request, CniError> {
+        let need = |name: &str| get(name).ok_or_else(|| CniError::environment(format!("{name} is not set")));
+        let netns = get("CNI_NETNS").map(PathBuf::from);
+        if netns.is_none() && matches!(verb, Verb::Add | Verb::Check) {
+            return Err(CniError::environment("CNI_NETNS is not set"));
+        }
+        Ok(Request {
+            container_id: need("CNI_CONTAINERID")?,
+            netns,
+            interface: need("CNI_IFNAME")?,
+            pod: get("CNI_ARGS").and_then(|arguments| pod_name(&arguments)),
+        })
+    }
+}
+
+/// `K8S_POD_NAMESPACE` and `K8S_POD_NAME` out of `KEY=VALUE;KEY=VALUE`, in whatever order. One without the other
+/// is no pod of Kubernetes: other runtimes set only the name.
+fn pod_name(arguments: &str) -> Option<PodName> {
+    let value = |wanted: &str| {
+        let pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
+        let mut values = pairs.filter(|(key, _)| *key == wanted).map(|(_, value)| value.to_owned());
+        values.next_back().filter(|value| !value.is_empty())
+    };
+    Some(PodName { namespace: value("K8S_POD_NAMESPACE")?, name: value("K8S_POD_NAME")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(verb: Verb, variables: &[(&str, &str)]) -> Result<Request, CniError> {
+        let get = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned()).filter(|value| !value.is_empty())
+        };
+        Request::from_environment(verb, &get)
+    }
+
+    #[test]
+    fn what_containerd_sends_is_understood() {
+        let arguments = "K8S_POD_UID=u;IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0;\
+                         K8S_POD_INFRA_CONTAINER_ID=0f3a";
+        let request = parse(
+            Verb::Add,
+            &[
+                ("CNI_CONTAINERID", "0f3a"),
+                ("CNI_NETNS", "/run/netns/cni-1"),
+                ("CNI_IFNAME", "eth0"),
+                ("CNI_ARGS", arguments),
+            ],
+        )
+        .unwrap();
+        let pod = PodName { namespace: "shop".to_owned(), name: "web-0".to_owned() };
+        assert_eq!(request.pod, Some(pod));
+        assert_eq!(request.netns, Some(PathBuf::from("/run/netns/cni-1")));
+    }
+
+    #[test]
+    fn a_del_needs_no_namespace_and_an_add_does() {
+        let variables = [("CNI_CONTAINERID", "0f3a"), ("CNI_NETNS", ""), ("CNI_IFNAME", "eth0")];
+        assert_eq!(parse(Verb::Del, &variables).unwrap().netns, None);
+        assert_eq!(parse(Verb::Add, &variables).unwrap_err().message, "CNI_NETNS is not set");
+        assert_eq!(parse(Verb::Del, &variables[..1]).unwrap_err().message, "CNI_IFNAME is not set");
+    }
+
+    #[test]
+    fn half_a_pod_is_none() {
+        assert_eq!(pod_name("IgnoreUnknown=1;K8S_POD_NAME=box"), None);
+        assert_eq!(pod_name("K8S_POD_NAMESPACE=;K8S_POD_NAME=box"), None);
+        assert_eq!(pod_name(";;=;K8S_POD_NAME"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_arguments_does_not_matter(
+            namespace in "[a-z]{1,8}",
+            name in "[a-z0-9-]{1,8}",
+            noise in proptest::collection::vec("[A-Z_]{1,6}=[^;]{0,6}", 0..4),
+            at in 0usize..5,
+        ) {
+            let mut pairs = noise;
+            pairs.insert(at.min(pairs.len()), format!("K8S_POD_NAME={name}"));
+            pairs.insert((at / 2).min(pairs.len()), format!("K8S_POD_NAMESPACE={namespace}"));
+            prop_assert_eq!(pod_name(&pairs.join(";")), Some(PodName { namespace, name }));
+        }
+
+        #[test]
+        fn any_arguments_can_be_read(arguments in "\\PC{0,80}") {
+            let _ = pod_name(&arguments);
+        }
+    }
+}
