@@ -17,7 +17,10 @@ impl Host {
     /// packets with the node. Repeating it is harmless. On failure, what was made is left for
     /// [`Host::remove_links_of`], except that a link whose name was taken is removed at once.
     pub fn ensure(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
-        let observed = self.observe(pod, wiring)?;
+        let mut observed = self.observe(pod, wiring)?;
+        if observed.host.is_none() && observed.pod.is_some() && self.take_back_name(wiring)? {
+            observed = self.observe(pod, wiring)?;
+        }
         let missing = differences(wiring, &observed);
         self.apply(pod, wiring, &missing)?;
         let deadline = Instant::now() + START_WAIT;

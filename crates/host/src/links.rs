@@ -126,12 +126,25 @@ impl Host {
             return Ok(());
         }
         let link = get_link(&mut self.netlink, own)?;
-        match self.netlink.execute_all(vec![messages::rename(link.index, wanted)]) {
+        self.rename(link.index, wanted)
+    }
+
+    fn rename(&mut self, index: u32, wanted: &DeviceName) -> Result<(), HostError> {
+        match self.netlink.execute_all(vec![messages::rename(index, wanted)]) {
             Err(error) if error.errno() == Some(Errno::EXIST.raw_os_error()) => {
                 Err(HostError::NameTaken { device: wanted.clone() })
             }
             outcome => outcome,
         }
+    }
+
+    /// The sandbox's link may be there under another name: a call was killed before it gave the final one, or a
+    /// stranger renamed it. Whether there was one to rename.
+    pub(crate) fn take_back_name(&mut self, wiring: &PodWiring) -> Result<bool, HostError> {
+        let own = self.owned_links()?.into_iter().find(|link| link.owner == wiring.sandbox);
+        let Some(own) = own else { return Ok(false) };
+        self.rename(own.index, &wiring.host.device)?;
+        Ok(true)
     }
 }
 

@@ -43,6 +43,13 @@ impl Programs {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build.args(["build", "--quiet", "-p", "cni", "-p", "agent", "-p", "ctl"]);
+        // What cargo tells a test about itself would look like a change to build scripts that ask for it.
+        for (name, _) in std::env::vars_os() {
+            let is_of_test = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
+            if is_of_test.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                build.env_remove(name);
+            }
+        }
         if folder.ends_with("release") {
             build.arg("--release");
         }

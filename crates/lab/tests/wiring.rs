@@ -130,6 +130,18 @@ fn a_flipped_setting_is_seen_and_mended() {
 }
 
 #[test]
+fn a_link_under_another_name_is_taken_back() {
+    let Some(bench) = Bench::new("a_link_under_another_name_is_taken_back") else { return };
+    bench.ensure().unwrap();
+    bench.node_ip("link set cali0d7763386da down");
+    bench.node_ip("link set cali0d7763386da name renamed");
+    assert_ne!(bench.differences(), []);
+    bench.ensure().unwrap();
+    assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
+    assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap()).len(), 1);
+}
+
+#[test]
 fn only_the_sandboxs_own_links_are_removed() {
     let Some(bench) = Bench::new("only_the_sandboxs_own_links_are_removed") else { return };
     bench.ensure().unwrap();
