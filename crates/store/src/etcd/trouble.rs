@@ -227,6 +227,10 @@ fn of_text(text: &str) -> Option<Trouble> {
         let known = ALERTS.into_iter().find(|known| alert.starts_with(&format!("{known:?}")));
         return Some(known.map_or_else(|| Trouble::Tls(format!("the server says {alert}")), of_alert));
     }
+    // Our end found that what it received is not HTTP/2.
+    if text.contains("connection error detected") {
+        return Some(Trouble::NotEtcd(text.to_owned()));
+    }
     if text.contains("failed to lookup address information") {
         return Some(Trouble::NameUnknown(text.to_owned()));
     }

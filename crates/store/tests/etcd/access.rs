@@ -1,6 +1,7 @@
 //! Getting in, and being told plainly why not.
 
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use model::{Key, Kind};
@@ -220,6 +221,36 @@ async fn a_port_that_swallows_everything_is_named() {
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let config = EtcdConfig { connect_timeout: Duration::from_secs(1), ..EtcdConfig::new([endpoint]) };
     check_unreachable(config, "no answer in time", "firewall").await;
+}
+
+/// Something listens there, but it is no etcd.
+#[tokio::test]
+async fn another_server_is_named() {
+    const STRANGE: &str = "does not speak etcd's protocol";
+    for (answer, cause) in [
+        ("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", STRANGE),
+        ("SSH-2.0-OpenSSH_9.2p1\r\n", STRANGE),
+        ("", "the connection broke"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let _ = answer_and_hang_up(client, answer);
+            }
+        });
+        check_unreachable(EtcdConfig::new([endpoint]), cause, "").await;
+    }
+}
+
+fn answer_and_hang_up(mut client: TcpStream, answer: &str) -> std::io::Result<()> {
+    let mut greeting = [0; 1024];
+    client.read(&mut greeting)?;
+    client.write_all(answer.as_bytes())?;
+    client.shutdown(Shutdown::Write)?;
+    // Closing with something unread would take the answer away again.
+    while client.read(&mut greeting)? > 0 {}
+    Ok(())
 }
 
 #[tokio::test]

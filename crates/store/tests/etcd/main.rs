@@ -7,6 +7,7 @@ mod access;
 mod compatibility;
 mod connections;
 mod failover;
+mod gateway;
 mod history;
 mod processes;
 

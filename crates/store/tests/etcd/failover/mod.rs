@@ -3,7 +3,6 @@
 //! Writers change records and remember what they were told; watchers remember what they saw. In the end both are
 //! held against the history that etcd itself shows when it is read revision by revision.
 
-mod gateway;
 mod truth;
 mod writer;
 
@@ -13,7 +12,7 @@ use std::time::Duration;
 
 use model::{Key, KeyRange};
 use store::etcd::{EtcdConfig, EtcdStore};
-use store::{Event, Revision, Store};
+use store::{Event, Revision, Store, StoreError};
 use testkit::Dice;
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
 use tokio::task::JoinHandle;
@@ -21,6 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use self::truth::{Seen, Truth};
 use self::writer::{Attempt, Writer};
+use crate::gateway::Gateway;
 
 const WRITERS: usize = 4;
 const WATCHERS: usize = 3;
@@ -86,6 +86,42 @@ async fn a_lone_member_may_restart() {
         let event = timeout(PATIENCE, watch.next()).await.unwrap().unwrap().unwrap();
         assert!(matches!(event, Event::Put(record) if record.value == value && record.revision == revision));
     }
+}
+
+/// A member cut off from the others could show old news for ever. It must be left as soon as it knows no leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_without_a_leader_is_not_believed() {
+    let test = "a_member_without_a_leader_is_not_believed";
+    let Some(mut cluster) = start_or_skip(test, Setup::members(3)) else { return };
+    let config =
+        EtcdConfig { request_timeout: Duration::from_secs(3), ..EtcdConfig::new([cluster.endpoint(0)]) };
+    let store: Arc<dyn Store> = Arc::new(EtcdStore::connect(config).await.unwrap());
+    let revision = store.create(end_marker(), b"0".to_vec()).await.unwrap();
+    let mut watch = store.watch(KeyRange::Handles, revision.clone()).await.unwrap();
+    let mut member = Gateway::connect(cluster.client_port(0));
+    let mut wait_for_streams = |count: &str| {
+        let metric = "etcd_debugging_mvcc_watch_stream_total";
+        testkit::process::wait_until("the watch", || member.metric(metric) == count).unwrap();
+    };
+    wait_for_streams("1");
+
+    cluster.kill(1);
+    cluster.kill(2);
+    wait_for_streams("0");
+    for error in [
+        store.get(&end_marker()).await.unwrap_err(),
+        store.update(end_marker(), b"1".to_vec(), revision.clone()).await.unwrap_err(),
+    ] {
+        let StoreError::Unreachable { source, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(source.to_string(), "it knows no leader");
+    }
+
+    cluster.restart(1).unwrap();
+    cluster.restart(2).unwrap();
+    cluster.wait_healthy().unwrap();
+    let revision = store.update(end_marker(), b"2".to_vec(), revision).await.unwrap();
+    let event = timeout(PATIENCE, watch.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(event.revision(), Some(&revision));
 }
 
 async fn connect(cluster: &EtcdCluster, first: usize) -> Arc<dyn Store> {

@@ -7,8 +7,8 @@ use serde_json::Value;
 use store::{Event, Revision};
 use testkit::etcd::EtcdCluster;
 
-use super::gateway::{Gateway, Snapshot};
 use super::writer::{Attempt, Outcome};
+use crate::gateway::{Gateway, Snapshot};
 
 /// One change of one record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! etcd's JSON gateway: another way to the same data, with none of our code in between.
+//! etcd's JSON gateway and metrics: another way to the same data, with none of our code in between.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -37,12 +37,24 @@ impl Gateway {
             .collect()
     }
 
+    /// What the member counts under this name.
+    pub(crate) fn metric(&mut self, name: &str) -> String {
+        let metrics = self.exchange("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let metrics = String::from_utf8(metrics).unwrap();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no metric {name}")).to_owned()
+    }
+
     fn post(&mut self, path: &str, body: &Value) -> Value {
         let body = body.to_string();
-        let request = format!(
+        let answer = self.exchange(&format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
-        );
+        ));
+        serde_json::from_slice(&answer).unwrap()
+    }
+
+    fn exchange(&mut self, request: &str) -> Vec<u8> {
         self.stream.get_mut().write_all(request.as_bytes()).unwrap();
         let mut length = None;
         let mut chunked = false;
@@ -58,8 +70,7 @@ impl Gateway {
             }
             chunked |= line.starts_with("transfer-encoding:") && line.contains("chunked");
         }
-        let bytes = if chunked { self.chunks() } else { self.exactly(length.unwrap()) };
-        serde_json::from_slice(&bytes).unwrap()
+        if chunked { self.chunks() } else { self.exactly(length.unwrap()) }
     }
 
     fn line(&mut self) -> String {
