@@ -11,6 +11,8 @@ use testkit::certificates::Certificates;
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
 use testkit::process::run;
 
+use crate::{connect, next};
+
 /// The error and everything below it, as an operator would see it.
 fn shown(error: &StoreError) -> String {
     let mut text = error.to_string();
@@ -151,7 +153,7 @@ async fn user_and_password_open_the_door() {
     check_denied(user("root", "wrong"), "the user or the password is wrong").await;
     check_denied(user("nobody", "swordfish"), "the user or the password is wrong").await;
 
-    let store = EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.unwrap();
+    let store = connect(&cluster).await;
     let error = store.get(&Key::IpamConfig).await.unwrap_err();
     assert!(matches!(error, StoreError::AccessDenied { .. }), "{error:?}");
     assert!(shown(&error).contains("wants a user and a password"), "{}", shown(&error));
@@ -187,7 +189,7 @@ async fn a_session_that_was_forgotten_is_renewed() {
     run(cluster.etcdctl().args(["auth", "disable"])).unwrap();
     run(cluster.etcdctl().args(["auth", "enable"])).unwrap();
     let mut watch = store.watch(model::KeyRange::Handles, store::Revision::from(1)).await.unwrap();
-    assert!(matches!(watch.next().await, Some(Ok(store::Event::Put(record))) if record == found));
+    assert_eq!(next(&mut watch).await, Some(store::Event::Put(found)));
 }
 
 #[tokio::test]
@@ -245,7 +247,7 @@ async fn another_server_is_named() {
 
 fn answer_and_hang_up(mut client: TcpStream, answer: &str) -> std::io::Result<()> {
     let mut greeting = [0; 1024];
-    client.read(&mut greeting)?;
+    let _greeted = client.read(&mut greeting)?;
     client.write_all(answer.as_bytes())?;
     client.shutdown(Shutdown::Write)?;
     // Closing with something unread would take the answer away again.

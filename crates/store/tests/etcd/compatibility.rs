@@ -1,10 +1,11 @@
 //! etcdctl as an independent peer: what one writes the other reads, byte by byte.
 
 use model::{AffinityOwner, Key, KeyRange, Kind};
-use store::etcd::{EtcdConfig, EtcdStore};
 use store::{Event, Store};
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
 use testkit::process::run;
+
+use crate::{connect, next};
 
 /// Keys of every shape, with the texts that Calico gives them.
 fn keys() -> Vec<(Key, &'static str)> {
@@ -39,7 +40,7 @@ fn etcdctl_get(cluster: &EtcdCluster, key: &str) -> String {
 async fn etcdctl_reads_what_we_write_and_the_other_way_round() {
     let test = "etcdctl_reads_what_we_write_and_the_other_way_round";
     let Some(cluster) = start_or_skip(test, Setup::members(1)) else { return };
-    let store = EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.unwrap();
+    let store = connect(&cluster).await;
     let store: &dyn Store = &store;
     for (key, text) in keys() {
         let revision = store.create(key.clone(), VALUE.into()).await.unwrap();
@@ -62,7 +63,7 @@ async fn etcdctl_reads_what_we_write_and_the_other_way_round() {
 #[tokio::test]
 async fn we_see_what_etcdctl_does() {
     let Some(cluster) = start_or_skip("we_see_what_etcdctl_does", Setup::members(1)) else { return };
-    let store = EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.unwrap();
+    let store = connect(&cluster).await;
     let store: &dyn Store = &store;
     let (_, revision) = store.list_all(KeyRange::Everything).await.unwrap();
     let mut watch = store.watch(KeyRange::Everything, revision).await.unwrap();
@@ -70,9 +71,9 @@ async fn we_see_what_etcdctl_does() {
         run(cluster.etcdctl().args(["put", text, "1"])).unwrap();
         run(cluster.etcdctl().args(["put", "/calico/felix/v2/no-region/host/a/status", "1"])).unwrap();
         run(cluster.etcdctl().args(["del", text])).unwrap();
-        let Some(Ok(Event::Put(record))) = watch.next().await else { panic!("{text} was put") };
+        let Some(Event::Put(record)) = next(&mut watch).await else { panic!("{text} was put") };
         assert_eq!((record.key, record.value.as_ref()), (key.clone(), b"1".as_slice()));
-        let Some(Ok(Event::Deleted { key: deleted, .. })) = watch.next().await else {
+        let Some(Event::Deleted { key: deleted, .. }) = next(&mut watch).await else {
             panic!("{text} was deleted")
         };
         assert_eq!(deleted, key);

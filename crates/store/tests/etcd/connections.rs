@@ -4,19 +4,14 @@ use std::time::Duration;
 
 use model::{Key, KeyRange};
 use store::etcd::{EtcdConfig, EtcdStore};
-use store::{Change, Event, Revision, Store, StoreError, Watch};
-use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
+use store::{Change, Event, Revision, Store, StoreError};
+use testkit::etcd::{Setup, start_or_skip};
 use testkit::forwarder::{Forwarder, Traffic};
-use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::{connect, next};
 
 fn handle(id: impl std::fmt::Display) -> Key {
     Key::Handle(format!("h{id}"))
-}
-
-async fn direct(cluster: &EtcdCluster) -> EtcdStore {
-    EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.unwrap()
 }
 
 /// A store behind a forwarder, with little patience.
@@ -34,17 +29,13 @@ async fn now(store: &EtcdStore) -> Revision {
     (store as &dyn Store).list_all(KeyRange::Handles).await.unwrap().1
 }
 
-async fn next(watch: &mut Watch) -> Event {
-    timeout(PATIENCE, watch.next()).await.expect("an event arrives").unwrap().unwrap()
-}
-
 #[tokio::test]
 async fn a_write_whose_answer_is_lost_is_uncertain() {
     let Some(cluster) = start_or_skip("a_write_whose_answer_is_lost_is_uncertain", Setup::members(1)) else {
         return;
     };
     let forwarder = Forwarder::to(cluster.client_port(0));
-    let (near, far) = (direct(&cluster).await, behind(&forwarder).await);
+    let (near, far) = (connect(&cluster).await, behind(&forwarder).await);
     forwarder.set(Traffic::AnswersLost);
     let error = create(&far, handle(1)).await.unwrap_err();
     assert!(matches!(error, StoreError::Uncertain { .. }), "{error:?}");
@@ -55,13 +46,30 @@ async fn a_write_whose_answer_is_lost_is_uncertain() {
     assert!(matches!(create(&far, handle(1)).await, Err(StoreError::AlreadyExists { .. })));
 }
 
+/// Repeating it elsewhere would find it done by somebody, and take that for a lost race.
+#[tokio::test]
+async fn a_write_whose_connection_breaks_is_uncertain() {
+    let test = "a_write_whose_connection_breaks_is_uncertain";
+    let Some(cluster) = start_or_skip(test, Setup::members(1)) else { return };
+    let forwarder = Forwarder::to(cluster.client_port(0));
+    let (near, far) = (connect(&cluster).await, behind(&forwarder).await);
+    let mut watch = near.watch(KeyRange::Handles, now(&near).await).await.unwrap();
+    forwarder.set(Traffic::AnswersLost);
+    let writing = tokio::spawn(async move { create(&far, handle(1)).await });
+    next(&mut watch).await.unwrap();
+    forwarder.interrupt();
+    forwarder.set(Traffic::Flows);
+    let error = writing.await.unwrap().unwrap_err();
+    assert!(matches!(error, StoreError::Uncertain { .. }), "{error:?}");
+}
+
 #[tokio::test]
 async fn a_write_that_cannot_be_sent_was_not_made() {
     let Some(cluster) = start_or_skip("a_write_that_cannot_be_sent_was_not_made", Setup::members(1)) else {
         return;
     };
     let forwarder = Forwarder::to(cluster.client_port(0));
-    let (near, far) = (direct(&cluster).await, behind(&forwarder).await);
+    let (near, far) = (connect(&cluster).await, behind(&forwarder).await);
     forwarder.set(Traffic::Cut);
     // The first request after the cut may find the connection half closed, which nobody can tell from a lost
     // answer. From then on it is known to be gone.
@@ -91,7 +99,7 @@ async fn reads_outlive_a_member_that_went_silent() {
 async fn a_watch_survives_its_connections() {
     let Some(cluster) = start_or_skip("a_watch_survives_its_connections", Setup::members(1)) else { return };
     let forwarder = Forwarder::to(cluster.client_port(0));
-    let (near, far) = (direct(&cluster).await, behind(&forwarder).await);
+    let (near, far) = (connect(&cluster).await, behind(&forwarder).await);
     let mut watch = far.watch(KeyRange::Handles, now(&near).await).await.unwrap();
     let rounds = testkit::count(20, 200);
     for round in 0..rounds {
@@ -100,7 +108,7 @@ async fn a_watch_survives_its_connections() {
         let pair = ["b", "c"].map(|part| Change::create(handle(format!("{round}{part}")), "{}"));
         near.commit(pair.into()).await.unwrap();
         for part in ["a", "b", "c"] {
-            let Event::Put(record) = next(&mut watch).await else { panic!("only puts were made") };
+            let Some(Event::Put(record)) = next(&mut watch).await else { panic!("only puts were made") };
             assert_eq!(record.key, handle(format!("{round}{part}")));
         }
     }
@@ -111,7 +119,7 @@ async fn a_watch_survives_its_connections() {
 async fn large_commits_arrive_whole() {
     let Some(cluster) = start_or_skip("large_commits_arrive_whole", Setup::members(1)) else { return };
     let forwarder = Forwarder::to(cluster.client_port(0));
-    let (near, far) = (direct(&cluster).await, behind(&forwarder).await);
+    let (near, far) = (connect(&cluster).await, behind(&forwarder).await);
     let start = now(&near).await;
     let (commits, keys) = (8, 100);
     let value = vec![b'x'; 12_000];
@@ -127,7 +135,7 @@ async fn large_commits_arrive_whole() {
         if position % 150 == 70 {
             forwarder.interrupt();
         }
-        let Event::Put(record) = next(&mut watch).await else { panic!("only puts were made") };
+        let Some(Event::Put(record)) = next(&mut watch).await else { panic!("only puts were made") };
         assert_eq!((record.key, record.revision), (key, revision));
         assert_eq!(record.value.len(), value.len());
     }
@@ -138,7 +146,7 @@ async fn large_commits_arrive_whole() {
 async fn watches_nobody_reads_do_not_stop_other_calls() {
     let test = "watches_nobody_reads_do_not_stop_other_calls";
     let Some(cluster) = start_or_skip(test, Setup::members(1)) else { return };
-    let store = direct(&cluster).await;
+    let store = connect(&cluster).await;
     let start = now(&store).await;
     let mut watches = Vec::new();
     for _ in 0..4 {
@@ -153,7 +161,7 @@ async fn watches_nobody_reads_do_not_stop_other_calls() {
     // And whoever reads in the end has missed nothing.
     for mut watch in watches {
         for number in 0..writes {
-            let Event::Put(record) = next(&mut watch).await else { panic!("only puts were made") };
+            let Some(Event::Put(record)) = next(&mut watch).await else { panic!("only puts were made") };
             assert_eq!(record.key, handle(number));
         }
     }
@@ -162,7 +170,7 @@ async fn watches_nobody_reads_do_not_stop_other_calls() {
 #[tokio::test]
 async fn what_is_too_large_is_said_to_be() {
     let Some(cluster) = start_or_skip("what_is_too_large_is_said_to_be", Setup::members(1)) else { return };
-    let store = direct(&cluster).await;
+    let store = connect(&cluster).await;
     for size in [1_700_000, 3_000_000] {
         let error = (&store as &dyn Store).create(handle(1), vec![b'x'; size]).await.unwrap_err();
         assert!(matches!(error, StoreError::Unsupported { .. }), "{error:?}");

@@ -3,15 +3,13 @@
 use model::{Key, KeyRange};
 use store::etcd::{EtcdConfig, EtcdStore};
 use store::{Event, ListRequest, Store, StoreError};
-use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
+use testkit::etcd::{Setup, start_or_skip};
 use testkit::forwarder::{Forwarder, Traffic};
+
+use crate::{connect, next};
 
 fn handle(number: usize) -> Key {
     Key::Handle(format!("h{number:05}"))
-}
-
-async fn connect(cluster: &EtcdCluster) -> EtcdStore {
-    EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.expect("etcd is there")
 }
 
 async fn create(store: &EtcdStore, numbers: std::ops::Range<usize>) -> store::Revision {
@@ -77,32 +75,32 @@ async fn a_watch_that_needs_compacted_history_says_so() {
     let start = create(&store, 0..1).await;
     let mut running = store.watch(KeyRange::Handles, start.clone()).await.unwrap();
     create(&store, 1..2).await;
-    assert!(matches!(running.next().await, Some(Ok(Event::Put(record))) if record.key == handle(1)));
+    assert!(matches!(next(&mut running).await, Some(Event::Put(record)) if record.key == handle(1)));
 
     // A watch that is up to date does not care.
     let now = create(&store, 2..3).await;
-    assert!(matches!(running.next().await, Some(Ok(Event::Put(record))) if record.key == handle(2)));
+    assert!(matches!(next(&mut running).await, Some(Event::Put(record)) if record.key == handle(2)));
     store.compact(&now).await.unwrap();
     create(&store, 3..4).await;
-    assert!(matches!(running.next().await, Some(Ok(Event::Put(record))) if record.key == handle(3)));
+    assert!(matches!(next(&mut running).await, Some(Event::Put(record)) if record.key == handle(3)));
 
     // One that starts in the past does.
     let mut late = store.watch(KeyRange::Handles, start).await.unwrap();
-    assert!(matches!(late.next().await, Some(Ok(Event::HistoryGone))));
-    assert!(late.next().await.is_none());
+    assert!(matches!(next(&mut late).await, Some(Event::HistoryGone)));
+    assert!(next(&mut late).await.is_none());
 
     // And so does one that was interrupted while its history went.
     let forwarder = Forwarder::to(cluster.client_port(0));
     let endpoint = format!("http://127.0.0.1:{}", forwarder.port());
     let remote = EtcdStore::connect(EtcdConfig::new([endpoint])).await.unwrap();
     let mut interrupted = remote.watch(KeyRange::Handles, now).await.unwrap();
-    assert!(matches!(interrupted.next().await, Some(Ok(Event::Put(record))) if record.key == handle(3)));
+    assert!(matches!(next(&mut interrupted).await, Some(Event::Put(record)) if record.key == handle(3)));
     forwarder.set(Traffic::Cut);
     create(&store, 4..6).await;
     let now = create(&store, 6..7).await;
     store.compact(&now).await.unwrap();
     forwarder.set(Traffic::Flows);
-    assert!(matches!(interrupted.next().await, Some(Ok(Event::HistoryGone))));
+    assert!(matches!(next(&mut interrupted).await, Some(Event::HistoryGone)));
 }
 
 /// A store that lost its data counts from the start again: revisions we know mean nothing there.
@@ -118,13 +116,13 @@ async fn a_store_that_went_back_in_time_is_noticed() {
     let first = store.list(request.clone()).await.unwrap();
     let mut watch = store.watch(KeyRange::Handles, revision.clone()).await.unwrap();
     create(&store, 20..21).await;
-    assert!(matches!(watch.next().await, Some(Ok(Event::Put(_)))));
+    assert!(matches!(next(&mut watch).await, Some(Event::Put(_))));
 
     cluster.wipe(0).unwrap();
     cluster.restart(0).unwrap();
-    assert!(matches!(watch.next().await, Some(Ok(Event::HistoryGone))));
+    assert!(matches!(next(&mut watch).await, Some(Event::HistoryGone)));
     let mut again = store.watch(KeyRange::Handles, revision).await.unwrap();
-    assert!(matches!(again.next().await, Some(Ok(Event::HistoryGone))));
+    assert!(matches!(next(&mut again).await, Some(Event::HistoryGone)));
     let error = store.list(request.continued(first.next.unwrap())).await.unwrap_err();
     assert!(matches!(error, StoreError::HistoryGone { .. }), "{error:?}");
 }

@@ -12,12 +12,26 @@ mod history;
 mod processes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use store::Store;
 use store::etcd::{EtcdConfig, EtcdStore};
+use store::{Event, Store, Watch};
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
 use testkit::process::run;
+
+/// Generous: a deadline that only something that hangs will meet.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn connect(cluster: &EtcdCluster) -> EtcdStore {
+    EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.expect("etcd is there")
+}
+
+/// The next event of a watch that is well; `None` if it has ended.
+async fn next(watch: &mut Watch) -> Option<Event> {
+    let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("an event arrives");
+    event.map(|event| event.expect("the watch is well"))
+}
 
 mod sessions;
 
@@ -44,7 +58,7 @@ impl contract::Backend for Cluster {
     }
 
     async fn forget_history(&self) {
-        let store = EtcdStore::connect(EtcdConfig::new(self.0.endpoints())).await.unwrap();
+        let store = connect(&self.0).await;
         let revision = (&store as &dyn Store).list_all(model::KeyRange::Everything).await.unwrap().1;
         store.compact(&revision).await.unwrap();
     }

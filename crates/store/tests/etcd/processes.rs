@@ -6,6 +6,8 @@ use store::{Store, StoreError};
 use testkit::etcd::{Setup, start_or_skip};
 use testkit::process::Process;
 
+use crate::connect;
+
 const PROCESSES: usize = 8;
 
 fn counter() -> Key {
@@ -20,7 +22,7 @@ async fn increments_of_eight_processes_add_up() {
     }
     let Some(cluster) = start_or_skip(TEST, Setup::members(1)) else { return };
     let each = testkit::count(60, 1000);
-    let store = EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.unwrap();
+    let store = connect(&cluster).await;
     let store: &dyn Store = &store;
     store.create(counter(), b"0".to_vec()).await.unwrap();
 

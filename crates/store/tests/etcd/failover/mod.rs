@@ -21,10 +21,10 @@ use tokio::time::{sleep, timeout};
 use self::truth::{Seen, Truth};
 use self::writer::{Attempt, Writer};
 use crate::gateway::Gateway;
+use crate::{PATIENCE, next};
 
 const WRITERS: usize = 4;
 const WATCHERS: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How many commits must get through before the next blow, and again before the member comes back.
 const COMMITS_BETWEEN: usize = 40;
 
@@ -34,11 +34,11 @@ async fn nothing_is_lost_and_nothing_invented_while_members_die() {
     let Some(mut cluster) = start_or_skip(test, Setup::members(3)) else { return };
     let seed = testkit::seed();
     eprintln!("seed {seed}");
-    let start = connect(&cluster, 0).await.list_all(KeyRange::Handles).await.unwrap().1;
+    let start = connect_at(&cluster, 0).await.list_all(KeyRange::Handles).await.unwrap().1;
     let watchers: Vec<JoinHandle<Vec<Seen>>> = {
         let mut watchers = Vec::new();
         for index in 0..WATCHERS {
-            let store = connect(&cluster, index).await;
+            let store = connect_at(&cluster, index).await;
             watchers.push(tokio::spawn(watch(store, start.clone())));
         }
         watchers
@@ -59,7 +59,7 @@ async fn nothing_is_lost_and_nothing_invented_while_members_die() {
     }
     let attempts = load.stop().await;
 
-    let last = connect(&cluster, 1).await.create(end_marker(), b"{}".to_vec()).await.unwrap();
+    let last = connect_at(&cluster, 1).await.create(end_marker(), b"{}".to_vec()).await.unwrap();
     let truth = Truth::read(&cluster, &start, &last);
     truth.check_that_no_update_was_lost();
     truth.check_attempts(&attempts);
@@ -74,7 +74,7 @@ async fn nothing_is_lost_and_nothing_invented_while_members_die() {
 #[tokio::test]
 async fn a_lone_member_may_restart() {
     let Some(mut cluster) = start_or_skip("a_lone_member_may_restart", Setup::members(1)) else { return };
-    let store = connect(&cluster, 0).await;
+    let store = connect_at(&cluster, 0).await;
     let mut revision = store.create(end_marker(), b"0".to_vec()).await.unwrap();
     let mut watch = store.watch(KeyRange::Handles, revision.clone()).await.unwrap();
     for round in 1..=testkit::count(3, 20) {
@@ -83,7 +83,7 @@ async fn a_lone_member_may_restart() {
         assert_eq!(store.get(&end_marker()).await.unwrap().unwrap().revision, revision);
         let value = round.to_string().into_bytes();
         revision = store.update(end_marker(), value.clone(), revision).await.unwrap();
-        let event = timeout(PATIENCE, watch.next()).await.unwrap().unwrap().unwrap();
+        let event = next(&mut watch).await.unwrap();
         assert!(matches!(event, Event::Put(record) if record.value == value && record.revision == revision));
     }
 }
@@ -120,11 +120,11 @@ async fn a_member_without_a_leader_is_not_believed() {
     cluster.restart(2).unwrap();
     cluster.wait_healthy().unwrap();
     let revision = store.update(end_marker(), b"2".to_vec(), revision).await.unwrap();
-    let event = timeout(PATIENCE, watch.next()).await.unwrap().unwrap().unwrap();
+    let event = next(&mut watch).await.unwrap();
     assert_eq!(event.revision(), Some(&revision));
 }
 
-async fn connect(cluster: &EtcdCluster, first: usize) -> Arc<dyn Store> {
+async fn connect_at(cluster: &EtcdCluster, first: usize) -> Arc<dyn Store> {
     let mut endpoints = cluster.endpoints();
     endpoints.rotate_left(first % cluster.len());
     Arc::new(EtcdStore::connect(EtcdConfig::new(endpoints)).await.expect("etcd is there"))
@@ -160,7 +160,7 @@ impl Load {
         let (commits, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let mut writers = Vec::new();
         for index in 0..WRITERS {
-            let writer = Writer::new(connect(cluster, index).await, index, seed);
+            let writer = Writer::new(connect_at(cluster, index).await, index, seed);
             writers.push(tokio::spawn(writer.run(Arc::clone(&commits), Arc::clone(&stop))));
         }
         Load { writers, commits, stop }
