@@ -1,0 +1,68 @@
+//! What a watcher costs while nothing happens, beside a process that only sleeps.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use testkit::process::{Process, command};
+
+use crate::figures::{Figure, Peer};
+use crate::target::Target;
+use crate::watchers::Watcher;
+
+/// What starting takes is not meant. By now the runtime has sent home the threads that it needed for that.
+const SETTLE: Duration = Duration::from_secs(12);
+
+/// Longer than the slow look of the watcher, twice.
+const SPAN: Duration = Duration::from_secs(12);
+
+pub(crate) fn figures(sqlite: &Target) -> anyhow::Result<Vec<Figure>> {
+    let watcher = Watcher::start(sqlite)?;
+    let mut sleep = command("sleep");
+    sleep.arg("3600");
+    let sleeper = Process::spawn(sleep)?;
+    std::thread::sleep(SETTLE);
+
+    let ids = [watcher.process.id(), sleeper.id()];
+    let started = Instant::now();
+    let before = [Effort::of(ids[0])?, Effort::of(ids[1])?];
+    std::thread::sleep(SPAN);
+    let after = [Effort::of(ids[0])?, Effort::of(ids[1])?];
+    let seconds = started.elapsed().as_secs_f64();
+
+    let cpu = |index: usize| (after[index].cpu_ms - before[index].cpu_ms) / seconds;
+    let wakeups = |index: usize| (after[index].wakeups - before[index].wakeups) / seconds;
+    let figure = |name: &'static str, unit: &'static str, own: f64, peer: f64| Figure {
+        name,
+        value: own,
+        unit,
+        peer: Some(Peer { name: "sleeping process", value: peer, ratio: (peer > 0.0).then(|| own / peer) }),
+        target: None,
+    };
+    Ok(vec![
+        figure("sqlite: idle watcher, CPU", "ms/s", cpu(0), cpu(1)),
+        figure("sqlite: idle watcher, wakeups", "per second", wakeups(0), wakeups(1)),
+    ])
+}
+
+/// What all threads of a process have done so far.
+struct Effort {
+    cpu_ms: f64,
+    wakeups: f64,
+}
+
+impl Effort {
+    fn of(process: u32) -> anyhow::Result<Effort> {
+        let mut effort = Effort { cpu_ms: 0.0, wakeups: 0.0 };
+        for task in fs::read_dir(format!("/proc/{process}/task"))? {
+            // Time on a CPU in ns, time waiting for one, and how often it was given one.
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+            let mut next = || numbers.next().context("three numbers in schedstat");
+            effort.cpu_ms += next()?? / 1e6;
+            next()??;
+            effort.wakeups += next()??;
+        }
+        Ok(effort)
+    }
+}
