@@ -11,7 +11,7 @@ mod watchers;
 
 use figures::Figure;
 use target::Target;
-use testkit::etcd::EtcdCluster;
+use testkit::etcd::{EtcdCluster, Setup};
 
 /// Runs per measurement, in turns with the peer's.
 const RUNS: usize = 7;
@@ -39,7 +39,7 @@ fn measure() -> anyhow::Result<Vec<Figure>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let sqlite = Target::Sqlite(scratch.path().join("plumb.db"));
     let cluster = match testkit::etcd::missing() {
-        None => Some(EtcdCluster::single()?),
+        None => Some(EtcdCluster::start(durable())?),
         Some(what) => {
             eprintln!("etcd is not measured: {what}");
             None
@@ -55,4 +55,9 @@ fn measure() -> anyhow::Result<Vec<Figure>> {
     eprintln!("measuring: a watcher that waits");
     figures.extend(idle::figures(&sqlite)?);
     Ok(figures)
+}
+
+/// As durable as the other side: what tests spare themselves, a measurement must not.
+fn durable() -> Setup {
+    Setup { extra_args: vec!["--unsafe-no-fsync=false".to_owned()], ..Setup::default() }
 }

@@ -39,6 +39,7 @@ pub(crate) async fn figures(sqlite: &Target, etcd: Option<&Target>) -> anyhow::R
         beside(Figure::of_runs("sqlite: commit asked for, seen by another process, p50", &asked, 0.5), 0.5),
         beside(Figure::of_runs("sqlite: commit asked for, seen by another process, p99", &asked, 0.99), 0.99)
             .at_most(5.0),
+        Figure::of_runs("sqlite: commit acknowledged, seen by another process, p50", &told, 0.5),
         Figure::of_runs("sqlite: commit acknowledged, seen by another process, p99", &told, 0.99),
     ])
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, Timespec, Timestamps, UTIME_NOW};
+use rustix::fs::{Access, StatVfsMountFlags};
 
 use super::error::Trouble;
 use super::{OpenMode, create, schema};
@@ -102,17 +102,21 @@ impl DatabaseFile {
         }
     }
 
-    /// Lets the watchers of other processes know that there is something new: they see the times change.
+    /// Lets the watchers of other processes know that there is something new: they are told when somebody opens the
+    /// directory.
     ///
     /// SQLite's own writes to the log come too early for that. They happen before the commit can be seen, and what
-    /// makes it seen is a change of shared memory that nobody is told about.
+    /// makes it seen is a change of shared memory that nobody is told about. Touching a file would do, but waits
+    /// for the file system's journal; opening the directory changes nothing at all.
     pub(super) fn announce(&self) {
-        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-        let times = Timestamps { last_access: now, last_modification: now };
         // If this fails the watchers look by themselves within seconds.
-        if let Err(error) = rustix::fs::utimensat(CWD, &self.path, &times, AtFlags::empty()) {
+        if let Err(error) = fs::File::open(self.directory()) {
             tracing::debug!(path = %self.path.display(), %error, "cannot announce a commit");
         }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
     }
 
     fn first_connection(&mut self) -> Result<Connection, Trouble> {
@@ -156,7 +160,7 @@ impl DatabaseFile {
         if rustix::fs::access(&self.path, Access::READ_OK).is_err() {
             return Trouble::new("may not be read").with_hint("run this as root, or as the file's owner");
         }
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        let directory = self.directory();
         if rustix::fs::access(directory, Access::WRITE_OK).is_err() {
             let problem = format!("the directory {} is read-only", directory.display());
             let hint = "SQLite keeps two files beside the database; let it write to the directory";

@@ -1,18 +1,16 @@
 //! Notices what other processes commit: one sleeping thread for all watches of a store.
 //!
-//! Every commit changes the times of the database file (see `DatabaseFile::announce`), and the kernel reports that to
-//! whoever watches the directory. The directory, because the file's log comes and goes, and because a file that is
-//! replaced must not go unnoticed. A slow look every few seconds catches what was never announced: a writer that died
-//! right after its commit, or one that is not ours.
+//! After every commit the writer opens the directory of the database (see `DatabaseFile::announce`), and the kernel
+//! reports that to whoever watches the directory. It also reports a file that is removed or replaced. A slow look every
+//! few seconds catches what was never announced: a writer that died right after its commit, or one that is not ours.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use inotify::{EventMask, Inotify, WatchMask};
+use inotify::{Inotify, WatchMask};
 use rusqlite::Connection;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tokio::sync::watch;
@@ -40,7 +38,7 @@ impl Listener {
         let cannot = |what: &'static str| move |error: std::io::Error| Trouble::io(what, &error);
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(|error| cannot("cannot watch for changes")(error.into()))?);
-        let notices = Notices::of(&file.path);
+        let notices = Notices::of(&file);
         let connection = file.connect_reader()?;
         let ear = Ear { file, connection, news, notices, data_version: None };
         let stopped = Arc::clone(&stop);
@@ -112,7 +110,7 @@ impl Ear {
         }
         let revision = standing(&self.connection)?.revision;
         self.data_version = Some(version);
-        self.news.send_if_modified(|news| news.advance(Some(revision)));
+        self.news.send_if_modified(|news| news.advance(revision));
         Ok(())
     }
 }
@@ -131,33 +129,33 @@ struct Notices {
 }
 
 impl Notices {
-    fn of(path: &Path) -> Option<Notices> {
-        let (directory, file_name) = (path.parent()?, path.file_name()?.to_owned());
-        let mask = WatchMask::ATTRIB
+    fn of(file: &DatabaseFile) -> Option<Notices> {
+        let file_name = file.path.file_name()?.to_owned();
+        let mask = WatchMask::OPEN
             | WatchMask::CREATE
             | WatchMask::DELETE
             | WatchMask::MOVE
             | WatchMask::DELETE_SELF
             | WatchMask::MOVE_SELF;
         let started = Inotify::init().and_then(|inotify| {
-            inotify.watches().add(directory, mask)?;
+            inotify.watches().add(file.directory(), mask)?;
             Ok(Notices { inotify, file_name })
         });
         if let Err(error) = &started {
-            tracing::warn!(path = %path.display(), %error, "no notices of changes; looking by turns instead");
+            let path = file.path.display();
+            tracing::warn!(%path, %error, "no notices of changes; looking by turns instead");
         }
         started.ok()
     }
 
-    /// Reads what has come in, and says whether any of it is about the database.
+    /// Reads what has come in, and says whether any of it is about the database: its file, or the directory itself.
     fn concern_us(&mut self) -> bool {
         let mut buffer = [0; 4096];
         let mut concerned = false;
         // Until there is no more, or until there is an error: then the slow look has to do.
         while let Ok(events) = self.inotify.read_events(&mut buffer) {
             for event in events {
-                concerned |= event.name.is_none_or(|name| name == self.file_name)
-                    || event.mask.contains(EventMask::Q_OVERFLOW);
+                concerned |= event.name.is_none_or(|name| name == self.file_name);
             }
         }
         concerned

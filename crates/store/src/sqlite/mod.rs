@@ -188,9 +188,9 @@ struct News {
 
 impl News {
     /// Says whether this was new.
-    fn advance(&mut self, revision: Option<i64>) -> bool {
-        let newer = revision.filter(|revision| *revision > self.revision);
-        self.revision = newer.unwrap_or(self.revision);
-        newer.is_some()
+    fn advance(&mut self, revision: i64) -> bool {
+        let newer = revision > self.revision;
+        self.revision = self.revision.max(revision);
+        newer
     }
 }

@@ -105,13 +105,12 @@ impl Desk {
     fn serve(&mut self, group: Vec<Request>) {
         match self.write(&group) {
             Ok((answers, revision)) => {
-                self.news.send_if_modified(|news| news.advance(revision));
+                if let Some(revision) = revision {
+                    self.news.send_if_modified(|news| news.advance(revision));
+                    self.file.announce();
+                }
                 for (request, answer) in group.into_iter().zip(answers) {
                     let _ = request.answer.send(answer);
-                }
-                if let Some(revision) = revision {
-                    tracing::trace!(revision, "committed");
-                    self.file.announce();
                 }
             }
             Err(failure) => {
