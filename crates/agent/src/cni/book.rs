@@ -38,7 +38,7 @@ pub(super) struct Book<'a> {
 
 /// The store that the network configuration means; what it does not say, the environment does.
 pub(super) fn store_config(netconf: &NetConf) -> Result<StoreConfig, CniError> {
-    let environment = |name: &str| netconf.store.get(name).cloned().or_else(|| std::env::var(name).ok());
+    let environment = |name: &str| said(netconf, name).or_else(|| std::env::var(name).ok());
     let sources = Sources {
         overrides: Overrides::default(),
         config_file: None,
@@ -52,6 +52,11 @@ pub(super) fn store_config(netconf: &NetConf) -> Result<StoreConfig, CniError> {
         if let Some(hint) = hint { error.hint(hint) } else { error }
     })?;
     Ok(selected.config)
+}
+
+/// What the network configuration says for a variable, also under the variable's longer name.
+fn said(netconf: &NetConf, name: &str) -> Option<String> {
+    netconf.store.get(name.strip_prefix("CALICO_").unwrap_or(name)).cloned()
 }
 
 pub(super) async fn open(
@@ -264,4 +269,27 @@ impl Patience {
 fn random() -> u64 {
     use std::hash::{BuildHasher as _, Hasher as _};
     std::hash::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn the_network_configuration_wins_over_either_name_of_a_variable() {
+        let store = BTreeMap::from([("ETCD_ENDPOINTS".to_owned(), "http://a:2379".to_owned())]);
+        let netconf = NetConf { store, ..NetConf::default() };
+        assert_eq!(said(&netconf, "CALICO_ETCD_ENDPOINTS").as_deref(), Some("http://a:2379"));
+        assert_eq!(said(&netconf, "ETCD_ENDPOINTS").as_deref(), Some("http://a:2379"));
+        assert_eq!(said(&netconf, "SQLITE_PATH"), None);
+    }
+
+    #[test]
+    fn a_store_can_be_chosen_by_the_configuration_alone() {
+        let netconf = NetConf::parse(br#"{"name": "n", "sqlite_path": "/x.db"}"#).unwrap();
+        let expected = StoreConfig::Sqlite { path: "/x.db".into() };
+        assert_eq!(store_config(&netconf).unwrap(), expected);
+    }
 }

@@ -63,7 +63,10 @@ async fn check_records(
         problems.push(format!("{key} belongs to sandbox {recorded_id:?}"));
         return Ok(None);
     }
-    let wired = endpoint::wired(&resource);
+    let mut wired = endpoint::wired(&resource);
+    if let Some(wired) = &mut wired {
+        wired.addresses.sort_unstable();
+    }
     match &wired {
         None => problems.push(format!("{key} does not say how the pod is connected")),
         Some(wired) if wired.addresses != held => {
