@@ -1,7 +1,7 @@
 //! A port in front of another port, with a switch: connections can be cut, kept out, or left without answers.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::free_port;
@@ -18,7 +18,7 @@ pub enum Traffic {
 
 #[derive(Debug)]
 pub struct Forwarder {
-    port: u16,
+    address: SocketAddr,
     shared: Arc<Shared>,
 }
 
@@ -40,15 +40,27 @@ impl Forwarder {
     pub fn to(target: u16) -> Forwarder {
         let port = free_port();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
+        Forwarder::on(listener, target)
+    }
+
+    /// The same from IPv6's loopback; `None` on a machine without.
+    pub fn from_ipv6(target: u16) -> Option<Forwarder> {
+        let port = free_port();
+        let listener = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).ok()?;
+        Some(Forwarder::on(listener, target))
+    }
+
+    fn on(listener: TcpListener, target: u16) -> Forwarder {
+        let address = listener.local_addr().expect("it listens");
         let state = State { traffic: Traffic::Flows, listening: true, open: Vec::new() };
         let shared = Arc::new(Shared { target, state: Mutex::new(state) });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || accepting.accept(&listener));
-        Forwarder { port, shared }
+        Forwarder { address, shared }
     }
 
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Turns the switch. `Cut` also ends the connections there are.
@@ -74,7 +86,7 @@ impl Drop for Forwarder {
             state.end_all();
         }
         // Wakes the thread that accepts, which then ends.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        let _ = TcpStream::connect(self.address);
     }
 }
 

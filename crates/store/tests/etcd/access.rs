@@ -9,6 +9,7 @@ use store::etcd::{EtcdConfig, EtcdStore, PemSource};
 use store::{Store, StoreError};
 use testkit::certificates::Certificates;
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
+use testkit::forwarder::Forwarder;
 use testkit::process::run;
 
 use crate::{connect, next};
@@ -265,6 +266,17 @@ async fn one_dead_endpoint_does_no_harm() {
         cluster.endpoint(0),
     ];
     check_works(EtcdConfig { connect_timeout: Duration::from_secs(6), ..EtcdConfig::new(endpoints) }).await;
+}
+
+#[tokio::test]
+async fn an_ipv6_endpoint_will_do() {
+    const TEST: &str = "an_ipv6_endpoint_will_do";
+    let Some(cluster) = start_or_skip(TEST, Setup::tls("server", false)) else { return };
+    let Some(forwarder) = Forwarder::from_ipv6(cluster.client_port(0)) else {
+        return testkit::skip(TEST, "this machine has no IPv6");
+    };
+    let endpoints = vec![format!("https://[::1]:{}", forwarder.port())];
+    check_works(EtcdConfig { endpoints, ..with_ca(&cluster, "ca") }).await;
 }
 
 #[tokio::test]

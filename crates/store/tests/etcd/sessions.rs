@@ -1,22 +1,12 @@
 //! What becomes of a watch when its session does not last as long as it does.
 
-use std::time::Duration;
-
 use model::{Key, KeyRange};
 use store::etcd::{EtcdConfig, EtcdStore};
-use store::{Event, Store, Watch};
+use store::{Event, Store};
 use testkit::etcd::{Setup, start_or_skip};
 use testkit::process::run;
-use tokio::time::timeout;
 
-async fn next_key(watch: &mut Watch) -> Key {
-    let event =
-        timeout(Duration::from_secs(60), watch.next()).await.expect("the watch tells something in time");
-    match event.expect("the watch goes on").expect("the watch does not fail") {
-        Event::Put(record) => record.key,
-        other => panic!("expected a record, got {other:?}"),
-    }
-}
+use crate::next;
 
 /// Users being turned off and on ends every session; a watch notices when it has to find a member again. However
 /// often that happens, it signs in anew.
@@ -37,7 +27,8 @@ async fn a_watch_outlives_many_sessions() {
         let writing: &dyn Store = &EtcdStore::connect(config.clone()).await.unwrap();
         let key = Key::Handle(format!("after-{restart}"));
         writing.create(key.clone(), b"{}".to_vec()).await.unwrap();
-        assert_eq!(next_key(&mut watch).await, key, "after {restart} restarts");
+        let Some(Event::Put(seen)) = next(&mut watch).await else { panic!("a record was created") };
+        assert_eq!(seen.key, key, "after {restart} restarts");
         run(cluster.etcdctl().args(["auth", "disable"])).unwrap();
         run(cluster.etcdctl().args(["auth", "enable"])).unwrap();
         cluster.kill(0);
