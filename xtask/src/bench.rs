@@ -10,21 +10,15 @@ use serde_json::{Value, json};
 
 use crate::{packages, workspace};
 
-/// A measurement: which crate has it, under which name, and which programs it runs in their release build.
+/// A measurement: which crate has it, and under which name.
 struct Source {
     package: &'static str,
     bench: &'static str,
-    programs: &'static [&'static str],
 }
 
 /// What can be measured today.
-const BENCHES: &[(&str, &[Source])] = &[(
-    "store",
-    &[
-        Source { package: "store", bench: "store", programs: &[] },
-        Source { package: "ctl", bench: "table", programs: &["ctl"] },
-    ],
-)];
+const BENCHES: &[(&str, &[Source])] =
+    &[("store", &[Source { package: "store", bench: "store" }, Source { package: "ctl", bench: "table" }])];
 
 /// Names that are reserved for parts which do not exist yet.
 const LATER: &[&str] = &["ipam", "cni", "routes", "doctor", "kube"];
@@ -70,13 +64,7 @@ fn find(name: &str) -> Result<&'static [Source]> {
 
 /// Builds and runs one measurement. Progress goes to the terminal, figures come back.
 fn measure(source: &Source) -> Result<Vec<Value>> {
-    for program in source.programs {
-        let built =
-            workspace::cargo().args(["build", "--release", "--quiet", "--package", program]).status()?;
-        if !built.success() {
-            bail!("the release build of {program} failed");
-        }
-    }
+    eprintln!("measuring: bench {} of {}, in its release build", source.bench, source.package);
     let output = workspace::cargo()
         .args(["bench", "--quiet", "--package", source.package, "--bench", source.bench, "--", "-o", "json"])
         .stdin(Stdio::null())
