@@ -19,7 +19,8 @@ Usage: cargo xtask COMMAND
 
   demo                                  two pods on one node, on the embedded store: addresses, ping, removal
   test [--full] [--seed N] [FILTER…]    every kind of test; --full: the big counts. FILTER: a kind (tidy, unit,
-                                        integration, doc, transcripts, demo, sim), a crate, or part of a test's name
+                                        integration, doc, transcripts, demo, simulation), a crate, or part
+                                        of a test's name
   tidy                                  format, lints, dependency direction, purity, policy, sizes, docs
   docs [--accept]                       runs the commands shown in the docs; --accept writes what they print now
   bench NAME [-o json]                  measures beside a peer; NAME: store

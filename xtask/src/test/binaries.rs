@@ -3,6 +3,7 @@
 //! Not `cargo test`: we want a deadline for each program, its skips told apart from its passes, and the rest to
 //! run when one does not even compile.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,12 +33,28 @@ pub(crate) struct TestProgram {
     package_dir: PathBuf,
 }
 
-/// Builds the programs and all tests in one go, so that both are compiled with the same features. `None` if
-/// nothing that was asked for needs it.
-pub(crate) fn build(run: &Run, report: &mut Report) -> Result<Option<Vec<TestProgram>>> {
-    let kinds = ["unit", "integration", "transcripts", "demo", "sim"];
+/// What a build made.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    tests: Vec<TestProgram>,
+    /// Names of our own programs that are up to date. A file of that name in the build folder proves nothing: it
+    /// may be older than the fault that keeps it from being built.
+    programs: BTreeSet<String>,
+}
+
+impl Built {
+    /// The first of `names` that could not be built.
+    pub(crate) fn missing(&self, names: &[&'static str]) -> Option<&'static str> {
+        names.iter().copied().find(|name| !self.programs.contains(*name))
+    }
+}
+
+/// Builds the programs and all tests in one go, so that both are compiled with the same features. Builds
+/// nothing if nothing that was asked for needs it.
+pub(crate) fn build(run: &Run, report: &mut Report) -> Result<Built> {
+    let kinds = ["unit", "integration", "transcripts", "demo", "simulation"];
     if !kinds.iter().any(|kind| run.options.wants_kind(kind)) {
-        return Ok(None);
+        return Ok(Built::default());
     }
     println!("building the programs and their tests");
     let started = Instant::now();
@@ -51,19 +68,26 @@ pub(crate) fn build(run: &Run, report: &mut Report) -> Result<Option<Vec<TestPro
     let failure = (!output.status.success()).then(|| "not everything compiles, see above".to_owned());
     build.add("workspace", failure, started.elapsed());
     report.add(build);
-    let mut programs = parse_artifacts(&String::from_utf8_lossy(&output.stdout), &run.metadata);
-    programs.sort_by(|a, b| (b.kind, &a.name).cmp(&(a.kind, &b.name)));
-    Ok(Some(programs))
+    Ok(parse_artifacts(&String::from_utf8_lossy(&output.stdout), &run.metadata))
 }
 
-fn parse_artifacts(messages: &str, metadata: &Metadata) -> Vec<TestProgram> {
-    messages.lines().filter_map(|line| parse_artifact(&serde_json::from_str(line).ok()?, metadata)).collect()
-}
-
-fn parse_artifact(message: &Value, metadata: &Metadata) -> Option<TestProgram> {
-    if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
-        return None;
+fn parse_artifacts(messages: &str, metadata: &Metadata) -> Built {
+    let mut built = Built::default();
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        if message["reason"] != "compiler-artifact" || !message["executable"].is_string() {
+            continue;
+        }
+        if message["profile"]["test"] == true {
+            built.tests.extend(test_program(&message, metadata));
+        } else {
+            built.programs.extend(message["target"]["name"].as_str().map(str::to_owned));
+        }
     }
+    built.tests.sort_by(|a, b| a.name.cmp(&b.name));
+    built
+}
+
+fn test_program(message: &Value, metadata: &Metadata) -> Option<TestProgram> {
     let executable = PathBuf::from(message["executable"].as_str()?);
     let package = metadata.packages.iter().find(|package| message["package_id"] == package.id.as_str())?;
     let target = message["target"]["name"].as_str()?;
@@ -84,14 +108,14 @@ fn parse_artifact(message: &Value, metadata: &Metadata) -> Option<TestProgram> {
     })
 }
 
-pub(crate) fn run_all(run: &Run, programs: &[TestProgram], report: &mut Report) -> Result<()> {
+pub(crate) fn run_all(run: &Run, built: &Built, report: &mut Report) -> Result<()> {
     let (crates, filters) = selection(&run.options, &run.metadata);
     for kind in ["unit", "integration"] {
         if !run.options.wants_kind(kind) {
             continue;
         }
         let mut kind_report = KindReport::new(kind);
-        for program in programs.iter().filter(|program| program.kind == kind) {
+        for program in built.tests.iter().filter(|program| program.kind == kind) {
             if crates.is_empty() || crates.contains(&program.package) {
                 run_one(run, program, &filters, &mut kind_report)?;
             }
@@ -186,11 +210,14 @@ mod tests {
 {"reason":"compiler-artifact","package_id":"elsewhere#x","target":{"name":"x","kind":["lib"]},"profile":{"test":false},"executable":null}
 {"reason":"build-finished","success":true}
 not json"##;
-        let programs = parse_artifacts(messages, &metadata());
+        let built = parse_artifacts(messages, &metadata());
+        assert_eq!(built.missing(&["plumb"]), None);
+        assert_eq!(built.missing(&["plumb", "plumbd"]), Some("plumbd"));
+        let programs = built.tests;
         let found: Vec<(&str, &str)> =
             programs.iter().map(|program| (program.kind, program.name.as_str())).collect();
-        assert_eq!(found, [("unit", "store"), ("integration", "store contract"), ("unit", "ctl plumb")]);
-        assert_eq!(programs[0].package_dir, PathBuf::from("crates/store"));
+        assert_eq!(found, [("unit", "ctl plumb"), ("unit", "store"), ("integration", "store contract")]);
+        assert_eq!(programs[1].package_dir, PathBuf::from("crates/store"));
     }
 
     #[test]

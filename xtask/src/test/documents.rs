@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::Run;
-use super::binaries::describe_run;
+use super::binaries::{Built, describe_run};
 use super::libtest::tally;
 use super::report::KindReport;
 use crate::transcript::{self, Item, Outcome, Page};
@@ -26,10 +26,14 @@ pub(crate) fn doc_tests(run: &Run) -> Result<KindReport> {
 }
 
 /// The commands shown in the docs. Each fence is one test.
-pub(crate) fn transcripts(run: &Run) -> Result<KindReport> {
+pub(crate) fn transcripts(run: &Run, built: &Built) -> Result<KindReport> {
     let mut report = KindReport::new("transcripts");
     if let Some(obstacle) = transcript::obstacle() {
         report.skip("commands in the docs", &obstacle);
+        return Ok(report);
+    }
+    if let Some(program) = built.missing(&["plumb"]) {
+        report.add("commands in the docs", Some(format!("{program} was not built")), Duration::ZERO);
         return Ok(report);
     }
     for path in transcript::pages() {

@@ -36,20 +36,19 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     if run.options.wants_kind("tidy") {
         report.add(tidy::as_test());
     }
-    if let Some(built) = binaries::build(&run, &mut report)? {
-        binaries::run_all(&run, &built, &mut report)?;
-    }
+    let built = binaries::build(&run, &mut report)?;
+    binaries::run_all(&run, &built, &mut report)?;
     if run.options.wants_kind("doc") {
         report.add(documents::doc_tests(&run)?);
     }
     if run.options.wants_kind("transcripts") {
-        report.add(documents::transcripts(&run)?);
+        report.add(documents::transcripts(&run, &built)?);
     }
     if run.options.wants_kind("demo") {
-        report.add(programs::demo(&run)?);
+        report.add(programs::demo(&run, &built));
     }
-    if run.options.wants_kind("sim") {
-        report.add(programs::simulation(&run)?);
+    if run.options.wants_kind("simulation") {
+        report.add(programs::simulation(&run, &built));
     }
     report.print(run.options.seed, started.elapsed());
     Ok(report.succeeded())

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 
 /// The kinds of test, in the order they run.
-pub(crate) const KINDS: &[&str] = &["tidy", "unit", "integration", "doc", "transcripts", "demo", "sim"];
+pub(crate) const KINDS: &[&str] =
+    &["tidy", "unit", "integration", "doc", "transcripts", "demo", "simulation"];
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
