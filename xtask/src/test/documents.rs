@@ -52,18 +52,16 @@ pub(crate) fn transcripts(run: &Run, built: &Built) -> Result<KindReport> {
 fn add_page(run: &Run, page: &Page, report: &mut KindReport) -> Result<()> {
     let started = Instant::now();
     let outcomes = transcript::run_page(page, &run.metadata, &run.scratch)?;
-    let mut took = started.elapsed();
-    for item in &page.items {
-        match item {
+    let fences: Vec<(String, Option<String>)> = page
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            Item::Session { line, .. } => Some((format!("line {line}"), failures(&outcomes, *line))),
             // A fence that says why it is not run was never a test; `cargo xtask docs` lists these.
-            Item::File { .. } | Item::Untested { .. } => {}
-            Item::Session { line, .. } => {
-                let name = format!("{}:{line}", page.name);
-                // The page's time is told with its first fence: the commands build on each other.
-                report.add(&name, failures(&outcomes, *line), std::mem::take(&mut took));
-            }
-        }
-    }
+            Item::File { .. } | Item::Untested { .. } => None,
+        })
+        .collect();
+    report.add_group(&page.name, fences, started.elapsed());
     Ok(())
 }
 

@@ -54,15 +54,29 @@ impl KindReport {
 
     /// Adds a test that is not run by a harness. `failure` is what to show if it failed.
     pub(crate) fn add(&mut self, name: &str, failure: Option<String>, took: Duration) {
-        show(self.kind, name, usize::from(failure.is_none()), usize::from(failure.is_some()), 0, took);
-        match failure {
-            Some(failure) => {
-                println!("{}", failure.trim_end());
-                self.failed.push(name.to_owned());
-            }
-            None => self.passed += 1,
+        self.add_all(name, vec![(name.to_owned(), failure)], took);
+    }
+
+    /// Adds several tests that are shown as one line.
+    pub(crate) fn add_group(&mut self, name: &str, tests: Vec<(String, Option<String>)>, took: Duration) {
+        let qualified =
+            tests.into_iter().map(|(test, failure)| (format!("{name}: {test}"), failure)).collect();
+        self.add_all(name, qualified, took);
+    }
+
+    fn add_all(&mut self, shown_as: &str, tests: Vec<(String, Option<String>)>, took: Duration) {
+        let failed = tests.iter().filter(|(_, failure)| failure.is_some()).count();
+        if !tests.is_empty() {
+            show(self.kind, shown_as, tests.len() - failed, failed, 0, took);
         }
+        self.passed += tests.len() - failed;
         self.took += took;
+        for (name, failure) in tests {
+            if let Some(failure) = failure {
+                println!("{}", failure.trim_end());
+                self.failed.push(name);
+            }
+        }
     }
 
     pub(crate) fn skip(&mut self, name: &str, reason: &str) {
@@ -174,6 +188,14 @@ mod tests {
         assert!(text.contains("\nfailed:\n  store: a\n"), "{text}");
         assert_eq!(text.lines().last(), Some("0 passed, 1 failed, 0 skipped"));
         assert!(!report.succeeded());
+    }
+
+    #[test]
+    fn each_test_of_a_group_counts() {
+        let mut report = KindReport::new("transcripts");
+        let tests = vec![("line 3".to_owned(), None), ("line 9".to_owned(), Some("prints x".to_owned()))];
+        report.add_group("docs/page.md", tests, Duration::ZERO);
+        assert_eq!((report.passed, report.failed), (1, vec!["docs/page.md: line 9".to_owned()]));
     }
 
     #[test]
