@@ -1,6 +1,6 @@
 //! A test that plays a part in another process: the test program runs itself again.
 //!
-//! ```ignore
+//! ```text
 //! if let Some(role) = testkit::role() {
 //!     return writer(&role.argument);
 //! }

@@ -32,7 +32,7 @@ pub(crate) fn transcripts(run: &Run, built: &Built) -> Result<KindReport> {
         report.skip("commands in the docs", &obstacle);
         return Ok(report);
     }
-    if let Some(program) = built.missing(&["plumb"]) {
+    if let Some(program) = built.missing(&["plumb", "plumbd", "plumb-cni"]) {
         report.add("commands in the docs", Some(format!("{program} was not built")), Duration::ZERO);
         return Ok(report);
     }

@@ -15,6 +15,7 @@ const MARKERS: &[(&str, &str)] = &[
     (concat!("to", "do!("), "no stubs"),
     (concat!("unimplemen", "ted!("), "no stubs"),
     (concat!("#[ig", "nore]"), "say why: #[ignore = \"reason\"]"),
+    (concat!("```ig", "nore"), "an example that is not run is ```text"),
 ];
 
 pub(super) fn check() -> Result<Verdict> {
