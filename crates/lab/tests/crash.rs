@@ -6,23 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Bench, DelOutcome as _};
-
-/// Random enough to hit different places, and the same for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn new() -> Dice {
-        eprintln!("seed {}", testkit::seed());
-        Dice(testkit::seed().wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, limit: Duration) -> Duration {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        Duration::from_micros(self.0 % (limit.as_micros() as u64).max(1))
-    }
-}
+use testkit::Dice;
 
 /// How long calls are left alone: kept near the time they take, however busy the machine is.
 struct Window {
@@ -32,14 +16,17 @@ struct Window {
 }
 
 impl Window {
-    fn new() -> Window {
-        Window { longest: Duration::from_millis(40), dice: Dice::new(), caught: 0 }
+    fn new(test: &str) -> Window {
+        eprintln!("seed {}", testkit::seed());
+        let dice = Dice::for_purpose(testkit::seed(), test);
+        Window { longest: Duration::from_millis(40), dice, caught: 0 }
     }
 
     /// Calls the plugin and kills it after a while.
     fn call_and_kill(&mut self, bench: &Bench, verb: &str, pod: &lab::Pod) {
         let mut child = bench.call(verb, pod).spawn(&bench.node).unwrap();
-        std::thread::sleep(self.dice.below(self.longest));
+        let micros = u64::try_from(self.longest.as_micros()).unwrap_or(u64::MAX).max(1);
+        std::thread::sleep(Duration::from_micros(self.dice.roll(micros)));
         let was_running = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -51,7 +38,7 @@ impl Window {
 #[test]
 fn a_killed_add_leaves_only_what_the_next_del_finds() {
     let Some(bench) = Bench::new("a_killed_add_leaves_only_what_the_next_del_finds") else { return };
-    let mut window = Window::new();
+    let mut window = Window::new("add");
     let neighbour = bench.pod("shop", "neighbour");
     let address = bench.add(&neighbour).address().unwrap();
     let rounds = testkit::count(15, 200);
@@ -70,7 +57,7 @@ fn a_killed_add_leaves_only_what_the_next_del_finds() {
 #[test]
 fn a_killed_del_is_finished_by_the_next() {
     let Some(bench) = Bench::new("a_killed_del_is_finished_by_the_next") else { return };
-    let mut window = Window::new();
+    let mut window = Window::new("del");
     for _ in 0..testkit::count(8, 100) {
         let pod = bench.pod("shop", "web-0");
         bench.add(&pod).result().unwrap();
@@ -84,7 +71,7 @@ fn a_killed_del_is_finished_by_the_next() {
 #[test]
 fn an_add_that_was_killed_can_be_repeated() {
     let Some(bench) = Bench::new("an_add_that_was_killed_can_be_repeated") else { return };
-    let mut window = Window::new();
+    let mut window = Window::new("that");
     for _ in 0..testkit::count(8, 100) {
         let pod = bench.pod("shop", "web-0");
         window.call_and_kill(&bench, "ADD", &pod);

@@ -5,7 +5,8 @@ mod common;
 use std::net::IpAddr;
 
 use common::{Bench, DelOutcome as _, sandbox_of};
-use model::Key;
+use model::{Key, Kind};
+use serde_json::json;
 
 #[test]
 fn two_pods_reach_each_other_and_the_node_and_leave_nothing() {
@@ -259,6 +260,42 @@ fn without_a_pool_the_error_says_how_to_make_one() {
 }
 
 #[test]
+fn a_locked_store_is_left_alone_until_it_is_unlocked() {
+    let Some(bench) = Bench::new("a_locked_store_is_left_alone_until_it_is_unlocked") else { return };
+    let (pod, late) = (bench.pod("shop", "web-0"), bench.pod("shop", "late"));
+    bench.add(&pod).result().unwrap();
+    bench.set_ready(false);
+    let before = bench.records();
+    assert_eq!(bench.add(&late).error().unwrap(), (11, "the store is locked for a migration".to_owned()));
+    assert_eq!(bench.del(&pod).error().unwrap().0, 11);
+    assert_eq!(bench.records(), before);
+    bench.set_ready(true);
+    bench.del(&pod).result_of_del();
+    bench.assert_nothing_left();
+    bench.add(&late).result().unwrap();
+    bench.del(&late).result_of_del();
+}
+
+#[test]
+fn pools_and_reservations_decide_the_address() {
+    let Some(bench) = Bench::new("pools_and_reservations_decide_the_address") else { return };
+    bench.put(
+        Kind::IpPool,
+        "special",
+        json!({"cidr": "10.9.0.0/28", "blockSize": 28, "assignmentMode": "Manual"}),
+    );
+    bench.put(Kind::IpReservation, "kept", json!({"reservedCIDRs": ["10.9.0.0/29", "10.9.0.8"]}));
+    let pod = bench.pod("shop", "web-0");
+    let ipam = json!({"type": "calico-ipam", "ipv4_pools": ["special"]});
+    let outcome = bench.call("ADD", &pod).with_netconf("ipam", ipam).run(&bench.node).unwrap();
+    assert_eq!(outcome.address().unwrap().to_string(), "10.9.0.9");
+    bench.del(&pod).result_of_del();
+    assert!(bench.add(&pod).address().unwrap().to_string().starts_with("10.244.0."));
+    bench.del(&pod).result_of_del();
+    bench.assert_nothing_left();
+}
+
+#[test]
 fn bad_input_gets_a_clean_error() {
     let Some(bench) = Bench::new("bad_input_gets_a_clean_error") else { return };
     let pod = bench.pod("shop", "web-0");
@@ -278,8 +315,8 @@ fn bad_input_gets_a_clean_error() {
         (add().with_netconf("mtu", "big"), 7),
         (add().with_netconf("datastore_type", "stone"), 7),
         (add().with_netconf("agent_socket", "/run/plumb/agent.sock"), 11),
-        (add().with_netconf("ipam", serde_json::json!({"type": "host-local"})), 7),
-        (add().with_netconf("ipam", serde_json::json!({"ipv4_pools": ["nowhere"]})), 103),
+        (add().with_netconf("ipam", json!({"type": "host-local"})), 7),
+        (add().with_netconf("ipam", json!({"ipv4_pools": ["nowhere"]})), 103),
     ] {
         let outcome = call.run(&bench.node).unwrap();
         let (found, message) = outcome.error().unwrap();

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use lab::{CniCall, CniOutcome, Lab, Node, Pod, Programs};
 use model::ipam::{Block, Handle};
 use model::{Key, KeyRange, Kind, Resource, Sandbox};
+use serde_json::{Value, json};
 use store::{OpenMode, SqliteStore, Store};
 
 pub(crate) struct Bench {
@@ -31,12 +32,7 @@ impl Bench {
     /// A node on a store with one pool. `None`, with the reason reported, where a lab cannot run.
     pub(crate) fn new(test: &str) -> Option<Bench> {
         let bench = Bench::empty(test)?;
-        let mut pool = Resource::new(Kind::IpPool, "pods");
-        pool.spec_mut().insert("cidr".to_owned(), "10.244.0.0/24".into());
-        pool.fill_defaults();
-        bench.with_store(async |store| {
-            store.create(pool.key(), pool.encode()).await.unwrap();
-        });
+        bench.put(Kind::IpPool, "pods", json!({"cidr": "10.244.0.0/24"}));
         Some(bench)
     }
 
@@ -75,6 +71,23 @@ impl Bench {
         let store = SqliteStore::open(self.lab.store_path(), OpenMode::CreateIfMissing).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(act(&store))
+    }
+
+    /// Makes a record, or replaces it.
+    pub(crate) fn put(&self, kind: Kind, name: &str, spec: Value) {
+        let mut resource = Resource::new(kind, name);
+        resource.body.insert("spec".to_owned(), spec);
+        resource.fill_defaults();
+        let (key, value) = (resource.key(), resource.encode());
+        self.with_store(async |store| match store.get(&key).await.unwrap() {
+            Some(known) => store.update(key.clone(), value, known.revision).await.unwrap(),
+            None => store.create(key.clone(), value).await.unwrap(),
+        });
+    }
+
+    /// What `plumb datastore migrate lock` and `unlock` set.
+    pub(crate) fn set_ready(&self, is_ready: bool) {
+        self.put(Kind::ClusterInformation, "default", json!({"datastoreReady": is_ready}));
     }
 
     /// Every record, as text.
