@@ -74,10 +74,12 @@ impl Members {
             true => Some(ClientTls::new(config)?),
             false => None,
         };
+        // Also a connection that the transport makes anew by itself must not take for ever.
+        let share = config.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let candidates = addresses
             .into_iter()
             .map(|address| {
-                let mut endpoint = tuned(Endpoint::from(address.uri().clone()));
+                let mut endpoint = tuned(Endpoint::from(address.uri().clone())).connect_timeout(share);
                 let tls = tls.clone().filter(|_| address.is_tls());
                 if let Some(ClientTls { transport, .. }) = tls.clone() {
                     endpoint = endpoint.tls_config(transport).map_err(|error| unusable(&address, &error))?;

@@ -236,3 +236,59 @@ fn of_text(text: &str) -> Option<Trouble> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error of the transport's kind, which says nothing itself.
+    #[derive(Debug, thiserror::Error)]
+    #[error("transport error")]
+    struct Transport(#[source] Box<dyn Error + Send + Sync>);
+
+    fn io(kind: io::ErrorKind, inner: impl Into<Box<dyn Error + Send + Sync>>) -> Transport {
+        Transport(Box::new(io::Error::new(kind, inner)))
+    }
+
+    #[test]
+    fn the_cause_is_found_down_the_chain() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let untrusted = rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        let cases = [
+            (Transport(Box::new(Transport(Box::new(refused)))), Trouble::Refused),
+            (io(io::ErrorKind::InvalidData, untrusted), Trouble::UntrustedServer),
+            (
+                io(io::ErrorKind::Other, "received fatal alert: CertificateRequired"),
+                Trouble::ClientCertificateMissing,
+            ),
+            (
+                Transport("error reading: received fatal alert: UnknownCA".into()),
+                Trouble::ClientCertificateRejected("UnknownCA".to_owned()),
+            ),
+            (Transport("something else".into()), Trouble::Broken("something else".to_owned())),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(Trouble::of(&error), expected, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn every_endpoint_is_named_with_its_trouble() {
+        let at = |address: &str, trouble| MemberTrouble { address: address.to_owned(), trouble };
+        let one = Troubles(vec![at("http://a:1", Trouble::Refused)]);
+        assert_eq!(one.to_string(), "the connection was refused");
+        let two = Troubles(vec![at("http://a:1", Trouble::Refused), at("http://b:2", Trouble::NoLeader)]);
+        assert_eq!(two.to_string(), "http://a:1: the connection was refused; http://b:2: it knows no leader");
+        assert!(matches!(two.into_store_error(), StoreError::Unreachable { address, .. }
+            if address == "http://a:1,http://b:2"));
+        let denied = Troubles(vec![at("http://a:1", Trouble::ClientCertificateMissing)]);
+        assert!(matches!(denied.into_store_error(), StoreError::AccessDenied { .. }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_has_a_trouble(text in ".*") {
+            let _ = Trouble::of(&Transport(text.into()));
+        }
+    }
+}

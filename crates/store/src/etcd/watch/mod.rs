@@ -6,6 +6,7 @@
 //!                     +- new stream, on another member, from the last whole revision + 1
 //! ```
 
+mod backlog;
 mod progress;
 
 use std::sync::Arc;
@@ -15,16 +16,17 @@ use model::KeyRange;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep, timeout_at};
+use tonic::Streaming;
 use tonic::metadata::AsciiMetadataValue;
-use tonic::{Status, Streaming};
 
+use self::backlog::Backlog;
 use self::progress::Progress;
 use super::backoff::Backoff;
 use super::client::{CallError, Client, Effect};
 use super::failure::{Failure, Refusal};
 use super::members::Member;
 use super::rpc::{RangeRequest, ResponseHeader, WatchRequest, WatchResponse};
-use super::trouble::{Trouble, Troubles};
+use super::trouble::Trouble;
 use crate::request::{counted, interval};
 use crate::watch::Batch;
 use crate::{Event, Revision, StoreError, Watch};
@@ -39,7 +41,9 @@ pub(super) fn start(client: &Arc<Client>, range: &KeyRange, after: Revision) -> 
         first: first.into(),
         end: end.into(),
         progress: Progress::after(counted(&after)?),
+        backlog: Backlog::default(),
         cluster: None,
+        token: None,
         token_rejections: 0,
         backoff: Backoff::new(),
     };
@@ -60,8 +64,11 @@ struct Follower {
     first: Bytes,
     end: Bytes,
     progress: Progress,
+    backlog: Backlog,
     /// The cluster that the revisions belong to.
     cluster: Option<u64>,
+    /// What the stream was opened with.
+    token: Option<AsciiMetadataValue>,
     /// In a row: a watch lives longer than many tokens.
     token_rejections: usize,
     backoff: Backoff,
@@ -71,13 +78,12 @@ struct Follower {
 #[derive(Debug)]
 enum Stop {
     /// A new stream may go on where this one ended.
-    Broken(Troubles),
+    Broken(String),
     /// The reader is slow. The stream was closed rather than left unread: unread data would in the end keep
     /// every other call on the connection from being answered.
     ReaderBehind,
-    TokenRenewed,
     HistoryGone,
-    Denied(StoreError),
+    Failed(StoreError),
     ReaderGone,
 }
 
@@ -85,22 +91,22 @@ impl Follower {
     async fn run(mut self, sender: Sender) {
         loop {
             match self.follow(&sender).await {
-                Stop::Broken(troubles) => {
-                    tracing::info!(cause = %troubles, "a watch was interrupted and is being resumed");
+                Stop::Broken(cause) => {
+                    tracing::info!(cause, "a watch was interrupted and is being resumed");
                     sleep(self.backoff.pause()).await;
                 }
                 Stop::ReaderBehind => {
-                    if sender.reserve_many(Watch::BUFFER / 2).await.is_err() {
+                    // All of it has been read once there is room for all of it.
+                    if sender.reserve_many(sender.max_capacity()).await.is_err() {
                         return;
                     }
                 }
-                Stop::TokenRenewed => sleep(self.backoff.pause()).await,
                 Stop::HistoryGone => {
                     let events = vec![Event::HistoryGone];
                     let _ = sender.send(Ok(Batch { events, upto: self.progress.revision() })).await;
                     return;
                 }
-                Stop::Denied(error) => {
+                Stop::Failed(error) => {
                     let _ = sender.send(Err(error)).await;
                     return;
                 }
@@ -115,39 +121,36 @@ impl Follower {
         let until = Instant::now() + self.client.request_timeout();
         let member = match self.client.members().get(until).await {
             Ok(member) => member,
-            Err(troubles) => return Stop::Broken(troubles),
+            Err(troubles) => return Stop::Broken(troubles.to_string()),
         };
-        let (mut stream, token) = match self.open(&member, until).await {
-            Ok(opened) => opened,
+        let mut stream = match self.open(&member, until).await {
+            Ok(stream) => stream,
             Err(failure) => return self.failed(&member, failure).await,
         };
         loop {
             let response = match stream.message().await {
                 Ok(Some(response)) => response,
                 Ok(None) => {
-                    return self.broken(&member, Trouble::Broken("the stream ended".to_owned())).await;
+                    let ended = Failure::NotDone(Trouble::Broken("the stream ended".to_owned()));
+                    return self.failed(&member, ended).await;
                 }
                 Err(status) => return self.failed(&member, Failure::of(&status)).await,
             };
-            if let Err(stop) = self.accept(response, &member, token.as_ref(), sender).await {
+            if let Err(halt) = self.accept(response, &member, sender).await {
                 drop(stream);
-                return self.deliver_late(stop, sender).await;
+                return self.deliver_late(halt, sender).await;
             }
         }
     }
 
-    /// Opens a stream. The answer to the creation is read with the events, but must be on its way in time.
-    async fn open(
-        &self,
-        member: &Member,
-        until: Instant,
-    ) -> Result<(Streaming<WatchResponse>, Option<AsciiMetadataValue>), Failure> {
+    /// Opens a stream. etcd answers with the creation of the watch, so one that does not is noticed here.
+    async fn open(&mut self, member: &Member, until: Instant) -> Result<Streaming<WatchResponse>, Failure> {
         let opening = async {
             let along = self.client.along(member).await?;
+            self.token.clone_from(&along.token);
             let create =
                 WatchRequest::create(self.first.clone(), self.end.clone(), self.progress.resume_from());
-            let stream = member.connection.watch(create, &along).await;
-            Ok((stream.map_err(|status: Status| Failure::of(&status))?, along.token))
+            member.connection.watch(create, &along).await.map_err(|status| Failure::of(&status))
         };
         timeout_at(until, opening).await.unwrap_or(Err(Failure::NotDone(Trouble::TimedOut)))
     }
@@ -156,11 +159,10 @@ impl Follower {
         &mut self,
         response: WatchResponse,
         member: &Member,
-        token: Option<&AsciiMetadataValue>,
         sender: &Sender,
     ) -> Result<(), Halt> {
         if response.canceled {
-            return Err(self.canceled(&response, member, token).await.into());
+            return Err(self.canceled(&response, member).await.into());
         }
         if response.created {
             return self.created(response.header.as_ref()).await.map_err(Halt::from);
@@ -172,7 +174,9 @@ impl Follower {
         if events.is_empty() && upto == before {
             return Ok(());
         }
+        self.backlog.add(&events);
         match sender.try_send(Ok(Batch { events, upto })) {
+            Ok(()) if self.backlog.is_too_large(sender) => Err(Stop::ReaderBehind.into()),
             Ok(()) => Ok(()),
             Err(TrySendError::Full(batch)) => {
                 Err(Halt { stop: Stop::ReaderBehind, undelivered: Some(batch) })
@@ -212,57 +216,56 @@ impl Follower {
         };
         let revision = match self.client.call(request, Effect::Reads).await {
             Ok(response) => response.header.map_or(0, |header| header.revision),
-            Err(CallError::Failed(error @ StoreError::AccessDenied { .. })) => {
-                return Err(Stop::Denied(error));
-            }
             Err(error) => {
-                tracing::debug!(?error, "the store's revision could not be read");
-                return Err(Stop::Broken(Troubles(Vec::new())));
+                return Err(Stop::Broken(format!("the store's revision cannot be read: {error:?}")));
             }
         };
         if self.progress.is_reached_by(revision) { Ok(()) } else { Err(Stop::HistoryGone) }
     }
 
-    async fn canceled(
-        &mut self,
-        response: &WatchResponse,
-        member: &Member,
-        token: Option<&AsciiMetadataValue>,
-    ) -> Stop {
+    async fn canceled(&mut self, response: &WatchResponse, member: &Member) -> Stop {
         if response.compact_revision != 0 {
             return Stop::HistoryGone;
         }
         let reason = response.cancel_reason.as_str();
-        // Some versions call a token they do not know a lack of permission.
-        if reason.contains("invalid auth token") || reason.contains("permission denied") {
-            let failure = match self.client.renew_token(token, &mut self.token_rejections).await {
-                Ok(()) => return Stop::TokenRenewed,
-                Err(_) if reason.contains("permission") => {
-                    Failure::Refused(Refusal::Denied("the user lacks the permission to watch"))
-                }
-                Err(failure) => failure,
-            };
-            return self.failed(member, failure).await;
-        }
-        self.broken(member, Trouble::Answered(format!("the watch is cancelled ({reason})"))).await
+        let failure = if reason.contains("invalid auth token") {
+            Failure::Refused(Refusal::TokenRejected)
+        } else if reason.contains("permission denied") {
+            // What some versions also say to a token they do not know. A new one makes the difference.
+            match self.renew_token().await {
+                Ok(()) => return Stop::Broken("a new session is needed, perhaps".to_owned()),
+                Err(_) => Failure::Refused(Refusal::Denied("the user lacks the permission to watch")),
+            }
+        } else {
+            Failure::NotDone(Trouble::Answered(format!("the watch is cancelled ({reason})")))
+        };
+        self.failed(member, failure).await
     }
 
     async fn failed(&mut self, member: &Member, failure: Failure) -> Stop {
+        let failure = match failure {
+            Failure::Refused(Refusal::TokenRejected) => match self.renew_token().await {
+                Ok(()) => return Stop::Broken("the session has ended".to_owned()),
+                Err(failure) => failure,
+            },
+            other => other,
+        };
         match failure {
             Failure::Refused(Refusal::Compacted | Refusal::FutureRevision) => Stop::HistoryGone,
             Failure::Refused(refusal) => {
                 let address = member.address.to_string();
-                let error =
-                    CallError::Refused { address, refusal }.into_store_error("watching records in etcd");
-                Stop::Denied(error)
+                let error = CallError::Refused { address, refusal };
+                Stop::Failed(error.into_store_error("watching records in etcd"))
             }
-            Failure::NotDone(trouble) | Failure::Unanswered(trouble) => self.broken(member, trouble).await,
+            Failure::NotDone(trouble) | Failure::Unanswered(trouble) => {
+                self.client.members().give_up_on(member).await;
+                Stop::Broken(member.has(trouble).to_string())
+            }
         }
     }
 
-    async fn broken(&mut self, member: &Member, trouble: Trouble) -> Stop {
-        self.client.members().give_up_on(member).await;
-        Stop::Broken(Troubles(vec![member.has(trouble)]))
+    async fn renew_token(&mut self) -> Result<(), Failure> {
+        self.client.renew_token(self.token.as_ref(), &mut self.token_rejections).await
     }
 }
 
