@@ -124,7 +124,7 @@ pub struct Committed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListRequest {
     pub range: KeyRange,
-    /// At most this many records in the page; a backend may give fewer.
+    /// At most this many records in the page, but at least one; a backend may give fewer.
     pub limit: usize,
     pub(crate) next: Option<Continuation>,
 }

@@ -27,37 +27,63 @@ pub(crate) async fn figures(
         Some(etcd) => Some(etcd.open().await?),
         None => None,
     };
-    let (mut raw_runs, mut sqlite_runs, mut etcd_runs) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut burst_rates, mut raw_rates) = (Vec::new(), Vec::new());
+    let mut runs = Runs::default();
     for run in 0..RUNS {
         let inserts = raw.run()?;
-        raw_rates.push(COMMITS_PER_RUN as f64 / inserts.iter().sum::<Duration>().as_secs_f64());
-        raw_runs.push(Run::new(inserts));
-        sqlite_runs.push(commits(&sqlite, run).await?);
+        runs.raw_rates.push(COMMITS_PER_RUN as f64 / inserts.iter().sum::<Duration>().as_secs_f64());
+        runs.raw.push(Run::new(inserts));
+        runs.sqlite.push(commits(&sqlite, run).await?);
         if let Some(etcd) = &etcd {
-            etcd_runs.push(commits(etcd, run).await?);
+            runs.etcd.push(commits(etcd, run).await?);
         }
-        burst_rates.push(burst(&sqlite, run).await?);
+        runs.burst_rates.push(burst(&sqlite, run).await?);
+    }
+    Ok(runs.figures())
+}
+
+/// What took turns, run by run.
+#[derive(Default)]
+struct Runs {
+    raw: Vec<Run>,
+    sqlite: Vec<Run>,
+    /// Empty if there is no etcd here.
+    etcd: Vec<Run>,
+    raw_rates: Vec<f64>,
+    burst_rates: Vec<f64>,
+}
+
+impl Runs {
+    fn figures(&self) -> Vec<Figure> {
+        let beside = |name: &'static str, peer: &'static str, peer_runs: &[Run], quantile: f64| {
+            Figure::of_runs(name, &self.sqlite, quantile).beside(peer, &self.sqlite, peer_runs, quantile)
+        };
+        let mut figures = vec![
+            beside("sqlite: one commit, p50", "raw INSERT", &self.raw, 0.5),
+            beside("sqlite: one commit, p99", "raw INSERT", &self.raw, 0.99),
+            self.burst_figure(),
+        ];
+        if !self.etcd.is_empty() {
+            figures.push(beside("sqlite: one commit beside etcd, p50", "etcd", &self.etcd, 0.5));
+            figures.push(beside("sqlite: one commit beside etcd, p99", "etcd", &self.etcd, 0.99));
+        }
+        figures
     }
 
-    let beside_raw = |name: &'static str, quantile: f64| {
-        let figure = Figure::of_runs(name, &sqlite_runs, quantile);
-        figure.beside("raw INSERT", &sqlite_runs, &raw_runs, quantile)
-    };
-    let mut figures = vec![
-        beside_raw("sqlite: one commit, p50", 0.5),
-        beside_raw("sqlite: one commit, p99", 0.99),
-        burst_figure(burst_rates, raw_rates),
-    ];
-    if !etcd_runs.is_empty() {
-        for (name, quantile) in
-            [("sqlite: one commit beside etcd, p50", 0.5), ("sqlite: one commit beside etcd, p99", 0.99)]
-        {
-            let figure = Figure::of_runs(name, &sqlite_runs, quantile);
-            figures.push(figure.beside("etcd", &sqlite_runs, &etcd_runs, quantile));
+    fn burst_figure(&self) -> Figure {
+        let ratios = self.burst_rates.iter().zip(&self.raw_rates).map(|(own, raw)| own / raw).collect();
+        let peer = Peer {
+            name: "raw INSERT, one by one",
+            value: median(self.raw_rates.clone()),
+            ratio: Some(median(ratios)),
+        };
+        Figure {
+            name: "sqlite: 32 commits at once",
+            value: median(self.burst_rates.clone()),
+            unit: "commits/s",
+            peer: Some(peer),
+            target: None,
         }
     }
-    Ok(figures)
 }
 
 /// Creations of one record each, one after another.
@@ -91,18 +117,6 @@ async fn burst(store: &Arc<dyn Store>, run: usize) -> anyhow::Result<f64> {
         task.await??;
     }
     Ok((AT_ONCE * (COMMITS_PER_RUN / 8)) as f64 / started.elapsed().as_secs_f64())
-}
-
-fn burst_figure(rates: Vec<f64>, raw: Vec<f64>) -> Figure {
-    let ratios = rates.iter().zip(&raw).map(|(own, raw)| own / raw).collect();
-    let peer = Peer { name: "raw INSERT, one by one", value: median(raw), ratio: Some(median(ratios)) };
-    Figure {
-        name: "sqlite: 32 commits at once",
-        value: median(rates),
-        unit: "commits/s",
-        peer: Some(peer),
-        target: None,
-    }
 }
 
 /// The least that SQLite can do with the same promise: one row, one durable transaction.

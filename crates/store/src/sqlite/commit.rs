@@ -24,14 +24,15 @@ pub(super) fn apply(
         found.push((text, current));
     }
     if changes.iter().any(|change| change.write != Write::Nothing) {
-        standing.revision += 1;
+        standing.revision = standing.revision.saturating_add(1);
     }
     for (position, (change, (text, before))) in changes.iter().zip(found).enumerate() {
         if change.write == Write::Nothing {
             continue;
         }
         let id = history_id(standing.revision, position);
-        standing.history_bytes += history_size(&text, before.as_ref());
+        let size = history_size(&text, before.as_ref());
+        standing.history_bytes = standing.history_bytes.saturating_add(size);
         remember(connection, id, &text, before)?;
         write(connection, &text, &change.write, standing.revision)?;
     }
@@ -105,7 +106,8 @@ impl Excess {
     fn of(standing: &Standing, history: &History) -> Option<Excess> {
         let commits_max = i64::from(history.commits_max);
         let bytes_max = i64::try_from(history.bytes_max).unwrap_or(i64::MAX);
-        let too_many = standing.revision - standing.floor > commits_max.saturating_add(commits_max / 64);
+        let too_many =
+            standing.revision.saturating_sub(standing.floor) > commits_max.saturating_add(commits_max / 64);
         let too_much = standing.history_bytes > bytes_max;
         (too_many || too_much).then(|| Excess {
             upto: if too_many { standing.revision - commits_max } else { standing.floor },

@@ -68,22 +68,24 @@ impl Trouble {
     }
 }
 
+const RESTORE: &str =
+    "stop everything that uses it, keep a copy, and restore a backup or try `sqlite3 FILE .recover`";
 const FREE_SPACE: &str = "free some space on that file system; nothing was changed";
 
 impl From<rusqlite::Error> for Trouble {
     fn from(error: rusqlite::Error) -> Trouble {
         let detail = Some(error.to_string());
         let Some(code) = error.sqlite_error_code() else {
-            return Trouble { detail, ..Trouble::new("the database does not have the expected contents") };
+            let trouble = Trouble::new("the database does not hold what it should").with_hint(RESTORE);
+            return Trouble { detail, ..trouble };
         };
         let trouble = match code {
-            ErrorCode::NotADatabase => {
-                Trouble::new("is not a SQLite database").with_hint("is this the right path? It is left as it is")
+            ErrorCode::NotADatabase => Trouble::new("is not a SQLite database")
+                .with_hint("is this the right path? It is left as it is"),
+            ErrorCode::DatabaseCorrupt => Trouble::new("the database is damaged").with_hint(RESTORE),
+            ErrorCode::ReadOnly => {
+                Trouble::new("cannot be written: the file or its file system is read-only")
             }
-            ErrorCode::DatabaseCorrupt => Trouble::new("the database is damaged").with_hint(
-                "stop everything that uses it, keep a copy, and restore a backup or try `sqlite3 FILE .recover`",
-            ),
-            ErrorCode::ReadOnly => Trouble::new("cannot be written: the file or its file system is read-only"),
             ErrorCode::DiskFull => Trouble::new("no space left on the disk").with_hint(FREE_SPACE),
             ErrorCode::CannotOpen => Trouble::new("the database cannot be opened"),
             ErrorCode::PermissionDenied => Trouble::new("access to the database is denied"),
@@ -93,9 +95,8 @@ impl From<rusqlite::Error> for Trouble {
             ErrorCode::SystemIoFailure if is_shared_memory_growth(&error) => {
                 Trouble::new("no space left on the disk").with_hint(FREE_SPACE)
             }
-            ErrorCode::SystemIoFailure => {
-                Trouble::new("reading or writing the database failed").with_hint("look for disk errors: `dmesg`")
-            }
+            ErrorCode::SystemIoFailure => Trouble::new("reading or writing the database failed")
+                .with_hint("look for disk errors: `dmesg`"),
             _ => Trouble::new("the database refuses the operation"),
         };
         Trouble { detail, code: Some(code), ..trouble }

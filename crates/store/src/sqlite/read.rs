@@ -26,9 +26,15 @@ impl Standing {
 }
 
 pub(super) fn standing(connection: &Connection) -> rusqlite::Result<Standing> {
-    connection.prepare_cached("SELECT revision, floor, history_bytes FROM store")?.query_row([], |row| {
+    let mut statement = connection.prepare_cached("SELECT revision, floor, history_bytes FROM store")?;
+    let standing = statement.query_row([], |row| {
         Ok(Standing { revision: row.get(0)?, floor: row.get(1)?, history_bytes: row.get(2)? })
-    })
+    })?;
+    // Whoever lists and then watches would never come to an end in a damaged file that says otherwise.
+    if !(1..=standing.revision).contains(&standing.floor) {
+        return Err(rusqlite::Error::IntegralValueOutOfRange(1, standing.floor));
+    }
+    Ok(standing)
 }
 
 /// A record's place in the table, without its key.
@@ -170,7 +176,8 @@ fn left_behind(connection: &Connection, id: i64, key: &str) -> rusqlite::Result<
 /// be told without looking. `position` counts from zero; `MAX_CHANGES` is past the last of a commit.
 pub(super) fn history_id(revision: i64, position: usize) -> i64 {
     const { assert!(MAX_CHANGES < 256) };
-    revision * 256 + i64::try_from(position).unwrap_or(255)
+    // Saturating, because a damaged file may hold any number.
+    revision.saturating_mul(256).saturating_add(i64::try_from(position).unwrap_or(255))
 }
 
 pub(super) fn revision_of(id: i64) -> i64 {

@@ -109,34 +109,6 @@ async fn an_empty_file_becomes_a_store() {
 }
 
 #[tokio::test]
-async fn damage_is_called_damage() {
-    let scratch = Scratch::new();
-    let store = open(&scratch.db(), OpenMode::CreateIfMissing);
-    for n in 0..200 {
-        store.create(handle(format!("h{n}")), vec![b'x'; 500]).await.unwrap();
-    }
-    drop(store);
-    let mut bytes = fs::read(scratch.db()).unwrap();
-    // The first page stays: the file still looks like ours.
-    bytes[4096..].fill(0xa5);
-    fs::write(scratch.db(), bytes).unwrap();
-
-    let found = match SqliteStore::open(scratch.db(), OpenMode::Existing) {
-        Err(error) => error,
-        Ok(store) => {
-            let store: Arc<dyn Store> = Arc::new(store);
-            let listed = store.list_all(KeyRange::Handles).await.expect_err("the list meets the damage");
-            let refused = store.create(handle("new"), b"x".to_vec()).await.expect_err("so does a commit");
-            assert_eq!(storage_error(refused).0, "the database is damaged");
-            listed
-        }
-    };
-    let (problem, hint) = storage_error(found);
-    assert_eq!(problem, "the database is damaged");
-    assert!(hint.contains("backup"), "{hint}");
-}
-
-#[tokio::test]
 async fn a_lock_held_for_too_long_is_reported() {
     let scratch = Scratch::new();
     let options = SqliteOptions { lock_patience: Duration::from_millis(50), ..SqliteOptions::default() };

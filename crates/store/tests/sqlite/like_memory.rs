@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use model::{Cidr, IpVersion, Key, KeyRange, Kind};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use store::{Change, Continuation, Event, ListRequest, MemoryStore, OpenMode, Revision, Store, Watch};
 
 use super::*;
@@ -275,15 +274,9 @@ fn same<T: std::fmt::Debug>(model: Result<T, StoreError>, other: Result<T, Store
 
 #[test]
 fn sqlite_answers_as_memory_does() {
-    let seed = testkit::seed();
-    let cases = u32::try_from(testkit::count(60, 600)).unwrap();
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let mut bytes = [0; 32];
-    bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let steps = prop::collection::vec(step(), 1..60);
-    let outcome = TestRunner::new_with_rng(config, rng).run(&steps, |steps| {
+    for_random(testkit::count(60, 600), &steps, |steps| {
         runtime.block_on(async {
             let mut pair = Pair::new();
             for step in &steps {
@@ -291,9 +284,5 @@ fn sqlite_answers_as_memory_does() {
             }
             pair.finish().await;
         });
-        Ok(())
     });
-    if let Err(failure) = outcome {
-        panic!("seed {seed}: {failure}");
-    }
 }

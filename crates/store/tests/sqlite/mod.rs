@@ -1,6 +1,7 @@
 //! What the tests of the SQLite store share.
 
 mod crashes;
+mod damage;
 mod disks;
 mod files;
 mod history;
@@ -13,6 +14,8 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use model::Key;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rusqlite::Connection;
 use store::{OpenMode, SqliteStore, Store, StoreError};
 
@@ -82,6 +85,23 @@ fn play(test: &str, path: &Path, through: &[&str]) {
     let ran = stdout.contains("1 passed");
     let stderr = String::from_utf8_lossy(&stderr);
     assert!(status.success() && ran, "{test} inside ended with {status}\n{stdout}\n{stderr}");
+}
+
+/// Runs a property on random inputs that the run's seed decides.
+fn for_random<S: Strategy>(cases: usize, strategy: &S, property: impl Fn(S::Value)) {
+    let seed = testkit::seed();
+    let cases = u32::try_from(cases).expect("a sensible number");
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let outcome = TestRunner::new_with_rng(config, rng).run(strategy, |value| {
+        property(value);
+        Ok(())
+    });
+    if let Err(failure) = outcome {
+        panic!("seed {seed}: {failure}");
+    }
 }
 
 /// What a process tells its parent starts with this: the test harness prints to the same place.
