@@ -119,6 +119,33 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// What goes wrong on the way without stopping it. Of very many problems only the first are told, so that a store
+/// full of damaged records floods neither memory nor the terminal.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    told: Vec<Failure>,
+    untold: usize,
+}
+
+impl Problems {
+    const TOLD_MAX: usize = 20;
+
+    pub(crate) fn push(&mut self, failure: Failure) {
+        if self.told.len() < Problems::TOLD_MAX {
+            self.told.push(failure);
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), Failures> {
+        if self.untold > 0 {
+            self.told.push(Failure::new(format!("{} more such errors", self.untold)));
+        }
+        Failures::collect(self.told)
+    }
+}
+
 /// Everything that went wrong in one run, in order.
 #[derive(Debug)]
 pub(crate) struct Failures(Vec<Failure>);

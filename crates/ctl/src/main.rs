@@ -29,7 +29,8 @@ fn main() -> ExitCode {
         Err(code) => return ExitCode::from(code),
     };
     start_logging(cli.global.log_level);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    // This thread works on one page while the other fetches the next; more would only cost memory.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(commands::run(cli)),
         Err(error) => Err(Failures::from(failure::Failure::new("cannot start").caused_by(&error))),

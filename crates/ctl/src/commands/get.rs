@@ -9,7 +9,7 @@ use store::{Record, Store};
 
 use crate::cli::{Get, Global};
 use crate::connect;
-use crate::failure::{Failure, Failures};
+use crate::failure::{Failure, Failures, Problems};
 use crate::output::columns::Lookups;
 use crate::output::format::Choice;
 use crate::output::{Format, List, Output};
@@ -31,7 +31,7 @@ pub(crate) async fn run(global: &Global, get: &Get) -> Result<(), Failures> {
         export: get.export && !matches!(request.what, What::All(_)),
     };
     let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
-    let mut problems = Vec::new();
+    let mut problems = Problems::default();
     match request.what {
         What::All(kind) => {
             let namespace = match request.scope {
@@ -44,7 +44,7 @@ pub(crate) async fn run(global: &Global, get: &Get) -> Result<(), Failures> {
         What::Named(names) => show_named(&store, names, &output, &mut out, &mut problems).await?,
     }
     out.flush()?;
-    Failures::collect(problems)
+    problems.finish()
 }
 
 /// What was asked for.
@@ -99,7 +99,7 @@ async fn show_named(
     names: Vec<Named>,
     output: &Output,
     out: &mut dyn Write,
-    problems: &mut Vec<Failure>,
+    problems: &mut Problems,
 ) -> Result<(), Failure> {
     let mut found = Vec::new();
     for named in names {
@@ -127,7 +127,7 @@ impl All {
         store: &Arc<dyn Store>,
         output: &Output,
         out: &mut dyn Write,
-        problems: &mut Vec<Failure>,
+        problems: &mut Problems,
     ) -> Result<(), Failure> {
         match self.kind {
             Kind::IpamConfiguration => {
@@ -150,7 +150,7 @@ impl All {
         store: &Arc<dyn Store>,
         output: &Output,
         out: &mut dyn Write,
-        problems: &mut Vec<Failure>,
+        problems: &mut Problems,
     ) -> Result<(), Failure> {
         let mut pages = Pages::new(store, self.kind, self.namespace.as_deref());
         let mut list = None;
@@ -173,7 +173,7 @@ impl All {
         revision: &str,
         output: &Output,
         out: &mut dyn Write,
-        problems: &mut Vec<Failure>,
+        problems: &mut Problems,
     ) -> Result<(), Failure> {
         let mut list = output.begin_list(self.kind, revision)?;
         self.push(&mut list, &records, out, problems)?;
@@ -185,7 +185,7 @@ impl All {
         list: &mut List<'_>,
         records: &[Record],
         out: &mut dyn Write,
-        problems: &mut Vec<Failure>,
+        problems: &mut Problems,
     ) -> Result<(), Failure> {
         for record in records {
             let is_wanted = match &self.selector {

@@ -14,7 +14,7 @@ use model::{Kind, Resource};
 use serde_json::Value;
 use store::Record;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Problems};
 use crate::records;
 use columns::Lookups;
 use document::{ListWriter, list_document};
@@ -69,7 +69,7 @@ impl Output {
         &self,
         out: &mut dyn Write,
         records: &[Record],
-        problems: &mut Vec<Failure>,
+        problems: &mut Problems,
     ) -> Result<(), Failure> {
         match (&self.format, records) {
             (Format::Table(_), _) => return self.show_tables(out, records, problems),
@@ -106,7 +106,7 @@ impl Output {
         &self,
         out: &mut dyn Write,
         records: &[Record],
-        problems: &mut Vec<Failure>,
+        problems: &mut Problems,
     ) -> Result<(), Failure> {
         for (index, run) in records.chunk_by(|a, b| records::kind(a) == records::kind(b)).enumerate() {
             if index > 0 {
@@ -126,7 +126,7 @@ impl Output {
         Ok(Sink::Table(Table::new(row.headings()), row))
     }
 
-    fn document(&self, record: &Record, problems: &mut Vec<Failure>) -> Option<Value> {
+    fn document(&self, record: &Record, problems: &mut Problems) -> Option<Value> {
         match records::to_resource(record) {
             Ok(mut resource) => {
                 if self.export {
@@ -147,7 +147,7 @@ impl List<'_> {
         &mut self,
         out: &mut dyn Write,
         record: &Record,
-        problems: &mut Vec<Failure>,
+        problems: &mut Problems,
     ) -> io::Result<()> {
         match &mut self.sink {
             Sink::Table(table, row) => match row.write(record, &self.output.lookups, table) {

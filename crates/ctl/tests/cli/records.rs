@@ -210,6 +210,19 @@ fn a_record_that_cannot_be_read_does_not_hide_the_others() {
 }
 
 #[test]
+fn very_many_problems_are_counted_rather_than_told() {
+    let desk = Desk::on_sqlite();
+    desk.apply(&pool("pods", "10.244.0.0/16"));
+    let key =
+        |number: usize| Key::namespaced(Kind::WorkloadEndpoint, "default", format!("broken-{number:02}"));
+    write(&desk, (0..50).map(|number| Change::create(key(number), "{")).collect());
+    let ran = desk.plumb(&["get", "wep", "-A"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert_eq!(ran.stderr.matches("the stored value cannot be read").count(), 20, "{ran:?}");
+    assert!(ran.stderr.ends_with("error: 30 more such errors\n"), "{ran:?}");
+}
+
+#[test]
 fn long_tables_have_one_header_and_pages_of_500_rows() {
     let desk = Desk::on_sqlite();
     desk.apply(&pool("pods", "10.244.0.0/16"));
