@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::metadata::Metadata;
 use crate::{packages, workspace};
 
-/// The crate and the program of the demonstration itself.
+/// The demonstration itself, a program of the crate `lab`.
 pub(crate) const PROGRAM: &str = "plumb-demo";
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
