@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, anyhow};
 use tempfile::TempDir;
 
 use crate::certificates::Certificates;
-use crate::free_port;
 use crate::process::{self, Process, on_path, run};
+use crate::{free_port, scratch};
 
 /// Why etcd cannot be started on this machine, if it cannot.
 pub fn missing() -> Option<String> {
@@ -86,7 +86,7 @@ impl EtcdCluster {
 
     /// Starts all members and waits until the cluster takes requests.
     pub fn start(setup: Setup) -> Result<EtcdCluster> {
-        let directory = tempfile::Builder::new().prefix("plumb-etcd-").tempdir()?;
+        let directory = scratch("etcd")?;
         let certificates = match setup.tls {
             Some(_) => Some(Certificates::create(directory.path().join("pki"))?),
             None => None,

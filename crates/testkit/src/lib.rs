@@ -11,12 +11,14 @@ pub mod etcd;
 pub mod forwarder;
 mod ports;
 pub mod process;
+mod scratch;
 
 use std::io::Write as _;
 
 pub use again::{Role, again, role};
 pub use dice::Dice;
 pub use ports::free_port;
+pub use scratch::scratch;
 
 /// The seed of this run; the same for every test, so that one number reproduces the run.
 pub fn seed() -> u64 {
