@@ -186,6 +186,17 @@ fn an_address_that_is_routed_elsewhere_is_refused() {
 }
 
 #[test]
+fn a_refusal_comes_in_the_kernels_own_words() {
+    let Some(mut bench) = Bench::new("a_refusal_comes_in_the_kernels_own_words") else { return };
+    bench.ensure().unwrap();
+    bench.wiring.host.mtu = 10;
+    let error = bench.ensure().unwrap_err();
+    let expected = "cannot give cali0d7763386da MTU 10 (mtu less than device minimum)";
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(error.errno(), Some(22));
+}
+
+#[test]
 fn the_longest_sandbox_has_a_whole_alias() {
     let Some(mut bench) = Bench::new("the_longest_sandbox_has_a_whole_alias") else { return };
     let sandbox = Sandbox::new(&"n".repeat(100), &"c".repeat(131), "fifteen-letters").unwrap();
