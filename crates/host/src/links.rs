@@ -49,7 +49,8 @@ impl Host {
 
     pub fn facts(&self) -> Result<NodeFacts, HostError> {
         let text = sysctl::read("net/ipv4/conf/default/rp_filter")?;
-        Ok(NodeFacts { rp_filter: text.parse().unwrap_or_default() })
+        let has_ipv6 = sysctl::read("net/ipv6/conf/default/accept_ra").is_ok();
+        Ok(NodeFacts { rp_filter: text.parse().unwrap_or_default(), has_ipv6 })
     }
 
     /// Whether there is a device of this name that is not this sandbox's own.

@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const PREFIX: &str = "plumb-lab";
+/// Apart from labs that are meant to outlive the process that made them.
+const PREFIX: &str = "plumb-run";
 
 /// One experiment of one process. A process number comes back one day; together with its start time it does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +77,10 @@ mod tests {
     #[test]
     fn names_tell_who_made_them() {
         let run = RunName { process: 12, started: 3456, experiment: 7 };
-        assert_eq!(run.thing("pod-a"), "plumb-lab-12-3456-7-pod-a");
-        assert_eq!(RunName::of_thing("plumb-lab-12-3456-7-pod-a"), Some(run));
-        assert_eq!(RunName::of_thing("plumb-lab-12-3456-7"), Some(run));
-        for strange in ["plumb-lab-", "plumb-lab-a-1-1-x", "plumb-lab-1-2", "cni-1234", ""] {
+        assert_eq!(run.thing("pod-a"), "plumb-run-12-3456-7-pod-a");
+        assert_eq!(RunName::of_thing("plumb-run-12-3456-7-pod-a"), Some(run));
+        assert_eq!(RunName::of_thing("plumb-run-12-3456-7"), Some(run));
+        for strange in ["plumb-run-", "plumb-run-a-1-1-x", "plumb-run-1-2", "cni-1234", ""] {
             assert_eq!(RunName::of_thing(strange), None, "{strange}");
         }
     }

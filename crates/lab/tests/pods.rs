@@ -206,7 +206,8 @@ fn an_add_that_fails_late_is_undone() {
 #[test]
 fn concurrent_adds_get_an_address_each() {
     let Some(bench) = Bench::new("concurrent_adds_get_an_address_each") else { return };
-    let pods: Vec<_> = (0..8).map(|number| bench.pod("shop", &format!("web-{number}"))).collect();
+    let pods: Vec<_> =
+        (0..testkit::count(8, 60)).map(|number| bench.pod("shop", &format!("web-{number}"))).collect();
     let children: Vec<_> =
         pods.iter().map(|pod| bench.call("ADD", pod).spawn(&bench.node).unwrap()).collect();
     let outcomes = children.into_iter().map(|child| lab::CniOutcome::from(child.wait_with_output().unwrap()));

@@ -60,7 +60,7 @@ fn wiring(sandbox: &Sandbox, address: &str) -> PodWiring {
         addresses: vec![address],
         pod_forwards: false,
     };
-    PodWiring::new(&attachment, &NodeFacts { rp_filter: 0 }).unwrap()
+    PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: false }).unwrap()
 }
 
 #[test]

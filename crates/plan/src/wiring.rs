@@ -59,6 +59,8 @@ pub struct Attachment {
 pub struct NodeFacts {
     /// `net.ipv4.conf.default.rp_filter`.
     pub rp_filter: u8,
+    /// Whether the kernel speaks IPv6 at all.
+    pub has_ipv6: bool,
 }
 
 /// What the kernel must hold for one attachment.
@@ -161,14 +163,20 @@ fn host_sysctls(device: &DeviceName, node: &NodeFacts) -> Vec<Sysctl> {
         path: format!("net/ipv4/conf/{device}/{name}"),
         value: value.to_string(),
     };
-    vec![
+    let mut sysctls = vec![
         conf("route_localnet", 1),
         Sysctl { path: format!("net/ipv4/neigh/{device}/proxy_delay"), value: "0".to_owned() },
         conf("proxy_arp", 1),
         conf("forwarding", 1),
         // Written although a new device starts with it: a later change of one device is then a visible difference.
         conf("rp_filter", node.rp_filter),
-    ]
+    ];
+    if node.has_ipv6 {
+        // Else a pod could announce itself to its node as a router.
+        let path = format!("net/ipv6/conf/{device}/accept_ra");
+        sysctls.push(Sysctl { path, value: "0".to_owned() });
+    }
+    sysctls
 }
 
 fn pod_end(attachment: &Attachment) -> End {
@@ -232,7 +240,7 @@ mod tests {
             addresses: vec!["10.244.0.5".parse().unwrap()],
             pod_forwards: false,
         };
-        PodWiring::new(&attachment, &NodeFacts { rp_filter: 1 }).unwrap()
+        PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
     }
 
     #[test]
@@ -249,6 +257,7 @@ mod tests {
         assert_eq!(sysctl("net/ipv4/conf/cali0d7763386da/proxy_arp").value, "1");
         assert_eq!(sysctl("net/ipv4/conf/cali0d7763386da/rp_filter").value, "1");
         assert_eq!(sysctl("net/ipv4/neigh/cali0d7763386da/proxy_delay").value, "0");
+        assert_eq!(sysctl("net/ipv6/conf/cali0d7763386da/accept_ra").value, "0");
     }
 
     #[test]
@@ -273,7 +282,7 @@ mod tests {
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
             pod_forwards: false,
         };
-        let error = PodWiring::new(&attachment, &NodeFacts { rp_filter: 0 }).unwrap_err();
+        let error = PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: false }).unwrap_err();
         assert_eq!(error.address.to_string(), "fd00::1");
     }
 }

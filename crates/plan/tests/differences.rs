@@ -17,7 +17,7 @@ fn wiring() -> PodWiring {
         addresses: vec!["10.244.0.5".parse().unwrap(), "10.244.0.9".parse().unwrap()],
         pod_forwards: false,
     };
-    PodWiring::new(&attachment, &NodeFacts { rp_filter: 1 }).unwrap()
+    PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
 }
 
 fn perfect_end(end: &End, index: u32, peer_index: u32, alias: Option<String>) -> ObservedEnd {

@@ -185,8 +185,7 @@ impl Add<'_> {
     }
 
     fn own_device_name(&self) -> DeviceName {
-        let name = self.call.sandbox.device_name(DeviceName::CALICO_PREFIX);
-        name.expect("`cali` leaves room for the hash")
+        node::own_device_name(&self.call.sandbox)
     }
 
     /// Takes back what this call made; what it cannot, the runtime's DEL finds. The kernel goes first: an address

@@ -144,6 +144,10 @@ impl From<SandboxError> for CniError {
 pub(crate) fn answer_even_when_panicking() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("plumbd cni: {panic}");
+        // Another thread's end is an error for the one that answers, unless it is the end of everything.
+        if std::thread::current().name() != Some("main") && cfg!(panic = "unwind") {
+            return;
+        }
         let error = CniError::broken("plumbd broke").hint("this is a bug; the log has more");
         println!("{}", error.document(super::result::NEWEST));
     }));

@@ -32,6 +32,9 @@ use error::CniError;
 use netconf::NetConf;
 use request::{Request, Verb};
 
+/// More than any runtime sends; a bound for input that never ends.
+const INPUT_MAX: u64 = 16 * 1024 * 1024;
+
 /// Everything a verb needs to know about the call.
 #[derive(Debug)]
 struct Call {
@@ -61,7 +64,7 @@ fn serve(version: &mut String) -> Result<Option<Value>, CniError> {
     let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let verb = Verb::from_environment(&environment)?;
     let mut input = Vec::new();
-    std::io::stdin().read_to_end(&mut input).map_err(CniError::input)?;
+    std::io::stdin().take(INPUT_MAX).read_to_end(&mut input).map_err(CniError::input)?;
     if verb == Verb::Version {
         return Ok(Some(result::versions(&input)));
     }

@@ -60,6 +60,13 @@ pub(super) fn device_name(pod: Option<&PodName>, sandbox: &Sandbox) -> Result<De
     name.map_err(|error| CniError::configuration(error.to_string()))
 }
 
+/// The name of the host end when another sandbox holds Calico's.
+pub(super) fn own_device_name(sandbox: &Sandbox) -> DeviceName {
+    let name = sandbox.device_name(&device_prefix());
+    let name = name.or_else(|| sandbox.device_name(DeviceName::CALICO_PREFIX));
+    name.expect("`cali` leaves room for the hash")
+}
+
 /// Felix looks after devices by their prefix, so both go by one setting.
 fn device_prefix() -> String {
     let setting = std::env::var("FELIX_INTERFACEPREFIX").unwrap_or_default();

@@ -90,7 +90,7 @@ mod tests {
             addresses: vec!["10.0.0.5".parse().unwrap()],
             pod_forwards: false,
         };
-        PodWiring::new(&attachment, &NodeFacts { rp_filter: 0 }).unwrap()
+        PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: false }).unwrap()
     }
 
     #[test]
