@@ -52,6 +52,15 @@ async fn check_records(
     if held != answered {
         problems.push(format!("the address book gives it {held:?} instead of {answered:?}"));
     }
+    check_endpoint(call, &book, &held, problems).await
+}
+
+async fn check_endpoint(
+    call: &Call,
+    book: &Book<'_>,
+    held: &[std::net::IpAddr],
+    problems: &mut Vec<String>,
+) -> Result<Option<Wired>, CniError> {
     let id = EndpointId::new(&node::name(&call.netconf)?, call.request.pod.as_ref(), &call.sandbox);
     let key = id.key()?;
     let Some((_, resource)) = book.endpoint(&key).await? else {

@@ -84,6 +84,17 @@ pub(super) fn record(
     };
     endpoint.metadata.name = String::new();
     endpoint.metadata.namespace = Some(id.namespace.clone());
+    endpoint.body.insert("spec".to_owned(), spec(id, sandbox, wired));
+    endpoint.fill_defaults();
+    match validate(&endpoint).first() {
+        None => Ok(endpoint),
+        Some(violation) => {
+            Err(CniError::environment(format!("the endpoint cannot be recorded: {violation}")))
+        }
+    }
+}
+
+fn spec(id: &EndpointId, sandbox: &Sandbox, wired: &Wired) -> Value {
     let networks: Vec<String> =
         wired.addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
     let mut spec = json!({
@@ -99,14 +110,7 @@ pub(super) fn record(
         spec["pod"] = id.name.workload.clone().into();
         spec["profiles"] = json!([format!("kns.{}", id.namespace)]);
     }
-    endpoint.body.insert("spec".to_owned(), spec);
-    endpoint.fill_defaults();
-    match validate(&endpoint).first() {
-        None => Ok(endpoint),
-        Some(violation) => {
-            Err(CniError::environment(format!("the endpoint cannot be recorded: {violation}")))
-        }
-    }
+    spec
 }
 
 /// The sandbox that a record speaks of.
