@@ -1,6 +1,7 @@
-//! Pools and reservations: where addresses may come from.
+//! Pools: where addresses may come from.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use model::{Cidr, IpVersion, Resource, Selector};
 use serde_json::Value;
@@ -10,13 +11,17 @@ use serde_json::Value;
 pub enum PoolUse {
     Workload,
     Tunnel,
+    /// Addresses of services. Their blocks belong to no node.
+    LoadBalancer,
 }
 
 impl PoolUse {
-    fn word(self) -> &'static str {
+    /// As pools spell it.
+    pub fn word(self) -> &'static str {
         match self {
             PoolUse::Workload => "Workload",
             PoolUse::Tunnel => "Tunnel",
+            PoolUse::LoadBalancer => "LoadBalancer",
         }
     }
 }
@@ -30,6 +35,8 @@ pub struct Pool {
     is_enabled: bool,
     is_automatic: bool,
     uses: Vec<String>,
+    has_ipip: bool,
+    has_vxlan: bool,
     node_selector: Selector,
     namespace_selector: Selector,
 }
@@ -54,6 +61,7 @@ impl Pool {
         let text = |field: &'static str| resource.spec(field).and_then(Value::as_str).unwrap_or_default();
         let uses = resource.spec("allowedUses").and_then(Value::as_array).cloned().unwrap_or_default();
         let block_size = resource.spec("blockSize").and_then(Value::as_u64);
+        let is_on = |mode: &str| !matches!(mode, "" | "Never");
         Ok(Pool {
             name: resource.metadata.name.clone(),
             cidr: Cidr::parse_masked(text("cidr")).map_err(|_| fail("cidr"))?,
@@ -63,6 +71,8 @@ impl Pool {
             is_enabled: is_enabled(&resource),
             is_automatic: text("assignmentMode") != "Manual",
             uses: uses.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            has_ipip: is_on(text("ipipMode")),
+            has_vxlan: is_on(text("vxlanMode")),
             node_selector: text("nodeSelector").parse().map_err(|_| fail("nodeSelector"))?,
             namespace_selector: text("namespaceSelector").parse().map_err(|_| fail("namespaceSelector"))?,
         })
@@ -88,8 +98,28 @@ impl Pool {
         namespace_labels: &BTreeMap<String, String>,
     ) -> bool {
         self.is_automatic
-            && self.node_selector.matches(node_labels)
+            && self.selects_node(node_labels)
             && self.namespace_selector.matches(namespace_labels)
+    }
+
+    pub fn selects_node(&self, node_labels: &BTreeMap<String, String>) -> bool {
+        self.node_selector.matches(node_labels)
+    }
+
+    pub fn has_ipip(&self) -> bool {
+        self.has_ipip
+    }
+
+    pub fn has_vxlan(&self) -> bool {
+        self.has_vxlan
+    }
+
+    /// The block that an address of the pool is in.
+    pub fn block_of(&self, address: IpAddr) -> Option<Cidr> {
+        if !self.cidr.contains(address) {
+            return None;
+        }
+        Cidr::containing(address, self.block_size).filter(|block| self.cidr.contains_cidr(block))
     }
 
     pub fn version(&self) -> IpVersion {
@@ -107,16 +137,6 @@ fn is_enabled(pool: &Resource) -> bool {
             .any(|condition| condition["type"] == "Allocatable" && condition["status"] == "False")
     });
     !is_disabled && !is_going && !is_unfit
-}
-
-/// The networks of an IPReservation. A bare address stands for itself; what cannot be read reserves nothing.
-pub fn reserved_networks(reservation: &Resource) -> Vec<Cidr> {
-    let read = |text: &str| {
-        let address = text.parse().ok().map(Cidr::single);
-        address.or_else(|| Cidr::parse_masked(text).ok())
-    };
-    let listed = reservation.spec("reservedCIDRs").and_then(Value::as_array);
-    listed.into_iter().flatten().filter_map(Value::as_str).filter_map(read).collect()
 }
 
 #[cfg(test)]
@@ -179,13 +199,5 @@ mod tests {
         assert_eq!(error.to_string(), "IPPool(pool): nodeSelector \"rack ==\" cannot be understood");
         assert!(pool(json!({"cidr": "ten"})).is_err());
         assert!(pool(json!({"cidr": "10.0.0.0/16", "blockSize": 300})).is_err());
-    }
-
-    #[test]
-    fn reservations_may_name_single_addresses() {
-        let mut resource = Resource::new(Kind::IpReservation, "r");
-        resource.body.insert("spec".to_owned(), json!({"reservedCIDRs": ["10.0.0.1", "10.0.1.0/24", "x"]}));
-        let networks: Vec<String> = reserved_networks(&resource).iter().map(ToString::to_string).collect();
-        assert_eq!(networks, ["10.0.0.1/32", "10.0.1.0/24"]);
     }
 }

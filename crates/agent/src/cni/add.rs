@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use host::{Host, HostError, PodNamespace};
-use ipam::{INTERFACE_ATTRIBUTE, Owner, PoolUse};
+use ipam::{INTERFACE_ATTRIBUTE, Owner, PoolUse, Stored, Want};
 use jiff::Timestamp;
+use model::ipam::Handle;
 use model::{DeviceName, IpVersion, Resource};
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
@@ -15,6 +16,9 @@ use super::book::{Book, Held, Patience, changes};
 use super::endpoint::{EndpointId, Wired};
 use super::error::CniError;
 use super::{Call, book, del, endpoint, node, result};
+
+/// etcd takes no more changes in one commit; some of them are the endpoint's and the lock's.
+const CHANGES_MAX: usize = 120;
 
 /// What the store holds for the attachment by now.
 #[derive(Debug)]
@@ -116,12 +120,13 @@ impl Add<'_> {
             device.clone()
         };
         let now = Timestamp::now();
-        let assigned = self.book.plan_address(self.address_request(now).await?, held.handle).await?;
-        let wired = Wired { device, mac: self.call.sandbox.mac(), addresses: vec![assigned.address] };
+        let request = self.address_request(now, held.handle).await?;
+        let (addresses, steps) = self.book.plan_addresses(request).await?;
+        let wired = Wired { device, mac: self.call.sandbox.mac(), addresses };
         let resource =
             endpoint::record(&self.id, &self.call.sandbox, &wired, earlier.map(|(_, known)| known), now)?;
         let mut all = vec![unlocked];
-        all.extend(changes(assigned.steps));
+        all.extend(changes(&steps));
         all.push(match earlier {
             Some((record, _)) => Change::update(resource.key(), resource.encode(), record.revision.clone()),
             None => Change::create(resource.key(), resource.encode()),
@@ -129,24 +134,27 @@ impl Add<'_> {
         Ok((all, wired))
     }
 
-    async fn address_request(&self, now: Timestamp) -> Result<ipam::Request, CniError> {
-        let mut attributes = BTreeMap::from([
-            ("node".to_owned(), self.node.clone()),
-            ("timestamp".to_owned(), now.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC").to_string()),
-            (INTERFACE_ATTRIBUTE.to_owned(), self.call.sandbox.interface().to_owned()),
-        ]);
+    async fn address_request(
+        &self,
+        now: Timestamp,
+        handle: Option<Stored<Handle>>,
+    ) -> Result<ipam::Request, CniError> {
+        let sandbox = &self.call.sandbox;
+        let mut owner =
+            Owner::on_node(sandbox.handle(), &self.node, now).with(INTERFACE_ATTRIBUTE, sandbox.interface());
         if let Some(pod) = &self.call.request.pod {
-            attributes.insert("pod".to_owned(), pod.name.clone());
-            attributes.insert("namespace".to_owned(), pod.namespace.clone());
+            owner = owner.of_pod(&pod.namespace, &pod.name, None);
         }
         Ok(ipam::Request {
             host: self.node.clone(),
-            owner: Owner { handle: self.call.sandbox.handle(), attributes },
-            version: IpVersion::V4,
+            wants: vec![Want::one_each(owner, handle, &[IpVersion::V4])],
             purpose: PoolUse::Workload,
-            pools: self.call.netconf.ipv4_pools.clone(),
+            pools_v4: self.call.netconf.ipv4_pools.clone(),
+            pools_v6: Vec::new(),
             node_labels: self.book.node_labels(&self.node).await?,
             namespace_labels: BTreeMap::new(),
+            blocks_max: None,
+            changes_max: CHANGES_MAX,
         })
     }
 

@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use ipam::{Assigned, Assignment, INTERFACE_ATTRIBUTE, Next, Pool, Request, Step, Stored, Surroundings};
+use ipam::{
+    Answer, Assignment, Decision as _, INTERFACE_ATTRIBUTE, Next, Pool, Request, Step, Steps, Stored,
+    Surroundings,
+};
 use jiff::Timestamp;
 use model::ipam::{Affinity, Block, BlockAttribute, Handle, IpamConfig};
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind, Resource, Sandbox};
@@ -114,18 +117,24 @@ impl<'a> Book<'a> {
         Ok(held)
     }
 
-    /// Decides on an address. Nothing is written yet.
-    pub(super) async fn plan_address(
-        &self,
-        request: Request,
-        handle: Option<Stored<Handle>>,
-    ) -> Result<Assigned, CniError> {
-        let surroundings = self.surroundings(&request.host, handle).await?;
+    /// Decides on the addresses of one owner. Nothing is written yet.
+    pub(super) async fn plan_addresses(&self, request: Request) -> Result<(Vec<IpAddr>, Steps), CniError> {
+        let surroundings = self.surroundings(&request.host).await?;
         let mut assignment = Assignment::new(request, surroundings)?;
         loop {
             match assignment.poll()? {
-                Next::Look(cidr) => assignment.show(cidr, self.block(cidr).await?),
-                Next::Commit(assigned) => return Ok(assigned),
+                Next::Look(keys) => {
+                    for key in keys {
+                        let record = self.store.get(&key).await?;
+                        let found =
+                            record.as_ref().map(|record| (&record.value[..], record.revision.as_str()));
+                        assignment.show(&key, Answer::read(&key, found));
+                    }
+                }
+                Next::Done(assigned) => {
+                    let (granted, steps) = assigned.single()?;
+                    return Ok((granted.into_iter().map(|granted| granted.address).collect(), steps));
+                }
             }
         }
     }
@@ -153,11 +162,7 @@ impl<'a> Book<'a> {
         }
     }
 
-    async fn surroundings(
-        &self,
-        host: &str,
-        handle: Option<Stored<Handle>>,
-    ) -> Result<Surroundings, CniError> {
+    async fn surroundings(&self, host: &str) -> Result<Surroundings, CniError> {
         let mut reserved = Vec::new();
         for record in self.list(KeyRange::Kind(Kind::IpReservation)).await? {
             reserved.extend(ipam::reserved_networks(&decode(&record, Kind::IpReservation)?));
@@ -167,7 +172,6 @@ impl<'a> Book<'a> {
             pools: self.pools().await?,
             reserved,
             affinities: self.affinities(host).await?,
-            handle,
             now: Timestamp::now(),
         })
     }
@@ -216,8 +220,8 @@ pub(super) fn is_of_interface(attribute: &BlockAttribute, sandbox: &Sandbox) -> 
     attribute.secondary.get(INTERFACE_ATTRIBUTE).is_none_or(|interface| interface == sandbox.interface())
 }
 
-/// The words of the store for the steps of a decision.
-pub(super) fn changes(steps: Vec<Step>) -> Vec<Change> {
+/// The words of the store for the steps of a decision, all of which happen together.
+pub(super) fn changes(steps: &Steps) -> Vec<Change> {
     let change = |step: Step| match step {
         Step::Create { key, value } => Change::create(key, value),
         Step::Update { key, value, revision } => Change::update(key, value, Revision::new(revision)),
@@ -225,7 +229,7 @@ pub(super) fn changes(steps: Vec<Step>) -> Vec<Change> {
         Step::Require { key, revision } => Change::require(key, Revision::new(revision)),
         Step::RequireAbsent { key } => Change::require_absent(key),
     };
-    steps.into_iter().map(change).collect()
+    steps.atomic().into_iter().map(change).collect()
 }
 
 fn decode(record: &Record, kind: Kind) -> Result<Resource, CniError> {

@@ -5,7 +5,7 @@ use ipam::release_handle;
 use jiff::Timestamp;
 use model::Key;
 use store::{Change, OpenMode, Record, StoreConfig};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::book::{Book, Held, Patience, changes, is_of_interface};
 use super::endpoint::EndpointId;
@@ -58,7 +58,10 @@ async fn address_changes(book: &Book<'_>, call: &Call, held: Held) -> Result<Vec
     let cooldown_from = (cooldown > 0).then(Timestamp::now);
     let is_meant = |_, attribute: &model::ipam::BlockAttribute, _| is_of_interface(attribute, &call.sandbox);
     let released = release_handle(&call.sandbox.handle(), handle, held.blocks, is_meant, cooldown_from);
-    Ok(changes(released.steps))
+    for corrupt in &released.corrupt {
+        warn!("nothing is released into it: {corrupt}");
+    }
+    Ok(changes(&released.steps))
 }
 
 async fn endpoint_changes(

@@ -1,0 +1,152 @@
+//! Giving the addresses that were found to those who want them, as far as one commit goes.
+
+use std::collections::BTreeSet;
+
+use super::search::{Found, Search};
+use super::writes::Writes;
+use super::{AssignError, Assigned, Grant, Granted, Request, Surroundings, Want};
+use crate::Reservations;
+use crate::block::take;
+
+/// The addresses found for one IP version.
+struct Pile {
+    blocks: Vec<Open>,
+    shortage: AssignError,
+    version: model::IpVersion,
+}
+
+struct Open {
+    found: Found,
+    block: model::ipam::Block,
+    left: usize,
+    is_used: bool,
+}
+
+/// So many addresses from that block of that pile.
+#[derive(Clone, Copy)]
+struct Pick {
+    pile: usize,
+    block: usize,
+    count: usize,
+}
+
+/// What has been spent of the commit's changes.
+#[derive(Clone, Default)]
+struct Budget {
+    handles: BTreeSet<String>,
+    pools: BTreeSet<usize>,
+    changes: usize,
+}
+
+pub(super) fn grant(
+    request: &Request,
+    surroundings: &Surroundings,
+    reserved: &Reservations,
+    searches: &[Search],
+) -> Assigned {
+    let mut piles: Vec<Pile> = searches.iter().map(Pile::new).collect();
+    let mut writes = Writes::new(surroundings, request.block_owner());
+    let mut budget = Budget::default();
+    let mut grants: Vec<Grant> = Vec::new();
+    for want in &request.wants {
+        let is_full = grants.iter().any(|grant| grant.shortage == Some(AssignError::NextCommit));
+        grants.push(if is_full {
+            Grant { addresses: Vec::new(), shortage: Some(AssignError::NextCommit) }
+        } else {
+            let (picks, shortage) = pick(want, &piles, &mut budget, request.changes_max);
+            let addresses = take_picked(want, &picks, &mut piles, reserved);
+            if !addresses.is_empty() {
+                writes.add_handle(want.owner.handle.clone(), want.handle.as_ref());
+            }
+            Grant { addresses, shortage }
+        });
+    }
+    let used = piles.into_iter().flat_map(|pile| pile.blocks).filter(|open| open.is_used);
+    used.for_each(|open| writes.add_block(open.found, open.block));
+    let stale = searches.iter().flat_map(|search| &search.stale);
+    writes.remove_stale(stale, request.changes_max.saturating_sub(budget.changes));
+    let corrupt = searches.iter().flat_map(|search| search.corrupt.clone()).collect();
+    Assigned { grants, steps: writes.steps(), corrupt }
+}
+
+impl Pile {
+    fn new(search: &Search) -> Pile {
+        let open =
+            |found: Found| Open { block: found.block.clone(), left: found.free, found, is_used: false };
+        Pile {
+            blocks: search.usable().into_iter().map(open).collect(),
+            shortage: search.shortage(),
+            version: search.version,
+        }
+    }
+}
+
+/// Where the addresses for a want come from, and why not all of them.
+fn pick(
+    want: &Want,
+    piles: &[Pile],
+    budget: &mut Budget,
+    changes_max: usize,
+) -> (Vec<Pick>, Option<AssignError>) {
+    let mut spent = budget.clone();
+    spent.changes += want.extra_changes + usize::from(spent.handles.insert(want.owner.handle.clone()));
+    let (mut picks, mut shortage) = (Vec::new(), None);
+    for (position, pile) in piles.iter().enumerate() {
+        let mut missing = want.count(pile.version);
+        for (index, open) in pile.blocks.iter().enumerate() {
+            let count = missing.min(open.left);
+            if count == 0 {
+                continue;
+            }
+            let with_block = spent.with(open, &picks, position, index);
+            if with_block.changes > changes_max {
+                shortage = Some(AssignError::NextCommit);
+                break;
+            }
+            spent = with_block;
+            picks.push(Pick { pile: position, block: index, count });
+            missing -= count;
+        }
+        if missing > 0 {
+            shortage = shortage.or_else(|| Some(pile.shortage.clone()));
+        }
+    }
+    let is_first = budget.changes == 0;
+    if shortage == Some(AssignError::NextCommit) && is_first && (picks.is_empty() || !want.accepts_fewer) {
+        return (Vec::new(), Some(AssignError::TooLarge { addresses: want.v4 + want.v6 }));
+    }
+    if shortage.is_some() && (picks.is_empty() || !want.accepts_fewer) {
+        return (Vec::new(), shortage);
+    }
+    if !picks.is_empty() {
+        *budget = spent;
+    }
+    (picks, shortage)
+}
+
+impl Budget {
+    /// What is spent when a block is used as well.
+    fn with(&self, open: &Open, picks: &[Pick], pile: usize, block: usize) -> Budget {
+        let mut spent = self.clone();
+        spent.changes += usize::from(spent.pools.insert(open.found.pool));
+        let is_picked = picks.iter().any(|pick| (pick.pile, pick.block) == (pile, block));
+        if !open.is_used && !is_picked {
+            spent.changes += open.found.how.changes_max();
+        }
+        spent
+    }
+}
+
+fn take_picked(want: &Want, picks: &[Pick], piles: &mut [Pile], reserved: &Reservations) -> Vec<Granted> {
+    let mut granted = Vec::new();
+    for pick in picks {
+        let open = &mut piles[pick.pile].blocks[pick.block];
+        open.is_used = true;
+        open.left -= pick.count;
+        let block = open.block.cidr;
+        let is_borrowed = open.found.how == super::search::How::Borrow;
+        let addresses = take(&mut open.block, &want.owner, pick.count, reserved);
+        granted.extend(addresses.into_iter().map(|address| Granted { address, block, is_borrowed }));
+    }
+    granted
+}

@@ -1,0 +1,235 @@
+//! Finding addresses for one owner or for many at once: in blocks the node has, else in blocks it claims, else in
+//! blocks of others.
+//!
+//! Per IP version:
+//! 1. Choose the pools that may serve.
+//! 2. Look at the node's own blocks in these pools, in the order of the affinities.
+//! 3. Look for blocks that nobody has, starting at a place that depends on the node, and claim them, up to the limit.
+//! 4. Nothing left: take over blocks of other nodes that are empty and were not claimed just now.
+//! 5. Still short, or the limit is reached, and affinity is not strict: borrow from blocks of others.
+//!
+//! Then the addresses found are given to the owners in their order, and everything is written together: one write per
+//! block, however many owners it serves.
+//!
+//! Blocks are asked for in growing batches, so that the usual case reads one record and a search through a crowded
+//! pool takes few round trips. All blocks of the cluster are never listed.
+
+mod choose;
+mod error;
+mod grant;
+mod search;
+mod specific;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use model::ipam::{Affinity, Handle, IpamConfig};
+use model::{AffinityOwner, Cidr, IpVersion, Key};
+
+pub use error::{AssignError, Version};
+pub use specific::{AddressAssignment, AddressRequest};
+
+use crate::{Answer, Corrupt, Decision, Next, Owner, Pool, PoolUse, Reservations, Steps, Stored};
+use choose::{Asker, choose_pools};
+use search::Search;
+
+/// How many blocks a node may have per IP version if the settings do not say; Calico's number.
+pub const BLOCKS_MAX: usize = 20;
+
+/// The owner of blocks for services, in Calico's words.
+pub const LOAD_BALANCER: &str = "load-balancer";
+
+/// Who wants addresses, and what for. A batch shares everything but the owners.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub host: String,
+    pub wants: Vec<Want>,
+    pub purpose: PoolUse,
+    /// Names or networks of pools; empty means whichever offer themselves.
+    pub pools_v4: Vec<String>,
+    pub pools_v6: Vec<String>,
+    pub node_labels: BTreeMap<String, String>,
+    pub namespace_labels: BTreeMap<String, String>,
+    /// A limit of this request's own beside the one in the settings; the smaller one counts.
+    pub blocks_max: Option<usize>,
+    /// How many changes one commit may have. Owners that do not fit are told to come again.
+    pub changes_max: usize,
+}
+
+/// What one owner wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Want {
+    pub owner: Owner,
+    /// The owner's handle, if it has one already.
+    pub handle: Option<Stored<Handle>>,
+    pub v4: usize,
+    pub v6: usize,
+    /// Fewer addresses are better than none. A pod needs all of them.
+    pub accepts_fewer: bool,
+    /// Changes that the caller adds to the commit for this owner (its endpoint).
+    pub extra_changes: usize,
+}
+
+impl Want {
+    /// One address of each version asked for, all or none.
+    pub fn one_each(owner: Owner, handle: Option<Stored<Handle>>, versions: &[IpVersion]) -> Want {
+        let count = |version| usize::from(versions.contains(&version));
+        let (v4, v6) = (count(IpVersion::V4), count(IpVersion::V6));
+        Want { owner, handle, v4, v6, accepts_fewer: false, extra_changes: 0 }
+    }
+
+    fn count(&self, version: IpVersion) -> usize {
+        match version {
+            IpVersion::V4 => self.v4,
+            IpVersion::V6 => self.v6,
+        }
+    }
+}
+
+/// The records that a decision starts from.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    pub config: IpamConfig,
+    /// All pools, in the order of their names.
+    pub pools: Vec<Stored<Pool>>,
+    pub reserved: Vec<Cidr>,
+    /// The node's, of every IP version that is wanted.
+    pub affinities: Vec<(Cidr, Stored<Affinity>)>,
+    pub now: Timestamp,
+}
+
+impl Surroundings {
+    fn affinity(&self, block: &Cidr) -> Option<&Stored<Affinity>> {
+        self.affinities.iter().find(|(known, _)| known == block).map(|(_, affinity)| affinity)
+    }
+}
+
+/// Addresses that are their owners' as soon as all steps have happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assigned {
+    /// One per want, in the same order.
+    pub grants: Vec<Grant>,
+    pub steps: Steps,
+    /// Blocks that were met and not used, because they contradict themselves.
+    pub corrupt: Vec<Corrupt>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Grant {
+    pub addresses: Vec<Granted>,
+    /// Why there are fewer addresses than wanted.
+    pub shortage: Option<AssignError>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    pub address: IpAddr,
+    pub block: Cidr,
+    /// From a block of another node.
+    pub is_borrowed: bool,
+}
+
+impl Assigned {
+    /// For a request with one want that takes all or nothing.
+    pub fn single(mut self) -> Result<(Vec<Granted>, Steps), AssignError> {
+        let grant = self.grants.pop().unwrap_or_default();
+        match grant.shortage {
+            Some(shortage) => Err(shortage),
+            None => Ok((grant.addresses, self.steps)),
+        }
+    }
+}
+
+/// The search for addresses.
+#[derive(Debug)]
+pub struct Assignment {
+    request: Request,
+    surroundings: Surroundings,
+    reserved: Reservations,
+    /// One per IP version that is wanted.
+    searches: Vec<Search>,
+}
+
+impl Assignment {
+    pub fn new(request: Request, surroundings: Surroundings) -> Result<Assignment, AssignError> {
+        let going = |want: &Want| want.handle.as_ref().is_some_and(|handle| handle.value.deleted);
+        if let Some(want) = request.wants.iter().find(|want| going(want)) {
+            return Err(AssignError::HandleGoing { handle: want.owner.handle.clone() });
+        }
+        let reserved = Reservations::new(&surroundings.reserved);
+        let mut searches = Vec::new();
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let needed: usize = request.wants.iter().map(|want| want.count(version)).sum();
+            if needed > 0 {
+                let pools =
+                    choose_pools(request.asker(), version, request.pools(version), &surroundings.pools)?;
+                searches.push(Search::new(version, needed, pools, &request, &surroundings, &reserved));
+            }
+        }
+        Ok(Assignment { request, surroundings, reserved, searches })
+    }
+}
+
+impl Decision for Assignment {
+    type Outcome = Assigned;
+    type Error = AssignError;
+
+    fn poll(&mut self) -> Result<Next<Assigned>, AssignError> {
+        let mut keys: Vec<Key> = Vec::new();
+        for search in &mut self.searches {
+            keys.extend(search.poll(&self.surroundings));
+        }
+        if !keys.is_empty() {
+            return Ok(Next::Look(keys));
+        }
+        Ok(Next::Done(grant::grant(&self.request, &self.surroundings, &self.reserved, &self.searches)))
+    }
+
+    fn show(&mut self, key: &Key, answer: Answer) {
+        for search in &mut self.searches {
+            search.show(key, &answer, &self.surroundings);
+        }
+    }
+}
+
+impl Request {
+    /// Who the blocks belong to that this request claims.
+    pub fn block_owner(&self) -> AffinityOwner {
+        block_owner(&self.host, self.purpose)
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        Asker {
+            host: &self.host,
+            purpose: self.purpose,
+            node_labels: &self.node_labels,
+            namespace_labels: &self.namespace_labels,
+        }
+    }
+
+    fn pools(&self, version: IpVersion) -> &[String] {
+        match version {
+            IpVersion::V4 => &self.pools_v4,
+            IpVersion::V6 => &self.pools_v6,
+        }
+    }
+}
+
+pub(crate) fn block_owner(host: &str, purpose: PoolUse) -> AffinityOwner {
+    match purpose {
+        PoolUse::LoadBalancer => AffinityOwner::Virtual(LOAD_BALANCER.to_owned()),
+        PoolUse::Workload | PoolUse::Tunnel => AffinityOwner::Host(host.to_owned()),
+    }
+}
+
+/// The smaller of the two limits; 0 in the settings is none.
+fn blocks_limit(config: &IpamConfig, requested: Option<usize>) -> usize {
+    let configured = usize::try_from(config.max_blocks_per_host).ok().filter(|limit| *limit > 0);
+    let requested = requested.filter(|limit| *limit > 0);
+    match (configured, requested) {
+        (Some(one), Some(other)) => one.min(other),
+        (one, other) => one.or(other).unwrap_or(BLOCKS_MAX),
+    }
+}

@@ -1,0 +1,335 @@
+//! Looking for blocks with free addresses, for one IP version.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use model::ipam::{Affinity, AffinityState, Block};
+use model::{AffinityOwner, Cidr, IpVersion, Key};
+
+use super::{AssignError, Request, Surroundings, Version, blocks_limit};
+use crate::ask::{Seen, Sight, sight_block};
+use crate::block::{
+    free_cooled, free_count, hand_over, is_claim_older_than, is_empty, is_of_windows, new_block,
+};
+use crate::{Answer, BlockOrder, Corrupt, Reservations, Stored};
+
+/// The first look is at one block; each next one is at so many times more, up to the maximum. The maximum keeps a
+/// look within one round trip of etcd, which takes 128 reads at once.
+const LOOK_GROWTH: usize = 4;
+const LOOK_MAX: usize = 64;
+
+/// How long a block stays its owner's, though empty, before another node may take it over. Calico's number.
+const CLAIM_SECONDS_MIN: i64 = 60;
+
+/// A block that addresses may be taken from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) how: How,
+    /// As it is when the taking starts: a new or taken-over block is our node's already.
+    pub(super) block: Block,
+    /// None for a block that is new.
+    pub(super) revision: Option<String>,
+    pub(super) free: usize,
+    /// The position of its pool.
+    pub(super) pool: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum How {
+    /// The block is our node's.
+    Own,
+    /// There is no block yet.
+    Claim,
+    /// The block is another's, and empty. With the other's affinity, if there is one.
+    Reclaim { from: AffinityOwner, affinity: Option<Stored<Affinity>> },
+    /// The block is another's, and stays so.
+    Borrow,
+}
+
+#[derive(Debug)]
+pub(super) struct Search {
+    pub(super) version: IpVersion,
+    host: String,
+    owner: AffinityOwner,
+    reserved: Reservations,
+    needed: usize,
+    /// Positions of the chosen pools and their names.
+    pools: Vec<(usize, Cidr, u8, String)>,
+    limit: usize,
+    claims_on: bool,
+    is_strict: bool,
+    /// More blocks than that cannot be in one commit.
+    blocks_useful: usize,
+    /// Blocks that count against the limit.
+    held: usize,
+    own: VecDeque<Cidr>,
+    walk: VecDeque<BlockOrder>,
+    known: BTreeSet<Cidr>,
+    look: usize,
+    asked: Vec<Cidr>,
+    answers: BTreeMap<Cidr, Sight<Block>>,
+    found: Vec<Found>,
+    /// Blocks of others with something free in them; the flag says whether they might be taken over.
+    others: Vec<(Found, bool)>,
+    affinities: Seen,
+    is_walked: bool,
+    /// Affinities of ours whose block is another's.
+    pub(super) stale: Vec<Cidr>,
+    pub(super) corrupt: Vec<Corrupt>,
+}
+
+impl Search {
+    pub(super) fn new(
+        version: IpVersion,
+        needed: usize,
+        chosen: Vec<usize>,
+        request: &Request,
+        surroundings: &Surroundings,
+        reserved: &Reservations,
+    ) -> Search {
+        let describe = |position: usize| {
+            let pool = &surroundings.pools[position].value;
+            (position, pool.cidr, pool.block_size, pool.name.clone())
+        };
+        let pools: Vec<_> = chosen.into_iter().map(describe).collect();
+        let is_chosen = |block: &Cidr| pools.iter().any(|(_, pool, ..)| pool.contains_cidr(block));
+        let order = |(_, pool, block_size, _): &(usize, Cidr, u8, String)| {
+            BlockOrder::new(*pool, *block_size, &request.host, reserved)
+        };
+        let walk = pools.iter().map(order).collect();
+        let live = || {
+            surroundings.affinities.iter().filter(|(block, known)| is_chosen(block) && !known.value.deleted)
+        };
+        Search {
+            version,
+            host: request.host.clone(),
+            owner: request.block_owner(),
+            reserved: reserved.clone(),
+            needed,
+            limit: blocks_limit(&surroundings.config, request.blocks_max),
+            claims_on: surroundings.config.auto_allocate_blocks,
+            is_strict: surroundings.config.strict_affinity,
+            blocks_useful: request.changes_max.max(1),
+            held: live().count(),
+            own: live()
+                // A state of a newer release than this one is not for us to change.
+                .filter(|(_, known)| !matches!(known.value.state, AffinityState::Other(_)))
+                .map(|(block, _)| *block)
+                .filter(|block| !reserved.covers(block))
+                .collect(),
+            walk,
+            known: surroundings.affinities.iter().map(|(block, _)| *block).collect(),
+            look: 1,
+            pools,
+            asked: Vec::new(),
+            answers: BTreeMap::new(),
+            found: Vec::new(),
+            others: Vec::new(),
+            affinities: Seen::default(),
+            is_walked: false,
+            stale: Vec::new(),
+            corrupt: Vec::new(),
+        }
+    }
+
+    /// What to look at next; nothing when the search is over.
+    pub(super) fn poll(&mut self, surroundings: &Surroundings) -> Vec<Key> {
+        loop {
+            let missing = self.asked.iter().filter(|block| !self.answers.contains_key(block));
+            let missing: Vec<Key> = missing.map(|block| Key::Block(*block)).collect();
+            if !missing.is_empty() {
+                return missing;
+            }
+            self.take_in_answers(surroundings);
+            if self.has_enough() {
+                return Vec::new();
+            }
+            self.asked = self.next_blocks();
+            if self.asked.is_empty() {
+                return self.reclaim(surroundings);
+            }
+        }
+    }
+
+    pub(super) fn show(&mut self, key: &Key, answer: &Answer, surroundings: &Surroundings) {
+        match key {
+            Key::Block(cidr) if self.asked.contains(cidr) => {
+                let mut sight = sight_block(*cidr, answer.clone());
+                if let Sight::There(stored) = &mut sight {
+                    let cooldown = surroundings.config.ip_cooldown_seconds;
+                    free_cooled(&mut stored.value, surroundings.now, cooldown);
+                }
+                self.answers.insert(*cidr, sight);
+            }
+            Key::Affinity { block, .. } if block.version() == self.version => {
+                self.affinities.show(key, answer.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// The blocks to take from, best first.
+    pub(super) fn usable(&self) -> Vec<Found> {
+        let mut usable = self.found.clone();
+        if !self.is_strict {
+            usable.extend(self.others.iter().map(|(found, _)| found.clone()));
+        }
+        usable
+    }
+
+    /// Why there are not enough addresses.
+    pub(super) fn shortage(&self) -> AssignError {
+        let (host, version) = (self.host.clone(), Version(self.version));
+        if !self.claims_on {
+            return AssignError::ClaimsOff { host, version };
+        }
+        if self.held >= self.limit {
+            return AssignError::BlockLimit { host, version, blocks: self.held };
+        }
+        let pools = self.pools.iter().map(|(.., name)| name.clone()).collect();
+        AssignError::Exhausted { host, version, pools, corrupt: self.corrupt.clone() }
+    }
+
+    fn may_claim(&self) -> bool {
+        self.claims_on && self.held < self.limit
+    }
+
+    fn has_enough(&self) -> bool {
+        let found: usize = self.found.iter().map(|found| found.free).sum();
+        // While a block of one's own may still turn up, those of others are not good enough.
+        let is_last_resort = !self.is_strict && !self.may_claim() && self.own.is_empty();
+        let others: usize =
+            if is_last_resort { self.others.iter().map(|(found, _)| found.free).sum() } else { 0 };
+        found + others >= self.needed || self.found.len() >= self.blocks_useful
+    }
+
+    fn next_blocks(&mut self) -> Vec<Cidr> {
+        let own = self.look.min(self.own.len());
+        let mut blocks: Vec<Cidr> = self.own.drain(..own).collect();
+        if blocks.is_empty() && (self.may_claim() || !self.is_strict) {
+            while blocks.len() < self.look {
+                let Some(order) = self.walk.front_mut() else { break };
+                match order.find(|block| !self.known.contains(block)) {
+                    Some(block) => blocks.push(block),
+                    None => {
+                        self.walk.pop_front();
+                    }
+                }
+            }
+        }
+        self.look = (self.look * LOOK_GROWTH).min(LOOK_MAX);
+        blocks
+    }
+
+    fn take_in_answers(&mut self, surroundings: &Surroundings) {
+        for cidr in std::mem::take(&mut self.asked) {
+            let Some(sight) = self.answers.remove(&cidr) else { continue };
+            let Some(pool) = self.pools.iter().find(|(_, pool, ..)| pool.contains_cidr(&cidr)) else {
+                continue;
+            };
+            let (pool, is_pools_size) = (pool.0, pool.2 == cidr.prefix_len());
+            let is_known = surroundings.affinity(&cidr).is_some();
+            match sight {
+                Sight::Absent if is_pools_size && (is_known || self.may_claim()) => {
+                    self.held += usize::from(!is_known);
+                    self.claim(cidr, pool, surroundings);
+                }
+                Sight::Absent | Sight::Going => {}
+                Sight::Broken(corrupt) => self.corrupt.push(corrupt),
+                Sight::There(stored) => self.take_in(stored, pool, is_known, surroundings),
+            }
+        }
+    }
+
+    fn claim(&mut self, cidr: Cidr, pool: usize, surroundings: &Surroundings) {
+        let block = new_block(cidr, &self.owner, surroundings.now);
+        let free = free_count(&block, &self.reserved);
+        self.found.push(Found { how: How::Claim, block, revision: None, free, pool });
+    }
+
+    fn take_in(&mut self, stored: Stored<Block>, pool: usize, is_known: bool, surroundings: &Surroundings) {
+        let Stored { value: block, revision } = stored;
+        let is_ours = block.owner().as_ref() == Some(&self.owner);
+        if is_ours && !is_known {
+            self.held += 1;
+        }
+        if !is_ours && is_known {
+            self.stale.push(block.cidr);
+            self.held -= 1;
+        }
+        let free = free_count(&block, &self.reserved);
+        if free == 0 {
+            return;
+        }
+        let is_reclaimable = matches!(block.owner(), Some(AffinityOwner::Host(_)))
+            && is_empty(&block)
+            && is_claim_older_than(&block, CLAIM_SECONDS_MIN, surroundings.now);
+        let is_lent = !is_of_windows(&block);
+        let how = if is_ours { How::Own } else { How::Borrow };
+        let found = Found { how, block, revision: Some(revision), free, pool };
+        if is_ours {
+            self.found.push(found);
+        } else if is_reclaimable || is_lent {
+            self.remember(found, is_reclaimable);
+        }
+    }
+
+    /// Only as many blocks of others are kept in mind as could be needed.
+    fn remember(&mut self, found: Found, is_reclaimable: bool) {
+        let of_kind = |(_, flag): &&(Found, bool)| !is_reclaimable || *flag;
+        let free: usize = self.others.iter().filter(of_kind).map(|(found, _)| found.free).sum();
+        if free < self.needed {
+            self.others.push((found, is_reclaimable));
+        }
+    }
+
+    /// The pools have nothing unclaimed left: takes over empty blocks of others.
+    fn reclaim(&mut self, surroundings: &Surroundings) -> Vec<Key> {
+        if self.is_walked {
+            return Vec::new();
+        }
+        let chosen = self.reclaimable();
+        let keys = chosen.iter().map(|(owner, block)| Key::Affinity { owner: owner.clone(), block: *block });
+        if let Err(missing) = self.affinities.need(keys) {
+            return missing;
+        }
+        self.is_walked = true;
+        for (from, cidr) in chosen {
+            let affinity = match self.affinities.affinity(&from, &cidr) {
+                Sight::Absent => None,
+                Sight::There(stored) => Some(stored.clone()),
+                // Someone is at it.
+                Sight::Going | Sight::Broken(_) => continue,
+            };
+            let Some(position) = self.others.iter().position(|(found, _)| found.block.cidr == cidr) else {
+                continue;
+            };
+            let (mut found, _) = self.others.remove(position);
+            hand_over(&mut found.block, &self.owner, surroundings.now);
+            found.free = free_count(&found.block, &self.reserved);
+            found.how = How::Reclaim { from, affinity };
+            self.found.push(found);
+            self.held += 1;
+        }
+        self.others.retain(|(found, _)| !is_of_windows(&found.block));
+        Vec::new()
+    }
+
+    /// As many empty blocks of others as are needed and may be had.
+    fn reclaimable(&self) -> Vec<(AffinityOwner, Cidr)> {
+        let mut missing = self.needed.saturating_sub(self.found.iter().map(|found| found.free).sum());
+        let mut chosen = Vec::new();
+        if !self.claims_on {
+            return chosen;
+        }
+        for (found, is_reclaimable) in &self.others {
+            if missing == 0 || self.held + chosen.len() >= self.limit {
+                break;
+            }
+            if let (true, Some(owner)) = (*is_reclaimable, found.block.owner()) {
+                missing = missing.saturating_sub(found.free);
+                chosen.push((owner, found.block.cidr));
+            }
+        }
+        chosen
+    }
+}

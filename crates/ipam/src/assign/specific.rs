@@ -1,0 +1,168 @@
+//! Giving an owner exactly the addresses it names.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use model::ipam::Block;
+use model::{Cidr, Key};
+
+use super::search::{Found, How};
+use super::writes::Writes;
+use super::{AssignError, Assigned, Grant, Granted, Surroundings, Version, block_owner, blocks_limit};
+use crate::ask::{Pause, Seen, Sight, next};
+use crate::block::{free_cooled, is_cooling_down, new_block, take_address};
+use crate::{Answer, Decision, Next, Owner, PoolUse};
+
+/// Who wants which addresses.
+#[derive(Clone, Debug)]
+pub struct AddressRequest {
+    pub host: String,
+    pub owner: Owner,
+    pub addresses: Vec<IpAddr>,
+    /// What for. Nothing means that every pool will do.
+    pub purpose: Option<PoolUse>,
+    pub node_labels: BTreeMap<String, String>,
+    pub blocks_max: Option<usize>,
+}
+
+/// All of the addresses, or none. Each must lie in a pool that is in service, allows the use and selects the node;
+/// mode, namespace selector and reservations are for addresses that are given unasked. A block that is not there yet
+/// is claimed under the same conditions as any other. An address that the owner's handle has already is granted again.
+#[derive(Debug)]
+pub struct AddressAssignment {
+    request: AddressRequest,
+    surroundings: Surroundings,
+    seen: Seen,
+}
+
+impl AddressAssignment {
+    pub fn new(request: AddressRequest, surroundings: Surroundings) -> AddressAssignment {
+        AddressAssignment { request, surroundings, seen: Seen::default() }
+    }
+
+    fn decide(&self) -> Result<Assigned, Pause<AssignError>> {
+        let mut wanted: BTreeMap<Cidr, (usize, Vec<IpAddr>)> = BTreeMap::new();
+        for address in &self.request.addresses {
+            let (block, pool) = self.place(*address).map_err(Pause::Fail)?;
+            wanted.entry(block).or_insert_with(|| (pool, Vec::new())).1.push(*address);
+        }
+        let handle = Key::Handle(self.request.owner.handle.clone());
+        self.seen.need(wanted.keys().map(|block| Key::Block(*block)).chain([handle]))?;
+        self.assign(&wanted).map_err(Pause::Fail)
+    }
+
+    /// The block of an address and the position of its pool.
+    fn place(&self, address: IpAddr) -> Result<(Cidr, usize), AssignError> {
+        let pools = &self.surroundings.pools;
+        let fit = pools.iter().position(|pool| pool.value.is_enabled() && pool.value.cidr.contains(address));
+        let position = fit.ok_or(AssignError::NotInPool(address))?;
+        let pool = &pools[position].value;
+        if let Some(purpose) = self.request.purpose.filter(|purpose| !pool.allows(*purpose)) {
+            let (pool, purpose) = (pool.name.clone(), purpose.word());
+            return Err(AssignError::UseNotAllowed { address, pool, purpose });
+        }
+        if !pool.selects_node(&self.request.node_labels) {
+            let (pool, host) = (pool.name.clone(), self.request.host.clone());
+            return Err(AssignError::NodeNotSelected { address, pool, host });
+        }
+        Ok((pool.block_of(address).ok_or(AssignError::NotInPool(address))?, position))
+    }
+
+    fn assign(&self, wanted: &BTreeMap<Cidr, (usize, Vec<IpAddr>)>) -> Result<Assigned, AssignError> {
+        let ours = block_owner(&self.request.host, self.request.purpose.unwrap_or(PoolUse::Workload));
+        let mut writes = Writes::new(&self.surroundings, ours);
+        let id = &self.request.owner.handle;
+        match self.seen.handle(id) {
+            Sight::Absent => writes.add_handle(id.clone(), None),
+            Sight::There(stored) => writes.add_handle(id.clone(), Some(stored)),
+            Sight::Going => return Err(AssignError::HandleGoing { handle: id.clone() }),
+            Sight::Broken(corrupt) => return Err(corrupt.clone().into()),
+        }
+        let (mut addresses, mut claimed, mut is_changed) = (Vec::new(), 0, false);
+        for (cidr, (pool, wanted)) in wanted {
+            let found = self.open(*cidr, *pool, wanted[0], claimed)?;
+            claimed += usize::from(found.how == How::Claim);
+            let mut block = found.block.clone();
+            let is_borrowed = found.how == How::Borrow;
+            for &address in wanted {
+                is_changed |= take_named(&mut block, &self.request.owner, address)?;
+                addresses.push(Granted { address, block: *cidr, is_borrowed });
+            }
+            if block.allocations != found.block.allocations {
+                writes.add_block(found, block);
+            }
+        }
+        let steps = if is_changed { writes.steps() } else { crate::Steps::default() };
+        Ok(Assigned { grants: vec![Grant { addresses, shortage: None }], steps, corrupt: Vec::new() })
+    }
+
+    /// The block, if something may be taken from it.
+    fn open(&self, cidr: Cidr, pool: usize, address: IpAddr, claimed: usize) -> Result<Found, AssignError> {
+        let ours = block_owner(&self.request.host, self.request.purpose.unwrap_or(PoolUse::Workload));
+        match self.seen.block(&cidr) {
+            Sight::Absent => {
+                self.may_claim(&cidr, claimed)?;
+                let block = new_block(cidr, &ours, self.surroundings.now);
+                Ok(Found { how: How::Claim, free: block.unallocated.len(), block, revision: None, pool })
+            }
+            Sight::There(stored) => {
+                let mut block = stored.value.clone();
+                let cooldown = self.surroundings.config.ip_cooldown_seconds;
+                free_cooled(&mut block, self.surroundings.now, cooldown);
+                let is_ours = block.owner().as_ref() == Some(&ours);
+                if !is_ours && self.surroundings.config.strict_affinity {
+                    return Err(AssignError::BlockOfAnother { address, block: cidr, of: block.owner() });
+                }
+                let how = if is_ours { How::Own } else { How::Borrow };
+                let revision = Some(stored.revision.clone());
+                Ok(Found { how, free: block.unallocated.len(), block, revision, pool })
+            }
+            Sight::Going => Err(AssignError::BlockGoing { block: cidr }),
+            Sight::Broken(corrupt) => Err(corrupt.clone().into()),
+        }
+    }
+
+    fn may_claim(&self, cidr: &Cidr, claimed: usize) -> Result<(), AssignError> {
+        if self.surroundings.affinity(cidr).is_some() {
+            return Ok(());
+        }
+        let (host, version) = (self.request.host.clone(), Version(cidr.version()));
+        if !self.surroundings.config.auto_allocate_blocks {
+            return Err(AssignError::ClaimsOff { host, version });
+        }
+        let of_version = |(block, _): &&(Cidr, _)| block.version() == cidr.version();
+        let blocks = self.surroundings.affinities.iter().filter(of_version).count() + claimed;
+        if blocks >= blocks_limit(&self.surroundings.config, self.request.blocks_max) {
+            return Err(AssignError::BlockLimit { host, version, blocks });
+        }
+        Ok(())
+    }
+}
+
+/// Whether the address was taken; `false` if the owner's handle has it already.
+fn take_named(block: &mut Block, owner: &Owner, address: IpAddr) -> Result<bool, AssignError> {
+    if take_address(block, owner, address) {
+        return Ok(true);
+    }
+    match block.ordinal(address).and_then(|ordinal| block.attribute(ordinal)) {
+        Some(attribute) if attribute.handle() == Some(&owner.handle) => Ok(false),
+        Some(attribute) if is_cooling_down(attribute) => Err(AssignError::CoolingDown { address }),
+        attribute => {
+            let handle = attribute.and_then(|attribute| attribute.handle()).map(str::to_owned);
+            Err(AssignError::Taken { address, handle })
+        }
+    }
+}
+
+impl Decision for AddressAssignment {
+    type Outcome = Assigned;
+    type Error = AssignError;
+
+    fn poll(&mut self) -> Result<Next<Assigned>, AssignError> {
+        next(self.decide())
+    }
+
+    fn show(&mut self, key: &Key, answer: Answer) {
+        self.seen.show(key, answer);
+    }
+}

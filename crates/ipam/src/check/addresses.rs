@@ -1,0 +1,145 @@
+//! Addresses that are allocated against addresses that are in use.
+
+use std::net::IpAddr;
+
+use model::ipam::{Block, BlockAttribute};
+use model::{AffinityOwner, Cidr};
+
+use super::{Allocated, Evidence, Problem, Tunnel, User};
+use crate::block::is_cooling_down;
+use crate::{NODE_ATTRIBUTE, Reservations, WINDOWS_RESERVED_HANDLE};
+
+/// Who uses an address, by reference: most are never named.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum UserRef<'a> {
+    Endpoint(&'a str, &'a str),
+    Tunnel(&'a str, Tunnel),
+    Service(&'a str),
+}
+
+impl UserRef<'_> {
+    fn named(self) -> User {
+        match self {
+            UserRef::Endpoint(namespace, name) => {
+                User::Endpoint { namespace: namespace.to_owned(), name: name.to_owned() }
+            }
+            UserRef::Tunnel(node, tunnel) => User::Tunnel { node: node.to_owned(), tunnel },
+            UserRef::Service(name) => User::Service(name.to_owned()),
+        }
+    }
+}
+
+/// The allocations and the number of addresses in use.
+pub(super) fn check_addresses<'a>(
+    evidence: &Evidence<'a>,
+    sound: &[&'a Block],
+    problems: &mut Vec<Problem>,
+) -> (Vec<Allocated<'a>>, usize) {
+    let mut allocations: Vec<Allocated<'a>> = sound.iter().flat_map(|block| allocations_of(block)).collect();
+    allocations.sort_unstable_by_key(|allocated| (allocated.address, allocated.block));
+    check_double_allocations(&allocations, problems);
+    let users = users(evidence);
+    let enabled: Vec<Cidr> =
+        evidence.pools.iter().filter(|pool| pool.is_enabled()).map(|pool| pool.cidr).collect();
+    let enabled = Reservations::new(&enabled);
+    let untrusted: Vec<Cidr> = untrusted(evidence, sound);
+    let untrusted = Reservations::new(&untrusted);
+    let mut in_use = 0;
+    for group in users.chunk_by(|one, other| one.0 == other.0) {
+        in_use += 1;
+        let address = group[0].0;
+        let start = allocations.partition_point(|allocated| allocated.address < address);
+        let mut is_allocated = false;
+        for allocated in allocations[start..].iter_mut().take_while(|allocated| allocated.address == address)
+        {
+            allocated.is_in_use = true;
+            is_allocated |= !allocated.is_cooling_down;
+        }
+        let named = || group.iter().map(|(_, user)| user.named()).collect::<Vec<User>>();
+        if group.len() > 1 {
+            problems.push(Problem::SeveralUsers { address, users: named() });
+        }
+        if !is_allocated && !untrusted.contains(address) {
+            problems.push(if enabled.contains(address) {
+                Problem::UsedNotAllocated { address, users: named() }
+            } else {
+                Problem::UsedOutsidePools { address, users: named() }
+            });
+        } else if !enabled.contains(address) {
+            problems.push(Problem::UsedOutsidePools { address, users: named() });
+        }
+    }
+    problems.extend(allocations.iter().filter(|allocated| is_leaked(allocated)).map(leaked));
+    (allocations, in_use)
+}
+
+fn allocations_of<'a>(block: &'a Block) -> impl Iterator<Item = Allocated<'a>> {
+    let node = match block.owner() {
+        Some(AffinityOwner::Host(node)) => Some(node),
+        _ => None,
+    };
+    (0..block.allocations.len()).filter_map(move |ordinal| {
+        let attribute = block.attribute(ordinal)?;
+        let of_node = attribute.secondary.get(NODE_ATTRIBUTE);
+        Some(Allocated {
+            address: block.address(ordinal)?,
+            block: block.cidr,
+            attribute,
+            sequence_number: block.sequence_of(ordinal),
+            is_in_use: false,
+            is_borrowed: of_node.is_some() && of_node != node.as_ref(),
+            is_cooling_down: is_cooling_down(attribute),
+        })
+    })
+}
+
+fn check_double_allocations(allocations: &[Allocated<'_>], problems: &mut Vec<Problem>) {
+    for group in allocations.chunk_by(|one, other| one.address == other.address) {
+        if group.len() > 1 {
+            let blocks = group.iter().map(|allocated| allocated.block).collect();
+            problems.push(Problem::AllocatedTwice { address: group[0].address, blocks });
+        }
+    }
+}
+
+/// Every use of every address, sorted. The same user twice is one.
+fn users<'a>(evidence: &Evidence<'a>) -> Vec<(IpAddr, UserRef<'a>)> {
+    let mut users: Vec<(IpAddr, UserRef<'a>)> = Vec::with_capacity(evidence.endpoints.len());
+    for endpoint in evidence.endpoints {
+        let user = UserRef::Endpoint(&endpoint.namespace, &endpoint.name);
+        users.extend(endpoint.addresses.iter().map(|address| (*address, user)));
+    }
+    for node in evidence.nodes {
+        let tunnels = node.tunnels.iter();
+        users.extend(tunnels.map(|(tunnel, address)| (*address, UserRef::Tunnel(&node.name, *tunnel))));
+    }
+    users.extend(evidence.services.iter().map(|(name, address)| (*address, UserRef::Service(name))));
+    users.sort_unstable();
+    users.dedup();
+    users
+}
+
+/// Blocks that say nothing about their addresses.
+fn untrusted(evidence: &Evidence<'_>, sound: &[&Block]) -> Vec<Cidr> {
+    let unreadable = evidence.books.unreadable.iter().filter_map(|corrupt| match corrupt.key {
+        model::Key::Block(cidr) => Some(cidr),
+        _ => None,
+    });
+    let mut known = sound.iter().map(|block| block.cidr).peekable();
+    let unsound = evidence.books.blocks.iter().filter(|(cidr, stored)| {
+        let is_sound = known.next_if_eq(cidr).is_some();
+        !is_sound && !stored.value.deleted
+    });
+    unreadable.chain(unsound.map(|(cidr, _)| *cidr)).collect()
+}
+
+fn is_leaked(allocated: &Allocated<'_>) -> bool {
+    let is_reserved = allocated.attribute.handle() == Some(WINDOWS_RESERVED_HANDLE);
+    !allocated.is_in_use && !allocated.is_cooling_down && !is_reserved
+}
+
+fn leaked(allocated: &Allocated<'_>) -> Problem {
+    let handle = BlockAttribute::handle(allocated.attribute).map(str::to_owned);
+    let (address, sequence_number) = (allocated.address, allocated.sequence_number);
+    Problem::Leaked { address, handle, sequence_number }
+}

@@ -1,0 +1,65 @@
+//! What can be wrong with the books.
+
+use std::net::IpAddr;
+
+use model::{AffinityOwner, Cidr};
+
+use super::User;
+use crate::Corrupt;
+use crate::ask::Listed;
+
+/// One thing that is wrong. The order of the variants is the order of a report.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum Problem {
+    #[error("{address} is allocated to {} and nobody uses it", .handle.as_deref().unwrap_or("nobody"))]
+    Leaked { address: IpAddr, handle: Option<String>, sequence_number: u64 },
+    #[error("{address} is used by {} and is in no enabled IP pool", Listed(.users))]
+    UsedOutsidePools { address: IpAddr, users: Vec<User> },
+    #[error("{address} is used by {} and is not allocated", Listed(.users))]
+    UsedNotAllocated { address: IpAddr, users: Vec<User> },
+    #[error("{address} is used by more than one: {}", Listed(.users))]
+    SeveralUsers { address: IpAddr, users: Vec<User> },
+    #[error("{address} is allocated in more than one block: {}", Listed(.blocks))]
+    AllocatedTwice { address: IpAddr, blocks: Vec<Cidr> },
+    #[error("handle {handle} is mentioned by no block")]
+    HandleUnused { handle: String, revision: String },
+    #[error("handle {handle} is missing; it holds addresses in {}", Listed(.blocks))]
+    HandleMissing { handle: String, blocks: Vec<Cidr> },
+    #[error("handle {handle} counts {said} addresses in {block}, which has {found} of them")]
+    HandleCount { handle: String, block: Cidr, said: i64, found: i64 },
+    #[error("blocks {0} and {1} overlap")]
+    BlocksOverlap(Cidr, Cidr),
+    #[error("block {block} belongs to {}, which has no affinity for it", name_of(.owner))]
+    AffinityMissing { block: Cidr, owner: AffinityOwner },
+    #[error("{} has an affinity for block {block}, which {}", name_of(.owner), truth(.really))]
+    AffinityDiffers { block: Cidr, owner: AffinityOwner, really: Really },
+    #[error("the affinity of {} for block {block} is still {state}", name_of(.owner))]
+    AffinityUnfinished { block: Cidr, owner: AffinityOwner, state: String },
+    #[error("block {block} belongs to node {node}, which is gone")]
+    AffinityOfGoneNode { block: Cidr, node: String },
+    #[error(transparent)]
+    Corrupt(Corrupt),
+}
+
+/// What a block says, where an affinity says something else.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Really {
+    Absent,
+    Unowned,
+    OwnedBy(AffinityOwner),
+}
+
+fn name_of(owner: &AffinityOwner) -> String {
+    match owner {
+        AffinityOwner::Host(name) => format!("node {name}"),
+        AffinityOwner::Virtual(name) => name.clone(),
+    }
+}
+
+fn truth(really: &Really) -> String {
+    match really {
+        Really::Absent => "does not exist".to_owned(),
+        Really::Unowned => "belongs to nobody".to_owned(),
+        Really::OwnedBy(other) => format!("belongs to {}", name_of(other)),
+    }
+}

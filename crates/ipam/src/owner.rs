@@ -1,0 +1,60 @@
+//! Who holds an address, in the words that Calico's tools and controllers look for.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use model::ipam::BlockAttribute;
+
+/// The attributes of Calico that say whose an address is.
+pub const POD_ATTRIBUTE: &str = "pod";
+pub const NAMESPACE_ATTRIBUTE: &str = "namespace";
+pub const NODE_ATTRIBUTE: &str = "node";
+pub const TIMESTAMP_ATTRIBUTE: &str = "timestamp";
+pub const TYPE_ATTRIBUTE: &str = "type";
+
+/// An attribute of ours beside Calico's: which interface of the sandbox an address is for. All attachments of one
+/// container to one network share a handle, and each is released on its own.
+pub const INTERFACE_ATTRIBUTE: &str = "interface";
+
+/// An attribute of ours beside Calico's: the pod's UID. A pod that was made again under its name is another one.
+pub const POD_UID_ATTRIBUTE: &str = "pod-uid";
+
+/// Who holds an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub handle: String,
+    pub attributes: BTreeMap<String, String>,
+}
+
+impl Owner {
+    /// An owner on a node, from now on.
+    pub fn on_node(handle: impl Into<String>, node: &str, now: Timestamp) -> Owner {
+        let timestamp = now.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC").to_string();
+        Owner { handle: handle.into(), attributes: BTreeMap::new() }
+            .with(NODE_ATTRIBUTE, node)
+            .with(TIMESTAMP_ATTRIBUTE, &timestamp)
+    }
+
+    #[must_use]
+    pub fn of_pod(self, namespace: &str, name: &str, uid: Option<&str>) -> Owner {
+        let owner = self.with(NAMESPACE_ATTRIBUTE, namespace).with(POD_ATTRIBUTE, name);
+        match uid {
+            Some(uid) => owner.with(POD_UID_ATTRIBUTE, uid),
+            None => owner,
+        }
+    }
+
+    #[must_use]
+    pub fn with(mut self, attribute: &str, value: &str) -> Owner {
+        self.attributes.insert(attribute.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(crate) fn attribute(&self) -> BlockAttribute {
+        BlockAttribute {
+            handle_id: Some(self.handle.clone()),
+            secondary: self.attributes.clone(),
+            ..BlockAttribute::default()
+        }
+    }
+}

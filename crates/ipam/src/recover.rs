@@ -1,0 +1,232 @@
+//! Putting right what an interrupted operation left behind, on a store that writes record by record (and what others
+//! left behind, on any store).
+//!
+//! The blocks are the truth; handles and affinities are made to agree with them. An address is never freed here and a
+//! block in use never deleted, so there is nothing to lose: what may be decided wrongly is at worst a record that the
+//! next pass writes again.
+//!
+//! # Operations in progress
+//!
+//! A half-done record may belong to someone who is still at it. Every repair carries the revisions it relied on, so
+//! that one of the two has to look again, whichever comes second:
+//!
+//! * *A handle counts an address that its block does not know.* An assigner may have written the handle and be about
+//!   to write the block. The block is written anew first ([`crate::Ordered::Touch`]), so that the assigner's write
+//!   fails and it starts over; it had read the block before it wrote the handle, and we read the handle before we
+//!   wrote the block. If the assigner's write comes first instead, ours fails. A handle that counts addresses of a
+//!   block that is *not there* belongs to nobody's assignment: a new block is written empty before any handle.
+//! * *An address whose handle does not know it.* Assigners write the handle first, releasers the block first: nobody
+//!   is on the way through this state. The block is written anew first, in case it has been released meanwhile.
+//! * *A pending affinity without a block.* A claimer may be about to make the block. Its last write, confirming the
+//!   affinity, then fails, and it starts over with a block that is its own already; or it dies there, and the next
+//!   pass finds a block without affinity.
+//! * *A pending affinity with its block.* Confirmed, with the block written anew as everyone does who confirms.
+//! * *A pending deletion.* If the block is empty the release is finished, else taken back: an address was taken after
+//!   all, or the release was of a block in use, and whoever wants that asks again.
+//!
+//! So no repair harms anyone who is at work; it may only cost them a second try. To spare them even that, look twice
+//! with some time in between and keep only what both looks found: [`seen_twice`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::ipam::{Affinity, AffinityState, Block, Handle};
+use model::{AffinityOwner, Cidr, Key};
+
+use crate::affinity::{confirm, give_up};
+use crate::block::{count_write, is_empty};
+use crate::books::{contradictions, count_by_handle};
+use crate::{Books, Step, Steps, Stored};
+
+/// Something to put right, and how. Each is a commit of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repair {
+    pub fault: Fault,
+    pub steps: Steps,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Marked as deleted, and still there.
+    Tombstone(Key),
+    /// A handle that does not say what the blocks say, for these blocks: counts too much, too little, or is missing.
+    HandleWrong { handle: String, blocks: Vec<Cidr> },
+    /// An affinity whose claim or release was not finished.
+    AffinityUnfinished { owner: AffinityOwner, block: Cidr },
+    /// An affinity for a block that is not there or is another's.
+    AffinityStale { owner: AffinityOwner, block: Cidr },
+    /// A block with an owner but no affinity.
+    AffinityMissing { owner: AffinityOwner, block: Cidr },
+    /// A block of nobody with nothing in it.
+    BlockUnused(Cidr),
+}
+
+/// Everything that is to be put right. Applied without interference, the next pass finds nothing; repairs that write
+/// the same block may need one pass each on a store that writes record by record.
+///
+/// Blocks that contradict themselves are left alone, and so is everything that speaks of them.
+pub fn recover(books: &Books) -> Vec<Repair> {
+    let sound: BTreeMap<&Cidr, &Stored<Block>> =
+        books.blocks.iter().filter(|(cidr, stored)| contradictions(cidr, &stored.value).is_empty()).collect();
+    let pass = Pass { books, sound };
+    let mut repairs = pass.tombstones();
+    repairs.extend(pass.handles());
+    repairs.extend(pass.affinities());
+    repairs.extend(pass.blocks());
+    repairs
+}
+
+/// Those of the second look's repairs that the first look wanted too, on the very same revisions: nobody has moved in
+/// between.
+pub fn seen_twice(first: &[Repair], second: Vec<Repair>) -> Vec<Repair> {
+    second.into_iter().filter(|repair| first.contains(repair)).collect()
+}
+
+struct Pass<'a> {
+    books: &'a Books,
+    /// Blocks that do not contradict themselves, tombstones included.
+    sound: BTreeMap<&'a Cidr, &'a Stored<Block>>,
+}
+
+impl Pass<'_> {
+    fn tombstones(&self) -> Vec<Repair> {
+        let blocks = self.books.blocks.iter().filter(|(_, stored)| stored.value.deleted);
+        let blocks = blocks.map(|(cidr, stored)| (Key::Block(*cidr), &stored.revision));
+        let handles = self.books.handles.iter().filter(|(_, stored)| stored.value.deleted);
+        let handles = handles.map(|(id, stored)| (Key::Handle(id.clone()), &stored.revision));
+        let affinities = self.books.affinities.iter().filter(|(_, stored)| stored.value.deleted);
+        let affinities = affinities.map(|((owner, block), stored)| {
+            (Key::Affinity { owner: owner.clone(), block: *block }, &stored.revision)
+        });
+        let bury = |(key, revision): (Key, &String)| {
+            let step = Step::Delete { key: key.clone(), revision: revision.clone() };
+            Repair { fault: Fault::Tombstone(key), steps: one(step) }
+        };
+        blocks.chain(handles).chain(affinities).map(bury).collect()
+    }
+
+    fn handles(&self) -> Vec<Repair> {
+        let mut counted: BTreeMap<&str, BTreeMap<Cidr, i64>> = BTreeMap::new();
+        for (cidr, stored) in self.live_blocks() {
+            for (handle, count) in count_by_handle(&stored.value) {
+                counted.entry(handle).or_default().insert(*cidr, count);
+            }
+        }
+        let known = self.books.handles.keys().map(String::as_str);
+        let ids: BTreeSet<&str> =
+            known.chain(counted.keys().copied()).filter(|id| *id != crate::WINDOWS_RESERVED_HANDLE).collect();
+        let none = BTreeMap::new();
+        ids.into_iter().filter_map(|id| self.handle(id, counted.get(id).unwrap_or(&none))).collect()
+    }
+
+    fn handle(&self, id: &str, counted: &BTreeMap<Cidr, i64>) -> Option<Repair> {
+        let known = self.books.handles.get(id);
+        if known.is_some_and(|known| known.value.deleted) {
+            return None;
+        }
+        let mut right = known.map_or_else(Handle::default, |known| known.value.clone());
+        // What is said of blocks that cannot be trusted stays as it is.
+        right.block.retain(|text, _| Cidr::parse_masked(text).is_ok_and(|cidr| self.is_unsound(&cidr)));
+        for (cidr, count) in counted {
+            right.block.insert(cidr.to_string(), *count);
+        }
+        if known.is_some_and(|known| known.value.block == right.block && !right.block.is_empty()) {
+            return None;
+        }
+        let empty = BTreeMap::new();
+        let said = known.map_or(&empty, |known| &known.value.block);
+        let blocks = changed(said, &right.block);
+        let mut steps = Steps::default();
+        for stored in
+            blocks.iter().filter_map(|cidr| self.sound.get(cidr)).filter(|stored| !stored.value.deleted)
+        {
+            let mut touched = stored.value.clone();
+            count_write(&mut touched);
+            steps.touch(touched.key(), touched.encode(), stored.revision.clone());
+        }
+        let key = Key::Handle(id.to_owned());
+        match known {
+            Some(known) if right.block.is_empty() => {
+                steps.push(Step::Delete { key, revision: known.revision.clone() });
+            }
+            known => steps.put(key, right.encode(), known.map(|known| known.revision.clone())),
+        }
+        Some(Repair { fault: Fault::HandleWrong { handle: id.to_owned(), blocks }, steps })
+    }
+
+    fn affinities(&self) -> Vec<Repair> {
+        let live = self.books.affinities.iter().filter(|(_, stored)| !stored.value.deleted);
+        live.filter_map(|((owner, block), stored)| self.affinity(owner, block, stored)).collect()
+    }
+
+    fn affinity(&self, owner: &AffinityOwner, cidr: &Cidr, known: &Stored<Affinity>) -> Option<Repair> {
+        if self.is_unsound(cidr) || matches!(known.value.state, AffinityState::Other(_)) {
+            return None;
+        }
+        let (owner, block) = (owner.clone(), *cidr);
+        let key = Key::Affinity { owner: owner.clone(), block };
+        let is_ours = |stored: &&&Stored<Block>| stored.value.owner().as_ref() == Some(&owner);
+        let mut steps = Steps::default();
+        let stored = self.sound.get(cidr).filter(|stored| !stored.value.deleted);
+        let Some(stored) = stored.filter(is_ours) else {
+            steps.push(Step::Delete { key, revision: known.revision.clone() });
+            return Some(Repair { fault: Fault::AffinityStale { owner, block }, steps });
+        };
+        match known.value.state {
+            AffinityState::Confirmed | AffinityState::Other(_) => return None,
+            AffinityState::PendingDeletion if is_empty(&stored.value) => {
+                steps = give_up(&owner, Some(known), stored);
+            }
+            AffinityState::Pending | AffinityState::PendingDeletion => {
+                confirm(key, Some(known), stored, &mut steps);
+            }
+        }
+        Some(Repair { fault: Fault::AffinityUnfinished { owner, block }, steps })
+    }
+
+    fn blocks(&self) -> Vec<Repair> {
+        self.live_blocks().filter_map(|(cidr, stored)| self.block(cidr, stored)).collect()
+    }
+
+    fn block(&self, cidr: &Cidr, stored: &Stored<Block>) -> Option<Repair> {
+        let delete = || one(Step::Delete { key: stored.value.key(), revision: stored.revision.clone() });
+        let Some(owner) = stored.value.owner() else {
+            // An owner of a form that is not known here is an owner.
+            let is_unused = stored.value.affinity.is_none() && is_empty(&stored.value);
+            return is_unused.then(|| Repair { fault: Fault::BlockUnused(*cidr), steps: delete() });
+        };
+        if self.books.affinities.contains_key(&(owner.clone(), *cidr)) {
+            return None;
+        }
+        let mut steps = Steps::default();
+        if is_empty(&stored.value) {
+            steps = delete();
+        } else {
+            let key = Key::Affinity { owner: owner.clone(), block: *cidr };
+            confirm(key, None, stored, &mut steps);
+        }
+        Some(Repair { fault: Fault::AffinityMissing { owner, block: *cidr }, steps })
+    }
+
+    fn live_blocks(&self) -> impl Iterator<Item = (&Cidr, &Stored<Block>)> {
+        self.sound.iter().filter(|(_, stored)| !stored.value.deleted).map(|(cidr, stored)| (*cidr, *stored))
+    }
+
+    /// There, but not to be trusted.
+    fn is_unsound(&self, cidr: &Cidr) -> bool {
+        let is_unreadable = || self.books.unreadable.iter().any(|corrupt| corrupt.key == Key::Block(*cidr));
+        (self.books.blocks.contains_key(cidr) && !self.sound.contains_key(cidr)) || is_unreadable()
+    }
+}
+
+fn one(step: Step) -> Steps {
+    let mut steps = Steps::default();
+    steps.push(step);
+    steps
+}
+
+/// The blocks of which the two say something different.
+fn changed(said: &BTreeMap<String, i64>, right: &BTreeMap<String, i64>) -> Vec<Cidr> {
+    let names: BTreeSet<&String> = said.keys().chain(right.keys()).collect();
+    let differs = |name: &&&String| said.get(**name) != right.get(**name);
+    names.iter().filter(differs).filter_map(|name| Cidr::parse_masked(name).ok()).collect()
+}

@@ -1,0 +1,14 @@
+//! Decisions about addresses, carried out on a handful of records.
+
+mod affinity;
+mod assignment;
+mod check;
+mod common;
+mod determine_pools;
+mod one_block;
+mod pools;
+mod random;
+mod recovery;
+mod release;
+mod tunnels;
+mod usage;
