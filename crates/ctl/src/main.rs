@@ -16,6 +16,7 @@ mod report;
 mod scope;
 mod write;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
@@ -69,5 +70,10 @@ fn start_logging(level: LogLevel) {
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal)
+        .init();
 }
