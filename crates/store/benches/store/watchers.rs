@@ -1,4 +1,5 @@
-//! How soon a watcher in another process sees a change, counted from the moment the writer asks for the commit.
+//! How soon a watcher in another process sees a change, counted from when the writer asks for the commit, and from
+//! when it is told that the commit is there.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Lines};
@@ -37,10 +38,11 @@ pub(crate) async fn figures(sqlite: &Target, etcd: Option<&Target>) -> anyhow::R
     };
     Ok(vec![
         beside(Figure::of_runs("sqlite: commit asked for, seen by another process, p50", &asked, 0.5), 0.5),
-        beside(Figure::of_runs("sqlite: commit asked for, seen by another process, p99", &asked, 0.99), 0.99)
-            .at_most(5.0),
+        beside(Figure::of_runs("sqlite: commit asked for, seen by another process, p99", &asked, 0.99), 0.99),
         Figure::of_runs("sqlite: commit acknowledged, seen by another process, p50", &told, 0.5),
-        Figure::of_runs("sqlite: commit acknowledged, seen by another process, p99", &told, 0.99),
+        // Until then it is the disk that takes its time, and there is nothing to see yet.
+        Figure::of_runs("sqlite: commit acknowledged, seen by another process, p99", &told, 0.99)
+            .at_most(5.0),
     ])
 }
 

@@ -4,7 +4,7 @@
 //! store, and a bounded history that serves watches and lists in pages. Local disks only.
 //!
 //! ```text
-//!  get, list, watch ──▶ readers    blocking tasks, a connection each
+//!  get, list, watch ──▶ readers    a connection each; what may take long goes to blocking threads
 //!  commit ────────────▶ writer     one thread, one connection
 //!  watch ◀──news──────── writer    what this process commits
 //!        ◀──news──────── listener  what others commit: one thread, started by the first watch
@@ -124,14 +124,15 @@ impl Store for SqliteStore {
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         let text = key.etcd_text();
-        let stored = self.inner.readers.run(move |connection| read::stored(connection, &text)).await?;
+        let stored = self.inner.readers.few(move |connection| read::stored(connection, &text)).await?;
         Ok(stored.map(|stored| stored.record(key.clone())))
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
         let moment = request.next.as_ref().map(|next| counted(&next.revision)).transpose()?;
         let range = request.range.clone();
-        let page = self.inner.readers.run(move |connection| read::page(connection, &request, moment)).await?;
+        let page =
+            self.inner.readers.many(move |connection| read::page(connection, &request, moment)).await?;
         page.ok_or(StoreError::HistoryGone { range })
     }
 

@@ -1,4 +1,8 @@
-//! Reads, away from the threads that run async tasks, each on a connection of its own.
+//! Reads, each on a connection of its own.
+//!
+//! Whatever may take long runs away from the threads that run async tasks. A few rows, which as a rule are in the page
+//! cache, are read right where they are wanted: that takes less time than two other threads need to wake up, and
+//! readers wait for no lock while a writer writes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,8 +28,19 @@ impl Readers {
         Arc::new(Readers { file, idle: Mutex::default() })
     }
 
-    /// Runs `read` inside one read transaction.
-    pub(super) async fn run<T: Send + 'static>(
+    /// Reads a few rows, inside one read transaction.
+    pub(super) async fn few<T: Send + 'static>(
+        self: &Arc<Self>,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        match self.waiting() {
+            Some(connection) => self.read_on(connection, read).map_err(|trouble| self.tell(trouble)),
+            None => self.many(read).await,
+        }
+    }
+
+    /// Reads what may be much, inside one read transaction.
+    pub(super) async fn many<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -39,16 +54,21 @@ impl Readers {
     ) -> JoinHandle<Result<T, StoreError>> {
         let readers = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            readers.read(read).map_err(|trouble| readers.file.explain(trouble).at(&readers.file.path))
+            let connection = match readers.waiting() {
+                Some(connection) => Ok(connection),
+                None => readers.file.connect_reader(),
+            };
+            let answer = connection.and_then(|connection| readers.read_on(connection, read));
+            answer.map_err(|trouble| readers.tell(trouble))
         })
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Trouble> {
-        let waiting = self.lock().pop();
-        let mut connection = match waiting {
-            Some(connection) => connection,
-            None => self.file.connect_reader()?,
-        };
+    /// A connection that fails is not used again.
+    fn read_on<T>(
+        &self,
+        mut connection: Connection,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, Trouble> {
         let transaction = connection.transaction()?;
         let answer = read(&transaction)?;
         transaction.commit()?;
@@ -59,8 +79,16 @@ impl Readers {
         Ok(answer)
     }
 
+    fn waiting(&self) -> Option<Connection> {
+        self.lock().pop()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, trouble: Trouble) -> StoreError {
+        self.file.explain(trouble).at(&self.file.path)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::KeyRange;
+use rusqlite::Connection;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -12,6 +13,9 @@ use super::readers::finished;
 use super::{Inner, News};
 use crate::watch::{Batch, EventSource};
 use crate::{Event, StoreError};
+
+/// A watch that is at most this far behind has little to read.
+const FEW_COMMITS: i64 = 16;
 
 /// A watch's place in the history.
 #[derive(Debug)]
@@ -34,14 +38,17 @@ impl Following {
     }
 
     async fn read(&mut self) -> Result<Batch, StoreError> {
-        let readers = &self.inner.readers;
-        let reading = self.reading.get_or_insert_with(|| {
-            let (range, position) = (self.range.clone(), self.position);
-            readers.start(move |connection| since(connection, &range, position))
-        });
-        let joined = reading.await;
-        self.reading = None;
-        let found = finished(joined)?;
+        let (range, position) = (self.range.clone(), self.position);
+        let read = move |connection: &Connection| since(connection, &range, position);
+        let few = self.newest.saturating_sub(self.position) <= FEW_COMMITS;
+        let found = match &mut self.reading {
+            None if few => self.inner.readers.few(read).await?,
+            reading => {
+                let joined = reading.get_or_insert_with(|| self.inner.readers.start(read)).await;
+                self.reading = None;
+                finished(joined)?
+            }
+        };
         Ok(match found {
             Since::Gone => Batch { events: vec![Event::HistoryGone], upto: self.position.into() },
             Since::Changes { events, upto, newest } => {
