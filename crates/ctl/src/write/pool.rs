@@ -22,13 +22,13 @@ const DISABLED_GRACE: Duration = Duration::from_millis(500);
 /// Handles of addresses that a Windows node keeps for itself in each block. They do not make a block used.
 const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 
-/// Everything that speaks against writing these pools: pools and blocks that are stored, and one another.
+/// Everything stored that speaks against writing these pools. That they do not overlap each other is known.
 pub(super) async fn clashes(
     writer: &Writer,
     prepared: &[Prepared],
     verb: Verb,
 ) -> Result<Vec<Failure>, Failure> {
-    let mut pools = stored_pools(writer).await?;
+    let pools = stored_pools(writer).await?;
     let mut failures = Vec::new();
     for candidate in prepared.iter().filter(|one| one.resource.kind == Kind::IpPool) {
         let new = &candidate.resource;
@@ -37,11 +37,7 @@ pub(super) async fn clashes(
             Some(_) if verb == Verb::Create => Vec::new(),
             Some(old) => validate_update(old, new),
             None if verb == Verb::Replace => Vec::new(),
-            None => {
-                let violations = validate_pool_against(new, &pools, &blocks_inside(writer, new).await?);
-                pools.push(new.clone());
-                violations
-            }
+            None => validate_pool_against(new, &pools, &blocks_inside(writer, new).await?),
         };
         failures.extend(candidate.failures(violations));
     }

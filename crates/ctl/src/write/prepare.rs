@@ -2,7 +2,7 @@
 
 use model::ipam::IpamConfig;
 use model::resource::default_allow_profile;
-use model::validate::{Violation, validate};
+use model::validate::{Violation, validate, validate_pool_against};
 use model::{Kind, Resource};
 
 use super::{Writer, pool};
@@ -32,6 +32,7 @@ impl Prepared {
 pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<Vec<Prepared>, Failures> {
     let mut prepared = Vec::new();
     let mut failures = Vec::new();
+    let mut pools = Vec::new();
     for Input { mut resource, origin } in inputs {
         if let Err(failure) = refuse_verb(&resource, verb).and_then(|()| scope.place(&mut resource)) {
             failures.push(failure.in_file(&origin));
@@ -40,6 +41,10 @@ pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<V
         resource.fill_defaults();
         let candidate = Prepared { resource, origin };
         failures.extend(candidate.failures(violations(&candidate.resource)));
+        if candidate.resource.kind == Kind::IpPool {
+            failures.extend(candidate.failures(validate_pool_against(&candidate.resource, &pools, &[])));
+            pools.push(candidate.resource.clone());
+        }
         prepared.push(candidate);
     }
     Failures::collect(failures)?;

@@ -75,6 +75,17 @@ fn pools_of_one_file_that_overlap() {
 }
 
 #[test]
+fn what_is_refused_offline_does_not_even_make_the_store() {
+    let desk = Desk::on_sqlite();
+    let both = format!("{}---\n{}", pool("a", "cidr: 10.1.0.0/16"), pool("b", "cidr: 10.1.2.0/24"));
+    desk.file("input.yaml", both);
+    for verb in ["validate", "apply", "create"] {
+        desk.plumb(&[verb, "-f", "input.yaml"]).refused(1, &["IPPool(b)", "overlaps pool a (10.1.0.0/16)"]);
+    }
+    assert!(desk.open().is_none(), "a store was made for nothing");
+}
+
+#[test]
 fn block_size_too_small() {
     refuses(
         &pool("x", "cidr: 10.1.0.0/16, blockSize: 10"),

@@ -153,6 +153,25 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
+fn a_configuration_file_is_the_only_source() {
+    let desk = Desk::on_sqlite();
+    let path = desk.folder.path().join("configured.db");
+    let text = format!(
+        "apiVersion: projectcalico.org/v3\nkind: CalicoAPIConfig\nspec: {{datastoreType: sqlite, sqlitePath: {}}}\n",
+        path.display()
+    );
+    desk.file("calicoctl.cfg", text);
+    desk.file("sets.yaml", SETS);
+    let mut apply = desk.command(PLUMB);
+    apply
+        .args(["apply", "-f", "sets.yaml", "--config", "calicoctl.cfg"])
+        .env("ETCD_ENDPOINTS", "http://127.0.0.1:1");
+    assert_eq!(finish(&mut apply).succeeded(), "Successfully applied 1 'GlobalNetworkSet' resource(s)\n");
+    assert!(path.exists(), "the file's path counts");
+    assert!(desk.open().is_none(), "the environment's does not");
+}
+
+#[test]
 fn a_store_is_for_its_owner_only() {
     let desk = Desk::on_sqlite();
     desk.apply(SETS);

@@ -4,7 +4,7 @@ use model::ipam::{Affinity, Block, BlockAttribute, Handle};
 use model::{AffinityOwner, Cidr, Key, Kind};
 use store::Change;
 
-use crate::harness::{Desk, pool, runtime};
+use crate::harness::{Desk, PLUMB, finish, pool, runtime};
 
 fn block(cidr: &str, node: &str, handle: Option<&str>) -> Vec<Change> {
     let cidr: Cidr = cidr.parse().unwrap();
@@ -245,6 +245,9 @@ fn long_tables_have_one_header_and_pages_of_500_rows() {
     assert_eq!(lines[500], "set-00499   10.0.0.0/8");
     assert_eq!(lines[501], "set-00500                    10.0.0.0/8", "the second page is wider");
     assert_eq!(lines[1001], "set-01000   10.0.0.0/8", "the third is not");
+    let cut =
+        finish(desk.command("sh").args(["-c", "$PLUMB get globalnetworksets | head -1"]).env("PLUMB", PLUMB));
+    assert_eq!(cut.succeeded(), "NAME\n", "a reader who has seen enough is no error");
     let json = desk.plumb(&["get", "globalnetworksets", "-o", "json"]);
     let list: serde_json::Value = serde_json::from_str(json.succeeded()).unwrap();
     assert_eq!(list["items"].as_array().unwrap().len(), rows);
