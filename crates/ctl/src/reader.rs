@@ -32,7 +32,11 @@ pub(crate) async fn find(store: &Arc<dyn Store>, named: &Named) -> Result<Option
                 return Ok(Some(records::default_profile()));
             }
             match store.get(&key(name.clone())).await? {
-                None if kind.is_tiered() => store.get(&key(format!("{LEGACY_POLICY_PREFIX}{name}"))).await,
+                None if kind.is_tiered() => {
+                    let legacy = store.get(&key(format!("{LEGACY_POLICY_PREFIX}{name}"))).await?;
+                    // A policy may also really be called so.
+                    Ok(legacy.filter(|record| records::name(record) == *name))
+                }
                 found => Ok(found),
             }
         }

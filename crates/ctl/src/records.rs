@@ -23,6 +23,10 @@ pub(crate) fn kind(record: &Record) -> Option<Kind> {
 /// The name that `plumb get` finds the record by.
 pub(crate) fn name(record: &Record) -> String {
     match &record.key {
+        // Old releases stored policies under another name than their own.
+        Key::Resource { kind, name, .. } if kind.is_tiered() => {
+            to_resource(record).map_or_else(|_| name.clone(), |policy| policy.metadata.name)
+        }
         Key::Resource { name, .. } => name.clone(),
         Key::Block(cidr) => cidr.to_string(),
         Key::Affinity { owner, block } => Affinity::default().to_resource(owner, block, "").metadata.name,
@@ -37,9 +41,13 @@ pub(crate) fn to_resource(record: &Record) -> Result<Resource, Failure> {
         Failure::of(error).hint("the record was damaged or written by something else; it is left as it is")
     };
     match &record.key {
-        Key::Resource { kind, .. } => {
+        Key::Resource { kind, namespace, name } => {
             let mut resource = Resource::decode(&record.key, *kind, &record.value, revision)
                 .map_err(|error| unreadable(&error))?;
+            if resource.metadata.name.is_empty() {
+                resource.metadata.name.clone_from(name);
+                resource.metadata.namespace.clone_from(namespace);
+            }
             resource.fill_defaults_on_read();
             Ok(resource)
         }

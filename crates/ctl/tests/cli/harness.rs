@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use model::KeyRange;
 use store::etcd::{EtcdConfig, EtcdStore};
-use store::{OpenMode, SqliteStore, Store};
+use store::{Change, OpenMode, SqliteStore, Store};
 use tempfile::TempDir;
 use testkit::etcd::EtcdCluster;
 
@@ -104,6 +104,11 @@ impl Desk {
                 Some(Arc::new(runtime().block_on(EtcdStore::connect(config)).unwrap()))
             }
         }
+    }
+
+    /// Writes records past all rules, as other programs may.
+    pub(crate) fn write(&self, changes: Vec<Change>) {
+        runtime().block_on(self.open().unwrap().commit(changes)).unwrap();
     }
 
     /// Every record of the store, to be compared with how it was before.

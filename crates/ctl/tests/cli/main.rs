@@ -1,11 +1,13 @@
 //! The real `plumb`, run as operators run it.
 //!
 //! * `transcripts`: whole sessions as text files, on SQLite and on etcd.
+//! * `across_records`: records that name, hold or hide one another.
 //! * `bad_input`: what must be refused, with a clear word and without a trace.
 //! * `places`: stores that cannot be reached, read or written.
 //! * `records`: records that others made.
 //! * `together`: several operators at once.
 
+mod across_records;
 mod bad_input;
 mod harness;
 mod places;

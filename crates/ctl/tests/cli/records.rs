@@ -25,17 +25,12 @@ fn block(cidr: &str, node: &str, handle: Option<&str>) -> Vec<Change> {
     changes
 }
 
-fn write(desk: &Desk, changes: Vec<Change>) {
-    let store = desk.open().unwrap();
-    runtime().block_on(store.commit(changes)).unwrap();
-}
-
 #[test]
 fn records_of_address_management_are_shown() {
     let desk = Desk::on_sqlite();
     desk.apply(&pool("pods", "10.244.0.0/16"));
-    write(&desk, block("10.244.0.0/30", "n1", Some("k8s-pod-network.abc")));
-    write(&desk, block("10.244.0.4/30", "n2", None));
+    desk.write(block("10.244.0.0/30", "n1", Some("k8s-pod-network.abc")));
+    desk.write(block("10.244.0.4/30", "n2", None));
     let shown = |args: &[&str]| desk.plumb(args).succeeded().to_owned();
     assert_eq!(
         shown(&["get", "blocks"]),
@@ -69,9 +64,9 @@ fn records_of_address_management_are_shown() {
 fn a_pool_takes_its_empty_blocks_along_and_leaves_used_ones_without_owner() {
     let desk = Desk::on_sqlite();
     desk.apply(&format!("{}---\n{}", pool("pods", "10.244.0.0/16"), pool("others", "10.9.0.0/16")));
-    write(&desk, block("10.244.0.0/30", "n1", Some("k8s-pod-network.abc")));
-    write(&desk, block("10.244.0.4/30", "n2", None));
-    write(&desk, block("10.9.0.0/30", "n2", None));
+    desk.write(block("10.244.0.0/30", "n1", Some("k8s-pod-network.abc")));
+    desk.write(block("10.244.0.4/30", "n2", None));
+    desk.write(block("10.9.0.0/30", "n2", None));
     let before = desk.dump();
     let tried = desk.plumb(&["delete", "ippool", "pods", "--dry-run"]);
     assert_eq!(
@@ -100,7 +95,7 @@ fn a_pool_takes_its_empty_blocks_along_and_leaves_used_ones_without_owner() {
 fn a_pool_of_another_block_size_does_not_fit_over_blocks() {
     let desk = Desk::on_sqlite();
     desk.apply(&pool("pods", "10.244.0.0/16"));
-    write(&desk, block("10.9.0.0/30", "n1", None));
+    desk.write(block("10.9.0.0/30", "n1", None));
     let before = desk.dump();
     let manifest = pool("new", "10.9.0.0/16");
     desk.plumb_with_stdin(&["create", "-f", "-"], manifest.as_bytes())
@@ -132,7 +127,7 @@ fn a_node_goes_with_what_is_its_own_but_not_while_it_is_used() {
         ]
         .concat(),
     );
-    write(&desk, block("10.244.0.0/30", "n1", Some("k8s-pod-network.abc")));
+    desk.write(block("10.244.0.0/30", "n1", Some("k8s-pod-network.abc")));
     let before = desk.dump();
     desk.plumb(&["delete", "node", "n1"])
         .refused(1, &["Node(n1) cannot be deleted: it has 1 endpoint(s) and 1 address(es) in use", "hint: "]);
@@ -142,7 +137,7 @@ fn a_node_goes_with_what_is_its_own_but_not_while_it_is_used() {
     let key = Key::Block("10.244.0.0/30".parse().unwrap());
     let used = runtime().block_on(store.get(&key)).unwrap().unwrap();
     let empty = Block::new("10.244.0.0/30".parse().unwrap(), Some(&AffinityOwner::Host("n1".into())), 5);
-    write(&desk, vec![Change::update(key, empty.encode(), used.revision)]);
+    desk.write(vec![Change::update(key, empty.encode(), used.revision)]);
     desk.plumb(&["delete", "wep", "n1-k8s-web-eth0"]).succeeded();
     desk.plumb(&["delete", "node", "n1"]).succeeded();
     let left = desk.dump();
@@ -172,7 +167,7 @@ fn fields_of_a_newer_release_survive_every_change() {
     let record = runtime().block_on(store.get(&key)).unwrap().unwrap();
     let value = String::from_utf8_lossy(&record.value)
         .replace("\"spec\":{}", "\"spec\":{\"future\":{\"id\":18446744073709551615}},\"extra\":true");
-    write(&desk, vec![Change::update(key, value, record.revision)]);
+    desk.write(vec![Change::update(key, value, record.revision)]);
     desk.plumb(&["label", "node", "n", "a=b"]).succeeded();
     desk.plumb(&["patch", "node", "n", "-p", "{\"spec\":{\"bgp\":{\"ipv4Address\":\"192.0.2.1/24\"}}}"])
         .succeeded();
@@ -194,7 +189,7 @@ fn a_record_that_cannot_be_read_does_not_hide_the_others() {
         (Key::cluster(Kind::IpPool, "broken"), "not json"),
         (Key::namespaced(Kind::WorkloadEndpoint, "default", "broken"), "{\"spec\":{\"node\":[]}}"),
     ];
-    write(&desk, broken.iter().map(|(key, value)| Change::create(key.clone(), *value)).collect());
+    desk.write(broken.iter().map(|(key, value)| Change::create(key.clone(), *value)).collect());
     for format in ["ps", "wide", "yaml", "json"] {
         let ran = desk.plumb(&["get", "ippools", "-o", format]);
         assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -215,7 +210,7 @@ fn very_many_problems_are_counted_rather_than_told() {
     desk.apply(&pool("pods", "10.244.0.0/16"));
     let key =
         |number: usize| Key::namespaced(Kind::WorkloadEndpoint, "default", format!("broken-{number:02}"));
-    write(&desk, (0..50).map(|number| Change::create(key(number), "{")).collect());
+    desk.write((0..50).map(|number| Change::create(key(number), "{")).collect());
     let ran = desk.plumb(&["get", "wep", "-A"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert_eq!(ran.stderr.matches("the stored value cannot be read").count(), 20, "{ran:?}");
@@ -235,7 +230,7 @@ fn long_tables_have_one_header_and_pages_of_500_rows() {
                 format!("{{\"metadata\":{{\"name\":\"{name}\"}},\"spec\":{{\"nets\":[\"10.0.0.0/8\"]}}}}");
             Change::create(Key::cluster(Kind::GlobalNetworkSet, name), value)
         };
-        write(&desk, batch.iter().map(change).collect());
+        desk.write(batch.iter().map(change).collect());
     }
     let ran = desk.plumb(&["get", "globalnetworksets", "-o", "wide"]);
     let lines: Vec<&str> = ran.succeeded().lines().collect();
