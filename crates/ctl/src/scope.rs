@@ -3,7 +3,7 @@
 use std::fmt;
 
 use model::ipam::CONFIG_NAME;
-use model::{Kind, Resource};
+use model::{Key, Kind, Resource};
 
 use crate::cli::Subject;
 use crate::failure::Failure;
@@ -72,6 +72,11 @@ impl Named {
     pub(crate) fn of(resource: &Resource) -> Named {
         let metadata = &resource.metadata;
         Named { kind: resource.kind, namespace: metadata.namespace.clone(), name: metadata.name.clone() }
+    }
+
+    /// Where such a resource is stored, unless its kind has a place of its own.
+    pub(crate) fn key(&self) -> Key {
+        Key::Resource { kind: self.kind, namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
     /// That there is no such resource, in calicoctl's words.

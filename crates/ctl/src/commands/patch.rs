@@ -24,8 +24,7 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
     let namespace = Scope::new(patch.namespace.namespace.as_deref(), false)?.of_one(kind)?;
     let named = Named { kind, namespace, name: patch.name.clone() };
     let changes = parse(&patch.patch)?;
-    let wanted = changes.get("metadata").and_then(|metadata| metadata.get("resourceVersion"));
-    let wanted = wanted.and_then(Value::as_str).map(str::to_owned);
+    let wanted = wanted_version(&changes)?;
 
     let dry_run = patch.dry_run.dry_run;
     let store = if dry_run {
@@ -45,6 +44,16 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
         writeln!(out, "Successfully patched 1 '{kind}' resource")?;
     }
     Ok(())
+}
+
+/// The version that the patch is meant for, if it names one.
+fn wanted_version(changes: &Map<String, Value>) -> Result<Option<String>, Failure> {
+    match changes.get("metadata").and_then(|metadata| metadata.get("resourceVersion")) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(version)) => Ok(Some(version.clone())),
+        Some(other) => Err(Failure::usage(format!("metadata.resourceVersion: {other}: must be a string"))
+            .hint("write it in quotes, as plumb get shows it")),
+    }
 }
 
 /// The patch as an object; its text is JSON or YAML.

@@ -16,11 +16,6 @@ pub(crate) const CLUSTER_INFORMATION: &str = "default";
 const TIERS: [(&str, u64, &str); 3] =
     [("default", 1_000_000, "Deny"), ("kube-admin", 1_000, "Pass"), ("kube-baseline", 10_000_000, "Pass")];
 
-/// Whether a tier is one of those that are always there.
-pub(super) fn is_basic_tier(name: &str) -> bool {
-    TIERS.iter().any(|(basic, ..)| *basic == name)
-}
-
 /// Makes the basic records that are missing. What cannot be made is left out: it may be that this user may write
 /// only some kinds, and the records that were asked for are more important.
 pub(crate) async fn ensure_basics(writer: &Writer) {

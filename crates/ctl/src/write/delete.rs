@@ -1,9 +1,9 @@
 //! Deleting records, with what belongs to them and not while something needs them.
 
+use model::validate::{is_in_tier, refuse_deletion};
 use model::{KeyRange, Kind};
 use store::Record;
 
-use super::basics::is_basic_tier;
 use super::replace::refuse_outdated;
 use super::{Done, Tries, WriteError, Writer, refuse_ipam_record};
 use crate::failure::Failure;
@@ -16,8 +16,14 @@ impl Writer {
         refuse_ipam_record(named.kind)?;
         let mut tries = Tries::default();
         loop {
-            let record = reader::find(&self.store, named).await?;
-            let record = record.ok_or_else(|| WriteError::Missing(named.clone()))?;
+            let Some(record) = reader::find(&self.store, named).await? else {
+                return if self.gone.borrow().contains(&named.key()) {
+                    // It went along with something else that this command deleted.
+                    Ok(Done::Deleted)
+                } else {
+                    Err(WriteError::Missing(named.clone()))
+                };
+            };
             refuse_outdated(named, wanted, &record)?;
             let key = record.key.clone();
             match self.delete_record(named, record).await {
@@ -32,30 +38,32 @@ impl Writer {
     }
 
     async fn delete_record(&self, named: &Named, record: Record) -> Result<(), WriteError> {
+        if refuse_deletion(&record.key).is_some() {
+            return Err(Failure::new(format!("{named} is always there and cannot be deleted")).into());
+        }
         match named.kind {
-            Kind::IpPool => return self.delete_pool(record).await,
+            Kind::IpPool => return self.delete_pool(named, record).await,
             Kind::Node => return self.delete_node(&named.name, record).await,
             Kind::Tier => self.refuse_tier(named).await?,
-            Kind::Profile if records::is_default_profile(&record.key) => {
-                return Err(Failure::new(format!("{named} is always there and cannot be deleted")).into());
-            }
             _ => {}
         }
+        self.delete_at(record).await
+    }
+
+    /// Deletes a record exactly as it was read.
+    pub(super) async fn delete_at(&self, record: Record) -> Result<(), WriteError> {
         if !self.dry_run {
             self.store.delete(record.key, record.revision).await?;
         }
         Ok(())
     }
 
-    /// A tier that policies are in, or that must always be there, stays.
+    /// A tier that policies are in stays.
     async fn refuse_tier(&self, named: &Named) -> Result<(), Failure> {
-        if is_basic_tier(&named.name) {
-            return Err(Failure::new(format!("{named} is always there and cannot be deleted")));
-        }
         for kind in Kind::all().filter(|kind| kind.is_tiered()) {
             let (policies, _) = self.store.list_all(KeyRange::Kind(kind)).await?;
             for policy in policies.iter().filter(|policy| !self.is_gone(policy)) {
-                if records::to_resource(policy)?.tier() == named.name {
+                if is_in_tier(&records::to_resource(policy)?, &named.name) {
                     return Err(Failure::new(format!("{named} cannot be deleted: {} is in it", policy.key))
                         .hint("delete its policies first, or move them to another tier"));
                 }

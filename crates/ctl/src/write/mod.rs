@@ -6,6 +6,7 @@ mod delete;
 mod node;
 mod pool;
 mod prepare;
+mod references;
 mod replace;
 mod unknown;
 
@@ -33,13 +34,16 @@ const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(200);
 pub(crate) struct Writer {
     store: Arc<dyn Store>,
     dry_run: bool,
-    /// What a dry run would have deleted by now, so that it tells what really would happen to the rest.
+    /// What is deleted by now, or would be if this were no dry run, so that it tells what really would happen to the
+    /// rest.
     gone: RefCell<BTreeSet<Key>>,
+    /// What the same command writes, sooner or later.
+    coming: RefCell<BTreeSet<Key>>,
 }
 
 impl Writer {
     pub(crate) fn new(store: Arc<dyn Store>, dry_run: bool) -> Writer {
-        Writer { store, dry_run, gone: RefCell::default() }
+        Writer { store, dry_run, gone: RefCell::default(), coming: RefCell::default() }
     }
 
     fn is_gone(&self, record: &Record) -> bool {
@@ -83,6 +87,14 @@ pub(crate) enum WriteError {
 }
 
 impl WriteError {
+    /// Says what was being done; a lost race stays one.
+    fn within(self, message: &str) -> WriteError {
+        match self {
+            WriteError::Other(failure) => WriteError::Other(failure.within(message)),
+            error => error,
+        }
+    }
+
     pub(crate) fn into_failure(self) -> Failure {
         match self {
             WriteError::Exists(named) => Failure::new(format!("resource already exists: {named}")),

@@ -22,7 +22,7 @@ impl Writer {
             return Err(Failure::new(format!(
                 "Node({name}) cannot be deleted: it has {endpoints} endpoint(s) and {addresses} address(es) in use"
             ))
-            .hint("move its pods away and delete their endpoints first; plumb ipam releases addresses")
+            .hint("remove its pods first: the CNI plugin's DEL gives back a pod's endpoint and addresses")
             .into());
         }
         let owner = AffinityOwner::Host(name.to_owned());
@@ -33,6 +33,7 @@ impl Writer {
             // The node itself goes with the last of them.
             for batch in changes.chunks(MAX_CHANGES) {
                 self.store.commit(batch.to_vec()).await?;
+                self.gone.borrow_mut().extend(batch.iter().map(|change| change.key.clone()));
             }
         }
         Ok(())

@@ -70,9 +70,12 @@ impl Writer {
 
     /// Deletes a pool: disables it, gives up the blocks inside it, then removes the record. Blocks with addresses
     /// in use stay, without owner, until the last address is released.
-    pub(super) async fn delete_pool(&self, mut record: Record) -> Result<(), WriteError> {
-        let mut pool = records::to_resource(&record)?;
-        let named = Named::of(&pool);
+    pub(super) async fn delete_pool(&self, named: &Named, mut record: Record) -> Result<(), WriteError> {
+        let Ok(mut pool) = records::to_resource(&record) else {
+            // It stands in the way of every new pool, so it must be possible to get rid of it.
+            eprintln!("warning: {named} cannot be read, so blocks of its network are left as they are");
+            return self.delete_at(record).await;
+        };
         if !self.dry_run && pool.spec("disabled") != Some(&Value::Bool(true)) {
             pool.spec_mut().insert("disabled".into(), true.into());
             let revision = self.store.update(record.key.clone(), pool.encode(), record.revision).await?;
@@ -81,7 +84,12 @@ impl Writer {
         }
         let cidr = pool.spec("cidr").and_then(Value::as_str).and_then(|text| Cidr::parse_masked(text).ok());
         let in_use = match cidr {
-            Some(cidr) => self.give_up_blocks(|_, block| cidr.contains_cidr(block)).await?,
+            Some(cidr) => {
+                let given_up = self.give_up_blocks(|_, block| cidr.contains_cidr(block)).await;
+                given_up.map_err(|error| {
+                    error.within("the pool is disabled, but not all its blocks are given up")
+                })?
+            }
             None => 0,
         };
         if in_use > 0 {
@@ -89,10 +97,7 @@ impl Writer {
                 "warning: {in_use} address(es) of {named} are in use and stay in use until they are released"
             );
         }
-        if !self.dry_run {
-            self.store.delete(record.key, record.revision).await?;
-        }
-        Ok(())
+        self.delete_at(record).await
     }
 
     /// Ends the affinity of every block that `is_meant`; a block that is empty goes too. Says how many addresses of

@@ -1,11 +1,11 @@
 //! Everything that can be said against a manifest before the first write.
 
 use model::ipam::IpamConfig;
-use model::resource::default_allow_profile;
+use model::resource::{DEFAULT_ALLOW_PROFILE, default_allow_profile};
 use model::validate::{Violation, validate, validate_pool_against};
 use model::{Kind, Resource};
 
-use super::{Writer, pool};
+use super::{Writer, pool, references};
 use crate::failure::{Failure, Failures};
 use crate::input::Input;
 use crate::report::Verb;
@@ -40,7 +40,9 @@ pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<V
         }
         resource.fill_defaults();
         let candidate = Prepared { resource, origin };
-        failures.extend(candidate.failures(violations(&candidate.resource)));
+        if !is_default_profile_unchanged(&candidate.resource) {
+            failures.extend(candidate.failures(violations(&candidate.resource)));
+        }
         if candidate.resource.kind == Kind::IpPool {
             failures.extend(candidate.failures(validate_pool_against(&candidate.resource, &pools, &[])));
             pools.push(candidate.resource.clone());
@@ -51,16 +53,19 @@ pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<V
     Ok(prepared)
 }
 
-/// Refuses all resources if any of them clashes with what is stored, or with another of them.
+/// Refuses all resources if any of them clashes with what is stored, or with another of them, or names what is not
+/// there.
 pub(crate) async fn check_against_store(
     writer: &Writer,
     prepared: &[Prepared],
     verb: Verb,
 ) -> Result<(), Failures> {
+    writer.coming.borrow_mut().extend(prepared.iter().map(|one| one.resource.key()));
+    let mut failures = references::missing(writer, prepared, verb).await?;
     if prepared.iter().any(|one| one.resource.kind == Kind::IpPool) {
-        Failures::collect(pool::clashes(writer, prepared, verb).await?)?;
+        failures.extend(pool::clashes(writer, prepared, verb).await?);
     }
-    Ok(())
+    Failures::collect(failures)
 }
 
 fn violations(resource: &Resource) -> Vec<Violation> {
@@ -81,8 +86,9 @@ fn refuse_verb(resource: &Resource, verb: Verb) -> Result<(), Failure> {
             Err(Failure::new("operation apply is not supported on ClusterInformation: resource is readonly")
                 .hint("to lock or unlock the datastore use plumb datastore migrate lock|unlock"))
         }
+        (Kind::Profile, Verb::Apply | Verb::Replace) if is_default_profile_unchanged(resource) => Ok(()),
         (Kind::Profile, Verb::Apply | Verb::Create | Verb::Replace)
-            if resource.metadata.name == default_allow_profile().metadata.name =>
+            if resource.metadata.name == DEFAULT_ALLOW_PROFILE =>
         {
             Err(Failure::new(format!("{named} is always there and cannot be written")))
         }
@@ -94,12 +100,21 @@ fn refuse_verb(resource: &Resource, verb: Verb) -> Result<(), Failure> {
     }
 }
 
+/// Whether this is the profile that is always there, just as it is: lists of profiles hold it, and can be applied.
+fn is_default_profile_unchanged(resource: &Resource) -> bool {
+    let always = default_allow_profile();
+    resource.key() == always.key()
+        && resource.body == always.body
+        && resource.metadata.labels.is_empty()
+        && resource.metadata.annotations.is_empty()
+}
+
 /// IPAM's own records are only shown here.
 pub(crate) fn refuse_ipam_record(kind: Kind) -> Result<(), Failure> {
     match kind {
         Kind::IpamBlock | Kind::BlockAffinity | Kind::IpamHandle => {
             Err(Failure::new(format!("{kind} cannot be written: it belongs to address management"))
-                .hint("addresses and blocks are managed with plumb ipam; plumb get shows these records"))
+                .hint("it changes with the pods and pools it belongs to; plumb get shows it"))
         }
         _ => Ok(()),
     }

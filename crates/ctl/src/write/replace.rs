@@ -33,10 +33,11 @@ impl Writer {
             refuse_outdated(named, wanted, &record)?;
             let stored = records::to_resource(&record)?;
             let next = change(&stored)?;
-            refuse(named, validate_update(&stored, &next))?;
             if next == stored {
                 return Ok(Done::Unchanged);
             }
+            refuse(named, validate_update(&stored, &next))?;
+            refuse(named, self.missing_references(&next, false).await?)?;
             let value = encode(named, &next, &record)?;
             if self.dry_run {
                 return Ok(Done::Replaced);

@@ -130,7 +130,7 @@ fn namespace_where_none_belongs() {
 #[test]
 fn records_of_address_management() {
     let bad = "apiVersion: projectcalico.org/v3\nkind: IPAMHandle\nmetadata: {name: x}\nspec: {handleID: x, block: {}}\n";
-    refuses(bad, &["IPAMHandle cannot be written", "hint: addresses and blocks are managed with plumb ipam"]);
+    refuses(bad, &["IPAMHandle cannot be written", "hint: it changes with the pods and pools it belongs to"]);
 }
 
 #[test]
