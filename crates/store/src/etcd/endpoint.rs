@@ -45,7 +45,12 @@ impl EndpointAddress {
             return Err(bad("has no host"));
         }
         if uri.port_u16().is_none_or(|port| port == 0) {
-            return Err(bad("has no port; etcd usually listens on 2379"));
+            // The colons of an IPv6 address are before its closing bracket.
+            let port = authority.rsplit(']').next().and_then(|rest| rest.split_once(':'));
+            return Err(bad(match port {
+                Some((_, port)) if !port.is_empty() => "has a port that is not between 1 and 65535",
+                _ => "has no port; etcd usually listens on 2379",
+            }));
         }
         Ok(EndpointAddress { uri })
     }
@@ -108,12 +113,12 @@ mod tests {
             ("ftp://host:21", "http://"),
             ("unix:///run/etcd.sock", "http://"),
             ("http://host", "port"),
-            ("http://host:0", "port"),
+            ("http://host:0", "between 1 and 65535"),
             ("http://:2379", ""),
             ("http://host:2379/v3", "path"),
             ("http://user:secret@host:2379", "user"),
             ("fd00::1:2379", ""),
-            ("http://host:99999", ""),
+            ("http://host:99999", "between 1 and 65535"),
             ("http://two words:2379", ""),
         ];
         for (text, expected) in cases {

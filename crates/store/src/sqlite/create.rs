@@ -53,7 +53,7 @@ fn ensure_directory(directory: &Path) -> Result<(), Trouble> {
                 .with_hint("is the path right? Only the last directory of it is made by itself"))
         }
         Err(error) => {
-            let problem = format!("the directory {} cannot be made: {error}", directory.display());
+            let problem = format!("the directory {} cannot be made", directory.display());
             Err(Trouble::io(problem, &error))
         }
     }
@@ -68,7 +68,7 @@ fn draft_path(directory: &Path, prefix: &OsString) -> PathBuf {
 
 fn make(draft: &Path) -> Result<(), Trouble> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft);
-    drop(file.map_err(|error| Trouble::io(format!("cannot be created: {error}"), &error))?);
+    drop(file.map_err(|error| Trouble::io("cannot be created", &error))?);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(draft, flags)?;
     schema::prepare(&mut connection)?;
@@ -82,7 +82,7 @@ fn put_in_place(draft: &Path, path: &Path) -> Result<(), Trouble> {
             let _ = fs::remove_file(draft);
             Ok(())
         }
-        Err(error) => Err(Trouble::io(format!("cannot be created: {error}"), &error.into())),
+        Err(error) => Err(Trouble::io("cannot be created", &error.into())),
     }
 }
 
