@@ -96,7 +96,7 @@ impl NetConf {
             mtu: number(&document, "mtu")?,
             require_mtu_file: flag(&document, "require_mtu_file")?,
             ipv4_pools: texts(&ipam, "ipv4_pools")?,
-            unsupported: check_ipam(&ipam).err(),
+            unsupported: check_ipam(&ipam).and_then(|()| check_asked(&document)).err(),
             pod_forwards: flag(&container, "allow_ip_forwarding")?,
             log_level: text(&document, "log_level")?,
             prev_result: document.get("prevResult").filter(|value| !value.is_null()).cloned(),
@@ -146,6 +146,21 @@ fn check_ipam(ipam: &Object) -> Result<(), CniError> {
     let wants_none = ipam.contains_key("assign_ipv4") && !flag(ipam, "assign_ipv4")?;
     if wants_none {
         return Err(CniError::configuration("ipam.assign_ipv4 is false, which leaves no address to give"));
+    }
+    Ok(())
+}
+
+/// A runtime may ask for addresses in two places. Another address than the one asked for would be a wrong answer.
+fn check_asked(document: &Object) -> Result<(), CniError> {
+    for place in ["/runtimeConfig/ips", "/args/cni/ips"] {
+        let (top, rest) = place[1..].split_once('/').expect("two parts at least");
+        let asked = document.get(top).and_then(|value| value.pointer(&format!("/{rest}")));
+        if asked.is_some_and(|asked| asked.as_array().is_none_or(|asked| !asked.is_empty())) {
+            let place = place[1..].replace('/', ".");
+            return Err(CniError::configuration(format!(
+                "asking for addresses ({place}) is not supported yet"
+            )));
+        }
     }
     Ok(())
 }
@@ -260,6 +275,14 @@ mod tests {
             (
                 json!({"name": "n", "ipam": {"assign_ipv6": "true"}}),
                 "ipam.assign_ipv6 is not supported yet: pods get IPv4 addresses",
+            ),
+            (
+                json!({"name": "n", "runtimeConfig": {"ips": ["10.0.0.7/24"]}}),
+                "asking for addresses (runtimeConfig.ips) is not supported yet",
+            ),
+            (
+                json!({"name": "n", "args": {"cni": {"ips": ["10.0.0.7"]}}}),
+                "asking for addresses (args.cni.ips) is not supported yet",
             ),
             (json!({}), "the network configuration has no name"),
             (

@@ -54,24 +54,33 @@ impl Request {
         if netns.is_none() && matches!(verb, Verb::Add | Verb::Check) {
             return Err(CniError::environment("CNI_NETNS is not set"));
         }
+        let arguments = get("CNI_ARGS").unwrap_or_default();
+        if let (Verb::Add, Some(address)) = (verb, argument(&arguments, "IP")) {
+            return Err(CniError::environment(format!(
+                "CNI_ARGS asks for the address {address}, which is not supported yet"
+            )));
+        }
         Ok(Request {
             container_id: need("CNI_CONTAINERID")?,
             netns,
             interface: need("CNI_IFNAME")?,
-            pod: get("CNI_ARGS").and_then(|arguments| pod_name(&arguments)),
+            pod: pod_name(&arguments),
         })
     }
 }
 
-/// `K8S_POD_NAMESPACE` and `K8S_POD_NAME` out of `KEY=VALUE;KEY=VALUE`, in whatever order. One without the other
-/// is no pod of Kubernetes: other runtimes set only the name.
+/// `K8S_POD_NAMESPACE` and `K8S_POD_NAME`, in whatever order. One without the other is no pod of Kubernetes: other
+/// runtimes set only the name.
 fn pod_name(arguments: &str) -> Option<PodName> {
-    let value = |wanted: &str| {
-        let pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
-        let mut values = pairs.filter(|(key, _)| *key == wanted).map(|(_, value)| value.to_owned());
-        values.next_back().filter(|value| !value.is_empty())
-    };
-    Some(PodName { namespace: value("K8S_POD_NAMESPACE")?, name: value("K8S_POD_NAME")? })
+    let (namespace, name) = (argument(arguments, "K8S_POD_NAMESPACE")?, argument(arguments, "K8S_POD_NAME")?);
+    Some(PodName { namespace: namespace.to_owned(), name: name.to_owned() })
+}
+
+/// One value out of `KEY=VALUE;KEY=VALUE`; the last if there are several.
+fn argument<'a>(arguments: &'a str, wanted: &str) -> Option<&'a str> {
+    let pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
+    let mut values = pairs.filter(|(key, _)| *key == wanted).map(|(_, value)| value);
+    values.next_back().filter(|value| !value.is_empty())
 }
 
 #[cfg(test)]
@@ -86,6 +95,19 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned()).filter(|value| !value.is_empty())
         };
         Request::from_environment(verb, &get)
+    }
+
+    #[test]
+    fn an_address_is_not_given_in_place_of_another_that_is_asked_for() {
+        let variables = [
+            ("CNI_CONTAINERID", "c"),
+            ("CNI_IFNAME", "eth0"),
+            ("CNI_NETNS", "/run/netns/x"),
+            ("CNI_ARGS", "IgnoreUnknown=1;IP=10.0.0.7"),
+        ];
+        let refused = parse(Verb::Add, &variables).unwrap_err();
+        assert_eq!(refused.message, "CNI_ARGS asks for the address 10.0.0.7, which is not supported yet");
+        assert!(parse(Verb::Del, &variables).is_ok(), "nothing stands in the way of a DEL");
     }
 
     #[test]
