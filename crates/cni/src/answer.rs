@@ -1,5 +1,7 @@
 //! What the plugin says on its own: errors in the form of the CNI specification, and its versions.
 
+use std::io::Write as _;
+
 use serde_json::{Value, json};
 
 pub(crate) const BAD_ENVIRONMENT: u32 = 4;
@@ -31,12 +33,18 @@ impl CniError {
     }
 
     pub(crate) fn print(&self, version: String) {
-        println!("{}", self.document(&version));
+        // Nobody is left to tell if stdout is closed; the exit code still says that it failed.
+        let _ = say(&self.document(&version));
     }
 
     fn document(&self, version: &str) -> Value {
         json!({"cniVersion": version, "code": self.code, "msg": self.message, "details": self.details})
     }
+}
+
+/// Writes an answer to stdout.
+pub(crate) fn say(answer: &Value) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{answer}")
 }
 
 /// The version of the caller's configuration, else our newest.

@@ -38,8 +38,9 @@ fn serve(input: &mut Vec<u8>) -> Result<(), CniError> {
         CniError::new(answer::IO_FAILURE, "cannot read the network configuration").details(error.to_string())
     })?;
     if verb == "VERSION" {
-        println!("{}", answer::versions(input));
-        return Ok(());
+        return answer::say(&answer::versions(input)).map_err(|error| {
+            CniError::new(answer::IO_FAILURE, "cannot write the answer").details(error.to_string())
+        });
     }
     let netconf: Value = serde_json::from_slice(input).map_err(|error| {
         CniError::new(answer::NOT_DECODED, "the network configuration is not JSON").details(error.to_string())

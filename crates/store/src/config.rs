@@ -6,6 +6,7 @@
 
 mod settings;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub struct Sources<'a> {
     pub config_file: Option<PathBuf>,
     /// The file to read if none was named and it is there.
     pub default_config_file: PathBuf,
-    pub environment: &'a dyn Fn(&str) -> Option<String>,
+    pub environment: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
 /// Settings from the command line.
@@ -89,6 +90,8 @@ pub enum ConfigError {
     },
     #[error("the configuration file {path} is not valid: {problem}")]
     FileInvalid { path: String, problem: String },
+    #[error("the environment variable {0} is not UTF-8 text")]
+    NotText(String),
     #[error("unknown datastore type {0:?}")]
     UnknownType(String),
     #[error("the datastore type is etcdv3, but no endpoints are given")]
@@ -107,7 +110,7 @@ impl ConfigError {
     /// What the operator can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            ConfigError::FileUnreadable { .. } => None,
+            ConfigError::FileUnreadable { .. } | ConfigError::NotText(_) => None,
             ConfigError::FileInvalid { .. } => Some(
                 "the file needs `apiVersion: projectcalico.org/v3`, `kind: CalicoAPIConfig` and settings under `spec`",
             ),
@@ -173,7 +176,7 @@ impl Sources<'static> {
             overrides,
             config_file,
             default_config_file: DEFAULT_CONFIG_FILE.into(),
-            environment: &|name| std::env::var(name).ok(),
+            environment: &|name| std::env::var_os(name),
         }
     }
 }
@@ -186,7 +189,7 @@ impl Sources<'_> {
                 Err(ConfigError::FileUnreadable { source, .. })
                     if source.kind() == io::ErrorKind::NotFound =>
                 {
-                    Ok(Settings::from_environment(self.environment))
+                    Settings::from_environment(self.environment)
                 }
                 read => read,
             },

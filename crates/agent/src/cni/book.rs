@@ -1,5 +1,6 @@
 //! The address book and the endpoints in the store: reads what a decision needs, commits what was decided.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ pub(super) struct Book<'a> {
 
 /// The store that the network configuration means; what it does not say, the environment does.
 pub(super) fn store_config(netconf: &NetConf) -> Result<StoreConfig, CniError> {
-    let environment = |name: &str| said(netconf, name).or_else(|| std::env::var(name).ok());
+    let environment = |name: &str| said(netconf, name).map(OsString::from).or_else(|| std::env::var_os(name));
     let sources = Sources {
         overrides: Overrides::default(),
         config_file: None,

@@ -21,7 +21,7 @@ mod node;
 mod request;
 mod result;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
 
 use model::Sandbox;
@@ -48,20 +48,33 @@ pub(crate) fn run() -> ExitCode {
     error::answer_even_when_panicking();
     let mut version = result::NEWEST.to_owned();
     match serve(&mut version) {
-        Ok(Some(answer)) => {
-            println!("{answer}");
-            ExitCode::SUCCESS
-        }
+        Ok(Some(answer)) => match say(&answer) {
+            Ok(()) => ExitCode::SUCCESS,
+            // The runtime has no answer, so it must not take this for a success.
+            Err(error) => {
+                warn!("cannot write the answer: {error}");
+                ExitCode::FAILURE
+            }
+        },
         Ok(None) => ExitCode::SUCCESS,
         Err(error) => {
-            println!("{}", error.document(&version));
+            let _ = say(&error.document(&version));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Writes an answer to stdout.
+fn say(answer: &Value) -> std::io::Result<()> {
+    writeln!(std::io::stdout(), "{answer}")
+}
+
 fn serve(version: &mut String) -> Result<Option<Value>, CniError> {
-    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    // What is no text is not the same as nothing: the rules for names refuse what becomes of it here.
+    let environment = |name: &str| {
+        let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+        Some(value.to_string_lossy().into_owned())
+    };
     let verb = Verb::from_environment(&environment)?;
     let mut input = Vec::new();
     std::io::stdin().take(INPUT_MAX).read_to_end(&mut input).map_err(CniError::input)?;

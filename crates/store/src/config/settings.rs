@@ -1,5 +1,6 @@
 //! The settings of `calicoctl.cfg`, and the environment variables that stand for the same ones.
 
+use std::ffi::OsString;
 use std::fmt;
 
 use serde::Deserialize;
@@ -59,26 +60,32 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads the variables that matter to a store this release has. `variable` gives the value of one
     /// environment variable; each is looked up with the prefix `CALICO_` first, then plain. Empty is unset.
-    pub(crate) fn from_environment(variable: &dyn Fn(&str) -> Option<String>) -> Settings {
-        let get = |name: &str| {
-            let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-            set(&format!("CALICO_{name}")).or_else(|| set(name))
+    pub(crate) fn from_environment(
+        variable: &dyn Fn(&str) -> Option<OsString>,
+    ) -> Result<Settings, ConfigError> {
+        let set = |name: String| match variable(&name).filter(|value| !value.is_empty()) {
+            Some(value) => value.into_string().map(Some).map_err(|_| ConfigError::NotText(name)),
+            None => Ok(None),
         };
-        Settings {
-            datastore_type: get("DATASTORE_TYPE"),
-            sqlite_path: get("SQLITE_PATH"),
-            etcd_endpoints: get("ETCD_ENDPOINTS"),
-            etcd_discovery_srv: get("ETCD_DISCOVERY_SRV"),
-            etcd_username: get("ETCD_USERNAME"),
-            etcd_password: get("ETCD_PASSWORD"),
-            etcd_key_file: get("ETCD_KEY_FILE"),
-            etcd_cert_file: get("ETCD_CERT_FILE"),
-            etcd_ca_cert_file: get("ETCD_CA_CERT_FILE"),
-            kubeconfig: get("KUBECONFIG"),
-            k8s_api_endpoint: get("K8S_API_ENDPOINT"),
-            k8s_current_context: get("K8S_CURRENT_CONTEXT"),
+        let get = |name: &str| match set(format!("CALICO_{name}"))? {
+            Some(value) => Ok(Some(value)),
+            None => set(name.to_owned()),
+        };
+        Ok(Settings {
+            datastore_type: get("DATASTORE_TYPE")?,
+            sqlite_path: get("SQLITE_PATH")?,
+            etcd_endpoints: get("ETCD_ENDPOINTS")?,
+            etcd_discovery_srv: get("ETCD_DISCOVERY_SRV")?,
+            etcd_username: get("ETCD_USERNAME")?,
+            etcd_password: get("ETCD_PASSWORD")?,
+            etcd_key_file: get("ETCD_KEY_FILE")?,
+            etcd_cert_file: get("ETCD_CERT_FILE")?,
+            etcd_ca_cert_file: get("ETCD_CA_CERT_FILE")?,
+            kubeconfig: get("KUBECONFIG")?,
+            k8s_api_endpoint: get("K8S_API_ENDPOINT")?,
+            k8s_current_context: get("K8S_CURRENT_CONTEXT")?,
             ..Settings::default()
-        }
+        })
     }
 
     /// Reads a file in calicoctl's format, YAML or JSON (which is YAML too).

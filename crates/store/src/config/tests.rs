@@ -22,7 +22,7 @@ fn select_with(
         overrides,
         config_file,
         default_config_file: directory.path().join("absent.cfg"),
-        environment: &|name| variables.get(name).cloned(),
+        environment: &|name| variables.get(name).map(OsString::from),
     })
 }
 
@@ -185,6 +185,18 @@ fn contradictions_are_refused() {
     let mixed = file("  etcdEndpoints: http://a\n  etcdCACert: x\n  etcdKeyFile: /k\n  etcdCertFile: /c\n");
     let error = select_with(&[], Some(&mixed), Overrides::default()).unwrap_err();
     assert_eq!(error.to_string(), "etcd certificates are given both inline and as files");
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_refused_rather_than_overlooked() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let refused = StoreConfig::from_sources(&Sources {
+        overrides: Overrides::default(),
+        config_file: None,
+        default_config_file: "/nowhere/calicoctl.cfg".into(),
+        environment: &|name| (name == "SQLITE_PATH").then(|| OsString::from_vec(b"/tmp/\xff.db".to_vec())),
+    });
+    assert_eq!(refused.unwrap_err().to_string(), "the environment variable SQLITE_PATH is not UTF-8 text");
 }
 
 #[test]
