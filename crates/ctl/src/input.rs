@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use model::Resource;
-use model::manifest;
+use model::manifest::{self, ManifestError};
 
 use crate::cli::Reading;
 use crate::failure::{Failure, Failures};
@@ -102,11 +102,18 @@ fn read_file(path: &Path, reading: &Reading) -> Result<Vec<Input>, Failure> {
     let text = read_text(path, &name, reading.max_input_size)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let located = manifest::parse_located(text)
-        .map_err(|error| Failure::of(&error).maybe_hint(error.hint()).in_file(&name))?;
+        .map_err(|error| Failure::of(&error).maybe_hint(hint(&error)).in_file(&name))?;
     Ok(located
         .into_iter()
         .map(|located| Input { resource: located.resource, origin: format!("{name}: {}", located.at) })
         .collect())
+}
+
+fn hint(error: &ManifestError) -> Option<String> {
+    // `plumb get` shows what a newer release has stored, so it may well be in a file.
+    let is_unknown = matches!(error, ManifestError::UnknownField { .. });
+    let kept = || "leave it out: what a newer release has stored there stays as it is".to_owned();
+    error.hint().or_else(|| is_unknown.then(kept))
 }
 
 /// The text of a file, or the refusal to read it: a file that is too large is not read to its end.

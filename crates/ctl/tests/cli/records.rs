@@ -174,6 +174,11 @@ fn fields_of_a_newer_release_survive_every_change() {
     desk.apply(
         "{apiVersion: projectcalico.org/v3, kind: Node, metadata: {name: n}, spec: {bgp: {asNumber: 64512}}}",
     );
+    let shown = desk.plumb(&["get", "node", "n", "-o", "yaml"]);
+    desk.plumb_with_stdin(&["apply", "-f", "-"], shown.succeeded().as_bytes()).refused(
+        1,
+        &["Node has no field extra", "hint: leave it out: what a newer release has stored there stays"],
+    );
     let now = desk.plumb(&["get", "node", "n", "-o", "jsonpath={.spec}{.extra}"]);
     assert_eq!(
         now.succeeded(),
