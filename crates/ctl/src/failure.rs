@@ -1,7 +1,7 @@
 //! What went wrong, as an operator sees it: one `error:` line, its causes, and a hint on a line of its own.
 
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 
 use store::StoreError;
@@ -88,14 +88,26 @@ fn chain(mut error: Option<&(dyn Error + 'static)>) -> Vec<String> {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
+        write!(f, "error: {}", Harmless(&self.message))?;
         for cause in &self.causes {
-            write!(f, "\n  caused by: {cause}")?;
+            write!(f, "\n  caused by: {}", Harmless(cause))?;
         }
         match &self.hint {
-            Some(hint) => write!(f, "\nhint: {hint}"),
+            Some(hint) => write!(f, "\nhint: {}", Harmless(hint)),
             None => Ok(()),
         }
+    }
+}
+
+/// A text that gives the terminal no orders: messages quote files and records, which others wrote.
+struct Harmless<'a>(&'a str);
+
+impl fmt::Display for Harmless<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| {
+            let is_order = character.is_control() && character != '\n';
+            f.write_char(if is_order { char::REPLACEMENT_CHARACTER } else { character })
+        })
     }
 }
 
@@ -176,5 +188,22 @@ impl Failures {
 impl<T: Into<Failure>> From<T> for Failures {
     fn from(failure: T) -> Failures {
         Failures(vec![failure.into()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_give_the_terminal_no_orders() {
+        let failure = Failure::new("Node(\u{1b}[31m)")
+            .caused_by(&io::Error::other("\r\u{7}"))
+            .hint("\u{9b}2J")
+            .in_file("two\nlines");
+        assert_eq!(
+            failure.to_string(),
+            "error: two\nlines: Node(\u{fffd}[31m)\n  caused by: \u{fffd}\u{fffd}\nhint: \u{fffd}2J"
+        );
     }
 }
