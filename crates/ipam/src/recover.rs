@@ -14,7 +14,8 @@
 //!   to write the block. The block is written anew first ([`crate::Ordered::Touch`]), so that the assigner's write
 //!   fails and it starts over; it had read the block before it wrote the handle, and we read the handle before we
 //!   wrote the block. If the assigner's write comes first instead, ours fails. A handle that counts addresses of a
-//!   block that is *not there* belongs to nobody's assignment: a new block is written empty before any handle.
+//!   block that is *not there*, still not there once the handle is known, belongs to nobody's assignment: a new block
+//!   is written empty before any handle.
 //! * *An address whose handle does not know it.* Assigners write the handle first, releasers the block first: nobody
 //!   is on the way through this state. The block is written anew first, in case it has been released meanwhile.
 //! * *A pending affinity without a block.* A claimer may be about to make the block. Its last write, confirming the
@@ -136,12 +137,8 @@ impl Pass<'_> {
         let said = known.map_or(&empty, |known| &known.value.block);
         let blocks = changed(said, &right.block);
         let mut steps = Steps::default();
-        for stored in
-            blocks.iter().filter_map(|cidr| self.sound.get(cidr)).filter(|stored| !stored.value.deleted)
-        {
-            let mut touched = stored.value.clone();
-            count_write(&mut touched);
-            steps.touch(touched.key(), touched.encode(), stored.revision.clone());
+        for cidr in &blocks {
+            self.fence(cidr, &mut steps);
         }
         let key = Key::Handle(id.to_owned());
         match known {
@@ -151,6 +148,21 @@ impl Pass<'_> {
             known => steps.put(key, right.encode(), known.map(|known| known.revision.clone())),
         }
         Some(Repair { fault: Fault::HandleWrong { handle: id.to_owned(), blocks }, steps })
+    }
+
+    /// Sees to it that nobody takes an address of the block on the strength of what the handle says now.
+    fn fence(&self, cidr: &Cidr, steps: &mut Steps) {
+        match self.sound.get(cidr) {
+            Some(stored) if !stored.value.deleted => {
+                let mut touched = stored.value.clone();
+                count_write(&mut touched);
+                steps.touch(touched.key(), touched.encode(), stored.revision.clone());
+            }
+            // On its way out, and nothing is taken from it.
+            Some(_) => {}
+            // It was not there when the blocks were read; what matters is that it is not, now that the handle is known.
+            None => steps.push(Step::RequireAbsent { key: Key::Block(*cidr) }),
+        }
     }
 
     fn affinities(&self) -> Vec<Repair> {

@@ -4,8 +4,8 @@
 //!
 //! Every decision ends in one [`Steps`]. A store with transactions commits [`Steps::atomic`]: one change per record,
 //! all or nothing. A store without carries out [`Steps::in_order`], one after the other, and stops at the first that
-//! fails. Whoever is stopped in the middle of an assignment gives back what its owners got so far, with a
-//! [`crate::HandleRelease`] for each, and starts over. Whoever dies there leaves that to the owner's own release. The
+//! fails. Whoever is stopped in an assignment before [`Steps::decided_after`] gives back what its owners got so far,
+//! with a [`crate::HandleRelease::after_own_failure`] for each, and starts over; after it, the addresses are theirs. Whoever dies there leaves that to the owner's own release. The
 //! order is such that each prefix is harmless and put right by [`mod@crate::recover`]:
 //!
 //! | operation | its writes, in order | what a crash after each leaves, and what becomes of it |
@@ -140,6 +140,17 @@ impl Steps {
         &self.0
     }
 
+    /// After so many steps of [`Steps::in_order`] the outcome stands, whatever becomes of the others: all blocks are
+    /// written, and the blocks are the truth. What is left then is housekeeping that recovery finishes.
+    pub fn decided_after(&self) -> usize {
+        let is_decisive = |ordered: &Ordered| match ordered {
+            Ordered::Step(step) => step.is_write() && matches!(step.key(), Key::Block(_)),
+            Ordered::Again { key, .. } | Ordered::Remove { key } => matches!(key, Key::Block(_)),
+            Ordered::Touch { .. } => false,
+        };
+        self.0.iter().rposition(is_decisive).map_or(self.0.len(), |last| last + 1)
+    }
+
     /// How many changes the commit has: what stores put a bound on.
     pub fn changes(&self) -> usize {
         self.0.iter().map(Ordered::key).collect::<BTreeSet<_>>().len()
@@ -243,7 +254,7 @@ mod tests {
         steps.again(key("new"), value("2"));
         steps.remove(key("known"));
         steps.again(key("used"), value("2"));
-        assert_eq!((steps.changes(), steps.in_order().len()), (4, 7));
+        assert_eq!((steps.changes(), steps.in_order().len(), steps.decided_after()), (4, 7, 7));
         assert_eq!(
             steps.atomic(),
             [
@@ -253,6 +264,21 @@ mod tests {
                 Step::Update { key: key("used"), value: value("2"), revision: "9".to_owned() },
             ]
         );
+    }
+
+    #[test]
+    fn the_last_block_decides() {
+        let block = Key::Block("10.0.0.0/26".parse().unwrap());
+        let mut steps = Steps::default();
+        steps.put(block.clone(), value("1"), None);
+        steps.put(key("handle"), value("1"), None);
+        steps.again(block.clone(), value("2"));
+        steps.put(key("later"), value("1"), None);
+        assert_eq!(steps.decided_after(), 3);
+        let mut touching = Steps::default();
+        touching.touch(block, value("1"), "1".to_owned());
+        touching.put(key("handle"), value("1"), None);
+        assert_eq!(touching.decided_after(), 2, "touching a block decides nothing");
     }
 
     #[test]

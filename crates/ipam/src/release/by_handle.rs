@@ -22,6 +22,7 @@ pub struct HandleRelease<F> {
     id: String,
     is_meant: F,
     cooldown_from: Option<Timestamp>,
+    is_own_failure: bool,
     seen: Seen,
 }
 
@@ -29,7 +30,16 @@ impl<F: Fn(IpAddr, &BlockAttribute, u64) -> bool> HandleRelease<F> {
     /// With `cooldown_from` (now) the addresses cool down before they are given again; only for clusters that have
     /// a reuse delay.
     pub fn new(id: impl Into<String>, is_meant: F, cooldown_from: Option<Timestamp>) -> HandleRelease<F> {
-        HandleRelease { id: id.into(), is_meant, cooldown_from, seen: Seen::default() }
+        HandleRelease { id: id.into(), is_meant, cooldown_from, is_own_failure: false, seen: Seen::default() }
+    }
+
+    /// For the one whose own assignment to this handle has just failed, and who gives back what it got: it knows that
+    /// nothing of it is under way any more, so the blocks need not be written anew. If they were, two who fail would
+    /// go on defeating each other.
+    #[must_use]
+    pub fn after_own_failure(mut self) -> HandleRelease<F> {
+        self.is_own_failure = true;
+        self
     }
 
     fn decide(&self) -> Result<Released, Pause<Infallible>> {
@@ -87,12 +97,12 @@ impl<F: Fn(IpAddr, &BlockAttribute, u64) -> bool> HandleRelease<F> {
             freeing.free(stored, &meant, self.cooldown_from);
         }
         let count = i64::try_from(freeing.count(stored, &self.id)).unwrap_or(i64::MAX);
-        if meant.is_empty() && count < known {
+        if meant.is_empty() && count < known && !self.is_own_failure {
             // Someone may be about to take the address that the handle already counts.
             let mut touched = block.clone();
             count_write(&mut touched);
             relied_on.touch(block.key(), touched.encode(), stored.revision.clone());
-        } else if meant.is_empty() && count > known {
+        } else if meant.is_empty() && count != known {
             relied_on.push(Step::Require { key: block.key(), revision: stored.revision.clone() });
         }
         count
