@@ -5,6 +5,7 @@ mod assignment;
 mod check;
 mod common;
 mod determine_pools;
+mod model_check;
 mod one_block;
 mod pools;
 mod random;

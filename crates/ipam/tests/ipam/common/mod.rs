@@ -4,4 +4,5 @@
 mod store;
 mod world;
 
+pub(crate) use store::Store;
 pub(crate) use world::{World, labels, now, owner, want};

@@ -44,7 +44,10 @@ impl Store {
 
     /// All steps or none.
     pub(crate) fn commit(&mut self, steps: &Steps) -> Result<(), Interrupted> {
-        let steps = steps.atomic();
+        self.commit_all(steps.atomic())
+    }
+
+    pub(crate) fn commit_all(&mut self, steps: Vec<Step>) -> Result<(), Interrupted> {
         let mut keys: Vec<&Key> = steps.iter().map(Step::key).collect();
         keys.sort_unstable();
         assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "a record twice in one commit: {steps:?}");

@@ -1,0 +1,380 @@
+//! An operation under way: what it has read, or what it still has to write.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipam::{
+    AddressRelease, AffinityRelease, Answer, Assignment, Books, Decision, HandleRelease, Next, Ordered,
+    Owner, Pool, PoolUse, ReleaseItem, ReleaseRule, Request, Step, Steps, Stored, Surroundings, Want,
+    recover,
+};
+use jiff::Timestamp;
+use model::ipam::IpamConfig;
+use model::{AffinityOwner, Cidr, IpVersion, Key, Kind, Resource};
+
+use super::state::{Fault, Scenario};
+use crate::common::{Store, labels};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    Add(usize),
+    /// Gives back what a failed ADD has taken, then starts the ADD over.
+    Undo(usize),
+    Del(usize),
+    /// The controller gives up the empty blocks of a host.
+    ReleaseHost(usize),
+    /// A collector that saw this allocation leak gives it back.
+    Collect(ReleaseItemKey),
+    Recover,
+}
+
+/// A [`ReleaseItem`] that can be hashed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ReleaseItemKey {
+    pub(crate) address: IpAddr,
+    pub(crate) handle: String,
+    pub(crate) sequence_number: Option<u64>,
+}
+
+type Read = (Key, Option<(Vec<u8>, String)>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Process {
+    Idle,
+    /// Everything read so far; the decision is made anew from it.
+    Reading {
+        op: Op,
+        rounds: u8,
+        started: Option<Timestamp>,
+        seen: Vec<Read>,
+    },
+    /// What is left to do: lists of steps, the first of them begun.
+    Writing {
+        op: Op,
+        lists: Vec<Vec<Ordered>>,
+        own: BTreeMap<Key, String>,
+        addresses: Vec<IpAddr>,
+    },
+}
+
+/// What one turn of a process came to.
+pub(crate) enum Turn {
+    Goes(Process),
+    Done(Op, Vec<IpAddr>),
+    /// There is no address to be had.
+    Refused(Op),
+}
+
+impl Process {
+    pub(crate) fn start(op: Op) -> Process {
+        Process::Reading { op, rounds: 0, started: None, seen: Vec::new() }
+    }
+
+    /// The next turn, in words.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Process::Idle => "nothing".to_owned(),
+            Process::Reading { op, rounds, .. } => format!("{op:?} reads, round {rounds}"),
+            Process::Writing { op, lists, .. } => {
+                let ordered = lists.first().and_then(|list| list.first());
+                let kind = match ordered {
+                    Some(Ordered::Step(step)) => {
+                        format!("{step:?}").split(' ').next().unwrap_or_default().to_owned()
+                    }
+                    Some(Ordered::Touch { .. }) => "touch".to_owned(),
+                    Some(Ordered::Again { .. }) => "write again".to_owned(),
+                    Some(Ordered::Remove { .. }) => "remove".to_owned(),
+                    None => String::new(),
+                };
+                format!(
+                    "{op:?} writes: {kind} {}",
+                    ordered.map_or(String::new(), |step| step.key().to_string())
+                )
+            }
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        *self == Process::Idle
+    }
+
+    /// One round trip: a read, or a write.
+    pub(crate) fn turn(&self, store: &mut Store, now: Timestamp, scenario: &Scenario) -> Turn {
+        match self {
+            Process::Idle => unreachable!("the idle have no turn"),
+            Process::Reading { op, rounds, started, seen } => {
+                let (mut seen, now) = (seen.clone(), started.unwrap_or(now));
+                let wanted = match wants(op, *rounds, &seen, now, scenario) {
+                    Wants::Keys(keys) => keys,
+                    Wants::Lists(of) => store.keys().filter(|key| of(key)).cloned().collect(),
+                };
+                for key in wanted {
+                    let found = store.get(&key).map(|(value, revision)| (value.to_vec(), revision));
+                    seen.push((key, found));
+                }
+                decide(op.clone(), rounds + 1, seen, now, scenario)
+            }
+            Process::Writing { op, lists, own, addresses } => {
+                write(op, lists, own, addresses, store, scenario)
+            }
+        }
+    }
+}
+
+enum Wants {
+    Keys(Vec<Key>),
+    Lists(Box<dyn Fn(&Key) -> bool>),
+}
+
+/// What to read next. Some operations list records first.
+fn wants(op: &Op, rounds: u8, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Wants {
+    let owner = |node: usize| AffinityOwner::Host(scenario.nodes[node].clone());
+    match (op, rounds) {
+        (Op::Add(sandbox), 0) => {
+            let spec = &scenario.sandboxes[*sandbox];
+            let (owner, handle) = (owner(spec.node), spec.handle.clone());
+            Wants::Lists(Box::new(move |key| match key {
+                Key::Resource { kind, .. } => *kind == Kind::IpPool,
+                Key::Affinity { owner: of, .. } => *of == owner,
+                Key::Handle(id) => *id == handle,
+                _ => false,
+            }))
+        }
+        (Op::ReleaseHost(node), 0) => {
+            let owner = owner(*node);
+            Wants::Lists(Box::new(move |key| matches!(key, Key::Affinity { owner: of, .. } if *of == owner)))
+        }
+        (Op::Del(_), 0) if scenario.fault == Some(Fault::ReleaseByPodName) => {
+            Wants::Lists(Box::new(|key| matches!(key, Key::Block(_))))
+        }
+        (Op::Recover, 0) => Wants::Lists(Box::new(|key| matches!(key, Key::Block(_)))),
+        (Op::Recover, 1) => Wants::Lists(Box::new(|key| matches!(key, Key::Handle(_)))),
+        (Op::Recover, 2) => Wants::Lists(Box::new(|key| matches!(key, Key::Affinity { .. }))),
+        _ => match progress(op, seen, now, scenario) {
+            Progress::Look(keys) => Wants::Keys(keys),
+            _ => Wants::Keys(Vec::new()),
+        },
+    }
+}
+
+enum Progress {
+    Look(Vec<Key>),
+    Write(Vec<Steps>, Vec<IpAddr>),
+    Refused,
+}
+
+fn decide(op: Op, rounds: u8, seen: Vec<Read>, now: Timestamp, scenario: &Scenario) -> Turn {
+    if op == Op::Recover && rounds < 3 {
+        return Turn::Goes(Process::Reading { op, rounds, started: Some(now), seen });
+    }
+    match progress(&op, &seen, now, scenario) {
+        // That something was looked at is all that counts from now on; how often is not.
+        Progress::Look(_) => Turn::Goes(Process::Reading { op, rounds: 1, started: Some(now), seen }),
+        Progress::Refused => Turn::Refused(op),
+        Progress::Write(steps, addresses) => {
+            let lists: Vec<Vec<Ordered>> =
+                steps.iter().map(|steps| scenario.ordered(steps)).filter(|list| !list.is_empty()).collect();
+            if lists.is_empty() {
+                return Turn::Done(op, addresses);
+            }
+            Turn::Goes(Process::Writing { op, lists, own: BTreeMap::new(), addresses })
+        }
+    }
+}
+
+/// Makes the decision from everything that was read.
+fn progress(op: &Op, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Progress {
+    match op {
+        Op::Add(sandbox) => {
+            let (request, surroundings) = request(*sandbox, seen, now, scenario);
+            let Ok(mut assignment) = Assignment::new(request, surroundings) else { return Progress::Refused };
+            match drive(&mut assignment, seen) {
+                Err(_) => Progress::Refused,
+                Ok(Next::Look(keys)) => Progress::Look(keys),
+                Ok(Next::Done(assigned)) => match assigned.single() {
+                    Err(_) => Progress::Refused,
+                    Ok((granted, steps)) => {
+                        Progress::Write(vec![steps], granted.iter().map(|granted| granted.address).collect())
+                    }
+                },
+            }
+        }
+        Op::Del(sandbox) if scenario.fault == Some(Fault::ReleaseByPodName) => {
+            release_by_name(&scenario.sandboxes[*sandbox].pod, seen)
+        }
+        Op::Del(sandbox) | Op::Undo(sandbox) => {
+            let handle = scenario.sandboxes[*sandbox].handle.clone();
+            let release = HandleRelease::new(handle, |_, _, _| true, None);
+            let release = if let Op::Undo(_) = op { release.after_own_failure() } else { release };
+            finish(release, seen, |released| vec![released.steps])
+        }
+        Op::ReleaseHost(_) => {
+            let listed = seen.iter().filter_map(|(key, _)| match key {
+                Key::Affinity { owner, block } => Some((owner.clone(), *block)),
+                _ => None,
+            });
+            let blocks: std::collections::BTreeSet<(AffinityOwner, Cidr)> = listed.collect();
+            let rule = ReleaseRule { must_be_empty: true, sequence_number: None };
+            let release = AffinityRelease::new(blocks.into_iter().collect(), rule);
+            finish(release, seen, |released| {
+                released.into_iter().filter_map(|block| block.result.ok()).collect()
+            })
+        }
+        Op::Collect(item) => {
+            let item = ReleaseItem {
+                address: item.address,
+                handle: Some(item.handle.clone()),
+                sequence_number: item.sequence_number,
+            };
+            finish(AddressRelease::new([item], Vec::new(), None, 128), seen, |released| vec![released.steps])
+        }
+        Op::Recover => {
+            let mut books = Books::default();
+            seen.iter().for_each(|(key, found)| books.add(key, answer(key, found)));
+            Progress::Write(recover(&books).into_iter().map(|repair| repair.steps).collect(), Vec::new())
+        }
+    }
+}
+
+fn answer(key: &Key, found: &Option<(Vec<u8>, String)>) -> Answer {
+    Answer::read(key, found.as_ref().map(|(value, revision)| (&value[..], revision.as_str())))
+}
+
+fn drive<D: Decision>(decision: &mut D, seen: &[Read]) -> Result<Next<D::Outcome>, D::Error> {
+    loop {
+        match decision.poll()? {
+            Next::Look(keys) => {
+                let found: Vec<&Read> = seen.iter().filter(|(key, _)| keys.contains(key)).collect();
+                if found.len() < keys.len() {
+                    return Ok(Next::Look(keys));
+                }
+                found.into_iter().for_each(|(key, found)| decision.show(key, answer(key, found)));
+            }
+            done @ Next::Done(_) => return Ok(done),
+        }
+    }
+}
+
+fn finish<D: Decision<Error = std::convert::Infallible>>(
+    mut decision: D,
+    seen: &[Read],
+    steps: impl FnOnce(D::Outcome) -> Vec<Steps>,
+) -> Progress {
+    match drive(&mut decision, seen) {
+        Ok(Next::Look(keys)) => Progress::Look(keys),
+        Ok(Next::Done(outcome)) => Progress::Write(steps(outcome), Vec::new()),
+        Err(never) => match never {},
+    }
+}
+
+fn request(sandbox: usize, seen: &[Read], now: Timestamp, scenario: &Scenario) -> (Request, Surroundings) {
+    let spec = &scenario.sandboxes[sandbox];
+    let (mut pools, mut affinities, mut handle) = (Vec::new(), Vec::new(), None);
+    for (key, found) in seen {
+        match (key, answer(key, found)) {
+            (Key::Resource { .. }, _) => {
+                let (value, revision) = found.as_ref().expect("listed");
+                let resource = Resource::decode(key, Kind::IpPool, value, revision).unwrap();
+                pools.push(Stored::new(Pool::new(&resource).unwrap(), revision.clone()));
+            }
+            (Key::Affinity { owner, block }, Answer::Affinity(stored))
+                if owner.name() == scenario.nodes[spec.node] =>
+            {
+                affinities.push((*block, stored));
+            }
+            (Key::Handle(_), Answer::Handle(stored)) => handle = Some(stored),
+            _ => {}
+        }
+    }
+    let owner = Owner { handle: spec.handle.clone(), attributes: labels(&[("pod", &spec.pod)]) };
+    let request = Request {
+        host: scenario.nodes[spec.node].clone(),
+        wants: vec![Want::one_each(owner, handle, &[IpVersion::V4])],
+        purpose: PoolUse::Workload,
+        pools_v4: Vec::new(),
+        pools_v6: Vec::new(),
+        node_labels: BTreeMap::new(),
+        namespace_labels: BTreeMap::new(),
+        blocks_max: None,
+        changes_max: 128,
+    };
+    let config = IpamConfig { strict_affinity: scenario.is_strict, ..IpamConfig::default() };
+    (request, Surroundings { config, pools, reserved: Vec::new(), affinities, now })
+}
+
+/// The fault that gave the project its name for sandboxes: whoever has the pod's name is meant.
+fn release_by_name(pod: &str, seen: &[Read]) -> Progress {
+    let mut items = Vec::new();
+    for (key, found) in seen {
+        let Answer::Block(stored) = answer(key, found) else { continue };
+        let block = stored.value;
+        for ordinal in 0..block.capacity() {
+            let of_pod = block.attribute(ordinal).and_then(|known| known.secondary.get("pod"));
+            if of_pod.is_some_and(|of| of == pod) {
+                let address = block.address(ordinal).unwrap();
+                items.push(ReleaseItem { address, handle: None, sequence_number: None });
+            }
+        }
+    }
+    finish(AddressRelease::new(items, Vec::new(), None, 128), seen, |released| vec![released.steps])
+}
+
+/// One write. Requirements on pools are looked at together with the write that follows: without transactions they are
+/// a courtesy, not a guarantee.
+fn write(
+    op: &Op,
+    lists: &[Vec<Ordered>],
+    own: &BTreeMap<Key, String>,
+    addresses: &[IpAddr],
+    store: &mut Store,
+    scenario: &Scenario,
+) -> Turn {
+    let (mut lists, mut own) = (lists.to_vec(), own.clone());
+    let before = lists[0].clone();
+    let written = if scenario.is_atomic {
+        let steps = std::mem::take(&mut lists[0]);
+        store.commit_all(steps.into_iter().map(plain).collect()).map_err(|_| ())
+    } else {
+        write_one(&mut lists[0], &mut own, store)
+    };
+    let is_block = |step: &Ordered| matches!(step.key(), Key::Block(_));
+    let was_block = scenario.is_atomic || before.first().is_some_and(is_block);
+    if written.is_err() {
+        match op {
+            // Every block is written: the address is the sandbox's, the rest is housekeeping.
+            Op::Add(_) if !was_block && !lists[0].iter().any(is_block) => {
+                return Turn::Done(op.clone(), addresses.to_vec());
+            }
+            Op::Add(sandbox) if !scenario.is_atomic => return Turn::Goes(Process::start(Op::Undo(*sandbox))),
+            // What was overtaken is left to the next pass.
+            Op::Recover | Op::ReleaseHost(_) => lists[0].clear(),
+            op => return Turn::Goes(Process::start(op.clone())),
+        }
+    }
+    if lists[0].is_empty() {
+        lists.remove(0);
+        own.clear();
+    }
+    if lists.is_empty() {
+        return Turn::Done(op.clone(), addresses.to_vec());
+    }
+    Turn::Goes(Process::Writing { op: op.clone(), lists, own, addresses: addresses.to_vec() })
+}
+
+fn write_one(list: &mut Vec<Ordered>, own: &mut BTreeMap<Key, String>, store: &mut Store) -> Result<(), ()> {
+    loop {
+        let ordered = list.remove(0);
+        store.apply(&ordered, own).map_err(|_| ())?;
+        let is_about_pool = matches!(ordered.key(), Key::Resource { .. });
+        if !is_about_pool || list.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn plain(ordered: Ordered) -> Step {
+    match ordered {
+        Ordered::Step(step) => step,
+        other => unreachable!("folded before: {other:?}"),
+    }
+}

@@ -1,0 +1,450 @@
+//! The cluster at one moment, what can happen next, and what must be true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipam::{Books, Ordered, ReleaseRule, Step, Steps, recover};
+use jiff::{SignedDuration, Timestamp};
+use model::ipam::{AffinityState, Block};
+use model::{AffinityOwner, Cidr, Key};
+use serde_json::json;
+
+use super::process::{Op, Process, ReleaseItemKey, Turn};
+use crate::common::{Store, World, now};
+
+/// What the cluster is made of, and how much may happen in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) nodes: Vec<String>,
+    pub(crate) sandboxes: Vec<SandboxSpec>,
+    pub(crate) pool: &'static str,
+    pub(crate) block_size: u8,
+    /// A block that an absent node holds, empty, since long ago.
+    pub(crate) old_block: Option<(usize, &'static str)>,
+    pub(crate) is_atomic: bool,
+    pub(crate) is_strict: bool,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) crashes: u8,
+    /// How often a DEL comes once more for a sandbox that is gone.
+    pub(crate) stale_dels: u8,
+    /// How often a sandbox that is gone comes back under the same handle.
+    pub(crate) returns: u8,
+    pub(crate) host_releases: Vec<usize>,
+    pub(crate) collections: u8,
+    /// How often recovery runs beside everything else.
+    pub(crate) recoveries: u8,
+    /// Whether recovery also runs when nobody is at work.
+    pub(crate) recovers_at_rest: bool,
+    pub(crate) pool_is_disabled: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SandboxSpec {
+    pub(crate) node: usize,
+    pub(crate) handle: String,
+    pub(crate) pod: String,
+}
+
+/// Faults that are put in on purpose, to see that they are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    ReleaseByPodName,
+    HandleAfterBlock,
+    NoSequenceNumber,
+    NoPoolRevision,
+    NoTouch,
+    NoAbsence,
+    BlockNotEmptyAtFirst,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Waiting,
+    Adding,
+    Live,
+    /// The ADD came to nothing or its maker died: a DEL is due.
+    Failed,
+    Deleting,
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    store: Store,
+    phases: Vec<Phase>,
+    addresses: Vec<Vec<IpAddr>>,
+    /// One per sandbox, then the controller, the collector, recovery.
+    processes: Vec<Process>,
+    crashes: u8,
+    stale_dels: Vec<u8>,
+    returns: Vec<u8>,
+    host_releases: Vec<usize>,
+    collections: u8,
+    recoveries: u8,
+    pool_changes: u8,
+    /// The clock: it moves on whenever a block goes, so that a new one has other numbers.
+    blocks_gone: u8,
+    /// Addresses that were taken after their pool had been closed.
+    is_taken_too_late: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Add(usize),
+    Del(usize),
+    DelAgain(usize),
+    ComeBack(usize),
+    ReleaseHost(usize),
+    Collect(ReleaseItemKey),
+    Recover,
+    DisablePool,
+    Turn(usize),
+    Crash(usize),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Broken(pub(crate) String);
+
+const POOL: &str = "pool-0";
+
+impl Scenario {
+    pub(crate) fn start(&self) -> State {
+        let mut world = World::with_pool(self.pool, self.block_size);
+        if let Some((node, block)) = self.old_block {
+            let owner = AffinityOwner::Host(self.nodes[node].clone());
+            let block = Block::new(block.parse().unwrap(), Some(&owner), 1_000);
+            world.store.put(block.key(), block.encode());
+            world.put_affinity(&self.nodes[node], block.cidr, AffinityState::Confirmed);
+        }
+        let count = self.sandboxes.len();
+        State {
+            store: world.store,
+            phases: vec![Phase::Waiting; count],
+            addresses: vec![Vec::new(); count],
+            processes: vec![Process::Idle; count + 3],
+            crashes: self.crashes,
+            stale_dels: vec![self.stale_dels; count],
+            returns: vec![self.returns; count],
+            host_releases: self.host_releases.clone(),
+            collections: self.collections,
+            recoveries: self.recoveries,
+            pool_changes: u8::from(self.pool_is_disabled),
+            blocks_gone: 0,
+            is_taken_too_late: false,
+        }
+    }
+
+    /// The steps as this store does them, with the fault put in.
+    pub(crate) fn ordered(&self, steps: &Steps) -> Vec<Ordered> {
+        let is_pool = |key: &Key| matches!(key, Key::Resource { .. });
+        let mut ordered: Vec<Ordered> = if self.is_atomic {
+            steps.atomic().into_iter().map(Ordered::Step).collect()
+        } else {
+            steps.in_order().to_vec()
+        };
+        match self.fault {
+            Some(Fault::NoPoolRevision) => ordered.retain(|step| !is_pool(step.key())),
+            Some(Fault::HandleAfterBlock) => {
+                let is_handle = |step: &Ordered| matches!(step.key(), Key::Handle(_));
+                let (handles, mut others): (Vec<_>, Vec<_>) = ordered.into_iter().partition(is_handle);
+                others.extend(handles);
+                ordered = others;
+            }
+            Some(Fault::NoTouch) => {
+                for step in &mut ordered {
+                    if let Ordered::Touch { key, revision, .. } = step {
+                        *step = Ordered::Step(Step::Require { key: key.clone(), revision: revision.clone() });
+                    }
+                }
+            }
+            Some(Fault::NoAbsence) => {
+                ordered.retain(|step| !matches!(step, Ordered::Step(Step::RequireAbsent { .. })));
+            }
+            Some(Fault::BlockNotEmptyAtFirst) if !self.is_atomic => ordered = with_full_first_block(ordered),
+            _ => {}
+        }
+        ordered
+    }
+}
+
+/// A new block is written once, with its addresses, after the handle.
+fn with_full_first_block(mut ordered: Vec<Ordered>) -> Vec<Ordered> {
+    let is_creation = |step: &Ordered| matches!(step, Ordered::Step(Step::Create { key: Key::Block(_), .. }));
+    if let Some(place) = ordered.iter().position(is_creation) {
+        let created = ordered.remove(place);
+        for step in &mut ordered {
+            if let Ordered::Again { key, value } = step
+                && key == created.key()
+            {
+                *step = Ordered::Step(Step::Create { key: key.clone(), value: value.clone() });
+            }
+        }
+    }
+    ordered
+}
+
+impl State {
+    pub(crate) fn actions(&self, scenario: &Scenario) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for (sandbox, phase) in self.phases.iter().enumerate() {
+            if !self.processes[sandbox].is_idle() {
+                continue;
+            }
+            match phase {
+                Phase::Waiting => actions.push(Action::Add(sandbox)),
+                Phase::Live | Phase::Failed => actions.push(Action::Del(sandbox)),
+                Phase::Gone if self.stale_dels[sandbox] > 0 => actions.push(Action::DelAgain(sandbox)),
+                _ => {}
+            }
+            if *phase == Phase::Gone && self.returns[sandbox] > 0 {
+                actions.push(Action::ComeBack(sandbox));
+            }
+        }
+        let [controller, collector, recovery] = self.others();
+        if controller.is_idle() {
+            actions.extend(self.host_releases.iter().map(|node| Action::ReleaseHost(*node)));
+        }
+        if collector.is_idle() && self.collections > 0 {
+            actions.extend(self.leaks(scenario).into_iter().map(Action::Collect));
+        }
+        if recovery.is_idle() && self.recoveries > 0 {
+            actions.push(Action::Recover);
+        }
+        if self.pool_changes > 0 {
+            actions.push(Action::DisablePool);
+        }
+        for (actor, process) in self.processes.iter().enumerate() {
+            if !process.is_idle() {
+                actions.push(Action::Turn(actor));
+                if self.crashes > 0 {
+                    actions.push(Action::Crash(actor));
+                }
+            }
+        }
+        actions
+    }
+
+    pub(crate) fn after(&self, action: &Action, scenario: &Scenario) -> State {
+        let mut next = self.clone();
+        let others = self.phases.len();
+        match action {
+            Action::Add(sandbox) => next.begin(*sandbox, Phase::Adding, Op::Add(*sandbox)),
+            Action::Del(sandbox) => next.begin(*sandbox, Phase::Deleting, Op::Del(*sandbox)),
+            Action::DelAgain(sandbox) => {
+                next.stale_dels[*sandbox] -= 1;
+                next.processes[*sandbox] = Process::start(Op::Del(*sandbox));
+            }
+            Action::ComeBack(sandbox) => {
+                next.returns[*sandbox] -= 1;
+                next.begin(*sandbox, Phase::Adding, Op::Add(*sandbox));
+            }
+            Action::ReleaseHost(node) => {
+                next.host_releases.retain(|left| left != node);
+                next.processes[others] = Process::start(Op::ReleaseHost(*node));
+            }
+            Action::Collect(item) => {
+                next.collections -= 1;
+                next.processes[others + 1] = Process::start(Op::Collect(item.clone()));
+            }
+            Action::Recover => {
+                next.recoveries -= 1;
+                next.processes[others + 2] = Process::start(Op::Recover);
+            }
+            Action::DisablePool => {
+                next.pool_changes -= 1;
+                let mut world = next.world();
+                world.put_pool(
+                    POOL,
+                    json!({"cidr": scenario.pool, "blockSize": scenario.block_size, "disabled": true}),
+                );
+                next.store = world.store;
+            }
+            Action::Turn(actor) => next.turn(*actor, scenario),
+            Action::Crash(actor) => {
+                next.crashes -= 1;
+                next.processes[*actor] = Process::Idle;
+                if *actor < others && matches!(next.phases[*actor], Phase::Adding | Phase::Deleting) {
+                    next.phases[*actor] = Phase::Failed;
+                }
+            }
+        }
+        next
+    }
+
+    /// An action in this state, in words.
+    pub(crate) fn describe(&self, action: &Action) -> String {
+        match action {
+            Action::Turn(actor) => self.processes[*actor].describe(),
+            Action::Crash(actor) => format!("crash before: {}", self.processes[*actor].describe()),
+            action => format!("{action:?}"),
+        }
+    }
+
+    /// What must be true of every state; see the module.
+    pub(crate) fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let held = self.check_one_owner(scenario)?;
+        if self.is_taken_too_late && scenario.is_atomic {
+            return Err(Broken("an address was taken from a pool that was closed before".to_owned()));
+        }
+        let is_at_rest = self.processes.iter().all(Process::is_idle);
+        if scenario.is_atomic {
+            self.check_books(&self.world(), &held, scenario)?;
+        } else if is_at_rest {
+            let mut world = self.world();
+            world.is_atomic = false;
+            if scenario.recovers_at_rest {
+                world.recover();
+            }
+            self.check_books(&world, &holders(&world), scenario)?;
+        }
+        if is_at_rest && self.phases.iter().all(|phase| *phase == Phase::Gone) {
+            self.check_nothing_left(scenario)?;
+        }
+        Ok(())
+    }
+
+    /// Invariant 1. Gives back who holds which address.
+    fn check_one_owner(&self, scenario: &Scenario) -> Result<BTreeMap<IpAddr, String>, Broken> {
+        let held = holders(&self.world());
+        let mut used = BTreeSet::new();
+        for (sandbox, phase) in self.phases.iter().enumerate() {
+            if *phase != Phase::Live {
+                continue;
+            }
+            for address in &self.addresses[sandbox] {
+                if !used.insert(*address) {
+                    return Err(Broken(format!("{address} belongs to two live sandboxes")));
+                }
+                let holder = held.get(address);
+                if holder != Some(&scenario.sandboxes[sandbox].handle) {
+                    return Err(Broken(format!("{address} of live sandbox {sandbox} is held by {holder:?}")));
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Invariants 5 and 3.
+    fn check_books(
+        &self,
+        world: &World,
+        held: &BTreeMap<IpAddr, String>,
+        scenario: &Scenario,
+    ) -> Result<(), Broken> {
+        let books: Books = world.books();
+        if let Some(repair) = recover(&books).into_iter().next() {
+            return Err(Broken(format!("the books do not agree: {:?}", repair.fault)));
+        }
+        for (address, handle) in held {
+            let of = scenario.sandboxes.iter().position(|spec| spec.handle == *handle);
+            let phase = of.map(|sandbox| self.phases[sandbox]);
+            if matches!(phase, None | Some(Phase::Waiting | Phase::Gone)) {
+                return Err(Broken(format!("{address} is held by {handle}, which is {phase:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Invariant 3, at the end: the blocks are given up, and then there is only the pool.
+    fn check_nothing_left(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let mut world = self.world();
+        world.is_atomic = scenario.is_atomic;
+        if scenario.recovers_at_rest {
+            world.recover();
+        }
+        for node in &scenario.nodes {
+            let rule = ReleaseRule { must_be_empty: true, sequence_number: None };
+            for released in world.plan_release_of_host(node, rule) {
+                let steps = released.result.map_err(|refusal| Broken(refusal.to_string()))?;
+                world.commit(&steps).expect("nobody else writes");
+            }
+        }
+        match world.store.keys().find(|key| !matches!(key, Key::Resource { .. })) {
+            Some(key) => Err(Broken(format!("{key} is left behind"))),
+            None => Ok(()),
+        }
+    }
+
+    fn others(&self) -> [&Process; 3] {
+        let others = self.phases.len();
+        [&self.processes[others], &self.processes[others + 1], &self.processes[others + 2]]
+    }
+
+    fn begin(&mut self, sandbox: usize, phase: Phase, op: Op) {
+        self.phases[sandbox] = phase;
+        self.processes[sandbox] = Process::start(op);
+    }
+
+    fn turn(&mut self, actor: usize, scenario: &Scenario) {
+        let (blocks, held) = (self.world().blocks(), holders(&self.world()));
+        let process = std::mem::replace(&mut self.processes[actor], Process::Idle);
+        let now = self.now();
+        let turn = process.turn(&mut self.store, now, scenario);
+        let is_gone = |block: &&Cidr| self.store.get(&Key::Block(**block)).is_none();
+        self.blocks_gone += u8::try_from(blocks.iter().filter(is_gone).count()).unwrap();
+        let is_closed = scenario.pool_is_disabled && self.pool_changes == 0;
+        self.is_taken_too_late |=
+            is_closed && holders(&self.world()).keys().any(|address| !held.contains_key(address));
+        match turn {
+            Turn::Goes(process) => self.processes[actor] = process,
+            Turn::Done(Op::Add(sandbox), addresses) => {
+                self.phases[sandbox] = Phase::Live;
+                self.addresses[sandbox] = addresses;
+            }
+            Turn::Done(Op::Undo(sandbox), _) => self.processes[actor] = Process::start(Op::Add(sandbox)),
+            Turn::Done(Op::Del(sandbox), _) => {
+                self.phases[sandbox] = Phase::Gone;
+                self.addresses[sandbox].clear();
+            }
+            Turn::Done(..) => {}
+            Turn::Refused(Op::Add(sandbox)) => self.phases[sandbox] = Phase::Failed,
+            Turn::Refused(op) => unreachable!("{op:?} is never refused"),
+        }
+    }
+
+    /// Allocations whose sandbox is dead, as a collector sees them.
+    fn leaks(&self, scenario: &Scenario) -> Vec<ReleaseItemKey> {
+        let world = self.world();
+        let mut leaks = Vec::new();
+        for cidr in world.blocks() {
+            let block = world.block(cidr).unwrap().value;
+            for (sandbox, spec) in scenario.sandboxes.iter().enumerate() {
+                if self.phases[sandbox] != Phase::Failed {
+                    continue;
+                }
+                for (ordinal, _) in ipam::held_by(&block, &spec.handle) {
+                    let number = block.sequence_of(ordinal);
+                    leaks.push(ReleaseItemKey {
+                        address: block.address(ordinal).unwrap(),
+                        handle: spec.handle.clone(),
+                        sequence_number: (scenario.fault != Some(Fault::NoSequenceNumber)).then_some(number),
+                    });
+                }
+            }
+        }
+        leaks
+    }
+
+    fn now(&self) -> Timestamp {
+        now().checked_add(SignedDuration::from_hours(i64::from(self.blocks_gone))).unwrap()
+    }
+
+    fn world(&self) -> World {
+        let mut world = World::with_pools(&[]);
+        world.store = self.store.clone();
+        world
+    }
+}
+
+fn holders(world: &World) -> BTreeMap<IpAddr, String> {
+    let mut holders = BTreeMap::new();
+    for cidr in world.blocks() {
+        let block = world.block(cidr).unwrap().value;
+        for ordinal in 0..block.capacity() {
+            if let Some(handle) = block.attribute(ordinal).and_then(|attribute| attribute.handle()) {
+                holders.insert(block.address(ordinal).unwrap(), handle.to_owned());
+            }
+        }
+    }
+    holders
+}

@@ -1,0 +1,214 @@
+//! The clusters that are searched, and the faults that must be found.
+
+use super::search::{Counted, explore};
+use super::state::{Fault, SandboxSpec, Scenario};
+
+fn sandbox(node: usize, number: usize, pod: &str) -> SandboxSpec {
+    SandboxSpec { node, handle: format!("net.{number}"), pod: pod.to_owned() }
+}
+
+/// Two nodes, a pool of two blocks of two addresses.
+fn base(is_atomic: bool) -> Scenario {
+    Scenario {
+        nodes: vec!["node-a".to_owned(), "node-b".to_owned(), "node-c".to_owned()],
+        sandboxes: Vec::new(),
+        pool: "10.0.0.0/30",
+        block_size: 31,
+        old_block: None,
+        is_atomic,
+        is_strict: false,
+        fault: None,
+        crashes: 1,
+        stale_dels: 0,
+        returns: 0,
+        host_releases: Vec::new(),
+        collections: 0,
+        recoveries: 0,
+        recovers_at_rest: true,
+        pool_is_disabled: false,
+    }
+}
+
+fn search(name: &str, scenario: &Scenario) -> Counted {
+    let store = if scenario.is_atomic { "with transactions" } else { "record by record" };
+    match explore(scenario) {
+        Ok(counted) => {
+            report(&format!("{name}, {store}: {counted:?}"));
+            assert!(counted.ends > 0 && counted.states > 100, "{counted:?}");
+            counted
+        }
+        Err((broken, way)) => panic!("{name}, {store}: {}\n{}", broken.0, way.join("\n")),
+    }
+}
+
+#[expect(clippy::disallowed_macros, reason = "the number of states is part of what is shown")]
+fn report(line: &str) {
+    eprintln!("model check: {line}");
+}
+
+fn find(scenario: &Scenario, expected: &str) {
+    let (broken, way) = explore(scenario).expect_err("the fault is found");
+    assert!(broken.0.contains(expected), "{}\n{}", broken.0, way.join("\n"));
+}
+
+/// The larger cluster of two: what the quick run leaves out where records are written one by one.
+fn is_full() -> bool {
+    testkit::count(0, 1) == 1
+}
+
+/// Sandboxes of one pod after each other, a borrower, stale DELs, a controller that gives up blocks.
+fn namesakes(is_atomic: bool) -> Scenario {
+    let mut sandboxes = vec![sandbox(0, 0, "web"), sandbox(0, 1, "web")];
+    if is_full() {
+        sandboxes.push(sandbox(1, 2, "api"));
+    }
+    Scenario { sandboxes, stale_dels: 1, host_releases: vec![0; usize::from(is_atomic)], ..base(is_atomic) }
+}
+
+/// Strict affinity, and the block that is missing belongs to a node that is gone.
+fn take_over(is_atomic: bool) -> Scenario {
+    Scenario {
+        sandboxes: vec![sandbox(0, 0, "web"), sandbox(1, 1, "api")],
+        old_block: Some((2, "10.0.0.0/31")),
+        is_strict: true,
+        stale_dels: u8::from(is_atomic),
+        host_releases: if is_atomic || is_full() { vec![2] } else { Vec::new() },
+        ..base(is_atomic)
+    }
+}
+
+/// One block for two nodes, that a controller would like to give up.
+fn borrowing(is_atomic: bool) -> Scenario {
+    Scenario {
+        sandboxes: vec![sandbox(0, 0, "web"), sandbox(1, 1, "api")],
+        pool: "10.0.0.0/31",
+        host_releases: match (is_atomic, is_full()) {
+            (true, _) => vec![0, 1],
+            (false, true) => vec![0],
+            (false, false) => Vec::new(),
+        },
+        crashes: 1 + u8::from(is_atomic),
+        ..base(is_atomic)
+    }
+}
+
+/// Recovery beside an operation of each kind.
+fn recovering() -> Scenario {
+    let mut sandboxes = vec![sandbox(0, 0, "web")];
+    if is_full() {
+        sandboxes.push(sandbox(1, 1, "api"));
+    }
+    Scenario {
+        sandboxes,
+        pool: "10.0.0.0/31",
+        recoveries: 2 - u8::from(is_full()),
+        stale_dels: 1,
+        ..base(false)
+    }
+}
+
+/// Sandboxes that come back under their handle while a collector is after what they left.
+fn collecting(is_atomic: bool) -> Scenario {
+    let mut sandboxes = vec![sandbox(0, 0, "web")];
+    if is_atomic || is_full() {
+        sandboxes.push(sandbox(1, 1, "api"));
+    }
+    Scenario {
+        sandboxes,
+        pool: "10.0.0.0/31",
+        block_size: 32,
+        crashes: 2,
+        returns: 1,
+        collections: 1,
+        ..base(is_atomic)
+    }
+}
+
+#[test]
+fn namesakes_borrowers_and_stale_dels() {
+    for is_atomic in [true, false] {
+        search("namesakes", &namesakes(is_atomic));
+    }
+}
+
+#[test]
+fn blocks_that_are_taken_over() {
+    for is_atomic in [true, false] {
+        search("take-over", &take_over(is_atomic));
+    }
+}
+
+#[test]
+fn blocks_that_are_borrowed_from_and_given_up() {
+    for is_atomic in [true, false] {
+        search("borrowing", &borrowing(is_atomic));
+    }
+}
+
+#[test]
+fn recovery_beside_everything_else() {
+    search("recovering", &recovering());
+}
+
+#[test]
+fn sandboxes_that_come_back_while_leaks_are_collected() {
+    for is_atomic in [true, false] {
+        search("collecting", &collecting(is_atomic));
+    }
+}
+
+#[test]
+fn a_pool_that_is_closed_meanwhile() {
+    search("pool closed", &Scenario { pool_is_disabled: true, ..borrowing(true) });
+}
+
+#[test]
+fn a_release_by_pod_name_is_found() {
+    for is_atomic in [true, false] {
+        find(&Scenario { fault: Some(Fault::ReleaseByPodName), ..namesakes(is_atomic) }, "of live sandbox");
+    }
+}
+
+#[test]
+fn a_handle_that_is_written_after_its_block_is_found() {
+    let faulty = Scenario { fault: Some(Fault::HandleAfterBlock), ..recovering() };
+    find(&Scenario { recovers_at_rest: false, recoveries: 0, ..faulty.clone() }, "the books do not agree");
+    // Recovery alone would not help: the DEL of a sandbox that died in between does not find its address.
+    find(&faulty, "which is Some(Gone)");
+}
+
+#[test]
+fn a_store_without_recovery_is_found() {
+    find(&Scenario { recovers_at_rest: false, recoveries: 0, ..recovering() }, "the books do not agree");
+}
+
+#[test]
+fn a_collector_that_ignores_the_sequence_number_is_found() {
+    for is_atomic in [true, false] {
+        find(&Scenario { fault: Some(Fault::NoSequenceNumber), ..collecting(is_atomic) }, "of live sandbox");
+    }
+}
+
+#[test]
+fn an_assignment_that_ignores_its_pools_revision_is_found() {
+    let faulty = Scenario { fault: Some(Fault::NoPoolRevision), pool_is_disabled: true, ..borrowing(true) };
+    find(&faulty, "a pool that was closed");
+}
+
+/// Why recovery writes a block anew before it takes a count from a handle.
+#[test]
+fn a_recovery_that_does_not_touch_the_block_is_found() {
+    find(&Scenario { fault: Some(Fault::NoTouch), ..recovering() }, "which is Some(Gone)");
+}
+
+/// Why recovery makes sure that a block is still not there before it takes a count from a handle.
+#[test]
+fn a_recovery_that_trusts_an_old_list_is_found() {
+    find(&Scenario { fault: Some(Fault::NoAbsence), ..recovering() }, "which is Some(Gone)");
+}
+
+/// Why a new block is empty before any handle speaks of it.
+#[test]
+fn a_block_that_is_made_after_its_handle_is_found() {
+    find(&Scenario { fault: Some(Fault::BlockNotEmptyAtFirst), ..recovering() }, "which is Some(Gone)");
+}
