@@ -12,11 +12,11 @@ use bytes::Bytes;
 use model::{Key, KeyRange};
 use tokio::sync::watch;
 
-use crate::request::{check_commit, counted, interval};
+use crate::request::{check_commit, check_precondition, counted, interval};
 use crate::watch::{Batch, EventSource};
 use crate::{
-    Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Precondition, Record,
-    Revision, Store, StoreError, Watch, Write,
+    Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Record, Revision, Store,
+    StoreError, Watch, Write,
 };
 
 /// A store in memory.
@@ -169,18 +169,7 @@ impl Stored {
 impl State {
     fn check(&self, change: &Change) -> Result<(), StoreError> {
         let current = self.records.get(&change.key.etcd_text());
-        let record = |stored: &Stored| Box::new(stored.record(change.key.clone()));
-        match (&change.precondition, current) {
-            (Precondition::Absent, None) => Ok(()),
-            (Precondition::Absent, Some(stored)) => {
-                Err(StoreError::AlreadyExists { existing: record(stored) })
-            }
-            (Precondition::At(_), None) => Err(StoreError::NotFound { key: change.key.clone() }),
-            (Precondition::At(revision), Some(stored)) if revision.number() == Some(stored.revision) => {
-                Ok(())
-            }
-            (Precondition::At(_), Some(stored)) => Err(StoreError::Conflict { current: record(stored) }),
-        }
+        check_precondition(change, current.map(|stored| stored.record(change.key.clone())))
     }
 
     fn write(&mut self, key: String, value: Option<Bytes>, revision: i64) {

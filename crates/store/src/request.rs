@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{Key, KeyRange};
 
-use crate::{Change, Precondition, Revision, StoreError, Write};
+use crate::{Change, Precondition, Record, Revision, StoreError, Write};
 
 /// The most changes one commit may hold: what etcd accepts in one transaction as it comes out of the box.
 pub const MAX_CHANGES: usize = 128;
@@ -28,6 +28,17 @@ pub(crate) fn check_commit(changes: &[Change]) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Holds a change against the record that is there, if there is one.
+pub(crate) fn check_precondition(change: &Change, current: Option<Record>) -> Result<(), StoreError> {
+    match (&change.precondition, current) {
+        (Precondition::Absent, None) => Ok(()),
+        (Precondition::Absent, Some(record)) => Err(StoreError::AlreadyExists { existing: Box::new(record) }),
+        (Precondition::At(_), None) => Err(StoreError::NotFound { key: change.key.clone() }),
+        (Precondition::At(revision), Some(record)) if *revision == record.revision => Ok(()),
+        (Precondition::At(_), Some(record)) => Err(StoreError::Conflict { current: Box::new(record) }),
+    }
 }
 
 /// The number a backend that counts gave out as this revision.

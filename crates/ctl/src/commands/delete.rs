@@ -1,11 +1,10 @@
 //! `plumb delete`: resources by name, or those a file names.
 
 use crate::cli::{Delete, Global};
-use crate::connect;
 use crate::failure::{Failure, Failures};
 use crate::report::{Tally, Verb};
 use crate::scope::{self, Named, Scope};
-use crate::write::{Done, WriteError, Writer, refuse_ipam_record, warn_if_locked};
+use crate::write::{Done, WriteError, Writer, refuse_ipam_record};
 use crate::{input, progress};
 
 pub(crate) async fn run(global: &Global, delete: &Delete) -> Result<(), Failures> {
@@ -15,13 +14,7 @@ pub(crate) async fn run(global: &Global, delete: &Delete) -> Result<(), Failures
     if subjects.is_empty() {
         return tally.finish();
     }
-    let store = if dry_run {
-        connect::open_for_reading(global).await?
-    } else {
-        connect::open_for_changing(global).await?
-    };
-    let writer = Writer::new(store, dry_run);
-    warn_if_locked(&writer).await;
+    let writer = Writer::open_for_changing(global, dry_run).await?;
     let bar = progress::bar(subjects.len());
     for (named, version) in subjects {
         let done = match writer.delete(&named, version.as_deref()).await {

@@ -6,23 +6,16 @@ use std::io::Write as _;
 use model::Resource;
 
 use crate::cli::{Global, Label};
-use crate::connect;
 use crate::failure::{Failure, Failures};
 use crate::scope::{self, Named, Scope};
-use crate::write::{WriteError, Writer, refuse_ipam_record, warn_if_locked};
+use crate::write::{WriteError, Writer, refuse_ipam_record};
 
 pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> {
     let edits =
         label.labels.iter().map(|text| Edit::parse(text, label.remove)).collect::<Result<Vec<_>, _>>()?;
     let named = subject(label)?;
     let dry_run = label.dry_run.dry_run;
-    let store = if dry_run {
-        connect::open_for_reading(global).await?
-    } else {
-        connect::open_for_changing(global).await?
-    };
-    let writer = Writer::new(store, dry_run);
-    warn_if_locked(&writer).await;
+    let writer = Writer::open_for_changing(global, dry_run).await?;
     let overwritten = RefCell::new(Vec::new());
     let changed = writer
         .change(&named, None, |stored| {

@@ -6,11 +6,10 @@ use model::{Metadata, Resource, manifest};
 use serde_json::{Map, Value};
 
 use crate::cli::{Global, Patch, PatchType};
-use crate::connect;
 use crate::failure::{Failure, Failures};
 use crate::merge::merge;
 use crate::scope::{self, Named, Scope};
-use crate::write::{Writer, refuse_ipam_record, restore_unknown, warn_if_locked, without_unknown};
+use crate::write::{Writer, refuse_ipam_record, restore_unknown, without_unknown};
 
 pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> {
     if patch.patch_type == PatchType::Json {
@@ -27,13 +26,7 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
     let wanted = wanted_version(&changes)?;
 
     let dry_run = patch.dry_run.dry_run;
-    let store = if dry_run {
-        connect::open_for_reading(global).await?
-    } else {
-        connect::open_for_changing(global).await?
-    };
-    let writer = Writer::new(store, dry_run);
-    warn_if_locked(&writer).await;
+    let writer = Writer::open_for_changing(global, dry_run).await?;
     let done = writer.change(&named, wanted.as_deref(), |stored| patched(stored, &changes)).await;
     let done =
         done.map_err(|error| error.into_failure().within(format!("failed to patch '{kind}' resource")))?;

@@ -18,6 +18,8 @@ use std::time::Duration;
 use model::Key;
 use store::{Record, Store, StoreError};
 
+use crate::cli::Global;
+use crate::connect;
 use crate::failure::Failure;
 use crate::scope::Named;
 
@@ -44,6 +46,17 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(store: Arc<dyn Store>, dry_run: bool) -> Writer {
         Writer { store, dry_run, gone: RefCell::default(), coming: RefCell::default() }
+    }
+
+    /// On a store that must be there; one that only tries things out cannot change it. Warns if the store is locked.
+    pub(crate) async fn open_for_changing(global: &Global, dry_run: bool) -> Result<Writer, Failure> {
+        let store = match dry_run {
+            true => connect::open_for_reading(global).await?,
+            false => connect::open_for_changing(global).await?,
+        };
+        let writer = Writer::new(store, dry_run);
+        warn_if_locked(&writer).await;
+        Ok(writer)
     }
 
     fn is_gone(&self, record: &Record) -> bool {

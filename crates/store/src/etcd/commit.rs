@@ -7,6 +7,7 @@ use super::rpc::{
     Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest,
     compare, request_op, response_op,
 };
+use crate::request::check_precondition;
 use crate::{Change, Precondition, Record, Revision, StoreError, Write};
 
 /// A mod revision no record has: a missing one counts as 0, the first one ever written as 2.
@@ -34,18 +35,13 @@ pub(super) fn read(key: &Key) -> RangeRequest {
 pub(super) fn refusal(changes: &[Change], responses: Vec<ResponseOp>) -> StoreError {
     let found = responses.into_iter().map(first_record);
     for (change, found) in changes.iter().zip(found) {
-        let record = |found: KeyValue| {
-            let revision = Revision::from(found.mod_revision);
-            Box::new(Record { key: change.key.clone(), value: found.value, revision })
-        };
-        match (&change.precondition, found) {
-            (Precondition::Absent, None) => {}
-            (Precondition::Absent, Some(found)) => {
-                return StoreError::AlreadyExists { existing: record(found) };
-            }
-            (Precondition::At(_), None) => return StoreError::NotFound { key: change.key.clone() },
-            (Precondition::At(revision), Some(found)) if expected(revision) == found.mod_revision => {}
-            (Precondition::At(_), Some(found)) => return StoreError::Conflict { current: record(found) },
+        let record = found.map(|found| Record {
+            key: change.key.clone(),
+            value: found.value,
+            revision: found.mod_revision.into(),
+        });
+        if let Err(refusal) = check_precondition(change, record) {
+            return refusal;
         }
     }
     StoreError::Other {

@@ -1,11 +1,11 @@
 //! Commits, inside a transaction that the caller has begun: preconditions, writes, and forgetting old history.
 
-use model::Key;
 use rusqlite::{Connection, params};
 
 use super::History;
 use super::read::{Standing, Stored, history_id, revision_of, stored};
-use crate::{Change, Committed, MAX_CHANGES, Precondition, StoreError, Write};
+use crate::request::check_precondition;
+use crate::{Change, Committed, MAX_CHANGES, StoreError, Write};
 
 /// Makes the changes of one commit, all or none. The outer error is the database's: the transaction is lost. The
 /// inner one is a refusal: nothing was written.
@@ -18,7 +18,8 @@ pub(super) fn apply(
     for change in changes {
         let text = change.key.etcd_text();
         let current = stored(connection, &text)?;
-        if let Err(refusal) = check(change, current.as_ref()) {
+        let record = current.clone().map(|stored| stored.record(change.key.clone()));
+        if let Err(refusal) = check_precondition(change, record) {
             return Ok(Err(refusal));
         }
         found.push((text, current));
@@ -50,18 +51,6 @@ pub(super) fn finish(
         .prepare_cached("UPDATE store SET revision = ?1, floor = ?2, history_bytes = ?3")?
         .execute(params![standing.revision, standing.floor, standing.history_bytes])?;
     Ok(standing)
-}
-
-fn check(change: &Change, current: Option<&Stored>) -> Result<(), StoreError> {
-    let key = || -> Key { change.key.clone() };
-    let record = |stored: &Stored| Box::new(stored.clone().record(key()));
-    match (&change.precondition, current) {
-        (Precondition::Absent, None) => Ok(()),
-        (Precondition::Absent, Some(stored)) => Err(StoreError::AlreadyExists { existing: record(stored) }),
-        (Precondition::At(_), None) => Err(StoreError::NotFound { key: key() }),
-        (Precondition::At(revision), Some(stored)) if revision.number() == Some(stored.revision) => Ok(()),
-        (Precondition::At(_), Some(stored)) => Err(StoreError::Conflict { current: record(stored) }),
-    }
 }
 
 fn remember(connection: &Connection, id: i64, key: &str, before: Option<Stored>) -> rusqlite::Result<()> {
