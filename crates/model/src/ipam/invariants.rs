@@ -25,23 +25,28 @@ impl Block {
     }
 
     fn check_attributes(&self, found: &mut Vec<String>) {
-        let mut referenced = BTreeSet::new();
         let known = self.attributes.len();
+        let mut is_referenced = vec![false; known];
         for (ordinal, index) in self.allocations.iter().enumerate() {
             let Some(index) = *index else { continue };
-            referenced.insert(index);
-            if index >= known {
-                found.push(format!("address {ordinal} refers to attribute {index} of {known}"));
+            match is_referenced.get_mut(index) {
+                Some(is_referenced) => *is_referenced = true,
+                None => found.push(format!("address {ordinal} refers to attribute {index} of {known}")),
             }
         }
-        let unused = (0..known).filter(|index| !referenced.contains(index));
+        let unused = (0..known).filter(|index| !is_referenced[*index]);
         found.extend(unused.map(|index| format!("attribute {index} belongs to no address")));
     }
 
     fn check_free_list(&self, found: &mut Vec<String>) {
-        let mut free = BTreeSet::new();
+        // Offsets outside the block are few, if any: a list of flags is for the others.
+        let (mut is_free, mut outside) = (vec![false; self.allocations.len()], BTreeSet::new());
         for ordinal in &self.unallocated {
-            if !free.insert(*ordinal) {
+            let is_listed = match is_free.get_mut(*ordinal) {
+                Some(is_free) => std::mem::replace(is_free, true),
+                None => !outside.insert(*ordinal),
+            };
+            if is_listed {
                 found.push(format!("address {ordinal} is listed twice as unallocated"));
                 continue;
             }
@@ -52,7 +57,7 @@ impl Block {
             }
         }
         for (ordinal, index) in self.allocations.iter().enumerate() {
-            if index.is_none() && !free.contains(&ordinal) {
+            if index.is_none() && !is_free[ordinal] {
                 found.push(format!("address {ordinal} is neither allocated nor unallocated"));
             }
         }
