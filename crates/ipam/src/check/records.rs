@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use model::ipam::{AffinityState, Block};
+use model::ipam::{AffinityState, Block, Handle};
 use model::{AffinityOwner, Cidr, Key};
 
 use super::{Evidence, Problem, Really};
 use crate::books::{contradictions, count_by_handle};
 use crate::reserved::bounds;
-use crate::{Corrupt, WINDOWS_RESERVED_HANDLE};
+use crate::{Corrupt, Stored, WINDOWS_RESERVED_HANDLE};
 
 /// The blocks that can be trusted. Tombstones are none.
 pub(super) fn check_blocks<'a>(evidence: &Evidence<'a>, problems: &mut Vec<Problem>) -> Vec<&'a Block> {
@@ -22,15 +22,15 @@ pub(super) fn check_blocks<'a>(evidence: &Evidence<'a>, problems: &mut Vec<Probl
         }
         // What the next write puts right by itself is told, but does not make the block useless.
         let mut found = block.contradictions();
-        found.extend(from_the_future(block, evidence.now));
         if block.cidr != *cidr {
             found.push(format!("it says it is {}", block.cidr));
         }
+        if found.is_empty() || contradictions(cidr, block).is_empty() {
+            sound.push(block);
+        }
+        found.extend(from_the_future(block, evidence.now));
         if !found.is_empty() {
             problems.push(Problem::Corrupt(Corrupt { key: Key::Block(*cidr), contradictions: found }));
-        }
-        if contradictions(cidr, block).is_empty() {
-            sound.push(block);
         }
     }
     sound
@@ -63,39 +63,81 @@ pub(super) fn check_overlaps(evidence: &Evidence<'_>, problems: &mut Vec<Problem
     }
 }
 
+/// Addresses of one handle in one block. Sorted by the fingerprint first: handles are long and begin alike.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Held<'a> {
+    fingerprint: u64,
+    handle: &'a str,
+    block: Cidr,
+    count: i64,
+}
+
 pub(super) fn check_handles(evidence: &Evidence<'_>, sound: &[&Block], problems: &mut Vec<Problem>) {
-    let mut counted: Vec<(&str, Cidr, i64)> = Vec::new();
+    let mut held: Vec<Held<'_>> = Vec::new();
     for block in sound {
-        counted.extend(count_by_handle(block).into_iter().map(|(handle, count)| (handle, block.cidr, count)));
+        let of_block =
+            count_by_handle(block).into_iter().filter(|(handle, _)| *handle != WINDOWS_RESERVED_HANDLE);
+        held.extend(of_block.map(|(handle, count)| Held {
+            fingerprint: fingerprint(handle),
+            handle,
+            block: block.cidr,
+            count,
+        }));
     }
-    counted.retain(|(handle, ..)| *handle != WINDOWS_RESERVED_HANDLE);
-    counted.sort_unstable();
+    held.sort_unstable();
+    let mut is_known = vec![false; held.len()];
     let sound: BTreeSet<Cidr> = sound.iter().map(|block| block.cidr).collect();
-    for group in counted.chunk_by(|one, other| one.0 == other.0) {
-        let known = evidence.books.handles.get(group[0].0);
-        if known.is_none_or(|known| known.value.deleted) {
-            let blocks = group.iter().map(|(_, block, _)| *block).collect();
-            problems.push(Problem::HandleMissing { handle: group[0].0.to_owned(), blocks });
-        }
-    }
     for (id, stored) in evidence.books.handles.iter().filter(|(_, stored)| !stored.value.deleted) {
-        let start = counted.partition_point(|(handle, ..)| *handle < id.as_str());
-        let held: Vec<_> = counted[start..].iter().take_while(|(handle, ..)| handle == id).collect();
-        let is_judged = |block: &Cidr| sound.contains(block) || !evidence.books.blocks.contains_key(block);
-        if held.is_empty() && stored.value.blocks().all(|block| is_judged(&block)) {
-            let revision = stored.revision.clone();
-            problems.push(Problem::HandleUnused { handle: id.clone(), revision });
-            continue;
-        }
-        let named = stored.value.blocks().chain(held.iter().map(|(_, block, _)| *block));
-        for block in named.filter(is_judged).collect::<BTreeSet<_>>() {
-            let said = stored.value.count(&block);
-            let found = held.iter().find(|(_, known, _)| *known == block).map_or(0, |(.., count)| *count);
-            if said != found {
-                problems.push(Problem::HandleCount { handle: id.clone(), block, said, found });
-            }
+        let key = (fingerprint(id), id.as_str());
+        let start = held.partition_point(|held| (held.fingerprint, held.handle) < key);
+        let of_handle = held[start..].iter().take_while(|held| held.handle == id).count();
+        is_known[start..start + of_handle].fill(true);
+        check_handle(evidence, id, stored, &held[start..start + of_handle], &sound, problems);
+    }
+    let unknown = held.iter().zip(is_known).filter(|(_, is_known)| !is_known).map(|(held, _)| held);
+    let unknown: Vec<&Held<'_>> = unknown.collect();
+    for group in unknown.chunk_by(|one, other| one.handle == other.handle) {
+        let blocks = group.iter().map(|held| held.block).collect();
+        problems.push(Problem::HandleMissing { handle: group[0].handle.to_owned(), blocks });
+    }
+}
+
+fn check_handle(
+    evidence: &Evidence<'_>,
+    id: &str,
+    stored: &Stored<Handle>,
+    held: &[Held<'_>],
+    sound: &BTreeSet<Cidr>,
+    problems: &mut Vec<Problem>,
+) {
+    // Nearly every handle has one address and says so; the rest is for the others.
+    if let ([held], Some((text, said)), 1) =
+        (held, stored.value.block.first_key_value(), stored.value.block.len())
+        && held.count == *said
+        && Cidr::parse_masked(text) == Ok(held.block)
+    {
+        return;
+    }
+    let is_judged = |block: &Cidr| sound.contains(block) || !evidence.books.blocks.contains_key(block);
+    if held.is_empty() && stored.value.blocks().all(|block| is_judged(&block)) {
+        let (handle, revision) = (id.to_owned(), stored.revision.clone());
+        problems.push(Problem::HandleUnused { handle, revision });
+        return;
+    }
+    let named = stored.value.blocks().chain(held.iter().map(|held| held.block));
+    for block in named.filter(is_judged).collect::<BTreeSet<_>>() {
+        let said = stored.value.count(&block);
+        let found = held.iter().find(|held| held.block == block).map_or(0, |held| held.count);
+        if said != found {
+            problems.push(Problem::HandleCount { handle: id.to_owned(), block, said, found });
         }
     }
+}
+
+/// FNV-1a, 64 bits.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 pub(super) fn check_affinities(evidence: &Evidence<'_>, problems: &mut Vec<Problem>) {

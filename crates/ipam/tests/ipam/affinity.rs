@@ -109,6 +109,17 @@ fn a_claim_that_was_overtaken_does_not_confirm() {
     assert_eq!(world.affinity("node-a", cidr("10.0.0.0/26")).unwrap().state, AffinityState::PendingDeletion);
 }
 
+/// A block that is made for a confirmed affinity relies on it: it must not outlive it.
+#[test]
+fn a_new_block_relies_on_its_affinity() {
+    let mut world = World::with_pool("10.0.0.0/24", 26);
+    world.put_affinity("node-a", cidr("10.0.0.0/26"), AffinityState::Confirmed);
+    let mut assigned = world.plan(world.request("node-a", vec![crate::common::want("a.0", 1, 0)])).unwrap();
+    assert_eq!(assigned.grants.remove(0).addresses[0].block, cidr("10.0.0.0/26"));
+    world.store.delete(&Key::Affinity { owner: host("node-a"), block: cidr("10.0.0.0/26") });
+    assert!(world.commit(&assigned.steps).is_err());
+}
+
 /// Checklist: the block is made again and the affinity set pending during a release: the release is refused. An address
 /// taken between "pendingDeletion" and the block's deletion: the block survives.
 #[test]

@@ -328,3 +328,22 @@ fn a_release_of_a_host_ends_even_after_a_crash() {
     world.commit(&steps).unwrap();
     assert!(world.affinities("node-a").is_empty());
 }
+
+/// A release that was begun is finished if the block is empty, and taken back if it is not.
+#[test]
+fn a_begun_release_is_finished_or_taken_back() {
+    for is_atomic in [true, false] {
+        let mut world = cluster();
+        world.is_atomic = is_atomic;
+        let (used, empty) = (world.affinities("node-a")[0].0, world.affinities("node-b")[0].0);
+        world.put_affinity("node-a", used, AffinityState::PendingDeletion);
+        world.put_affinity("node-b", empty, AffinityState::PendingDeletion);
+        let number = world.block(used).unwrap().value.sequence_number;
+        assert_eq!(world.recover(), 1);
+        assert_eq!((world.blocks(), world.affinities("node-b").len()), (vec![used], 0));
+        assert_eq!(world.affinity("node-a", used).unwrap().state, AffinityState::Confirmed);
+        // Where nothing holds the two together, the block is written anew, and that counts as a write.
+        let writes = u64::from(!is_atomic);
+        assert_eq!(world.block(used).unwrap().value.sequence_number, number + writes);
+    }
+}
