@@ -102,7 +102,7 @@ fn recovering() -> Scenario {
         sandboxes,
         pool: "10.0.0.0/31",
         recoveries: 2 - u8::from(is_full()),
-        stale_dels: 1,
+        stale_dels: u8::from(!is_full()),
         ..base(false)
     }
 }
