@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use model::names::{EndpointName, host_interface_name};
 use model::{Key, KeyRange, Kind, Resource};
-use serde_json::{Value, json};
+use serde_json::json;
 use store::etcd::{EtcdConfig, EtcdStore};
 use store::{Change, MAX_CHANGES, Store};
 use testkit::etcd::EtcdCluster;
+use testkit::figures::{self, Figure, Goal, Peer, median};
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const FEW: usize = 10_000;
@@ -22,7 +23,6 @@ const RUNS: usize = 7;
 const WRITERS: usize = 8;
 
 fn main() -> Result<()> {
-    let as_json = std::env::args().skip(1).collect::<Vec<_>>().windows(2).any(|pair| pair == ["-o", "json"]);
     let figures = match testkit::etcd::missing() {
         Some(reason) => {
             eprintln!("not measured: {reason}");
@@ -30,15 +30,11 @@ fn main() -> Result<()> {
         }
         None => measure()?,
     };
-    if as_json {
-        println!("{}", json!({"bench": "store", "figures": figures}));
-    } else {
-        figures.iter().for_each(|figure| println!("{figure}"));
-    }
+    figures::print("store", &figures);
     Ok(())
 }
 
-fn measure() -> Result<Vec<Value>> {
+fn measure() -> Result<Vec<Figure>> {
     let cluster = EtcdCluster::single()?;
     let runtime = tokio::runtime::Runtime::new()?;
     let connected = runtime.block_on(EtcdStore::connect(EtcdConfig::new(cluster.endpoints())))?;
@@ -50,8 +46,8 @@ fn measure() -> Result<Vec<Value>> {
     runtime.block_on(fill(&store, FEW..MANY))?;
     let many = peer.compare(MANY)?;
     Ok(vec![
-        few.time_figure(FEW, None),
-        many.time_figure(MANY, Some(2.0)),
+        few.time_figure(FEW),
+        many.time_figure(MANY).wanted(Goal::RatioAtMost(2.0)),
         memory_figure(FEW, few.memory_mib),
         memory_figure(MANY, many.memory_mib),
         growth_figure(many.memory_mib / few.memory_mib),
@@ -188,41 +184,20 @@ fn peak_mib(mut command: Command) -> Result<f64> {
     Ok(peak_kib / 1024.0)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 impl Compared {
-    fn time_figure(&self, endpoints: usize, ratio_max: Option<f64>) -> Value {
-        json!({
-            "name": format!("table of {endpoints} endpoints on etcd"),
-            "value": rounded(self.seconds),
-            "unit": "s",
-            "peer": format!("etcdctl get --prefix: {:.2} s", self.peer_seconds),
-            "ratio": rounded(self.ratio),
-            "target": ratio_max.map(|max| format!("ratio ≤ {max}")),
-            "met": ratio_max.map(|max| self.ratio <= max),
-        })
+    fn time_figure(&self, endpoints: usize) -> Figure {
+        let peer = Peer { name: "etcdctl get --prefix", value: self.peer_seconds, ratio: Some(self.ratio) };
+        Figure::new(format!("table of {endpoints} endpoints on etcd"), self.seconds, "s").with_peer(peer)
     }
 }
 
-fn memory_figure(endpoints: usize, mib: f64) -> Value {
-    json!({
-        "name": format!("peak memory of a table of {endpoints} endpoints"),
-        "value": rounded(mib), "unit": "MiB", "peer": null, "ratio": null,
-        "target": "≤ 64", "met": mib <= 64.0,
-    })
+fn memory_figure(endpoints: usize, mib: f64) -> Figure {
+    let name = format!("peak memory of a table of {endpoints} endpoints");
+    Figure::new(name, mib, "MiB").wanted(Goal::ValueAtMost(64.0))
 }
 
-fn growth_figure(ratio: f64) -> Value {
-    json!({
-        "name": "that memory, 100000 endpoints against 10000",
-        "value": rounded(ratio), "unit": "×", "peer": null, "ratio": rounded(ratio),
-        "target": "about 1 (≤ 1.5)", "met": ratio <= 1.5,
-    })
-}
-
-fn rounded(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
+/// "About equal" is wanted; half as much again would not be.
+fn growth_figure(ratio: f64) -> Figure {
+    let name = format!("that memory, {MANY} endpoints against {FEW}");
+    Figure::new(name, ratio, "×").wanted(Goal::ValueAtMost(1.5))
 }

@@ -8,6 +8,7 @@ mod again;
 pub mod certificates;
 mod dice;
 pub mod etcd;
+pub mod figures;
 pub mod forwarder;
 mod ports;
 pub mod process;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use model::Key;
 use rusqlite::{Connection, params};
 use store::{Change, Store};
+use testkit::figures::{Figure, Peer, Run, median};
 
 use crate::RUNS;
-use crate::figures::{Figure, Peer, Run, median};
 use crate::target::Target;
 
 const COMMITS_PER_RUN: usize = 200;
@@ -85,13 +85,8 @@ impl Runs {
             value: median(self.raw_rates.clone()),
             ratio: Some(median(ratios)),
         };
-        Figure {
-            name: "sqlite: 32 commits at once",
-            value: median(self.burst_rates.clone()),
-            unit: "commits/s",
-            peer: Some(peer),
-            target: None,
-        }
+        let rate = median(self.burst_rates.clone());
+        Figure::new("sqlite: 32 commits at once", rate, "commits/s").with_peer(peer)
     }
 }
 

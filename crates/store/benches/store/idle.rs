@@ -4,9 +4,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use testkit::figures::{Figure, Peer};
 use testkit::process::{Process, command};
 
-use crate::figures::{Figure, Peer};
 use crate::target::Target;
 use crate::watchers::Watcher;
 
@@ -32,12 +32,9 @@ pub(crate) fn figures(sqlite: &Target) -> anyhow::Result<Vec<Figure>> {
 
     let cpu = |index: usize| (after[index].cpu_ms - before[index].cpu_ms) / seconds;
     let wakeups = |index: usize| (after[index].wakeups - before[index].wakeups) / seconds;
-    let figure = |name: &'static str, unit: &'static str, own: f64, peer: f64| Figure {
-        name,
-        value: own,
-        unit,
-        peer: Some(Peer { name: "sleeping process", value: peer, ratio: (peer > 0.0).then(|| own / peer) }),
-        target: None,
+    let figure = |name: &str, unit: &'static str, own: f64, peer: f64| {
+        let ratio = (peer > 0.0).then(|| own / peer);
+        Figure::new(name, own, unit).with_peer(Peer { name: "sleeping process", value: peer, ratio })
     };
     Ok(vec![
         figure("sqlite: idle watcher, CPU", "ms/s", cpu(0), cpu(1)),

@@ -4,14 +4,13 @@
 //! peer, in turns, several runs each; a figure is the median of its runs.
 
 mod commits;
-mod figures;
 mod idle;
 mod target;
 mod watchers;
 
-use figures::Figure;
 use target::Target;
 use testkit::etcd::{EtcdCluster, Setup};
+use testkit::figures::{self, Figure};
 
 /// Runs per measurement, in turns with the peer's.
 const RUNS: usize = 7;
@@ -20,17 +19,11 @@ fn main() -> anyhow::Result<()> {
     if watchers::is_watcher() {
         return watchers::watch();
     }
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if !arguments.iter().any(|argument| argument == "--bench") {
+    if !std::env::args().any(|argument| argument == "--bench") {
         eprintln!("this measures; run it with `cargo bench`");
         return Ok(());
     }
-    let figures = measure()?;
-    if arguments.windows(2).any(|pair| pair == ["-o", "json"]) {
-        println!("{}", figures::json(&figures));
-    } else {
-        print!("{}", figures::table(&figures));
-    }
+    figures::print("store", &measure()?);
     Ok(())
 }
 

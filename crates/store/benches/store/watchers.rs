@@ -11,13 +11,15 @@ use anyhow::{Context as _, bail};
 use model::{Key, KeyRange};
 use store::{Event, Store, StoreError};
 use testkit::Dice;
+use testkit::figures::{Figure, Goal, Run};
 use testkit::process::{Process, command};
 
 use crate::RUNS;
-use crate::figures::{Figure, Run};
 use crate::target::Target;
 
 const CHANGES_PER_RUN: usize = 200;
+/// How soon another process is to see a change, in milliseconds.
+const SEEN_WITHIN: Goal = Goal::ValueAtMost(5.0);
 const WATCH: &str = "PLUMB_BENCH_WATCH";
 
 pub(crate) async fn figures(sqlite: &Target, etcd: Option<&Target>) -> anyhow::Result<Vec<Figure>> {
@@ -36,13 +38,15 @@ pub(crate) async fn figures(sqlite: &Target, etcd: Option<&Target>) -> anyhow::R
     let beside = |figure: Figure, quantile: f64| {
         if peer.is_empty() { figure } else { figure.beside("etcd", &asked, &peer, quantile) }
     };
+    let asked_for = |name: &str, quantile| beside(Figure::of_runs(name, &asked, quantile), quantile);
+    // From the acknowledgement on it is our doing; until then it is the disk that takes its time. Both matter to those
+    // who wait.
     Ok(vec![
-        beside(Figure::of_runs("sqlite: commit asked for, seen by another process, p50", &asked, 0.5), 0.5),
-        beside(Figure::of_runs("sqlite: commit asked for, seen by another process, p99", &asked, 0.99), 0.99),
+        asked_for("sqlite: commit asked for, seen by another process, p50", 0.5),
+        asked_for("sqlite: commit asked for, seen by another process, p99", 0.99).wanted(SEEN_WITHIN),
         Figure::of_runs("sqlite: commit acknowledged, seen by another process, p50", &told, 0.5),
-        // Until then it is the disk that takes its time, and there is nothing to see yet.
         Figure::of_runs("sqlite: commit acknowledged, seen by another process, p99", &told, 0.99)
-            .at_most(5.0),
+            .wanted(SEEN_WITHIN),
     ])
 }
 
