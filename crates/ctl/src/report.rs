@@ -39,6 +39,10 @@ impl Verb {
             Verb::Validate => "validated",
         }
     }
+
+    fn why_skipped(self) -> &'static str {
+        if self == Verb::Delete { "they do not exist" } else { "they exist already" }
+    }
 }
 
 /// Counts what became of the resources of one command.
@@ -49,6 +53,8 @@ pub(crate) struct Tally {
     kinds: BTreeSet<Kind>,
     total: usize,
     handled: usize,
+    /// Of those handled.
+    skipped: usize,
     lines: Vec<String>,
     failures: Vec<(Named, Failure)>,
 }
@@ -61,6 +67,7 @@ impl Tally {
             kinds: BTreeSet::new(),
             total: 0,
             handled: 0,
+            skipped: 0,
             lines: Vec::new(),
             failures: Vec::new(),
         };
@@ -75,6 +82,7 @@ impl Tally {
         match outcome {
             Ok(done) => {
                 self.handled += 1;
+                self.skipped += usize::from(done == Done::Skipped);
                 if self.dry_run {
                     let name = short_name(named.kind, &named.name);
                     self.lines.push(format!("{name} {} (dry run)", done.word()));
@@ -108,6 +116,10 @@ impl Tally {
         } else if self.handled > 0 {
             let (past, handled, total) = (self.verb.past(), self.handled, self.total);
             writeln!(out, "Partial success: {past} {handled} out of {total} {}resources", self.kind())?;
+        }
+        if self.skipped > 0 && !self.dry_run {
+            // calicoctl counts them with the others and says no more.
+            eprintln!("note: {} of these were passed over: {}", self.skipped, self.verb.why_skipped());
         }
         let nothing_done = self.handled == 0 && self.total > 1;
         let summary = format!("failed to {} any {}resources", self.verb.word(), self.kind());
