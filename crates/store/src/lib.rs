@@ -22,8 +22,8 @@ pub use open::open;
 pub use request::MAX_CHANGES;
 pub use sqlite::{OpenMode, SqliteStore};
 pub use types::{
-    Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Precondition, Record,
-    Revision, Write,
+    Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Lookup, Precondition,
+    Record, Revision, Write,
 };
 pub use watch::Watch;
 
@@ -57,6 +57,20 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// One page of a list, in key order.
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError>;
 
+    /// Several records and ranges, for ranges that are known to be small: one answer per lookup, in order, and the
+    /// records of a range in key order. One moment and one round trip where the store can; otherwise one after the
+    /// other, so that whoever relies on their agreement requires them in its commit.
+    async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
+        let mut answers = Vec::with_capacity(lookups.len());
+        for lookup in lookups {
+            answers.push(match lookup {
+                Lookup::Record(key) => self.get(&key).await?.into_iter().collect(),
+                Lookup::Range(range) => pages(self, range).await?.0,
+            });
+        }
+        Ok(answers)
+    }
+
     /// Makes changes that belong together.
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError>;
 
@@ -69,16 +83,7 @@ impl dyn Store + '_ {
     /// Every record of a range, page by page, at one moment. For ranges that are known to be small; a table of
     /// endpoints goes page by page.
     pub async fn list_all(&self, range: KeyRange) -> Result<(Vec<Record>, Revision), StoreError> {
-        let mut records = Vec::new();
-        let mut request = ListRequest::new(range);
-        loop {
-            let page = self.list(request.clone()).await?;
-            records.extend(page.records);
-            match page.next {
-                Some(next) => request = request.continued(next),
-                None => return Ok((records, page.revision)),
-            }
-        }
+        pages(self, range).await
     }
 
     /// Makes a record that must not exist yet.
@@ -98,5 +103,18 @@ impl dyn Store + '_ {
 
     async fn commit_one(&self, change: Change) -> Result<Revision, StoreError> {
         Ok(self.commit(vec![change]).await?.revisions.remove(0))
+    }
+}
+
+async fn pages<S: Store + ?Sized>(store: &S, range: KeyRange) -> Result<(Vec<Record>, Revision), StoreError> {
+    let mut records = Vec::new();
+    let mut request = ListRequest::new(range);
+    loop {
+        let page = store.list(request.clone()).await?;
+        records.extend(page.records);
+        match page.next {
+            Some(next) => request = request.continued(next),
+            None => return Ok((records, page.revision)),
+        }
     }
 }

@@ -120,6 +120,15 @@ pub struct Committed {
     pub revisions: Vec<Revision>,
 }
 
+/// One thing to read among several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// A record, if it is there.
+    Record(Key),
+    /// Everything in a range.
+    Range(KeyRange),
+}
+
 /// Which page of which list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListRequest {

@@ -15,14 +15,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // edges
     ("host", &["model", "plan"]),
     ("store", &["model"]),
+    ("book", &["model", "ipam", "store"]),
     // proving grounds
     ("testkit", &[]),
-    ("sim", &["model", "ipam", "plan", "doctor", "store"]),
-    ("lab", &["model", "ipam", "plan", "doctor", "host", "store", "testkit"]),
+    ("sim", &["model", "ipam", "plan", "doctor", "store", "book"]),
+    ("lab", &["model", "ipam", "plan", "doctor", "host", "store", "book", "testkit"]),
     // programs. The CNI plugin stays small: it shares nothing with the rest.
     ("cni", &[]),
-    ("agent", &["model", "ipam", "plan", "doctor", "host", "store"]),
-    ("ctl", &["model", "ipam", "plan", "doctor", "host", "store", "lab"]),
+    ("agent", &["model", "ipam", "plan", "doctor", "host", "store", "book"]),
+    ("ctl", &["model", "ipam", "plan", "doctor", "host", "store", "book", "lab"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,1 @@
+//! The address book on a store: carries out what `ipam` decides.
