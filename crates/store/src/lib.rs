@@ -42,6 +42,7 @@ pub use watch::Watch;
 /// * `commit` takes the changes that belong together, in an order in which they may also be done one by one.
 ///   A backend with [`Capabilities::atomic_commits`] does all or none. One without does them in that order and
 ///   stops at the first that fails, saying how many were done.
+/// * A key that cannot be spelled is [`StoreError::Invalid`] for `get` and `read`, too.
 /// * A list is one consistent view: all its pages show the same moment, or it fails with
 ///   [`StoreError::HistoryGone`] and the caller starts over.
 /// * A watch from a list's revision shows every later change exactly once, in order, or [`Event::HistoryGone`].
@@ -57,9 +58,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// One page of a list, in key order.
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError>;
 
-    /// Several records and ranges, for ranges that are known to be small: one answer per lookup, in order, and the
-    /// records of a range in key order. One moment and one round trip where the store can; otherwise one after the
-    /// other, so that whoever relies on their agreement requires them in its commit.
+    /// Several records and ranges, for ranges that are known to be small: one answer per lookup, in order. For a
+    /// record that is not there the answer is empty; the records of a range come in key order.
+    ///
+    /// A backend with [`Capabilities::atomic_commits`] shows all of them at one moment, so no commit is seen half,
+    /// and takes one round trip for up to [`MAX_CHANGES`] lookups. One without may, as this default does, read one
+    /// after the other: whoever relies on their agreement requires them in its commit.
     async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
         let mut answers = Vec::with_capacity(lookups.len());
         for lookup in lookups {

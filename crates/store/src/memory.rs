@@ -12,11 +12,11 @@ use bytes::Bytes;
 use model::{Key, KeyRange};
 use tokio::sync::watch;
 
-use crate::request::{check_commit, check_precondition, counted, interval};
+use crate::request::{check_commit, check_key, check_lookups, check_precondition, counted, interval};
 use crate::watch::{Batch, EventSource};
 use crate::{
-    Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Record, Revision, Store,
-    StoreError, Watch, Write,
+    Capabilities, Change, Committed, Continuation, Event, ListPage, ListRequest, Lookup, Record, Revision,
+    Store, StoreError, Watch, Write,
 };
 
 /// A store in memory.
@@ -75,12 +75,18 @@ impl Store for MemoryStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let state = self.shared.lock();
-        Ok(state.records.get(&key.etcd_text()).map(|stored| stored.record(key.clone())))
+        check_key(key)?;
+        Ok(self.shared.lock().record(key))
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
         self.shared.lock().list(&request)
+    }
+
+    async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
+        check_lookups(&lookups)?;
+        let state = self.shared.lock();
+        Ok(lookups.iter().map(|lookup| state.look_up(lookup)).collect())
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
@@ -168,8 +174,21 @@ impl Stored {
 
 impl State {
     fn check(&self, change: &Change) -> Result<(), StoreError> {
-        let current = self.records.get(&change.key.etcd_text());
-        check_precondition(change, current.map(|stored| stored.record(change.key.clone())))
+        check_precondition(change, self.record(&change.key))
+    }
+
+    fn record(&self, key: &Key) -> Option<Record> {
+        self.records.get(&key.etcd_text()).map(|stored| stored.record(key.clone()))
+    }
+
+    fn look_up(&self, lookup: &Lookup) -> Vec<Record> {
+        match lookup {
+            Lookup::Record(key) => self.record(key).into_iter().collect(),
+            Lookup::Range(range) => {
+                let (first, end) = interval(range);
+                known_records(self.records.range(first..end)).collect()
+            }
+        }
     }
 
     fn write(&mut self, key: String, value: Option<Bytes>, revision: i64) {
@@ -210,8 +229,7 @@ impl State {
             return Err(StoreError::HistoryGone { range: request.range.clone() });
         }
         let then = self.at(moment, &(start..end));
-        let mut known =
-            then.iter().filter_map(|(key, stored)| Some(stored.record(Key::from_etcd_text(key).ok()?)));
+        let mut known = known_records(then);
         let records: Vec<Record> = known.by_ref().take(request.limit.max(1)).collect();
         let next = known
             .next()
@@ -234,6 +252,15 @@ impl State {
         }
         then
     }
+}
+
+/// The records whose keys are ours.
+fn known_records<'a>(
+    stored: impl IntoIterator<Item = (impl AsRef<str>, &'a Stored)>,
+) -> impl Iterator<Item = Record> {
+    stored
+        .into_iter()
+        .filter_map(|(key, stored)| Some(stored.record(Key::from_etcd_text(key.as_ref()).ok()?)))
 }
 
 /// A watch's place in the history.

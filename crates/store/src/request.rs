@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{Key, KeyRange};
 
-use crate::{Change, Precondition, Record, Revision, StoreError, Write};
+use crate::{Change, Lookup, Precondition, Record, Revision, StoreError, Write};
 
 /// The most changes one commit may hold: what etcd accepts in one transaction as it comes out of the box.
 pub const MAX_CHANGES: usize = 128;
@@ -17,9 +17,7 @@ pub(crate) fn check_commit(changes: &[Change]) -> Result<(), StoreError> {
     let mut seen = BTreeSet::new();
     for change in changes {
         let key = &change.key;
-        if Key::from_etcd_text(&key.etcd_text()).as_ref() != Ok(key) {
-            return invalid(format!("{key} cannot be spelled as a key"));
-        }
+        check_key(key)?;
         if change.precondition == Precondition::Absent && change.write == Write::Delete {
             return invalid(format!("{key} is to be absent and to be deleted"));
         }
@@ -28,6 +26,21 @@ pub(crate) fn check_commit(changes: &[Change]) -> Result<(), StoreError> {
         }
     }
     Ok(())
+}
+
+/// Refuses a key whose text would be read as another key, or as none: what lies there is not that record.
+pub(crate) fn check_key(key: &Key) -> Result<(), StoreError> {
+    if Key::from_etcd_text(&key.etcd_text()).as_ref() != Ok(key) {
+        return invalid(format!("{key} cannot be spelled as a key"));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_lookups(lookups: &[Lookup]) -> Result<(), StoreError> {
+    lookups.iter().try_for_each(|lookup| match lookup {
+        Lookup::Record(key) => check_key(key),
+        Lookup::Range(_) => Ok(()),
+    })
 }
 
 /// Holds a change against the record that is there, if there is one.

@@ -80,7 +80,7 @@ fn write(change: &Change) -> Option<RequestOp> {
     }
 }
 
-fn operation(request: request_op::Request) -> RequestOp {
+pub(super) fn operation(request: request_op::Request) -> RequestOp {
     RequestOp { request: Some(request) }
 }
 

@@ -1,7 +1,7 @@
 //! Records in etcd v3, in Calico's own layout.
 //!
 //! * `rpc`: the protocol. `members`, `credentials`: which member, as whom. `client`: calls that survive members.
-//! * `commit`, `list`, `watch`: the store's verbs in terms of calls.
+//! * `commit`, `list`, `read`, `watch`: the store's verbs in terms of calls.
 //! * `failure`, `trouble`: what went wrong, whether anything was done, and how to say it.
 
 mod backoff;
@@ -13,6 +13,7 @@ mod endpoint;
 mod failure;
 mod list;
 mod members;
+mod read;
 mod rpc;
 mod second_look;
 mod tls;
@@ -29,9 +30,10 @@ use self::failure::Refusal;
 use self::list::Lists;
 use self::rpc::CompactionRequest;
 use self::trouble::Troubles;
-use crate::request::{check_commit, counted};
+use crate::request::{check_commit, check_key, check_lookups, counted};
 use crate::{
-    Capabilities, Change, Committed, ListPage, ListRequest, Record, Revision, Store, StoreError, Watch, Write,
+    Capabilities, Change, Committed, ListPage, ListRequest, Lookup, Record, Revision, Store, StoreError,
+    Watch, Write,
 };
 
 pub use config::{EtcdConfig, PemSource};
@@ -70,6 +72,7 @@ impl Store for EtcdStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        check_key(key)?;
         let response = self
             .client
             .call(commit::read(key), Effect::Reads)
@@ -84,6 +87,11 @@ impl Store for EtcdStore {
 
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
         self.lists.page(&self.client, request).await
+    }
+
+    async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
+        check_lookups(&lookups)?;
+        read::all(&self.client, &lookups).await
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{Key, KeyRange};
+use rusqlite::Connection;
 
 use self::error::Trouble;
 use self::file::DatabaseFile;
@@ -34,10 +35,14 @@ use self::listener::Listener;
 use self::readers::Readers;
 use self::watch::Following;
 use self::writer::Writer;
-use crate::request::{check_commit, counted};
+use crate::request::{check_commit, check_key, check_lookups, counted};
 use crate::{
-    Capabilities, Change, Committed, ListPage, ListRequest, Record, Revision, Store, StoreError, Watch,
+    Capabilities, Change, Committed, ListPage, ListRequest, Lookup, Record, Revision, Store, StoreError,
+    Watch,
 };
+
+/// So many lookups are answered right where they are wanted; the ranges among them are small by contract.
+const LOOKUPS_FEW: usize = 32;
 
 /// A store in a SQLite file. Handles are cheap to share (`Arc`); each has its own threads and connections.
 #[derive(Debug)]
@@ -123,6 +128,7 @@ impl Store for SqliteStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        check_key(key)?;
         let text = key.etcd_text();
         let stored = self.inner.readers.few(move |connection| read::stored(connection, &text)).await?;
         Ok(stored.map(|stored| stored.record(key.clone())))
@@ -134,6 +140,14 @@ impl Store for SqliteStore {
         let page =
             self.inner.readers.many(move |connection| read::page(connection, &request, moment)).await?;
         page.ok_or(StoreError::HistoryGone { range })
+    }
+
+    async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
+        check_lookups(&lookups)?;
+        let readers = &self.inner.readers;
+        let few = lookups.len() <= LOOKUPS_FEW;
+        let look_up = move |connection: &Connection| read::all(connection, &lookups);
+        if few { readers.few(look_up).await } else { readers.many(look_up).await }
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {

@@ -7,7 +7,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::request::interval;
-use crate::{Continuation, Event, ListPage, ListRequest, MAX_CHANGES, Record};
+use crate::{Continuation, Event, ListPage, ListRequest, Lookup, MAX_CHANGES, Record};
 
 /// Where the store stands.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,32 @@ pub(super) fn stored(connection: &Connection, key: &str) -> rusqlite::Result<Opt
         .optional()
 }
 
+/// The answers to several lookups, in order.
+pub(super) fn all(connection: &Connection, lookups: &[Lookup]) -> rusqlite::Result<Vec<Vec<Record>>> {
+    lookups.iter().map(|lookup| look_up(connection, lookup)).collect()
+}
+
+fn look_up(connection: &Connection, lookup: &Lookup) -> rusqlite::Result<Vec<Record>> {
+    match lookup {
+        Lookup::Record(key) => {
+            let found = stored(connection, &key.etcd_text())?;
+            Ok(found.map(|found| found.record(key.clone())).into_iter().collect())
+        }
+        Lookup::Range(range) => {
+            let (first, end) = interval(range);
+            let mut statement = connection.prepare_cached(PRESENT)?;
+            let mut rows = statement.query(params![first, end])?;
+            let mut records = Vec::new();
+            while let Some(row) = rows.next()? {
+                if let Some(key) = known_key(row, 0)? {
+                    records.push(row_record(row, key)?);
+                }
+            }
+            Ok(records)
+        }
+    }
+}
+
 /// One page, or `None` if the moment it is to show is forgotten.
 pub(super) fn page(
     connection: &Connection,
@@ -88,8 +114,7 @@ pub(super) fn page(
             next = Some(Continuation { after: last, revision: moment.into() });
             break;
         }
-        let stored = Stored { revision: row.get(1)?, value: bytes(row, 2)? };
-        records.push(stored.record(key));
+        records.push(row_record(row, key)?);
     }
     Ok(Some(ListPage { records, revision: moment.into(), next }))
 }
@@ -192,6 +217,11 @@ fn known_key(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Key>> {
         }
         _ => None,
     })
+}
+
+/// The record in a row of `PRESENT` or `PAST`.
+fn row_record(row: &Row<'_>, key: Key) -> rusqlite::Result<Record> {
+    Ok(Stored { revision: row.get(1)?, value: bytes(row, 2)? }.record(key))
 }
 
 fn bytes(row: &Row<'_>, column: usize) -> rusqlite::Result<Bytes> {

@@ -7,6 +7,7 @@ mod commits;
 mod history;
 mod lists;
 mod races;
+mod reads;
 mod watches;
 
 use std::future::Future;
@@ -61,6 +62,11 @@ const CHECKS: &[(&str, Check)] = checks![
     lists::pages_follow_one_another_in_key_order,
     lists::pages_show_one_moment_while_records_change,
     lists::a_page_can_be_asked_for_again,
+    reads::answers_come_in_the_order_of_the_lookups,
+    reads::reads_pass_over_foreign_keys,
+    reads::what_cannot_be_spelled_cannot_be_read,
+    reads::many_lookups_are_answered,
+    reads::a_read_shows_one_moment,
     watches::a_watch_shows_every_later_change_once_in_order,
     watches::the_events_of_a_commit_come_in_its_order,
     watches::large_commits_are_told_whole,

@@ -108,7 +108,7 @@ pub(super) async fn commits_of_several_records_are_never_seen_half(backend: &dyn
     }
 }
 
-async fn write_pairs(store: &dyn Store, writer: usize, rounds: usize) {
+pub(super) async fn write_pairs(store: &dyn Store, writer: usize, rounds: usize) {
     let mut done = 0;
     while done < rounds {
         let (records, _) = store.list_all(KeyRange::Handles).await.unwrap();

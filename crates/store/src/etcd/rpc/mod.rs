@@ -17,7 +17,7 @@ use tonic_prost::ProstCodec;
 
 pub(super) use kv::{
     CompactionRequest, Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
-    RequestOp, ResponseHeader, ResponseOp, TxnRequest, compare, request_op, response_op,
+    RequestOp, ResponseHeader, ResponseOp, TxnRequest, TxnResponse, compare, request_op, response_op,
 };
 pub(super) use session::{AuthenticateRequest, StatusRequest};
 pub(super) use watch::{Event, WatchRequest, WatchResponse, event};
