@@ -9,13 +9,13 @@ use model::ipam::Handle;
 use model::{DeviceName, IpVersion, Resource};
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
-use store::{Change, OpenMode, Record, StoreError};
+use store::{Change, Record, StoreError};
 use tracing::{info, warn};
 
 use super::book::{Book, Held, Patience, changes};
 use super::endpoint::{EndpointId, Wired};
 use super::error::CniError;
-use super::{Call, book, del, endpoint, node, result};
+use super::{Call, Services, del, endpoint, node, result};
 
 /// etcd takes no more changes in one commit; some of them are the endpoint's and the lock's.
 const CHANGES_MAX: usize = 120;
@@ -43,7 +43,7 @@ struct Add<'a> {
     id: EndpointId,
 }
 
-pub(super) async fn run(call: &Call) -> Result<Value, CniError> {
+pub(super) async fn run(call: &Call, services: &Services) -> Result<Value, CniError> {
     if let Some(reason) = &call.netconf.unsupported {
         return Err(reason.clone());
     }
@@ -51,7 +51,7 @@ pub(super) async fn run(call: &Call) -> Result<Value, CniError> {
     let mtu = node::mtu(&call.netconf)?;
     let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
     let (pod, host) = (PodNamespace::open(netns)?, Host::here()?);
-    let store = book::open(&book::store_config(&call.netconf)?, OpenMode::CreateIfMissing).await?;
+    let store = services.store(&call.netconf).await?;
     let id = EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox);
     let mut add = Add { call, book: Book::new(&*store), host, pod, node, id };
     let facts = add.host.facts()?;

@@ -3,14 +3,14 @@
 use host::{Host, PodNamespace};
 use model::DeviceName;
 use plan::{Attachment, PodWiring};
-use store::{OpenMode, StoreConfig};
 
 use super::book::Book;
 use super::endpoint::{EndpointId, Wired};
 use super::error::{CniError, code};
-use super::{Call, book, endpoint, node, result};
+use super::services::Found;
+use super::{Call, Services, endpoint, node, result};
 
-pub(super) async fn run(call: &Call) -> Result<(), CniError> {
+pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError> {
     let version = &call.netconf.cni_version;
     if !result::has_check(version) {
         return Err(CniError::new(code::VERSION, format!("cniVersion {version} has no CHECK")));
@@ -23,7 +23,7 @@ pub(super) async fn run(call: &Call) -> Result<(), CniError> {
     let mut answered = result::addresses_of(earlier, call.sandbox.interface());
     answered.sort_unstable();
     let mut problems = Vec::new();
-    let recorded = check_records(call, &answered, &mut problems).await?;
+    let recorded = check_records(call, services, &answered, &mut problems).await?;
     check_kernel(call, recorded, &answered, &mut problems)?;
     if problems.is_empty() {
         return Ok(());
@@ -35,17 +35,17 @@ pub(super) async fn run(call: &Call) -> Result<(), CniError> {
 /// Address book and endpoint must say what ADD answered. Returns what the endpoint says of the kernel.
 async fn check_records(
     call: &Call,
+    services: &Services,
     answered: &[std::net::IpAddr],
     problems: &mut Vec<String>,
 ) -> Result<Option<Wired>, CniError> {
-    let config = book::store_config(&call.netconf)?;
-    if let StoreConfig::Sqlite { path } = &config
-        && !path.exists()
-    {
-        problems.push(format!("there is no store at {}", path.display()));
-        return Ok(None);
-    }
-    let store = book::open(&config, OpenMode::Existing).await?;
+    let store = match services.existing_store(&call.netconf).await? {
+        Found::Store(store) => store,
+        Found::NoStore(reason) => {
+            problems.push(reason);
+            return Ok(None);
+        }
+    };
     let book = Book::new(&*store);
     let mut held = book.held(&call.sandbox).await?.addresses;
     held.sort_unstable();

@@ -4,29 +4,28 @@ use host::Host;
 use ipam::release_handle;
 use jiff::Timestamp;
 use model::Key;
-use store::{Change, OpenMode, Record, StoreConfig};
+use store::{Change, Record};
 use tracing::{info, warn};
 
 use super::book::{Book, Held, Patience, changes, is_of_interface};
 use super::endpoint::EndpointId;
 use super::error::CniError;
-use super::{Call, book, endpoint, node};
+use super::services::Found;
+use super::{Call, Services, endpoint, node};
 
-pub(super) async fn run(call: &Call) -> Result<(), CniError> {
+pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError> {
     // An address must not be free while something still answers to it.
     let removed = Host::here()?.remove_links_of(&call.sandbox)?;
     for link in &removed {
         info!("removed {} of {}", link.name, link.owner);
     }
-    let config = book::store_config(&call.netconf)?;
-    if let StoreConfig::Sqlite { path } = &config
-        && !path.exists()
-    {
-        info!("there is no store at {}, so nothing is recorded", path.display());
-        return Ok(());
+    match services.existing_store(&call.netconf).await? {
+        Found::Store(store) => release(&Book::new(&*store), call, None).await,
+        Found::NoStore(reason) => {
+            info!("{reason}, so nothing is recorded");
+            Ok(())
+        }
     }
-    let store = book::open(&config, OpenMode::Existing).await?;
-    release(&Book::new(&*store), call, None).await
 }
 
 /// Gives back the attachment's addresses and removes its endpoint record, in one commit. With `restore`, that record

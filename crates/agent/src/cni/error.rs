@@ -149,7 +149,7 @@ pub(crate) fn answer_even_when_panicking() {
             return;
         }
         let error = CniError::broken("plumbd broke").hint("this is a bug; the log has more");
-        let _ = super::say(&error.document(super::result::NEWEST));
+        let _ = super::oneshot::say(&super::Answer::failed(&error, super::result::NEWEST).text);
     }));
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::environment::Environment;
 use super::error::CniError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub(crate) struct PodName {
 }
 
 impl Verb {
-    pub(crate) fn from_environment(get: &impl Fn(&str) -> Option<String>) -> Result<Verb, CniError> {
-        match get("CNI_COMMAND").as_deref() {
+    pub(crate) fn from_environment(environment: &Environment) -> Result<Verb, CniError> {
+        match environment.get("CNI_COMMAND") {
             Some("ADD") => Ok(Verb::Add),
             Some("DEL") => Ok(Verb::Del),
             Some("CHECK") => Ok(Verb::Check),
@@ -44,11 +45,8 @@ impl Verb {
 }
 
 impl Request {
-    /// `get` gives the value of a variable, `None` if it is unset or empty: runtimes use both for the same.
-    pub(crate) fn from_environment(
-        verb: Verb,
-        get: &impl Fn(&str) -> Option<String>,
-    ) -> Result<Request, CniError> {
+    pub(crate) fn from_environment(verb: Verb, environment: &Environment) -> Result<Request, CniError> {
+        let get = |name: &str| environment.get(name).map(str::to_owned);
         let need = |name: &str| get(name).ok_or_else(|| CniError::environment(format!("{name} is not set")));
         let netns = get("CNI_NETNS").map(PathBuf::from);
         if netns.is_none() && matches!(verb, Verb::Add | Verb::Check) {
@@ -90,11 +88,7 @@ mod tests {
     use super::*;
 
     fn parse(verb: Verb, variables: &[(&str, &str)]) -> Result<Request, CniError> {
-        let get = |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned()).filter(|value| !value.is_empty())
-        };
-        Request::from_environment(verb, &get)
+        Request::from_environment(verb, &variables.iter().copied().collect())
     }
 
     #[test]
