@@ -3,11 +3,13 @@
 //! * [`Host`]: the node's side, in verbs of ours: observe a pod's wiring, put differences right, remove a sandbox's
 //!   links.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
+//! * [`cri`]: the container runtime, asked which sandboxes it has.
 //!
 //! Everything made here can be recognised as ours without memory: links by the sandbox in their alias, routes by
 //! [`plan::ROUTE_PROTOCOL`]. What cannot be recognised is never removed.
 
 mod apply;
+pub mod cri;
 mod error;
 mod links;
 mod messages;
