@@ -2,7 +2,7 @@
 
 use model::{Key, KeyRange};
 
-use crate::Record;
+use crate::{Committed, Record};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -21,6 +21,15 @@ pub enum StoreError {
     /// The pages asked for show a moment the store has forgotten. Start the list over.
     #[error("the history of {range:?} was cut while it was being read")]
     HistoryGone { range: KeyRange },
+
+    /// Only of stores without atomic commits: these changes, the first of the commit, were made; the next was not,
+    /// and those after it were not tried.
+    #[error("the commit stopped after {} of its changes", .done.revisions.len())]
+    Stopped {
+        done: Committed,
+        #[source]
+        source: Box<StoreError>,
+    },
 
     /// The connection broke after the request was sent: it may have been carried out. Read and see.
     #[error("the store did not answer; whether the change was made is not known")]
@@ -77,16 +86,20 @@ pub enum StoreError {
 impl StoreError {
     /// Reading again and deciding anew may succeed at once.
     pub fn is_lost_race(&self) -> bool {
-        matches!(
-            self,
-            StoreError::AlreadyExists { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. }
-        )
+        match self {
+            StoreError::AlreadyExists { .. } | StoreError::Conflict { .. } | StoreError::NotFound { .. } => {
+                true
+            }
+            StoreError::Stopped { source, .. } => source.is_lost_race(),
+            _ => false,
+        }
     }
 
     /// Advice for the operator, to be shown on a line of its own.
     pub fn hint(&self) -> Option<String> {
         match self {
             StoreError::Storage { hint, .. } => hint.clone(),
+            StoreError::Stopped { source, .. } => source.hint(),
             StoreError::Unreachable { source, .. } => {
                 Some(crate::etcd::hint(source.as_ref()).unwrap_or_else(|| {
                     "check that the store runs and that its address is right; nothing was changed".to_owned()

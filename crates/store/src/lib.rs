@@ -11,6 +11,7 @@ mod request;
 pub mod sqlite;
 mod types;
 mod watch;
+pub mod wrap;
 
 use async_trait::async_trait;
 use model::{Key, KeyRange};
@@ -41,7 +42,8 @@ pub use watch::Watch;
 ///   or more than [`MAX_CHANGES`] changes are [`StoreError::Invalid`].
 /// * `commit` takes the changes that belong together, in an order in which they may also be done one by one.
 ///   A backend with [`Capabilities::atomic_commits`] does all or none. One without does them in that order and
-///   stops at the first that fails, saying how many were done.
+///   stops at the first that fails: if some were done by then it says so with [`StoreError::Stopped`], else
+///   the error is that of the first change.
 /// * A key that cannot be spelled is [`StoreError::Invalid`] for `get` and `read`, too.
 /// * A list is one consistent view: all its pages show the same moment, or it fails with
 ///   [`StoreError::HistoryGone`] and the caller starts over.

@@ -8,6 +8,7 @@ mod history;
 mod lists;
 mod races;
 mod reads;
+mod steps;
 mod watches;
 
 use std::future::Future;
@@ -43,18 +44,15 @@ macro_rules! checks {
     };
 }
 
+/// What every store promises.
 const CHECKS: &[(&str, Check)] = checks![
     commits::an_empty_store_has_nothing,
     commits::create_get_update_delete,
     commits::create_of_what_exists_shows_what_is_there,
     commits::update_and_delete_need_the_current_revision,
     commits::a_revision_that_never_was_is_not_met,
-    commits::a_refused_commit_leaves_no_trace,
-    commits::the_first_unmet_precondition_is_reported,
-    commits::requirements_guard_without_writing,
     commits::commits_that_write_nothing_make_no_revision,
     commits::senseless_commits_are_refused,
-    commits::the_largest_commit_fits,
     commits::values_are_kept_byte_by_byte,
     commits::unusual_names_are_kept,
     lists::every_range_holds_its_own_and_nothing_else,
@@ -66,16 +64,11 @@ const CHECKS: &[(&str, Check)] = checks![
     reads::reads_pass_over_foreign_keys,
     reads::what_cannot_be_spelled_cannot_be_read,
     reads::many_lookups_are_answered,
-    reads::a_read_shows_one_moment,
     watches::a_watch_shows_every_later_change_once_in_order,
-    watches::the_events_of_a_commit_come_in_its_order,
-    watches::large_commits_are_told_whole,
-    watches::a_watch_sees_only_its_range,
     watches::a_watch_may_start_in_the_past,
     watches::a_list_and_its_watch_meet_without_gap,
     watches::several_watchers_see_the_same,
     watches::a_dropped_watch_is_resumed_without_loss,
-    watches::a_commit_read_in_part_is_repeated,
     watches::waiting_for_an_event_may_be_given_up,
     watches::a_slow_reader_loses_nothing,
     watches::another_client_sees_the_change,
@@ -86,12 +79,30 @@ const CHECKS: &[(&str, Check)] = checks![
     history::pages_are_filled_past_foreign_keys,
     races::increments_by_compare_and_swap_add_up,
     races::only_one_creator_wins,
+];
+
+/// What only stores with atomic commits promise.
+const OF_ATOMIC_COMMITS: &[(&str, Check)] = checks![
+    commits::a_refused_commit_leaves_no_trace,
+    commits::the_first_unmet_precondition_is_reported,
+    commits::requirements_guard_without_writing,
+    commits::the_largest_commit_fits,
+    reads::a_read_shows_one_moment,
+    watches::the_events_of_a_commit_come_in_its_order,
+    watches::large_commits_are_told_whole,
+    watches::a_watch_sees_only_its_range,
+    watches::a_commit_read_in_part_is_repeated,
     races::commits_of_several_records_are_never_seen_half,
 ];
 
+/// What those without promise instead.
+const OF_STEPS: &[(&str, Check)] =
+    checks![steps::a_commit_stops_at_the_first_failure_and_says_how_far_it_came];
+
 /// Holds a backend to the contract.
 pub(crate) async fn run_all(backend: &dyn Backend) {
-    for (name, check) in CHECKS {
+    let atomic = backend.fresh().await.capabilities().atomic_commits;
+    for (name, check) in CHECKS.iter().chain(if atomic { OF_ATOMIC_COMMITS } else { OF_STEPS }) {
         eprintln!("contract: {name}");
         check(backend).await;
     }

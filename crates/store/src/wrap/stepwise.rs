@@ -1,0 +1,59 @@
+//! A store without transactions, made from any other: what the Kubernetes API can promise, and no more.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::{Key, KeyRange};
+
+use crate::request::check_commit;
+use crate::{
+    Capabilities, Change, Committed, ListPage, ListRequest, Record, Revision, Store, StoreError, Watch,
+};
+
+/// Does the changes of a commit one by one, and stops at the first that fails. Others see what is done so far. Reads
+/// of several records are one after the other, too.
+#[derive(Debug)]
+pub struct StepwiseStore {
+    inner: Arc<dyn Store>,
+}
+
+impl StepwiseStore {
+    pub fn new(inner: Arc<dyn Store>) -> StepwiseStore {
+        StepwiseStore { inner }
+    }
+}
+
+#[async_trait]
+impl Store for StepwiseStore {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { atomic_commits: false, ..self.inner.capabilities() }
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.inner.get(key).await
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
+        self.inner.list(request).await
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
+        check_commit(&changes)?;
+        let mut revisions = Vec::with_capacity(changes.len());
+        for change in changes {
+            match self.inner.commit(vec![change]).await {
+                Ok(committed) => revisions.extend(committed.revisions),
+                Err(error) if revisions.is_empty() => return Err(error),
+                Err(error) => {
+                    let done = Committed { revisions };
+                    return Err(StoreError::Stopped { done, source: Box::new(error) });
+                }
+            }
+        }
+        Ok(Committed { revisions })
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
+        self.inner.watch(range, after).await
+    }
+}
