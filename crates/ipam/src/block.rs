@@ -6,16 +6,19 @@ use jiff::Timestamp;
 use model::ipam::{Block, BlockAttribute};
 use model::{AffinityOwner, Cidr};
 
-use crate::{Owner, Reservations};
+use crate::{HostReserve, Owner, Reservations};
 
 /// The handle under which a Windows node keeps addresses of its blocks for itself. They do not make a block used.
 pub const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 
-/// A block with every address free, claimed now.
-pub fn new_block(cidr: Cidr, owner: &AffinityOwner, now: Timestamp) -> Block {
+/// A block claimed now, with every address free that the node does not keep for itself.
+pub fn new_block(cidr: Cidr, owner: &AffinityOwner, reserve: Option<&HostReserve>, now: Timestamp) -> Block {
     let number = u64::try_from(now.as_nanosecond()).unwrap_or_default();
     let mut block = Block::new(cidr, Some(owner), number);
     block.affinity_claim_time = Some(second(now));
+    if let Some(reserve) = reserve {
+        reserve.keep_from(&mut block);
+    }
     block
 }
 
@@ -49,7 +52,7 @@ pub fn take_address(block: &mut Block, owner: &Owner, address: IpAddr) -> bool {
     !allocate(block, owner, &[ordinal]).is_empty()
 }
 
-fn allocate(block: &mut Block, owner: &Owner, ordinals: &[usize]) -> Vec<IpAddr> {
+pub(crate) fn allocate(block: &mut Block, owner: &Owner, ordinals: &[usize]) -> Vec<IpAddr> {
     if ordinals.is_empty() {
         return Vec::new();
     }
@@ -133,7 +136,12 @@ pub fn is_of_windows(block: &Block) -> bool {
 }
 
 /// Makes an empty block another owner's, as if it had just been claimed; only its number goes on.
-pub(crate) fn hand_over(block: &mut Block, owner: &AffinityOwner, now: Timestamp) {
+pub(crate) fn hand_over(
+    block: &mut Block,
+    owner: &AffinityOwner,
+    reserve: Option<&HostReserve>,
+    now: Timestamp,
+) {
     block.allocations.iter_mut().for_each(|allocation| *allocation = None);
     let missing: Vec<usize> =
         (0..block.allocations.len()).filter(|ordinal| !block.unallocated.contains(ordinal)).collect();
@@ -141,6 +149,9 @@ pub(crate) fn hand_over(block: &mut Block, owner: &AffinityOwner, now: Timestamp
     tidy(block);
     block.set_owner(Some(owner));
     block.affinity_claim_time = Some(second(now));
+    if let Some(reserve) = reserve {
+        reserve.keep_from(block);
+    }
 }
 
 /// Whether the block was claimed at least so long ago. A claim without a time is old.

@@ -47,6 +47,7 @@ mod assign;
 mod block;
 mod books;
 pub mod check;
+mod host_reserve;
 mod owner;
 mod pool;
 pub mod recover;
@@ -71,6 +72,7 @@ pub use block::{
     is_empty, is_of_windows, new_block, take, take_address,
 };
 pub use books::Books;
+pub use host_reserve::HostReserve;
 pub use owner::{
     INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, Owner, POD_ATTRIBUTE, POD_UID_ATTRIBUTE,
     TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE,

@@ -1,7 +1,5 @@
 //! ADD: records first, in one commit; then the kernel; then read back. What fails is undone.
 
-use std::collections::BTreeMap;
-
 use host::{Host, HostError, PodNamespace};
 use ipam::{INTERFACE_ATTRIBUTE, Owner, PoolUse, Stored, Want};
 use jiff::Timestamp;
@@ -145,16 +143,11 @@ impl Add<'_> {
         if let Some(pod) = &self.call.request.pod {
             owner = owner.of_pod(&pod.namespace, &pod.name, None);
         }
+        let wants = vec![Want::one_each(owner, handle, &[IpVersion::V4])];
         Ok(ipam::Request {
-            host: self.node.clone(),
-            wants: vec![Want::one_each(owner, handle, &[IpVersion::V4])],
-            purpose: PoolUse::Workload,
             pools_v4: self.call.netconf.ipv4_pools.clone(),
-            pools_v6: Vec::new(),
             node_labels: self.book.node_labels(&self.node).await?,
-            namespace_labels: BTreeMap::new(),
-            blocks_max: None,
-            changes_max: CHANGES_MAX,
+            ..ipam::Request::new(&self.node, wants, PoolUse::Workload, CHANGES_MAX)
         })
     }
 

@@ -155,12 +155,11 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// Seconds for which a released address is not given again.
-    pub(super) async fn config(&self) -> Result<IpamConfig, CniError> {
-        match self.store.get(&Key::IpamConfig).await? {
-            Some(record) => IpamConfig::decode(&record.value).map_err(|error| unreadable(&error)),
-            None => Ok(IpamConfig::default()),
-        }
+    /// The settings, if there is a record of them.
+    pub(super) async fn config(&self) -> Result<Option<Stored<IpamConfig>>, CniError> {
+        let Some(record) = self.store.get(&Key::IpamConfig).await? else { return Ok(None) };
+        let config = IpamConfig::decode(&record.value).map_err(|error| unreadable(&error))?;
+        Ok(Some(Stored::new(config, record.revision.as_str())))
     }
 
     async fn surroundings(&self, host: &str) -> Result<Surroundings, CniError> {

@@ -53,7 +53,7 @@ pub(super) async fn release(book: &Book<'_>, call: &Call, restore: Option<&Recor
 
 async fn address_changes(book: &Book<'_>, call: &Call, held: Held) -> Result<Vec<Change>, CniError> {
     let Some(handle) = &held.handle else { return Ok(Vec::new()) };
-    let cooldown = book.config().await?.ip_cooldown_seconds;
+    let cooldown = book.config().await?.map_or(0, |config| config.value.ip_cooldown_seconds);
     let cooldown_from = (cooldown > 0).then(Timestamp::now);
     let is_meant = |_, attribute: &model::ipam::BlockAttribute, _| is_of_interface(attribute, &call.sandbox);
     let released = release_handle(&call.sandbox.handle(), handle, held.blocks, is_meant, cooldown_from);

@@ -76,7 +76,7 @@ impl BlockClaim {
         let key = self.affinity_key(&cidr);
         match self.seen.block(&cidr) {
             Sight::Absent => {
-                let block = new_block(cidr, &self.owner, self.now);
+                let block = new_block(cidr, &self.owner, None, self.now);
                 begin_claim(key.clone(), known, &mut steps);
                 steps.put(block.key(), block.encode(), None);
                 finish_claim(key, known, true, &mut steps);

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use model::IpVersion;
+use model::{Cidr, IpVersion};
 
 use super::{AssignError, Version};
-use crate::{Pool, PoolUse, Stored};
+use crate::{HostReserve, Pool, PoolUse, Stored};
 
 /// Who asks, as far as pools care.
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +14,12 @@ pub(crate) struct Asker<'a> {
     pub(crate) purpose: PoolUse,
     pub(crate) node_labels: &'a BTreeMap<String, String>,
     pub(crate) namespace_labels: &'a BTreeMap<String, String>,
+    pub(crate) host_reserve: Option<HostReserve>,
 }
 
 /// Positions in the list of pools, in the order in which they are to be tried.
 ///
-/// 1. Only pools in service, of the wanted IP version.
+/// 1. Only pools in service, of the wanted IP version, with blocks that have room for what the node keeps for itself.
 /// 2. Those that were asked for, by name or network, in that order: selectors and mode do not matter then, and one
 ///    that cannot be had is an error. Else those that offer themselves to the node and the namespace.
 /// 3. Of these, the ones that allow the use.
@@ -31,7 +32,11 @@ pub(crate) fn choose_pools(
     if pools.is_empty() {
         return Err(AssignError::NoPools);
     }
-    let is_fit = |pool: &Pool| pool.is_enabled() && pool.version() == version;
+    let has_room = |pool: &Pool| {
+        let block = Cidr::containing(pool.cidr.network(), pool.block_size);
+        asker.host_reserve.is_none_or(|reserve| block.is_some_and(|block| reserve.leaves_room(&block)))
+    };
+    let is_fit = |pool: &Pool| pool.is_enabled() && pool.version() == version && has_room(pool);
     let fit = || (0..pools.len()).filter(|&position| is_fit(&pools[position].value));
     let mut chosen: Vec<usize> = if asked_for.is_empty() {
         let offers = |position: &usize| {

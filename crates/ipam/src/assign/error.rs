@@ -12,7 +12,9 @@ use crate::ask::Listed;
 pub enum AssignError {
     #[error("there is no IP pool")]
     NoPools,
-    #[error("the IP pool {0} that was asked for does not exist or is not enabled for {1}")]
+    #[error(
+        "the IP pool {0} that was asked for does not exist, is not enabled for {1}, or has too small blocks"
+    )]
     PoolUnknown(String, Version),
     #[error("no enabled IP pool gives {version} addresses for {purpose} use on node {host}")]
     NoPoolServes { host: String, version: Version, purpose: &'static str },
@@ -29,6 +31,8 @@ pub enum AssignError {
     NextCommit,
     #[error("{addresses} addresses at once need more changes than one commit may have")]
     TooLarge { addresses: usize },
+    #[error("handle {handle} may hold no more than {max} {version} addresses")]
+    HandleLimit { handle: String, version: Version, max: usize },
     #[error("handle {handle} is marked as deleted and not gone yet")]
     HandleGoing { handle: String },
     #[error("{0} is in no enabled IP pool")]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::holdings::Holdings;
 use super::search::{Found, Search};
 use super::writes::Writes;
 use super::{AssignError, Assigned, Grant, Granted, Request, Surroundings, Want};
@@ -43,6 +44,7 @@ pub(super) fn grant(
     surroundings: &Surroundings,
     reserved: &Reservations,
     searches: &[Search],
+    mut holdings: Holdings,
 ) -> Assigned {
     let mut piles: Vec<Pile> = searches.iter().map(Pile::new).collect();
     let mut writes = Writes::new(surroundings, request.block_owner());
@@ -53,11 +55,14 @@ pub(super) fn grant(
         grants.push(if is_full {
             Grant { addresses: Vec::new(), shortage: Some(AssignError::NextCommit) }
         } else {
-            let (picks, shortage) = pick(want, &piles, &mut budget, request.changes_max);
-            let addresses = take_picked(want, &picks, &mut piles, reserved);
-            if !addresses.is_empty() {
+            let (mut addresses, picks, shortage) =
+                pick(want, &piles, &holdings, &mut budget, request.changes_max);
+            let new = take_picked(want, &picks, &mut piles, reserved);
+            if !new.is_empty() {
                 writes.add_handle(want.owner.handle.clone(), want.handle.as_ref());
             }
+            holdings.add(want, &new);
+            addresses.extend(new);
             Grant { addresses, shortage }
         });
     }
@@ -81,24 +86,31 @@ impl Pile {
     }
 }
 
-/// Where the addresses for a want come from, and why not all of them.
+/// Which addresses a want has already, where new ones come from, and why not all of them.
 fn pick(
     want: &Want,
     piles: &[Pile],
+    holdings: &Holdings,
     budget: &mut Budget,
     changes_max: usize,
-) -> (Vec<Pick>, Option<AssignError>) {
+) -> (Vec<Granted>, Vec<Pick>, Option<AssignError>) {
     let mut spent = budget.clone();
-    spent.changes += want.extra_changes + usize::from(spent.handles.insert(want.owner.handle.clone()));
-    let (mut picks, mut shortage) = (Vec::new(), None);
+    spent.changes += want.extra_changes;
+    let (mut again, mut picks, mut shortage) = (Vec::new(), Vec::new(), None);
     for (position, pile) in piles.iter().enumerate() {
-        let mut missing = want.count(pile.version);
+        let share = match holdings.share(want, pile.version) {
+            Ok(share) => share,
+            Err(corrupt) => return (Vec::new(), Vec::new(), Some(corrupt)),
+        };
+        again.extend(share.again);
+        shortage = shortage.or(share.shortage);
+        let mut missing = share.new;
         for (index, open) in pile.blocks.iter().enumerate() {
             let count = missing.min(open.left);
             if count == 0 {
                 continue;
             }
-            let with_block = spent.with(open, &picks, position, index);
+            let with_block = spent.with(&want.owner.handle, open, &picks, position, index);
             if with_block.changes > changes_max {
                 shortage = Some(AssignError::NextCommit);
                 break;
@@ -111,23 +123,28 @@ fn pick(
             shortage = shortage.or_else(|| Some(pile.shortage.clone()));
         }
     }
-    let is_first = budget.changes == 0;
-    if shortage == Some(AssignError::NextCommit) && is_first && (picks.is_empty() || !want.accepts_fewer) {
-        return (Vec::new(), Some(AssignError::TooLarge { addresses: want.v4 + want.v6 }));
+    let has_nothing = picks.is_empty() && again.is_empty();
+    if spent.changes > changes_max {
+        shortage = Some(AssignError::NextCommit);
     }
-    if shortage.is_some() && (picks.is_empty() || !want.accepts_fewer) {
-        return (Vec::new(), shortage);
+    if shortage.is_some() && (has_nothing || !want.accepts_fewer) {
+        let is_hopeless = shortage == Some(AssignError::NextCommit) && budget.changes == 0;
+        let too_large = is_hopeless.then(|| AssignError::TooLarge { addresses: want.v4 + want.v6 });
+        return (Vec::new(), Vec::new(), too_large.or(shortage));
     }
-    if !picks.is_empty() {
+    if !has_nothing {
         *budget = spent;
     }
-    (picks, shortage)
+    (again, picks, shortage)
 }
 
 impl Budget {
     /// What is spent when a block is used as well.
-    fn with(&self, open: &Open, picks: &[Pick], pile: usize, block: usize) -> Budget {
+    fn with(&self, handle: &str, open: &Open, picks: &[Pick], pile: usize, block: usize) -> Budget {
         let mut spent = self.clone();
+        spent.changes += usize::from(spent.handles.insert(handle.to_owned()));
+        // The settings are relied on as soon as anything is.
+        spent.changes += usize::from(spent.pools.is_empty());
         spent.changes += usize::from(spent.pools.insert(open.found.pool));
         let is_picked = picks.iter().any(|pick| (pick.pile, pick.block) == (pile, block));
         if !open.is_used && !is_picked {

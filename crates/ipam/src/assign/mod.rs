@@ -17,10 +17,12 @@
 mod choose;
 mod error;
 mod grant;
+mod holdings;
 mod search;
 mod specific;
 mod writes;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -31,12 +33,19 @@ use model::{AffinityOwner, Cidr, IpVersion, Key};
 pub use error::{AssignError, Version};
 pub use specific::{AddressAssignment, AddressRequest};
 
-use crate::{Answer, Corrupt, Decision, Next, Owner, Pool, PoolUse, Reservations, Steps, Stored};
+use crate::ask::Seen;
+use crate::{
+    Answer, Corrupt, Decision, HostReserve, Next, Owner, Pool, PoolUse, Reservations, Step, Steps, Stored,
+};
 use choose::{Asker, choose_pools};
+use holdings::{Holdings, blocks_of_limited};
 use search::Search;
 
 /// How many blocks a node may have per IP version if the settings do not say; Calico's number.
 pub const BLOCKS_MAX: usize = 20;
+
+/// What etcd reads in one round trip.
+const LOOK_KEYS_MAX: usize = 128;
 
 /// The owner of blocks for services, in Calico's words.
 pub const LOAD_BALANCER: &str = "load-balancer";
@@ -54,6 +63,8 @@ pub struct Request {
     pub namespace_labels: BTreeMap<String, String>,
     /// A limit of this request's own beside the one in the settings; the smaller one counts.
     pub blocks_max: Option<usize>,
+    /// What the node keeps of every new block for itself. Such a node does not borrow.
+    pub host_reserve: Option<HostReserve>,
     /// How many changes one commit may have. Owners that do not fit are told to come again.
     pub changes_max: usize,
 }
@@ -68,6 +79,9 @@ pub struct Want {
     pub v6: usize,
     /// Fewer addresses are better than none. A pod needs all of them.
     pub accepts_fewer: bool,
+    /// How many addresses of each IP version the handle may hold. If it would hold more, it is granted those again
+    /// that it has. Where records are written one by one, two who ask at once may both be served.
+    pub handle_max: Option<usize>,
     /// Changes that the caller adds to the commit for this owner (its endpoint).
     pub extra_changes: usize,
 }
@@ -77,7 +91,7 @@ impl Want {
     pub fn one_each(owner: Owner, handle: Option<Stored<Handle>>, versions: &[IpVersion]) -> Want {
         let count = |version| usize::from(versions.contains(&version));
         let (v4, v6) = (count(IpVersion::V4), count(IpVersion::V6));
-        Want { owner, handle, v4, v6, accepts_fewer: false, extra_changes: 0 }
+        Want { owner, handle, v4, v6, accepts_fewer: false, handle_max: None, extra_changes: 0 }
     }
 
     fn count(&self, version: IpVersion) -> usize {
@@ -89,9 +103,16 @@ impl Want {
 }
 
 /// The records that a decision starts from.
+///
+/// The commit relies on the settings, or on there being none, and on the pools of the blocks it uses: a change of
+/// either makes it fail, however old the picture was that it was decided on. It does not rely on reservations and on
+/// the labels of nodes and namespaces. A reservation never concerns addresses that are taken already, and a selector
+/// never takes a block away that is in use; so a commit that overtakes such a change is like one that came before it.
+/// Nor could it be had for reservations: no store promises that none was *added*.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
-    pub config: IpamConfig,
+    /// `None` if there is no such record: then the defaults hold.
+    pub config: Option<Stored<IpamConfig>>,
     /// All pools, in the order of their names.
     pub pools: Vec<Stored<Pool>>,
     pub reserved: Vec<Cidr>,
@@ -101,6 +122,20 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    pub(crate) fn settings(&self) -> Cow<'_, IpamConfig> {
+        self.config
+            .as_ref()
+            .map_or_else(|| Cow::Owned(IpamConfig::default()), |stored| Cow::Borrowed(&stored.value))
+    }
+
+    /// What every assignment relies on.
+    pub(crate) fn settings_step(&self) -> Step {
+        match &self.config {
+            Some(stored) => Step::Require { key: Key::IpamConfig, revision: stored.revision.clone() },
+            None => Step::RequireAbsent { key: Key::IpamConfig },
+        }
+    }
+
     fn affinity(&self, block: &Cidr) -> Option<&Stored<Affinity>> {
         self.affinities.iter().find(|(known, _)| known == block).map(|(_, affinity)| affinity)
     }
@@ -150,6 +185,8 @@ pub struct Assignment {
     reserved: Reservations,
     /// One per IP version that is wanted.
     searches: Vec<Search>,
+    /// The blocks of handles that have a maximum.
+    limited: Seen,
 }
 
 impl Assignment {
@@ -168,7 +205,12 @@ impl Assignment {
                 searches.push(Search::new(version, needed, pools, &request, &surroundings, &reserved));
             }
         }
-        Ok(Assignment { request, surroundings, reserved, searches })
+        Ok(Assignment { request, surroundings, reserved, searches, limited: Seen::default() })
+    }
+
+    fn grant(&self) -> Assigned {
+        let holdings = Holdings::of(&self.request.wants, &self.request.block_owner(), &self.limited);
+        grant::grant(&self.request, &self.surroundings, &self.reserved, &self.searches, holdings)
     }
 }
 
@@ -181,20 +223,45 @@ impl Decision for Assignment {
         for search in &mut self.searches {
             keys.extend(search.poll(&self.surroundings));
         }
+        if let Err(missing) = self.limited.need(blocks_of_limited(&self.request.wants)) {
+            let room = LOOK_KEYS_MAX.saturating_sub(keys.len());
+            let missing: Vec<Key> =
+                missing.into_iter().filter(|key| !keys.contains(key)).take(room).collect();
+            keys.extend(missing);
+        }
         if !keys.is_empty() {
             return Ok(Next::Look(keys));
         }
-        Ok(Next::Done(grant::grant(&self.request, &self.surroundings, &self.reserved, &self.searches)))
+        Ok(Next::Done(self.grant()))
     }
 
     fn show(&mut self, key: &Key, answer: Answer) {
         for search in &mut self.searches {
             search.show(key, &answer, &self.surroundings);
         }
+        if blocks_of_limited(&self.request.wants).any(|known| known == *key) {
+            self.limited.show(key, answer);
+        }
     }
 }
 
 impl Request {
+    /// Addresses from whichever pools offer themselves to a node and a namespace without labels.
+    pub fn new(host: impl Into<String>, wants: Vec<Want>, purpose: PoolUse, changes_max: usize) -> Request {
+        Request {
+            host: host.into(),
+            wants,
+            purpose,
+            pools_v4: Vec::new(),
+            pools_v6: Vec::new(),
+            node_labels: BTreeMap::new(),
+            namespace_labels: BTreeMap::new(),
+            blocks_max: None,
+            host_reserve: None,
+            changes_max,
+        }
+    }
+
     /// Who the blocks belong to that this request claims.
     pub fn block_owner(&self) -> AffinityOwner {
         block_owner(&self.host, self.purpose)
@@ -206,6 +273,7 @@ impl Request {
             purpose: self.purpose,
             node_labels: &self.node_labels,
             namespace_labels: &self.namespace_labels,
+            host_reserve: self.host_reserve,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::ask::{Seen, Sight, sight_block};
 use crate::block::{
     free_cooled, free_count, hand_over, is_claim_older_than, is_empty, is_of_windows, new_block,
 };
-use crate::{Answer, BlockOrder, Corrupt, Reservations, Stored};
+use crate::{Answer, BlockOrder, Corrupt, HostReserve, Reservations, Stored};
 
 /// The first look is at one block; each next one is at so many times more, up to the maximum. The maximum keeps a
 /// look within one round trip of etcd, which takes 128 reads at once.
@@ -57,6 +57,7 @@ pub(super) struct Search {
     limit: usize,
     claims_on: bool,
     is_strict: bool,
+    reserve: Option<HostReserve>,
     /// More blocks than that cannot be in one commit.
     blocks_useful: usize,
     /// Blocks that count against the limit.
@@ -105,9 +106,10 @@ impl Search {
             owner: request.block_owner(),
             reserved: reserved.clone(),
             needed,
-            limit: blocks_limit(&surroundings.config, request.blocks_max),
-            claims_on: surroundings.config.auto_allocate_blocks,
-            is_strict: surroundings.config.strict_affinity,
+            limit: blocks_limit(&surroundings.settings(), request.blocks_max),
+            claims_on: surroundings.settings().auto_allocate_blocks,
+            is_strict: surroundings.settings().strict_affinity || request.host_reserve.is_some(),
+            reserve: request.host_reserve,
             blocks_useful: request.changes_max.max(1),
             held: live().count(),
             own: live()
@@ -155,7 +157,7 @@ impl Search {
             Key::Block(cidr) if self.asked.contains(cidr) => {
                 let mut sight = sight_block(*cidr, answer.clone());
                 if let Sight::There(stored) = &mut sight {
-                    let cooldown = surroundings.config.ip_cooldown_seconds;
+                    let cooldown = surroundings.settings().ip_cooldown_seconds;
                     free_cooled(&mut stored.value, surroundings.now, cooldown);
                 }
                 self.answers.insert(*cidr, sight);
@@ -241,7 +243,7 @@ impl Search {
     }
 
     fn claim(&mut self, cidr: Cidr, pool: usize, surroundings: &Surroundings) {
-        let block = new_block(cidr, &self.owner, surroundings.now);
+        let block = new_block(cidr, &self.owner, self.reserve.as_ref(), surroundings.now);
         let free = free_count(&block, &self.reserved);
         self.found.push(Found { how: How::Claim, block, revision: None, free, pool });
     }
@@ -304,7 +306,7 @@ impl Search {
                 continue;
             };
             let (mut found, _) = self.others.remove(position);
-            hand_over(&mut found.block, &self.owner, surroundings.now);
+            hand_over(&mut found.block, &self.owner, self.reserve.as_ref(), surroundings.now);
             found.free = free_count(&found.block, &self.reserved);
             found.how = How::Reclaim { from, affinity };
             self.found.push(found);

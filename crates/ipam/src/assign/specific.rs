@@ -1,17 +1,18 @@
 //! Giving an owner exactly the addresses it names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::ipam::Block;
-use model::{Cidr, Key};
+use model::{AffinityOwner, Cidr, IpVersion, Key};
 
+use super::holdings::held_in;
 use super::search::{Found, How};
 use super::writes::Writes;
 use super::{AssignError, Assigned, Grant, Granted, Surroundings, Version, block_owner, blocks_limit};
 use crate::ask::{Pause, Seen, Sight, next};
 use crate::block::{free_cooled, is_cooling_down, new_block, take_address};
-use crate::{Answer, Decision, Next, Owner, PoolUse};
+use crate::{Answer, Decision, HostReserve, Next, Owner, PoolUse};
 
 /// Who wants which addresses.
 #[derive(Clone, Debug)]
@@ -23,6 +24,10 @@ pub struct AddressRequest {
     pub purpose: Option<PoolUse>,
     pub node_labels: BTreeMap<String, String>,
     pub blocks_max: Option<usize>,
+    /// How many addresses of each IP version the handle may hold; those it has can be had again.
+    pub handle_max: Option<usize>,
+    /// What the node keeps of every new block for itself. Such a node does not borrow.
+    pub host_reserve: Option<HostReserve>,
 }
 
 /// All of the addresses, or none. Each must lie in a pool that is in service, allows the use and selects the node;
@@ -48,7 +53,38 @@ impl AddressAssignment {
         }
         let handle = Key::Handle(self.request.owner.handle.clone());
         self.seen.need(wanted.keys().map(|block| Key::Block(*block)).chain([handle]))?;
+        self.check_limit()?;
         self.assign(&wanted).map_err(Pause::Fail)
+    }
+
+    /// Whether the handle may hold the addresses as well as those that it has.
+    fn check_limit(&self) -> Result<(), Pause<AssignError>> {
+        let Some(max) = self.request.handle_max else { return Ok(()) };
+        let handle = &self.request.owner.handle;
+        let blocks: Vec<Cidr> = match self.seen.handle(handle) {
+            Sight::There(stored) => stored.value.blocks().collect(),
+            Sight::Absent | Sight::Going | Sight::Broken(_) => Vec::new(),
+        };
+        self.seen.need(blocks.iter().map(|block| Key::Block(*block)))?;
+        let held = held_in(handle, blocks.into_iter(), &self.ours(), &self.seen);
+        let held = held.map_err(|corrupt| Pause::Fail(corrupt.into()))?;
+        let held: BTreeSet<IpAddr> = held.iter().map(|granted| granted.address).collect();
+        let new: BTreeSet<IpAddr> =
+            self.request.addresses.iter().copied().filter(|address| !held.contains(address)).collect();
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let count = |of: &BTreeSet<IpAddr>| {
+                of.iter().filter(|address| IpVersion::of(**address) == version).count()
+            };
+            if count(&new) > 0 && count(&new) + count(&held) > max {
+                let (handle, version) = (handle.clone(), Version(version));
+                return Err(Pause::Fail(AssignError::HandleLimit { handle, version, max }));
+            }
+        }
+        Ok(())
+    }
+
+    fn ours(&self) -> AffinityOwner {
+        block_owner(&self.request.host, self.request.purpose.unwrap_or(PoolUse::Workload))
     }
 
     /// The block of an address and the position of its pool.
@@ -69,8 +105,7 @@ impl AddressAssignment {
     }
 
     fn assign(&self, wanted: &BTreeMap<Cidr, (usize, Vec<IpAddr>)>) -> Result<Assigned, AssignError> {
-        let ours = block_owner(&self.request.host, self.request.purpose.unwrap_or(PoolUse::Workload));
-        let mut writes = Writes::new(&self.surroundings, ours);
+        let mut writes = Writes::new(&self.surroundings, self.ours());
         let id = &self.request.owner.handle;
         match self.seen.handle(id) {
             Sight::Absent => writes.add_handle(id.clone(), None),
@@ -98,19 +133,21 @@ impl AddressAssignment {
 
     /// The block, if something may be taken from it.
     fn open(&self, cidr: Cidr, pool: usize, address: IpAddr, claimed: usize) -> Result<Found, AssignError> {
-        let ours = block_owner(&self.request.host, self.request.purpose.unwrap_or(PoolUse::Workload));
+        let ours = self.ours();
         match self.seen.block(&cidr) {
             Sight::Absent => {
                 self.may_claim(&cidr, claimed)?;
-                let block = new_block(cidr, &ours, self.surroundings.now);
+                let block = new_block(cidr, &ours, self.request.host_reserve.as_ref(), self.surroundings.now);
                 Ok(Found { how: How::Claim, free: block.unallocated.len(), block, revision: None, pool })
             }
             Sight::There(stored) => {
                 let mut block = stored.value.clone();
-                let cooldown = self.surroundings.config.ip_cooldown_seconds;
+                let settings = self.surroundings.settings();
+                let cooldown = settings.ip_cooldown_seconds;
                 free_cooled(&mut block, self.surroundings.now, cooldown);
                 let is_ours = block.owner().as_ref() == Some(&ours);
-                if !is_ours && self.surroundings.config.strict_affinity {
+                let is_strict = settings.strict_affinity || self.request.host_reserve.is_some();
+                if !is_ours && is_strict {
                     return Err(AssignError::BlockOfAnother { address, block: cidr, of: block.owner() });
                 }
                 let how = if is_ours { How::Own } else { How::Borrow };
@@ -127,12 +164,12 @@ impl AddressAssignment {
             return Ok(());
         }
         let (host, version) = (self.request.host.clone(), Version(cidr.version()));
-        if !self.surroundings.config.auto_allocate_blocks {
+        if !self.surroundings.settings().auto_allocate_blocks {
             return Err(AssignError::ClaimsOff { host, version });
         }
         let of_version = |(block, _): &&(Cidr, _)| block.version() == cidr.version();
         let blocks = self.surroundings.affinities.iter().filter(of_version).count() + claimed;
-        if blocks >= blocks_limit(&self.surroundings.config, self.request.blocks_max) {
+        if blocks >= blocks_limit(&self.surroundings.settings(), self.request.blocks_max) {
             return Err(AssignError::BlockLimit { host, version, blocks });
         }
         Ok(())

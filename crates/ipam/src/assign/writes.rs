@@ -62,6 +62,9 @@ impl<'a> Writes<'a> {
 
     pub(super) fn steps(mut self) -> Steps {
         let mut steps = Steps::default();
+        if !self.blocks.is_empty() {
+            steps.push(self.surroundings.settings_step());
+        }
         self.require_pools(&mut steps);
         for (found, _) in &self.blocks {
             self.begin(found, &mut steps);

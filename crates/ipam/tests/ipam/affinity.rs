@@ -212,7 +212,7 @@ fn affinities_without_their_block_are_given_up_too() {
 #[test]
 fn empty_blocks_of_others_are_taken_over_when_they_are_old() {
     let mut world = World::with_pool("10.0.0.0/30", 30);
-    world.config.strict_affinity = true;
+    world.configure(|config| config.strict_affinity = true);
     world.assign("node-a", "a.0").unwrap();
     let block = world.blocks()[0];
     assert!(matches!(world.assign("node-b", "b.0"), Err(AssignError::Exhausted { .. })), "in use");

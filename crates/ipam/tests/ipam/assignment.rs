@@ -30,6 +30,7 @@ fn the_first_address_claims_a_block_in_one_commit() {
     assert_eq!(
         kinds,
         [
+            "IPAMConfiguration(default)".to_owned(),
             "IPPool(pool-0)".to_owned(),
             format!("BlockAffinity(host:node-a, {block})"),
             format!("IPAMBlock({block})"),
@@ -44,7 +45,7 @@ fn the_first_address_claims_a_block_in_one_commit() {
     assert_eq!(stored.sequence_number, stored.sequence_of(0) + 1);
     // The second address comes from the same block, with nothing but handle and block written.
     let (granted, steps) = world.plan(one(&world, "node-a", "net.2")).unwrap().single().unwrap();
-    assert_eq!((granted[0].block, steps.changes()), (block, 3));
+    assert_eq!((granted[0].block, steps.changes()), (block, 4));
     assert_eq!(steps.atomic().iter().filter(|step| step.is_write()).count(), 2);
 }
 
@@ -101,8 +102,8 @@ fn a_batch_shares_the_write_of_a_block() {
     let wants = (0..30).map(|n| Want::one_each(owner(&format!("a.{n}")), None, &[IpVersion::V4])).collect();
     let assigned = world.plan(world.request("node-a", wants)).unwrap();
     assert!(assigned.grants.iter().all(|grant| grant.shortage.is_none() && grant.addresses.len() == 1));
-    // The pool, one affinity, one block, thirty handles.
-    assert_eq!(assigned.steps.changes(), 33);
+    // The settings, the pool, one affinity, one block, thirty handles.
+    assert_eq!(assigned.steps.changes(), 34);
     world.commit(&assigned.steps).unwrap();
     world.assert_books_agree();
     let given: BTreeSet<IpAddr> = assigned.grants.iter().map(|grant| grant.addresses[0].address).collect();
@@ -113,6 +114,34 @@ fn a_batch_shares_the_write_of_a_block() {
         1,
         "one write, one number"
     );
+}
+
+/// A full node's pods: two blocks, the settings and the pool leave room for 110 handles in etcd's 128 operations.
+#[test]
+fn a_burst_of_110_fits_one_commit() {
+    let mut world = World::with_pool("10.0.0.0/16", 26);
+    for round in 0..2 {
+        let wants = (0..110)
+            .map(|n| Want::one_each(owner(&format!("{round}.{n}")), None, &[IpVersion::V4]))
+            .collect();
+        let assigned = world.plan(world.request("node-a", wants)).unwrap();
+        assert!(assigned.grants.iter().all(|grant| grant.shortage.is_none()), "{:?}", assigned.grants);
+        assert!(assigned.steps.changes() <= 128, "{}", assigned.steps.changes());
+        world.commit(&assigned.steps).unwrap();
+        world.assert_books_agree();
+    }
+}
+
+/// The settings are relied on, and so is that there are none.
+#[test]
+fn settings_that_change_in_between_are_noticed() {
+    let mut world = small_pool();
+    for change in [true, false] {
+        let steps = world.plan(one(&world, "node-a", "net.1")).unwrap().steps;
+        world.configure(|config| config.strict_affinity = change);
+        assert_eq!(world.commit(&steps).unwrap_err().0, Key::IpamConfig);
+    }
+    assert!(world.assign("node-a", "net.1").is_ok());
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_cluster_in_order_has_no_problems() {
         assert!(analysis.allocations.iter().all(|one| one.is_in_use && !one.is_borrowed));
     });
     // Cooling down and reserved by Windows are no problems; neither is a block without owner.
-    cluster.world.config.ip_cooldown_seconds = 60;
+    cluster.world.configure(|config| config.ip_cooldown_seconds = 60);
     cluster.world.release("net.1");
     cluster.endpoints.remove(0);
     assert_eq!(cluster.problems(), []);

@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use ipam::{AddressAssignment, AddressRequest, AssignError, PoolUse, Version};
-use model::ipam::Block;
-use model::{AffinityOwner, Cidr, IpVersion};
+use model::{Cidr, IpVersion};
 use serde_json::json;
 
 use crate::common::{World, labels, owner, want};
@@ -103,10 +102,10 @@ fn strict_affinity() {
     let mut world = World::with_pool("10.0.0.0/26", 26);
     world.assign("node-a", "a.0").unwrap();
     world.assign("node-b", "b.0").unwrap();
-    world.config.strict_affinity = true;
+    world.configure(|config| config.strict_affinity = true);
     assert!(matches!(world.assign("node-b", "b.1"), Err(AssignError::Exhausted { .. })));
     assert!(world.assign("node-a", "a.1").is_ok());
-    world.config.strict_affinity = false;
+    world.configure(|config| config.strict_affinity = false);
     assert!(world.assign("node-b", "b.1").is_ok());
     world.assert_books_agree();
 }
@@ -115,8 +114,8 @@ fn strict_affinity() {
 #[test]
 fn the_block_limit() {
     let mut world = World::with_pool("10.0.0.0/24", 30);
-    world.config.strict_affinity = true;
-    world.config.max_blocks_per_host = 2;
+    world.configure(|config| config.strict_affinity = true);
+    world.configure(|config| config.max_blocks_per_host = 2);
     let (eight, shortage) = world.assign_many("node-a", "a.0", 9);
     let limit = |blocks| AssignError::BlockLimit {
         host: "node-a".to_owned(),
@@ -128,7 +127,7 @@ fn the_block_limit() {
         limit(2).to_string(),
         "node node-a has no free IPv4 address left in its 2 blocks, and may not have more"
     );
-    world.config.max_blocks_per_host = 3;
+    world.configure(|config| config.max_blocks_per_host = 3);
     let mut request = world.request("node-a", vec![want("a.1", 5, 0)]);
     request.blocks_max = Some(2);
     assert_eq!(world.plan(request.clone()).unwrap().grants[0].shortage, Some(limit(2)));
@@ -136,7 +135,7 @@ fn the_block_limit() {
     let assigned = world.plan(request).unwrap();
     assert_eq!((assigned.grants[0].addresses.len(), &assigned.grants[0].shortage), (4, &Some(limit(3))));
     // The built-in limit is 20 per IP version.
-    world.config.max_blocks_per_host = 0;
+    world.configure(|config| config.max_blocks_per_host = 0);
     let (rest, shortage) = world.assign_many("node-a", "a.2", 1000);
     assert_eq!((rest.len(), shortage), (72, Some(limit(20))));
     world.assert_books_agree();
@@ -184,13 +183,13 @@ fn auto_assign_table() {
     assert_eq!(exhausted.to_string(), "no IPv4 address is free for node node-a in pool-0");
     for (limit, expected) in [(1, 64), (2, 128)] {
         let mut world = World::with_pool("10.0.0.0/24", 26);
-        world.config.strict_affinity = true;
-        world.config.max_blocks_per_host = limit;
+        world.configure(|config| config.strict_affinity = true);
+        world.configure(|config| config.max_blocks_per_host = limit);
         assert_eq!(world.assign_many("node-a", "a.0", 300).0.len(), expected);
     }
     for (is_strict, own, borrowed) in [(false, 63, 1), (true, 63, 0)] {
         let mut world = World::with_pool("10.0.0.0/25", 26);
-        world.config.strict_affinity = is_strict;
+        world.configure(|config| config.strict_affinity = is_strict);
         world.assign("node-a", "a.0").unwrap();
         world.assign("node-b", "b.0").unwrap();
         let assigned = world.plan(world.request("node-a", vec![want("a.1", 64, 0)])).unwrap();
@@ -210,8 +209,8 @@ fn auto_assign_table() {
 #[test]
 fn blocks_are_not_claimed_where_that_is_switched_off() {
     let mut world = World::with_pool("10.0.0.0/28", 30);
-    world.config.auto_allocate_blocks = false;
-    world.config.strict_affinity = true;
+    world.configure(|config| config.auto_allocate_blocks = false);
+    world.configure(|config| config.strict_affinity = true);
     let error = world.assign("node-a", "a.0").unwrap_err();
     assert!(matches!(error, AssignError::ClaimsOff { .. }), "{error}");
     // A block that was claimed for the node serves.
@@ -237,24 +236,6 @@ fn reservations() {
     assert!(matches!(world.assign("node-a", "a.1"), Err(AssignError::Exhausted { .. })));
 }
 
-/// Checklist: Windows: no borrowing from its blocks.
-#[test]
-fn nothing_is_borrowed_from_windows() {
-    let mut world = World::with_pool("10.0.0.0/29", 29);
-    let mut block = Block::new(cidr("10.0.0.0/29"), Some(&AffinityOwner::Host("windows".to_owned())), 1);
-    let windows = ipam::Owner { handle: ipam::WINDOWS_RESERVED_HANDLE.to_owned(), attributes: labels(&[]) };
-    ipam::take(&mut block, &windows, 3, &ipam::Reservations::default());
-    ipam::take(&mut block, &owner("w.0"), 1, &ipam::Reservations::default());
-    world.store.put(block.key(), block.encode());
-    world.put_affinity("windows", block.cidr, model::ipam::AffinityState::Confirmed);
-    assert!(matches!(world.assign("node-a", "a.0"), Err(AssignError::Exhausted { .. })));
-    world.store.put(model::Key::Handle("w.0".to_owned()), br#"{"block":{"10.0.0.0/29":1}}"#.to_vec());
-    world.release("w.0");
-    // Empty and old it may be taken over, and then it is whole.
-    assert_eq!(world.assign_many("node-a", "a.0", 9).0.len(), 8);
-    world.assert_books_agree();
-}
-
 /// Checklist: long host names with equal prefixes keep separate affinities.
 #[test]
 fn long_host_names() {
@@ -274,6 +255,8 @@ fn assign_address(world: &mut World, host: &str, handle: &str, address: &str) ->
         purpose: Some(PoolUse::Workload),
         node_labels: labels(&[("name", host)]),
         blocks_max: None,
+        handle_max: None,
+        host_reserve: None,
     };
     let assigned = world.drive(&mut AddressAssignment::new(request, world.surroundings(host)))?;
     world.commit(&assigned.steps).unwrap();
@@ -310,16 +293,16 @@ fn given_addresses() {
         assert_eq!(error.to_string(), expected);
     }
     assert!(assign_address(&mut world, "node-b", "b.0", "10.0.0.6").is_ok(), "borrowed");
-    world.config.strict_affinity = true;
+    world.configure(|config| config.strict_affinity = true);
     let error = assign_address(&mut world, "node-b", "b.0", "10.0.0.7").unwrap_err();
     assert_eq!(error.to_string(), "10.0.0.7 is in block 10.0.0.0/26 of node node-a, and affinity is strict");
-    world.config.max_blocks_per_host = 2;
+    world.configure(|config| config.max_blocks_per_host = 2);
     let error = assign_address(&mut world, "node-a", "a.0", "10.0.0.100").unwrap_err();
     assert!(matches!(error, AssignError::BlockLimit { .. }), "{error}");
-    world.config.auto_allocate_blocks = false;
+    world.configure(|config| config.auto_allocate_blocks = false);
     let error = assign_address(&mut world, "node-b", "b.0", "10.0.0.100").unwrap_err();
     assert!(matches!(error, AssignError::ClaimsOff { .. }), "{error}");
-    world.config.ip_cooldown_seconds = 60;
+    world.configure(|config| config.ip_cooldown_seconds = 60);
     world.release("b.0");
     let error = assign_address(&mut world, "node-a", "a.0", "10.0.0.6").unwrap_err();
     assert!(matches!(error, AssignError::CoolingDown { .. }), "{error}");
@@ -336,6 +319,8 @@ fn several_given_addresses_come_together_or_not_at_all() {
         purpose: None,
         node_labels: labels(&[]),
         blocks_max: None,
+        handle_max: None,
+        host_reserve: None,
     };
     let assigned = world
         .drive(&mut AddressAssignment::new(

@@ -59,7 +59,7 @@ impl Pair {
     fn new(is_strict: bool, is_atomic: bool) -> Pair {
         let specs = POOLS.map(|cidr| json!({"cidr": cidr, "blockSize": 30}));
         let mut world = World::with_pools(&specs);
-        world.config.strict_affinity = is_strict;
+        world.configure(|config| config.strict_affinity = is_strict);
         world.is_atomic = is_atomic;
         world.reserved = RESERVED.map(cidr).to_vec();
         Pair { world, held: BTreeMap::new() }
@@ -125,7 +125,7 @@ impl Pair {
         }
         prop_assert_eq!(given.len() == count, shortage.is_none());
         // Without strict affinity, there are too few addresses only if there are none.
-        if !self.world.config.strict_affinity {
+        if !self.world.config().strict_affinity {
             prop_assert_eq!(given.len(), count.min(free.len()));
         }
         Ok(())
@@ -140,6 +140,8 @@ impl Pair {
             purpose: None,
             node_labels: labels(&[]),
             blocks_max: None,
+            handle_max: None,
+            host_reserve: None,
         };
         let surroundings = self.world.surroundings(&node_name(node));
         let holder = self.held.get(&address).cloned();
@@ -153,7 +155,7 @@ impl Pair {
                 prop_assert!(holder.is_some_and(|holder| holder != name(handle)))
             }
             Err(AssignError::NotInPool(_)) => prop_assert!(last >= 16),
-            Err(AssignError::BlockOfAnother { .. }) => prop_assert!(self.world.config.strict_affinity),
+            Err(AssignError::BlockOfAnother { .. }) => prop_assert!(self.world.config().strict_affinity),
             Err(error) => return Err(TestCaseError::fail(error.to_string())),
         }
         Ok(())

@@ -247,7 +247,7 @@ fn the_reuse_delay_is_only_written_where_it_is_configured() {
     let first = world.assign("node-a", "a.0").unwrap();
     world.release("a.0");
     assert!(!format!("{:?}", world.block(world.blocks()[0])).contains("released_at: Some"));
-    world.config.ip_cooldown_seconds = 30;
+    world.configure(|config| config.ip_cooldown_seconds = 30);
     let second = world.assign("node-a", "a.1").unwrap();
     assert_ne!(first, second, "least recently released first");
     release(&mut world, vec![item(second)]);

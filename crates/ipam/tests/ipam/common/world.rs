@@ -18,7 +18,6 @@ use super::store::{Interrupted, Store};
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) store: Store,
-    pub(crate) config: IpamConfig,
     pub(crate) reserved: Vec<Cidr>,
     pub(crate) now: Timestamp,
     /// Commits all or nothing; else record by record.
@@ -38,7 +37,15 @@ pub(crate) fn owner(handle: &str) -> Owner {
 }
 
 pub(crate) fn want(handle: &str, v4: usize, v6: usize) -> Want {
-    Want { owner: owner(handle), handle: None, v4, v6, accepts_fewer: true, extra_changes: 0 }
+    Want {
+        owner: owner(handle),
+        handle: None,
+        v4,
+        v6,
+        accepts_fewer: true,
+        handle_max: None,
+        extra_changes: 0,
+    }
 }
 
 fn block_owner(host: &str) -> AffinityOwner {
@@ -49,13 +56,7 @@ fn block_owner(host: &str) -> AffinityOwner {
 impl World {
     /// Pools are called `pool-0`, `pool-1` …
     pub(crate) fn with_pools(pools: &[Value]) -> World {
-        let mut world = World {
-            store: Store::default(),
-            config: IpamConfig::default(),
-            reserved: Vec::new(),
-            now: now(),
-            is_atomic: true,
-        };
+        let mut world = World { store: Store::default(), reserved: Vec::new(), now: now(), is_atomic: true };
         for (position, spec) in pools.iter().enumerate() {
             world.put_pool(&format!("pool-{position}"), spec.clone());
         }
@@ -74,6 +75,22 @@ impl World {
 
     pub(crate) fn delete_pool(&mut self, name: &str) {
         self.store.delete(&Key::cluster(Kind::IpPool, name));
+    }
+
+    /// Writes the settings down, changed.
+    pub(crate) fn configure(&mut self, change: impl FnOnce(&mut IpamConfig)) {
+        let mut config = self.config();
+        change(&mut config);
+        self.store.put(Key::IpamConfig, config.encode());
+    }
+
+    pub(crate) fn config(&self) -> IpamConfig {
+        self.stored_config().map_or_else(IpamConfig::default, |stored| stored.value)
+    }
+
+    fn stored_config(&self) -> Option<Stored<IpamConfig>> {
+        let (value, revision) = self.store.get(&Key::IpamConfig)?;
+        Some(Stored::new(IpamConfig::decode(value).unwrap(), revision))
     }
 
     pub(crate) fn block(&self, cidr: Cidr) -> Option<Stored<Block>> {
@@ -127,7 +144,7 @@ impl World {
 
     pub(crate) fn surroundings(&self, host: &str) -> Surroundings {
         Surroundings {
-            config: self.config.clone(),
+            config: self.stored_config(),
             pools: self.pools(),
             reserved: self.reserved.clone(),
             affinities: self.affinities(host),
@@ -139,15 +156,9 @@ impl World {
         let wants =
             wants.into_iter().map(|want| Want { handle: self.handle(&want.owner.handle), ..want }).collect();
         Request {
-            host: host.to_owned(),
             wants,
-            purpose: PoolUse::Workload,
-            pools_v4: Vec::new(),
-            pools_v6: Vec::new(),
             node_labels: labels(&[("name", host)]),
-            namespace_labels: BTreeMap::new(),
-            blocks_max: None,
-            changes_max: 128,
+            ..Request::new(host, Vec::new(), PoolUse::Workload, 128)
         }
     }
 
@@ -215,7 +226,7 @@ impl World {
     }
 
     pub(crate) fn cooldown_from(&self) -> Option<Timestamp> {
-        (self.config.ip_cooldown_seconds > 0).then_some(self.now)
+        (self.config().ip_cooldown_seconds > 0).then_some(self.now)
     }
 
     pub(crate) fn plan_release_of_host(&self, host: &str, rule: ReleaseRule) -> Vec<BlockReleased> {
@@ -265,7 +276,8 @@ impl World {
                 assert_eq!(affinity.value.state, AffinityState::Confirmed);
             }
             for attribute in (0..block.capacity()).filter_map(|ordinal| block.attribute(ordinal)) {
-                if let Some(handle) = attribute.handle() {
+                // What a node keeps for itself has no handle record.
+                if let Some(handle) = attribute.handle().filter(|id| *id != ipam::WINDOWS_RESERVED_HANDLE) {
                     *counted.entry((handle.to_owned(), cidr)).or_default() += 1;
                 }
             }

@@ -135,6 +135,7 @@ fn wants(op: &Op, rounds: u8, seen: &[Read], now: Timestamp, scenario: &Scenario
             let (owner, handle) = (owner(spec.node), spec.handle.clone());
             Wants::Lists(Box::new(move |key| match key {
                 Key::Resource { kind, .. } => *kind == Kind::IpPool,
+                Key::IpamConfig => true,
                 Key::Affinity { owner: of, .. } => *of == owner,
                 Key::Handle(id) => *id == handle,
                 _ => false,
@@ -269,13 +270,17 @@ fn finish<D: Decision<Error = std::convert::Infallible>>(
 
 fn request(sandbox: usize, seen: &[Read], now: Timestamp, scenario: &Scenario) -> (Request, Surroundings) {
     let spec = &scenario.sandboxes[sandbox];
-    let (mut pools, mut affinities, mut handle) = (Vec::new(), Vec::new(), None);
+    let (mut pools, mut affinities, mut handle, mut config) = (Vec::new(), Vec::new(), None, None);
     for (key, found) in seen {
         match (key, answer(key, found)) {
             (Key::Resource { .. }, _) => {
                 let (value, revision) = found.as_ref().expect("listed");
                 let resource = Resource::decode(key, Kind::IpPool, value, revision).unwrap();
                 pools.push(Stored::new(Pool::new(&resource).unwrap(), revision.clone()));
+            }
+            (Key::IpamConfig, _) => {
+                let (value, revision) = found.as_ref().expect("listed");
+                config = Some(Stored::new(IpamConfig::decode(value).unwrap(), revision.clone()));
             }
             (Key::Affinity { owner, block }, Answer::Affinity(stored))
                 if owner.name() == scenario.nodes[spec.node] =>
@@ -287,18 +292,8 @@ fn request(sandbox: usize, seen: &[Read], now: Timestamp, scenario: &Scenario) -
         }
     }
     let owner = Owner { handle: spec.handle.clone(), attributes: labels(&[("pod", &spec.pod)]) };
-    let request = Request {
-        host: scenario.nodes[spec.node].clone(),
-        wants: vec![Want::one_each(owner, handle, &[IpVersion::V4])],
-        purpose: PoolUse::Workload,
-        pools_v4: Vec::new(),
-        pools_v6: Vec::new(),
-        node_labels: BTreeMap::new(),
-        namespace_labels: BTreeMap::new(),
-        blocks_max: None,
-        changes_max: 128,
-    };
-    let config = IpamConfig { strict_affinity: scenario.is_strict, ..IpamConfig::default() };
+    let wants = vec![Want::one_each(owner, handle, &[IpVersion::V4])];
+    let request = Request::new(&scenario.nodes[spec.node], wants, PoolUse::Workload, 128);
     (request, Surroundings { config, pools, reserved: Vec::new(), affinities, now })
 }
 
@@ -319,7 +314,7 @@ fn release_by_name(pod: &str, seen: &[Read]) -> Progress {
     finish(AddressRelease::new(items, Vec::new(), None, 128), seen, |released| vec![released.steps])
 }
 
-/// One write. Requirements on pools are looked at together with the write that follows: without transactions they are
+/// One write. Requirements on pools and settings are looked at together with the write that follows: without transactions they are
 /// a courtesy, not a guarantee.
 fn write(
     op: &Op,
@@ -365,8 +360,8 @@ fn write_one(list: &mut Vec<Ordered>, own: &mut BTreeMap<Key, String>, store: &m
     loop {
         let ordered = list.remove(0);
         store.apply(&ordered, own).map_err(|_| ())?;
-        let is_about_pool = matches!(ordered.key(), Key::Resource { .. });
-        if !is_about_pool || list.is_empty() {
+        let is_courtesy = matches!(ordered.key(), Key::Resource { .. } | Key::IpamConfig);
+        if !is_courtesy || list.is_empty() {
             return Ok(());
         }
     }

@@ -35,7 +35,14 @@ pub(crate) struct Scenario {
     pub(crate) recoveries: u8,
     /// Whether recovery also runs when nobody is at work.
     pub(crate) recovers_at_rest: bool,
-    pub(crate) pool_is_disabled: bool,
+    /// Something that is allowed at first and forbidden in the middle of it all.
+    pub(crate) closed: Option<Closed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Closed {
+    Pool,
+    Borrowing,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +59,7 @@ pub(crate) enum Fault {
     HandleAfterBlock,
     NoSequenceNumber,
     NoPoolRevision,
+    NoSettingsRevision,
     NoTouch,
     NoAbsence,
     BlockNotEmptyAtFirst,
@@ -81,10 +89,10 @@ pub(crate) struct State {
     host_releases: Vec<usize>,
     collections: u8,
     recoveries: u8,
-    pool_changes: u8,
+    closings: u8,
     /// The clock: it moves on whenever a block goes, so that a new one has other numbers.
     blocks_gone: u8,
-    /// Addresses that were taken after their pool had been closed.
+    /// An address was taken in a way that had been closed.
     is_taken_too_late: bool,
 }
 
@@ -97,7 +105,7 @@ pub(crate) enum Action {
     ReleaseHost(usize),
     Collect(ReleaseItemKey),
     Recover,
-    DisablePool,
+    Close,
     Turn(usize),
     Crash(usize),
 }
@@ -110,6 +118,9 @@ const POOL: &str = "pool-0";
 impl Scenario {
     pub(crate) fn start(&self) -> State {
         let mut world = World::with_pool(self.pool, self.block_size);
+        if self.is_strict {
+            world.configure(|config| config.strict_affinity = true);
+        }
         if let Some((node, block)) = self.old_block {
             let owner = AffinityOwner::Host(self.nodes[node].clone());
             let block = Block::new(block.parse().unwrap(), Some(&owner), 1_000);
@@ -128,7 +139,7 @@ impl Scenario {
             host_releases: self.host_releases.clone(),
             collections: self.collections,
             recoveries: self.recoveries,
-            pool_changes: u8::from(self.pool_is_disabled),
+            closings: u8::from(self.closed.is_some()),
             blocks_gone: 0,
             is_taken_too_late: false,
         }
@@ -144,6 +155,7 @@ impl Scenario {
         };
         match self.fault {
             Some(Fault::NoPoolRevision) => ordered.retain(|step| !is_pool(step.key())),
+            Some(Fault::NoSettingsRevision) => ordered.retain(|step| *step.key() != Key::IpamConfig),
             Some(Fault::HandleAfterBlock) => {
                 let is_handle = |step: &Ordered| matches!(step.key(), Key::Handle(_));
                 let (handles, mut others): (Vec<_>, Vec<_>) = ordered.into_iter().partition(is_handle);
@@ -210,8 +222,8 @@ impl State {
         if recovery.is_idle() && self.recoveries > 0 {
             actions.push(Action::Recover);
         }
-        if self.pool_changes > 0 {
-            actions.push(Action::DisablePool);
+        if self.closings > 0 {
+            actions.push(Action::Close);
         }
         for (actor, process) in self.processes.iter().enumerate() {
             if !process.is_idle() {
@@ -250,13 +262,16 @@ impl State {
                 next.recoveries -= 1;
                 next.processes[others + 2] = Process::start(Op::Recover);
             }
-            Action::DisablePool => {
-                next.pool_changes -= 1;
+            Action::Close => {
+                next.closings -= 1;
                 let mut world = next.world();
-                world.put_pool(
-                    POOL,
-                    json!({"cidr": scenario.pool, "blockSize": scenario.block_size, "disabled": true}),
-                );
+                match scenario.closed {
+                    Some(Closed::Borrowing) => world.configure(|config| config.strict_affinity = true),
+                    _ => world.put_pool(
+                        POOL,
+                        json!({"cidr": scenario.pool, "blockSize": scenario.block_size, "disabled": true}),
+                    ),
+                }
                 next.store = world.store;
             }
             Action::Turn(actor) => next.turn(*actor, scenario),
@@ -284,7 +299,7 @@ impl State {
     pub(crate) fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
         let held = self.check_one_owner(scenario)?;
         if self.is_taken_too_late && scenario.is_atomic {
-            return Err(Broken("an address was taken from a pool that was closed before".to_owned()));
+            return Err(Broken("an address was taken in a way that was closed before".to_owned()));
         }
         let is_at_rest = self.processes.iter().all(Process::is_idle);
         if scenario.is_atomic {
@@ -359,7 +374,7 @@ impl State {
                 world.commit(&steps).expect("nobody else writes");
             }
         }
-        match world.store.keys().find(|key| !matches!(key, Key::Resource { .. })) {
+        match world.store.keys().find(|key| !matches!(key, Key::Resource { .. } | Key::IpamConfig)) {
             Some(key) => Err(Broken(format!("{key} is left behind"))),
             None => Ok(()),
         }
@@ -382,9 +397,11 @@ impl State {
         let turn = process.turn(&mut self.store, now, scenario);
         let is_gone = |block: &&Cidr| self.store.get(&Key::Block(**block)).is_none();
         self.blocks_gone += u8::try_from(blocks.iter().filter(is_gone).count()).unwrap();
-        let is_closed = scenario.pool_is_disabled && self.pool_changes == 0;
-        self.is_taken_too_late |=
-            is_closed && holders(&self.world()).keys().any(|address| !held.contains_key(address));
+        let is_closed = scenario.closed.is_some() && self.closings == 0;
+        self.is_taken_too_late |= is_closed
+            && holders(&self.world()).iter().any(|(address, handle)| {
+                !held.contains_key(address) && self.is_forbidden(*address, handle, scenario)
+            });
         match turn {
             Turn::Goes(process) => self.processes[actor] = process,
             Turn::Done(Op::Add(sandbox), addresses) => {
@@ -400,6 +417,16 @@ impl State {
             Turn::Refused(Op::Add(sandbox)) => self.phases[sandbox] = Phase::Failed,
             Turn::Refused(op) => unreachable!("{op:?} is never refused"),
         }
+    }
+
+    /// Whether an address may not be taken any more once that is closed which is to be closed.
+    fn is_forbidden(&self, address: IpAddr, handle: &str, scenario: &Scenario) -> bool {
+        let sandbox = scenario.sandboxes.iter().find(|spec| spec.handle == handle).expect("one of ours");
+        let of_node = AffinityOwner::Host(scenario.nodes[sandbox.node].clone());
+        let world = self.world();
+        let cidr = world.blocks().into_iter().find(|cidr| cidr.contains(address)).expect("a block");
+        let is_borrowed = world.block(cidr).unwrap().value.owner() != Some(of_node);
+        scenario.closed == Some(Closed::Pool) || is_borrowed
     }
 
     /// Allocations whose sandbox is dead, as a collector sees them.

@@ -1,7 +1,7 @@
 //! The clusters that are searched, and the faults that must be found.
 
 use super::search::{Counted, explore};
-use super::state::{Fault, SandboxSpec, Scenario};
+use super::state::{Closed, Fault, SandboxSpec, Scenario};
 
 fn sandbox(node: usize, number: usize, pod: &str) -> SandboxSpec {
     SandboxSpec { node, handle: format!("net.{number}"), pod: pod.to_owned() }
@@ -25,7 +25,7 @@ fn base(is_atomic: bool) -> Scenario {
         collections: 0,
         recoveries: 0,
         recovers_at_rest: true,
-        pool_is_disabled: false,
+        closed: None,
     }
 }
 
@@ -159,7 +159,12 @@ fn sandboxes_that_come_back_while_leaks_are_collected() {
 
 #[test]
 fn a_pool_that_is_closed_meanwhile() {
-    search("pool closed", &Scenario { pool_is_disabled: true, ..borrowing(true) });
+    search("pool closed", &Scenario { closed: Some(Closed::Pool), ..borrowing(true) });
+}
+
+#[test]
+fn borrowing_that_is_forbidden_meanwhile() {
+    search("borrowing forbidden", &Scenario { closed: Some(Closed::Borrowing), ..borrowing(true) });
 }
 
 #[test]
@@ -191,8 +196,16 @@ fn a_collector_that_ignores_the_sequence_number_is_found() {
 
 #[test]
 fn an_assignment_that_ignores_its_pools_revision_is_found() {
-    let faulty = Scenario { fault: Some(Fault::NoPoolRevision), pool_is_disabled: true, ..borrowing(true) };
-    find(&faulty, "a pool that was closed");
+    let faulty =
+        Scenario { fault: Some(Fault::NoPoolRevision), closed: Some(Closed::Pool), ..borrowing(true) };
+    find(&faulty, "in a way that was closed");
+}
+
+#[test]
+fn an_assignment_that_ignores_the_settings_revision_is_found() {
+    let closed = Some(Closed::Borrowing);
+    let faulty = Scenario { fault: Some(Fault::NoSettingsRevision), closed, ..borrowing(true) };
+    find(&faulty, "in a way that was closed");
 }
 
 /// Why recovery writes a block anew before it takes a count from a handle.
