@@ -6,7 +6,7 @@ use std::os::fd::RawFd;
 use ipnet::IpNet;
 use model::{DeviceName, Mac};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
 };
@@ -109,10 +109,15 @@ pub(crate) fn add_address(device: &DeviceName, index: u32, address: IpNet) -> Re
     message.header.family = family(address.addr());
     message.header.prefix_len = address.prefix_len();
     message.header.index = index;
+    if address.addr().is_ipv6() {
+        // Nobody else can have it, and a second of looking for somebody would be lost.
+        message.header.flags = AddressHeaderFlags::Nodad;
+    }
     message.attributes =
         vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
     let what = format!("add address {address} to {device}");
-    Request::new(what, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    // Replaces: the kernel gives some addresses by itself, as soon as a device is up.
+    Request::new(what, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
 pub(crate) fn list_addresses(index: u32) -> RouteNetlinkMessage {
@@ -155,9 +160,9 @@ fn route_message(index: u32, route: &Route) -> RouteMessage {
 }
 
 /// The main table's routes through one device.
-pub(crate) fn list_routes(index: u32) -> RouteNetlinkMessage {
+pub(crate) fn list_routes(family: AddressFamily, index: u32) -> RouteNetlinkMessage {
     let mut message = RouteMessage::default();
-    message.header.address_family = AddressFamily::Inet;
+    message.header.address_family = family;
     message.attributes =
         vec![RouteAttribute::Table(RouteHeader::RT_TABLE_MAIN.into()), RouteAttribute::Oif(index)];
     RouteNetlinkMessage::GetRoute(message)

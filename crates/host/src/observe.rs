@@ -1,10 +1,9 @@
 //! Reads what the kernel holds for one pod.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use model::Mac;
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -12,6 +11,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteScope, RouteType,
 };
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use plan::{End, Neighbour, ObservedEnd, ObservedWiring, PodWiring, Route, Sysctl};
 
 use crate::links::find_link;
@@ -44,7 +44,11 @@ fn observe_end(
         netlink.dump(&format!("list the {things} of {device}"), &message)
     };
     let addresses = list("addresses", messages::list_addresses(link.index))?;
-    let routes = list("routes", messages::list_routes(link.index))?;
+    let mut routes = list("routes", messages::list_routes(AddressFamily::Inet, link.index))?;
+    // Not asked for in vain: a kernel without IPv6 would refuse.
+    if end.routes.iter().any(|route| route.destination.addr().is_ipv6()) {
+        routes.extend(list("IPv6 routes", messages::list_routes(AddressFamily::Inet6, link.index))?);
+    }
     let neighbours = list("neighbours", messages::list_neighbours(link.index))?;
     Ok(Some(ObservedEnd {
         index: link.index,
@@ -96,7 +100,10 @@ fn read_route(object: RouteNetlinkMessage, index: u32) -> Option<Route> {
     if !is_ours {
         return None;
     }
-    let destination = destination.unwrap_or(IpAddr::from([0, 0, 0, 0]));
+    let destination = destination.unwrap_or(match header.address_family {
+        AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
+    });
     Some(Route {
         destination: IpNet::new(destination, header.destination_prefix_length).ok()?,
         gateway,

@@ -1,11 +1,11 @@
 //! The host crate against the real kernel: wiring made, read back, broken, mended, removed.
 
-use std::net::IpAddr;
-
 use host::{Host, HostError, PodNamespace};
 use lab::{Lab, Node, Pod, Programs};
 use model::{DeviceName, Sandbox};
 use plan::{Attachment, Difference, NodeFacts, PodWiring};
+
+const NODE_V6: &str = "fd00:99::1";
 
 struct Bench {
     // Before the lab, so that namespaces go before the folder.
@@ -24,8 +24,16 @@ impl Bench {
         let lab = Lab::new(Programs::of_test().unwrap()).unwrap();
         let (node, pod) = (lab.node("node").unwrap(), lab.pod("default", "web-0").unwrap());
         let sandbox = Sandbox::new(Lab::NETWORK, &pod.container_id, "eth0").unwrap();
-        let wiring = wiring(&sandbox, "10.244.0.5");
+        let wiring = wiring(&sandbox, &["10.244.0.5"]);
         Some(Bench { node, pod, wiring, _lab: lab })
+    }
+
+    /// The same with these addresses for the pod, and an IPv6 address for the node.
+    fn with_addresses(test: &str, addresses: &[&str]) -> Option<Bench> {
+        let mut bench = Bench::new(test)?;
+        bench.wiring = wiring(&bench.wiring.sandbox, addresses);
+        bench.node_ip(&format!("address add {NODE_V6}/128 dev lo"));
+        Some(bench)
     }
 
     fn on_node<T: Send>(&self, act: impl FnOnce(&mut Host, &mut PodNamespace) -> T + Send) -> T {
@@ -45,22 +53,31 @@ impl Bench {
         self.on_node(|host, pod| host.check(pod, &self.wiring).unwrap())
     }
 
+    fn node_setting(&self, path: &str, value: &str) {
+        let write = || std::fs::write(format!("/proc/sys/{path}"), value).unwrap();
+        self.node.namespace().visit(write).unwrap();
+    }
+
+    fn pod_setting(&self, path: &str, value: &str) {
+        let write = || std::fs::write(format!("/proc/sys/{path}"), value).unwrap();
+        self.pod.netns().visit(write).unwrap();
+    }
+
     fn node_ip(&self, command: &str) -> String {
         self.node.namespace().ip(&command.split(' ').collect::<Vec<_>>()).unwrap()
     }
 }
 
-fn wiring(sandbox: &Sandbox, address: &str) -> PodWiring {
-    let address: IpAddr = address.parse().unwrap();
+fn wiring(sandbox: &Sandbox, addresses: &[&str]) -> PodWiring {
     let attachment = Attachment {
         sandbox: sandbox.clone(),
         device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
         mac: sandbox.mac(),
         mtu: 1450,
-        addresses: vec![address],
+        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
         pod_forwards: false,
     };
-    PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: false }).unwrap()
+    PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: true }).unwrap()
 }
 
 #[test]
@@ -75,6 +92,69 @@ fn a_wired_pod_reaches_its_node_and_back_at_once() {
     assert_eq!(routes.trim(), "10.244.0.5 dev cali0d7763386da proto 112 scope link");
     let neighbours = bench.node_ip("neigh show");
     assert!(neighbours.contains(&format!("lladdr {} PERMANENT", bench.wiring.pod.mac)), "{neighbours}");
+}
+
+#[test]
+fn both_families_work_at_once() {
+    let addresses = ["10.244.0.5", "fd00:10::5"];
+    let Some(bench) = Bench::with_addresses("both_families_work_at_once", &addresses) else { return };
+    // As runtimes make it.
+    bench.pod_setting("net/ipv6/conf/all/disable_ipv6", "1");
+    bench.ensure().unwrap();
+    for (inside, outside) in [(NODE_V6, "fd00:10::5"), (bench.node.address(), "10.244.0.5")] {
+        assert!(bench.pod.netns().can_ping(inside).unwrap(), "{inside}");
+        assert!(bench.node.namespace().can_ping(outside).unwrap(), "{outside}");
+    }
+    assert_eq!(bench.differences(), []);
+    bench.ensure().unwrap();
+    let tentative = bench.pod.netns().ip(&["-6", "address", "show", "tentative"]).unwrap();
+    assert_eq!(tentative, "", "nothing waits for duplicate address detection");
+    let addresses = bench.node_ip("-6 -o address show dev cali0d7763386da");
+    assert_eq!(addresses.lines().count(), 1, "{addresses}");
+    assert!(addresses.contains("fe80::ecee:eeff:feee:eeee/64"), "{addresses}");
+}
+
+#[test]
+fn ipv6_alone_works_at_once() {
+    let Some(bench) = Bench::with_addresses("ipv6_alone_works_at_once", &["fd00:10::5"]) else { return };
+    bench.ensure().unwrap();
+    assert!(bench.pod.netns().can_ping(NODE_V6).unwrap());
+    assert!(bench.node.namespace().can_ping("fd00:10::5").unwrap());
+    assert!(!bench.pod.netns().ip(&["route"]).unwrap().contains("169.254.1.1"));
+}
+
+#[test]
+fn a_pod_finds_its_gateway_by_asking_too() {
+    let addresses = ["10.244.0.5", "fd00:10::5"];
+    let Some(bench) = Bench::with_addresses("a_pod_finds_its_gateway_by_asking_too", &addresses) else {
+        return;
+    };
+    bench.ensure().unwrap();
+    // The kernel answers for what it would forward to, and so only where it has a route.
+    bench.node_ip("route add default dev lo");
+    bench.pod.netns().ip(&["neigh", "flush", "dev", "eth0", "nud", "permanent"]).unwrap();
+    assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
+    assert!(bench.pod.netns().can_ping(NODE_V6).unwrap());
+}
+
+#[test]
+fn a_node_without_ipv6_still_serves_both() {
+    for addresses in [&["10.244.0.5"][..], &["10.244.0.5", "fd00:10::5"]] {
+        let test = "a_node_without_ipv6_still_serves_both";
+        let Some(bench) = Bench::new(test).map(|mut bench| {
+            bench.wiring = wiring(&bench.wiring.sandbox, addresses);
+            bench
+        }) else {
+            return;
+        };
+        bench.node_setting("net/ipv6/conf/all/disable_ipv6", "1");
+        bench.node_setting("net/ipv6/conf/default/addr_gen_mode", "1");
+        bench.ensure().unwrap();
+        assert_eq!(bench.differences(), []);
+        for address in addresses {
+            assert!(bench.node.namespace().can_ping(address).unwrap(), "{address}");
+        }
+    }
 }
 
 #[test]
@@ -121,8 +201,7 @@ fn what_a_stranger_breaks_is_seen_and_mended() {
 fn a_flipped_setting_is_seen_and_mended() {
     let Some(bench) = Bench::new("a_flipped_setting_is_seen_and_mended") else { return };
     bench.ensure().unwrap();
-    let flip = || std::fs::write("/proc/sys/net/ipv4/conf/cali0d7763386da/proxy_arp", "0").unwrap();
-    bench.node.namespace().visit(flip).unwrap();
+    bench.node_setting("net/ipv4/conf/cali0d7763386da/proxy_arp", "0");
     let found: Vec<String> = bench.differences().iter().map(ToString::to_string).collect();
     assert_eq!(found, ["node: net/ipv4/conf/cali0d7763386da/proxy_arp is 0 instead of 1"]);
     bench.ensure().unwrap();
@@ -200,7 +279,7 @@ fn a_refusal_comes_in_the_kernels_own_words() {
 fn the_longest_sandbox_has_a_whole_alias() {
     let Some(mut bench) = Bench::new("the_longest_sandbox_has_a_whole_alias") else { return };
     let sandbox = Sandbox::new(&"n".repeat(100), &"c".repeat(131), "fifteen-letters").unwrap();
-    bench.wiring = wiring(&sandbox, "10.244.0.5");
+    bench.wiring = wiring(&sandbox, &["10.244.0.5"]);
     bench.ensure().unwrap();
     assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap())[0].owner, sandbox);
 }

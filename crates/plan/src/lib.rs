@@ -11,5 +11,5 @@ mod wiring;
 pub use difference::{Difference, ObservedEnd, ObservedWiring, differences};
 pub use wiring::{
     Attachment, End, Neighbour, NodeFacts, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Side, Sysctl,
-    UnsupportedAddress, V4_GATEWAY,
+    UnsupportedAddress, V4_GATEWAY, V6_GATEWAY,
 };

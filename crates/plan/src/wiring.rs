@@ -1,18 +1,23 @@
 //! What the kernel must hold for one attachment, computed from its endpoint.
 //!
 //! ```text
-//!   pod                                node
-//!   eth0  10.244.0.5/32                caliXXXXXXXXXXX  ee:ee:ee:ee:ee:ee  alias = sandbox
-//!     169.254.1.1 dev eth0 link          10.244.0.5/32 dev caliXXXXXXXXXXX link
-//!     default via 169.254.1.1            10.244.0.5 at <pod's MAC> permanent
-//!     169.254.1.1 at ee:… permanent      proxy_arp, forwarding, …
+//!   pod                                      node
+//!   eth0  10.244.0.5/32, fd00::5/128         caliXXXXXXXXXXX  ee:ee:ee:ee:ee:ee  alias = sandbox
+//!                                              fe80::ecee:eeff:feee:eeee/64
+//!     169.254.1.1 dev eth0 link                10.244.0.5/32 and fd00::5/128 dev caliXXXXXXXXXXX
+//!     default via 169.254.1.1                  10.244.0.5 at <pod's MAC> permanent
+//!     default via fe80::ecee:eeff:feee:eeee    fd00::5 at <pod's MAC> permanent
+//!     169.254.1.1 at ee:… permanent            proxy_arp, proxy_ndp, forwarding, …
+//!     fe80::ecee:… at ee:… permanent
 //! ```
 //!
-//! 169.254.1.1 is assigned nowhere. The neighbours are permanent on both sides, so no packet waits for ARP and
-//! nobody can answer for either; proxy ARP stays on for pods that drop their entry, and because Calico has it.
+//! 169.254.1.1 is assigned nowhere. The neighbours are permanent on both sides, so no packet waits for ARP or
+//! neighbour discovery and nobody can answer for either; proxy ARP stays on for pods that drop their entry, and
+//! because Calico has it. The node's link-local address is what the kernel derives from the hardware address; it is
+//! asked for all the same, because a node may be set to derive others.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
@@ -23,6 +28,10 @@ pub const ROUTE_PROTOCOL: u8 = 112;
 
 /// The gateway that every pod sees, as with Calico.
 pub const V4_GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
+
+/// The same for IPv6: the link-local address that belongs to [`Mac::HOST_END`].
+pub const V6_GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xecee, 0xeeff, 0xfeee, 0xeeee);
+const V6_GATEWAY_PREFIX: u8 = 64;
 
 /// One end of a pod's veth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,15 +123,18 @@ pub struct Sysctl {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address} cannot be given to a pod: only IPv4 addresses are wired so far")]
+#[error("{address} cannot be given to a pod: {problem}")]
 pub struct UnsupportedAddress {
     pub address: IpAddr,
+    pub problem: &'static str,
 }
 
 impl PodWiring {
     pub fn new(attachment: &Attachment, node: &NodeFacts) -> Result<PodWiring, UnsupportedAddress> {
-        if let Some(&address) = attachment.addresses.iter().find(|address| address.is_ipv6()) {
-            return Err(UnsupportedAddress { address });
+        for &address in &attachment.addresses {
+            if let Some(problem) = problem_with(address, node) {
+                return Err(UnsupportedAddress { address, problem });
+            }
         }
         Ok(PodWiring {
             sandbox: attachment.sandbox.clone(),
@@ -139,42 +151,60 @@ impl PodWiring {
     }
 }
 
-fn host_end(attachment: &Attachment, node: &NodeFacts) -> End {
-    let route = |&address: &IpAddr| Route {
-        destination: IpNet::from(address),
-        gateway: None,
-        scope: RouteScope::Link,
-        protocol: ROUTE_PROTOCOL,
+fn problem_with(address: IpAddr, node: &NodeFacts) -> Option<&'static str> {
+    let is_link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
     };
+    if address.is_ipv6() && !node.has_ipv6 {
+        Some("this node's kernel has no IPv6")
+    } else if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
+        Some("it is not the address of one machine")
+    } else if is_link_local {
+        Some("link-local addresses are the gateway's")
+    } else {
+        None
+    }
+}
+
+fn has_ipv6(attachment: &Attachment) -> bool {
+    attachment.addresses.iter().any(IpAddr::is_ipv6)
+}
+
+fn host_end(attachment: &Attachment, node: &NodeFacts) -> End {
     let neighbour = |&address: &IpAddr| Neighbour { address, mac: attachment.mac };
+    let gateway = IpNet::new(V6_GATEWAY.into(), V6_GATEWAY_PREFIX).expect("a prefix length");
     End {
         device: attachment.device.clone(),
         mac: Mac::HOST_END,
         mtu: attachment.mtu,
-        addresses: Vec::new(),
-        routes: attachment.addresses.iter().map(route).collect(),
+        addresses: if has_ipv6(attachment) { vec![gateway] } else { Vec::new() },
+        routes: attachment.addresses.iter().copied().map(Route::to_neighbour).collect(),
         neighbours: attachment.addresses.iter().map(neighbour).collect(),
-        sysctls: host_sysctls(&attachment.device, node),
+        sysctls: host_sysctls(attachment, node),
     }
 }
 
-fn host_sysctls(device: &DeviceName, node: &NodeFacts) -> Vec<Sysctl> {
-    let conf = |name: &str, value: u8| Sysctl {
-        path: format!("net/ipv4/conf/{device}/{name}"),
-        value: value.to_string(),
-    };
+fn host_sysctls(attachment: &Attachment, node: &NodeFacts) -> Vec<Sysctl> {
+    let device = &attachment.device;
+    let v4 = |name: &str, value: u8| Sysctl::new(format!("net/ipv4/conf/{device}/{name}"), value);
+    let v6 = |name: &str, value: u8| Sysctl::new(format!("net/ipv6/conf/{device}/{name}"), value);
     let mut sysctls = vec![
-        conf("route_localnet", 1),
-        Sysctl { path: format!("net/ipv4/neigh/{device}/proxy_delay"), value: "0".to_owned() },
-        conf("proxy_arp", 1),
-        conf("forwarding", 1),
-        // Written although a new device starts with it: a later change of one device is then a visible difference.
-        conf("rp_filter", node.rp_filter),
+        v4("route_localnet", 1),
+        Sysctl::new(format!("net/ipv4/neigh/{device}/proxy_delay"), 0),
+        v4("proxy_arp", 1),
+        v4("forwarding", 1),
+        // Named although a new device starts with it: a later change of one device is then a visible difference.
+        v4("rp_filter", node.rp_filter),
     ];
     if node.has_ipv6 {
         // Else a pod could announce itself to its node as a router.
-        let path = format!("net/ipv6/conf/{device}/accept_ra");
-        sysctls.push(Sysctl { path, value: "0".to_owned() });
+        sysctls.push(v6("accept_ra", 0));
+    }
+    if has_ipv6(attachment) {
+        // Before everything else of IPv6: a node may be set to have it off on new devices.
+        sysctls.push(v6("disable_ipv6", 0));
+        sysctls.extend([v6("accept_dad", 0), v6("proxy_ndp", 1), v6("forwarding", 1)]);
     }
     sysctls
 }
@@ -182,31 +212,73 @@ fn host_sysctls(device: &DeviceName, node: &NodeFacts) -> Vec<Sysctl> {
 fn pod_end(attachment: &Attachment) -> End {
     let device =
         DeviceName::new(attachment.sandbox.interface()).expect("a sandbox's interface is a device name");
-    let gateway = IpAddr::V4(V4_GATEWAY);
-    let to_gateway = Route {
-        destination: IpNet::from(gateway),
-        gateway: None,
-        scope: RouteScope::Link,
-        protocol: ROUTE_PROTOCOL,
-    };
-    let default = Route {
-        destination: IpNet::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0).expect("0 is a prefix length"),
-        gateway: Some(gateway),
-        scope: RouteScope::Universe,
-        protocol: ROUTE_PROTOCOL,
-    };
-    let forward = Sysctl {
-        path: "net/ipv4/ip_forward".to_owned(),
-        value: if attachment.pod_forwards { "1" } else { "0" }.to_owned(),
-    };
-    End {
+    let mut end = End {
         device,
         mac: attachment.mac,
         mtu: attachment.mtu,
         addresses: attachment.addresses.iter().copied().map(IpNet::from).collect(),
-        routes: vec![to_gateway, default],
-        neighbours: vec![Neighbour { address: gateway, mac: Mac::HOST_END }],
-        sysctls: vec![forward],
+        routes: Vec::new(),
+        neighbours: Vec::new(),
+        sysctls: vec![Sysctl::new("net/ipv4/ip_forward", attachment.pod_forwards.into())],
+    };
+    if attachment.addresses.iter().any(IpAddr::is_ipv4) {
+        let gateway = IpAddr::V4(V4_GATEWAY);
+        end.routes.extend([Route::to_neighbour(gateway), Route::default_via(gateway)]);
+        end.neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
+    }
+    if has_ipv6(attachment) {
+        let gateway = IpAddr::V6(V6_GATEWAY);
+        // The kernel knows without a route where a link-local gateway is.
+        end.routes.push(Route::default_via(gateway));
+        end.neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
+        let sysctls = pod_v6_sysctls(&end.device, attachment.pod_forwards);
+        end.sysctls.extend(sysctls);
+    }
+    end
+}
+
+/// Runtimes make namespaces with IPv6 off.
+fn pod_v6_sysctls(device: &DeviceName, forwards: bool) -> Vec<Sysctl> {
+    let v6 = |of: &str, name: &str, value: u8| Sysctl::new(format!("net/ipv6/conf/{of}/{name}"), value);
+    vec![
+        v6("all", "disable_ipv6", 0),
+        v6("default", "disable_ipv6", 0),
+        v6("lo", "disable_ipv6", 0),
+        v6(device.as_str(), "disable_ipv6", 0),
+        v6(device.as_str(), "accept_dad", 0),
+        v6("all", "forwarding", forwards.into()),
+    ]
+}
+
+impl Route {
+    /// To an address right at the other end.
+    fn to_neighbour(address: IpAddr) -> Route {
+        Route {
+            destination: IpNet::from(address),
+            gateway: None,
+            // The kernel knows no scopes for IPv6 and calls all of them universal.
+            scope: if address.is_ipv4() { RouteScope::Link } else { RouteScope::Universe },
+            protocol: ROUTE_PROTOCOL,
+        }
+    }
+
+    fn default_via(gateway: IpAddr) -> Route {
+        let everything: IpAddr = match gateway {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Route {
+            destination: IpNet::new(everything, 0).expect("0 is a prefix length"),
+            gateway: Some(gateway),
+            scope: RouteScope::Universe,
+            protocol: ROUTE_PROTOCOL,
+        }
+    }
+}
+
+impl Sysctl {
+    pub fn new(path: impl Into<String>, value: u8) -> Sysctl {
+        Sysctl { path: path.into(), value: value.to_string() }
     }
 }
 
@@ -230,59 +302,114 @@ impl fmt::Display for Neighbour {
 mod tests {
     use super::*;
 
-    fn wiring() -> PodWiring {
+    const MODERN: NodeFacts = NodeFacts { rp_filter: 1, has_ipv6: true };
+
+    fn attachment(addresses: &[&str]) -> Attachment {
         let sandbox = Sandbox::new("net", "c1", "eth0").unwrap();
-        let attachment = Attachment {
+        Attachment {
             device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
             mac: sandbox.mac(),
             sandbox,
             mtu: 1450,
-            addresses: vec!["10.244.0.5".parse().unwrap()],
+            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
             pod_forwards: false,
-        };
-        PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
+        }
+    }
+
+    fn wiring(addresses: &[&str]) -> PodWiring {
+        PodWiring::new(&attachment(addresses), &MODERN).unwrap()
+    }
+
+    fn texts<T: ToString>(things: &[T]) -> Vec<String> {
+        things.iter().map(ToString::to_string).collect()
+    }
+
+    fn sysctl<'a>(end: &'a End, path: &str) -> Option<&'a str> {
+        end.sysctls.iter().find(|sysctl| sysctl.path == path).map(|sysctl| sysctl.value.as_str())
     }
 
     #[test]
     fn the_host_end_leads_to_the_pod() {
-        let host = wiring().host;
+        let host = wiring(&["10.244.0.5"]).host;
         assert_eq!(host.device.as_str(), "cali0d7763386da");
         assert_eq!(host.mac.to_string(), "ee:ee:ee:ee:ee:ee");
-        assert_eq!(host.routes.len(), 1);
-        assert_eq!(host.routes[0].to_string(), "10.244.0.5/32");
+        assert_eq!(texts(&host.routes), ["10.244.0.5/32"]);
         assert_eq!(host.routes[0].scope, RouteScope::Link);
         assert_eq!(host.neighbours[0].address.to_string(), "10.244.0.5");
         assert!(host.addresses.is_empty());
-        let sysctl = |path: &str| host.sysctls.iter().find(|sysctl| sysctl.path == path).unwrap();
-        assert_eq!(sysctl("net/ipv4/conf/cali0d7763386da/proxy_arp").value, "1");
-        assert_eq!(sysctl("net/ipv4/conf/cali0d7763386da/rp_filter").value, "1");
-        assert_eq!(sysctl("net/ipv4/neigh/cali0d7763386da/proxy_delay").value, "0");
-        assert_eq!(sysctl("net/ipv6/conf/cali0d7763386da/accept_ra").value, "0");
+        assert_eq!(sysctl(&host, "net/ipv4/conf/cali0d7763386da/proxy_arp"), Some("1"));
+        assert_eq!(sysctl(&host, "net/ipv4/conf/cali0d7763386da/rp_filter"), Some("1"));
+        assert_eq!(sysctl(&host, "net/ipv4/neigh/cali0d7763386da/proxy_delay"), Some("0"));
+        assert_eq!(sysctl(&host, "net/ipv6/conf/cali0d7763386da/accept_ra"), Some("0"));
+        assert_eq!(sysctl(&host, "net/ipv6/conf/cali0d7763386da/disable_ipv6"), None);
     }
 
     #[test]
     fn the_pod_end_leads_to_the_node() {
-        let wiring = wiring();
+        let wiring = wiring(&["10.244.0.5"]);
         let pod = &wiring.pod;
-        assert_eq!(pod.addresses[0].to_string(), "10.244.0.5/32");
-        let routes: Vec<String> = pod.routes.iter().map(ToString::to_string).collect();
-        assert_eq!(routes, ["169.254.1.1/32", "0.0.0.0/0 via 169.254.1.1"]);
-        assert_eq!(pod.neighbours[0].to_string(), "169.254.1.1 at ee:ee:ee:ee:ee:ee");
+        assert_eq!(texts(&pod.addresses), ["10.244.0.5/32"]);
+        assert_eq!(texts(&pod.routes), ["169.254.1.1/32", "0.0.0.0/0 via 169.254.1.1"]);
+        assert_eq!(texts(&pod.neighbours), ["169.254.1.1 at ee:ee:ee:ee:ee:ee"]);
         assert_eq!(pod.mac, wiring.host.neighbours[0].mac);
+        assert!(pod.sysctls.iter().all(|sysctl| !sysctl.path.contains("ipv6")), "{:?}", pod.sysctls);
+    }
+
+    #[test]
+    fn two_families_stand_side_by_side() {
+        let wiring = wiring(&["10.244.0.5", "fd00::5"]);
+        let host = &wiring.host;
+        assert_eq!(texts(&host.addresses), ["fe80::ecee:eeff:feee:eeee/64"]);
+        assert_eq!(texts(&host.routes), ["10.244.0.5/32", "fd00::5/128"]);
+        assert_eq!(texts(&host.neighbours)[1], format!("fd00::5 at {}", wiring.pod.mac));
+        assert_eq!(sysctl(host, "net/ipv6/conf/cali0d7763386da/proxy_ndp"), Some("1"));
+        assert_eq!(sysctl(host, "net/ipv6/conf/cali0d7763386da/accept_dad"), Some("0"));
+        let pod = &wiring.pod;
+        assert_eq!(texts(&pod.addresses), ["10.244.0.5/32", "fd00::5/128"]);
+        assert_eq!(texts(&pod.routes)[2], "::/0 via fe80::ecee:eeff:feee:eeee");
+        assert_eq!(texts(&pod.neighbours)[1], "fe80::ecee:eeff:feee:eeee at ee:ee:ee:ee:ee:ee");
+        assert_eq!(sysctl(pod, "net/ipv6/conf/all/forwarding"), Some("0"));
+        assert_eq!(sysctl(pod, "net/ipv6/conf/eth0/accept_dad"), Some("0"));
+    }
+
+    #[test]
+    fn a_pod_may_have_ipv6_alone() {
+        let wiring = wiring(&["fd00::5"]);
+        assert_eq!(texts(&wiring.host.routes), ["fd00::5/128"]);
+        assert_eq!(texts(&wiring.pod.routes), ["::/0 via fe80::ecee:eeff:feee:eeee"]);
+        assert_eq!(wiring.pod.neighbours.len(), 1);
+    }
+
+    #[test]
+    fn a_pod_that_may_forward_forwards_both() {
+        let attachment = Attachment { pod_forwards: true, ..attachment(&["10.244.0.5", "fd00::5"]) };
+        let pod = PodWiring::new(&attachment, &MODERN).unwrap().pod;
+        assert_eq!(sysctl(&pod, "net/ipv4/ip_forward"), Some("1"));
+        assert_eq!(sysctl(&pod, "net/ipv6/conf/all/forwarding"), Some("1"));
+    }
+
+    #[test]
+    fn the_gateway_is_what_the_kernel_derives_from_the_hardware_address() {
+        let Mac([a, b, c, d, e, f]) = Mac::HOST_END;
+        let mut expected = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        expected[8..].copy_from_slice(&[a ^ 0x02, b, c, 0xff, 0xfe, d, e, f]);
+        assert_eq!(V6_GATEWAY.octets(), expected);
     }
 
     #[test]
     fn an_address_that_cannot_be_wired_is_refused() {
-        let sandbox = Sandbox::new("net", "c1", "eth0").unwrap();
-        let attachment = Attachment {
-            device: sandbox.device_name("cali").unwrap(),
-            mac: sandbox.mac(),
-            sandbox,
-            mtu: 1500,
-            addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
-            pod_forwards: false,
-        };
-        let error = PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: false }).unwrap_err();
-        assert_eq!(error.address.to_string(), "fd00::1");
+        let old = NodeFacts { rp_filter: 0, has_ipv6: false };
+        for (addresses, node, expected) in [
+            (["10.0.0.1", "fd00::1"], old, "fd00::1"),
+            (["10.0.0.1", "::"], MODERN, "::"),
+            (["10.0.0.1", "ff02::1"], MODERN, "ff02::1"),
+            (["127.0.0.1", "fd00::1"], MODERN, "127.0.0.1"),
+            (["169.254.1.1", "fd00::1"], MODERN, "169.254.1.1"),
+            (["10.0.0.1", "fe80::1"], MODERN, "fe80::1"),
+        ] {
+            let error = PodWiring::new(&attachment(&addresses), &node).unwrap_err();
+            assert_eq!(error.address.to_string(), expected);
+        }
+        assert!(PodWiring::new(&attachment(&["10.0.0.1"]), &old).is_ok());
     }
 }
