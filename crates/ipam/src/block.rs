@@ -201,7 +201,7 @@ fn is_free(block: &Block, ordinal: usize, reserved: &Reservations) -> bool {
         && block.address(ordinal).is_some_and(|address| !reserved.contains(address))
 }
 
-fn attribute_index(block: &mut Block, wanted: BlockAttribute) -> usize {
+pub(crate) fn attribute_index(block: &mut Block, wanted: BlockAttribute) -> usize {
     if let Some(index) = block.attributes.iter().position(|known| *known == wanted) {
         return index;
     }

@@ -8,8 +8,8 @@
 //! | addresses for one owner or a batch, IPv4 and IPv6 | [`Assignment`] |
 //! | given addresses | [`AddressAssignment`] |
 //! | release by handle; by address, with handle and number | [`HandleRelease`]; [`AddressRelease`] |
-//! | whose an address is | [`AddressLookup`] |
-//! | claim and confirm blocks | [`BlockClaim`] |
+//! | whose an address is; saying so anew while a machine moves | [`AddressLookup`]; [`OwnerUpdate`] |
+//! | claim and confirm blocks; have one at hand | [`BlockClaim`]; [`BlockEnsurance`] |
 //! | give up blocks: of a network, a host, a pool | [`AffinityRelease`], [`deselected_blocks`] |
 //! | the reuse delay, now and then | [`settle_cooldown`] |
 //! | a node's tunnel addresses | [`tunnel_address`] |
@@ -49,6 +49,7 @@ mod books;
 pub mod check;
 mod host_reserve;
 mod owner;
+mod owner_change;
 mod pool;
 pub mod recover;
 mod release;
@@ -64,8 +65,8 @@ pub use affinity::{
 };
 pub use ask::{Answer, Corrupt, Decision, Next};
 pub use assign::{
-    AddressAssignment, AddressRequest, AssignError, Assigned, Assignment, BLOCKS_MAX, Grant, Granted,
-    LOAD_BALANCER, Request, Surroundings, Version, Want,
+    AddressAssignment, AddressRequest, AssignError, Assigned, Assignment, BLOCKS_MAX, BlockEnsurance,
+    Ensured, Grant, Granted, LOAD_BALANCER, Request, Surroundings, Version, Want,
 };
 pub use block::{
     WINDOWS_RESERVED_HANDLE, count_write, free_cooled, free_count, give_back, held_by, is_cooling_down,
@@ -77,6 +78,7 @@ pub use owner::{
     INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, Owner, POD_ATTRIBUTE, POD_UID_ATTRIBUTE,
     TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE,
 };
+pub use owner_change::{Attributes, Expected, OwnerChange, OwnerChangeError, OwnerUpdate};
 pub use pool::{Pool, PoolError, PoolUse};
 pub use recover::{Fault, Repair, recover, seen_twice};
 pub use release::{

@@ -15,6 +15,7 @@
 //! pool takes few round trips. All blocks of the cluster are never listed.
 
 mod choose;
+mod ensure;
 mod error;
 mod grant;
 mod holdings;
@@ -27,9 +28,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use model::ipam::{Affinity, Handle, IpamConfig};
+use model::ipam::{Affinity, AffinityState, Handle, IpamConfig};
 use model::{AffinityOwner, Cidr, IpVersion, Key};
 
+pub use ensure::{BlockEnsurance, Ensured};
 pub use error::{AssignError, Version};
 pub use specific::{AddressAssignment, AddressRequest};
 
@@ -134,6 +136,10 @@ impl Surroundings {
             Some(stored) => Step::Require { key: Key::IpamConfig, revision: stored.revision.clone() },
             None => Step::RequireAbsent { key: Key::IpamConfig },
         }
+    }
+
+    fn is_confirmed(&self, block: &Cidr) -> bool {
+        self.affinity(block).is_some_and(|known| known.value.state == AffinityState::Confirmed)
     }
 
     fn affinity(&self, block: &Cidr) -> Option<&Stored<Affinity>> {

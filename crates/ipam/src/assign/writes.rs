@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::ipam::{Affinity, AffinityState, Block, Handle};
+use model::ipam::{AffinityState, Block, Handle};
 use model::{AffinityOwner, Cidr, Key, Kind};
 
 use super::Surroundings;
@@ -105,8 +105,7 @@ impl<'a> Writes<'a> {
         match &found.how {
             How::Borrow => return,
             How::Own => {
-                let is_confirmed = |known: &Stored<Affinity>| known.value.state == AffinityState::Confirmed;
-                if known.is_some_and(is_confirmed) {
+                if self.surroundings.is_confirmed(&found.block.cidr) {
                     return;
                 }
             }

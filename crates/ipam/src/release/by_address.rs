@@ -175,7 +175,7 @@ fn check<'a>(
 
 /// The block that an address is in: the one of its pool, else of whatever size. Sizes are few, so that no list of all
 /// blocks is needed even for an address whose pool is gone.
-fn locate(address: IpAddr, pools: &[Pool], seen: &Seen) -> Result<Option<Cidr>, Vec<Key>> {
+pub(crate) fn locate(address: IpAddr, pools: &[Pool], seen: &Seen) -> Result<Option<Cidr>, Vec<Key>> {
     let of_pool: BTreeSet<Cidr> = pools.iter().filter_map(|pool| pool.block_of(address)).collect();
     let is_there = |cidr: &Cidr| matches!(seen.block(cidr), Sight::There(_) | Sight::Broken(_));
     seen.need(of_pool.iter().map(|cidr| Key::Block(*cidr)))?;

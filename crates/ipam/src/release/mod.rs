@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use model::ipam::{Block, Handle};
 use model::{AffinityOwner, Cidr, Key};
 
+pub(crate) use by_address::locate;
 pub use by_address::{AddressLookup, AddressRelease, Allocation, ReleaseItem, Unreleased, Why};
 pub use by_handle::{HandleRelease, release_handle};
 
