@@ -3,24 +3,23 @@
 //! `cargo bench -p ctl --bench table [-- -o json]`, or with everything else of the store by
 //! `cargo xtask bench store`. Both programs write to /dev/null; their runs alternate.
 
-use std::process::{Command, Stdio};
+use std::net::Ipv4Addr;
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use model::names::{EndpointName, host_interface_name};
-use model::{Key, KeyRange, Kind, Resource};
-use serde_json::json;
+use anyhow::{Result, ensure};
+use model::{KeyRange, Kind};
+use sim::cluster::{self, Pod};
+use store::Store;
 use store::etcd::{EtcdConfig, EtcdStore};
-use store::{Change, MAX_CHANGES, Store};
 use testkit::etcd::EtcdCluster;
 use testkit::figures::{self, Figure, Goal, Peer, median};
+use testkit::process::{peak_mib, seconds};
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 const FEW: usize = 10_000;
 const MANY: usize = 100_000;
 const RUNS: usize = 7;
-const WRITERS: usize = 8;
 
 fn main() -> Result<()> {
     let figures = match testkit::etcd::missing() {
@@ -54,56 +53,13 @@ fn measure() -> Result<Vec<Figure>> {
     ])
 }
 
-/// Writes the endpoints with these numbers, many in each commit and several commits at once.
+/// Writes the endpoints with these numbers.
 async fn fill(store: &Arc<dyn Store>, numbers: std::ops::Range<usize>) -> Result<()> {
-    let numbers: Vec<usize> = numbers.collect();
-    let mut writers = Vec::new();
-    for share in numbers.chunks(numbers.len().div_ceil(WRITERS)) {
-        let (store, share) = (store.clone(), share.to_vec());
-        writers.push(tokio::spawn(async move {
-            for batch in share.chunks(MAX_CHANGES) {
-                let changes = batch.iter().map(|number| endpoint(*number)).collect::<Result<_>>()?;
-                store.commit(changes).await?;
-            }
-            anyhow::Ok(())
-        }));
-    }
-    for writer in writers {
-        writer.await??;
-    }
-    Ok(())
-}
-
-/// An endpoint as Calico's plugin writes it: about 900 bytes.
-fn endpoint(number: usize) -> Result<Change> {
-    let namespace = format!("team-{}", number % 50);
-    let (node, pod) =
-        (format!("worker-{:03}", number % 500), format!("web-{:05x}-{number:06}", number % 977));
-    let name = EndpointName::of_pod(&node, &pod, "eth0").compute()?;
-    let mut resource = Resource::new(Kind::WorkloadEndpoint, &name);
-    resource.metadata.namespace = Some(namespace.clone());
-    resource.metadata.uid = Some(format!("6d0c7f3e-53a4-4b0f-9f0d-{number:012x}"));
-    resource.metadata.creation_timestamp = Some("2026-08-22T06:33:20Z".to_owned());
-    for (key, value) in [
-        ("app", "web"),
-        ("pod-template-hash", "7c5ddbdf54"),
-        ("projectcalico.org/namespace", &namespace),
-        ("projectcalico.org/orchestrator", "k8s"),
-        ("projectcalico.org/serviceaccount", "default"),
-    ] {
-        resource.metadata.labels.insert(key.to_owned(), value.to_owned());
-    }
-    let spec = json!({
-        "orchestrator": "k8s", "node": node, "pod": pod, "endpoint": "eth0", "serviceAccountName": "default",
-        "containerID": format!("{number:064x}"),
-        "ipNetworks": [format!("10.{}.{}.{}/32", number >> 16 & 255, number >> 8 & 255, number & 255)],
-        "profiles": [format!("kns.{namespace}"), format!("ksa.{namespace}.default")],
-        "interfaceName": host_interface_name(&namespace, &pod)?.to_string(),
-        "mac": "ee:ee:ee:ee:ee:ee",
-        "ports": [{"name": "http", "protocol": "TCP", "port": 8080, "hostPort": 0, "hostIP": ""}],
-    });
-    resource.body.insert("spec".into(), spec);
-    Ok(Change::create(Key::namespaced(Kind::WorkloadEndpoint, namespace, name), resource.encode()))
+    let endpoint = |number| {
+        let address = Ipv4Addr::from(0x0a00_0000 + number as u32);
+        vec![Pod::new(number, &format!("worker-{:03}", number % 500)).endpoint(address.into())]
+    };
+    Ok(cluster::write(store, cluster::pack(numbers.map(endpoint))).await?)
 }
 
 struct Bench {
@@ -122,7 +78,7 @@ impl Bench {
         self.check_output(endpoints)?;
         let (mut ours, mut theirs, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for run in 1..=RUNS {
-            let (our, their) = (timed(self.plumb())?, timed(self.etcdctl())?);
+            let (our, their) = (seconds(self.plumb())?, seconds(self.etcdctl())?);
             eprintln!("{endpoints} endpoints, run {run}: plumb {our:.2} s, etcdctl {their:.2} s");
             ours.push(our);
             theirs.push(their);
@@ -160,28 +116,6 @@ impl Bench {
         ensure!(lines == endpoints + 1, "{lines} lines for {endpoints} endpoints and a header");
         Ok(())
     }
-}
-
-fn timed(mut command: Command) -> Result<f64> {
-    let started = Instant::now();
-    let status = command.stdout(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
-    ensure!(status.success(), "{command:?} failed");
-    Ok(started.elapsed().as_secs_f64())
-}
-
-/// The most memory a process held at once. The kernel keeps the peak for as long as the process lives, so
-/// looking now and then is enough, up to what changes between the last look and the end.
-fn peak_mib(mut command: Command) -> Result<f64> {
-    let mut child = command.stdout(Stdio::null()).spawn().with_context(|| format!("{command:?}"))?;
-    let mut peak_kib = 0.0;
-    while child.try_wait()?.is_none() {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|kib| kib.parse().ok());
-        peak_kib = kib.unwrap_or(peak_kib);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(peak_kib / 1024.0)
 }
 
 impl Compared {

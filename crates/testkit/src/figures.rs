@@ -19,6 +19,7 @@ pub struct Figure {
 #[derive(Clone, Copy, Debug)]
 pub enum Goal {
     ValueAtMost(f64),
+    ValueAtLeast(f64),
     /// Of the figure to its peer.
     RatioAtMost(f64),
 }
@@ -70,6 +71,7 @@ impl Figure {
     pub fn met(&self) -> Option<bool> {
         self.goal.map(|goal| match goal {
             Goal::ValueAtMost(most) => self.value <= most,
+            Goal::ValueAtLeast(least) => self.value >= least,
             Goal::RatioAtMost(most) => self.ratio().is_some_and(|ratio| ratio <= most),
         })
     }
@@ -92,6 +94,7 @@ impl fmt::Display for Goal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Goal::ValueAtMost(most) => write!(f, "≤ {most}"),
+            Goal::ValueAtLeast(least) => write!(f, "≥ {least}"),
             Goal::RatioAtMost(most) => write!(f, "ratio ≤ {most}"),
         }
     }
@@ -171,6 +174,8 @@ mod tests {
         let figure = |goal| Figure::new("x", 5.0, "ms").wanted(goal);
         assert_eq!(figure(Goal::ValueAtMost(5.0)).met(), Some(true));
         assert_eq!(figure(Goal::ValueAtMost(4.9)).met(), Some(false));
+        assert_eq!(figure(Goal::ValueAtLeast(5.0)).met(), Some(true));
+        assert_eq!(figure(Goal::ValueAtLeast(5.1)).met(), Some(false));
         assert_eq!(figure(Goal::RatioAtMost(9.0)).met(), Some(false));
         assert_eq!(Figure::new("x", 5.0, "ms").met(), None);
         let shown = json("store", &[figure(Goal::ValueAtMost(4.5))]);

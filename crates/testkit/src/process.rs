@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::process::{Child, Command, ExitStatus, Output};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 /// Generous: a deadline that only something that hangs will meet.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -73,6 +73,36 @@ pub fn run(command: &mut Command) -> anyhow::Result<Output> {
     Ok(output)
 }
 
+/// How long a command takes whose output nobody reads.
+pub fn seconds(mut command: Command) -> anyhow::Result<f64> {
+    let started = Instant::now();
+    let status =
+        command.stdout(Stdio::null()).status().with_context(|| format!("cannot start {command:?}"))?;
+    let seconds = started.elapsed().as_secs_f64();
+    ensure!(status.success(), "{command:?} failed ({status})");
+    Ok(seconds)
+}
+
+/// The most memory a command holds at once. The kernel keeps the peak for as long as the process lives, so looking now
+/// and then is enough, up to what changes between the last look and the end.
+pub fn peak_mib(mut command: Command) -> anyhow::Result<f64> {
+    let mut child =
+        command.stdout(Stdio::null()).spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let mut peak_kib = 0.0;
+    let ended = loop {
+        if let Some(ended) = child.try_wait()? {
+            break ended;
+        }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|kib| kib.parse().ok());
+        peak_kib = kib.unwrap_or(peak_kib);
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    ensure!(ended.success(), "{command:?} failed ({ended})");
+    Ok(peak_kib / 1024.0)
+}
+
 /// Asks again and again until `done` says yes, at most for [`PATIENCE`].
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
@@ -127,6 +157,16 @@ mod tests {
         let mut command = super::command("sleep");
         command.arg("1000");
         command
+    }
+
+    #[test]
+    fn the_memory_of_a_command_is_seen() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 0.1"]);
+        let mib = peak_mib(command).unwrap();
+        assert!(mib > 0.1 && mib < 100.0, "{mib}");
+        assert!(peak_mib(Command::new("false")).is_err());
+        assert!(seconds(Command::new("false")).is_err());
     }
 
     #[test]

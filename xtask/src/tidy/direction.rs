@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 /// What tests and benches may use besides.
-const TESTS_MAY_USE: &[&str] = &["testkit", "lab"];
+const TESTS_MAY_USE: &[&str] = &["testkit", "lab", "sim"];
 
 pub(super) fn check() -> Result<Verdict> {
     Ok(Verdict::Faults(faults(&Metadata::ours()?.packages)))
