@@ -238,7 +238,8 @@ fn one(step: Step) -> Steps {
 
 /// The blocks of which the two say something different.
 fn changed(said: &BTreeMap<String, i64>, right: &BTreeMap<String, i64>) -> Vec<Cidr> {
-    let names: BTreeSet<&String> = said.keys().chain(right.keys()).collect();
-    let differs = |name: &&&String| said.get(**name) != right.get(**name);
-    names.iter().filter(differs).filter_map(|name| Cidr::parse_masked(name).ok()).collect()
+    let differs = |name: &&String| said.get(*name) != right.get(*name);
+    let names = said.keys().chain(right.keys()).filter(differs);
+    let blocks: BTreeSet<Cidr> = names.filter_map(|name| Cidr::parse_masked(name).ok()).collect();
+    blocks.into_iter().collect()
 }

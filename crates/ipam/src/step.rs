@@ -5,8 +5,8 @@
 //! Every decision ends in one [`Steps`]. A store with transactions commits [`Steps::atomic`]: one change per record,
 //! all or nothing. A store without carries out [`Steps::in_order`], one after the other, and stops at the first that
 //! fails. Whoever is stopped in an assignment before [`Steps::decided_after`] gives back what its owners got so far,
-//! with a [`crate::HandleRelease::after_own_failure`] for each, and starts over; after it, the addresses are theirs. Whoever dies there leaves that to the owner's own release. The
-//! order is such that each prefix is harmless and put right by [`mod@crate::recover`]:
+//! with a [`crate::HandleRelease::after_own_failure`] for each, and starts over; after it, the addresses are theirs.
+//! Whoever dies there leaves that to the owner's own release. The order is such that each prefix is harmless and put right by [`mod@crate::recover`]:
 //!
 //! | operation | its writes, in order | what a crash after each leaves, and what becomes of it |
 //! |---|---|---|
@@ -18,6 +18,10 @@
 //! | claim or confirm a block | affinity pending · block · affinity confirmed | as for the claim above |
 //!
 //! In no prefix is an address free that someone holds, or held by two: that is decided by the one write of the block.
+//!
+//! Blocks are written in the order of their networks by everyone. So whoever fails at a block fails because of someone
+//! who is further on, and at the last block because of someone who is through: however often operations that need
+//! several blocks defeat each other, one of them comes to its end.
 //!
 //! Whoever removes a count from a handle first writes the block anew ([`Ordered::Touch`]). Without it, an assigner
 //! that wrote the handle but not yet the block would succeed after all, with an address that its handle does not

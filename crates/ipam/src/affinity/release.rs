@@ -23,9 +23,9 @@ pub struct ReleaseRule {
 /// Ends the affinity of blocks. Whom to ask about is the caller's: a host's affinities are listed by host, a pool's
 /// among all. It does not matter whether the pool is still there.
 ///
-/// Releases of Calico up to version 2 left a marker `/calico/ipam/v2/host/HOST` for each host, which Calico removes with
-/// the host's last block. It is no affinity, says nothing (`{}`), and neither Calico nor we ever read it: it is no
-/// record known here, and stays.
+/// Very old releases of Calico left a marker `/calico/ipam/v2/host/HOST` for each host, and newer ones delete it when
+/// they remove the host. Nobody writes it any more, it is no affinity and says nothing (`{}`): it is no record known
+/// here, and stays.
 #[derive(Debug)]
 pub struct AffinityRelease {
     blocks: Vec<(AffinityOwner, Cidr)>,

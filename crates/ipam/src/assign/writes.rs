@@ -70,6 +70,7 @@ impl<'a> Writes<'a> {
             self.begin(found, &mut steps);
         }
         self.count_addresses();
+        self.blocks.sort_by_key(|(_, taken)| taken.cidr);
         for (id, (handle, revision)) in std::mem::take(&mut self.handles) {
             steps.put(Key::Handle(id), handle.encode(), revision);
         }

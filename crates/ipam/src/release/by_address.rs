@@ -99,7 +99,7 @@ impl AddressRelease {
         }
         self.seen.need(freeing.affinities_needed())?;
         let (handles, corrupt) = self.handles_left(&handles, &freeing);
-        let released = freeing.steps(handles, crate::Steps::default(), &self.seen);
+        let released = freeing.steps(handles, &self.seen);
         Ok(Released { unreleased, later, corrupt, ..released })
     }
 

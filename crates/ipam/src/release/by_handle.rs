@@ -53,14 +53,11 @@ impl<F: Fn(IpAddr, &BlockAttribute, u64) -> bool> HandleRelease<F> {
         };
         self.seen.need(stored.value.blocks().map(Key::Block))?;
         let (mut freeing, mut corrupt) = (Freeing::default(), Vec::new());
-        let (mut left, mut relied_on) =
-            (Handle { block: Default::default(), ..stored.value.clone() }, Steps::default());
+        let mut left = Handle { block: Default::default(), ..stored.value.clone() };
         for cidr in stored.value.blocks() {
             let count = match self.seen.block(&cidr) {
                 Sight::Absent | Sight::Going => 0,
-                Sight::There(block) => {
-                    self.free_in(block, stored.value.count(&cidr), &mut freeing, &mut relied_on)
-                }
+                Sight::There(block) => self.free_in(block, stored.value.count(&cidr), &mut freeing),
                 Sight::Broken(found) => {
                     corrupt.push(found.clone());
                     stored.value.count(&cidr)
@@ -75,17 +72,11 @@ impl<F: Fn(IpAddr, &BlockAttribute, u64) -> bool> HandleRelease<F> {
             return Ok(Released { corrupt, ..Released::default() });
         }
         let handles = vec![(self.id.clone(), left, stored.revision.clone())];
-        Ok(Released { corrupt, ..freeing.steps(handles, relied_on, &self.seen) })
+        Ok(Released { corrupt, ..freeing.steps(handles, &self.seen) })
     }
 
     /// How many addresses the handle still has in the block.
-    fn free_in(
-        &self,
-        stored: &Stored<Block>,
-        known: i64,
-        freeing: &mut Freeing,
-        relied_on: &mut Steps,
-    ) -> i64 {
+    fn free_in(&self, stored: &Stored<Block>, known: i64, freeing: &mut Freeing) -> i64 {
         let block = &stored.value;
         let is_meant = |(ordinal, attribute): &(usize, &BlockAttribute)| {
             let address = block.address(*ordinal);
@@ -97,13 +88,17 @@ impl<F: Fn(IpAddr, &BlockAttribute, u64) -> bool> HandleRelease<F> {
             freeing.free(stored, &meant, self.cooldown_from);
         }
         let count = i64::try_from(freeing.count(stored, &self.id)).unwrap_or(i64::MAX);
-        if meant.is_empty() && count < known && !self.is_own_failure {
-            // Someone may be about to take the address that the handle already counts.
-            let mut touched = block.clone();
-            count_write(&mut touched);
-            relied_on.touch(block.key(), touched.encode(), stored.revision.clone());
-        } else if meant.is_empty() && count != known {
-            relied_on.push(Step::Require { key: block.key(), revision: stored.revision.clone() });
+        if meant.is_empty() && count != known {
+            let mut relied_on = Steps::default();
+            if count < known && !self.is_own_failure {
+                // Someone may be about to take the address that the handle already counts.
+                let mut touched = block.clone();
+                count_write(&mut touched);
+                relied_on.touch(block.key(), touched.encode(), stored.revision.clone());
+            } else {
+                relied_on.push(Step::Require { key: block.key(), revision: stored.revision.clone() });
+            }
+            freeing.relied_on.insert(block.cidr, relied_on);
         }
         count
     }

@@ -3,7 +3,7 @@
 mod by_address;
 mod by_handle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -40,6 +40,8 @@ pub struct Released {
 struct Freeing {
     /// By block: as it was read, and as it will be.
     blocks: BTreeMap<Cidr, (Stored<Block>, Block)>,
+    /// Blocks in which nothing is freed, but that must stay as they were read.
+    relied_on: BTreeMap<Cidr, Steps>,
     addresses: Vec<IpAddr>,
 }
 
@@ -68,10 +70,13 @@ impl Freeing {
         })
     }
 
-    /// First the blocks, then the handles: in between a handle counts too much, which is harmless.
-    fn steps(self, handles: Vec<(String, Handle, String)>, mut steps: Steps, seen: &Seen) -> Released {
-        let mut emptied = Vec::new();
-        for (stored, mut block) in self.blocks.into_values() {
+    /// First the blocks, in their order, then the handles: in between a handle counts too much, which is harmless.
+    fn steps(mut self, handles: Vec<(String, Handle, String)>, seen: &Seen) -> Released {
+        let (mut steps, mut emptied) = (Steps::default(), Vec::new());
+        let order: BTreeSet<Cidr> = self.blocks.keys().chain(self.relied_on.keys()).copied().collect();
+        for cidr in order {
+            steps.append(self.relied_on.remove(&cidr).unwrap_or_default());
+            let Some((stored, mut block)) = self.blocks.remove(&cidr) else { continue };
             if let (true, Some(owner @ AffinityOwner::Host(_))) = (is_empty(&block), block.owner()) {
                 emptied.push((owner, block.cidr));
             }

@@ -17,9 +17,13 @@ use crate::common::{Store, labels};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Op {
-    Add(usize),
-    /// Gives back what a failed ADD has taken, then starts the ADD over.
-    Undo(usize),
+    /// One sandbox, or several that share their writes.
+    Add(Vec<usize>),
+    /// Gives back what a failed ADD has taken, one sandbox after the other, then starts the ADD over.
+    Undo {
+        batch: Vec<usize>,
+        done: usize,
+    },
     Del(usize),
     /// The controller gives up the empty blocks of a host.
     ReleaseHost(usize),
@@ -53,14 +57,17 @@ pub(crate) enum Process {
         op: Op,
         lists: Vec<Vec<Ordered>>,
         own: BTreeMap<Key, String>,
-        addresses: Vec<IpAddr>,
+        addresses: Granted,
     },
 }
+
+/// The addresses of each sandbox of a batch; none for one that was refused.
+pub(crate) type Granted = Vec<Vec<IpAddr>>;
 
 /// What one turn of a process came to.
 pub(crate) enum Turn {
     Goes(Process),
-    Done(Op, Vec<IpAddr>),
+    Done(Op, Granted),
     /// There is no address to be had.
     Refused(Op),
 }
@@ -91,6 +98,18 @@ impl Process {
                     ordered.map_or(String::new(), |step| step.key().to_string())
                 )
             }
+        }
+    }
+
+    /// Those whose ADD or DEL this is.
+    pub(crate) fn sandboxes(&self) -> Vec<usize> {
+        match self {
+            Process::Idle => Vec::new(),
+            Process::Reading { op, .. } | Process::Writing { op, .. } => match op {
+                Op::Add(batch) | Op::Undo { batch, .. } => batch.clone(),
+                Op::Del(sandbox) => vec![*sandbox],
+                Op::ReleaseHost(_) | Op::Collect(_) | Op::Recover => Vec::new(),
+            },
         }
     }
 
@@ -130,14 +149,15 @@ enum Wants {
 fn wants(op: &Op, rounds: u8, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Wants {
     let owner = |node: usize| AffinityOwner::Host(scenario.nodes[node].clone());
     match (op, rounds) {
-        (Op::Add(sandbox), 0) => {
-            let spec = &scenario.sandboxes[*sandbox];
-            let (owner, handle) = (owner(spec.node), spec.handle.clone());
+        (Op::Add(batch), 0) => {
+            let owner = owner(scenario.sandboxes[batch[0]].node);
+            let handles: Vec<String> =
+                batch.iter().map(|sandbox| scenario.sandboxes[*sandbox].handle.clone()).collect();
             Wants::Lists(Box::new(move |key| match key {
                 Key::Resource { kind, .. } => *kind == Kind::IpPool,
                 Key::IpamConfig => true,
                 Key::Affinity { owner: of, .. } => *of == owner,
-                Key::Handle(id) => *id == handle,
+                Key::Handle(id) => handles.contains(id),
                 _ => false,
             }))
         }
@@ -160,7 +180,7 @@ fn wants(op: &Op, rounds: u8, seen: &[Read], now: Timestamp, scenario: &Scenario
 
 enum Progress {
     Look(Vec<Key>),
-    Write(Vec<Steps>, Vec<IpAddr>),
+    Write(Vec<Steps>, Granted),
     Refused,
 }
 
@@ -186,27 +206,35 @@ fn decide(op: Op, rounds: u8, seen: Vec<Read>, now: Timestamp, scenario: &Scenar
 /// Makes the decision from everything that was read.
 fn progress(op: &Op, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Progress {
     match op {
-        Op::Add(sandbox) => {
-            let (request, surroundings) = request(*sandbox, seen, now, scenario);
+        Op::Add(batch) => {
+            let (request, surroundings) = request(batch, seen, now, scenario);
             let Ok(mut assignment) = Assignment::new(request, surroundings) else { return Progress::Refused };
             match drive(&mut assignment, seen) {
                 Err(_) => Progress::Refused,
                 Ok(Next::Look(keys)) => Progress::Look(keys),
-                Ok(Next::Done(assigned)) => match assigned.single() {
-                    Err(_) => Progress::Refused,
-                    Ok((granted, steps)) => {
-                        Progress::Write(vec![steps], granted.iter().map(|granted| granted.address).collect())
+                Ok(Next::Done(assigned)) => {
+                    let addresses = |grant: &ipam::Grant| {
+                        grant.addresses.iter().map(|granted| granted.address).collect::<Vec<_>>()
+                    };
+                    let granted: Granted = assigned.grants.iter().map(addresses).collect();
+                    if granted.iter().all(Vec::is_empty) {
+                        return Progress::Refused;
                     }
-                },
+                    Progress::Write(vec![assigned.steps], granted)
+                }
             }
         }
         Op::Del(sandbox) if scenario.fault == Some(Fault::ReleaseByPodName) => {
             release_by_name(&scenario.sandboxes[*sandbox].pod, seen)
         }
-        Op::Del(sandbox) | Op::Undo(sandbox) => {
+        Op::Del(sandbox) => {
             let handle = scenario.sandboxes[*sandbox].handle.clone();
             let release = HandleRelease::new(handle, |_, _, _| true, None);
-            let release = if let Op::Undo(_) = op { release.after_own_failure() } else { release };
+            finish(release, seen, |released| vec![released.steps])
+        }
+        Op::Undo { batch, done } => {
+            let handle = scenario.sandboxes[batch[*done]].handle.clone();
+            let release = HandleRelease::new(handle, |_, _, _| true, None).after_own_failure();
             finish(release, seen, |released| vec![released.steps])
         }
         Op::ReleaseHost(_) => {
@@ -268,9 +296,10 @@ fn finish<D: Decision<Error = std::convert::Infallible>>(
     }
 }
 
-fn request(sandbox: usize, seen: &[Read], now: Timestamp, scenario: &Scenario) -> (Request, Surroundings) {
-    let spec = &scenario.sandboxes[sandbox];
-    let (mut pools, mut affinities, mut handle, mut config) = (Vec::new(), Vec::new(), None, None);
+fn request(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) -> (Request, Surroundings) {
+    let node = &scenario.nodes[scenario.sandboxes[batch[0]].node];
+    let (mut pools, mut affinities, mut handles, mut config) =
+        (Vec::new(), Vec::new(), BTreeMap::new(), None);
     for (key, found) in seen {
         match (key, answer(key, found)) {
             (Key::Resource { .. }, _) => {
@@ -282,18 +311,25 @@ fn request(sandbox: usize, seen: &[Read], now: Timestamp, scenario: &Scenario) -
                 let (value, revision) = found.as_ref().expect("listed");
                 config = Some(Stored::new(IpamConfig::decode(value).unwrap(), revision.clone()));
             }
-            (Key::Affinity { owner, block }, Answer::Affinity(stored))
-                if owner.name() == scenario.nodes[spec.node] =>
-            {
+            (Key::Affinity { owner, block }, Answer::Affinity(stored)) if owner.name() == node => {
                 affinities.push((*block, stored));
             }
-            (Key::Handle(_), Answer::Handle(stored)) => handle = Some(stored),
+            (Key::Handle(id), Answer::Handle(stored)) => {
+                handles.insert(id, stored);
+            }
             _ => {}
         }
     }
-    let owner = Owner { handle: spec.handle.clone(), attributes: labels(&[("pod", &spec.pod)]) };
-    let wants = vec![Want::one_each(owner, handle, &[IpVersion::V4])];
-    let request = Request::new(&scenario.nodes[spec.node], wants, PoolUse::Workload, 128);
+    let versions: &[IpVersion] = match scenario.pool_v6 {
+        Some(_) => &[IpVersion::V4, IpVersion::V6],
+        None => &[IpVersion::V4],
+    };
+    let want = |sandbox: &usize| {
+        let spec = &scenario.sandboxes[*sandbox];
+        let owner = Owner { handle: spec.handle.clone(), attributes: labels(&[("pod", &spec.pod)]) };
+        Want::one_each(owner, handles.get(&spec.handle).cloned(), versions)
+    };
+    let request = Request::new(node, batch.iter().map(want).collect(), PoolUse::Workload, 128);
     (request, Surroundings { config, pools, reserved: Vec::new(), affinities, now })
 }
 
@@ -320,7 +356,7 @@ fn write(
     op: &Op,
     lists: &[Vec<Ordered>],
     own: &BTreeMap<Key, String>,
-    addresses: &[IpAddr],
+    addresses: &Granted,
     store: &mut Store,
     scenario: &Scenario,
 ) -> Turn {
@@ -338,9 +374,11 @@ fn write(
         match op {
             // Every block is written: the address is the sandbox's, the rest is housekeeping.
             Op::Add(_) if !was_block && !lists[0].iter().any(is_block) => {
-                return Turn::Done(op.clone(), addresses.to_vec());
+                return Turn::Done(op.clone(), addresses.clone());
             }
-            Op::Add(sandbox) if !scenario.is_atomic => return Turn::Goes(Process::start(Op::Undo(*sandbox))),
+            Op::Add(batch) if !scenario.is_atomic => {
+                return Turn::Goes(Process::start(Op::Undo { batch: batch.clone(), done: 0 }));
+            }
             // What was overtaken is left to the next pass.
             Op::Recover | Op::ReleaseHost(_) => lists[0].clear(),
             op => return Turn::Goes(Process::start(op.clone())),
@@ -351,9 +389,9 @@ fn write(
         own.clear();
     }
     if lists.is_empty() {
-        return Turn::Done(op.clone(), addresses.to_vec());
+        return Turn::Done(op.clone(), addresses.clone());
     }
-    Turn::Goes(Process::Writing { op: op.clone(), lists, own, addresses: addresses.to_vec() })
+    Turn::Goes(Process::Writing { op: op.clone(), lists, own, addresses: addresses.clone() })
 }
 
 fn write_one(list: &mut Vec<Ordered>, own: &mut BTreeMap<Key, String>, store: &mut Store) -> Result<(), ()> {

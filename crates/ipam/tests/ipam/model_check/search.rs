@@ -18,6 +18,9 @@ pub(crate) struct Counted {
 /// More than any scenario here has: a search without end is a failure.
 const STATES_MAX: usize = 3_000_000;
 
+/// Longer than any way there is. Actors that can defeat each other for ever make ways without end.
+const DEPTH_MAX: usize = 500;
+
 /// A state on the way, and what can still be tried from it.
 struct Visit {
     state: State,
@@ -56,7 +59,7 @@ fn enter(
         return Ok(());
     }
     counted.states += 1;
-    if counted.states > STATES_MAX {
+    if counted.states > STATES_MAX || path.len() > DEPTH_MAX {
         return Err((Broken("no end in sight".to_owned()), way(path, None)));
     }
     let actions = state.actions(scenario);

@@ -19,6 +19,10 @@ pub(crate) struct Scenario {
     pub(crate) sandboxes: Vec<SandboxSpec>,
     pub(crate) pool: &'static str,
     pub(crate) block_size: u8,
+    /// With this, every sandbox wants an address of each IP version.
+    pub(crate) pool_v6: Option<(&'static str, u8)>,
+    /// Sandboxes that come together; the others come alone.
+    pub(crate) batches: Vec<Vec<usize>>,
     /// A block that an absent node holds, empty, since long ago.
     pub(crate) old_block: Option<(usize, &'static str)>,
     pub(crate) is_atomic: bool,
@@ -63,6 +67,7 @@ pub(crate) enum Fault {
     NoTouch,
     NoAbsence,
     BlockNotEmptyAtFirst,
+    ReleaseInAnotherOrder,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,6 +123,9 @@ const POOL: &str = "pool-0";
 impl Scenario {
     pub(crate) fn start(&self) -> State {
         let mut world = World::with_pool(self.pool, self.block_size);
+        if let Some((cidr, block_size)) = self.pool_v6 {
+            world.put_pool("pool-six", json!({"cidr": cidr, "blockSize": block_size}));
+        }
         if self.is_strict {
             world.configure(|config| config.strict_affinity = true);
         }
@@ -142,6 +150,15 @@ impl Scenario {
             closings: u8::from(self.closed.is_some()),
             blocks_gone: 0,
             is_taken_too_late: false,
+        }
+    }
+
+    /// Those that come with a sandbox; none if it comes with another.
+    fn batch_of(&self, sandbox: usize) -> Vec<usize> {
+        match self.batches.iter().find(|batch| batch.contains(&sandbox)) {
+            Some(batch) if batch[0] == sandbox => batch.clone(),
+            Some(_) => Vec::new(),
+            None => vec![sandbox],
         }
     }
 
@@ -172,11 +189,19 @@ impl Scenario {
             Some(Fault::NoAbsence) => {
                 ordered.retain(|step| !matches!(step, Ordered::Step(Step::RequireAbsent { .. })));
             }
+            Some(Fault::ReleaseInAnotherOrder) => ordered = with_blocks_reversed(ordered),
             Some(Fault::BlockNotEmptyAtFirst) if !self.is_atomic => ordered = with_full_first_block(ordered),
             _ => {}
         }
         ordered
     }
+}
+
+/// Where blocks come before the handle, as in a release, the last block comes first.
+fn with_blocks_reversed(mut ordered: Vec<Ordered>) -> Vec<Ordered> {
+    let blocks = ordered.iter().take_while(|step| matches!(step.key(), Key::Block(_))).count();
+    ordered[..blocks].reverse();
+    ordered
 }
 
 /// A new block is written once, with its addresses, after the handle.
@@ -203,6 +228,7 @@ impl State {
                 continue;
             }
             match phase {
+                Phase::Waiting if scenario.batch_of(sandbox).is_empty() => {}
                 Phase::Waiting => actions.push(Action::Add(sandbox)),
                 Phase::Live | Phase::Failed => actions.push(Action::Del(sandbox)),
                 Phase::Gone if self.stale_dels[sandbox] > 0 => actions.push(Action::DelAgain(sandbox)),
@@ -240,7 +266,11 @@ impl State {
         let mut next = self.clone();
         let others = self.phases.len();
         match action {
-            Action::Add(sandbox) => next.begin(*sandbox, Phase::Adding, Op::Add(*sandbox)),
+            Action::Add(sandbox) => {
+                let batch = scenario.batch_of(*sandbox);
+                batch.iter().for_each(|sandbox| next.phases[*sandbox] = Phase::Adding);
+                next.processes[*sandbox] = Process::start(Op::Add(batch));
+            }
             Action::Del(sandbox) => next.begin(*sandbox, Phase::Deleting, Op::Del(*sandbox)),
             Action::DelAgain(sandbox) => {
                 next.stale_dels[*sandbox] -= 1;
@@ -248,7 +278,7 @@ impl State {
             }
             Action::ComeBack(sandbox) => {
                 next.returns[*sandbox] -= 1;
-                next.begin(*sandbox, Phase::Adding, Op::Add(*sandbox));
+                next.begin(*sandbox, Phase::Adding, Op::Add(vec![*sandbox]));
             }
             Action::ReleaseHost(node) => {
                 next.host_releases.retain(|left| left != node);
@@ -277,9 +307,11 @@ impl State {
             Action::Turn(actor) => next.turn(*actor, scenario),
             Action::Crash(actor) => {
                 next.crashes -= 1;
-                next.processes[*actor] = Process::Idle;
-                if *actor < others && matches!(next.phases[*actor], Phase::Adding | Phase::Deleting) {
-                    next.phases[*actor] = Phase::Failed;
+                let died = std::mem::replace(&mut next.processes[*actor], Process::Idle);
+                for sandbox in died.sandboxes() {
+                    if matches!(next.phases[sandbox], Phase::Adding | Phase::Deleting) {
+                        next.phases[sandbox] = Phase::Failed;
+                    }
                 }
             }
         }
@@ -404,17 +436,25 @@ impl State {
             });
         match turn {
             Turn::Goes(process) => self.processes[actor] = process,
-            Turn::Done(Op::Add(sandbox), addresses) => {
-                self.phases[sandbox] = Phase::Live;
-                self.addresses[sandbox] = addresses;
+            Turn::Done(Op::Add(batch), granted) => {
+                for (sandbox, addresses) in batch.into_iter().zip(granted) {
+                    self.phases[sandbox] = if addresses.is_empty() { Phase::Failed } else { Phase::Live };
+                    self.addresses[sandbox] = addresses;
+                }
             }
-            Turn::Done(Op::Undo(sandbox), _) => self.processes[actor] = Process::start(Op::Add(sandbox)),
+            Turn::Done(Op::Undo { batch, done }, _) => {
+                let next =
+                    if done + 1 < batch.len() { Op::Undo { batch, done: done + 1 } } else { Op::Add(batch) };
+                self.processes[actor] = Process::start(next);
+            }
             Turn::Done(Op::Del(sandbox), _) => {
                 self.phases[sandbox] = Phase::Gone;
                 self.addresses[sandbox].clear();
             }
             Turn::Done(..) => {}
-            Turn::Refused(Op::Add(sandbox)) => self.phases[sandbox] = Phase::Failed,
+            Turn::Refused(Op::Add(batch)) => {
+                batch.into_iter().for_each(|sandbox| self.phases[sandbox] = Phase::Failed);
+            }
             Turn::Refused(op) => unreachable!("{op:?} is never refused"),
         }
     }

@@ -14,6 +14,8 @@ fn base(is_atomic: bool) -> Scenario {
         sandboxes: Vec::new(),
         pool: "10.0.0.0/30",
         block_size: 31,
+        pool_v6: None,
+        batches: Vec::new(),
         old_block: None,
         is_atomic,
         is_strict: false,
@@ -124,6 +126,62 @@ fn collecting(is_atomic: bool) -> Scenario {
     }
 }
 
+/// Two addresses each, of both IP versions, with fewer of one than of the other: some get both, some get none.
+fn dual_stack(is_atomic: bool) -> Scenario {
+    let is_large = is_atomic || is_full();
+    Scenario {
+        sandboxes: vec![sandbox(0, 0, "web"), sandbox(usize::from(is_large), 1, "api")],
+        pool: if is_large { "10.0.0.0/31" } else { "10.0.0.0/32" },
+        block_size: if is_large { 31 } else { 32 },
+        pool_v6: Some(if is_atomic { ("fd00::/127", 128) } else { ("fd00::/128", 128) }),
+        host_releases: vec![0; usize::from(is_atomic)],
+        stale_dels: u8::from(is_atomic),
+        ..base(is_atomic)
+    }
+}
+
+/// Two sandboxes share a write, and compete with a third for a block that is too small for all.
+fn batches(is_atomic: bool) -> Scenario {
+    let third = sandbox(usize::from(is_atomic || is_full()), 2, "db");
+    Scenario {
+        sandboxes: vec![sandbox(0, 0, "web"), sandbox(0, 1, "api"), third],
+        batches: vec![vec![0, 1]],
+        pool: "10.0.0.0/31",
+        stale_dels: u8::from(is_atomic),
+        host_releases: vec![0; usize::from(is_atomic)],
+        ..base(is_atomic)
+    }
+}
+
+#[test]
+fn sandboxes_with_both_ip_versions() {
+    for is_atomic in [true, false] {
+        search("dual stack", &dual_stack(is_atomic));
+    }
+}
+
+#[test]
+fn sandboxes_that_share_their_writes() {
+    for is_atomic in [true, false] {
+        search("batches", &batches(is_atomic));
+    }
+}
+
+/// Both IP versions and a shared write at once, next to recovery.
+#[test]
+fn a_batch_with_both_ip_versions_beside_recovery() {
+    let sandboxes = vec![sandbox(0, 0, "web"), sandbox(0, 1, "api")];
+    let batch = Scenario {
+        sandboxes,
+        batches: vec![vec![0, 1]],
+        pool_v6: Some(("fd00::/127", 127)),
+        pool: "10.0.0.0/31",
+        recoveries: u8::from(is_full()),
+        ..base(false)
+    };
+    search("dual-stack batch", &batch);
+}
+
 #[test]
 fn namesakes_borrowers_and_stale_dels() {
     for is_atomic in [true, false] {
@@ -185,6 +243,31 @@ fn a_handle_that_is_written_after_its_block_is_found() {
 #[test]
 fn a_store_without_recovery_is_found() {
     find(&Scenario { recovers_at_rest: false, recoveries: 0, ..recovering() }, "the books do not agree");
+}
+
+/// The faults are found with both IP versions and with shared writes, too.
+#[test]
+fn faults_are_found_in_batches_and_in_both_ip_versions() {
+    let by_name = |scenario| Scenario { fault: Some(Fault::ReleaseByPodName), ..scenario };
+    for is_atomic in [true, false] {
+        let mut namesakes = dual_stack(is_atomic);
+        namesakes.pool_v6 = Some(("fd00::/127", 127));
+        namesakes.sandboxes[1] = sandbox(1, 1, "web");
+        find(&by_name(namesakes), "of live sandbox");
+        let mut namesakes = batches(is_atomic);
+        namesakes.sandboxes[1] = sandbox(0, 1, "web");
+        find(&by_name(namesakes), "of live sandbox");
+    }
+    let faulty = Scenario { fault: Some(Fault::HandleAfterBlock), recovers_at_rest: false, ..batches(false) };
+    find(&faulty, "the books do not agree");
+}
+
+/// Why everyone writes blocks in the same order: an ADD that goes one way and a DEL that goes the other defeat each
+/// other for ever.
+#[test]
+fn a_release_that_writes_blocks_in_another_order_is_found() {
+    let faulty = Scenario { fault: Some(Fault::ReleaseInAnotherOrder), ..dual_stack(false) };
+    find(&faulty, "no end in sight");
 }
 
 #[test]
