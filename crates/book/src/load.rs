@@ -12,7 +12,7 @@ use ipam::{Answer, Books, Corrupt};
 use model::{IpVersion, Key, KeyRange, Kind};
 use store::{ListRequest, Lookup, Record, Store, StoreError};
 
-pub use facts::{Facts, Users, facts, users};
+pub use facts::{Facts, Pools, Users, facts, pools, users};
 
 /// How many records are asked for at once. A store may give fewer; etcd cuts its own, larger portions.
 const PAGE: usize = 1_000;

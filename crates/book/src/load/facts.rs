@@ -32,18 +32,15 @@ pub struct Users {
 
 /// Reads everything.
 pub async fn facts(store: &dyn Store, progress: &Progress) -> Result<Facts, StoreError> {
-    let (books, users, pools) = tokio::try_join!(
-        books(store, progress),
-        users(store, progress, |_| true),
-        gather(store, of_kind(Kind::IpPool), progress, add_pool),
-    )?;
+    let (books, users, pools) =
+        tokio::try_join!(books(store, progress), users(store, progress, |_| true), pools(store, progress),)?;
     let mut facts = Facts { books, pools: pools.pools, nodes: users.nodes, endpoints: users.endpoints };
     facts.books.unreadable.extend(users.unreadable);
     facts.books.unreadable.extend(pools.unreadable);
     Ok(facts)
 }
 
-/// The users of addresses for which `is_wanted`.
+/// The endpoints with an address that `is_wanted`, and all nodes.
 pub async fn users(
     store: &dyn Store,
     progress: &Progress,
@@ -53,18 +50,21 @@ pub async fn users(
         gather(store, of_kind(Kind::WorkloadEndpoint), progress, |users: &mut Users, record| {
             users.add_endpoint(record, &is_wanted);
         }),
-        gather(store, of_kind(Kind::Node), progress, |users: &mut Users, record| {
-            users.add_node(record, &is_wanted);
-        }),
+        gather(store, of_kind(Kind::Node), progress, Users::add_node),
     )?;
     let unreadable = endpoints.unreadable.into_iter().chain(nodes.unreadable).collect();
     Ok(Users { nodes: nodes.nodes, endpoints: endpoints.endpoints, unreadable })
 }
 
-#[derive(Default)]
-struct Pools {
-    pools: Vec<Pool>,
-    unreadable: Vec<Corrupt>,
+/// All pools, in the order of their names.
+#[derive(Debug, Default)]
+pub struct Pools {
+    pub pools: Vec<Pool>,
+    pub unreadable: Vec<Corrupt>,
+}
+
+pub async fn pools(store: &dyn Store, progress: &Progress) -> Result<Pools, StoreError> {
+    gather(store, of_kind(Kind::IpPool), progress, add_pool).await
 }
 
 fn add_pool(pools: &mut Pools, record: &Record) {
@@ -92,13 +92,9 @@ impl Users {
         }
     }
 
-    /// A node is wanted even without an address: that it is there is worth knowing.
-    fn add_node(&mut self, record: &Record, is_wanted: impl Fn(IpAddr) -> bool) {
+    fn add_node(&mut self, record: &Record) {
         match read_node(record) {
-            Ok(mut node) => {
-                node.tunnels.retain(|(_, address)| is_wanted(*address));
-                self.nodes.push(node);
-            }
+            Ok(node) => self.nodes.push(node),
             Err(reason) => self.unreadable.push(unreadable(&record.key, reason)),
         }
     }
@@ -312,7 +308,7 @@ mod tests {
         let wanted: IpAddr = "10.0.0.2".parse().unwrap();
         let users = users(&store, &Progress::default(), |address| address == wanted).await.unwrap();
         assert_eq!((users.endpoints.len(), users.endpoints[0].name.as_str()), (1, "b"));
-        assert_eq!(users.nodes, [NodeFacts { name: "a".to_owned(), tunnels: Vec::new() }]);
+        assert_eq!(users.nodes.len(), 1);
     }
 
     proptest! {

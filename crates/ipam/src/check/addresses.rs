@@ -42,6 +42,8 @@ pub(super) fn check_addresses<'a>(
     let enabled: Vec<Cidr> =
         evidence.pools.iter().filter(|pool| pool.is_enabled()).map(|pool| pool.cidr).collect();
     let enabled = Reservations::new(&enabled);
+    let all: Vec<Cidr> = evidence.pools.iter().map(|pool| pool.cidr).collect();
+    let all = Reservations::new(&all);
     let untrusted: Vec<Cidr> = untrusted(evidence, sound);
     let untrusted = Reservations::new(&untrusted);
     let mut in_use = 0;
@@ -65,7 +67,8 @@ pub(super) fn check_addresses<'a>(
             } else {
                 Problem::UsedOutsidePools { address, users: named() }
             });
-        } else if !enabled.contains(address) {
+        } else if !all.contains(address) {
+            // What was given out by a pool before it was disabled is in order.
             problems.push(Problem::UsedOutsidePools { address, users: named() });
         }
     }

@@ -13,7 +13,7 @@ use crate::ask::Listed;
 pub enum Problem {
     #[error("{address} is allocated to {} and nobody uses it", .handle.as_deref().unwrap_or("nobody"))]
     Leaked { address: IpAddr, handle: Option<String>, sequence_number: u64 },
-    #[error("{address} is used by {} and is in no enabled IP pool", Listed(.users))]
+    #[error("{address} is used by {} and is in no IP pool that allows it", Listed(.users))]
     UsedOutsidePools { address: IpAddr, users: Vec<User> },
     #[error("{address} is used by {} and is not allocated", Listed(.users))]
     UsedNotAllocated { address: IpAddr, users: Vec<User> },

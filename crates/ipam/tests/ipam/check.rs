@@ -137,9 +137,15 @@ fn what_calicoctl_finds() {
         format!("{} is allocated to net.1 and nobody uses it", cluster.first)
     );
     assert_eq!(expected[2].to_string(), "10.0.0.250 is used by endpoint default/one and is not allocated");
-    // (2) again: the pool is disabled.
+    // What a pool gave out before it was disabled is in order, but nothing else of it.
     let mut cluster = self::cluster();
     cluster.world.put_pool("pool-0", json!({"cidr": "10.0.0.0/24", "blockSize": 28, "disabled": true}));
+    assert_eq!(cluster.problems(), []);
+    cluster.endpoints.push(endpoint("three", "10.0.0.250".parse().unwrap()));
+    assert!(matches!(&cluster.problems()[..], [Problem::UsedOutsidePools { .. }]));
+    // (2) again: the pool is gone.
+    let mut cluster = self::cluster();
+    cluster.world.put_pool("pool-0", json!({"cidr": "10.9.0.0/24", "blockSize": 28}));
     assert_eq!(cluster.problems().len(), 3);
     assert!(cluster.problems().iter().all(|one| matches!(one, Problem::UsedOutsidePools { .. })));
     // (4) handles that no block mentions, (5) handles that are missing, (6) blocks that contradict themselves.

@@ -1,4 +1,0 @@
-//! The address book on real stores.
-
-mod common;
-mod operations;
