@@ -1,8 +1,12 @@
 //! The command line: what can be typed. What it means is the business of `commands`.
 
+mod ipam;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub(crate) use ipam::{Ipam, IpamCheck, IpamCommand, IpamConfigure, IpamShow, IpamSplit};
 
 const AFTER_HELP: &str = "\
 The store is chosen by -c FILE (calicoctl's format; /etc/calico/calicoctl.cfg if it is there),
@@ -66,6 +70,7 @@ pub(crate) enum Command {
     Patch(Patch),
     Label(Label),
     Validate(Validate),
+    Ipam(Ipam),
     Datastore(Datastore),
     Version(Version),
     Completion(Completion),

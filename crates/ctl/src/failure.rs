@@ -11,7 +11,8 @@ use store::config::ConfigError;
 pub(crate) const EXIT_OK: u8 = 0;
 /// It could not, or not all of it.
 pub(crate) const EXIT_FAILURE: u8 = 1;
-/// It was called in a way it does not understand. clap uses the same number.
+/// It was called in a way it does not understand. clap uses the same number. So do commands that look for problems
+/// if they could not look: there, failing is not finding.
 pub(crate) const EXIT_USAGE: u8 = 2;
 
 /// One failure.
@@ -20,19 +21,34 @@ pub(crate) struct Failure {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
-    is_usage: bool,
+    sort: Sort,
+}
+
+/// What a failure means for the end of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Failed,
+    /// The command line makes no sense, or nothing could be looked at.
+    Unable,
+    /// Problems were looked for, found and told as data.
+    Found,
     /// Whoever read our output has gone. Nothing is said about that.
-    is_quiet: bool,
+    ReaderGone,
 }
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), causes: Vec::new(), hint: None, is_usage: false, is_quiet: false }
+        Failure { message: message.into(), causes: Vec::new(), hint: None, sort: Sort::Failed }
+    }
+
+    /// There are problems, and they have been told.
+    pub(crate) fn found() -> Failure {
+        Failure { sort: Sort::Found, ..Failure::new("there are problems") }
     }
 
     /// The command line makes no sense.
     pub(crate) fn usage(message: impl Into<String>) -> Failure {
-        Failure { is_usage: true, ..Failure::new(message) }
+        Failure { sort: Sort::Unable, ..Failure::new(message) }
     }
 
     /// The message of an error, with its sources as causes.
@@ -126,8 +142,8 @@ impl From<ConfigError> for Failure {
 /// Only for what goes to stdout; errors of other files are wrapped with the file's name.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        let is_quiet = error.kind() == io::ErrorKind::BrokenPipe;
-        Failure { is_quiet, ..Failure::new("cannot write the output").caused_by(&error) }
+        let sort = if error.kind() == io::ErrorKind::BrokenPipe { Sort::ReaderGone } else { Sort::Failed };
+        Failure { sort, ..Failure::new("cannot write the output").caused_by(&error) }
     }
 }
 
@@ -168,16 +184,26 @@ impl Failures {
         if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
     }
 
+    /// For a command that looks for problems: failing means that it could not look.
+    #[must_use]
+    pub(crate) fn unable(mut self) -> Failures {
+        for failure in self.0.iter_mut().filter(|failure| failure.sort == Sort::Failed) {
+            failure.sort = Sort::Unable;
+        }
+        self
+    }
+
     /// Prints to stderr what is worth printing, and says how the process ends.
     pub(crate) fn report(&self) -> u8 {
         let mut stderr = io::stderr().lock();
-        for failure in self.0.iter().filter(|failure| !failure.is_quiet) {
+        let is_told = |failure: &&Failure| matches!(failure.sort, Sort::Failed | Sort::Unable);
+        for failure in self.0.iter().filter(is_told) {
             // Nobody is left to tell if stderr is closed.
             let _ = writeln!(stderr, "{failure}");
         }
-        if self.0.iter().any(|failure| failure.is_usage) {
+        if self.0.iter().any(|failure| failure.sort == Sort::Unable) {
             EXIT_USAGE
-        } else if self.0.iter().all(|failure| failure.is_quiet) {
+        } else if self.0.iter().all(|failure| failure.sort == Sort::ReaderGone) {
             EXIT_OK
         } else {
             EXIT_FAILURE

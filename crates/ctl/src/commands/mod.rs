@@ -5,6 +5,7 @@ mod completion;
 mod datastore;
 mod delete;
 mod get;
+mod ipam;
 mod label;
 mod patch;
 mod version;
@@ -23,6 +24,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Patch(patch) => patch::run(global, patch).await,
         Command::Label(label) => label::run(global, label).await,
         Command::Validate(validate) => change::validate(validate),
+        Command::Ipam(ipam) => ipam::run(global, ipam).await,
         Command::Datastore(datastore) => datastore::run(global, datastore).await,
         Command::Version(version) => version::run(global, version).await,
         Command::Completion(completion) => completion::run(completion),

@@ -1,5 +1,6 @@
 //! How records are shown: tables, documents, names, templates.
 
+pub(crate) mod boxed;
 pub(crate) mod columns;
 pub(crate) mod document;
 pub(crate) mod endpoint;

@@ -100,7 +100,7 @@ fn new_guid() -> String {
 }
 
 /// Gives a new resource the metadata that every stored one has.
-pub(super) fn born(mut resource: Resource) -> Resource {
+pub(crate) fn born(mut resource: Resource) -> Resource {
     let now = Timestamp::now();
     let seconds = now.round(Unit::Second).unwrap_or(now);
     resource.metadata.uid = Some(Uuid::new_v4().to_string());

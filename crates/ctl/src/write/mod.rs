@@ -23,7 +23,7 @@ use crate::connect;
 use crate::failure::Failure;
 use crate::scope::Named;
 
-pub(crate) use basics::{CLUSTER_INFORMATION, ensure_basics, warn_if_locked};
+pub(crate) use basics::{CLUSTER_INFORMATION, born, ensure_basics, warn_if_locked};
 pub(crate) use prepare::{Prepared, check_against_store, prepare, refuse_ipam_record};
 pub(crate) use unknown::{restore_unknown, without_unknown};
 
@@ -57,6 +57,10 @@ impl Writer {
         let writer = Writer::new(store, dry_run);
         warn_if_locked(&writer).await;
         Ok(writer)
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
     fn is_gone(&self, record: &Record) -> bool {
@@ -132,10 +136,10 @@ impl From<Failure> for WriteError {
 
 /// Counts tries. `again` waits and says whether another is due.
 #[derive(Debug, Default)]
-struct Tries(u32);
+pub(crate) struct Tries(u32);
 
 impl Tries {
-    async fn again(&mut self) -> bool {
+    pub(crate) async fn again(&mut self) -> bool {
         self.0 += 1;
         if self.0 >= TRIES {
             return false;

@@ -1,0 +1,217 @@
+//! `plumb ipam check`: whether the records of address management tell one story.
+
+mod confirm;
+mod text;
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use book::load::{self, Facts, Progress};
+use ipam::check::{Allocated, Analysis, Evidence, Problem, analyse};
+use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, is_cooling_down};
+use jiff::Timestamp;
+use model::{AffinityOwner, Key, Kind};
+use store::{Store, StoreError};
+
+use super::cluster::Cluster;
+use super::report;
+use crate::cli::{Global, IpamCheck};
+use crate::failure::{Failure, Failures};
+use crate::{connect, progress};
+
+/// What was found, and everything it was found in.
+pub(super) struct Found<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) facts: &'a Facts,
+    pub(super) services: &'a [(String, std::net::IpAddr)],
+    pub(super) analysis: &'a Analysis<'a>,
+    /// Sorted by kind. Each was there at both looks.
+    pub(super) problems: &'a [Problem],
+    /// Addresses that nobody seems to use, but not all users could be read.
+    pub(super) unjudged: usize,
+}
+
+impl<'a> Found<'a> {
+    /// The node that an address is counted for: the one it is used on, else its block's.
+    pub(super) fn node_of(&self, allocated: &Allocated<'a>) -> &'a str {
+        let of_attribute = allocated.attribute.secondary.get(NODE_ATTRIBUTE).map(String::as_str);
+        of_attribute.filter(|node| !node.is_empty()).unwrap_or_else(|| self.node_of_block(allocated))
+    }
+
+    /// The node whose block an address is in; nothing if it is no node's.
+    pub(super) fn node_of_block(&self, allocated: &Allocated<'_>) -> &'a str {
+        let Some(stored) = self.facts.books.blocks.get(&allocated.block) else { return "" };
+        let block = &stored.value;
+        let affinity = block.affinity.as_deref().and_then(|affinity| affinity.strip_prefix("host:"));
+        affinity.or(block.host_affinity.as_deref().filter(|_| block.affinity.is_none())).unwrap_or_default()
+    }
+}
+
+pub(crate) async fn run(global: &Global, check: &IpamCheck) -> Result<(), Failures> {
+    match look(global, check).await {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(Failure::found().into()),
+        Err(failures) => Err(failures.unable()),
+    }
+}
+
+/// Says how many problems there are.
+async fn look(global: &Global, check: &IpamCheck) -> Result<usize, Failures> {
+    let store = connect::open_for_reading(global).await?;
+    let mut watch = Stopwatch::default();
+    let cluster = Cluster::read(&store).await?;
+    let records = Progress::default();
+    let mut facts = progress::while_reading(&records, load::facts(&*store, &records)).await?;
+    watch.loading = watch.lap();
+    let now = Timestamp::now();
+    let services = services(&facts);
+    let first = analyse(&evidence(&facts, &services, now)).problems;
+    watch.analysis = watch.lap();
+    if !first.is_empty() {
+        look_again(&store, &mut facts, &first, check.settle, &records).await?;
+    }
+    let services = self::services(&facts);
+    watch.second_look = watch.lap();
+    let evidence = evidence(&facts, &services, now);
+    let analysis = analyse(&evidence);
+    let (problems, unjudged) = confirm::both(&first, &analysis.problems, &facts);
+    watch.analysis = watch.analysis.max(watch.lap());
+    let found = Found {
+        cluster: &cluster,
+        facts: &facts,
+        services: &services,
+        analysis: &analysis,
+        problems: &problems,
+        unjudged,
+    };
+    tell(check, &found)?;
+    if check.timings {
+        watch.tell(records.records());
+    }
+    Ok(problems.len())
+}
+
+/// Lists are not all of one moment, and an address that is being taken or given back looks like a leak in between:
+/// what disagrees is read again after a while, and told only if it is still just the same.
+async fn look_again(
+    store: &Arc<dyn Store>,
+    facts: &mut Facts,
+    first: &[Problem],
+    settle: f64,
+    records: &Progress,
+) -> Result<(), StoreError> {
+    tracing::info!(problems = first.len(), seconds = settle, "waiting before a second look");
+    tokio::time::sleep(Duration::from_secs_f64(settle)).await;
+    let suspects = confirm::Suspects::of(first, facts);
+    load::look_again(&**store, &mut facts.books, &suspects.keys).await?;
+    if suspects.needs_pools {
+        let pools = load::pools(&**store, records).await?;
+        confirm::replace_pools(facts, pools);
+    }
+    if suspects.needs_users {
+        let reading = load::users(&**store, records, |address| suspects.addresses.contains(&address));
+        let users = progress::while_reading(records, reading).await?;
+        confirm::replace_users(facts, users, &suspects.addresses);
+    }
+    Ok(())
+}
+
+fn evidence<'a>(
+    facts: &'a Facts,
+    services: &'a [(String, std::net::IpAddr)],
+    now: Timestamp,
+) -> Evidence<'a> {
+    let Facts { books, pools, nodes, endpoints } = facts;
+    Evidence { books, pools, nodes, endpoints, services, now }
+}
+
+/// Addresses that load balancers hold. Only Kubernetes knows its services, and it is not asked: these addresses count
+/// as in use.
+fn services(facts: &Facts) -> Vec<(String, std::net::IpAddr)> {
+    let mut services = Vec::new();
+    for stored in facts.books.blocks.values() {
+        let block = &stored.value;
+        let is_of_services = matches!(block.owner(), Some(AffinityOwner::Virtual(_)));
+        if !is_of_services && !block.attributes.iter().any(|known| known.secondary.contains_key(SERVICE)) {
+            continue;
+        }
+        for ordinal in 0..block.allocations.len() {
+            let (Some(known), Some(address)) = (block.attribute(ordinal), block.address(ordinal)) else {
+                continue;
+            };
+            let service = known.secondary.get(SERVICE);
+            if is_cooling_down(known) || !(is_of_services || service.is_some()) {
+                continue;
+            }
+            let name = match (known.secondary.get(NAMESPACE_ATTRIBUTE), service) {
+                (Some(namespace), Some(service)) => format!("{namespace}/{service}"),
+                (None, Some(service)) => service.clone(),
+                (_, None) => known.handle().unwrap_or("<none>").to_owned(),
+            };
+            services.push((name, address));
+        }
+    }
+    services
+}
+
+/// The attribute that names the service an address belongs to.
+const SERVICE: &str = "service";
+
+/// The text, and the report if one was asked for.
+fn tell(check: &IpamCheck, found: &Found<'_>) -> Result<(), Failure> {
+    let is_report_on_stdout = check.output.as_deref() == Some(Path::new("-"));
+    let written = if is_report_on_stdout {
+        text::write(check, found, &mut BufWriter::new(std::io::stderr().lock()))
+    } else {
+        text::write(check, found, &mut BufWriter::with_capacity(1 << 16, std::io::stdout().lock()))
+    };
+    match &check.output {
+        // Whoever reads only the first lines of the text wants the report all the same.
+        Some(path) if !is_report_on_stdout => report::write_file(path, found)?,
+        Some(_) => {
+            let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+            report::write(&mut out, found).map_err(std::io::Error::other)?;
+            out.flush()?;
+        }
+        None => {}
+    }
+    Ok(written?)
+}
+
+/// How long the parts took.
+struct Stopwatch {
+    since: Instant,
+    loading: Duration,
+    analysis: Duration,
+    second_look: Duration,
+}
+
+impl Default for Stopwatch {
+    fn default() -> Stopwatch {
+        let zero = Duration::ZERO;
+        Stopwatch { since: Instant::now(), loading: zero, analysis: zero, second_look: zero }
+    }
+}
+
+impl Stopwatch {
+    fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.since, now)
+    }
+
+    fn tell(&self, records: usize) {
+        eprintln!(
+            "timings: loading_ms={} analysis_ms={} second_look_ms={} records={records}",
+            self.loading.as_millis(),
+            self.analysis.as_millis(),
+            self.second_look.as_millis()
+        );
+    }
+}
+
+/// Whether a record says who uses addresses.
+fn is_user(key: &Key) -> bool {
+    matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint | Kind::Node, .. })
+}

@@ -1,0 +1,68 @@
+//! `plumb ipam …`: how addresses are given out. One file per command.
+
+mod borrowed;
+mod check;
+mod cluster;
+mod report;
+mod settings;
+mod show;
+mod split;
+mod usage;
+
+use std::sync::Arc;
+
+use ipam::{Answer, Decision, Next, Pool};
+use model::{KeyRange, Kind};
+use store::{Lookup, Store, StoreError};
+
+use crate::cli::{Global, Ipam, IpamCommand};
+use crate::failure::{Failure, Failures};
+use crate::output::Format;
+use crate::output::document::Syntax;
+use crate::output::format::Choice;
+use crate::records;
+
+pub(crate) async fn run(global: &Global, ipam: &Ipam) -> Result<(), Failures> {
+    match &ipam.command {
+        IpamCommand::Show(show) => show::run(global, show).await,
+        IpamCommand::Check(check) => check::run(global, check).await,
+        IpamCommand::Configure(configure) => settings::configure(global, configure).await,
+        IpamCommand::Split(split) => split::run(global, split).await,
+    }
+}
+
+/// How a command shows its result: for people, or as a document.
+fn format(text: &str) -> Result<Option<Syntax>, Failure> {
+    match Format::parse(text) {
+        Ok(Format::Table(Choice::Narrow)) => Ok(None),
+        Ok(Format::Document(syntax)) => Ok(Some(syntax)),
+        _ => Err(Failure::usage(format!("output format '{text}' is not known here"))
+            .hint("it is one of ps, yaml, json")),
+    }
+}
+
+/// All pools, in the order of their names.
+async fn pools(store: &Arc<dyn Store>) -> Result<Vec<Pool>, Failure> {
+    let (found, _) = store.list_all(KeyRange::Kind(Kind::IpPool)).await?;
+    let read = |record| Pool::new(&records::to_resource(record)?).map_err(|error| Failure::of(&error));
+    found.iter().map(read).collect()
+}
+
+/// Drives a decision that only looks.
+async fn decide<D: Decision>(
+    store: &Arc<dyn Store>,
+    mut decision: D,
+) -> Result<Result<D::Outcome, D::Error>, StoreError> {
+    loop {
+        let keys = match decision.poll() {
+            Ok(Next::Look(keys)) => keys,
+            Ok(Next::Done(outcome)) => return Ok(Ok(outcome)),
+            Err(error) => return Ok(Err(error)),
+        };
+        let found = store.read(keys.iter().cloned().map(Lookup::Record).collect()).await?;
+        for (key, records) in keys.iter().zip(found) {
+            let record = records.first().map(|record| (record.value.as_ref(), record.revision.as_str()));
+            decision.show(key, Answer::read(key, record));
+        }
+    }
+}

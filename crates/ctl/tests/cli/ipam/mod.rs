@@ -1,0 +1,7 @@
+//! `plumb ipam …` on a small cluster.
+
+mod check;
+mod settings;
+mod show;
+mod split;
+mod town;
