@@ -10,7 +10,7 @@
 //! | release by handle; by address, with handle and number | [`HandleRelease`]; [`AddressRelease`] |
 //! | whose an address is; saying so anew while a machine moves | [`AddressLookup`]; [`OwnerUpdate`] |
 //! | claim and confirm blocks; have one at hand | [`BlockClaim`]; [`BlockEnsurance`] |
-//! | give up blocks: of a network, a host, a pool | [`AffinityRelease`], [`deselected_blocks`] |
+//! | give up blocks: of a network, a host, a pool | [`AffinityRelease`], [`deselected_blocks`], [`spare_blocks`] |
 //! | the reuse delay, now and then | [`settle_cooldown`] |
 //! | a node's tunnel addresses | [`tunnel_address`] |
 //! | what an interrupted operation left behind | [`mod@recover`] |
@@ -61,7 +61,7 @@ mod walk;
 
 pub use affinity::{
     AffinityRelease, BlockClaim, BlockClaimed, BlockReleased, ClaimError, Refusal, ReleaseRule, blocks_in,
-    deselected_blocks,
+    deselected_blocks, spare_blocks,
 };
 pub use ask::{Answer, Corrupt, Decision, Next};
 pub use assign::{

@@ -106,6 +106,11 @@ impl Pool {
         self.node_selector.matches(node_labels)
     }
 
+    /// Whether no label of a node can make a difference.
+    pub fn selects_every_node(&self) -> bool {
+        self.node_selector.is_all()
+    }
+
     pub fn has_ipip(&self) -> bool {
         self.has_ipip
     }

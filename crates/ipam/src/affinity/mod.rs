@@ -9,7 +9,7 @@ use model::ipam::{Affinity, AffinityState};
 pub(crate) use claim::confirm;
 pub use claim::{BlockClaim, BlockClaimed, ClaimError, blocks_in};
 pub(crate) use release::give_up;
-pub use release::{AffinityRelease, BlockReleased, Refusal, ReleaseRule, deselected_blocks};
+pub use release::{AffinityRelease, BlockReleased, Refusal, ReleaseRule, deselected_blocks, spare_blocks};
 
 use crate::{Step, Steps, Stored};
 

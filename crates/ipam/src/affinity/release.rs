@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 
 use model::ipam::{Affinity, AffinityState, Block};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, IpVersion, Key};
 
 use super::affinity_value;
 use crate::ask::{Pause, Seen, Sight, next};
@@ -151,6 +151,20 @@ pub fn deselected_blocks(
         pool.is_some_and(|pool| pool.is_enabled() && !pool.selects_node(node_labels))
     };
     blocks.into_iter().filter(is_deselected).collect()
+}
+
+/// Of a node's blocks, those with nothing in them that it can do without, each with its number for [`ReleaseRule`]: of
+/// each IP version one block stays, in use or not.
+pub fn spare_blocks(blocks: &[Block]) -> Vec<(Cidr, u64)> {
+    let is_spare = |block: &&Block| !block.deleted && block.contradictions().is_empty() && is_empty(block);
+    let mut spare = Vec::new();
+    for version in [IpVersion::V4, IpVersion::V6] {
+        let all = || blocks.iter().filter(move |block| block.cidr.version() == version);
+        let empty: Vec<&Block> = all().filter(is_spare).collect();
+        let stays = usize::from(empty.len() == all().count());
+        spare.extend(empty.into_iter().skip(stays).map(|block| (block.cidr, block.sequence_number)));
+    }
+    spare
 }
 
 impl Decision for AffinityRelease {

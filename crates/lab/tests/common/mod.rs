@@ -1,13 +1,15 @@
 //! A node with a store and a pool, and looks at what is recorded and programmed.
 
+mod books;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use books::Books;
 use lab::{CniCall, CniOutcome, Lab, Node, Pod, Programs};
-use model::ipam::{Block, Handle};
-use model::{Key, KeyRange, Kind, Resource, Sandbox};
+use model::ipam::Handle;
+use model::{Key, Kind, Sandbox};
 use serde_json::{Value, json};
-use store::{OpenMode, SqliteStore, Store};
 
 pub(crate) struct Bench {
     // Before the lab, so that namespaces go before the folder.
@@ -67,22 +69,13 @@ impl Bench {
         self.call("DEL", pod).run(&self.node).unwrap()
     }
 
-    fn with_store<T>(&self, act: impl AsyncFnOnce(&dyn Store) -> T) -> T {
-        let store = SqliteStore::open(self.lab.store_path(), OpenMode::CreateIfMissing).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(act(&store))
+    fn books(&self) -> Books {
+        Books::at(self.lab.store_path())
     }
 
     /// Makes a record, or replaces it.
     pub(crate) fn put(&self, kind: Kind, name: &str, spec: Value) {
-        let mut resource = Resource::new(kind, name);
-        resource.body.insert("spec".to_owned(), spec);
-        resource.fill_defaults();
-        let (key, value) = (resource.key(), resource.encode());
-        self.with_store(async |store| match store.get(&key).await.unwrap() {
-            Some(known) => store.update(key.clone(), value, known.revision).await.unwrap(),
-            None => store.create(key.clone(), value).await.unwrap(),
-        });
+        self.books().put(kind, name, spec);
     }
 
     /// What `plumb datastore migrate lock` and `unlock` set.
@@ -92,13 +85,11 @@ impl Bench {
 
     /// Every record, as text.
     pub(crate) fn records(&self) -> BTreeMap<Key, String> {
-        let (records, _) = self.with_store(async |store| store.list_all(KeyRange::Everything).await.unwrap());
-        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
-        records.iter().map(|record| (record.key.clone(), text(&record.value))).collect()
+        self.books().records()
     }
 
     pub(crate) fn remove_record(&self, key: &Key) {
-        self.with_store(async |store| {
+        self.books().with_store(async |store| {
             let record = store.get(key).await.unwrap().expect("the record is there");
             store.delete(record.key, record.revision).await.unwrap();
         });
@@ -123,15 +114,11 @@ impl Bench {
         let handle = |pod: &Pod| format!("{}.{}", Lab::NETWORK, pod.container_id);
         let expected: BTreeMap<String, IpAddr> =
             pods.iter().map(|(pod, address)| (handle(pod), *address)).collect();
-        assert_eq!(self.allocations(), expected, "allocations");
-        let records = self.records();
-        let handles =
-            records.keys().filter_map(|key| if let Key::Handle(id) = key { Some(id) } else { None });
-        assert!(handles.clone().eq(expected.keys()), "handles: {:?}", handles.collect::<Vec<_>>());
+        assert_eq!(self.books().allocations(), expected, "allocations");
+        let handles = self.books().handles();
+        assert!(handles.iter().eq(expected.keys()), "handles: {handles:?}");
         assert!(expected.keys().all(|id| self.handle_count(id) == 1), "counts of handles");
-        let is_endpoint = |key: &Key| matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint, .. });
-        let endpoints: Vec<&String> =
-            records.iter().filter(|(key, _)| is_endpoint(key)).map(|(_, value)| value).collect();
+        let endpoints = self.books().endpoints();
         assert_eq!(endpoints.len(), pods.len(), "{endpoints:?}");
         for (pod, address) in pods {
             let endpoint = self.endpoint_of(pod);
@@ -146,22 +133,6 @@ impl Bench {
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self) {
         self.assert_books_match_pods(&[]);
-    }
-
-    fn allocations(&self) -> BTreeMap<String, IpAddr> {
-        let mut found = BTreeMap::new();
-        for (key, value) in self.records() {
-            let Key::Block(cidr) = &key else { continue };
-            let block = Block::decode(cidr, value.as_bytes()).unwrap();
-            assert_eq!(block.contradictions(), [] as [String; 0]);
-            for ordinal in 0..block.capacity() {
-                let Some(attribute) = block.attribute(ordinal) else { continue };
-                let earlier =
-                    found.insert(attribute.handle().unwrap().to_owned(), block.address(ordinal).unwrap());
-                assert_eq!(earlier, None, "two addresses of one handle");
-            }
-        }
-        found
     }
 
     #[track_caller]

@@ -1,0 +1,256 @@
+//! The book itself, and what all its operations share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ipam::{AffinityRelease, Answer, Decision, Grant, Pool, ReleaseRule, Steps, Stored, deselected_blocks};
+use jiff::Timestamp;
+use model::ipam::IpamConfig;
+use model::{AffinityOwner, Cidr, Key, KeyRange, Kind};
+use store::{Change, Lookup, Record, Store, StoreError};
+use tracing::{debug, warn};
+
+use crate::batch::{Assigning, Job, Queue, Releasing};
+use crate::carry::{Commit, Written};
+use crate::look::{self, Reader};
+use crate::patience::Patience;
+use crate::request::{AssignRequest, HandleRequest};
+use crate::scene::{
+    Lock, RawScene, Scene, cluster_information, cooldown_seconds, decode, understand_config,
+    understandable_pools,
+};
+use crate::{BookError, GivenBack, Settings};
+
+/// The address book on a store. Cheap to clone; all clones share one queue.
+#[derive(Clone, Debug)]
+pub struct Book {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) settings: Settings,
+    pub(crate) queue: Queue,
+}
+
+/// What a round of assignments starts from.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(crate) scene: Arc<Scene>,
+    /// The handles as they are; nothing is known about those that are not in here.
+    pub(crate) handles: BTreeMap<String, Answer>,
+    /// Not read now: it may be out of date.
+    pub(crate) is_remembered: bool,
+}
+
+/// What a round of releases starts from.
+#[derive(Debug)]
+pub(crate) struct ReleaseGround {
+    pub(crate) lock: Lock,
+    pub(crate) config: Option<Stored<IpamConfig>>,
+    pub(crate) pools: Vec<Pool>,
+    pub(crate) handles: BTreeMap<String, Answer>,
+    pub(crate) is_remembered: bool,
+}
+
+impl ReleaseGround {
+    pub(crate) fn cooldown_from(&self, now: Timestamp) -> Option<Timestamp> {
+        (cooldown_seconds(self.config.as_ref()) > 0).then_some(now)
+    }
+}
+
+impl Book {
+    pub fn new(store: Arc<dyn Store>) -> Book {
+        Book::with_settings(store, Settings::default())
+    }
+
+    pub fn with_settings(store: Arc<dyn Store>, settings: Settings) -> Book {
+        Book { inner: Arc::new(Inner { store, settings, queue: Queue::default() }) }
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// Addresses for an owner, whichever are free, together with what the caller adds. Requests that arrive while a
+    /// commit is on its way go together in the next.
+    ///
+    /// A request that takes all or nothing fails with [`BookError::Assign`] if there are too few; one that accepts
+    /// fewer gets what there is, and the reason.
+    pub async fn assign(&self, request: AssignRequest) -> Result<Grant, BookError> {
+        look::check_handle(&request.owner.handle)?;
+        self.inner.ask(|answer| Job::Assign(Box::new(Assigning::new(request, answer)))).await
+    }
+
+    /// Gives back addresses of a handle, together with what the caller adds. A handle that is not there holds nothing.
+    /// Releases share their commits as assignments do. It goes on if the caller stops waiting.
+    pub async fn release_handle(&self, request: HandleRequest) -> Result<GivenBack, BookError> {
+        look::check_handle(&request.handle)?;
+        let patience = Patience::new(self.inner.settings.patience);
+        self.inner.ask(|answer| Job::Release(Box::new(Releasing::new(request, answer, patience)))).await
+    }
+}
+
+impl Inner {
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.settings.clock)()
+    }
+
+    pub(crate) fn is_atomic(&self) -> bool {
+        self.store.capabilities().atomic_commits
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::new(self.settings.patience)
+    }
+
+    /// What every commit requires.
+    pub(crate) fn required(&self, lock: &Lock) -> Result<Vec<Change>, BookError> {
+        if self.settings.heeds_lock { Ok(vec![lock.heeded()?]) } else { Ok(Vec::new()) }
+    }
+
+    /// Reads the lock, for operations that read nothing else at their start.
+    pub(crate) async fn read_required(&self) -> Result<Vec<Change>, BookError> {
+        if !self.settings.heeds_lock {
+            return Ok(Vec::new());
+        }
+        let record = self.store.get(&cluster_information()).await?;
+        self.required(&Lock::understand(record.as_ref())?)
+    }
+
+    /// Everything an assignment starts from, in one round trip or none.
+    pub(crate) async fn ground(
+        &self,
+        request: &AssignRequest,
+        handles: &[String],
+        _must_read: bool,
+    ) -> Result<Ground, BookError> {
+        let mut lookups: Vec<Lookup> = RawScene::lookups(&request.host, &request.block_owner()).into();
+        lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
+        let mut answers = self.store.read(lookups).await?.into_iter();
+        let scene = Arc::new(Scene::understand(&RawScene::from_answers(&mut answers))?);
+        Ok(Ground { scene, handles: understand_handles(handles, answers), is_remembered: false })
+    }
+
+    pub(crate) async fn release_ground(
+        &self,
+        handles: &[String],
+        _must_read: bool,
+    ) -> Result<ReleaseGround, BookError> {
+        let mut lookups = vec![
+            Lookup::Record(cluster_information()),
+            Lookup::Record(Key::IpamConfig),
+            Lookup::Range(KeyRange::Kind(Kind::IpPool)),
+        ];
+        lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
+        let mut answers = self.store.read(lookups).await?.into_iter();
+        let mut next = || answers.next().unwrap_or_default();
+        Ok(ReleaseGround {
+            lock: Lock::understand(next().pop().as_ref())?,
+            config: understand_config(next().pop().as_ref())?,
+            pools: understandable_pools(&next()),
+            handles: understand_handles(handles, answers),
+            is_remembered: false,
+        })
+    }
+
+    /// Blocks that need not be read.
+    pub(crate) fn remembered_blocks(&self) -> Vec<(Key, Answer)> {
+        Vec::new()
+    }
+
+    /// Takes in what a commit has left.
+    pub(crate) fn remember(&self, _written: Vec<Written>) {}
+
+    /// Records that others have changed, or operations beside the queue.
+    pub(crate) fn forget(&self, _keys: impl IntoIterator<Item = Key>) {}
+
+    /// Drives a decision with what the store says now.
+    pub(crate) async fn decide<D>(&self, decision: &mut D) -> Result<D::Outcome, BookError>
+    where
+        D: Decision,
+        BookError: From<D::Error>,
+    {
+        Reader::new(&*self.store).decide(decision).await
+    }
+
+    /// Carries out steps that are decided beside the queue.
+    pub(crate) async fn carry_out(&self, requires: Vec<Change>, steps: &Steps) -> Result<(), StoreError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        let commit = Commit { requires, steps: Some(steps), ..Commit::default() };
+        let written = commit.carry_out(&*self.store).await?;
+        self.forget(written.into_iter().map(|written| written.key));
+        Ok(())
+    }
+
+    /// A node's empty blocks in pools that do not select it any more. Best effort: what does not work out now does
+    /// with the next assignment.
+    pub(crate) async fn give_up_deselected(&self, owner: &AffinityOwner, scene: &Scene) {
+        if !matches!(owner, AffinityOwner::Host(_)) {
+            return;
+        }
+        let pools: Vec<Pool> = scene.pools.iter().map(|stored| stored.value.clone()).collect();
+        let blocks = scene.affinities.iter().map(|(block, _)| *block);
+        let blocks = deselected_blocks(blocks, &pools, &scene.node_labels);
+        self.give_up(blocks.into_iter().map(|block| (owner.clone(), block)).collect()).await;
+    }
+
+    /// Blocks that have just become empty, if their pools do not select their nodes any more.
+    pub(crate) async fn give_up_emptied(&self, emptied: &[(AffinityOwner, Cidr)], pools: &[Pool]) {
+        let may_be_deselected = |block: &Cidr| {
+            let pool = pools.iter().find(|pool| pool.cidr.contains_cidr(block));
+            pool.is_some_and(|pool| !pool.selects_every_node())
+        };
+        let mut deselected = Vec::new();
+        for (owner, block) in emptied.iter().filter(|(_, block)| may_be_deselected(block)) {
+            match self.node_labels(owner.name()).await {
+                Ok(labels) if !deselected_blocks([*block], pools, &labels).is_empty() => {
+                    deselected.push((owner.clone(), *block));
+                }
+                Ok(_) => {}
+                Err(error) => warn!("the labels of {} cannot be read: {error}", owner.name()),
+            }
+        }
+        self.give_up(deselected).await;
+    }
+
+    pub(crate) async fn node_labels(&self, node: &str) -> Result<BTreeMap<String, String>, BookError> {
+        match self.store.get(&Key::cluster(Kind::Node, node)).await? {
+            Some(record) => Ok(decode(&record, Kind::Node)?.metadata.labels),
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    async fn give_up(&self, blocks: Vec<(AffinityOwner, Cidr)>) {
+        if blocks.is_empty() {
+            return;
+        }
+        let rule = ReleaseRule { must_be_empty: true, sequence_number: None };
+        let released = match self.decide(&mut AffinityRelease::new(blocks, rule)).await {
+            Ok(released) => released,
+            Err(error) => {
+                return debug!("blocks of pools that do not select their node stay for now: {error}");
+            }
+        };
+        for block in released {
+            let Ok(steps) = block.result else { continue };
+            if let Err(error) = self.carry_out(Vec::new(), &steps).await {
+                debug!("{} stays {}'s for now: {error}", block.block, block.owner.name());
+            }
+        }
+    }
+}
+
+fn understand_handles(
+    ids: &[String],
+    answers: impl Iterator<Item = Vec<Record>>,
+) -> BTreeMap<String, Answer> {
+    let understand = |(id, mut records): (&String, Vec<Record>)| {
+        let answer = look::read(&Key::Handle(id.clone()), records.pop().as_ref());
+        (id.clone(), answer)
+    };
+    ids.iter().zip(answers).map(understand).collect()
+}

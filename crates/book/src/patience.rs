@@ -1,0 +1,112 @@
+//! Bounded patience with lost races. Those who lose wait for different times, so that they do not meet again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use store::StoreError;
+
+use crate::error::{BookError, subject};
+
+const DELAY_MS_MIN: u64 = 2;
+const DELAY_MS_MAX: u64 = 100;
+
+/// How long to go on when others keep winning, and how long to wait each time.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    started: Instant,
+    limit: Duration,
+    losses: u32,
+}
+
+impl Patience {
+    pub fn new(limit: Duration) -> Patience {
+        Patience { started: Instant::now(), limit, losses: 0 }
+    }
+
+    /// Waits a little after a lost race or an answer that got lost: look again then. Any other error, or one too many,
+    /// is final.
+    pub async fn after(&mut self, error: StoreError) -> Result<(), BookError> {
+        self.check(error)?;
+        tokio::time::sleep(self.delay()).await;
+        Ok(())
+    }
+
+    /// Whether to try again after this error.
+    pub(crate) fn check(&mut self, error: StoreError) -> Result<(), BookError> {
+        self.check_shared(&Arc::new(error))
+    }
+
+    pub(crate) fn check_shared(&mut self, error: &Arc<StoreError>) -> Result<(), BookError> {
+        let is_race = error.is_lost_race() || matches!(**error, StoreError::HistoryGone { .. });
+        let is_uncertain = matches!(**error, StoreError::Uncertain { .. });
+        if !is_race && !is_uncertain {
+            return Err(BookError::Store(Arc::clone(error)));
+        }
+        let waited = self.started.elapsed();
+        if waited < self.limit {
+            self.losses += 1;
+            return Ok(());
+        }
+        let source = Arc::clone(error);
+        if is_uncertain {
+            return Err(BookError::Store(source));
+        }
+        let subject = subject(error).map_or_else(|| "the same records".to_owned(), ToString::to_string);
+        Err(BookError::Contended { subject, waited, source })
+    }
+
+    /// How long to wait now.
+    pub(crate) fn delay(&self) -> Duration {
+        let ceiling = (DELAY_MS_MIN << self.losses.min(8)).min(DELAY_MS_MAX);
+        Duration::from_millis(DELAY_MS_MIN + random() % ceiling)
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.started.elapsed() >= self.limit
+    }
+
+    #[cfg(test)]
+    pub(crate) fn losses(&self) -> u32 {
+        self.losses
+    }
+}
+
+fn random() -> u64 {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Key;
+
+    use super::*;
+
+    fn lost() -> StoreError {
+        StoreError::NotFound { key: Key::Handle("h".to_owned()) }
+    }
+
+    #[tokio::test]
+    async fn patience_ends_and_says_what_was_fought_over() {
+        let mut patience = Patience::new(Duration::ZERO);
+        let error = patience.after(lost()).await.unwrap_err();
+        assert_eq!(error.to_string(), "others kept changing IPAMHandle(h) for 0.0 s");
+    }
+
+    #[tokio::test]
+    async fn waiting_grows_up_to_a_bound() {
+        let mut patience = Patience::new(Duration::from_secs(3600));
+        for _ in 0..50 {
+            patience.check(lost()).unwrap();
+            assert!(patience.delay() <= Duration::from_millis(DELAY_MS_MIN + DELAY_MS_MAX));
+        }
+        assert_eq!(patience.losses(), 50);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_race_is_final() {
+        let mut patience = Patience::new(Duration::from_secs(3600));
+        let error = StoreError::Invalid { problem: "x".to_owned() };
+        assert!(matches!(patience.after(error).await, Err(BookError::Store(_))));
+    }
+}

@@ -1,0 +1,4 @@
+//! The address book on real stores.
+
+mod common;
+mod operations;

@@ -1,0 +1,79 @@
+//! What a store on one file holds, as tests look at it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use model::ipam::Block;
+use model::{Key, KeyRange, Kind, Resource};
+use serde_json::Value;
+use store::{OpenMode, SqliteStore, Store};
+
+/// The records of one SQLite file, read anew for each question.
+#[derive(Debug)]
+pub(crate) struct Books {
+    path: PathBuf,
+}
+
+impl Books {
+    pub(crate) fn at(path: impl AsRef<Path>) -> Books {
+        Books { path: path.as_ref().to_owned() }
+    }
+
+    pub(crate) fn with_store<T>(&self, act: impl AsyncFnOnce(&dyn Store) -> T) -> T {
+        let store = SqliteStore::open(&self.path, OpenMode::CreateIfMissing).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(act(&store))
+    }
+
+    /// Makes a record, or replaces it.
+    pub(crate) fn put(&self, kind: Kind, name: &str, spec: Value) {
+        let mut resource = Resource::new(kind, name);
+        resource.body.insert("spec".to_owned(), spec);
+        resource.fill_defaults();
+        let (key, value) = (resource.key(), resource.encode());
+        self.with_store(async |store| match store.get(&key).await.unwrap() {
+            Some(known) => store.update(key.clone(), value, known.revision).await.unwrap(),
+            None => store.create(key.clone(), value).await.unwrap(),
+        });
+    }
+
+    /// Every record, as text.
+    pub(crate) fn records(&self) -> BTreeMap<Key, String> {
+        let (records, _) = self.with_store(async |store| store.list_all(KeyRange::Everything).await.unwrap());
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        records.iter().map(|record| (record.key.clone(), text(&record.value))).collect()
+    }
+
+    /// Who holds which address, by the blocks, which must be consistent in themselves.
+    pub(crate) fn allocations(&self) -> BTreeMap<String, IpAddr> {
+        let mut found = BTreeMap::new();
+        for (key, value) in self.records() {
+            let Key::Block(cidr) = &key else { continue };
+            let block = Block::decode(cidr, value.as_bytes()).unwrap();
+            assert_eq!(block.contradictions(), [] as [String; 0]);
+            for ordinal in 0..block.capacity() {
+                let Some(attribute) = block.attribute(ordinal) else { continue };
+                let earlier =
+                    found.insert(attribute.handle().unwrap().to_owned(), block.address(ordinal).unwrap());
+                assert_eq!(earlier, None, "two addresses of one handle");
+            }
+        }
+        found
+    }
+
+    /// The names of all handles that have a record.
+    pub(crate) fn handles(&self) -> Vec<String> {
+        let names = self
+            .records()
+            .into_keys()
+            .filter_map(|key| if let Key::Handle(id) = key { Some(id) } else { None });
+        names.collect()
+    }
+
+    /// All endpoint records, as text.
+    pub(crate) fn endpoints(&self) -> Vec<String> {
+        let is_endpoint = |key: &Key| matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint, .. });
+        self.records().into_iter().filter(|(key, _)| is_endpoint(key)).map(|(_, value)| value).collect()
+    }
+}
