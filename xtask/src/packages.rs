@@ -39,6 +39,21 @@ pub(crate) const FOR_TESTS: &[Tool] = &[
     tool("nft", "nftables", "checks firewall rules against the real thing"),
     Tool { service: Some("bird"), ..tool("bird", "bird2", "the BGP daemon that nodes run") },
     tool("nsenter", "util-linux", "runs a command inside a pod's network namespace"),
+    Tool {
+        service: Some("containerd"),
+        ..tool("containerd", "containerd", "a real container runtime that calls our plugin")
+    },
+    tool("runc", "runc", "starts the pods of containerd and podman"),
+    tool("podman", "podman", "another real caller of our plugin"),
+    tool("conmon", "conmon", "looks after podman's containers"),
+    tool("busybox", "busybox-static", "is all that the pods of real runtimes consist of"),
+    // Plugins do not lie on the search path.
+    tool(
+        "/usr/lib/cni/ptp",
+        "containernetworking-plugins",
+        "plugins to work with and to be measured against",
+    ),
+    tool("iptables", "iptables", "the plugin portmap asks for it"),
 ];
 
 /// How long to wait for another run, or the machine's own updates, to let go of the package database.

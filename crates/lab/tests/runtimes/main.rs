@@ -1,0 +1,11 @@
+//! Our plugin in the hands of container runtimes that nobody here wrote.
+
+#[path = "../common/books.rs"]
+mod books;
+mod containerd;
+mod cri;
+mod image;
+mod machine;
+mod node;
+
+mod with_containerd;
