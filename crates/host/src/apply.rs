@@ -6,27 +6,44 @@ use plan::{Difference, PodWiring, Side, differences};
 
 use crate::links::get_link;
 use crate::netlink::Request;
-use crate::{Host, HostError, PodNamespace, messages, sysctl};
+use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
 
 /// How long the kernel may take to start a device once both ends are up. It takes well under a millisecond.
 const START_WAIT: Duration = Duration::from_secs(5);
-const START_LOOK_EVERY: Duration = Duration::from_millis(1);
+const START_LOOK_EVERY: Duration = Duration::from_micros(100);
 
 impl Host {
     /// Gives a pod its network, or what is missing of it, and reads it back: returns only when the pod can exchange
     /// packets with the node. Repeating it is harmless. On failure, what was made is left for
     /// [`Host::remove_links_of`], except that a link whose name was taken is removed at once.
     pub fn ensure(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
+        if !self.wire_afresh(pod, wiring)? {
+            self.complete(pod, wiring)?;
+        }
+        self.await_ready(pod, wiring)
+    }
+
+    /// Adds what is missing to what is there.
+    fn complete(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
         let mut observed = self.observe(pod, wiring)?;
         if observed.host.is_none() && observed.pod.is_some() && self.take_back_name(wiring)? {
             observed = self.observe(pod, wiring)?;
         }
+        if observed.host.is_none() && observed.pod.is_some() && self.free_name_in_pod(&wiring.sandbox, pod)? {
+            observed = self.observe(pod, wiring)?;
+        }
         let missing = differences(wiring, &observed);
-        self.apply(pod, wiring, &missing)?;
+        self.apply(pod, wiring, &missing)
+    }
+
+    fn await_ready(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
         let deadline = Instant::now() + START_WAIT;
         loop {
-            let left = self.check(pod, wiring)?;
-            let is_starting = |difference: &Difference| matches!(difference, Difference::NotRunning { .. });
+            let mut left = differences(wiring, &self.observe_wanted(pod, wiring)?);
+            if !left.iter().all(is_starting) {
+                // Something else may take precedence over what is there: look at all there is.
+                left = self.check(pod, wiring)?;
+            }
             match left.into_iter().next() {
                 None => return Ok(()),
                 Some(difference) if is_starting(&difference) && Instant::now() < deadline => {
@@ -61,7 +78,7 @@ impl Host {
             return Ok(());
         }
         if differences.iter().any(|found| matches!(found, Difference::Missing { .. })) {
-            self.create_pair(pod, wiring)?;
+            self.create_under_final_name(pod, wiring)?;
         }
         self.apply_sysctls(pod, differences)?;
         let host_index = get_link(&mut self.netlink, &wiring.host.device)?.index;
@@ -81,8 +98,13 @@ impl Host {
         if wanted(Side::Pod).next().is_none() {
             return Ok(());
         }
-        pod.ns.visit(|| wanted(Side::Pod).try_for_each(sysctl::write))?
+        pod.ns.stay(&NetNs::current()?, || wanted(Side::Pod).try_for_each(sysctl::write))?
     }
+}
+
+/// The kernel is at it, in the background: a device that starts, an address that is taken into use.
+fn is_starting(difference: &Difference) -> bool {
+    matches!(difference, Difference::NotRunning { .. } | Difference::AddressMissing { .. })
 }
 
 fn requests(side: Side, index: u32, differences: &[Difference]) -> Vec<Request> {
@@ -102,7 +124,9 @@ fn request(index: u32, difference: &Difference) -> Option<Request> {
             Some(messages::add_address(device, index, *address))
         }
         Difference::RouteMissing { device, route, .. } => Some(messages::add_route(device, index, route)),
-        Difference::RouteStray { device, route, .. } => Some(messages::delete_route(device, index, route)),
+        Difference::RouteStray { device, route, .. } => {
+            Some(messages::delete_route(device.as_str(), index, route))
+        }
         Difference::NeighbourMissing { device, neighbour, .. } => {
             Some(messages::set_neighbour(device, index, neighbour))
         }

@@ -9,15 +9,19 @@
 //! [`plan::ROUTE_PROTOCOL`]. What cannot be recognised is never removed.
 
 mod apply;
+mod create;
 pub mod cri;
+mod detach;
 mod error;
 mod links;
 mod messages;
 mod netlink;
 mod netns;
+mod objects;
 mod observe;
 mod sysctl;
 
+pub use detach::{Detached, Swept};
 pub use error::HostError;
 pub use links::{Host, OwnedLink};
 pub use netns::{NetNs, PodNamespace};

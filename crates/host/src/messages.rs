@@ -5,193 +5,276 @@ use std::os::fd::RawFd;
 
 use ipnet::IpNet;
 use model::{DeviceName, Mac};
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage,
-};
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
-};
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
-};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use plan::{End, Neighbour, Route};
+use plan::{End, Neighbour, Route, RouteScope};
 
-use crate::netlink::Request;
+use crate::netlink::numbers::*;
+use crate::netlink::{Message, Request};
 
+/// The answer is the new link, from which both ends' indices can be read (since Linux 6.2; before, there is none).
 pub(crate) fn create_pair(name: &DeviceName, host: &End, pod: &End, pod_namespace: RawFd) -> Request {
-    let mut peer = LinkMessage::default();
-    peer.attributes = vec![
-        LinkAttribute::IfName(pod.device.to_string()),
-        LinkAttribute::Address(pod.mac.0.to_vec()),
-        LinkAttribute::Mtu(pod.mtu),
-        LinkAttribute::NetNsFd(pod_namespace),
-    ];
-    let mut link = LinkMessage::default();
-    link.attributes = vec![
-        LinkAttribute::IfName(name.to_string()),
-        LinkAttribute::Address(host.mac.0.to_vec()),
-        LinkAttribute::Mtu(host.mtu),
-        LinkAttribute::LinkInfo(vec![
-            LinkInfo::Kind(InfoKind::Veth),
-            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
-        ]),
-    ];
+    let peer = |message: Message| {
+        message
+            .with_text(IFLA_IFNAME, pod.device.as_str())
+            .with(IFLA_ADDRESS, &pod.mac.0)
+            .with_u32(IFLA_MTU, pod.mtu)
+            .with(IFLA_NET_NS_FD, &pod_namespace.to_ne_bytes())
+    };
+    let message = Message::link(RTM_NEWLINK, 0)
+        .with_text(IFLA_IFNAME, name.as_str())
+        .with(IFLA_ADDRESS, &host.mac.0)
+        .with_u32(IFLA_MTU, host.mtu)
+        .with_nested(IFLA_LINKINFO, |info| {
+            info.with_text(IFLA_INFO_KIND, "veth")
+                .with_nested(IFLA_INFO_DATA, |data| data.with_peer(VETH_INFO_PEER, peer))
+        });
     let what = format!("create veth {name} with {} in the pod", pod.device);
-    Request::new(what, RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    Request::new(what, message, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO)
 }
 
 pub(crate) fn set_alias(name: &DeviceName, alias: &str) -> Request {
-    let mut link = LinkMessage::default();
-    link.attributes = vec![LinkAttribute::IfName(name.to_string()), LinkAttribute::IfAlias(alias.to_owned())];
-    Request::new(format!("set the alias of {name}"), RouteNetlinkMessage::SetLink(link), 0)
+    let message = Message::link(RTM_SETLINK, 0)
+        .with_text(IFLA_IFNAME, name.as_str())
+        .with(IFLA_IFALIAS, alias.as_bytes());
+    Request::new(format!("set the alias of {name}"), message, 0)
 }
 
 /// By index: a name in the message would be the new one.
 pub(crate) fn rename(index: u32, to: &DeviceName) -> Request {
-    let mut link = LinkMessage::default();
-    link.header.index = index;
-    link.attributes = vec![LinkAttribute::IfName(to.to_string())];
-    Request::new(format!("name device {index} {to}"), RouteNetlinkMessage::SetLink(link), 0)
+    let message = Message::link(RTM_SETLINK, index).with_text(IFLA_IFNAME, to.as_str());
+    Request::new(format!("name device {index} {to}"), message, 0)
+}
+
+/// Up, under another name if there is one, with these IPv4 settings.
+pub(crate) fn start(name: &str, index: u32, to: Option<&DeviceName>, settings: &[(u16, i32)]) -> Request {
+    let mut message = Message::link_flags(RTM_SETLINK, index, IFF_UP, IFF_UP);
+    if let Some(to) = to {
+        message = message.with_text(IFLA_IFNAME, to.as_str());
+    }
+    let all = |message: Message| {
+        let set =
+            |message: Message, &(number, value): &(u16, i32)| message.with_u32(number, value.cast_unsigned());
+        message.with_nested(IFLA_INET_CONF, |message| settings.iter().fold(message, set))
+    };
+    if !settings.is_empty() {
+        message = message.with_nested(IFLA_AF_SPEC, |message| message.with_nested(AF_INET.into(), all));
+    }
+    let what = match to {
+        Some(to) => format!("start {name} as {to}"),
+        None => format!("start {name}"),
+    };
+    Request::new(what, message, 0)
+}
+
+/// `net/ipv4/neigh/DEVICE/proxy_delay`, in the hundredths of a second in which it is written there.
+pub(crate) fn set_proxy_delay(device: &DeviceName, index: u32, hundredths: u64) -> Request {
+    let message = Message::new(RTM_SETNEIGHTBL, &[AF_INET, 0, 0, 0])
+        .with_text(NDTA_NAME, "arp_cache")
+        .with_nested(NDTA_PARMS, |parameters| {
+            parameters.with_u32(NDTPA_IFINDEX, index).with_u64(NDTPA_PROXY_DELAY, hundredths * 10)
+        });
+    Request::new(format!("set the proxy delay of {device}"), message, 0)
 }
 
 pub(crate) fn set_up(device: &DeviceName, index: u32) -> Request {
-    let mut link = LinkMessage::default();
-    link.header.index = index;
-    link.header.flags = LinkFlags::Up;
-    link.header.change_mask = LinkFlags::Up;
-    Request::new(format!("set {device} up"), RouteNetlinkMessage::SetLink(link), 0)
+    let message = Message::link_flags(RTM_SETLINK, index, IFF_UP, IFF_UP);
+    Request::new(format!("set {device} up"), message, 0)
+}
+
+pub(crate) fn set_down(name: &str, index: u32) -> Request {
+    let message = Message::link_flags(RTM_SETLINK, index, 0, IFF_UP);
+    Request::new(format!("set {name} down"), message, 0)
+}
+
+/// Another name, group and, if given, alias, all or nothing.
+pub(crate) fn set_aside(name: &str, index: u32, to: &DeviceName, group: u32, alias: Option<&str>) -> Request {
+    let mut message =
+        Message::link(RTM_SETLINK, index).with_text(IFLA_IFNAME, to.as_str()).with_u32(IFLA_GROUP, group);
+    if let Some(alias) = alias {
+        message = message.with(IFLA_IFALIAS, alias.as_bytes());
+    }
+    Request::new(format!("set {name} aside as {to}"), message, 0)
 }
 
 pub(crate) fn set_mac(device: &DeviceName, index: u32, mac: Mac) -> Request {
-    let mut link = LinkMessage::default();
-    link.header.index = index;
-    link.attributes = vec![LinkAttribute::Address(mac.0.to_vec())];
-    Request::new(format!("give {device} hardware address {mac}"), RouteNetlinkMessage::SetLink(link), 0)
+    let message = Message::link(RTM_SETLINK, index).with(IFLA_ADDRESS, &mac.0);
+    Request::new(format!("give {device} hardware address {mac}"), message, 0)
 }
 
 pub(crate) fn set_mtu(device: &DeviceName, index: u32, mtu: u32) -> Request {
-    let mut link = LinkMessage::default();
-    link.header.index = index;
-    link.attributes = vec![LinkAttribute::Mtu(mtu)];
-    Request::new(format!("give {device} MTU {mtu}"), RouteNetlinkMessage::SetLink(link), 0)
+    let message = Message::link(RTM_SETLINK, index).with_u32(IFLA_MTU, mtu);
+    Request::new(format!("give {device} MTU {mtu}"), message, 0)
 }
 
 pub(crate) fn delete_link(name: &str, index: u32) -> Request {
-    let mut link = LinkMessage::default();
-    link.header.index = index;
-    Request::new(format!("delete {name}"), RouteNetlinkMessage::DelLink(link), 0)
+    Request::new(format!("delete {name}"), Message::link(RTM_DELLINK, index), 0)
+}
+
+/// Every link of the group, at once.
+pub(crate) fn delete_group(group: u32) -> Request {
+    let message = Message::link(RTM_DELLINK, 0).with_u32(IFLA_GROUP, group);
+    Request::new("delete the links that wait for it", message, 0)
+}
+
+pub(crate) fn get_link_by_index(index: u32) -> Request {
+    let message = Message::link(RTM_GETLINK, index).with_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+    Request::new(format!("look at device {index}"), message, 0)
+}
+
+/// All links of the namespace.
+pub(crate) fn list_links() -> Message {
+    Message::link(RTM_GETLINK, 0).with_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
 }
 
 pub(crate) fn get_link(device: &DeviceName) -> Request {
-    let mut link = LinkMessage::default();
-    link.attributes = vec![
-        LinkAttribute::IfName(device.to_string()),
-        LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]),
-    ];
-    Request::new(format!("look at {device}"), RouteNetlinkMessage::GetLink(link), 0)
+    let message = Message::link(RTM_GETLINK, 0)
+        .with_text(IFLA_IFNAME, device.as_str())
+        .with_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
+    Request::new(format!("look at {device}"), message, 0)
 }
 
 /// All veths of the namespace.
-pub(crate) fn list_veths() -> RouteNetlinkMessage {
-    let mut link = LinkMessage::default();
-    link.attributes = vec![
-        LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]),
-        LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth)]),
-    ];
-    RouteNetlinkMessage::GetLink(link)
+pub(crate) fn list_veths() -> Message {
+    Message::link(RTM_GETLINK, 0)
+        .with_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS)
+        .with_nested(IFLA_LINKINFO, |info| info.with_text(IFLA_INFO_KIND, "veth"))
 }
 
 pub(crate) fn add_address(device: &DeviceName, index: u32, address: IpNet) -> Request {
-    let mut message = AddressMessage::default();
-    message.header.family = family(address.addr());
-    message.header.prefix_len = address.prefix_len();
-    message.header.index = index;
-    if address.addr().is_ipv6() {
-        // Nobody else can have it, and a second of looking for somebody would be lost.
-        message.header.flags = AddressHeaderFlags::Nodad;
-    }
-    message.attributes =
-        vec![AddressAttribute::Local(address.addr()), AddressAttribute::Address(address.addr())];
+    // Nobody else can have it, and a second of looking for somebody would be lost.
+    let flags = if address.addr().is_ipv6() { IFA_F_NODAD } else { 0 };
+    let message = address_message(RTM_NEWADDR, family(address.addr()), address.prefix_len(), flags, index)
+        .with(IFA_LOCAL, &octets(address.addr()))
+        .with(IFA_ADDRESS, &octets(address.addr()));
     let what = format!("add address {address} to {device}");
     // Replaces: the kernel gives some addresses by itself, as soon as a device is up.
-    Request::new(what, RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
+    Request::new(what, message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-pub(crate) fn list_addresses(index: u32) -> RouteNetlinkMessage {
-    let mut message = AddressMessage::default();
-    message.header.index = index;
-    RouteNetlinkMessage::GetAddress(message)
+pub(crate) fn list_addresses(index: u32) -> Message {
+    address_message(RTM_GETADDR, AF_UNSPEC, 0, 0, index)
+}
+
+/// `struct ifaddrmsg`.
+fn address_message(kind: u16, family: u8, prefix: u8, flags: u8, index: u32) -> Message {
+    let mut header = [family, prefix, flags, 0, 0, 0, 0, 0];
+    header[4..].copy_from_slice(&index.to_ne_bytes());
+    Message::new(kind, &header)
 }
 
 /// Never replaces: a route for the same destination that leads elsewhere is somebody's.
 pub(crate) fn add_route(device: &DeviceName, index: u32, route: &Route) -> Request {
     let what = format!("add route {route} dev {device}");
-    Request::new(what, RouteNetlinkMessage::NewRoute(route_message(index, route)), NLM_F_CREATE | NLM_F_EXCL)
+    Request::new(what, route_message(RTM_NEWROUTE, index, route), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-pub(crate) fn delete_route(device: &DeviceName, index: u32, route: &Route) -> Request {
+pub(crate) fn delete_route(device: &str, index: u32, route: &Route) -> Request {
     let what = format!("delete route {route} dev {device}");
-    Request::new(what, RouteNetlinkMessage::DelRoute(route_message(index, route)), 0)
+    Request::new(what, route_message(RTM_DELROUTE, index, route), 0)
 }
 
-fn route_message(index: u32, route: &Route) -> RouteMessage {
-    let mut message = RouteMessage::default();
-    message.header.address_family = family(route.destination.addr());
-    message.header.destination_prefix_length = route.destination.prefix_len();
-    message.header.table = RouteHeader::RT_TABLE_MAIN;
-    message.header.protocol = RouteProtocol::from(route.protocol);
-    message.header.scope = match route.scope {
-        plan::RouteScope::Universe => RouteScope::Universe,
-        plan::RouteScope::Link => RouteScope::Link,
-        plan::RouteScope::Other(scope) => RouteScope::from(scope),
+fn route_message(kind: u16, index: u32, route: &Route) -> Message {
+    let scope = match route.scope {
+        RouteScope::Universe => RT_SCOPE_UNIVERSE,
+        RouteScope::Link => RT_SCOPE_LINK,
+        RouteScope::Other(scope) => scope,
     };
-    message.header.kind = RouteType::Unicast;
-    if route.destination.prefix_len() > 0 {
-        message.attributes.push(RouteAttribute::Destination(route.destination.addr().into()));
+    let (destination, prefix) = (route.destination.addr(), route.destination.prefix_len());
+    let header =
+        RouteHeader { family: family(destination), prefix, protocol: route.protocol, scope, flags: 0 };
+    let mut message = header.message(kind);
+    if prefix > 0 {
+        message = message.with(RTA_DST, &octets(destination));
     }
     if let Some(gateway) = route.gateway {
-        message.attributes.push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+        message = message.with(RTA_GATEWAY, &octets(gateway));
     }
-    message.attributes.push(RouteAttribute::Oif(index));
-    message
+    message.with_u32(RTA_OIF, index)
 }
 
-/// The main table's routes through one device.
-pub(crate) fn list_routes(family: AddressFamily, index: u32) -> RouteNetlinkMessage {
-    let mut message = RouteMessage::default();
-    message.header.address_family = family;
-    message.attributes =
-        vec![RouteAttribute::Table(RouteHeader::RT_TABLE_MAIN.into()), RouteAttribute::Oif(index)];
-    RouteNetlinkMessage::GetRoute(message)
+/// `struct rtmsg`, for unicast routes of the main table.
+struct RouteHeader {
+    family: u8,
+    prefix: u8,
+    protocol: u8,
+    scope: u8,
+    flags: u32,
+}
+
+impl RouteHeader {
+    fn message(&self, kind: u16) -> Message {
+        let RouteHeader { family, prefix, protocol, scope, flags } = *self;
+        let mut header = [family, prefix, 0, 0, RT_TABLE_MAIN, protocol, scope, RTN_UNICAST, 0, 0, 0, 0];
+        header[8..].copy_from_slice(&flags.to_ne_bytes());
+        Message::new(kind, &header)
+    }
+}
+
+/// The main table's routes of one family: all, or those through one device.
+pub(crate) fn list_routes(family: u8, index: Option<u32>) -> Message {
+    // Only what the kernel filters by may be set.
+    let message = Message::new(RTM_GETROUTE, &[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        .with_u32(RTA_TABLE, RT_TABLE_MAIN.into());
+    match index {
+        Some(index) => message.with_u32(RTA_OIF, index),
+        None => message,
+    }
+}
+
+/// The route that a packet to this address would take.
+pub(crate) fn match_route(address: IpAddr) -> Request {
+    let prefix = if address.is_ipv4() { 32 } else { 128 };
+    let mut header = [family(address), prefix, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    header[8..].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
+    let message = Message::new(RTM_GETROUTE, &header).with(RTA_DST, &octets(address));
+    Request::new(format!("look up the route to {address}"), message, 0)
+}
+
+/// The same for a packet that arrives on a device: is it for us?
+pub(crate) fn match_local(address: IpAddr, index: u32) -> Request {
+    let Request { what, message, flags } = match_route(address);
+    // IPv4 knows its own addresses on all devices, and would look for a way out of this one.
+    let message = if address.is_ipv6() { message.with_u32(RTA_OIF, index) } else { message };
+    Request { what, message, flags }
 }
 
 /// Replaces, because the kernel makes entries of its own as soon as a packet passes.
 pub(crate) fn set_neighbour(device: &DeviceName, index: u32, neighbour: &Neighbour) -> Request {
-    let mut message = NeighbourMessage::default();
-    message.header.family = family(neighbour.address);
-    message.header.ifindex = index;
-    message.header.state = NeighbourState::Permanent;
-    let destination = match neighbour.address {
-        IpAddr::V4(address) => NeighbourAddress::Inet(address),
-        IpAddr::V6(address) => NeighbourAddress::Inet6(address),
-    };
-    message.attributes = vec![
-        NeighbourAttribute::Destination(destination),
-        NeighbourAttribute::LinkLayerAddress(neighbour.mac.0.to_vec()),
-    ];
+    let message = neighbour_message(RTM_NEWNEIGH, family(neighbour.address), index, NUD_PERMANENT)
+        .with(NDA_DST, &octets(neighbour.address))
+        .with(NDA_LLADDR, &neighbour.mac.0);
     let what = format!("set neighbour {neighbour} dev {device}");
-    Request::new(what, RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+    Request::new(what, message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-pub(crate) fn list_neighbours(index: u32) -> RouteNetlinkMessage {
-    let mut message = NeighbourMessage::default();
-    message.attributes = vec![NeighbourAttribute::IfIndex(index)];
-    RouteNetlinkMessage::GetNeighbour(message)
+pub(crate) fn get_neighbour(device: &DeviceName, index: u32, address: IpAddr) -> Request {
+    let message = neighbour_message(RTM_GETNEIGH, family(address), index, 0).with(NDA_DST, &octets(address));
+    Request::new(format!("look at neighbour {address} dev {device}"), message, 0)
 }
 
-fn family(address: IpAddr) -> AddressFamily {
-    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+/// All neighbours, or those on one device.
+pub(crate) fn list_neighbours(index: Option<u32>) -> Message {
+    let message = neighbour_message(RTM_GETNEIGH, AF_UNSPEC, 0, 0);
+    match index {
+        Some(index) => message.with_u32(NDA_IFINDEX, index),
+        None => message,
+    }
+}
+
+/// `struct ndmsg`.
+fn neighbour_message(kind: u16, family: u8, index: u32, state: u16) -> Message {
+    let mut header = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..10].copy_from_slice(&state.to_ne_bytes());
+    Message::new(kind, &header)
+}
+
+fn family(address: IpAddr) -> u8 {
+    if address.is_ipv4() { AF_INET } else { AF_INET6 }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
 }

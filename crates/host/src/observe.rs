@@ -1,22 +1,20 @@
 //! Reads what the kernel holds for one pod.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use ipnet::IpNet;
-use model::Mac;
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
-};
-use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteScope, RouteType,
-};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use plan::{End, Neighbour, ObservedEnd, ObservedWiring, PodWiring, Route, Sysctl};
 
 use crate::links::find_link;
-use crate::netlink::Netlink;
-use crate::{Host, HostError, PodNamespace, messages, sysctl};
+use crate::netlink::numbers::{AF_INET, AF_INET6};
+use crate::netlink::{Message, Netlink, Outcome};
+use crate::objects::{Link, is_local_route, read_address, read_permanent_neighbour, read_route};
+use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
+
+/// What is read besides the link itself.
+struct Contents {
+    addresses: Vec<IpNet>,
+    routes: Vec<Route>,
+    neighbours: Vec<Neighbour>,
+}
 
 impl Host {
     /// What is there under the names of a wiring. Whose it is, the difference tells.
@@ -25,31 +23,49 @@ impl Host {
         pod: &mut PodNamespace,
         wiring: &PodWiring,
     ) -> Result<ObservedWiring, HostError> {
-        let host =
-            observe_end(&mut self.netlink, &wiring.host, || Ok(sysctl::read_all(&wiring.host.sysctls)))?;
-        let PodNamespace { ns, netlink } = pod;
-        let pod = observe_end(netlink, &wiring.pod, || ns.visit(|| sysctl::read_all(&wiring.pod.sysctls)))?;
-        Ok(ObservedWiring { host, pod })
+        let host = observe_end(&mut self.netlink, &wiring.host, list_contents, read_here)?;
+        Ok(ObservedWiring { host, pod: observe_pod_end(pod, &wiring.pod)? })
     }
+
+    /// The same at a cost that does not depend on how many routes and neighbours the node has: on the node's side
+    /// only what is wanted is looked for, so that nothing superfluous is seen.
+    pub fn observe_wanted(
+        &mut self,
+        pod: &mut PodNamespace,
+        wiring: &PodWiring,
+    ) -> Result<ObservedWiring, HostError> {
+        let host = self.observe_host_end(&wiring.host)?;
+        Ok(ObservedWiring { host, pod: observe_pod_end(pod, &wiring.pod)? })
+    }
+
+    /// The node's side alone, likewise.
+    pub(crate) fn observe_host_end(&mut self, end: &End) -> Result<Option<ObservedEnd>, HostError> {
+        observe_end(&mut self.netlink, end, look_up_contents, read_here)
+    }
+}
+
+/// A pod has few routes and neighbours, so that listing them is cheap.
+fn observe_pod_end(pod: &mut PodNamespace, end: &End) -> Result<Option<ObservedEnd>, HostError> {
+    let PodNamespace { ns, netlink } = pod;
+    let read_inside = |wanted: &[&Sysctl]| ns.stay(&NetNs::current()?, || sysctl::read_all(wanted));
+    observe_end(netlink, end, list_contents, read_inside)
 }
 
 fn observe_end(
     netlink: &mut Netlink,
     end: &End,
-    read_sysctls: impl FnOnce() -> Result<Vec<Sysctl>, HostError>,
+    look: impl FnOnce(&mut Netlink, &End, u32) -> Result<Contents, HostError>,
+    read_files: impl FnOnce(&[&Sysctl]) -> Result<Vec<Sysctl>, HostError>,
 ) -> Result<Option<ObservedEnd>, HostError> {
     let Some(link) = find_link(netlink, &end.device)? else { return Ok(None) };
-    let device = &end.device;
-    let mut list = |things: &str, message: RouteNetlinkMessage| {
-        netlink.dump(&format!("list the {things} of {device}"), &message)
-    };
-    let addresses = list("addresses", messages::list_addresses(link.index))?;
-    let mut routes = list("routes", messages::list_routes(AddressFamily::Inet, link.index))?;
-    // Not asked for in vain: a kernel without IPv6 would refuse.
-    if end.routes.iter().any(|route| route.destination.addr().is_ipv6()) {
-        routes.extend(list("IPv6 routes", messages::list_routes(AddressFamily::Inet6, link.index))?);
+    let Contents { addresses, routes, neighbours } = look(netlink, end, link.index)?;
+    let mut sysctls: Vec<Sysctl> =
+        end.sysctls.iter().filter_map(|wanted| told_by(&link, end, wanted)).collect();
+    let rest: Vec<&Sysctl> =
+        end.sysctls.iter().filter(|wanted| told_by(&link, end, wanted).is_none()).collect();
+    if !rest.is_empty() {
+        sysctls.extend(read_files(&rest)?);
     }
-    let neighbours = list("neighbours", messages::list_neighbours(link.index))?;
     Ok(Some(ObservedEnd {
         index: link.index,
         peer_index: link.peer_index,
@@ -58,87 +74,81 @@ fn observe_end(
         mtu: link.mtu,
         up: link.up,
         running: link.running,
-        addresses: addresses.into_iter().filter_map(|object| read_address(object, link.index)).collect(),
-        routes: routes.into_iter().filter_map(|object| read_route(object, link.index)).collect(),
-        neighbours: neighbours.into_iter().filter_map(|object| read_neighbour(object, link.index)).collect(),
-        sysctls: read_sysctls()?,
+        addresses,
+        routes,
+        neighbours,
+        sysctls,
     }))
 }
 
-fn read_address(object: RouteNetlinkMessage, index: u32) -> Option<IpNet> {
-    let RouteNetlinkMessage::NewAddress(AddressMessage { header, attributes, .. }) = object else {
-        return None;
+fn read_here(wanted: &[&Sysctl]) -> Result<Vec<Sysctl>, HostError> {
+    Ok(sysctl::read_all(wanted))
+}
+
+/// The setting as it is, if the link message told it.
+pub(crate) fn told_by(link: &Link, end: &End, wanted: &Sysctl) -> Option<Sysctl> {
+    let value = link.settings.get(&wanted.path, end.device.as_str())?.to_string();
+    Some(Sysctl { path: wanted.path.clone(), value })
+}
+
+/// Everything on the device.
+fn list_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Contents, HostError> {
+    let device = &end.device;
+    let mut routes = Vec::new();
+    let has_v6 = end.routes.iter().any(|route| route.destination.addr().is_ipv6());
+    // Not asked for in vain: a kernel without IPv6 would refuse.
+    for family in [AF_INET, AF_INET6].into_iter().take(if has_v6 { 2 } else { 1 }) {
+        let what = format!("list the routes of {device}");
+        let message = messages::list_routes(family, Some(index));
+        routes.extend(netlink.dump(&what, &message, |kind, body| {
+            read_route(kind, body).filter(|(of, _)| *of == Some(index)).map(|(_, route)| route)
+        })?);
+    }
+    let what = format!("list the addresses of {device}");
+    let mut addresses = netlink.dump(&what, &messages::list_addresses(index), |kind, body| {
+        read_address(kind, body).filter(|(of, _)| *of == index).map(|(_, address)| address)
+    })?;
+    let usable = usable_addresses(netlink, end, index)?;
+    // The others of IPv6 are not wanted, so whether they are usable is not asked.
+    addresses.retain(|address| usable.contains(address) || !end.addresses.contains(address));
+    let what = format!("list the neighbours of {device}");
+    let neighbours = netlink.dump(&what, &messages::list_neighbours(Some(index)), |kind, body| {
+        read_permanent_neighbour(kind, body).filter(|(of, _)| *of == index).map(|(_, found)| found)
+    })?;
+    Ok(Contents { addresses, routes, neighbours })
+}
+
+/// Those wanted addresses that packets can be sent to. The kernel lists an IPv6 address as soon as it was asked for,
+/// but takes it into use a little later, in the background.
+fn usable_addresses(netlink: &mut Netlink, end: &End, index: u32) -> Result<Vec<IpNet>, HostError> {
+    let requests = end.addresses.iter().map(|address| messages::match_local(address.addr(), index)).collect();
+    let outcomes = netlink.transact(requests)?;
+    let is_local = |outcome: &Outcome| {
+        outcome.as_ref().is_ok_and(|found| found.as_ref().is_some_and(|route| is_local_route(&route.body)))
     };
-    let mut found = None;
-    for attribute in attributes {
-        match attribute {
-            // On IPv4 the device's own address; `Address` is then the other end's.
-            AddressAttribute::Local(address) => found = Some(address),
-            AddressAttribute::Address(address) if found.is_none() => found = Some(address),
-            _ => {}
-        }
-    }
-    if header.index == index { IpNet::new(found?, header.prefix_len).ok() } else { None }
+    let both = end.addresses.iter().zip(&outcomes);
+    Ok(both.filter(|(_, outcome)| is_local(outcome)).map(|(address, _)| *address).collect())
 }
 
-fn read_route(object: RouteNetlinkMessage, index: u32) -> Option<Route> {
-    let RouteNetlinkMessage::NewRoute(RouteMessage { header, attributes, .. }) = object else { return None };
-    let (mut destination, mut gateway, mut device) = (None, None, None);
-    let mut table = u32::from(header.table);
-    for attribute in attributes {
-        match attribute {
-            RouteAttribute::Destination(address) => destination = Some(ip(address)?),
-            RouteAttribute::Gateway(address) => gateway = Some(ip(address)?),
-            RouteAttribute::Oif(oif) => device = Some(oif),
-            RouteAttribute::Table(number) => table = number,
-            _ => {}
-        }
-    }
-    let is_ours = device == Some(index)
-        && table == u32::from(RouteHeader::RT_TABLE_MAIN)
-        && header.kind == RouteType::Unicast;
-    if !is_ours {
-        return None;
-    }
-    let destination = destination.unwrap_or(match header.address_family {
-        AddressFamily::Inet6 => Ipv6Addr::UNSPECIFIED.into(),
-        _ => Ipv4Addr::UNSPECIFIED.into(),
-    });
-    Some(Route {
-        destination: IpNet::new(destination, header.destination_prefix_length).ok()?,
-        gateway,
-        scope: match header.scope {
-            RouteScope::Universe => plan::RouteScope::Universe,
-            RouteScope::Link => plan::RouteScope::Link,
-            other => plan::RouteScope::Other(other.into()),
-        },
-        protocol: header.protocol.into(),
-    })
-}
-
-fn ip(address: RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some(address.into()),
-        RouteAddress::Inet6(address) => Some(address.into()),
-        _ => None,
-    }
-}
-
-fn read_neighbour(object: RouteNetlinkMessage, index: u32) -> Option<Neighbour> {
-    let RouteNetlinkMessage::NewNeighbour(NeighbourMessage { header, attributes, .. }) = object else {
-        return None;
+/// What is wanted of the device, asked for piece by piece in one send.
+fn look_up_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Contents, HostError> {
+    let addresses = usable_addresses(netlink, end, index)?;
+    let device = &end.device;
+    let routes = end.routes.iter().map(|route| messages::match_route(route.destination.addr()));
+    let neighbours =
+        end.neighbours.iter().map(|wanted| messages::get_neighbour(device, index, wanted.address));
+    let outcomes = netlink.transact(routes.chain(neighbours).collect())?;
+    // A refusal is the kernel's way to say that there is none.
+    let found: Vec<_> = outcomes.into_iter().filter_map(Result::ok).flatten().collect();
+    let route = |message: &Message| {
+        read_route(message.kind, &message.body).filter(|(of, _)| *of == Some(index)).map(|(_, route)| route)
     };
-    if header.ifindex != index || header.state != NeighbourState::Permanent {
-        return None;
-    }
-    let (mut found, mut mac) = (None, None);
-    for attribute in attributes {
-        match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => found = Some(address.into()),
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => found = Some(address.into()),
-            NeighbourAttribute::LinkLayerAddress(bytes) => mac = bytes.try_into().ok().map(Mac),
-            _ => {}
-        }
-    }
-    Some(Neighbour { address: found?, mac: mac? })
+    let neighbour = |message: &Message| {
+        read_permanent_neighbour(message.kind, &message.body)
+            .filter(|(of, _)| *of == index)
+            .map(|(_, found)| found)
+    };
+    let (routes, neighbours) =
+        (found.iter().filter_map(route).collect(), found.iter().filter_map(neighbour).collect());
+    Ok(Contents { addresses, routes, neighbours })
 }

@@ -14,8 +14,8 @@ pub(crate) fn read(path: &str) -> Result<String, HostError> {
 }
 
 /// Those of `wanted` that can be read, as they are now.
-pub(crate) fn read_all(wanted: &[Sysctl]) -> Vec<Sysctl> {
-    let read_one = |sysctl: &Sysctl| {
+pub(crate) fn read_all(wanted: &[&Sysctl]) -> Vec<Sysctl> {
+    let read_one = |sysctl: &&Sysctl| {
         let value = read(&sysctl.path).ok()?;
         Some(Sysctl { path: sysctl.path.clone(), value })
     };

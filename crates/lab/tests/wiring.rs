@@ -241,7 +241,9 @@ fn a_strangers_device_is_never_touched() {
     bench.node_ip("link add cali0d7763386da type veth peer name peer");
     let before = bench.node_ip("-d link show cali0d7763386da");
     let error = bench.ensure().unwrap_err();
-    assert!(matches!(error, HostError::Foreign { .. }), "{error}");
+    assert!(matches!(error, HostError::NameTaken { .. }), "{error}");
+    let found = bench.differences();
+    assert!(matches!(&found[..], [Difference::Foreign { .. }]), "{found:?}");
     // The same when it appears after we looked.
     let error = bench.on_node(|host, pod| {
         let missing = plan::differences(&bench.wiring, &plan::ObservedWiring::default());
@@ -269,7 +271,10 @@ fn a_refusal_comes_in_the_kernels_own_words() {
     let Some(mut bench) = Bench::new("a_refusal_comes_in_the_kernels_own_words") else { return };
     bench.ensure().unwrap();
     bench.wiring.host.mtu = 10;
-    let error = bench.ensure().unwrap_err();
+    let error = bench.on_node(|host, pod| {
+        let found = host.check(pod, &bench.wiring).unwrap();
+        host.apply(pod, &bench.wiring, &found).unwrap_err()
+    });
     let expected = "cannot give cali0d7763386da MTU 10 (mtu less than device minimum)";
     assert_eq!(error.to_string(), expected);
     assert_eq!(error.errno(), Some(22));
@@ -282,4 +287,67 @@ fn the_longest_sandbox_has_a_whole_alias() {
     bench.wiring = wiring(&sandbox, &["10.244.0.5"]);
     bench.ensure().unwrap();
     assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap())[0].owner, sandbox);
+}
+
+#[test]
+fn a_detached_sandbox_is_out_of_service_at_once_and_can_come_back() {
+    let test = "a_detached_sandbox_is_out_of_service_at_once_and_can_come_back";
+    let Some(bench) = Bench::with_addresses(test, &["10.244.0.5", "fd00:10::5"]) else { return };
+    bench.node_ip("link add calistranger type veth peer name peer");
+    for round in 0..3 {
+        bench.ensure().unwrap();
+        let sandbox = &bench.wiring.sandbox;
+        let device = (round > 0).then_some(&bench.wiring.host.device);
+        let detached = bench.on_node(|host, pod| host.detach(sandbox, device, Some(pod)).unwrap());
+        assert_eq!(detached.links[0].name, "cali0d7763386da");
+        assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap()), []);
+        assert_eq!(bench.on_node(|host, _| host.detached_links().unwrap()).len(), round + 1);
+        assert_eq!(bench.node_ip("route show"), "");
+        assert_eq!(bench.node_ip("neigh show nud permanent dev calistranger"), "");
+        assert!(!bench.node_ip("link show up").contains("plgone"));
+        let inside = bench.pod.netns().ip(&["-br", "link"]).unwrap();
+        assert!(!inside.contains("eth0"), "{inside}");
+        let again = bench.on_node(|host, pod| host.detach(sandbox, device, Some(pod)).unwrap());
+        assert_eq!(again.links, []);
+    }
+    bench.ensure().unwrap();
+    assert_eq!(bench.on_node(|host, _| host.sweep().unwrap()).links.len(), 3);
+    assert_eq!(bench.on_node(|host, _| host.detached_links().unwrap()), []);
+    assert!(bench.pod.netns().can_ping(NODE_V6).unwrap());
+    assert_eq!(bench.differences(), []);
+    assert!(bench.node_ip("-br link").contains("calistranger"));
+    assert_eq!(bench.on_node(|host, _| host.sweep().unwrap()).links, []);
+}
+
+#[test]
+fn another_sandbox_is_not_detached() {
+    let Some(bench) = Bench::new("another_sandbox_is_not_detached") else { return };
+    bench.ensure().unwrap();
+    let other = Sandbox::new(Lab::NETWORK, "other", "eth0").unwrap();
+    let device = &bench.wiring.host.device;
+    let detached = bench.on_node(|host, pod| host.detach(&other, Some(device), Some(pod)).unwrap());
+    assert_eq!(detached.links, []);
+    assert_eq!(bench.differences(), []);
+}
+
+#[test]
+fn a_del_that_was_killed_before_it_entered_the_pod_does_not_block_the_name() {
+    let test = "a_del_that_was_killed_before_it_entered_the_pod_does_not_block_the_name";
+    let Some(bench) = Bench::new(test) else { return };
+    bench.ensure().unwrap();
+    bench.on_node(|host, _| host.detach(&bench.wiring.sandbox, None, None).unwrap());
+    assert!(bench.pod.netns().ip(&["-br", "link"]).unwrap().contains("eth0"));
+    bench.ensure().unwrap();
+    assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
+}
+
+#[test]
+fn a_strangers_device_in_our_group_is_not_swept() {
+    let Some(bench) = Bench::new("a_strangers_device_in_our_group_is_not_swept") else { return };
+    bench.ensure().unwrap();
+    bench.node_ip("link add stranger group 1886154082 type veth peer name peer");
+    bench.on_node(|host, pod| host.detach(&bench.wiring.sandbox, None, Some(pod)).unwrap());
+    assert_eq!(bench.on_node(|host, _| host.sweep().unwrap()).links.len(), 1);
+    let links = bench.node_ip("-br link");
+    assert!(links.contains("stranger") && !links.contains("plgone"), "{links}");
 }

@@ -12,6 +12,8 @@ use crate::device::{DeviceName, Mac};
 /// The kernel keeps at most 255 bytes of a link's alias, a closing zero among them.
 const ALIAS_MAX: usize = 254;
 const ALIAS_PREFIX: &str = "plumb/";
+/// As long as the other one, because the longest alias fills what the kernel keeps.
+const DETACHED_PREFIX: &str = "plumb-";
 
 /// One attachment of one sandbox to one network.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -72,9 +74,23 @@ impl Sandbox {
         format!("{ALIAS_PREFIX}{}/{}/{}", self.network, self.container_id, self.interface)
     }
 
+    /// The alias of a link that was this sandbox's and only waits for its removal.
+    pub fn detached_alias(&self) -> String {
+        self.alias().replacen(ALIAS_PREFIX, DETACHED_PREFIX, 1)
+    }
+
     /// Reads what [`Sandbox::alias`] wrote; `None` for any other alias.
     pub fn from_alias(alias: &str) -> Option<Sandbox> {
-        let mut words = alias.strip_prefix(ALIAS_PREFIX)?.split('/');
+        Sandbox::from_words(alias.strip_prefix(ALIAS_PREFIX)?)
+    }
+
+    /// Reads what [`Sandbox::detached_alias`] wrote; `None` for any other alias.
+    pub fn from_detached_alias(alias: &str) -> Option<Sandbox> {
+        Sandbox::from_words(alias.strip_prefix(DETACHED_PREFIX)?)
+    }
+
+    fn from_words(text: &str) -> Option<Sandbox> {
+        let mut words = text.split('/');
         let (network, container_id, interface) = (words.next()?, words.next()?, words.next()?);
         if words.next().is_some() {
             return None;
@@ -134,7 +150,10 @@ mod tests {
         let sandbox = Sandbox::new("k8s-pod-network", "0f3a", "eth0").unwrap();
         assert_eq!(sandbox.handle(), "k8s-pod-network.0f3a");
         assert_eq!(sandbox.alias(), "plumb/k8s-pod-network/0f3a/eth0");
-        assert_eq!(Sandbox::from_alias(&sandbox.alias()), Some(sandbox));
+        assert_eq!(Sandbox::from_alias(&sandbox.alias()), Some(sandbox.clone()));
+        assert_eq!(sandbox.detached_alias(), "plumb-k8s-pod-network/0f3a/eth0");
+        assert_eq!(Sandbox::from_alias(&sandbox.detached_alias()), None);
+        assert_eq!(Sandbox::from_detached_alias(&sandbox.alias()), None);
     }
 
     #[test]
@@ -178,7 +197,10 @@ mod tests {
         #[test]
         fn any_alias_can_be_read(alias in ".{0,300}") {
             if let Some(sandbox) = Sandbox::from_alias(&alias) {
-                prop_assert_eq!(sandbox.alias(), alias);
+                prop_assert_eq!(sandbox.alias(), alias.clone());
+            }
+            if let Some(sandbox) = Sandbox::from_detached_alias(&alias) {
+                prop_assert_eq!(sandbox.detached_alias(), alias);
             }
         }
 
@@ -189,7 +211,8 @@ mod tests {
             interface in "[a-z][a-z0-9]{0,14}",
         ) {
             let sandbox = Sandbox::new(&network, &container, &interface).unwrap();
-            prop_assert_eq!(Sandbox::from_alias(&sandbox.alias()), Some(sandbox));
+            prop_assert_eq!(Sandbox::from_alias(&sandbox.alias()), Some(sandbox.clone()));
+            prop_assert_eq!(Sandbox::from_detached_alias(&sandbox.detached_alias()), Some(sandbox));
         }
     }
 }

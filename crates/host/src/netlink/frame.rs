@@ -1,6 +1,7 @@
 //! Splits what the kernel sends into frames, and reads acknowledgements and refusals.
 
-use netlink_packet_core::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP_INTR};
+use super::message::{Attributes, read_text, read_u16, read_u32};
+use super::numbers::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP_INTR};
 
 const HEADER: usize = 16;
 const NLMSG_NOOP: u16 = 1;
@@ -9,22 +10,22 @@ const NLMSG_DONE: u16 = 3;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct Frame<'a> {
     pub(super) sequence: u32,
     /// The list was changed while it was being made.
     pub(super) interrupted: bool,
-    pub(super) kind: FrameKind,
+    pub(super) kind: FrameKind<'a>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FrameKind {
+pub(super) enum FrameKind<'a> {
     /// A request was done, or refused.
     Answer(Option<Refusal>),
     /// A list is complete, or broke off.
     Done(Option<Refusal>),
     Object {
         kind: u16,
-        payload: Vec<u8>,
+        payload: &'a [u8],
     },
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Refusal {
     pub(super) detail: Option<String>,
 }
 
-pub(super) fn split(mut bytes: &[u8]) -> Result<Vec<Frame>, String> {
+pub(super) fn split(mut bytes: &[u8]) -> Result<Vec<Frame<'_>>, String> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
         let length = read_u32(bytes, 0).ok_or("a frame without a length")? as usize;
@@ -49,7 +50,7 @@ pub(super) fn split(mut bytes: &[u8]) -> Result<Vec<Frame>, String> {
     Ok(frames)
 }
 
-fn read_frame(frame: &[u8]) -> Result<Option<Frame>, String> {
+fn read_frame(frame: &[u8]) -> Result<Option<Frame<'_>>, String> {
     let short = "a frame that is too short";
     let kind = read_u16(frame, 4).ok_or(short)?;
     let flags = read_u16(frame, 6).ok_or(short)?;
@@ -63,9 +64,9 @@ fn read_frame(frame: &[u8]) -> Result<Option<Frame>, String> {
         NLMSG_DONE => {
             let code = read_u32(payload, 0).ok_or(short)? as i32;
             let attributes = payload.get(4..).unwrap_or_default();
-            FrameKind::Done((code < 0).then(|| Refusal { errno: -code, detail: read_text(attributes) }))
+            FrameKind::Done((code < 0).then(|| Refusal { errno: -code, detail: read_detail(attributes) }))
         }
-        kind => FrameKind::Object { kind, payload: payload.to_vec() },
+        kind => FrameKind::Object { kind, payload },
     };
     Ok(Some(Frame { sequence, interrupted: flags & NLM_F_DUMP_INTR != 0, kind }))
 }
@@ -84,30 +85,13 @@ fn read_refusal(payload: &[u8], flags: u16) -> Result<Option<Refusal>, String> {
     let detail = if flags & NLM_F_ACK_TLVS == 0 {
         None
     } else {
-        payload.get(4 + request_length.next_multiple_of(4)..).and_then(read_text)
+        payload.get(4 + request_length.next_multiple_of(4)..).and_then(read_detail)
     };
     Ok(Some(Refusal { errno: code.saturating_neg(), detail }))
 }
 
-fn read_text(mut attributes: &[u8]) -> Option<String> {
-    loop {
-        let length = usize::from(read_u16(attributes, 0)?);
-        let kind = read_u16(attributes, 2)?;
-        let value = attributes.get(4..length)?;
-        if kind == NLMSGERR_ATTR_MSG {
-            let text = value.split(|&byte| byte == 0).next().unwrap_or_default();
-            return Some(String::from_utf8_lossy(text).into_owned());
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
-}
-
-fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
-}
-
-fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+fn read_detail(attributes: &[u8]) -> Option<String> {
+    Attributes(attributes).find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG).map(|(_, value)| read_text(value))
 }
 
 #[cfg(test)]
@@ -150,7 +134,7 @@ mod tests {
         bytes.extend(frame(NLMSG_ERROR, NLM_F_CAPPED | NLM_F_ACK_TLVS, 9, &refusal));
         bytes.extend(frame(NLMSG_DONE, 0, 10, &0u32.to_ne_bytes()));
         let frames = split(&bytes).unwrap();
-        let object = FrameKind::Object { kind: 24, payload: b"route".to_vec() };
+        let object = FrameKind::Object { kind: 24, payload: b"route" };
         let refused =
             FrameKind::Answer(Some(Refusal { errno: 17, detail: Some("File exists here".to_owned()) }));
         assert_eq!(
