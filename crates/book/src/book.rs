@@ -19,6 +19,7 @@ use crate::scene::{
     Lock, RawScene, Scene, cluster_information, cooldown_seconds, decode, understand_config,
     understandable_pools,
 };
+use crate::warm::Warm;
 use crate::{BookError, GivenBack, Settings};
 
 /// The address book on a store. Cheap to clone; all clones share one queue.
@@ -32,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) settings: Settings,
     pub(crate) queue: Queue,
+    /// What is remembered for the node of a long-lived agent.
+    pub(crate) warm: Option<Warm>,
 }
 
 /// What a round of assignments starts from.
@@ -66,7 +69,26 @@ impl Book {
     }
 
     pub fn with_settings(store: Arc<dyn Store>, settings: Settings) -> Book {
-        Book { inner: Arc::new(Inner { store, settings, queue: Queue::default() }) }
+        Book { inner: Arc::new(Inner { store, settings, queue: Queue::default(), warm: None }) }
+    }
+
+    /// A book for a long-lived agent: it remembers what assignments on its node start from, and keeps it up to date by
+    /// watches, so that an address out of a block that the node has costs one commit and nothing else. Requests for
+    /// other nodes are served as well, only not from memory.
+    ///
+    /// On a store without transactions nothing is remembered: a commit decided on what is out of date would have to be
+    /// taken back step by step.
+    pub fn following(store: Arc<dyn Store>, settings: Settings, node: &str) -> Book {
+        let is_atomic = store.capabilities().atomic_commits;
+        let warm = is_atomic.then(|| Warm::start(&store, node));
+        Book { inner: Arc::new(Inner { store, settings, queue: Queue::default(), warm }) }
+    }
+
+    /// Waits until what is remembered is in step with the store. Until then everything works all the same, and reads.
+    pub async fn in_sync(&self) {
+        if let Some(warm) = &self.inner.warm {
+            warm.in_sync().await;
+        }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
@@ -124,9 +146,17 @@ impl Inner {
         &self,
         request: &AssignRequest,
         handles: &[String],
-        _must_read: bool,
+        must_read: bool,
     ) -> Result<Ground, BookError> {
-        let mut lookups: Vec<Lookup> = RawScene::lookups(&request.host, &request.block_owner()).into();
+        let owner = request.block_owner();
+        if !must_read
+            && let Some(warm) = &self.warm
+            && owner == AffinityOwner::Host(warm.host.clone())
+            && let Some(scene) = warm.scene()
+        {
+            return Ok(Ground { scene, handles: BTreeMap::new(), is_remembered: true });
+        }
+        let mut lookups: Vec<Lookup> = RawScene::lookups(&request.host, &owner).into();
         lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
         let mut answers = self.store.read(lookups).await?.into_iter();
         let scene = Arc::new(Scene::understand(&RawScene::from_answers(&mut answers))?);
@@ -136,14 +166,28 @@ impl Inner {
     pub(crate) async fn release_ground(
         &self,
         handles: &[String],
-        _must_read: bool,
+        must_read: bool,
     ) -> Result<ReleaseGround, BookError> {
+        let handle_lookups = handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone())));
+        if !must_read
+            && let Some(warm) = &self.warm
+            && let Some(scene) = warm.scene()
+        {
+            let answers = self.store.read(handle_lookups.collect()).await?.into_iter();
+            return Ok(ReleaseGround {
+                lock: scene.lock.clone(),
+                config: scene.config.clone(),
+                pools: scene.pools.iter().map(|stored| stored.value.clone()).collect(),
+                handles: understand_handles(handles, answers),
+                is_remembered: true,
+            });
+        }
         let mut lookups = vec![
             Lookup::Record(cluster_information()),
             Lookup::Record(Key::IpamConfig),
             Lookup::Range(KeyRange::Kind(Kind::IpPool)),
         ];
-        lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
+        lookups.extend(handle_lookups);
         let mut answers = self.store.read(lookups).await?.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         Ok(ReleaseGround {
@@ -155,16 +199,19 @@ impl Inner {
         })
     }
 
-    /// Blocks that need not be read.
-    pub(crate) fn remembered_blocks(&self) -> Vec<(Key, Answer)> {
-        Vec::new()
+    /// Takes in what a commit of the queue has left.
+    pub(crate) fn remember(&self, written: Vec<Written>) {
+        if let Some(warm) = &self.warm {
+            warm.remember(written);
+        }
     }
 
-    /// Takes in what a commit has left.
-    pub(crate) fn remember(&self, _written: Vec<Written>) {}
-
     /// Records that others have changed, or operations beside the queue.
-    pub(crate) fn forget(&self, _keys: impl IntoIterator<Item = Key>) {}
+    pub(crate) fn forget(&self, keys: impl IntoIterator<Item = Key>) {
+        if let Some(warm) = &self.warm {
+            warm.forget(keys);
+        }
+    }
 
     /// Drives a decision with what the store says now.
     pub(crate) async fn decide<D>(&self, decision: &mut D) -> Result<D::Outcome, BookError>

@@ -28,6 +28,13 @@
 //! burst writes each block once. The others go straight to the store. Lost races are tried again, with growing, random
 //! delays, for as long as [`Settings::patience`] says; the error names what was fought over.
 //!
+//! # One commit and nothing else
+//!
+//! A long-lived agent takes [`Book::following`]: what assignments on its node start from is kept up to date by watches,
+//! and an address out of a block that the node has is one round trip, the commit itself (two for a release). What is
+//! remembered may be out of date; the commit notices, and the next attempt reads. A [`Book::new`] without memory takes
+//! three: surroundings and handle, blocks, commit. Neither depends on how many blocks there are.
+//!
 //! # Answers that get lost
 //!
 //! A commit whose answer was lost ([`store::StoreError::Uncertain`]) is settled by looking: every attempt of an
@@ -55,6 +62,7 @@ mod scene;
 mod settings;
 mod tunnel;
 mod upkeep;
+mod warm;
 
 pub use additions::{Addition, Additions};
 pub use addresses::{GivenRequest, HeldAddress, Holding, ReleasedAddresses};

@@ -7,19 +7,24 @@ use model::Key;
 use store::{Lookup, MAX_CHANGES, Record, Store, StoreError};
 
 use crate::error::BookError;
+use crate::warm::Warm;
 
 /// Where the records come from that decisions ask for: what is known already, else the store, in one round trip.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
     store: &'a dyn Store,
-    /// Answers that are at hand. What a decision asks for is taken out: it asks once.
+    /// Answers that are at hand.
     known: BTreeMap<Key, Answer>,
+    /// Where blocks are remembered. Those that are read are remembered, too.
+    memory: Option<&'a Warm>,
+    /// Whether what is remembered may be used.
+    may_recall: bool,
     /// Read, not understood yet: most of what is read ahead is never asked for.
     unread: BTreeMap<Key, Option<Record>>,
     /// Records that will probably be asked for next, to be read with the first round trip.
     ahead: Vec<Key>,
-    /// Whether anything was answered from what was known before.
-    pub(crate) has_used_known: bool,
+    /// Whether anything was answered from what is remembered.
+    pub(crate) has_recalled: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -27,16 +32,25 @@ impl<'a> Reader<'a> {
         Reader {
             store,
             known: BTreeMap::new(),
+            memory: None,
+            may_recall: false,
             unread: BTreeMap::new(),
             ahead: Vec::new(),
-            has_used_known: false,
+            has_recalled: false,
         }
     }
 
-    /// Answers from what is known already. It may be stale.
+    /// Answers from what has just been read.
     #[must_use]
     pub(crate) fn knowing(mut self, known: impl IntoIterator<Item = (Key, Answer)>) -> Reader<'a> {
         self.known.extend(known);
+        self
+    }
+
+    /// Remembers the blocks that it reads, and answers from what is remembered if that is wanted. It may be stale.
+    #[must_use]
+    pub(crate) fn with_memory(mut self, memory: Option<&'a Warm>, may_recall: bool) -> Reader<'a> {
+        (self.memory, self.may_recall) = (memory, may_recall);
         self
     }
 
@@ -66,27 +80,53 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) async fn look(&mut self, keys: Vec<Key>) -> Result<Vec<(Key, Answer)>, StoreError> {
-        let is_missing = |key: &&Key| !self.known.contains_key(key) && !self.unread.contains_key(key);
-        let mut missing: Vec<Key> = keys.iter().filter(is_missing).cloned().collect();
+        let mut missing = Vec::new();
+        for key in &keys {
+            if !self.known.contains_key(key) && !self.unread.contains_key(key) {
+                match self.recall(key) {
+                    Some(answer) => drop(self.known.insert(key.clone(), answer)),
+                    None => missing.push(key.clone()),
+                }
+            }
+        }
         if !missing.is_empty() {
             let room = MAX_CHANGES.saturating_sub(missing.len());
-            let ahead = std::mem::take(&mut self.ahead);
-            let ahead = ahead.into_iter().filter(|key| is_missing(&key) && !keys.contains(key));
-            missing.extend(ahead.take(room));
+            let is_news = |key: &Key| {
+                !self.known.contains_key(key) && !self.unread.contains_key(key) && !missing.contains(key)
+            };
+            let ahead = std::mem::take(&mut self.ahead).into_iter().filter(is_news);
+            let ahead: Vec<Key> = ahead.take(room).collect();
+            let ahead: Vec<Key> = ahead.into_iter().filter(|key| !self.is_remembered(key)).collect();
+            missing.extend(ahead);
             self.unread.extend(read_records(self.store, missing).await?);
         }
         Ok(keys.into_iter().map(|key| self.answer(key)).collect())
     }
 
     fn answer(&mut self, key: Key) -> (Key, Answer) {
-        let answer = match self.unread.get(&key) {
-            Some(record) => read(&key, record.as_ref()),
-            None => {
-                self.has_used_known = true;
-                self.known.get(&key).cloned().unwrap_or(Answer::Absent)
+        if let Some(record) = self.unread.remove(&key) {
+            let answer = read(&key, record.as_ref());
+            if let (Some(memory), Key::Block(cidr)) = (self.memory, &key) {
+                memory.learn(*cidr, &answer);
             }
-        };
+            self.known.insert(key.clone(), answer);
+        }
+        let answer = self.known.get(&key).cloned().unwrap_or(Answer::Absent);
         (key, answer)
+    }
+
+    fn recall(&mut self, key: &Key) -> Option<Answer> {
+        let (true, Some(memory), Key::Block(cidr)) = (self.may_recall, self.memory, key) else { return None };
+        let answer = memory.block(cidr)?;
+        self.has_recalled = true;
+        Some(answer)
+    }
+
+    fn is_remembered(&self, key: &Key) -> bool {
+        match (self.memory, key) {
+            (Some(memory), Key::Block(cidr)) if self.may_recall => memory.has_block(cidr),
+            _ => false,
+        }
     }
 }
 

@@ -190,6 +190,8 @@ pub enum KeyRange {
     AffinitiesOf(AffinityOwner, IpVersion),
     VirtualAffinities,
     Handles,
+    /// The one record of IPAM settings, for those who watch it.
+    IpamConfig,
 }
 
 impl KeyRange {
@@ -213,6 +215,7 @@ impl KeyRange {
             }
             KeyRange::VirtualAffinities => VIRTUAL_AFFINITIES.to_owned(),
             KeyRange::Handles => HANDLES.to_owned(),
+            KeyRange::IpamConfig => IPAM_CONFIG.to_owned(),
         }
     }
 }

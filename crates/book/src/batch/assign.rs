@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipam::{
-    Answer, AssignError, Assigned, Assignment, Corrupt, Grant, Granted, Request, Steps, Stored, Want,
+    Answer, AssignError, Assigned, Assignment, Corrupt, Grant, Granted, Request, Steps, Stored, Surroundings,
+    Want,
 };
 use model::ipam::{Block, Handle};
 use model::{IpVersion, Key};
@@ -155,13 +156,13 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
     let changes_max = MAX_CHANGES - required.len();
     let request = group_request(&first.request, wants, ground, changes_max);
     let mut reader = reader(inner, ground);
-    let decided = match Assignment::new(request, ground.scene.surroundings(inner.now())) {
+    let decided = match Assignment::new(request, surroundings(inner, ground)) {
         Ok(mut assignment) => reader.decide(&mut assignment).await,
         Err(error) => Err(error.into()),
     };
     match decided {
         Ok(assigned) => {
-            let is_remembered = ground.is_remembered || reader.has_used_known;
+            let is_remembered = ground.is_remembered || reader.has_recalled;
             grant(inner, members, assigned, ground, required, is_remembered).await;
         }
         // What is remembered may be out of date; before anyone is refused, the store is asked.
@@ -189,7 +190,16 @@ fn group_request(first: &AssignRequest, wants: Vec<Want>, ground: &Ground, chang
 fn reader<'a>(inner: &'a Inner, ground: &Ground) -> Reader<'a> {
     let own = ground.scene.affinities.iter().take(BLOCKS_AHEAD).map(|(block, _)| Key::Block(*block));
     let reader = Reader::new(&*inner.store).reading_ahead(own);
-    if ground.is_remembered { reader.knowing(inner.remembered_blocks()) } else { reader }
+    reader.with_memory(inner.warm.as_ref(), ground.is_remembered)
+}
+
+/// What the decision starts from. Blocks that are known to be full come last: there is no use in looking at them first.
+fn surroundings(inner: &Inner, ground: &Ground) -> Surroundings {
+    let mut surroundings = ground.scene.surroundings(inner.now());
+    if let Some(warm) = inner.warm.as_ref().filter(|_| ground.is_remembered) {
+        surroundings.affinities.sort_by_key(|(block, _)| warm.is_full(block));
+    }
+    surroundings
 }
 
 /// Answers those who are done or cannot be helped; the others, with what they want.

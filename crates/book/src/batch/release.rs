@@ -129,7 +129,7 @@ pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Releasing>) {
 fn reader<'a>(inner: &'a Inner, ground: &ReleaseGround) -> Reader<'a> {
     let handles = ground.handles.iter().map(|(id, answer)| (Key::Handle(id.clone()), answer.clone()));
     let reader = Reader::new(&*inner.store).knowing(handles);
-    if ground.is_remembered { reader.knowing(inner.remembered_blocks()) } else { reader }
+    reader.with_memory(inner.warm.as_ref(), ground.is_remembered)
 }
 
 /// Every block that the handles name.

@@ -75,6 +75,7 @@ pub(super) async fn every_range_holds_its_own_and_nothing_else(backend: &dyn Bac
         (KeyRange::AffinitiesOf(AffinityOwner::Virtual("load-balancer".into()), IpVersion::V4), 1),
         (KeyRange::VirtualAffinities, 1),
         (KeyRange::Handles, 2),
+        (KeyRange::IpamConfig, 1),
     ];
     for (range, count) in ranges {
         let start = range.etcd_prefix();

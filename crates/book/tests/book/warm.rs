@@ -1,0 +1,279 @@
+//! What a long-lived agent remembers: few round trips, and nothing wrong when it is out of date.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use book::{Book, BookError, HandleRequest, Settings};
+use ipam::AssignError;
+use model::{Cidr, Key, Kind};
+use serde_json::json;
+use store::wrap::{CountingStore, Counts};
+use store::{MemoryStore, Store};
+
+use crate::common::{
+    assert_clean, assign, cidr, delete, holders, one, put, put_pools, put_record, small, wait_for, with_pools,
+};
+
+/// A book that remembers, on a store that counts.
+struct Agent {
+    book: Book,
+    counting: Arc<CountingStore>,
+}
+
+impl Agent {
+    async fn start(store: &Arc<dyn Store>, node: &str) -> Agent {
+        let counting = Arc::new(CountingStore::new(store.clone()));
+        let book = Book::following(counting.clone(), Settings::default(), node);
+        book.in_sync().await;
+        Agent { book, counting }
+    }
+
+    /// What the store is asked for meanwhile.
+    async fn count<T>(&self, work: impl Future<Output = T>) -> (T, Counts) {
+        let before = self.counting.counts();
+        let done = work.await;
+        (done, self.counting.counts() - before)
+    }
+}
+
+fn block_of(address: std::net::IpAddr) -> Cidr {
+    Cidr::containing(address, 30).unwrap()
+}
+
+#[tokio::test]
+async fn an_address_out_of_an_own_block_is_one_commit() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    assign(&agent.book, "node-a", "first").await;
+    for number in 0..3 {
+        let (_, counts) = agent.count(assign(&agent.book, "node-a", &format!("h{number}"))).await;
+        assert_eq!((counts.round_trips(), counts.commits), (1, 1), "{counts:?}");
+        assert_eq!(counts.writes, 2, "the block and the handle");
+    }
+    let (_, counts) = agent.count(agent.book.release_handle(HandleRequest::all("h1"))).await;
+    assert_eq!((counts.round_trips(), counts.commits), (2, 1), "{counts:?}");
+    let (_, counts) = agent.count(assign(&agent.book, "node-a", "again")).await;
+    assert_eq!(counts.round_trips(), 1);
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_starts_anew_reads_its_blocks_once() {
+    let store = small().await;
+    let before = Book::new(store.clone());
+    for number in 0..6 {
+        assign(&before, "node-a", &format!("h{number}")).await;
+    }
+    let agent = Agent::start(&store, "node-a").await;
+    let (_, counts) = agent.count(assign(&agent.book, "node-a", "a")).await;
+    assert_eq!((counts.round_trips(), counts.reads), (2, 1), "both blocks in one read: {counts:?}");
+    let (_, counts) = agent.count(assign(&agent.book, "node-a", "b")).await;
+    assert_eq!(counts.round_trips(), 1);
+    assert_eq!(holders(&store).await.len(), 8);
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn a_block_claimed_just_now_is_known_at_once() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    let mut last = None;
+    for number in 0..12 {
+        let (address, counts) = agent.count(assign(&agent.book, "node-a", &format!("h{number}"))).await;
+        let is_new_block = last != Some(block_of(address));
+        last = Some(block_of(address));
+        if !is_new_block {
+            assert_eq!(counts.round_trips(), 1, "number {number}");
+        }
+    }
+    let affinities = store.list_all(model::KeyRange::HostAffinities).await.unwrap().0;
+    assert_eq!(affinities.len(), 3, "no block was claimed twice over");
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn a_strangers_write_costs_one_more_attempt() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    assign(&agent.book, "node-a", "a").await;
+    // Another process on the same node.
+    let stranger = Book::new(store.clone());
+    let theirs = assign(&stranger, "node-a", "b").await;
+    let (ours, counts) = agent.count(assign(&agent.book, "node-a", "c")).await;
+    assert_ne!(ours, theirs);
+    assert_eq!(block_of(ours), block_of(theirs));
+    assert_eq!((counts.commits, counts.reads), (2, 2), "lost, looked, won: {counts:?}");
+    let (_, counts) = agent.count(assign(&agent.book, "node-a", "d")).await;
+    assert_eq!(counts.round_trips(), 1, "and all is well again");
+    stranger.release_handle(HandleRequest::all("b")).await.unwrap();
+    agent.book.release_handle(HandleRequest::all("c")).await.unwrap();
+    assert_eq!(holders(&store).await.len(), 2);
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn nobody_is_refused_for_what_is_only_remembered() {
+    let store = with_pools(&[json!({"cidr": "10.0.0.0/30", "blockSize": 30})]).await;
+    let agent = Agent::start(&store, "node-a").await;
+    for handle in ["a", "b", "c", "d"] {
+        assign(&agent.book, "node-a", handle).await;
+    }
+    assert!(agent.book.assign(one("node-a", "e")).await.is_err());
+    Book::new(store.clone()).release_handle(HandleRequest::all("b")).await.unwrap();
+    assign(&agent.book, "node-a", "e").await;
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn pools_settings_and_the_lock_are_followed() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    assign(&agent.book, "node-a", "a").await;
+    put(&store, Kind::IpPool, "pool-0", json!({"cidr": "10.0.0.0/24", "blockSize": 30, "disabled": true}))
+        .await;
+    let error = agent.book.assign(one("node-a", "b")).await.unwrap_err();
+    assert!(matches!(error, BookError::Assign(AssignError::NoPoolServes { .. })), "{error}");
+    delete(&store, Key::cluster(Kind::IpPool, "pool-0")).await;
+    let error = agent.book.assign(one("node-a", "b")).await.unwrap_err();
+    assert!(matches!(error, BookError::Assign(AssignError::NoPools)), "{error}");
+    put_pools(&store, &[json!({"cidr": "10.9.0.0/24", "blockSize": 30})]).await;
+    let moved = assign(&agent.book, "node-a", "b").await;
+    assert!(cidr("10.9.0.0/24").contains(moved), "{moved}");
+    put(&store, Kind::ClusterInformation, "default", json!({"datastoreReady": false})).await;
+    assert!(matches!(agent.book.assign(one("node-a", "c")).await, Err(BookError::Locked)));
+    put(&store, Kind::ClusterInformation, "default", json!({"datastoreReady": true})).await;
+    assign(&agent.book, "node-a", "c").await;
+    let strict = br#"{"strict_affinity":true}"#;
+    put_record(&store, Key::IpamConfig, strict.to_vec()).await;
+    assign(&agent.book, "node-a", "d").await;
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn lost_history_is_listed_again() {
+    let memory = Arc::new(MemoryStore::with_history(4));
+    let store: Arc<dyn Store> = memory.clone();
+    put_pools(&store, &[json!({"cidr": "10.0.0.0/24", "blockSize": 30})]).await;
+    let agent = Agent::start(&store, "node-a").await;
+    assign(&agent.book, "node-a", "a").await;
+    // More than the store remembers, and all of it before the watches get a word.
+    for round in 0..20 {
+        put(&store, Kind::IpPool, "other", json!({"cidr": "10.9.0.0/24", "disabled": round % 2 == 0})).await;
+    }
+    delete(&store, Key::cluster(Kind::IpPool, "other")).await;
+    put(
+        &store,
+        Kind::IpPool,
+        "pool-0",
+        json!({"cidr": "10.0.0.0/24", "blockSize": 30, "nodeSelector": "has(x)"}),
+    )
+    .await;
+    let error = agent.book.assign(one("node-a", "b")).await.unwrap_err();
+    assert!(matches!(error, BookError::Assign(AssignError::NoPoolServes { .. })), "{error}");
+    put(&store, Kind::IpPool, "pool-0", json!({"cidr": "10.0.0.0/24", "blockSize": 30})).await;
+    agent.book.in_sync().await;
+    assign(&agent.book, "node-a", "b").await;
+    wait_for("one commit again", || async {
+        let handle = format!("h{:?}", std::time::Instant::now());
+        let (_, counts) = agent.count(assign(&agent.book, "node-a", &handle)).await;
+        agent.book.release_handle(HandleRequest::all(handle)).await.unwrap();
+        counts.round_trips() == 1
+    })
+    .await;
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn own_labels_are_followed_and_those_of_a_namesake_are_not() {
+    let store = with_pools(&[
+        json!({"cidr": "10.0.0.0/24", "blockSize": 30, "nodeSelector": "rack == 'a'"}),
+        json!({"cidr": "10.1.0.0/24", "blockSize": 30, "nodeSelector": "rack == 'b'"}),
+    ])
+    .await;
+    let label = |name: &str, rack: &str| {
+        let value = format!(
+            r#"{{"kind":"Node","apiVersion":"projectcalico.org/v3","metadata":{{"name":"{name}","labels":{{"rack":"{rack}"}}}}}}"#
+        );
+        (Key::cluster(Kind::Node, name), value.into_bytes())
+    };
+    let (key, value) = label("node-1", "a");
+    put_record(&store, key, value).await;
+    let agent = Agent::start(&store, "node-1").await;
+    let (key, value) = label("node-10", "b");
+    put_record(&store, key, value).await;
+    let first = assign(&agent.book, "node-1", "a").await;
+    assert!(cidr("10.0.0.0/24").contains(first));
+    let (key, value) = label("node-1", "b");
+    put_record(&store, key, value).await;
+    // Labels are not part of a commit's conditions: the change counts once it has been seen.
+    wait_for("the new label to count", || async {
+        let handle = format!("h{:?}", std::time::Instant::now());
+        let address = assign(&agent.book, "node-1", &handle).await;
+        agent.book.release_handle(HandleRequest::all(handle)).await.unwrap();
+        cidr("10.1.0.0/24").contains(address)
+    })
+    .await;
+    agent.book.release_handle(HandleRequest::all("a")).await.unwrap();
+    assert_clean(&store).await;
+}
+
+/// The cost does not depend on how many blocks there are in the pool.
+#[tokio::test]
+async fn ten_thousand_blocks_cost_as_much_as_one() {
+    let store = with_pools(&[json!({"cidr": "10.0.0.0/8", "blockSize": 26})]).await;
+    let agent = Agent::start(&store, "node-a").await;
+    let (_, first) = agent.count(assign(&agent.book, "node-a", "a")).await;
+    let (_, alone) = agent.count(assign(&agent.book, "node-a", "b")).await;
+    let blocks = testkit::count(1_000, 10_000);
+    let owner = model::AffinityOwner::Host("other".to_owned());
+    let others: Vec<_> = (0..blocks)
+        .map(|number| {
+            model::Cidr::containing(std::net::IpAddr::V4((0x0a00_0000 + number as u32 * 64).into()), 26)
+                .unwrap()
+        })
+        .collect();
+    for some in others.chunks(100) {
+        let create = |cidr: &Cidr| {
+            let block = model::ipam::Block::new(*cidr, Some(&owner), 1);
+            store::Change::create(block.key(), block.encode())
+        };
+        let mut changes: Vec<_> = some.iter().map(create).collect();
+        for index in (0..changes.len()).rev() {
+            if store.get(&changes[index].key).await.unwrap().is_some() {
+                changes.remove(index);
+            }
+        }
+        store.commit(changes).await.unwrap();
+    }
+    let (_, crowded) = agent.count(assign(&agent.book, "node-a", "c")).await;
+    assert_eq!(crowded, alone);
+    let fresh = Agent::start(&store, "node-b").await;
+    let (_, claimed) = fresh.count(assign(&fresh.book, "node-b", "d")).await;
+    assert!(claimed.round_trips() <= first.round_trips() + 3, "{claimed:?} beside {first:?}");
+    assert!(claimed.pages == 0, "no list of blocks: {claimed:?}");
+}
+
+#[tokio::test]
+async fn requests_for_other_nodes_are_served_too() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    let ours = assign(&agent.book, "node-a", "a").await;
+    let theirs = assign(&agent.book, "node-b", "b").await;
+    assert_ne!(block_of(ours), block_of(theirs));
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_follows_nothing_any_more() {
+    let store = small().await;
+    let counting = Arc::new(CountingStore::new(store.clone()));
+    let shared: Arc<dyn Store> = counting.clone();
+    let book = Book::following(shared.clone(), Settings::default(), "node-a");
+    book.in_sync().await;
+    drop(book);
+    let ended = || async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        Arc::strong_count(&counting) == 2
+    };
+    wait_for("the watches to end", ended).await;
+}
