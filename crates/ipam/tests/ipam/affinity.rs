@@ -192,6 +192,27 @@ fn a_host_gives_up_what_it_can() {
     assert_eq!(world.plan_release_of_host("node-z", EMPTY_ONLY), []);
 }
 
+/// Checklist: an old affinity without type can be released through its pool. In etcd: a block that names its host in the
+/// old way, and an affinity without a word in it.
+#[test]
+fn affinities_of_old_are_known() {
+    let mut world = World::with_pool("10.0.0.0/28", 30);
+    let address = world.assign("node-a", "a.0").unwrap();
+    let cidr = world.blocks()[0];
+    let mut old = world.block(cidr).unwrap().value;
+    (old.affinity, old.host_affinity) = (None, Some("node-a".to_owned()));
+    world.store.put(old.key(), old.encode());
+    world.store.put(Key::Affinity { owner: host("node-a"), block: cidr }, Vec::new());
+    world.assert_books_agree();
+    assert!(cidr.contains(world.assign("node-a", "a.1").unwrap()), "it is the node's");
+    assert_eq!(release(&world, &host("node-a"), cidr, EMPTY_ONLY), Err(Refusal::InUse(cidr)));
+    assert_eq!(world.release("a.0"), [address]);
+    world.release("a.1");
+    let steps = release(&world, &host("node-a"), cidr, EMPTY_ONLY).unwrap();
+    world.commit(&steps).unwrap();
+    assert!(world.blocks().is_empty() && world.affinities("node-a").is_empty());
+}
+
 /// §7 #8: what Calico leaves behind for ever.
 #[test]
 fn affinities_without_their_block_are_given_up_too() {

@@ -83,6 +83,24 @@ fn what_keeps_an_address_away_keeps_a_block_away() {
     assert!(matches!(ensure(&mut world, asked, V4), Err(AssignError::PoolUnknown(..))));
 }
 
+/// Checklist: findOrClaimBlock: walks affine blocks in order; stateless repeat.
+#[test]
+fn the_first_block_with_something_free_is_taken() {
+    let mut world = World::with_pool("10.0.0.0/28", 30);
+    assert_eq!(world.assign_many("node-a", "a.0", 12).0.len(), 12);
+    let own: Vec<Cidr> = world.affinities("node-a").into_iter().map(|(block, _)| block).collect();
+    let pools: Vec<_> = world.pools().into_iter().map(|pool| pool.value).collect();
+    for block in own.iter().rev() {
+        let item = ipam::ReleaseItem { address: block.network(), handle: None, sequence_number: None };
+        let released = world.drive(&mut ipam::AddressRelease::new([item], pools.clone(), None, 128)).unwrap();
+        world.commit(&released.steps).unwrap();
+        let request = world.request("node-a", Vec::new());
+        for _ in 0..2 {
+            assert_eq!(ensure(&mut world, request.clone(), V4).unwrap().blocks, [*block]);
+        }
+    }
+}
+
 /// Another node's block is borrowed from for an address, but does not become the node's.
 #[test]
 fn a_borrowed_block_is_none_of_ones_own() {

@@ -3,6 +3,7 @@
 mod affinity;
 mod assignment;
 mod check;
+mod checklist;
 mod common;
 mod determine_pools;
 mod ensure;

@@ -309,6 +309,35 @@ fn given_addresses() {
     world.assert_books_agree();
 }
 
+/// Checklist: AssignIP use check: Tunnel is allowed by a pool that says nothing, and so is a use that is not given.
+#[test]
+fn a_given_address_may_be_for_any_use_that_the_pool_allows() {
+    let world = World::with_pools(&[
+        json!({"cidr": "10.0.0.0/24"}),
+        json!({"cidr": "10.1.0.0/24", "allowedUses": ["Tunnel"]}),
+    ]);
+    for (purpose, address, is_allowed) in [
+        (Some(PoolUse::Tunnel), "10.0.0.5", true),
+        (Some(PoolUse::LoadBalancer), "10.0.0.5", false),
+        (Some(PoolUse::Workload), "10.1.0.5", false),
+        (Some(PoolUse::Tunnel), "10.1.0.5", true),
+        (None, "10.1.0.5", true),
+    ] {
+        let request = AddressRequest {
+            host: "node-a".to_owned(),
+            owner: owner("a.0"),
+            addresses: vec![address.parse().unwrap()],
+            purpose,
+            node_labels: labels(&[]),
+            blocks_max: None,
+            handle_max: None,
+            host_reserve: None,
+        };
+        let decided = world.drive(&mut AddressAssignment::new(request, world.surroundings("node-a")));
+        assert_eq!(decided.is_ok(), is_allowed, "{purpose:?} {address}");
+    }
+}
+
 #[test]
 fn several_given_addresses_come_together_or_not_at_all() {
     let mut world = World::with_pools(&[json!({"cidr": "10.0.0.0/24"}), json!({"cidr": "fd00::/112"})]);

@@ -198,6 +198,36 @@ fn a_handle_gives_back_everything_it_has_everywhere() {
     world.assert_books_agree();
 }
 
+/// Checklist: release by handle: none, one, sequence mismatch skipped, several attributes, one attribute.
+#[test]
+fn a_release_by_handle_can_mean_some_of_its_addresses() {
+    let mut world = World::with_pool("10.0.0.0/28", 30);
+    let first = world.assign("node-a", "a.0").unwrap();
+    let old = number_of(&world, first);
+    // With other attributes, and later.
+    let other = crate::common::owner("a.0").with("interface", "net1");
+    let wants = vec![ipam::Want::one_each(other, None, &[model::IpVersion::V4])];
+    let assigned = world.plan(world.request("node-a", wants)).unwrap();
+    world.commit(&assigned.steps).unwrap();
+    let second = assigned.grants[0].addresses[0].address;
+    let release = |world: &World, is_meant: fn(u64, u64) -> bool| {
+        let mut decision = ipam::HandleRelease::new("a.0", |_, _, number| is_meant(number, old), None);
+        world.drive(&mut decision).unwrap()
+    };
+    assert_eq!(release(&world, |_, _| false), Released::default());
+    let mut one = world.clone();
+    let released = release(&one, |number, old| number == old);
+    assert_eq!(released.addresses, [first]);
+    one.commit(&released.steps).unwrap();
+    assert_eq!(one.held_by("a.0"), [second]);
+    one.assert_books_agree();
+    let released = release(&world, |_, _| true);
+    assert_eq!(released.addresses, [first, second]);
+    world.commit(&released.steps).unwrap();
+    assert_eq!(world.handle("a.0"), None);
+    world.assert_books_agree();
+}
+
 /// §7 #5 and #9 of the algorithm: counts are counted, not added up; entries without addresses go.
 #[test]
 fn a_release_puts_the_handle_right() {
