@@ -7,5 +7,7 @@ mod cri;
 mod image;
 mod machine;
 mod node;
+mod podman;
 
 mod with_containerd;
+mod with_podman;
