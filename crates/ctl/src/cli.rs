@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use ipam::{Ipam, IpamCheck, IpamCommand, IpamConfigure, IpamShow, IpamSplit};
+pub(crate) use ipam::{Ipam, IpamCheck, IpamCommand, IpamConfigure, IpamRelease, IpamShow, IpamSplit};
 
 const AFTER_HELP: &str = "\
 The store is chosen by -c FILE (calicoctl's format; /etc/calico/calicoctl.cfg if it is there),

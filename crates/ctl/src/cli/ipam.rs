@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::DryRun;
 
@@ -22,6 +22,7 @@ pub(crate) struct Ipam {
 pub(crate) enum IpamCommand {
     Show(IpamShow),
     Check(IpamCheck),
+    Release(IpamRelease),
     Configure(IpamConfigure),
     Split(IpamSplit),
 }
@@ -72,7 +73,7 @@ Examples:
   # Counts of everything that is wrong
   plumb ipam check
 
-  # Every problem by name, and a report for calicoctl ipam release
+  # Every problem by name, and a report for plumb ipam release
   plumb ipam check --show-problem-ips -o report.json
 
 Exit codes:
@@ -98,6 +99,41 @@ pub(crate) struct IpamCheck {
     /// Say on stderr how long loading and comparing took
     #[arg(long)]
     pub(crate) timings: bool,
+}
+
+/// Releases addresses that nobody uses any more
+///
+/// By address, or all that every one of some reports of `plumb ipam check` (or calicoctl ipam check) calls leaked. An
+/// address of a report is only released if it is still held by the same handle since the same write: one that was
+/// given anew since is left alone. An address that an endpoint or a tunnel uses is never released by report, and by
+/// --ip only with --force.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  # One address, or several
+  plumb ipam release --ip=10.244.7.66
+  plumb ipam release --ip=10.244.7.66,10.244.7.67
+
+  # All that was leaked an hour ago and still is
+  plumb ipam check -o before.json; sleep 3600
+  plumb datastore migrate lock
+  plumb ipam check -o now.json
+  plumb ipam release --from-report=before.json --from-report=now.json
+  plumb datastore migrate unlock")]
+pub(crate) struct IpamRelease {
+    /// Release these addresses; may be given several times, or with commas
+    #[arg(long, value_name = "IP", value_delimiter = ',', action = ArgAction::Append)]
+    #[arg(required_unless_present = "from_report", conflicts_with = "from_report")]
+    pub(crate) ip: Vec<IpAddr>,
+    /// Release what this report calls leaked; of several reports, what all of them do
+    #[arg(long, value_name = "FILE", value_delimiter = ',', action = ArgAction::Append)]
+    pub(crate) from_report: Vec<PathBuf>,
+    /// With reports: although the datastore is not locked, or another version wrote them. With --ip: although the
+    /// address is in use
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) dry_run: DryRun,
 }
 
 /// Changes the settings of address management

@@ -3,7 +3,9 @@
 mod borrowed;
 mod check;
 mod cluster;
+mod release;
 mod report;
+mod reports;
 mod settings;
 mod show;
 mod split;
@@ -11,9 +13,9 @@ mod usage;
 
 use std::sync::Arc;
 
-use ipam::{Answer, Decision, Next, Pool};
+use ipam::Pool;
 use model::{KeyRange, Kind};
-use store::{Lookup, Store, StoreError};
+use store::Store;
 
 use crate::cli::{Global, Ipam, IpamCommand};
 use crate::failure::{Failure, Failures};
@@ -22,10 +24,14 @@ use crate::output::document::Syntax;
 use crate::output::format::Choice;
 use crate::records;
 
+/// The attribute that names the service an address is held for.
+const SERVICE_ATTRIBUTE: &str = "service";
+
 pub(crate) async fn run(global: &Global, ipam: &Ipam) -> Result<(), Failures> {
     match &ipam.command {
         IpamCommand::Show(show) => show::run(global, show).await,
         IpamCommand::Check(check) => check::run(global, check).await,
+        IpamCommand::Release(release) => release::run(global, release).await,
         IpamCommand::Configure(configure) => settings::configure(global, configure).await,
         IpamCommand::Split(split) => split::run(global, split).await,
     }
@@ -46,23 +52,4 @@ async fn pools(store: &Arc<dyn Store>) -> Result<Vec<Pool>, Failure> {
     let (found, _) = store.list_all(KeyRange::Kind(Kind::IpPool)).await?;
     let read = |record| Pool::new(&records::to_resource(record)?).map_err(|error| Failure::of(&error));
     found.iter().map(read).collect()
-}
-
-/// Drives a decision that only looks.
-async fn decide<D: Decision>(
-    store: &Arc<dyn Store>,
-    mut decision: D,
-) -> Result<Result<D::Outcome, D::Error>, StoreError> {
-    loop {
-        let keys = match decision.poll() {
-            Ok(Next::Look(keys)) => keys,
-            Ok(Next::Done(outcome)) => return Ok(Ok(outcome)),
-            Err(error) => return Ok(Err(error)),
-        };
-        let found = store.read(keys.iter().cloned().map(Lookup::Record).collect()).await?;
-        for (key, records) in keys.iter().zip(found) {
-            let record = records.first().map(|record| (record.value.as_ref(), record.revision.as_str()));
-            decision.show(key, Answer::read(key, record));
-        }
-    }
 }

@@ -5,11 +5,12 @@ use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipam::{AddressLookup, Allocation, is_cooling_down};
+use book::Book;
+use ipam::{Allocation, is_cooling_down};
 use serde_json::{Value, json};
 use store::Store;
 
-use super::{borrowed, decide, format, pools, settings, usage};
+use super::{borrowed, format, settings, usage};
 use crate::cli::{Global, IpamShow};
 use crate::connect;
 use crate::failure::{Failure, Failures, Problems};
@@ -40,8 +41,8 @@ async fn show_address(
     format: Option<Syntax>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let lookup = AddressLookup::new(address, pools(store).await?);
-    let found = decide(store, lookup).await?.map_err(|corrupt| Failure::of(&corrupt))?;
+    let found = Book::new(Arc::clone(store)).lookup(address).await;
+    let found = found.map_err(|error| Failure::of(&error).maybe_hint(error.hint()))?;
     match format {
         Some(syntax) => syntax.write_bare(out, &document(address, found.as_ref()))?,
         None => write_text(address, found.as_ref(), out)?,

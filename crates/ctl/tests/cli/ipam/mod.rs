@@ -1,6 +1,7 @@
 //! `plumb ipam …` on a small cluster.
 
 mod check;
+mod release;
 mod settings;
 mod show;
 mod split;

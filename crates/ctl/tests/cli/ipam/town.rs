@@ -111,6 +111,14 @@ impl Town {
         document["spec"][field] = value;
         self.put(key, document.to_string());
     }
+
+    /// Whether an address is allocated.
+    pub(crate) fn is_allocated(&self, address: &str) -> bool {
+        let address: IpAddr = address.parse().unwrap();
+        let cidr = Cidr::containing(address, if address.is_ipv4() { 29 } else { 125 }).unwrap();
+        let block = self.block(&cidr.to_string());
+        block.attribute(block.ordinal(address).unwrap()).is_some()
+    }
 }
 
 pub(crate) fn cidr(text: &str) -> Cidr {

@@ -16,7 +16,7 @@ use model::{AffinityOwner, Key, Kind};
 use store::{Store, StoreError};
 
 use super::cluster::Cluster;
-use super::report;
+use super::{SERVICE_ATTRIBUTE, report};
 use crate::cli::{Global, IpamCheck};
 use crate::failure::{Failure, Failures};
 use crate::{connect, progress};
@@ -134,14 +134,16 @@ fn services(facts: &Facts) -> Vec<(String, std::net::IpAddr)> {
     for stored in facts.books.blocks.values() {
         let block = &stored.value;
         let is_of_services = matches!(block.owner(), Some(AffinityOwner::Virtual(_)));
-        if !is_of_services && !block.attributes.iter().any(|known| known.secondary.contains_key(SERVICE)) {
+        if !is_of_services
+            && !block.attributes.iter().any(|known| known.secondary.contains_key(SERVICE_ATTRIBUTE))
+        {
             continue;
         }
         for ordinal in 0..block.allocations.len() {
             let (Some(known), Some(address)) = (block.attribute(ordinal), block.address(ordinal)) else {
                 continue;
             };
-            let service = known.secondary.get(SERVICE);
+            let service = known.secondary.get(SERVICE_ATTRIBUTE);
             if is_cooling_down(known) || !(is_of_services || service.is_some()) {
                 continue;
             }
@@ -155,9 +157,6 @@ fn services(facts: &Facts) -> Vec<(String, std::net::IpAddr)> {
     }
     services
 }
-
-/// The attribute that names the service an address belongs to.
-const SERVICE: &str = "service";
 
 /// The text, and the report if one was asked for.
 fn tell(check: &IpamCheck, found: &Found<'_>) -> Result<(), Failure> {
