@@ -36,6 +36,8 @@ pub(crate) struct Releasing {
     patience: Patience,
     /// What is remembered has failed us: decide on what the store says now.
     must_read: bool,
+    /// The answer to an earlier commit was lost: what it was to change may have changed.
+    may_be_done: bool,
 }
 
 /// What a member asks for, in terms of addresses.
@@ -52,7 +54,7 @@ impl Releasing {
         answer: oneshot::Sender<Result<GivenBack, BookError>>,
         patience: Patience,
     ) -> Releasing {
-        Releasing { request, answer, patience, must_read: false }
+        Releasing { request, answer, patience, must_read: false, may_be_done: false }
     }
 
     fn answer(self, result: Result<GivenBack, BookError>) {
@@ -62,6 +64,22 @@ impl Releasing {
 
     fn additions(&self) -> impl Iterator<Item = Change> {
         self.request.additions.iter().map(|addition| addition.change.clone())
+    }
+
+    /// Whether the record that was in the way is as an earlier commit of this member was to leave it. Then that is done.
+    fn has_done(&mut self, error: &StoreError) -> bool {
+        let (key, found) = match error {
+            StoreError::AlreadyExists { existing: found } | StoreError::Conflict { current: found } => {
+                (&found.key, Some(&**found))
+            }
+            StoreError::NotFound { key } => (key, None),
+            _ => return false,
+        };
+        let before = self.request.additions.len();
+        if self.may_be_done {
+            self.request.additions.retain(|addition| addition.key() != key || !addition.is_done(found));
+        }
+        self.request.additions.len() < before
     }
 
     fn meant(&self, ground: &ReleaseGround, blocks: &BTreeMap<Key, Answer>) -> Meant {
@@ -273,18 +291,23 @@ async fn stop(inner: &Arc<Inner>, members: Vec<Releasing>, error: StoreError) {
     if !members.iter().any(is_about) {
         return try_again(inner, members, &error).await;
     }
-    let (one, others): (Vec<_>, Vec<_>) = members.into_iter().partition(is_about);
-    for member in one {
-        let (key, source) = (key.clone(), Some(Arc::clone(&error)));
-        member.answer(Err(BookError::Addition { key, source }));
+    let mut next = Vec::new();
+    for mut member in members {
+        if !is_about(&member) || member.has_done(&error) {
+            next.push(member);
+        } else {
+            let (key, source) = (key.clone(), Some(Arc::clone(&error)));
+            member.answer(Err(BookError::Addition { key, source }));
+        }
     }
-    put_back(inner, others);
+    put_back(inner, next);
 }
 
 async fn try_again(inner: &Arc<Inner>, members: Vec<Releasing>, error: &Arc<StoreError>) {
     let mut next = Vec::new();
     for mut member in members {
         member.must_read = true;
+        member.may_be_done |= matches!(**error, StoreError::Uncertain { .. });
         match member.patience.check_shared(error) {
             Ok(()) => next.push(member),
             Err(error) => member.answer(Err(error)),
