@@ -1,6 +1,7 @@
 //! The command line: what can be typed. What it means is the business of `commands`.
 
 mod ipam;
+pub(crate) mod lab;
 
 use std::path::PathBuf;
 
@@ -72,6 +73,7 @@ pub(crate) enum Command {
     Validate(Validate),
     Ipam(Ipam),
     Datastore(Datastore),
+    Lab(lab::Lab),
     Version(Version),
     Completion(Completion),
 }

@@ -8,14 +8,22 @@
 //! Needs root, `ip` and `ping`; [`missing`] says what is not there.
 
 mod call;
+pub mod cluster;
+mod control;
+mod file;
+pub mod kubelet;
 mod lab;
 mod name;
 mod namespace;
 mod node;
+pub mod node_init;
+pub mod ping;
 mod programs;
+pub mod replay;
 
 pub use call::{CniCall, CniOutcome};
 pub use lab::Lab;
 pub use namespace::Namespace;
 pub use node::{Node, Pod};
-pub use programs::{Programs, missing};
+pub(crate) use programs::missing_for_cluster;
+pub use programs::{Programs, is_root, missing};

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use crate::cluster::StoreKind;
+
 /// The folder in which the product's binaries lie side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
@@ -77,14 +79,53 @@ impl Programs {
     }
 }
 
+/// Whether this process may make namespaces at all.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// What is missing on this machine; `None` if a lab can run.
 pub fn missing() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return Some("it needs root, to make network namespaces".to_owned());
     }
     for (program, argument, package) in [("ip", "-V", "iproute2"), ("ping", "-V", "iputils-ping")] {
         if Command::new(program).arg(argument).output().is_err() {
             return Some(format!("it needs `{program}` (Debian package {package})"));
+        }
+    }
+    None
+}
+
+/// What is missing for a lab of whole nodes; `None` if it can run.
+pub(crate) fn missing_for_cluster(store: StoreKind) -> Option<String> {
+    if let Some(reason) = missing() {
+        return Some(reason);
+    }
+    let mut wanted = vec![("nsenter", "util-linux"), ("unshare", "util-linux")];
+    if store == StoreKind::Etcdv3 {
+        wanted.push(("etcd", "etcd-server"));
+    }
+    for (program, package) in wanted {
+        if Command::new(program).arg("--version").output().is_err() {
+            return Some(format!("it needs `{program}` (Debian package {package})"));
+        }
+    }
+    missing_in_kernel()
+}
+
+/// Tries what a lab does, in namespaces that go away at once.
+fn missing_in_kernel() -> Option<String> {
+    let try_out = |namespaces: &[&str], words: &[&str]| {
+        let output = Command::new("unshare").args(namespaces).arg("--").args(words).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    if !try_out(&["--net", "--mount", "--uts", "--pid", "--fork"], &["true"]) {
+        return Some("the kernel lets us make no namespaces (net, mount, uts, pid)".to_owned());
+    }
+    for (what, kind) in [("pairs of virtual cards", "veth"), ("bridges", "bridge")] {
+        if !try_out(&["--net"], &["ip", "link", "add", "try0", "type", kind]) {
+            return Some(format!("the kernel has no {what} (module {kind})"));
         }
     }
     None

@@ -6,6 +6,7 @@ mod datastore;
 mod delete;
 mod get;
 mod ipam;
+mod lab;
 mod label;
 mod patch;
 mod version;
@@ -26,6 +27,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Validate(validate) => change::validate(validate),
         Command::Ipam(ipam) => ipam::run(global, ipam).await,
         Command::Datastore(datastore) => datastore::run(global, datastore).await,
+        Command::Lab(lab) => lab::run(lab.clone()).await,
         Command::Version(version) => version::run(global, version).await,
         Command::Completion(completion) => completion::run(completion),
     }

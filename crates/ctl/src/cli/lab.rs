@@ -1,0 +1,291 @@
+//! What can be typed after `plumb lab`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use lab::cluster::{LabName, Plan};
+use lab::kubelet::PodKey;
+
+/// Runs a whole pod network on this machine: nodes as namespaces, with the real programs
+///
+/// Needs root. A lab stays until it is removed, whatever becomes of the command that made it.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab up --nodes 3
+  plumb lab pod add node1 web-0
+  plumb lab ping
+  plumb lab exec node1 -- plumb get wep -A
+  plumb lab down")]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    Up(Up),
+    Down(Down),
+    Status(Status),
+    Ping(Ping),
+    Pod(Pod),
+    Exec(Exec),
+    Replay(Replay),
+    #[command(hide = true)]
+    Node(InsideNode),
+    #[command(hide = true)]
+    Kubelet(Kubelet),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Which {
+    /// Name of the lab
+    #[arg(long, value_name = "LAB", default_value = Plan::NAME)]
+    pub(crate) name: LabName,
+}
+
+/// Makes a lab
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab up
+  plumb lab up --name second --nodes 10 --store etcdv3 --ipv6")]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// How many nodes
+    #[arg(long, value_name = "N", default_value_t = Plan::NODES)]
+    pub(crate) nodes: usize,
+    /// Where the records are kept
+    #[arg(long, value_enum, default_value_t = LabStore::Sqlite)]
+    pub(crate) store: LabStore,
+    /// How traffic gets from node to node
+    #[arg(long, value_enum, default_value_t = LabMode::Direct)]
+    pub(crate) mode: LabMode,
+    /// Give nodes and pods IPv6 addresses, too
+    #[arg(long)]
+    pub(crate) ipv6: bool,
+    #[command(flatten)]
+    pub(crate) making: Making,
+}
+
+/// What every command that makes a lab takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Making {
+    /// Time between the two looks after which agents remove what has no owner, such as 5s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "60s")]
+    pub(crate) grace: Duration,
+    /// Folder with plumb, plumbd and plumb-cni; that of this program if not given
+    #[arg(long, value_name = "DIR")]
+    pub(crate) bin_dir: Option<PathBuf>,
+    /// Run no agents: the plugin does each call by itself
+    #[arg(long)]
+    pub(crate) without_agents: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabStore {
+    Sqlite,
+    Etcdv3,
+    Kubernetes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabMode {
+    Direct,
+    Vxlan,
+    Crosssubnet,
+    Bgp,
+}
+
+/// Removes a lab, also one that died halfway; no lab is fine, too
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab down
+  plumb lab down --name second
+  plumb lab down --all")]
+pub(crate) struct Down {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Remove every lab of this machine
+    #[arg(long, conflicts_with = "name")]
+    pub(crate) all: bool,
+}
+
+/// Shows nodes, agents and pods of a lab; exit code 1 if something that should run does not
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab status
+  plumb lab status -o json")]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[arg(short, long, value_enum, default_value_t = LabOutput::Text)]
+    pub(crate) output: LabOutput,
+}
+
+/// Lets pods and nodes ping each other; exit code 1 if one gets no answer
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab ping
+  plumb lab ping -o json")]
+pub(crate) struct Ping {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[arg(short, long, value_enum, default_value_t = LabOutput::Text)]
+    pub(crate) output: LabOutput,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabOutput {
+    Text,
+    Json,
+}
+
+/// Runs and ends pods, through the node's kubelet stand-in
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab pod add node1 web-0 shop/db-0
+  plumb lab pod del node1 web-0")]
+pub(crate) struct Pod {
+    #[command(subcommand)]
+    pub(crate) command: PodCommand,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum PodCommand {
+    /// Runs pods on a node, and waits until they have a network
+    #[command(after_help = "Examples:\n  plumb lab pod add node1 web-0 shop/db-0")]
+    Add(PodsOnNode),
+    /// Ends pods, and waits until nothing of them is left
+    #[command(after_help = "Examples:\n  plumb lab pod del node1 web-0 shop/db-0")]
+    Del(PodsOnNode),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PodsOnNode {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Node of the lab
+    pub(crate) node: String,
+    /// Pods, in the namespace "default" unless they say another
+    #[arg(required = true, value_name = "[NAMESPACE/]NAME")]
+    pub(crate) pods: Vec<PodKey>,
+}
+
+/// Runs a command on a node, or in the network of a pod
+///
+/// On a node the command sees the node's own processes, folders and network, and the lab's store in its environment.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab exec node1 -- plumb get wep -A
+  plumb lab exec node1 -- ip route
+  plumb lab exec node1/shop/db-0 -- ip address")]
+pub(crate) struct Exec {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Node, or pod of a node
+    #[arg(value_name = "NODE[/NAMESPACE/POD]")]
+    pub(crate) place: String,
+    /// The command and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub(crate) words: Vec<OsString>,
+}
+
+/// Replays an outage in a lab of its own, which it removes again; exit code 0 only if it is survived
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab replay stale-delete
+  plumb lab replay leaked-endpoints --grace 5s")]
+pub(crate) struct Replay {
+    #[arg(value_enum)]
+    pub(crate) incident: Incident,
+    /// How many nodes; as in the incident if not given
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<usize>,
+    /// How many endpoints leak, over all nodes (leaked-endpoints)
+    #[arg(long, value_name = "N")]
+    pub(crate) leaks: Option<usize>,
+    /// Where the records are kept
+    #[arg(long, value_enum, default_value_t = LabStore::Sqlite)]
+    pub(crate) store: LabStore,
+    #[command(flatten)]
+    pub(crate) making: Making,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Incident {
+    /// A late DEL of an old sandbox, while a new pod of the same name runs
+    StaleDelete,
+    /// A runtime loses its sandboxes without a DEL: endpoints, addresses and devices stay behind
+    LeakedEndpoints,
+    /// The address book no longer matches reality
+    IpamDrift,
+    /// Several endpoints with one address
+    SharedAddress,
+    /// A node announces an address that the others cannot reach
+    WrongNic,
+}
+
+/// The first process of a node; `plumb lab up` starts it
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  (run by plumb lab up)")]
+pub(crate) struct InsideNode {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[arg(long)]
+    pub(crate) node: String,
+}
+
+/// The kubelet stand-in of a node; the node starts it
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  (run by plumb lab up)")]
+pub(crate) struct Kubelet {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[arg(long)]
+    pub(crate) node: String,
+    /// Start without memory of pods and sandboxes
+    #[arg(long)]
+    pub(crate) forget: bool,
+}
+
+/// A number with a unit: ms, s, m or h.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let problem = || format!("{text:?} is not a duration such as 500ms, 5s or 2m");
+    let split = text.find(|character: char| !character.is_ascii_digit()).ok_or_else(problem)?;
+    let (digits, unit) = text.split_at(split);
+    let number: u64 = digits.parse().map_err(|_| problem())?;
+    let milliseconds = match unit {
+        "ms" => number.checked_mul(1),
+        "s" => number.checked_mul(1_000),
+        "m" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        _ => None,
+    };
+    milliseconds.map(Duration::from_millis).ok_or_else(problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_understood() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "5", "s", "-1s", "1d", "1.5s", "99999999999999999999s", "18446744073709551615h", "5é"]
+        {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `plumb lab`: the command line around the crate `lab`.
+
+mod ping;
+mod replay;
+mod show;
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+
+use lab::cluster::{self, Cluster, Mode, OwnCluster, Plan, StoreKind};
+use lab::kubelet::{KubeletRequest, NewPod, PodKey};
+
+use crate::cli::lab::{Exec, Lab, LabCommand, LabMode, LabStore, Making, PodCommand, PodsOnNode, Up};
+use crate::failure::{Failure, Failures};
+
+pub(super) async fn run(lab: Lab) -> Result<(), Failures> {
+    // A lab's work is waiting for processes, and some of it has a runtime of its own.
+    let worked = tokio::task::spawn_blocking(move || work(lab.command)).await;
+    worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+fn work(command: LabCommand) -> Result<(), Failures> {
+    match command {
+        LabCommand::Up(command) => up(command),
+        LabCommand::Down(command) => down(&command),
+        LabCommand::Status(command) => show::status(&open(&command.which.name)?, command.output),
+        LabCommand::Ping(command) => ping::run(&open(&command.which.name)?, command.output),
+        LabCommand::Pod(command) => match command.command {
+            PodCommand::Add(pods) => pod_add(&pods),
+            PodCommand::Del(pods) => pod_del(&pods),
+        },
+        LabCommand::Exec(command) => exec(&command),
+        LabCommand::Replay(command) => replay::run(&command),
+        LabCommand::Node(command) => {
+            Ok(lab::node_init::run(&command.which.name, &command.node).map_err(failure)?)
+        }
+        LabCommand::Kubelet(command) => {
+            Ok(lab::kubelet::run(&command.which.name, &command.node, command.forget).map_err(failure)?)
+        }
+    }
+}
+
+fn up(command: Up) -> Result<(), Failures> {
+    let mode = mode(command.mode)?;
+    let plan = Plan {
+        name: command.which.name,
+        nodes: command.nodes,
+        store: store(command.store)?,
+        mode,
+        ipv6: command.ipv6,
+        grace: command.making.grace,
+        has_agents: !command.making.without_agents,
+        programs: programs(&command.making)?,
+    };
+    let cluster = Cluster::up(&plan, &tell).map_err(failure)?;
+    show::nodes(&cluster.status())?;
+    if plan.nodes > 1 {
+        tell(show::NO_ROUTES_YET);
+    }
+    Ok(())
+}
+
+fn down(command: &crate::cli::lab::Down) -> Result<(), Failures> {
+    if !lab::is_root() {
+        return Err(Failure::new("removing a lab needs root").into());
+    }
+    let names = if command.all { cluster::labs() } else { vec![command.which.name.clone()] };
+    for name in names {
+        let removed = cluster::down(&name).map_err(failure)?;
+        if removed.is_nothing() {
+            tell(&format!("there is no lab {name}"));
+        } else {
+            let (namespaces, processes) = (removed.namespaces, removed.processes);
+            tell(&format!(
+                "lab {name} is gone: {namespaces} network namespaces, {processes} processes, its folder"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn pod_add(command: &PodsOnNode) -> Result<(), Failures> {
+    let cluster = open(&command.which.name)?;
+    let pods = command.pods.iter().map(NewPod::new).collect();
+    let added =
+        cluster.kubelet(&command.node, &KubeletRequest::Add { pods, waits: true }).map_err(failure)?;
+    show::pods(&added)?;
+    Ok(())
+}
+
+fn pod_del(command: &PodsOnNode) -> Result<(), Failures> {
+    let cluster = open(&command.which.name)?;
+    let pods: Vec<PodKey> = command.pods.clone();
+    cluster.kubelet(&command.node, &KubeletRequest::Delete { pods, waits: true }).map_err(failure)?;
+    Ok(())
+}
+
+fn exec(command: &Exec) -> Result<(), Failures> {
+    let cluster = open(&command.which.name)?;
+    let (node, pod) = match command.place.split_once('/') {
+        Some((node, pod)) => {
+            (node, Some(pod.parse::<PodKey>().map_err(|error| Failure::usage(error.to_string()))?))
+        }
+        None => (command.place.as_str(), None),
+    };
+    let mut program = match &pod {
+        None => cluster.command_on(node).map_err(failure)?,
+        Some(key) => {
+            let pods = cluster.pods(node).map_err(failure)?;
+            let running = pods.iter().find(|pod| pod.key() == *key && !pod.netns.is_empty());
+            let running =
+                running.ok_or_else(|| Failure::new(format!("there is no pod {key} running on {node}")))?;
+            cluster.command_in(node, &running.netns).map_err(failure)?
+        }
+    };
+    // Takes our place, so that signals, the terminal and the exit code are the command's own.
+    let error = program.args(&command.words).exec();
+    Err(Failure::new("cannot run nsenter").caused_by(&error).into())
+}
+
+fn open(name: &cluster::LabName) -> Result<Cluster, Failure> {
+    if !lab::is_root() {
+        return Err(Failure::new("looking into a lab needs root"));
+    }
+    Cluster::open(name).map_err(failure)
+}
+
+/// A lab of this process, for a replay.
+fn own(nodes: usize, wanted: LabStore, making: &Making) -> Result<OwnCluster, Failure> {
+    let plan = Plan {
+        // Replaced by a name that says whose lab it is.
+        name: Plan::NAME.parse().map_err(|error: cluster::LabNameError| Failure::new(error.to_string()))?,
+        nodes,
+        store: store(wanted)?,
+        mode: Mode::Direct,
+        ipv6: false,
+        grace: making.grace,
+        has_agents: !making.without_agents,
+        programs: programs(making)?,
+    };
+    OwnCluster::up(plan, &tell).map_err(failure)
+}
+
+fn store(store: LabStore) -> Result<StoreKind, Failure> {
+    match store {
+        LabStore::Sqlite => Ok(StoreKind::Sqlite),
+        LabStore::Etcdv3 => Ok(StoreKind::Etcdv3),
+        LabStore::Kubernetes => Err(Failure::new("a lab on Kubernetes is not there yet")
+            .hint("choose --store sqlite or --store etcdv3")),
+    }
+}
+
+fn mode(mode: LabMode) -> Result<Mode, Failure> {
+    let name = match mode {
+        LabMode::Direct => return Ok(Mode::Direct),
+        LabMode::Vxlan => "vxlan",
+        LabMode::Crosssubnet => "crosssubnet",
+        LabMode::Bgp => "bgp",
+    };
+    Err(Failure::new(format!("mode {name} is not there yet")).hint("the only mode is --mode direct"))
+}
+
+fn programs(making: &Making) -> Result<PathBuf, Failure> {
+    let beside = || std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+    let folder = making.bin_dir.clone().or_else(beside).unwrap_or_default();
+    lab::Programs::in_folder(&folder).map(|programs| programs.folder().to_owned()).map_err(failure)
+}
+
+fn failure(error: anyhow::Error) -> Failure {
+    let error: Box<dyn std::error::Error + Send + Sync> = error.into();
+    Failure::of(&*error)
+}
+
+/// What is going on, for whoever watches.
+fn tell(line: &str) {
+    // Nobody is left to tell if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,232 @@
+//! What a lab consists of. Written to a file of the lab before anything is made, so that every later command finds
+//! the lab, and a lab that died halfway can be removed.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::LabName;
+
+const FILE: &str = "lab.json";
+/// Of the file. One of another version can still be removed: for that its name is enough.
+const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    version: u32,
+    pub name: LabName,
+    pub stage: Stage,
+    pub store: StoreKind,
+    pub mode: Mode,
+    pub networks: Vec<Network>,
+    pub nodes: Vec<NodeDescription>,
+    /// Where the product's binaries lie.
+    pub programs: PathBuf,
+    /// Without agents the plugin does each call by itself.
+    pub has_agents: bool,
+    /// Time between the two looks of the witness rule, for the agents.
+    pub grace: Duration,
+    /// The pods' pools.
+    pub pools: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Being made, or died while being made.
+    Building,
+    Up,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StoreKind {
+    Sqlite,
+    Etcdv3,
+}
+
+/// How traffic gets from node to node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    Direct,
+}
+
+/// A cable that nodes share: a bridge in the lab's fabric namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    pub name: String,
+    /// The fabric's own addresses on it, with prefix lengths.
+    pub fabric_addresses: Vec<(IpAddr, u8)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeDescription {
+    pub name: String,
+    pub cards: Vec<Card>,
+}
+
+/// A node's network card.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    pub device: String,
+    pub network: String,
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub name: LabName,
+    pub nodes: usize,
+    pub store: StoreKind,
+    pub mode: Mode,
+    pub ipv6: bool,
+    pub grace: Duration,
+    pub has_agents: bool,
+    pub programs: PathBuf,
+}
+
+impl Plan {
+    /// What an operator gets who says nothing.
+    pub const NAME: &str = "lab";
+    pub const NODES: usize = 3;
+    /// Of each lab. More would not fit the machine's memory before they would not fit the network.
+    pub const NODES_MAX: usize = 100;
+    const POOL: &str = "10.244.0.0/16";
+    const POOL6: &str = "fd44::/48";
+
+    pub fn describe(&self) -> Result<Description> {
+        if !(1..=Plan::NODES_MAX).contains(&self.nodes) {
+            bail!("a lab has 1 to {} nodes, not {}", Plan::NODES_MAX, self.nodes);
+        }
+        let network = Network { name: "fabric".to_owned(), fabric_addresses: self.addresses(254) };
+        let node = |index: usize| NodeDescription {
+            name: format!("node{index}"),
+            cards: vec![Card {
+                device: "eth0".to_owned(),
+                network: network.name.clone(),
+                addresses: self.addresses(u8::try_from(index).unwrap_or(u8::MAX)),
+            }],
+        };
+        let mut pools = vec![Plan::POOL.to_owned()];
+        pools.extend(self.ipv6.then(|| Plan::POOL6.to_owned()));
+        Ok(Description {
+            version: VERSION,
+            name: self.name.clone(),
+            stage: Stage::Building,
+            store: self.store,
+            mode: self.mode,
+            nodes: (1..=self.nodes).map(node).collect(),
+            networks: vec![network],
+            programs: self.programs.clone(),
+            has_agents: self.has_agents,
+            grace: self.grace,
+            pools,
+        })
+    }
+
+    fn addresses(&self, host: u8) -> Vec<(IpAddr, u8)> {
+        let mut addresses = vec![(IpAddr::from(Ipv4Addr::new(172, 30, 0, host)), 24)];
+        if self.ipv6 {
+            addresses.push((Ipv6Addr::new(0xfd30, 0, 0, 0, 0, 0, 0, u16::from(host)).into(), 64));
+        }
+        addresses
+    }
+}
+
+impl Description {
+    pub fn node(&self, name: &str) -> Result<&NodeDescription> {
+        self.nodes.iter().find(|node| node.name == name).with_context(|| {
+            let names: Vec<&str> = self.nodes.iter().map(|node| &*node.name).collect();
+            format!("lab {} has no node {name}; it has {}", self.name, names.join(", "))
+        })
+    }
+
+    pub fn has_ipv6(&self) -> bool {
+        self.pools.iter().any(|pool| pool.contains(':'))
+    }
+
+    pub(crate) fn exists(folder: &Path) -> bool {
+        folder.join(FILE).exists()
+    }
+
+    pub(crate) fn load(folder: &Path) -> Result<Description> {
+        let path = folder.join(FILE);
+        let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let description: Description =
+            serde_json::from_slice(&text).with_context(|| format!("cannot understand {}", path.display()))?;
+        if description.version != VERSION {
+            bail!("{} is of version {}, not {VERSION}", path.display(), description.version);
+        }
+        Ok(description)
+    }
+
+    pub(crate) fn save(&self, folder: &Path) -> Result<()> {
+        crate::file::replace(&folder.join(FILE), serde_json::to_string_pretty(self)?.as_bytes())
+    }
+}
+
+impl NodeDescription {
+    /// By which the others know it.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.addresses().find(IpAddr::is_ipv4)
+    }
+
+    pub fn address6(&self) -> Option<IpAddr> {
+        self.addresses().find(IpAddr::is_ipv6)
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.cards.iter().flat_map(|card| &card.addresses).map(|(address, _)| *address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(nodes: usize, ipv6: bool) -> Plan {
+        Plan {
+            name: "x".parse().unwrap(),
+            nodes,
+            store: StoreKind::Sqlite,
+            mode: Mode::Direct,
+            ipv6,
+            grace: Duration::from_secs(60),
+            has_agents: true,
+            programs: PathBuf::from("/bin"),
+        }
+    }
+
+    #[test]
+    fn a_description_survives_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let description = plan(3, true).describe().unwrap();
+        description.save(folder.path()).unwrap();
+        assert_eq!(Description::load(folder.path()).unwrap(), description);
+    }
+
+    #[test]
+    fn every_node_has_addresses_of_its_own() {
+        let description = plan(100, true).describe().unwrap();
+        let addresses: std::collections::BTreeSet<IpAddr> =
+            description.nodes.iter().flat_map(|node| [node.address(), node.address6()]).flatten().collect();
+        assert_eq!(addresses.len(), 200);
+        assert_eq!(plan(1, false).describe().unwrap().nodes[0].address6(), None);
+        assert!(plan(0, false).describe().is_err() && plan(101, false).describe().is_err());
+    }
+
+    #[test]
+    fn a_file_of_another_version_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let description = Description { version: VERSION + 1, ..plan(1, false).describe().unwrap() };
+        description.save(folder.path()).unwrap();
+        let error = Description::load(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("is of version 2"), "{error:#}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The cables: a namespace with a bridge for each network, and the nodes' cards plugged into them.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::{Description, LabName};
+use crate::namespace::ip;
+
+/// The part of the lab that joins the nodes; no node has this name.
+pub(super) const FABRIC: &str = "fabric";
+
+/// Makes the fabric's namespace and those of the nodes, and joins them.
+pub(super) fn build(description: &Description) -> Result<()> {
+    let name = &description.name;
+    ip(&["netns", "add", &name.namespace(FABRIC)])?;
+    for node in &description.nodes {
+        ip(&["netns", "add", &name.namespace(&node.name)])?;
+    }
+    batch(&name.namespace(FABRIC), &bridges(description))?;
+    batch(&name.namespace(FABRIC), &cables(description))?;
+    for node in &description.nodes {
+        batch(&name.namespace(&node.name), &node_side(description, node))?;
+    }
+    Ok(())
+}
+
+fn bridges(description: &Description) -> Vec<String> {
+    let mut lines = vec!["link set lo up".to_owned()];
+    for (index, network) in description.networks.iter().enumerate() {
+        lines.push(format!("link add {} type bridge", bridge(index)));
+        for (address, prefix) in &network.fabric_addresses {
+            lines.push(format!("address add {address}/{prefix} dev {}{}", bridge(index), nodad(address)));
+        }
+        lines.push(format!("link set {} up", bridge(index)));
+    }
+    lines
+}
+
+fn cables(description: &Description) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (node_index, node) in description.nodes.iter().enumerate() {
+        let namespace = description.name.namespace(&node.name);
+        for (card_index, card) in node.cards.iter().enumerate() {
+            let network = description.networks.iter().position(|network| network.name == card.network);
+            let port = format!("port{node_index}-{card_index}");
+            let device = &card.device;
+            lines.push(format!("link add {port} type veth peer name {device} netns {namespace}"));
+            lines.push(format!("link set {port} master {} up", bridge(network.unwrap_or_default())));
+        }
+    }
+    lines
+}
+
+fn node_side(description: &Description, node: &super::NodeDescription) -> Vec<String> {
+    let mut lines = vec!["link set lo up".to_owned()];
+    for card in &node.cards {
+        for (address, prefix) in &card.addresses {
+            lines.push(format!("address add {address}/{prefix} dev {}{}", card.device, nodad(address)));
+        }
+        lines.push(format!("link set {} up", card.device));
+    }
+    // The way out, as nodes have one. The fabric itself leads nowhere.
+    let first = node
+        .cards
+        .first()
+        .and_then(|card| description.networks.iter().find(|network| network.name == card.network));
+    for (gateway, _) in first.into_iter().flat_map(|network| &network.fabric_addresses) {
+        let family = if gateway.is_ipv6() { "::/0" } else { "default" };
+        lines.push(format!("route add {family} via {gateway}"));
+    }
+    lines
+}
+
+fn bridge(index: usize) -> String {
+    format!("fabric{index}")
+}
+
+/// Nobody else is there to have the same address, and waiting a second to find out would only cost that second.
+fn nodad(address: &std::net::IpAddr) -> &'static str {
+    if address.is_ipv6() { " nodad" } else { "" }
+}
+
+/// Many changes in one namespace by one `ip`.
+fn batch(namespace: &str, lines: &[String]) -> Result<()> {
+    let mut command = Command::new("ip");
+    command.args(["-n", namespace, "-batch", "-"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run ip")?;
+    child.stdin.take().context("ip takes its input")?.write_all(lines.join("\n").as_bytes())?;
+    let output = child.wait_with_output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "cannot lay the cables in {namespace}: {}", errors.trim());
+    Ok(())
+}
+
+/// The path by which the namespace of a part is entered.
+pub(super) fn namespace_path(name: &LabName, part: &str) -> String {
+    format!("{}/{}", crate::namespace::NAMESPACES, name.namespace(part))
+}

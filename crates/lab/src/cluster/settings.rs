@@ -1,0 +1,92 @@
+//! What a lab tells the programs on its nodes: environment and network configuration.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::fabric::FABRIC;
+use super::place::{self, Place};
+use super::{Description, NodeDescription, StoreKind};
+
+/// The network's name, in every lab.
+pub const NETWORK: &str = "plumb-lab";
+pub(crate) const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
+pub(crate) const ETCD_PORT: u16 = 2379;
+/// Leaves room for an encapsulation, should the lab get one.
+const MTU: u32 = 1450;
+
+/// Everything that programs on a node find in their environment.
+pub(crate) fn environment(
+    description: &Description,
+    node: &NodeDescription,
+    place: &Place,
+) -> Vec<(String, String)> {
+    let mut variables = store_settings(description, place);
+    let mut set = |name: &str, value: String| variables.push((name.to_owned(), value));
+    set("PATH", search_path(&description.programs));
+    set("NODENAME", node.name.clone());
+    set("PLUMB_GRACE", format!("{}s", description.grace.as_secs_f64()));
+    if let Some(address) = node.address() {
+        set("IP", address.to_string());
+    }
+    if let Some(address) = node.address6() {
+        set("IP6", address.to_string());
+    }
+    for pool in &description.pools {
+        let family = if pool.contains(':') { "CALICO_IPV6POOL_CIDR" } else { "CALICO_IPV4POOL_CIDR" };
+        set(family, pool.clone());
+    }
+    for passed_on in [place::VARIABLE, "RUST_LOG", "RUST_BACKTRACE", "TERM", "HOME"] {
+        if let Ok(value) = std::env::var(passed_on) {
+            set(passed_on, value);
+        }
+    }
+    variables
+}
+
+/// How the lab's records are reached, from its nodes.
+pub(crate) fn store_settings(description: &Description, place: &Place) -> Vec<(String, String)> {
+    let settings = match description.store {
+        StoreKind::Sqlite => {
+            vec![
+                ("DATASTORE_TYPE", "sqlite".to_owned()),
+                ("SQLITE_PATH", place.store_file().display().to_string()),
+            ]
+        }
+        StoreKind::Etcdv3 => {
+            vec![("DATASTORE_TYPE", "etcdv3".to_owned()), ("ETCD_ENDPOINTS", etcd_endpoint(description))]
+        }
+    };
+    settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// etcd stands on the fabric, where every node reaches it.
+pub(super) fn etcd_endpoint(description: &Description) -> String {
+    let networks = description.networks.iter();
+    let address = networks.flat_map(|network| &network.fabric_addresses).map(|(address, _)| address).next();
+    address.map_or_else(|| format!("http://{FABRIC}"), |address| format!("http://{address}:{ETCD_PORT}"))
+}
+
+/// What a runtime finds in the node's /etc/cni/net.d.
+pub(crate) fn conflist(description: &Description, node: &NodeDescription, place: &Place) -> Value {
+    let mut plugin = json!({
+        "type": "plumb-cni",
+        "nodename": node.name,
+        "mtu": MTU,
+        "log_level": "info",
+        "ipam": {"type": "plumb-ipam", "assign_ipv4": "true",
+                 "assign_ipv6": description.has_ipv6().to_string()},
+    });
+    if description.has_agents {
+        plugin["agent_socket"] = json!(AGENT_SOCKET);
+    }
+    for (variable, value) in store_settings(description, place) {
+        plugin[variable.to_lowercase()] = json!(value);
+    }
+    json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin]})
+}
+
+fn search_path(programs: &Path) -> String {
+    let usual = std::env::var("PATH").unwrap_or_default();
+    format!("{}:{usual}", programs.display())
+}

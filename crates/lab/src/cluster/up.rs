@@ -1,0 +1,244 @@
+//! Makes a lab, step by step. Each step can die: what it made carries the lab's name, and `down` finds it by that.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::down::{remove_abandoned, remove_locked};
+use super::{Cluster, Description, Place, Plan, Stage, StoreKind, fabric, http, settings};
+use crate::node_init::{InitRequest, prepare_node};
+
+/// Generous: what takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+const HEALTH_PORT: u16 = 9099;
+
+pub(super) fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
+    if let Some(reason) = super::super::missing_for_cluster(plan.store) {
+        bail!("a lab cannot run here: {reason}");
+    }
+    let description = plan.describe()?;
+    for program in ["plumb", "plumbd", "plumb-cni"] {
+        let path = description.programs.join(program);
+        ensure!(path.is_file(), "there is no {program} in {}", description.programs.display());
+    }
+    remove_abandoned()?;
+    let place = Place::of(&plan.name);
+    let _lock = place.lock()?;
+    if Description::exists(place.folder()) {
+        bail!("lab {0} is already there; `plumb lab down --name {0}` removes it", plan.name);
+    }
+    // What a lab of this name left when its folder was taken away by hand.
+    remove_locked(&plan.name, &place)?;
+    let mut cluster = Cluster { description, place };
+    match cluster.build(tell) {
+        Ok(()) => Ok(cluster),
+        Err(error) => {
+            match remove_locked(cluster.name(), &cluster.place) {
+                Ok(_) => cluster.place.remove_lock(),
+                Err(left) => eprintln!("lab {} is not wholly removed: {left:#}", cluster.name()),
+            }
+            Err(error)
+        }
+    }
+}
+
+impl Cluster {
+    fn build(&mut self, tell: &dyn Fn(&str)) -> Result<()> {
+        fs::create_dir_all(self.place.folder())?;
+        self.description.save(self.place.folder())?;
+        tell(&format!(
+            "fabric and {} nodes: network namespaces, joined by a bridge",
+            self.description.nodes.len()
+        ));
+        fabric::build(&self.description)?;
+        self.build_store(tell)?;
+        for node in &self.description.nodes {
+            self.furnish(node)?;
+        }
+        self.boot(tell)?;
+        if !self.description.has_agents {
+            self.create_pools()?;
+        }
+        self.description.stage = Stage::Up;
+        self.description.save(self.place.folder())
+    }
+
+    fn build_store(&self, tell: &dyn Fn(&str)) -> Result<()> {
+        match self.description.store {
+            StoreKind::Sqlite => {
+                let file = self.place.store_file();
+                tell(&format!("store: SQLite, one file for all nodes ({})", file.display()));
+                Ok(fs::create_dir_all(file.parent().context("the store has a folder")?)?)
+            }
+            StoreKind::Etcdv3 => {
+                tell(&format!("store: etcd on the fabric ({})", settings::etcd_endpoint(&self.description)));
+                self.start_etcd()
+            }
+        }
+    }
+
+    fn start_etcd(&self) -> Result<()> {
+        let namespace = fabric::namespace_path(self.name(), fabric::FABRIC);
+        let folder = self.place.etcd_folder();
+        fs::create_dir_all(&folder)?;
+        let endpoint = settings::etcd_endpoint(&self.description);
+        let mut etcd = Command::new("nsenter");
+        etcd.arg(format!("--net={namespace}")).args(["--", "etcd", "--name", "lab", "--logger", "zap"]);
+        etcd.arg("--data-dir").arg(folder.join("data"));
+        etcd.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
+        etcd.args(["--listen-peer-urls", "http://127.0.0.1:2380"]);
+        etcd.args(["--initial-advertise-peer-urls", "http://127.0.0.1:2380"]);
+        etcd.args(["--initial-cluster", "lab=http://127.0.0.1:2380"]);
+        let mut process = detach(etcd, &folder.join("etcd.log"))?;
+        let address: SocketAddr = endpoint.trim_start_matches("http://").parse()?;
+        wait_for("etcd", || {
+            ensure!(process.try_wait()?.is_none(), Fatal(tail(&folder.join("etcd.log"))));
+            let (status, answer) = http::get(Path::new(&namespace), address, "/health")?;
+            ensure!(status == 200 && answer.contains("true"), "etcd is not healthy: {answer}");
+            Ok(())
+        })
+    }
+
+    /// What an operator would have installed on the node.
+    fn furnish(&self, node: &super::NodeDescription) -> Result<()> {
+        let folder = self.place.node(&node.name);
+        prepare_node(&folder)?;
+        let conflist = settings::conflist(&self.description, node, &self.place);
+        let path = folder.join("etc/cni/net.d/10-plumb.conflist");
+        crate::file::replace(&path, serde_json::to_string_pretty(&conflist)?.as_bytes())?;
+        for (name, program) in [("plumb-cni", "plumb-cni"), ("plumb-ipam", "plumb-cni")] {
+            symlink(self.description.programs.join(program), folder.join("opt/cni/bin").join(name))?;
+        }
+        self.link_other_plugins(&folder.join("opt/cni/bin"))
+    }
+
+    /// Debian's plugins, where they are installed, so that chains can be tried.
+    fn link_other_plugins(&self, bin: &Path) -> Result<()> {
+        let Ok(entries) = fs::read_dir("/usr/lib/cni") else { return Ok(()) };
+        for entry in entries.flatten() {
+            let own = bin.join(entry.file_name());
+            if !own.exists() {
+                symlink(entry.path(), own)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn boot(&self, tell: &dyn Fn(&str)) -> Result<()> {
+        let what =
+            if self.description.has_agents { "agent and kubelet stand-in" } else { "kubelet stand-in" };
+        tell(&format!("nodes boot, each with {what}"));
+        let mut first_processes = Vec::new();
+        for node in &self.description.nodes {
+            first_processes.push((&node.name, self.start_node(&node.name)?));
+        }
+        for (node, process) in &mut first_processes {
+            self.wait_for_node(node, process)?;
+        }
+        for node in &self.description.nodes {
+            wait_for_service(self, &node.name, "kubelet")?;
+            if self.description.has_agents {
+                wait_for_service(self, &node.name, "agent")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_node(&self, node: &str) -> Result<Child> {
+        let mut unshare = Command::new("nsenter");
+        unshare.arg(format!("--net={}", fabric::namespace_path(self.name(), node))).arg("--");
+        unshare.args(["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]);
+        unshare.args(["--propagation", "private", "--"]);
+        unshare.arg(self.description.programs.join("plumb"));
+        unshare.args(["lab", "node", "--name", self.name().as_str(), "--node", node]);
+        detach(unshare, &self.place.log(node, "init.log"))
+    }
+
+    fn wait_for_node(&self, node: &str, process: &mut Child) -> Result<()> {
+        wait_for(&format!("node {node}"), || {
+            let log = self.place.log(node, "init.log");
+            ensure!(
+                process.try_wait()?.is_none(),
+                Fatal(format!("node {node} did not start: {}", tail(&log)))
+            );
+            self.init(node, &InitRequest::Status).map(|_| ())
+        })
+    }
+
+    /// Without agents nobody else does.
+    fn create_pools(&self) -> Result<()> {
+        for (index, pool) in self.description.pools.iter().enumerate() {
+            let manifest = self.place.folder().join(format!("pool{index}.yaml"));
+            let family = if pool.contains(':') { "ipv6" } else { "ipv4" };
+            let text = format!(
+                "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: {{name: default-{family}-ippool}}\nspec: {{cidr: \"{pool}\"}}\n"
+            );
+            crate::file::replace(&manifest, text.as_bytes())?;
+            self.plumb(&["apply", "-f", &manifest.display().to_string()])?;
+        }
+        Ok(())
+    }
+}
+
+/// Until the service of a node can be asked.
+pub(super) fn wait_for_service(cluster: &Cluster, node: &str, service: &str) -> Result<()> {
+    let waited = wait_for(&format!("the {service} of {node}"), || match service {
+        "kubelet" => cluster.pods(node).map(|_| ()),
+        _ => cluster.agent_readiness(node),
+    });
+    waited.with_context(|| {
+        let log = cluster.log_tail(node, service, 10);
+        if log.is_empty() { format!("{service} of {node} logged nothing") } else { log }
+    })
+}
+
+impl Cluster {
+    pub(super) fn agent_readiness(&self, node: &str) -> Result<()> {
+        let namespace = fabric::namespace_path(self.name(), node);
+        let address = SocketAddr::from(([127, 0, 0, 1], HEALTH_PORT));
+        let (status, answer) = http::get(Path::new(&namespace), address, "/readiness")?;
+        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default().trim();
+        ensure!((200..300).contains(&status), "the agent of {node} is not ready: {body}");
+        Ok(())
+    }
+}
+
+/// A condition that will not come true by waiting.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Fatal(String);
+
+fn wait_for(what: &str, mut look: impl FnMut() -> Result<()>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match look() {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is::<Fatal>() => return Err(error),
+            Err(error) if Instant::now() > deadline => {
+                return Err(error)
+                    .with_context(|| format!("waited {} s in vain for {what}", PATIENCE.as_secs()));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Starts what outlives us: with its own process group, so that Ctrl-C at our terminal does not reach it.
+fn detach(mut command: Command, log: &Path) -> Result<Child> {
+    let file = File::options().create(true).append(true).open(log);
+    let file = file.with_context(|| format!("cannot open {}", log.display()))?;
+    command.process_group(0).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+    command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(5)..].join("; ")
+}

@@ -1,0 +1,38 @@
+//! A stand-in for kubelet and container runtime, one process per node. It behaves as the real ones do where a
+//! network plugin can tell the difference, and serves the runtime's interface, so that an agent asks it as it
+//! would ask a containerd.
+
+mod chain;
+mod conflist;
+mod grpc;
+mod pods;
+mod protocol;
+mod records;
+mod runtime;
+mod service;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::cluster::{LabName, Place};
+use crate::control;
+pub use protocol::{
+    KubeletRequest, LeftBehind, NewPod, PodKey, PodKeyError, PodReport, PodState, SandboxKey,
+};
+
+/// Where containerd listens.
+const CRI_SOCKET: &str = "/run/containerd/containerd.sock";
+const MEMORY: &str = "/var/lib/kubelet/stand-in.json";
+
+/// Runs on a node until it is killed. A forgetful one starts with no memory of pods and sandboxes.
+pub fn run(lab: &LabName, node: &str, is_forgetful: bool) -> Result<()> {
+    let place = Place::of(lab);
+    let records = records::Records::open(Path::new(MEMORY), is_forgetful)?;
+    let runtime = Arc::new(runtime::Runtime::new(records));
+    let kubelet = pods::Kubelet::start(Arc::clone(&runtime))?;
+    grpc::serve_in_background(Path::new(CRI_SOCKET), Arc::new(service::Cri::new(runtime)))?;
+    let listener = control::listen(&place.kubelet_socket(node))?;
+    control::serve(&listener, move |request| kubelet.handle(request))
+}

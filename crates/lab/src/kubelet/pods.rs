@@ -1,0 +1,285 @@
+//! The kubelet's half: pods that should run, and the stubbornness with which it gets there.
+//!
+//! Creating is repeated, each time with a new sandbox; ending means stopping several times and then removing, and
+//! each step is repeated until it succeeds. Every pod is worked on by itself, so that two pods of one name, the old
+//! one ending and the new one starting, go on side by side.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use uuid::Uuid;
+
+use super::protocol::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
+use super::records::{Memory, PodRecord, State};
+use super::runtime::{Runtime, attachment};
+
+/// The real one waits seconds and then minutes; a lab is in more of a hurry.
+const BACK_OFF_MIN: Duration = Duration::from_millis(200);
+const BACK_OFF_MAX: Duration = Duration::from_secs(5);
+/// How long a request that waits does so.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// The real one stops a sandbox when the pod ends, and again before it removes the sandbox.
+const STOPS: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(super) struct Kubelet {
+    runtime: Arc<Runtime>,
+}
+
+impl Kubelet {
+    /// Takes up the work where it was left.
+    pub(super) fn start(runtime: Arc<Runtime>) -> Result<Kubelet> {
+        let kubelet = Kubelet { runtime };
+        kubelet.runtime.records.change(retire_sandboxes_without_namespace)?;
+        for pod in kubelet.runtime.records.look().pods.into_values() {
+            kubelet.work_on(pod);
+        }
+        Ok(kubelet)
+    }
+
+    pub(super) fn handle(&self, request: KubeletRequest) -> Result<Vec<PodReport>> {
+        match request {
+            KubeletRequest::Pods => {}
+            KubeletRequest::Add { pods, waits } => return self.add(pods, waits),
+            KubeletRequest::Delete { pods, waits } => self.delete(&pods, waits)?,
+            KubeletRequest::HoldDels { is_held } => self.runtime.hold_dels(is_held),
+            KubeletRequest::Lose { pods, leaves } => self.lose(&pods, leaves)?,
+            KubeletRequest::RepeatDel { sandbox } => {
+                self.runtime.chain.del(&self.runtime.network()?, &sandbox.attachment())?;
+            }
+            KubeletRequest::Check => self.check()?,
+            KubeletRequest::Gc => self.gc()?,
+        }
+        Ok(reports(&self.runtime.records.look()))
+    }
+
+    fn add(&self, pods: Vec<NewPod>, waits: bool) -> Result<Vec<PodReport>> {
+        let mut uids = Vec::new();
+        for pod in pods {
+            let record = PodRecord {
+                namespace: pod.namespace,
+                name: pod.name,
+                uid: Uuid::new_v4().to_string(),
+                is_deleted: false,
+                attempts: 0,
+                last_error: None,
+                offers: pod.offers,
+            };
+            uids.push(record.uid.clone());
+            self.runtime.records.change(|memory| {
+                if memory.find(&record.key()).is_some() {
+                    bail!("pod {}/{} is already there", record.namespace, record.name);
+                }
+                memory.pods.insert(record.uid.clone(), record.clone());
+                Ok(())
+            })??;
+            self.work_on(record);
+        }
+        let is_running = |memory: &Memory| uids.iter().all(|uid| memory.ready_sandbox(uid).is_some());
+        let is_done = !waits || self.runtime.records.wait(PATIENCE, is_running);
+        let memory = self.runtime.records.look();
+        if !is_done {
+            let errors = memory.pods.values().filter_map(|pod| pod.last_error.clone()).next();
+            bail!("not all pods run: {}", errors.unwrap_or_else(|| "no reason is known".to_owned()));
+        }
+        let mut reports = reports(&memory);
+        reports.retain(|report| uids.contains(&report.uid));
+        Ok(reports)
+    }
+
+    fn delete(&self, pods: &[PodKey], waits: bool) -> Result<()> {
+        let mut uids = Vec::new();
+        for key in pods {
+            let pod = self.runtime.records.change(|memory| {
+                let uid = memory.find(key)?;
+                let pod = memory.pods.get_mut(&uid)?;
+                pod.is_deleted = true;
+                Some(pod.clone())
+            })?;
+            let pod = pod.with_context(|| format!("there is no pod {key}"))?;
+            uids.push(pod.uid.clone());
+            self.work_on(pod);
+        }
+        let are_gone = |memory: &Memory| uids.iter().all(|uid| !memory.pods.contains_key(uid));
+        if waits && !self.runtime.records.wait(PATIENCE, are_gone) {
+            bail!("the pods do not end");
+        }
+        Ok(())
+    }
+
+    fn lose(&self, pods: &[PodKey], leaves: LeftBehind) -> Result<()> {
+        for key in pods {
+            let lost = self.runtime.records.change(|memory| {
+                let uid = memory.find(key)?;
+                memory.pods.remove(&uid);
+                Some(memory.sandboxes_of(&uid))
+            })?;
+            for sandbox in lost.with_context(|| format!("there is no pod {key}"))? {
+                self.runtime.lose_sandbox(&sandbox, leaves)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        let network = self.runtime.network()?;
+        let memory = self.runtime.records.look();
+        let ready = memory.sandboxes.values().filter(|sandbox| sandbox.state == State::Ready);
+        for sandbox in ready {
+            let pod = &sandbox.pod;
+            let checked = self.runtime.chain.check(&network, &attachment(sandbox));
+            checked.with_context(|| format!("pod {}/{}", pod.namespace, pod.name))?;
+        }
+        Ok(())
+    }
+
+    fn gc(&self) -> Result<()> {
+        let memory = self.runtime.records.look();
+        let known: Vec<_> = memory.sandboxes.values().map(attachment).collect();
+        self.runtime.chain.gc(&self.runtime.network()?, &known)
+    }
+
+    fn work_on(&self, pod: PodRecord) {
+        let kubelet = self.clone();
+        std::thread::spawn(move || {
+            let worked = if pod.is_deleted { kubelet.end(&pod) } else { kubelet.begin(&pod) };
+            if let Err(error) = worked {
+                eprintln!("pod {}/{}: {error:#}", pod.namespace, pod.name);
+            }
+        });
+    }
+
+    /// Until the pod has a sandbox that is ready, or is not wanted any more.
+    fn begin(&self, pod: &PodRecord) -> Result<()> {
+        let is_unwanted = |memory: &Memory| memory.pods.get(&pod.uid).is_none_or(|pod| pod.is_deleted);
+        let mut back_off = BACK_OFF_MIN;
+        loop {
+            let memory = self.runtime.records.look();
+            if is_unwanted(&memory) || memory.ready_sandbox(&pod.uid).is_some() {
+                return Ok(());
+            }
+            self.remove_sandboxes(&pod.uid);
+            self.count_attempt(pod)?;
+            match self.runtime.run_sandbox(pod) {
+                Ok(_) => {
+                    // Deleted meanwhile, while there was no sandbox to stop.
+                    if is_unwanted(&self.runtime.records.look()) {
+                        self.end(pod)?;
+                    }
+                    return Ok(());
+                }
+                Err(error) => self.note_error(pod, &error)?,
+            }
+            self.runtime.records.wait(back_off, is_unwanted);
+            back_off = (back_off * 2).min(BACK_OFF_MAX);
+        }
+    }
+
+    /// Until nothing of the pod is left.
+    fn end(&self, pod: &PodRecord) -> Result<()> {
+        let mut back_off = BACK_OFF_MIN;
+        loop {
+            match self.end_once(&pod.uid) {
+                Ok(()) => break,
+                Err(error) => self.note_error(pod, &error)?,
+            }
+            std::thread::sleep(back_off);
+            back_off = (back_off * 2).min(BACK_OFF_MAX);
+        }
+        self.runtime.records.change(|memory| memory.pods.remove(&pod.uid))?;
+        Ok(())
+    }
+
+    fn end_once(&self, uid: &str) -> Result<()> {
+        // One whose ADD is under way is ended by whoever is at it.
+        let is_creating = |memory: &Memory| {
+            memory
+                .sandboxes
+                .values()
+                .any(|sandbox| sandbox.pod.uid == uid && sandbox.state == State::Creating)
+        };
+        self.runtime.records.wait(PATIENCE, |memory| !is_creating(memory));
+        for sandbox in self.runtime.records.look().sandboxes_of(uid) {
+            for _ in 0..STOPS {
+                self.runtime.stop_sandbox(&sandbox)?;
+            }
+            self.runtime.remove_sandbox(&sandbox)?;
+        }
+        Ok(())
+    }
+
+    /// Old ones of a pod, before it gets a new one.
+    fn remove_sandboxes(&self, uid: &str) {
+        for sandbox in self.runtime.records.look().sandboxes_of(uid) {
+            if let Err(error) = self.runtime.remove_sandbox(&sandbox) {
+                eprintln!("{sandbox}: {error:#}");
+            }
+        }
+    }
+
+    fn count_attempt(&self, pod: &PodRecord) -> Result<()> {
+        self.runtime.records.change(|memory| {
+            if let Some(pod) = memory.pods.get_mut(&pod.uid) {
+                pod.attempts += 1;
+            }
+        })
+    }
+
+    fn note_error(&self, pod: &PodRecord, error: &anyhow::Error) -> Result<()> {
+        eprintln!("pod {}/{}: {error:#}", pod.namespace, pod.name);
+        self.runtime.records.change(|memory| {
+            if let Some(pod) = memory.pods.get_mut(&pod.uid) {
+                pod.last_error = Some(format!("{error:#}"));
+            }
+        })
+    }
+}
+
+/// After a boot the namespaces are gone; and an ADD that was under way when this process died is not any more.
+fn retire_sandboxes_without_namespace(memory: &mut Memory) {
+    for sandbox in memory.sandboxes.values_mut() {
+        let has_namespace = sandbox.netns.as_deref().is_some_and(|path| std::path::Path::new(path).exists());
+        if !has_namespace || sandbox.state == State::Creating {
+            sandbox.state = State::Stopped;
+        }
+    }
+}
+
+impl Memory {
+    /// The UID of the pod of this name that is not ending.
+    fn find(&self, key: &PodKey) -> Option<String> {
+        let mut pods = self.pods.values().filter(|pod| !pod.is_deleted && pod.key() == *key);
+        pods.next().map(|pod| pod.uid.clone())
+    }
+}
+
+impl PodRecord {
+    fn key(&self) -> PodKey {
+        PodKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+}
+
+fn reports(memory: &Memory) -> Vec<PodReport> {
+    let report = |pod: &PodRecord| {
+        let sandbox = memory.ready_sandbox(&pod.uid);
+        let state = match (pod.is_deleted, sandbox) {
+            (true, _) => PodState::Ending,
+            (false, Some(_)) => PodState::Running,
+            (false, None) => PodState::Starting,
+        };
+        PodReport {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            state,
+            container_id: sandbox.map(|sandbox| sandbox.id.clone()).unwrap_or_default(),
+            netns: sandbox.and_then(|sandbox| sandbox.netns.clone()).unwrap_or_default(),
+            device: sandbox.map(|sandbox| sandbox.device.clone()).unwrap_or_default(),
+            addresses: sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default(),
+            attempts: pod.attempts,
+            last_error: pod.last_error.clone(),
+        }
+    };
+    memory.pods.values().map(report).collect()
+}

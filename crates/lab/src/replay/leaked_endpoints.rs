@@ -1,0 +1,232 @@
+//! A runtime's upgrade loses every pod without completing the DELs: endpoints, addresses and devices stay behind.
+//!
+//! In the outage the records of over 600 endpoints outlived their pods, devices stood without endpoints, and new
+//! pods had no network. Here: on each node pods are lost in several ways, others live on, new ones start, and the
+//! agents must remove exactly what has no owner.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::pinger::Pinger;
+use super::state::State;
+use crate::cluster::Cluster;
+use crate::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport};
+
+/// On each node, besides those that leak.
+const LIVING: [&str; 2] = ["steady-0", "steady-1"];
+/// Lost by the runtime, but its namespace and whatever runs in it are still there.
+const UNLISTED: &str = "unlisted-0";
+/// Started after the upgrade; the first under the name of a pod that was lost.
+const NEW: [&str; 2] = ["set-0", "fresh-0"];
+
+pub fn replay(cluster: &Cluster, leaks: usize, tell: &dyn Fn(&str)) -> Result<()> {
+    ensure!(cluster.description().has_agents, "it is the agents that put this right: they are needed");
+    Replay { cluster, leaks, tell }.run()
+}
+
+struct Replay<'a> {
+    cluster: &'a Cluster,
+    leaks: usize,
+    tell: &'a dyn Fn(&str),
+}
+
+impl Replay<'_> {
+    fn run(&self) -> Result<()> {
+        let unlisted = self.before()?;
+        self.upgrade()?;
+        let leaked = self.look_at_damage()?;
+        let pingers = self.ping_the_living(&unlisted)?;
+        let ready = self.agents_again()?;
+        let more = self.start_new_pods()?;
+        let swept = self.wait_until_swept(&unlisted, ready)?;
+        self.say_what_was_swept(&leaked, &swept, ready)?;
+        self.step("Whoever lives, all the while");
+        let (mut answered, mut lost) = (0, 0);
+        for pinger in pingers.into_iter().chain(more) {
+            let tally = pinger.stop()?;
+            (answered, lost) = (answered + tally.answered, lost + tally.lost);
+        }
+        self.note(&format!("{answered} pings answered, {lost} lost"));
+        ensure!(lost == 0, "{lost} pings of living pods were lost");
+        self.on_every_node(|node| self.kubelet(node, KubeletRequest::Check).map(|_| ()))?;
+        self.note("CHECK of every sandbox finds no fault");
+        Ok(())
+    }
+
+    /// The pods of an ordinary day. Returns those that the runtime is going to lose sight of.
+    fn before(&self) -> Result<Vec<(String, PodReport)>> {
+        self.step("An ordinary day");
+        let mut unlisted = Vec::new();
+        for (index, node) in self.nodes().into_iter().enumerate() {
+            let names = self.leaking(index).into_iter().chain([key(UNLISTED, &node)]);
+            let all = names.chain(LIVING.iter().map(|name| key(name, &node)));
+            let pods = all.map(|key| NewPod::new(&key)).collect();
+            let running = self.kubelet(&node, KubeletRequest::Add { pods, waits: true })?;
+            let found = running.into_iter().find(|pod| pod.name.starts_with(UNLISTED));
+            unlisted.push((node, found.context("the pod runs")?));
+        }
+        let state = State::look(self.cluster)?;
+        state.ensure_in_order()?;
+        self.note(&format!("{} pods run on {} nodes", state.pods.len(), self.nodes().len()));
+        Ok(unlisted)
+    }
+
+    fn upgrade(&self) -> Result<()> {
+        self.step("The upgrade: agents and kubelets are killed, pods are lost without a DEL");
+        self.on_every_node(|node| self.cluster.kill(node, "agent"))?;
+        self.on_every_node(|node| self.cluster.kill(node, "kubelet"))?;
+        for (index, node) in self.nodes().into_iter().enumerate() {
+            self.cluster.start(&node, "kubelet", &[])?;
+            let mut leaking = self.leaking(index);
+            let with_devices = leaking.split_off(leaking.len() / 2);
+            let ways = [
+                (leaking, LeftBehind::Nothing),
+                (with_devices, LeftBehind::Devices),
+                (vec![key(UNLISTED, &node)], LeftBehind::Namespace),
+            ];
+            for (pods, leaves) in ways {
+                self.kubelet(&node, KubeletRequest::Lose { pods, leaves })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at_damage(&self) -> Result<State> {
+        let state = State::look(self.cluster)?;
+        let nodes = self.nodes().len();
+        let (endpoints, addresses, devices) =
+            (state.ownerless_endpoints(), state.ownerless_addresses(), state.ownerless_devices());
+        self.note(&format!(
+            "the runtimes know {} sandboxes; beyond them the books hold {endpoints} endpoints and {addresses} \
+             addresses, the kernels {devices} devices",
+            state.living().len()
+        ));
+        self.note(&format!(
+            "{nodes} of each are of sandboxes that no runtime lists, but whose namespaces live: they have an owner"
+        ));
+        let expected = self.leaks + nodes;
+        ensure!(endpoints == expected && addresses == expected, "{expected} were to leak");
+        ensure!(devices > nodes, "no devices have leaked");
+        Ok(state)
+    }
+
+    /// One pod of each sort on each node.
+    fn ping_the_living(&self, unlisted: &[(String, PodReport)]) -> Result<Vec<Pinger>> {
+        let mut pingers = Vec::new();
+        for (node, pod) in unlisted {
+            pingers.push(self.ping(node, pod)?);
+            let pods = self.cluster.pods(node)?;
+            pingers.push(self.ping(node, pods.first().context("pods live on")?)?);
+        }
+        Ok(pingers)
+    }
+
+    fn agents_again(&self) -> Result<Instant> {
+        self.step("The agents start again, and so do pods");
+        self.on_every_node(|node| self.cluster.start(node, "agent", &[]))?;
+        self.note(&format!(
+            "agents are ready; grace between two looks: {} s",
+            self.cluster.description().grace.as_secs_f32()
+        ));
+        Ok(Instant::now())
+    }
+
+    fn start_new_pods(&self) -> Result<Vec<Pinger>> {
+        let mut pingers = Vec::new();
+        for node in self.nodes() {
+            let pods = NEW.iter().map(|name| NewPod::new(&key(name, &node))).collect();
+            let running = self.kubelet(&node, KubeletRequest::Add { pods, waits: true })?;
+            for pod in &running {
+                pingers.push(self.ping(&node, pod)?);
+            }
+        }
+        let count = pingers.len();
+        self.note(&format!(
+            "{count} new pods run, half of them under names of lost ones; each is pinged from now on"
+        ));
+        Ok(pingers)
+    }
+
+    /// Until what is left without a runtime's word is exactly what lives nevertheless.
+    fn wait_until_swept(&self, unlisted: &[(String, PodReport)], ready: Instant) -> Result<State> {
+        self.step("The agents put it right");
+        let limit = 2 * self.cluster.description().grace + Duration::from_secs(60);
+        loop {
+            let state = State::look(self.cluster)?;
+            for (_, pod) in unlisted {
+                ensure!(state.endpoints.contains(&pod.container_id), "{} has lost its endpoint", pod.key());
+            }
+            let left = (state.ownerless_endpoints(), state.ownerless_addresses(), state.ownerless_devices());
+            if left == (unlisted.len(), unlisted.len(), unlisted.len()) {
+                return Ok(state);
+            }
+            ensure!(
+                ready.elapsed() < limit,
+                "after {} s there are still {} endpoints, {} addresses and {} devices that no runtime knows",
+                limit.as_secs(),
+                left.0,
+                left.1,
+                left.2
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn say_what_was_swept(&self, before: &State, after: &State, ready: Instant) -> Result<()> {
+        let gone = before.endpoints.difference(&after.endpoints).count();
+        let devices = before.devices.difference(&after.devices).count();
+        self.note(&format!(
+            "{gone} endpoints and {devices} devices without an owner are gone, {:.1} s after the agents were ready",
+            ready.elapsed().as_secs_f32()
+        ));
+        let living = after.living();
+        ensure!(living.iter().all(|id| after.endpoints.contains(id)), "a living pod has lost its endpoint");
+        ensure!(
+            living.iter().all(|id| after.addresses.contains_key(id)),
+            "a living pod has lost its address"
+        );
+        self.note(&format!(
+            "every one of the {} sandboxes that the runtimes know has what it had",
+            living.len()
+        ));
+        Ok(())
+    }
+
+    fn ping(&self, node: &str, pod: &PodReport) -> Result<Pinger> {
+        let address = pod.addresses.first().with_context(|| format!("{} has an address", pod.key()))?;
+        Pinger::start(&pod.key().to_string(), self.cluster.command_on_node_only(node)?, address)
+    }
+
+    /// The pods of a node that are going to be lost; the first ones are more by one on some nodes, so that all
+    /// together are as many as asked for.
+    fn leaking(&self, node_index: usize) -> Vec<PodKey> {
+        let nodes = self.nodes();
+        let count = self.leaks / nodes.len() + usize::from(node_index < self.leaks % nodes.len());
+        (0..count).map(|number| key(&format!("set-{number}"), &nodes[node_index])).collect()
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        self.cluster.description().nodes.iter().map(|node| node.name.clone()).collect()
+    }
+
+    fn on_every_node(&self, act: impl Fn(&str) -> Result<()>) -> Result<()> {
+        self.nodes().iter().try_for_each(|node| act(node))
+    }
+
+    fn kubelet(&self, node: &str, request: KubeletRequest) -> Result<Vec<PodReport>> {
+        self.cluster.kubelet(node, &request)
+    }
+
+    fn step(&self, title: &str) {
+        (self.tell)(&format!("\n== {title}"));
+    }
+
+    fn note(&self, line: &str) {
+        (self.tell)(&format!("   {line}"));
+    }
+}
+
+fn key(name: &str, node: &str) -> PodKey {
+    PodKey { namespace: "xxxxx-system".to_owned(), name: format!("{name}.{node}") }
+}

@@ -1,0 +1,145 @@
+//! The old sandbox's DEL comes late, when a new pod of the same name runs already.
+//!
+//! In the outage the DEL went by the pod's name: it deleted the new pod's endpoint, and released its address.
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::pinger::Pinger;
+use super::state::State;
+use crate::cluster::Cluster;
+use crate::kubelet::{KubeletRequest, NewPod, PodKey, PodReport, SandboxKey};
+
+/// How often the late DEL is repeated: kubelet's retries.
+const LATE_DELS: usize = 5;
+
+pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
+    let node = cluster.description().nodes.first().context("a lab has nodes")?.name.clone();
+    let replay =
+        Replay { cluster, node, tell, key: PodKey { namespace: "lijiaob".into(), name: "etcd1-0".into() } };
+    replay.run()
+}
+
+struct Replay<'a> {
+    cluster: &'a Cluster,
+    node: String,
+    tell: &'a dyn Fn(&str),
+    key: PodKey,
+}
+
+impl Replay<'_> {
+    fn run(&self) -> Result<()> {
+        self.step("The pod of a StatefulSet runs");
+        let old = self.add()?;
+        self.note(&describe(&old));
+        self.step("It is deleted, but its DEL does not get through");
+        self.kubelet(KubeletRequest::HoldDels { is_held: true })?;
+        self.kubelet(KubeletRequest::Delete { pods: vec![self.key.clone()], waits: false })?;
+        self.note(&format!("sandbox {} lingers; the runtime will try again", short(&old)));
+        self.step("The new pod of the same name starts");
+        let new = self.add()?;
+        self.note(&describe(&new));
+        ensure!(new.container_id != old.container_id, "the new pod has the old sandbox");
+        ensure!(new.addresses != old.addresses, "the new pod got an address that is still in use");
+        let address = new.addresses.first().context("the new pod has an address")?;
+        let node_address = self.cluster.description().node(&self.node)?.address().context("an address")?;
+        let from_node =
+            Pinger::start("node to new pod", self.cluster.command_on_node_only(&self.node)?, address)?;
+        let inside = self.cluster.command_in(&self.node, &new.netns)?;
+        let from_pod = Pinger::start("new pod to node", inside, &node_address.to_string())?;
+        self.late_dels(&old, &new)?;
+        from_node.wait_for_more(25)?;
+        self.step("The new pod, all the while");
+        for (what, pinger) in [("node to new pod", from_node), ("new pod to node", from_pod)] {
+            let tally = pinger.stop()?;
+            self.note(&format!("{what}: {} pings answered, {} lost", tally.answered, tally.lost));
+            ensure!(tally.lost == 0, "{what}: {} pings were lost", tally.lost);
+        }
+        self.look_after(&new)?;
+        self.end(&new)
+    }
+
+    fn late_dels(&self, old: &PodReport, new: &PodReport) -> Result<()> {
+        self.step("Now the old sandbox's DEL comes, and comes again");
+        self.kubelet(KubeletRequest::HoldDels { is_held: false })?;
+        self.wait_until_only(new)?;
+        self.note("the runtime's own: stop, stop again, remove; all succeeded");
+        for _ in 0..LATE_DELS {
+            self.kubelet(KubeletRequest::RepeatDel { sandbox: old.sandbox() })?;
+        }
+        self.note(&format!("{LATE_DELS} more with an empty CNI_NETNS: all succeeded"));
+        // As a plugin that goes by names would be led astray: the old sandbox, but the new pod's UID.
+        let sandbox = SandboxKey { uid: new.uid.clone(), ..old.sandbox() };
+        self.kubelet(KubeletRequest::RepeatDel { sandbox })?;
+        self.note("one more that carries the new pod's UID: succeeded");
+        Ok(())
+    }
+
+    fn look_after(&self, new: &PodReport) -> Result<()> {
+        self.step("Records, kernel and runtime afterwards");
+        let state = State::look(self.cluster)?;
+        ensure!(state.endpoints.contains(&new.container_id), "the new pod's endpoint is gone");
+        ensure!(state.addresses.contains_key(&new.container_id), "the new pod's address is free");
+        self.kubelet(KubeletRequest::Check)?;
+        // What the old one had is given back, perhaps a moment later.
+        let state = settle(self.cluster)?;
+        state.ensure_in_order()?;
+        let (endpoints, devices) = (state.endpoints.len(), state.devices.len());
+        self.note(&format!(
+            "{endpoints} endpoint, {devices} device, 1 sandbox: the new pod's own; CHECK finds no fault"
+        ));
+        Ok(())
+    }
+
+    fn end(&self, new: &PodReport) -> Result<()> {
+        self.step("The new pod ends in its turn");
+        self.kubelet(KubeletRequest::Delete { pods: vec![self.key.clone()], waits: true })?;
+        self.kubelet(KubeletRequest::RepeatDel { sandbox: new.sandbox() })?;
+        let state = settle(self.cluster)?;
+        state.ensure_in_order()?;
+        ensure!(state.endpoints.is_empty() && state.devices.is_empty(), "something is left: {state:?}");
+        self.note("nothing is left of either");
+        Ok(())
+    }
+
+    fn add(&self) -> Result<PodReport> {
+        let request = KubeletRequest::Add { pods: vec![NewPod::new(&self.key)], waits: true };
+        self.kubelet(request)?.pop().context("the pod runs")
+    }
+
+    fn wait_until_only(&self, new: &PodReport) -> Result<()> {
+        super::wait_for("the old pod to end", || {
+            let pods = self.cluster.pods(&self.node)?;
+            ensure!(pods.iter().all(|pod| pod.uid == new.uid), "the old pod is still ending");
+            Ok(())
+        })
+    }
+
+    fn kubelet(&self, request: KubeletRequest) -> Result<Vec<PodReport>> {
+        self.cluster.kubelet(&self.node, &request)
+    }
+
+    fn step(&self, title: &str) {
+        (self.tell)(&format!("\n== {title}"));
+    }
+
+    fn note(&self, line: &str) {
+        (self.tell)(&format!("   {line}"));
+    }
+}
+
+/// Waits until nothing is left without an owner; what is removed behind a DEL takes a moment.
+fn settle(cluster: &Cluster) -> Result<State> {
+    super::wait_for("everything to be given back", || {
+        let state = State::look(cluster)?;
+        state.ensure_in_order()?;
+        Ok(state)
+    })
+}
+
+fn describe(pod: &PodReport) -> String {
+    format!("{}: sandbox {}, {} on {}", pod.key(), short(pod), pod.addresses.join(", "), pod.device)
+}
+
+fn short(pod: &PodReport) -> String {
+    pod.container_id.chars().take(12).collect()
+}
