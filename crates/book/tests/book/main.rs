@@ -3,6 +3,8 @@
 mod batching;
 mod common;
 mod operations;
+mod places;
+mod processes;
 mod races;
 mod stores;
 mod warm;
