@@ -285,6 +285,7 @@ async fn kill_and_judge(crowd: &Crowd, place: &Place) {
         Book::with_settings(store.clone(), settings())
     };
     let recovery = book.recover(Looks::Once).await.unwrap();
+    eprintln!("{}: {} faults put right: {:?}", crowd.test, recovery.repaired.len(), recovery.repaired);
     assert_eq!((&recovery.left, &recovery.unreadable), (&vec![], &vec![]));
     assert!(crowd.is_stepwise || recovery.repaired.is_empty(), "{recovery:?}");
     aftermath.release_rest(&book).await;
@@ -326,7 +327,8 @@ async fn sixteen_processes_that_write_record_by_record() {
     if is_worker().await {
         return;
     }
-    let crowd = Crowd { is_stepwise: true, ..Crowd::sixteen(TEST, testkit::count(12, 200)) };
+    let assignments = testkit::count(12, 200);
+    let crowd = Crowd { is_stepwise: true, kills: assignments * 3, ..Crowd::sixteen(TEST, assignments) };
     kill_and_judge(&crowd, &Place::sqlite()).await;
 }
 
