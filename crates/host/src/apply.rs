@@ -112,9 +112,10 @@ fn requests(side: Side, index: u32, differences: &[Difference]) -> Vec<Request> 
     ours.filter_map(|found| request(index, found)).collect()
 }
 
-fn request(index: u32, difference: &Difference) -> Option<Request> {
+pub(crate) fn request(index: u32, difference: &Difference) -> Option<Request> {
     match difference {
         Difference::Missing { .. } | Difference::Foreign { .. } | Difference::Sysctl { .. } => None,
+        Difference::RouteTaken { .. } => None,
         // The kernel is at it; there is nothing to ask for.
         Difference::NotRunning { .. } => None,
         Difference::Down { device, .. } => Some(messages::set_up(device, index)),
@@ -124,9 +125,7 @@ fn request(index: u32, difference: &Difference) -> Option<Request> {
             Some(messages::add_address(device, index, *address))
         }
         Difference::RouteMissing { device, route, .. } => Some(messages::add_route(device, index, route)),
-        Difference::RouteStray { device, route, .. } => {
-            Some(messages::delete_route(device.as_str(), index, route))
-        }
+        Difference::RouteStray { route, .. } => Some(messages::delete_route(Some(index), route)),
         Difference::NeighbourMissing { device, neighbour, .. } => {
             Some(messages::set_neighbour(device, index, neighbour))
         }

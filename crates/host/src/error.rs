@@ -50,6 +50,13 @@ pub enum HostError {
         source: Option<io::Error>,
     },
 
+    /// A piece of kernel work panicked, or its thread could not be started.
+    #[error("the thread for kernel work did not do it")]
+    Worker {
+        #[source]
+        source: Option<io::Error>,
+    },
+
     #[error("cannot {verb} kernel setting {path}")]
     Sysctl {
         verb: &'static str,

@@ -1,12 +1,33 @@
 //! The only door to the kernel and the node.
 //!
-//! * [`Host`]: the node's side, in verbs of ours: observe a pod's wiring, put differences right, remove a sandbox's
-//!   links.
+//! * [`Host`]: the node's side, in verbs of ours, all of them blocking. For one pod: [`Host::ensure`] gives it its
+//!   network and waits until packets pass, [`Host::check`] and [`Host::observe`] look at both ends,
+//!   [`Host::detach`] takes it out of service at once. For the node: [`Host::observe_node`] reads everything,
+//!   [`Host::check_host_end`] the host end of one pod, [`Host::mend`] puts differences right, [`Host::sweep`]
+//!   removes what was detached.
+//! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
+//! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
 //! * [`cri`]: the container runtime, asked which sandboxes it has.
 //!
 //! Everything made here can be recognised as ours without memory: links by the sandbox in their alias, routes by
 //! [`plan::ROUTE_PROTOCOL`]. What cannot be recognised is never removed.
+//!
+//! # Keeping a node right
+//!
+//! ```text
+//!   monitor = Monitor::open()                          before the first look, so that nothing is missed
+//!   observed = worker.run(Host::observe_node)          at the start, after an overrun, and when idle: also finds
+//!   found = plan::node_differences(desired, observed)    what the kernel does not announce
+//!     Renamed, RouteStray, OfPod        worker.run(Host::mend)
+//!     OfPod { Missing }                 Host::ensure, with the pod's namespace
+//!     Unexpected                        a decision: Host::detach
+//!     Detached                          Host::sweep, on a worker of its own: it takes tens of milliseconds
+//!   for each link with an owner         watched.learn(index, owner)
+//!
+//!   monitor.next(notice → watched.affected(notice))    Pod(sandbox): Host::check_host_end, then Host::mend
+//!                                                      Node: as at the start
+//! ```
 
 mod apply;
 mod create;
@@ -15,13 +36,19 @@ mod detach;
 mod error;
 mod links;
 mod messages;
+mod monitor;
 mod netlink;
 mod netns;
+mod node;
 mod objects;
 mod observe;
 mod sysctl;
+mod worker;
 
 pub use detach::{Detached, Swept};
 pub use error::HostError;
 pub use links::{Host, OwnedLink};
+pub use monitor::Monitor;
 pub use netns::{NetNs, PodNamespace};
+pub use node::Unmended;
+pub use worker::Worker;

@@ -96,7 +96,7 @@ impl Host {
         named
     }
 
-    fn rename(&mut self, index: u32, wanted: &DeviceName) -> Result<(), HostError> {
+    pub(crate) fn rename(&mut self, index: u32, wanted: &DeviceName) -> Result<(), HostError> {
         match self.netlink.execute_all(vec![messages::rename(index, wanted)]) {
             Err(error) if is_existing(&error) => Err(HostError::NameTaken { device: wanted.clone() }),
             outcome => outcome,

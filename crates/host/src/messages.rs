@@ -75,6 +75,11 @@ pub(crate) fn set_proxy_delay(device: &DeviceName, index: u32, hundredths: u64) 
     Request::new(format!("set the proxy delay of {device}"), message, 0)
 }
 
+/// The settings of all devices for IPv4 neighbours.
+pub(crate) fn list_neighbour_tables() -> Message {
+    Message::new(RTM_GETNEIGHTBL, &[AF_INET, 0, 0, 0])
+}
+
 pub(crate) fn set_up(device: &DeviceName, index: u32) -> Request {
     let message = Message::link_flags(RTM_SETLINK, index, IFF_UP, IFF_UP);
     Request::new(format!("set {device} up"), message, 0)
@@ -164,15 +169,15 @@ fn address_message(kind: u16, family: u8, prefix: u8, flags: u8, index: u32) -> 
 /// Never replaces: a route for the same destination that leads elsewhere is somebody's.
 pub(crate) fn add_route(device: &DeviceName, index: u32, route: &Route) -> Request {
     let what = format!("add route {route} dev {device}");
-    Request::new(what, route_message(RTM_NEWROUTE, index, route), NLM_F_CREATE | NLM_F_EXCL)
+    Request::new(what, route_message(RTM_NEWROUTE, Some(index), route), NLM_F_CREATE | NLM_F_EXCL)
 }
 
-pub(crate) fn delete_route(device: &str, index: u32, route: &Route) -> Request {
-    let what = format!("delete route {route} dev {device}");
+pub(crate) fn delete_route(index: Option<u32>, route: &Route) -> Request {
+    let what = format!("delete route {route}");
     Request::new(what, route_message(RTM_DELROUTE, index, route), 0)
 }
 
-fn route_message(kind: u16, index: u32, route: &Route) -> Message {
+fn route_message(kind: u16, index: Option<u32>, route: &Route) -> Message {
     let scope = match route.scope {
         RouteScope::Universe => RT_SCOPE_UNIVERSE,
         RouteScope::Link => RT_SCOPE_LINK,
@@ -188,7 +193,13 @@ fn route_message(kind: u16, index: u32, route: &Route) -> Message {
     if let Some(gateway) = route.gateway {
         message = message.with(RTA_GATEWAY, &octets(gateway));
     }
-    message.with_u32(RTA_OIF, index)
+    if route.metric > 0 {
+        message = message.with_u32(RTA_PRIORITY, route.metric);
+    }
+    match index {
+        Some(index) => message.with_u32(RTA_OIF, index),
+        None => message,
+    }
 }
 
 /// `struct rtmsg`, for unicast routes of the main table.
@@ -209,15 +220,11 @@ impl RouteHeader {
     }
 }
 
-/// The main table's routes of one family: all, or those through one device.
-pub(crate) fn list_routes(family: u8, index: Option<u32>) -> Message {
+/// The main table's routes of one family.
+pub(crate) fn list_routes(family: u8) -> Message {
     // Only what the kernel filters by may be set.
-    let message = Message::new(RTM_GETROUTE, &[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
-        .with_u32(RTA_TABLE, RT_TABLE_MAIN.into());
-    match index {
-        Some(index) => message.with_u32(RTA_OIF, index),
-        None => message,
-    }
+    Message::new(RTM_GETROUTE, &[family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
+        .with_u32(RTA_TABLE, RT_TABLE_MAIN.into())
 }
 
 /// The route that a packet to this address would take.

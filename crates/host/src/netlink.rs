@@ -1,6 +1,6 @@
 //! A synchronous rtnetlink socket: several requests in one send, answers matched by sequence number.
 
-mod frame;
+pub(crate) mod frame;
 pub(crate) mod message;
 pub(crate) mod numbers;
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use model::Mac;
-use plan::{Neighbour, Route, RouteScope};
+use plan::{Neighbour, Route, RouteScope, Sysctl};
 
 use crate::netlink::message::{Attributes, read_text, read_u16, read_u32};
 use crate::netlink::numbers::*;
@@ -13,6 +13,7 @@ const LINK_HEADER: usize = 16;
 const ADDRESS_HEADER: usize = 8;
 const ROUTE_HEADER: usize = 12;
 const NEIGHBOUR_HEADER: usize = 12;
+const NEIGHBOUR_TABLE_HEADER: usize = 4;
 
 /// What one link message says, as far as we care.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +60,15 @@ impl Settings {
         let (family, name) = setting_of(path, device)?;
         let known = Settings::KNOWN.iter().find(|(of, called, _)| (*of, *called) == (family, name))?;
         (family == AF_INET).then_some(known.2 as u16 + 1)
+    }
+
+    /// Under the paths that they have while the device is called `device`.
+    pub(crate) fn all(&self, device: &str) -> Vec<Sysctl> {
+        let sysctl = |((family, name, _), value): (&(u8, &str, usize), Option<i32>)| {
+            let family = if *family == AF_INET { "ipv4" } else { "ipv6" };
+            Some(Sysctl { path: format!("net/{family}/conf/{device}/{name}"), value: value?.to_string() })
+        };
+        Settings::KNOWN.iter().zip(self.0).filter_map(sysctl).collect()
     }
 
     fn read(&mut self, specific: &[u8]) {
@@ -146,12 +156,13 @@ pub(crate) fn read_route(kind: u16, body: &[u8]) -> Option<(Option<u32>, Route)>
         return None;
     }
     let mut table = u32::from(table);
-    let (mut destination, mut gateway, mut device) = (unspecified(family)?, None, None);
+    let (mut destination, mut gateway, mut device, mut metric) = (unspecified(family)?, None, None, 0);
     for (kind, value) in Attributes::after(body, ROUTE_HEADER) {
         match kind {
             RTA_DST => destination = read_ip(family, value)?,
             RTA_GATEWAY => gateway = read_ip(family, value),
             RTA_OIF => device = read_u32(value, 0),
+            RTA_PRIORITY => metric = read_u32(value, 0)?,
             RTA_TABLE => table = read_u32(value, 0)?,
             _ => {}
         }
@@ -165,7 +176,7 @@ pub(crate) fn read_route(kind: u16, body: &[u8]) -> Option<(Option<u32>, Route)>
         other => RouteScope::Other(other),
     };
     let destination = IpNet::new(destination, prefix).ok()?;
-    Some((device, Route { destination, gateway, scope, protocol }))
+    Some((device, Route { destination, gateway, scope, protocol, metric }))
 }
 
 /// Whether packets to the address that was asked for end here.
@@ -194,6 +205,20 @@ pub(crate) fn read_neighbour(kind: u16, body: &[u8]) -> Option<(u32, IpAddr, Opt
 pub(crate) fn read_permanent_neighbour(kind: u16, body: &[u8]) -> Option<(u32, Neighbour)> {
     let (index, address, mac) = read_neighbour(kind, body)?;
     Some((index, Neighbour { address, mac: mac? }))
+}
+
+/// A device's index and its `proxy_delay`, in the hundredths of a second in which the file has it.
+pub(crate) fn read_proxy_delay(kind: u16, body: &[u8]) -> Option<(u32, u64)> {
+    let parameters = Attributes::after(body, NEIGHBOUR_TABLE_HEADER).find(|(kind, _)| *kind == NDTA_PARMS)?.1;
+    let (mut index, mut delay) = (None, None);
+    for (kind, value) in Attributes(parameters) {
+        match kind {
+            NDTPA_IFINDEX => index = read_u32(value, 0),
+            NDTPA_PROXY_DELAY => delay = value.try_into().ok().map(u64::from_ne_bytes),
+            _ => {}
+        }
+    }
+    (kind == RTM_NEWNEIGHTBL).then_some((index?, delay? / 10))
 }
 
 fn read_ip(family: u8, value: &[u8]) -> Option<IpAddr> {
@@ -252,6 +277,7 @@ mod tests {
             let _ = read_address(kind, &body);
             let _ = read_route(kind, &body);
             let _ = read_neighbour(kind, &body);
+            let _ = read_proxy_delay(RTM_NEWNEIGHTBL, &body);
         }
     }
 }

@@ -10,10 +10,12 @@ use crate::objects::{Link, is_local_route, read_address, read_permanent_neighbou
 use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
 
 /// What is read besides the link itself.
-struct Contents {
-    addresses: Vec<IpNet>,
-    routes: Vec<Route>,
-    neighbours: Vec<Neighbour>,
+pub(crate) struct Contents {
+    pub(crate) addresses: Vec<IpNet>,
+    pub(crate) routes: Vec<Route>,
+    /// To wanted destinations, through other devices.
+    pub(crate) rivals: Vec<(Option<u32>, Route)>,
+    pub(crate) neighbours: Vec<Neighbour>,
 }
 
 impl Host {
@@ -58,7 +60,7 @@ fn observe_end(
     read_files: impl FnOnce(&[&Sysctl]) -> Result<Vec<Sysctl>, HostError>,
 ) -> Result<Option<ObservedEnd>, HostError> {
     let Some(link) = find_link(netlink, &end.device)? else { return Ok(None) };
-    let Contents { addresses, routes, neighbours } = look(netlink, end, link.index)?;
+    let Contents { addresses, routes, rivals, neighbours } = look(netlink, end, link.index)?;
     let mut sysctls: Vec<Sysctl> =
         end.sysctls.iter().filter_map(|wanted| told_by(&link, end, wanted)).collect();
     let rest: Vec<&Sysctl> =
@@ -76,6 +78,7 @@ fn observe_end(
         running: link.running,
         addresses,
         routes,
+        rivals: rivals.into_iter().map(|(_, route)| route).collect(),
         neighbours,
         sysctls,
     }))
@@ -99,11 +102,11 @@ fn list_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Content
     // Not asked for in vain: a kernel without IPv6 would refuse.
     for family in [AF_INET, AF_INET6].into_iter().take(if has_v6 { 2 } else { 1 }) {
         let what = format!("list the routes of {device}");
-        let message = messages::list_routes(family, Some(index));
-        routes.extend(netlink.dump(&what, &message, |kind, body| {
-            read_route(kind, body).filter(|(of, _)| *of == Some(index)).map(|(_, route)| route)
+        routes.extend(netlink.dump(&what, &messages::list_routes(family), |kind, body| {
+            read_route(kind, body).filter(|(of, route)| *of == Some(index) || is_wanted(end, route))
         })?);
     }
+    let (routes, rivals) = by_device(routes, index);
     let what = format!("list the addresses of {device}");
     let mut addresses = netlink.dump(&what, &messages::list_addresses(index), |kind, body| {
         read_address(kind, body).filter(|(of, _)| *of == index).map(|(_, address)| address)
@@ -115,7 +118,7 @@ fn list_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Content
     let neighbours = netlink.dump(&what, &messages::list_neighbours(Some(index)), |kind, body| {
         read_permanent_neighbour(kind, body).filter(|(of, _)| *of == index).map(|(_, found)| found)
     })?;
-    Ok(Contents { addresses, routes, neighbours })
+    Ok(Contents { addresses, routes, rivals, neighbours })
 }
 
 /// Those wanted addresses that packets can be sent to. The kernel lists an IPv6 address as soon as it was asked for,
@@ -131,7 +134,7 @@ fn usable_addresses(netlink: &mut Netlink, end: &End, index: u32) -> Result<Vec<
 }
 
 /// What is wanted of the device, asked for piece by piece in one send.
-fn look_up_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Contents, HostError> {
+pub(crate) fn look_up_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Contents, HostError> {
     let addresses = usable_addresses(netlink, end, index)?;
     let device = &end.device;
     let routes = end.routes.iter().map(|route| messages::match_route(route.destination.addr()));
@@ -139,16 +142,26 @@ fn look_up_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Cont
         end.neighbours.iter().map(|wanted| messages::get_neighbour(device, index, wanted.address));
     let outcomes = netlink.transact(routes.chain(neighbours).collect())?;
     // A refusal is the kernel's way to say that there is none.
-    let found: Vec<_> = outcomes.into_iter().filter_map(Result::ok).flatten().collect();
-    let route = |message: &Message| {
-        read_route(message.kind, &message.body).filter(|(of, _)| *of == Some(index)).map(|(_, route)| route)
-    };
+    let found: Vec<Message> = outcomes.into_iter().filter_map(Result::ok).flatten().collect();
     let neighbour = |message: &Message| {
         read_permanent_neighbour(message.kind, &message.body)
             .filter(|(of, _)| *of == index)
             .map(|(_, found)| found)
     };
-    let (routes, neighbours) =
-        (found.iter().filter_map(route).collect(), found.iter().filter_map(neighbour).collect());
-    Ok(Contents { addresses, routes, neighbours })
+    let neighbours = found.iter().filter_map(neighbour).collect();
+    let routes = found.iter().filter_map(|message| read_route(message.kind, &message.body));
+    let (routes, rivals) = by_device(routes.filter(|(_, route)| is_wanted(end, route)).collect(), index);
+    Ok(Contents { addresses, routes, rivals, neighbours })
+}
+
+fn is_wanted(end: &End, route: &Route) -> bool {
+    end.routes.iter().any(|wanted| wanted.destination == route.destination)
+}
+
+type OnDevice = (Option<u32>, Route);
+
+/// Those through the device, and those elsewhere.
+fn by_device(routes: Vec<OnDevice>, index: u32) -> (Vec<Route>, Vec<OnDevice>) {
+    let (own, others): (Vec<_>, Vec<_>) = routes.into_iter().partition(|(of, _)| *of == Some(index));
+    (own.into_iter().map(|(_, route)| route).collect(), others)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
 
-use crate::wiring::{End, Neighbour, PodWiring, ROUTE_PROTOCOL, Route, Side, Sysctl};
+use crate::wiring::{End, Neighbour, PodWiring, Route, Side, Sysctl};
 
 /// What the kernel holds under the two names of a wiring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,12 +29,14 @@ pub struct ObservedEnd {
     pub running: bool,
     pub addresses: Vec<IpNet>,
     pub routes: Vec<Route>,
+    /// Routes to destinations that this end wants, through other devices.
+    pub rivals: Vec<Route>,
     /// Permanent entries only.
     pub neighbours: Vec<Neighbour>,
     pub sysctls: Vec<Sysctl>,
 }
 
-/// One thing that is not as it should be. All but `Foreign` can be put right by doing what it names.
+/// One thing that is not as it should be. All but `Foreign` and `RouteTaken` can be put right by doing what they name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// There is no device of that name.
@@ -84,6 +86,14 @@ pub enum Difference {
         side: Side,
         device: DeviceName,
         route: Route,
+    },
+    /// A stranger's route to the same destination leads elsewhere. It must not be touched.
+    RouteTaken {
+        side: Side,
+        device: DeviceName,
+        route: Route,
+        /// Who made it, as a route protocol.
+        by: u8,
     },
     /// A route of ours that nothing asks for.
     RouteStray {
@@ -135,7 +145,12 @@ fn foreign_devices(desired: &PodWiring, observed: &ObservedWiring) -> Vec<Differ
     found
 }
 
-fn end_differences(side: Side, desired: &End, observed: Option<&ObservedEnd>, found: &mut Vec<Difference>) {
+pub(crate) fn end_differences(
+    side: Side,
+    desired: &End,
+    observed: Option<&ObservedEnd>,
+    found: &mut Vec<Difference>,
+) {
     let device = &desired.device;
     if let Some(observed) = observed {
         link_differences(side, desired, observed, found);
@@ -182,12 +197,20 @@ fn content_differences(
         found.push(Difference::AddressMissing { side, device: device.clone(), address });
     }
     let routes = observed.map_or(&[][..], |end| &end.routes);
-    for route in desired.routes.iter().filter(|route| !routes.contains(route)) {
-        found.push(Difference::RouteMissing { side, device: device.clone(), route: route.clone() });
-    }
-    let is_stray = |route: &&Route| route.protocol == ROUTE_PROTOCOL && !desired.routes.contains(route);
+    let is_stray =
+        |route: &&Route| route.is_ours() && !desired.routes.iter().any(|wanted| route.serves(wanted));
     for route in routes.iter().filter(is_stray) {
         found.push(Difference::RouteStray { side, device: device.clone(), route: route.clone() });
+    }
+    let rivals = observed.map_or(&[][..], |end| &end.rivals);
+    for route in desired.routes.iter().filter(|wanted| !routes.iter().any(|route| route.serves(wanted))) {
+        let (device, route) = (device.clone(), route.clone());
+        let place = |route: &Route| (route.destination, route.metric);
+        let taken = |rival: &&Route| place(rival) == place(&route) && !rival.is_ours();
+        found.push(match rivals.iter().find(taken).map(|rival| rival.protocol) {
+            Some(by) => Difference::RouteTaken { side, device, route, by },
+            None => Difference::RouteMissing { side, device, route },
+        });
     }
     let neighbours = observed.map_or(&[][..], |end| &end.neighbours);
     for neighbour in desired.neighbours.iter().filter(|neighbour| !neighbours.contains(neighbour)) {
@@ -197,6 +220,11 @@ fn content_differences(
 }
 
 impl Difference {
+    /// Whether doing what it names puts it right. The others are for people.
+    pub fn can_be_mended(&self) -> bool {
+        !matches!(self, Difference::Foreign { .. } | Difference::RouteTaken { .. })
+    }
+
     pub fn side(&self) -> Side {
         match self {
             Difference::Missing { side, .. }
@@ -208,6 +236,7 @@ impl Difference {
             | Difference::Sysctl { side, .. }
             | Difference::AddressMissing { side, .. }
             | Difference::RouteMissing { side, .. }
+            | Difference::RouteTaken { side, .. }
             | Difference::RouteStray { side, .. }
             | Difference::NeighbourMissing { side, .. } => *side,
         }
@@ -243,6 +272,13 @@ impl fmt::Display for Difference {
             }
             Difference::RouteMissing { device, route, .. } => {
                 write!(f, "{side}: route {route} is missing on {device}")
+            }
+            Difference::RouteTaken { device, route, by, .. } => {
+                write!(
+                    f,
+                    "{side}: a route to {} leads elsewhere than to {device} (protocol {by})",
+                    route.destination
+                )
             }
             Difference::RouteStray { device, route, .. } => {
                 write!(f, "{side}: route {route} on {device} leads nowhere that was asked for")

@@ -4,11 +4,20 @@
 //! * [`ObservedWiring`]: what it does hold.
 //! * [`differences`]: what stands between the two. An empty list means that the pod has its network; every entry
 //!   is also the smallest repair, so that making, checking and mending a pod's network are one piece of logic.
+//! * [`NodeDesired`], [`NodeObserved`], [`node_differences`]: the same for the node's side of all pods at once.
+//! * [`inside_pod`]: what of the differences inside a pod may be put right, since a pod may change its own network.
+//! * [`Notice`], [`Watched`]: what the kernel announces, and which pod it concerns.
 
 mod difference;
+mod inside;
+mod node;
+mod notice;
 mod wiring;
 
 pub use difference::{Difference, ObservedEnd, ObservedWiring, differences};
+pub use inside::{InsidePod, inside_pod};
+pub use node::{NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, node_differences};
+pub use notice::{Affected, Notice, Watched};
 pub use wiring::{
     Attachment, End, Neighbour, NodeFacts, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Side, Sysctl,
     UnsupportedAddress, V4_GATEWAY, V6_GATEWAY,

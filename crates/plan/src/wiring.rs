@@ -99,6 +99,8 @@ pub struct Route {
     pub gateway: Option<IpAddr>,
     pub scope: RouteScope,
     pub protocol: u8,
+    /// The lowest wins. The kernel keeps one route for each destination and metric.
+    pub metric: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -251,6 +253,16 @@ fn pod_v6_sysctls(device: &DeviceName, forwards: bool) -> Vec<Sysctl> {
 }
 
 impl Route {
+    /// Made by us.
+    pub fn is_ours(&self) -> bool {
+        self.protocol == ROUTE_PROTOCOL
+    }
+
+    /// Whether packets that `wanted` would take go the same way: on the same device, whoever made the route.
+    pub fn serves(&self, wanted: &Route) -> bool {
+        (self.destination, self.gateway) == (wanted.destination, wanted.gateway)
+    }
+
     /// To an address right at the other end.
     fn to_neighbour(address: IpAddr) -> Route {
         Route {
@@ -259,6 +271,7 @@ impl Route {
             // The kernel knows no scopes for IPv6 and calls all of them universal.
             scope: if address.is_ipv4() { RouteScope::Link } else { RouteScope::Universe },
             protocol: ROUTE_PROTOCOL,
+            metric: usual_metric(address),
         }
     }
 
@@ -272,13 +285,28 @@ impl Route {
             gateway: Some(gateway),
             scope: RouteScope::Universe,
             protocol: ROUTE_PROTOCOL,
+            metric: usual_metric(gateway),
         }
     }
+}
+
+/// What the kernel takes where none is given.
+fn usual_metric(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 0 } else { 1024 }
 }
 
 impl Sysctl {
     pub fn new(path: impl Into<String>, value: u8) -> Sysctl {
         Sysctl { path: path.into(), value: value.to_string() }
+    }
+
+    /// The same setting of a device that gets another name.
+    pub fn under(&self, name: &str, other: &DeviceName) -> Sysctl {
+        let path = match self.path.split_once(&format!("/{name}/")) {
+            Some((before, after)) => format!("{before}/{other}/{after}"),
+            None => self.path.clone(),
+        };
+        Sysctl { path, value: self.value.clone() }
     }
 }
 

@@ -31,6 +31,7 @@ fn perfect_end(end: &End, index: u32, peer_index: u32, alias: Option<String>) ->
         running: true,
         addresses: end.addresses.clone(),
         routes: end.routes.clone(),
+        rivals: Vec::new(),
         neighbours: end.neighbours.clone(),
         sysctls: end.sysctls.clone(),
     }
@@ -55,7 +56,7 @@ fn put_right(observed: &mut ObservedWiring, desired: &PodWiring, difference: &Di
     }
     .expect("devices come first");
     match difference {
-        Difference::Missing { .. } | Difference::Foreign { .. } => {
+        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::RouteTaken { .. } => {
             unreachable!("handled above or never listed")
         }
         Difference::Down { .. } => (end.up, end.running) = (true, true),

@@ -10,15 +10,15 @@ const NLMSG_DONE: u16 = 3;
 const NLMSGERR_ATTR_MSG: u16 = 1;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
-    pub(super) sequence: u32,
+pub(crate) struct Frame<'a> {
+    pub(crate) sequence: u32,
     /// The list was changed while it was being made.
-    pub(super) interrupted: bool,
-    pub(super) kind: FrameKind<'a>,
+    pub(crate) interrupted: bool,
+    pub(crate) kind: FrameKind<'a>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FrameKind<'a> {
+pub(crate) enum FrameKind<'a> {
     /// A request was done, or refused.
     Answer(Option<Refusal>),
     /// A list is complete, or broke off.
@@ -30,13 +30,13 @@ pub(super) enum FrameKind<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
-    pub(super) errno: i32,
+pub(crate) struct Refusal {
+    pub(crate) errno: i32,
     /// The kernel's own words, where it has some.
-    pub(super) detail: Option<String>,
+    pub(crate) detail: Option<String>,
 }
 
-pub(super) fn split(mut bytes: &[u8]) -> Result<Vec<Frame<'_>>, String> {
+pub(crate) fn split(mut bytes: &[u8]) -> Result<Vec<Frame<'_>>, String> {
     let mut frames = Vec::new();
     while !bytes.is_empty() {
         let length = read_u32(bytes, 0).ok_or("a frame without a length")? as usize;

@@ -13,7 +13,10 @@ pub(crate) const RTM_GETROUTE: u16 = 26;
 pub(crate) const RTM_NEWNEIGH: u16 = 28;
 pub(crate) const RTM_DELNEIGH: u16 = 29;
 pub(crate) const RTM_GETNEIGH: u16 = 30;
+pub(crate) const RTM_NEWNEIGHTBL: u16 = 64;
+pub(crate) const RTM_GETNEIGHTBL: u16 = 66;
 pub(crate) const RTM_SETNEIGHTBL: u16 = 67;
+pub(crate) const RTM_NEWNETCONF: u16 = 80;
 
 pub(crate) const NLM_F_REQUEST: u16 = 0x1;
 pub(crate) const NLM_F_ACK: u16 = 0x4;
@@ -60,6 +63,7 @@ pub(crate) const IFA_F_TENTATIVE: u8 = 0x40;
 pub(crate) const RTA_DST: u16 = 1;
 pub(crate) const RTA_OIF: u16 = 4;
 pub(crate) const RTA_GATEWAY: u16 = 5;
+pub(crate) const RTA_PRIORITY: u16 = 6;
 pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RT_TABLE_MAIN: u8 = 254;
 pub(crate) const RTN_UNICAST: u8 = 1;
@@ -79,3 +83,14 @@ pub(crate) const NDTA_NAME: u16 = 1;
 pub(crate) const NDTA_PARMS: u16 = 6;
 pub(crate) const NDTPA_IFINDEX: u16 = 1;
 pub(crate) const NDTPA_PROXY_DELAY: u16 = 13;
+
+pub(crate) const NETCONFA_IFINDEX: u16 = 1;
+
+pub(crate) const RTNLGRP_LINK: u32 = 1;
+pub(crate) const RTNLGRP_NEIGH: u32 = 3;
+pub(crate) const RTNLGRP_IPV4_IFADDR: u32 = 5;
+pub(crate) const RTNLGRP_IPV4_ROUTE: u32 = 7;
+pub(crate) const RTNLGRP_IPV6_IFADDR: u32 = 9;
+pub(crate) const RTNLGRP_IPV6_ROUTE: u32 = 11;
+pub(crate) const RTNLGRP_IPV4_NETCONF: u32 = 24;
+pub(crate) const RTNLGRP_IPV6_NETCONF: u32 = 25;

@@ -1,0 +1,154 @@
+//! Listens to what the kernel announces.
+
+use std::io;
+
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use plan::Notice;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+use tokio::io::unix::AsyncFd;
+
+use crate::HostError;
+use crate::netlink::frame::{FrameKind, split};
+use crate::netlink::message::{Attributes, read_u32};
+use crate::netlink::numbers::*;
+use crate::objects::{read_address, read_link, read_neighbour, read_route};
+
+const GROUPS: [u32; 8] = [
+    RTNLGRP_LINK,
+    RTNLGRP_NEIGH,
+    RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV4_ROUTE,
+    RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_IPV6_ROUTE,
+    RTNLGRP_IPV4_NETCONF,
+    RTNLGRP_IPV6_NETCONF,
+];
+/// Room for some ten thousand announcements. The kernel takes it only when it is needed.
+const BUFFER: usize = 16 * 1024 * 1024;
+const RECEIVE_MAX: usize = 32 * 1024;
+/// So that who listens can also do something, however much is going on.
+const MESSAGES_AT_ONCE: usize = 512;
+const NETCONF_HEADER: usize = 4;
+
+/// Announcements about links, addresses, routes, neighbours and settings of the namespace it was opened in, from
+/// then on: open it first, look at everything next, then listen, and nothing is missed.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: AsyncFd<Socket>,
+    received: Vec<u8>,
+}
+
+impl Monitor {
+    /// Needs a tokio runtime around it.
+    pub fn open() -> Result<Monitor, HostError> {
+        let socket = open_socket().and_then(register).map_err(failed)?;
+        Ok(Monitor { socket, received: vec![0; RECEIVE_MAX] })
+    }
+
+    /// Waits for announcements and hands over those that have come, but not without bound. May be cancelled.
+    pub async fn next(&mut self, mut each: impl FnMut(Notice)) -> Result<(), HostError> {
+        let mut ready = self.socket.readable().await.map_err(failed)?;
+        for _ in 0..MESSAGES_AT_ONCE {
+            match rustix::net::recv(ready.get_inner(), &mut self.received[..], RecvFlags::empty()) {
+                Ok((length, _)) => read_notices(&self.received[..length], &mut each),
+                Err(Errno::AGAIN) => {
+                    ready.clear_ready();
+                    break;
+                }
+                Err(Errno::NOBUFS) => each(Notice::Overrun),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_socket() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    // More than an ordinary process may have; with less there are more overruns, and no harm otherwise.
+    if set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        set_socket_recv_buffer_size(&socket, BUFFER)?;
+    }
+    socket.set_non_blocking(true)?;
+    socket.bind_auto()?;
+    for group in GROUPS {
+        socket.add_membership(group)?;
+    }
+    Ok(socket)
+}
+
+#[expect(unsafe_code, reason = "tokio leaves it to us that a descriptor stays open while it waits for it")]
+fn register(socket: Socket) -> io::Result<AsyncFd<Socket>> {
+    // SAFETY: the socket owns its one descriptor, and closes it only when it is dropped with the `AsyncFd`.
+    let registered = unsafe { AsyncFd::register(socket) };
+    registered.map_err(io::Error::from)
+}
+
+fn failed(source: io::Error) -> HostError {
+    HostError::Socket { what: "listen to the kernel's announcements".to_owned(), source }
+}
+
+fn read_notices(bytes: &[u8], each: &mut impl FnMut(Notice)) {
+    let Ok(frames) = split(bytes) else {
+        // Whatever it was, it is not known now.
+        return each(Notice::Overrun);
+    };
+    for frame in frames {
+        if let FrameKind::Object { kind, payload } = frame.kind
+            && let Some(notice) = read_notice(kind, payload)
+        {
+            each(notice);
+        }
+    }
+}
+
+fn read_notice(kind: u16, body: &[u8]) -> Option<Notice> {
+    match kind {
+        RTM_NEWLINK | RTM_DELLINK => {
+            let link = read_link(kind, body)?;
+            let gone = kind == RTM_DELLINK;
+            Some(Notice::Link { index: link.index, name: link.name, alias: link.alias, gone })
+        }
+        RTM_NEWADDR | RTM_DELADDR => {
+            let (index, address) = read_address(kind, body)?;
+            Some(Notice::Address { index, address })
+        }
+        RTM_NEWROUTE | RTM_DELROUTE => {
+            let (device, route) = read_route(kind, body)?;
+            Some(Notice::Route { device, route })
+        }
+        RTM_NEWNEIGH | RTM_DELNEIGH => {
+            let (index, address, _) = read_neighbour(kind, body)?;
+            Some(Notice::Neighbour { index, address })
+        }
+        RTM_NEWNETCONF => {
+            let mut attributes = Attributes::after(body, NETCONF_HEADER);
+            let index = attributes.find(|(kind, _)| *kind == NETCONFA_IFINDEX).map(|(_, value)| value)?;
+            // Those for all and for new devices have negative numbers. Devices that follow are announced themselves.
+            let index = read_u32(index, 0).filter(|index| index.cast_signed() > 0)?;
+            Some(Notice::Setting { index })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_announcement_can_be_read(
+            kind in 16u16..90,
+            body in proptest::collection::vec(any::<u8>(), 0..120),
+        ) {
+            let _ = read_notice(kind, &body);
+            read_notices(&body, &mut |_| {});
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The node's side of all pods: read in a few lists, one pod of it by a few questions, and put right.
+
+use std::path::Path;
+
+use model::Sandbox;
+use plan::{
+    Difference, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, PodWiring,
+    Side, Sysctl, node_differences,
+};
+use rustix::io::Errno;
+
+use crate::links::{find_link, is_no_device};
+use crate::netlink::Request;
+use crate::netlink::numbers::{AF_INET, AF_INET6};
+use crate::objects::{Link, read_address, read_link, read_permanent_neighbour, read_proxy_delay, read_route};
+use crate::{Host, HostError, apply, messages, sysctl};
+
+/// Something that could not be put right.
+#[derive(Debug)]
+pub struct Unmended {
+    pub difference: NodeDifference,
+    pub error: HostError,
+}
+
+impl Host {
+    /// Everything of ours, and what could be in its way. Costs about as much as `ip link` and `ip route` together.
+    pub fn observe_node(&mut self) -> Result<NodeObserved, HostError> {
+        let links = self.netlink.dump("list the node's links", &messages::list_links(), read_link)?;
+        let delays = self.netlink.dump(
+            "list the node's settings for neighbours",
+            &messages::list_neighbour_tables(),
+            read_proxy_delay,
+        )?;
+        let delay_of = |index: u32| delays.iter().find(|(of, _)| *of == index).map(|(_, delay)| *delay);
+        let links: Vec<ObservedLink> =
+            links.into_iter().map(|link| observed(&link, delay_of(link.index))).collect();
+        let is_ours = |index: u32| links.iter().any(|link| link.index == index && link.owner().is_some());
+        let routes = self.observe_routes(&is_ours)?;
+        let what = "list the node's addresses";
+        let addresses = self.netlink.dump(what, &messages::list_addresses(0), |kind, body| {
+            read_address(kind, body).filter(|(index, _)| is_ours(*index))
+        })?;
+        let what = "list the node's neighbours";
+        let neighbours = self.netlink.dump(what, &messages::list_neighbours(None), |kind, body| {
+            read_permanent_neighbour(kind, body).filter(|(index, _)| is_ours(*index))
+        })?;
+        Ok(NodeObserved { links, routes, addresses, neighbours })
+    }
+
+    fn observe_routes(&mut self, is_ours: &impl Fn(u32) -> bool) -> Result<Vec<ObservedRoute>, HostError> {
+        let mut routes = Vec::new();
+        let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
+            let what = "list the node's routes";
+            routes.extend(self.netlink.dump(what, &messages::list_routes(family), |kind, body| {
+                let (device, route) = read_route(kind, body)?;
+                let is_host_route = route.destination.prefix_len() == route.destination.max_prefix_len();
+                let matters = route.is_ours() || is_host_route || device.is_some_and(is_ours);
+                matters.then_some(ObservedRoute { device, route })
+            })?);
+        }
+        Ok(routes)
+    }
+
+    /// What is wrong with the host end of one pod, at a cost that does not depend on the number of pods, links or
+    /// routes. `index` is where its link was last seen, if that is known. If [`Host::mend`] fails on what is found,
+    /// something else may be in the way: then look at the whole node.
+    pub fn check_host_end(
+        &mut self,
+        wiring: &PodWiring,
+        index: Option<u32>,
+    ) -> Result<Vec<NodeDifference>, HostError> {
+        let observed = self.observe_part(wiring, index)?;
+        let desired: NodeDesired = [wiring.clone()].into_iter().collect();
+        let mut found = node_differences(&desired, &observed);
+        // Whether something else of ours is superfluous cannot be told from the wiring of one pod: it may be
+        // another's. A look at the whole node tells.
+        found.retain(|found| matches!(found, NodeDifference::Renamed { .. } | NodeDifference::OfPod { .. }));
+        Ok(found)
+    }
+
+    fn observe_part(&mut self, wiring: &PodWiring, index: Option<u32>) -> Result<NodeObserved, HostError> {
+        let mut observed = NodeObserved::default();
+        let holder = find_link(&mut self.netlink, &wiring.host.device)?;
+        let is_own = |link: &Link| link.alias.as_ref() == Some(&wiring.sandbox.alias());
+        let link = match holder {
+            Some(link) if is_own(&link) => Some(link),
+            holder => {
+                observed.links.extend(holder.map(|link| observed_bare(&link)));
+                self.find_renamed(&wiring.sandbox, index)?
+            }
+        };
+        let Some(link) = link else { return Ok(observed) };
+        let contents = crate::observe::look_up_contents(&mut self.netlink, &wiring.host, link.index)?;
+        let delay = read_delay_file(&link.name);
+        let mut seen = observed_bare(&link);
+        seen.sysctls = sysctls_of(&link, None);
+        seen.sysctls.extend(delay);
+        observed.links.push(seen);
+        let on_it = contents.routes.into_iter().map(|route| (Some(link.index), route));
+        observed.routes =
+            on_it.chain(contents.rivals).map(|(device, route)| ObservedRoute { device, route }).collect();
+        observed.addresses = contents.addresses.into_iter().map(|address| (link.index, address)).collect();
+        let neighbour = |found: Neighbour| (link.index, found);
+        observed.neighbours = contents.neighbours.into_iter().map(neighbour).collect();
+        Ok(observed)
+    }
+
+    /// A link of this sandbox that is not where it should be.
+    fn find_renamed(&mut self, sandbox: &Sandbox, index: Option<u32>) -> Result<Option<Link>, HostError> {
+        let is_own = |link: &Link| link.alias.as_ref() == Some(&sandbox.alias());
+        if let Some(index) = index {
+            let found = match self.netlink.get(messages::get_link_by_index(index)) {
+                Err(error) if is_no_device(&error) => None,
+                found => Some(found?),
+            };
+            let link = found.and_then(|found| read_link(found.kind, &found.body)).filter(is_own);
+            if link.is_some() {
+                return Ok(link);
+            }
+        }
+        let what = "list the node's veths";
+        let links = self
+            .netlink
+            .dump(what, &messages::list_veths(), |kind, body| read_link(kind, body).filter(is_own))?;
+        Ok(links.into_iter().next())
+    }
+
+    /// Puts right what can be put right from the node's side, and says what could not be. Left alone, because it
+    /// takes the pod or a decision: links that are missing, unexpected or detached, and whatever is a stranger's.
+    pub fn mend(&mut self, differences: &[NodeDifference]) -> Result<Vec<Unmended>, HostError> {
+        let mut unmended = Vec::new();
+        let mut unnamed = Vec::new();
+        for difference in differences {
+            if let NodeDifference::Renamed { sandbox, index, wanted, .. } = difference
+                && let Err(error) = self.rename_in_service(*index, wanted)
+            {
+                unnamed.push(sandbox.clone());
+                unmended.push(Unmended { difference: difference.clone(), error });
+            }
+        }
+        for difference in differences {
+            if let NodeDifference::OfPod { sandbox, difference: Difference::Sysctl { wanted, .. }, .. } = difference
+                // Under the name that it should have there may be a stranger's device.
+                && !unnamed.contains(sandbox)
+                && let Err(error) = sysctl::write(wanted)
+            {
+                unmended.push(Unmended { difference: difference.clone(), error });
+            }
+        }
+        let requests: Vec<(&NodeDifference, Request)> =
+            differences.iter().filter_map(|found| Some((found, request(found)?))).collect();
+        let (found, requests): (Vec<_>, Vec<_>) = requests.into_iter().unzip();
+        for (difference, outcome) in found.into_iter().zip(self.netlink.transact(requests)?) {
+            if let Err(error) = outcome {
+                unmended.push(Unmended { difference: difference.clone(), error });
+            }
+        }
+        Ok(unmended)
+    }
+
+    fn rename_in_service(&mut self, index: u32, to: &model::DeviceName) -> Result<(), HostError> {
+        match self.rename(index, to) {
+            // Before Linux 6.2 a device must be down. What that takes away is the next difference.
+            Err(error) if error.errno() == Some(Errno::BUSY.raw_os_error()) => {
+                self.netlink.execute_all(vec![messages::set_down(to.as_str(), index)])?;
+                self.rename(index, to)
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+fn request(difference: &NodeDifference) -> Option<Request> {
+    match difference {
+        NodeDifference::RouteStray { device, route } => Some(messages::delete_route(*device, route)),
+        NodeDifference::OfPod { index: Some(index), difference, .. } if difference.side() == Side::Host => {
+            apply::request(*index, difference)
+        }
+        _ => None,
+    }
+}
+
+fn observed(link: &Link, proxy_delay: Option<u64>) -> ObservedLink {
+    let mut seen = observed_bare(link);
+    if seen.owner().is_some() {
+        seen.sysctls = sysctls_of(link, proxy_delay);
+    }
+    seen
+}
+
+fn observed_bare(link: &Link) -> ObservedLink {
+    ObservedLink {
+        index: link.index,
+        name: link.name.clone(),
+        peer_index: link.peer_index,
+        alias: link.alias.clone(),
+        mac: link.mac,
+        mtu: link.mtu,
+        up: link.up,
+        running: link.running,
+        sysctls: Vec::new(),
+    }
+}
+
+fn sysctls_of(link: &Link, proxy_delay: Option<u64>) -> Vec<Sysctl> {
+    let mut sysctls = link.settings.all(&link.name);
+    let delay = proxy_delay.map(|delay| Sysctl { path: delay_path(&link.name), value: delay.to_string() });
+    sysctls.extend(delay);
+    sysctls
+}
+
+fn read_delay_file(device: &str) -> Option<Sysctl> {
+    let path = delay_path(device);
+    Some(Sysctl { value: sysctl::read(&path).ok()?, path })
+}
+
+fn delay_path(device: &str) -> String {
+    format!("net/ipv4/neigh/{device}/proxy_delay")
+}

@@ -1,0 +1,266 @@
+//! All pods of a node at once: what the kernel must hold on the node's side, what it holds, and the difference.
+//!
+//! What is ours is recognised without memory: links by the sandbox in their alias, routes by their protocol,
+//! addresses, neighbours and settings by the link they are on. Nothing else is ever in a difference, except to say
+//! that it is in the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ipnet::IpNet;
+use model::{DeviceName, Mac, Sandbox};
+
+use crate::difference::{Difference, ObservedEnd, end_differences};
+use crate::wiring::{Neighbour, PodWiring, Route, Side, Sysctl};
+
+/// The wiring of every pod that must have one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeDesired {
+    wirings: BTreeMap<Sandbox, PodWiring>,
+}
+
+/// What the kernel holds on the node's side. A look at a part of it is one, too: what was not looked for is then
+/// not there, so that it is not taken for superfluous.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeObserved {
+    pub links: Vec<ObservedLink>,
+    /// Of the main table: at least all of ours, all through links of ours, and all to single addresses.
+    pub routes: Vec<ObservedRoute>,
+    /// At least those on links of ours.
+    pub addresses: Vec<(u32, IpNet)>,
+    /// Permanent entries, at least those on links of ours.
+    pub neighbours: Vec<(u32, Neighbour)>,
+}
+
+/// One device of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedLink {
+    pub index: u32,
+    pub name: String,
+    pub peer_index: Option<u32>,
+    pub alias: Option<String>,
+    pub mac: Option<Mac>,
+    pub mtu: u32,
+    pub up: bool,
+    pub running: bool,
+    /// Of links of ours only.
+    pub sysctls: Vec<Sysctl>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedRoute {
+    /// `None` if there are several, or none.
+    pub device: Option<u32>,
+    pub route: Route,
+}
+
+/// One thing on the node's side that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeDifference {
+    /// A sandbox's link has another name than it should.
+    Renamed { sandbox: Sandbox, index: u32, found: String, wanted: DeviceName },
+    /// A route of ours that nothing asks for, through a device that is not a pod's.
+    RouteStray { device: Option<u32>, route: Route },
+    /// Something is wrong with the host end of a pod. `index` is that of its link, if there is one.
+    OfPod { sandbox: Sandbox, index: Option<u32>, difference: Difference },
+    /// A link of a sandbox that should have none, or a second one of a sandbox that should have one.
+    Unexpected { index: u32, name: String, owner: Sandbox },
+    /// A link that is out of service and waits for its removal.
+    Detached { index: u32, name: String, owner: Sandbox },
+}
+
+impl NodeDesired {
+    pub fn insert(&mut self, wiring: PodWiring) -> Option<PodWiring> {
+        self.wirings.insert(wiring.sandbox.clone(), wiring)
+    }
+
+    pub fn remove(&mut self, sandbox: &Sandbox) -> Option<PodWiring> {
+        self.wirings.remove(sandbox)
+    }
+
+    pub fn get(&self, sandbox: &Sandbox) -> Option<&PodWiring> {
+        self.wirings.get(sandbox)
+    }
+
+    pub fn wirings(&self) -> impl Iterator<Item = &PodWiring> {
+        self.wirings.values()
+    }
+
+    pub fn len(&self) -> usize {
+        self.wirings.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.wirings.is_empty()
+    }
+}
+
+impl FromIterator<PodWiring> for NodeDesired {
+    fn from_iter<T: IntoIterator<Item = PodWiring>>(wirings: T) -> NodeDesired {
+        let wirings = wirings.into_iter().map(|wiring| (wiring.sandbox.clone(), wiring)).collect();
+        NodeDesired { wirings }
+    }
+}
+
+impl ObservedLink {
+    /// The sandbox that this link is in service for.
+    pub fn owner(&self) -> Option<Sandbox> {
+        Sandbox::from_alias(self.alias.as_deref()?)
+    }
+
+    /// The sandbox whose link this was, until it was taken out of service.
+    pub fn former_owner(&self) -> Option<Sandbox> {
+        Sandbox::from_detached_alias(self.alias.as_deref()?)
+    }
+}
+
+/// Everything that is not as it should be, in the order in which it can be put right: names, then superfluous
+/// routes (which may be in the way of others), then each pod, then superfluous links.
+pub fn node_differences(desired: &NodeDesired, observed: &NodeObserved) -> Vec<NodeDifference> {
+    let view = View::new(observed);
+    let (mut renamed, mut of_pods) = (Vec::new(), Vec::new());
+    let mut used = BTreeSet::new();
+    for wiring in desired.wirings() {
+        let link = view.link_of(wiring);
+        used.extend(link.map(|link| link.index));
+        view.pod_differences(wiring, link, &mut renamed, &mut of_pods);
+    }
+    let is_stray = |found: &&ObservedRoute| {
+        found.route.is_ours() && found.device.is_none_or(|device| !used.contains(&device))
+    };
+    let mut found = renamed;
+    found.extend(
+        observed
+            .routes
+            .iter()
+            .filter(is_stray)
+            .map(|stray| NodeDifference::RouteStray { device: stray.device, route: stray.route.clone() }),
+    );
+    found.extend(of_pods);
+    for link in observed.links.iter().filter(|link| !used.contains(&link.index)) {
+        let (index, name) = (link.index, link.name.clone());
+        if let Some(owner) = link.owner() {
+            found.push(NodeDifference::Unexpected { index, name, owner });
+        } else if let Some(owner) = link.former_owner() {
+            found.push(NodeDifference::Detached { index, name, owner });
+        }
+    }
+    found
+}
+
+/// What was observed, by what it is looked up by.
+struct View<'a> {
+    by_name: BTreeMap<&'a str, &'a ObservedLink>,
+    by_owner: BTreeMap<Sandbox, Vec<&'a ObservedLink>>,
+    routes_on: BTreeMap<u32, Vec<&'a Route>>,
+    routes_to: BTreeMap<IpNet, Vec<&'a ObservedRoute>>,
+    addresses_on: BTreeMap<u32, Vec<IpNet>>,
+    neighbours_on: BTreeMap<u32, Vec<&'a Neighbour>>,
+}
+
+impl<'a> View<'a> {
+    fn new(observed: &'a NodeObserved) -> View<'a> {
+        let owned = observed.links.iter().filter_map(|link| Some((link.owner()?, link)));
+        let on_device = observed.routes.iter().filter_map(|found| Some((found.device?, &found.route)));
+        View {
+            by_name: observed.links.iter().map(|link| (link.name.as_str(), link)).collect(),
+            by_owner: group(owned),
+            routes_on: group(on_device),
+            routes_to: group(observed.routes.iter().map(|found| (found.route.destination, found))),
+            addresses_on: group(observed.addresses.iter().copied()),
+            neighbours_on: group(observed.neighbours.iter().map(|(index, found)| (*index, found))),
+        }
+    }
+
+    /// The link that has the right name if there are several: the others are left-overs.
+    fn link_of(&self, wiring: &PodWiring) -> Option<&'a ObservedLink> {
+        let links = self.by_owner.get(&wiring.sandbox)?;
+        let named = links.iter().find(|link| link.name == wiring.host.device.as_str());
+        named.or_else(|| links.first()).copied()
+    }
+
+    fn pod_differences(
+        &self,
+        wiring: &PodWiring,
+        link: Option<&ObservedLink>,
+        renamed: &mut Vec<NodeDifference>,
+        of_pods: &mut Vec<NodeDifference>,
+    ) {
+        let (sandbox, device) = (&wiring.sandbox, &wiring.host.device);
+        let side = Side::Host;
+        let of_pod =
+            |index, difference| NodeDifference::OfPod { sandbox: sandbox.clone(), index, difference };
+        let index = link.map(|link| link.index);
+        let holder = self.by_name.get(device.as_str());
+        if let Some(holder) = holder.filter(|holder| Some(holder.index) != index) {
+            // Settings are written by the device's name: they would hit the stranger.
+            let (device, owner) = (device.clone(), holder.owner());
+            of_pods.push(of_pod(index, Difference::Foreign { side, device, owner }));
+            return;
+        }
+        let Some(link) = link else {
+            of_pods.push(of_pod(None, Difference::Missing { side, device: device.clone() }));
+            return;
+        };
+        if link.name != device.as_str() {
+            let (index, found) = (link.index, link.name.clone());
+            let (sandbox, wanted) = (sandbox.clone(), device.clone());
+            renamed.push(NodeDifference::Renamed { sandbox, index, found, wanted });
+        }
+        let mut found = Vec::new();
+        end_differences(side, &wiring.host, Some(&self.end(wiring, link)), &mut found);
+        of_pods.extend(found.into_iter().map(|difference| of_pod(index, difference)));
+    }
+
+    fn end(&self, wiring: &PodWiring, link: &ObservedLink) -> ObservedEnd {
+        let index = link.index;
+        let elsewhere = |found: &&ObservedRoute| found.device != Some(index);
+        let rivals = wiring.host.routes.iter().filter_map(|wanted| self.routes_to.get(&wanted.destination));
+        ObservedEnd {
+            index,
+            peer_index: link.peer_index,
+            alias: link.alias.clone(),
+            mac: link.mac,
+            mtu: link.mtu,
+            up: link.up,
+            running: link.running,
+            addresses: self.addresses_on.get(&index).cloned().unwrap_or_default(),
+            routes: self.routes_on.get(&index).into_iter().flatten().copied().cloned().collect(),
+            rivals: rivals.flatten().copied().filter(elsewhere).map(|found| found.route.clone()).collect(),
+            neighbours: self.neighbours_on.get(&index).into_iter().flatten().copied().cloned().collect(),
+            sysctls: link
+                .sysctls
+                .iter()
+                .map(|sysctl| sysctl.under(&link.name, &wiring.host.device))
+                .collect(),
+        }
+    }
+}
+
+fn group<K: Ord, V>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, Vec<V>> {
+    let mut groups: BTreeMap<K, Vec<V>> = BTreeMap::new();
+    for (key, value) in pairs {
+        groups.entry(key).or_default().push(value);
+    }
+    groups
+}
+
+impl fmt::Display for NodeDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NodeDifference::Renamed { found, wanted, .. } => {
+                write!(f, "node: device {wanted} is called {found}")
+            }
+            NodeDifference::RouteStray { route, .. } => {
+                write!(f, "node: route {route} leads nowhere that was asked for")
+            }
+            NodeDifference::OfPod { difference, .. } => difference.fmt(f),
+            NodeDifference::Unexpected { name, owner, .. } => {
+                write!(f, "node: device {name} belongs to {owner}, which should have none of that name")
+            }
+            NodeDifference::Detached { name, owner, .. } => {
+                write!(f, "node: device {name}, formerly of {owner}, waits for its removal")
+            }
+        }
+    }
+}
