@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod go_tools;
 mod metadata;
 mod packages;
 mod process;

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::go_tools;
+
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
     let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
@@ -71,7 +73,7 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 /// The search path for programs, with the folders where administration tools are, which an ordinary user's
-/// path may lack.
+/// path may lack, and those where we keep programs that we built ourselves.
 pub(crate) fn search_path() -> String {
     let given = std::env::var("PATH").unwrap_or_default();
     let mut folders: Vec<&str> = given.split(':').filter(|folder| !folder.is_empty()).collect();
@@ -80,6 +82,8 @@ pub(crate) fn search_path() -> String {
             folders.push(folder);
         }
     }
+    let built = go_tools::folders();
+    folders.extend(built.iter().map(String::as_str));
     folders.join(":")
 }
 

@@ -14,7 +14,7 @@ use anyhow::Result;
 
 use crate::metadata::Metadata;
 use crate::scratch::Scratch;
-use crate::{packages, tidy};
+use crate::{go_tools, packages, tidy};
 
 use options::Options;
 pub(crate) use report::{KindReport, Report};
@@ -30,6 +30,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = Options::parse(args)?;
     println!("seed {} (the same again: cargo xtask test --seed {0})", options.seed);
     packages::ensure(packages::FOR_TESTS)?;
+    go_tools::ensure()?;
     let run = Run { metadata: Metadata::ours()?, scratch: Scratch::new()?, options };
     let mut report = Report::default();
     let started = Instant::now();

@@ -29,6 +29,7 @@ mount -t overlay overlay -o "lowerdir=/etc,upperdir=$FOLDER/etc,workdir=$FOLDER/
 mount -t overlay overlay -o "lowerdir=/var/lib,upperdir=$FOLDER/lib,workdir=$FOLDER/lib.work" /var/lib
 mount -t tmpfs tmpfs /run
 mkdir -p /run/netns /run/lock
+mount -t tmpfs tmpfs /dev/shm
 mount -t proc proc /proc
 mount --make-rshared /
 ip link set lo up

@@ -9,5 +9,6 @@ mod machine;
 mod node;
 mod podman;
 
+mod with_cnitool;
 mod with_containerd;
 mod with_podman;

@@ -109,6 +109,14 @@ impl Node {
         self.machine.folder().join("calls")
     }
 
+    /// The versions of the specification that the plugin says it knows.
+    pub(crate) fn supported_versions(&self) -> Result<Vec<String>> {
+        let mut command = self.machine.command(self.programs.cni());
+        let output = testkit::process::run(command.env("CNI_COMMAND", "VERSION"))?;
+        let answer: Value = serde_json::from_slice(&output.stdout)?;
+        Ok(serde_json::from_value(answer["supportedVersions"].clone())?)
+    }
+
     /// All calls of our plugin so far, but VERSION.
     pub(crate) fn calls(&self) -> Vec<RecordedCall> {
         let text = fs::read_to_string(self.record()).unwrap_or_default();

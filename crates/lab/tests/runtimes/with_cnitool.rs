@@ -1,0 +1,97 @@
+//! Our plugin called by cnitool, which is libcni, the library in most runtimes, with a command line.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::Value;
+use testkit::process::{on_path, run};
+
+use crate::machine::{self, NODE_ADDRESS};
+use crate::node::{NETWORK, Node};
+
+/// The version that brought GC and STATUS.
+const WITH_ALL_VERBS: &str = "1.1.0";
+
+/// A node. `None`, with the reason reported, where cnitool cannot run.
+fn node(test: &str) -> Option<Node> {
+    let missing = machine::missing(&[]).or_else(|| {
+        let reason = "cnitool is not installed; `cargo xtask test` builds it where there is Go and a network";
+        (!on_path("cnitool")).then(|| reason.to_owned())
+    });
+    if let Some(reason) = missing {
+        testkit::skip(test, &reason);
+        return None;
+    }
+    Some(Node::start().unwrap())
+}
+
+fn cnitool(node: &Node, verb: &str, netns: &Path) -> Result<String> {
+    let mut command = node.machine.command("cnitool");
+    command.args([verb, NETWORK]).arg(netns);
+    command.env("NETCONFPATH", node.configurations()).env("CNI_PATH", node.plugins());
+    let output = run(&mut command)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn namespace(node: &Node, name: &str) -> PathBuf {
+    node.machine.run("ip", &["netns", "add", name]).unwrap();
+    node.machine.run("ip", &["-n", name, "link", "set", "lo", "up"]).unwrap();
+    Path::new("/run/netns").join(name)
+}
+
+#[test]
+fn cnitool_adds_checks_and_removes_in_every_version() {
+    let Some(node) = node("cnitool_adds_checks_and_removes_in_every_version") else { return };
+    let netns = namespace(&node, "box");
+    for version in node.supported_versions().unwrap() {
+        node.configure(&version, &[]).unwrap();
+        let result: Value = serde_json::from_str(&cnitool(&node, "add", &netns).unwrap()).unwrap();
+        assert_eq!(result["cniVersion"], version);
+        assert!(node.machine.can_ping(&netns, NODE_ADDRESS), "{version}");
+        node.assert_pods(1);
+        // libcni itself refuses CHECK before 0.4.0.
+        if version.as_str() >= "0.4.0" {
+            cnitool(&node, "check", &netns).unwrap();
+            node.machine.run("ip", &["route", "flush", "proto", "112"]).unwrap();
+            cnitool(&node, "check", &netns).unwrap_err();
+        }
+        // The second time libcni has nothing to say about what there was.
+        for _ in 0..2 {
+            cnitool(&node, "del", &netns).unwrap();
+            node.assert_pods(0);
+        }
+    }
+}
+
+/// A node whose plugin knows GC and STATUS.
+fn node_with_all_verbs(test: &str) -> Option<Node> {
+    let node = node(test)?;
+    if !node.supported_versions().unwrap().iter().any(|version| version == WITH_ALL_VERBS) {
+        testkit::skip(test, "the plugin does not know this version yet");
+        return None;
+    }
+    node.configure(WITH_ALL_VERBS, &[]).unwrap();
+    Some(node)
+}
+
+#[test]
+fn cnitool_asks_for_the_status() {
+    let Some(node) = node_with_all_verbs("cnitool_asks_for_the_status") else { return };
+    cnitool(&node, "status", Path::new("")).unwrap();
+    assert_eq!(node.calls().last().map(|call| call.verb.clone()), Some("STATUS".to_owned()));
+}
+
+#[test]
+fn cnitool_collects_what_nobody_claims() {
+    let Some(node) = node_with_all_verbs("cnitool_collects_what_nobody_claims") else { return };
+    for name in ["a", "b"] {
+        cnitool(&node, "add", &namespace(&node, name)).unwrap();
+    }
+    node.assert_pods(2);
+    // One is forgotten by libcni, and with it the DEL that it would send by itself.
+    let forget_one = "cd /var/lib/cni/results && rm \"$(ls | head -1)\"";
+    node.machine.run("sh", &["-c", forget_one]).unwrap();
+    cnitool(&node, "gc", Path::new("")).unwrap();
+    assert!(node.calls().iter().any(|call| call.verb == "GC"), "{:?}", node.calls());
+    node.assert_pods(0);
+}
