@@ -1,10 +1,23 @@
 //! `plumbd`: what runs on a node. So far the one-shot that serves a container runtime's call.
 
+mod bootstrap;
 mod cni;
+mod collect;
+mod endpoints;
+mod failpoint;
+mod fence;
+mod files;
+mod health;
+mod journal;
+mod node;
+mod queue;
+mod witness;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use cni::Role;
+use node::NodeArguments;
 
 /// The node's side of Plumbline.
 #[derive(Debug, Parser)]
@@ -21,7 +34,21 @@ enum Command {
     /// `plumb-cni` runs this when its network configuration names no agent. The answer, or a CNI error, goes to
     /// stdout; the log goes to stderr.
     #[command(after_help = CNI_EXAMPLES)]
-    Cni,
+    Cni {
+        /// As what to serve it: `network`, or `ipam` for a plugin that only wants addresses.
+        #[arg(long, default_value = "network", value_parser = parse_role)]
+        role: Role,
+    },
+    /// Run the agent of this node: serves the CNI plugin, and keeps the kernel as the records say.
+    ///
+    /// The store is chosen by the environment: DATASTORE_TYPE, SQLITE_PATH, ETCD_ENDPOINTS and so on. On an empty
+    /// store it makes what a first Calico node makes, the default pools from CALICO_IPV4POOL_* and
+    /// CALICO_IPV6POOL_*. Stopping it leaves every pod connected.
+    #[command(after_help = NODE_EXAMPLES)]
+    Node(NodeArguments),
+    /// List the points at which PLUMB_FAILPOINT can end or hold this program, for tests.
+    #[command(hide = true)]
+    Failpoints,
     /// Print the version.
     Version,
 }
@@ -41,12 +68,28 @@ A netconf.json for the SQLite store:
   {\"cniVersion\": \"1.0.0\", \"name\": \"k8s-pod-network\", \"type\": \"plumb-cni\",
    \"datastore_type\": \"sqlite\", \"sqlite_path\": \"/var/lib/plumb/plumb.db\"}";
 
+const NODE_EXAMPLES: &str = "\
+Examples:
+  plumbd node
+  DATASTORE_TYPE=etcdv3 ETCD_ENDPOINTS=http://10.0.0.1:2379 plumbd node --node-name worker-1";
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Cni => cni::run(),
+        Command::Cni { role } => cni::run(role),
+        Command::Node(arguments) => node::run(&arguments),
+        Command::Failpoints => {
+            for point in failpoint::Point::ALL {
+                println!("{}", point.name());
+            }
+            ExitCode::SUCCESS
+        }
         Command::Version => {
             println!("plumbd {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
     }
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    Role::parse(text).ok_or_else(|| "it must be network or ipam".to_owned())
 }

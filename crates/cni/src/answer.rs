@@ -8,11 +8,13 @@ pub(crate) const BAD_ENVIRONMENT: u32 = 4;
 pub(crate) const IO_FAILURE: u32 = 5;
 pub(crate) const NOT_DECODED: u32 = 6;
 pub(crate) const TRY_LATER: u32 = 11;
+/// STATUS: no pod can be added, those that run are well.
+pub(crate) const CANNOT_ADD: u32 = 50;
 /// From 100 on the numbers are a plugin's own.
 const BROKEN: u32 = 100;
 
 /// The same list as `plumbd cni` has; a test of the lab compares them.
-const VERSIONS: [&str; 3] = ["0.3.1", "0.4.0", "1.0.0"];
+const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
 
 /// An error as a runtime expects it.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,9 +34,9 @@ impl CniError {
         self
     }
 
-    pub(crate) fn print(&self, version: String) {
+    pub(crate) fn print(&self, version: &str) {
         // Nobody is left to tell if stdout is closed; the exit code still says that it failed.
-        let _ = say(&self.document(&version));
+        let _ = say(&format!("{}\n", self.document(version)));
     }
 
     fn document(&self, version: &str) -> Value {
@@ -43,8 +45,10 @@ impl CniError {
 }
 
 /// Writes an answer to stdout.
-pub(crate) fn say(answer: &Value) -> std::io::Result<()> {
-    writeln!(std::io::stdout(), "{answer}")
+pub(crate) fn say(answer: &str) -> std::io::Result<()> {
+    let mut stdout = std::io::stdout();
+    stdout.write_all(answer.as_bytes())?;
+    stdout.flush()
 }
 
 /// The version of the caller's configuration, else our newest.
@@ -64,7 +68,7 @@ pub(crate) fn answer_even_when_panicking() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("plumb-cni: {panic}");
         let details = "this is a bug; the log has more";
-        CniError::new(BROKEN, "plumb-cni broke").details(details).print(version_of(b""));
+        CniError::new(BROKEN, "plumb-cni broke").details(details).print(&version_of(b""));
     }));
 }
 
@@ -83,8 +87,8 @@ mod tests {
     fn a_caller_hears_its_own_version() {
         assert_eq!(version_of(br#"{"cniVersion":"0.3.1"}"#), "0.3.1");
         for input in [&b""[..], b"{}", b"{\"cniVersion\":7}", b"[", b"null"] {
-            assert_eq!(version_of(input), "1.0.0");
+            assert_eq!(version_of(input), "1.1.0");
         }
-        assert_eq!(versions(b"{}")["supportedVersions"], json!(["0.3.1", "0.4.0", "1.0.0"]));
+        assert_eq!(versions(b"{}")["supportedVersions"], json!(VERSIONS));
     }
 }

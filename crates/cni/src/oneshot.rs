@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::answer::{self, CniError};
+use crate::request::Role;
 
 const PLUMBD: &str = "plumbd";
 
@@ -14,7 +15,7 @@ const PLUMBD: &str = "plumbd";
 const PIPE_MAX: usize = 64 * 1024;
 
 /// Does not return unless it fails.
-pub(crate) fn become_plumbd(input: &[u8]) -> CniError {
+pub(crate) fn become_plumbd(role: Role, input: &[u8]) -> CniError {
     let stdin = match input_again(input) {
         Ok(stdin) => stdin,
         Err(error) => {
@@ -23,7 +24,7 @@ pub(crate) fn become_plumbd(input: &[u8]) -> CniError {
         }
     };
     let program = plumbd();
-    let error = Command::new(&program).arg("cni").stdin(stdin).exec();
+    let error = Command::new(&program).args(["cni", "--role", role.as_str()]).stdin(stdin).exec();
     let message = format!("cannot run {}", program.display());
     let hint = "plumbd must lie beside plumb-cni or in PATH";
     CniError::new(answer::TRY_LATER, message).details(format!("{error}; {hint}"))

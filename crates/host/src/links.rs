@@ -1,5 +1,7 @@
 //! The node's side: its veths, whose they are, and how they are made and removed.
 
+use std::collections::BTreeSet;
+
 use model::{DeviceName, Sandbox};
 use plan::{NodeFacts, PodWiring};
 use rustix::io::Errno;
@@ -54,6 +56,16 @@ impl Host {
             Some(OwnedLink { name: link.name, index: link.index, owner })
         };
         Ok(links.into_iter().filter_map(owned).collect())
+    }
+
+    /// The names of all veths that carry no alias of ours: other programs' devices.
+    pub fn foreign_veths(&mut self) -> Result<BTreeSet<String>, HostError> {
+        let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;
+        let is_ours = |alias: &str| {
+            Sandbox::from_alias(alias).is_some() || Sandbox::from_detached_alias(alias).is_some()
+        };
+        let is_foreign = |link: &Link| !link.alias.as_deref().is_some_and(is_ours);
+        Ok(links.into_iter().filter(is_foreign).map(|link| link.name).collect())
     }
 
     /// Removes every link of this sandbox, and of no other. Says which there were.

@@ -59,6 +59,11 @@ impl Lab {
         Ok(Pod::new(namespace, name, format!("{number:064x}"), netns))
     }
 
+    /// Where a node keeps what it must remember.
+    pub fn state_folder(&self, node: &Node) -> PathBuf {
+        self.folder.join(format!("state-{}", node.name()))
+    }
+
     /// The plugin's configuration for a node.
     pub fn netconf(&self, node: &Node) -> Value {
         json!({
@@ -68,6 +73,7 @@ impl Lab {
             "datastore_type": "sqlite",
             "sqlite_path": self.store_path(),
             "nodename": node.name(),
+            "state_dir": self.state_folder(node),
             "mtu": 1450,
         })
     }

@@ -1,14 +1,16 @@
 //! CHECK: looks at everything ADD made, and says all that is not as it should be.
 
+use std::net::IpAddr;
+
 use host::{Host, PodNamespace};
-use model::DeviceName;
+use model::{DeviceName, Key, Resource};
 use plan::{Attachment, PodWiring};
 
-use super::book::Book;
 use super::endpoint::{EndpointId, Wired};
 use super::error::{CniError, code};
+use super::records::Held;
 use super::services::Found;
-use super::{Call, Services, endpoint, node, result};
+use super::{Call, Services, delegate, endpoint, node, result};
 
 pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError> {
     let version = &call.netconf.cni_version;
@@ -24,7 +26,7 @@ pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError
     answered.sort_unstable();
     let mut problems = Vec::new();
     let recorded = check_records(call, services, &answered, &mut problems).await?;
-    check_kernel(call, recorded, &answered, &mut problems)?;
+    services.in_kernel(|| check_kernel(call, recorded, &answered, &mut problems)).await?;
     if problems.is_empty() {
         return Ok(());
     }
@@ -36,43 +38,48 @@ pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError
 async fn check_records(
     call: &Call,
     services: &Services,
-    answered: &[std::net::IpAddr],
+    answered: &[IpAddr],
     problems: &mut Vec<String>,
 ) -> Result<Option<Wired>, CniError> {
-    let store = match services.existing_store(&call.netconf).await? {
-        Found::Store(store) => store,
+    let book = match services.existing_book(&call.netconf).await? {
+        Found::Book(book) => book,
         Found::NoStore(reason) => {
             problems.push(reason);
             return Ok(None);
         }
     };
-    let book = Book::new(&*store);
-    let mut held = book.held(&call.sandbox).await?.addresses;
+    let id = EndpointId::new(&services.node_name(&call.netconf)?, call.request.pod.as_ref(), &call.sandbox);
+    let key = id.key()?;
+    let looked = Held::look(&book, &call.sandbox, vec![key.clone()]).await?;
+    let mut held = looked.addresses();
     held.sort_unstable();
-    if held != answered {
+    if call.netconf.ipam.other.is_some() {
+        delegate::check(call).await?;
+        held = answered.to_vec();
+    } else if held != answered {
         problems.push(format!("the address book gives it {held:?} instead of {answered:?}"));
     }
-    check_endpoint(call, &book, &held, problems).await
+    let endpoint = looked.endpoints.first().map(|(_, resource)| resource);
+    Ok(check_endpoint(call, &key, endpoint, &held, problems))
 }
 
-async fn check_endpoint(
+fn check_endpoint(
     call: &Call,
-    book: &Book<'_>,
-    held: &[std::net::IpAddr],
+    key: &Key,
+    endpoint: Option<&Resource>,
+    held: &[IpAddr],
     problems: &mut Vec<String>,
-) -> Result<Option<Wired>, CniError> {
-    let id = EndpointId::new(&node::name(&call.netconf)?, call.request.pod.as_ref(), &call.sandbox);
-    let key = id.key()?;
-    let Some((_, resource)) = book.endpoint(&key).await? else {
+) -> Option<Wired> {
+    let Some(resource) = endpoint else {
         problems.push(format!("{key} is missing"));
-        return Ok(None);
+        return None;
     };
-    let recorded_id = endpoint::container_id(&resource);
+    let recorded_id = endpoint::container_id(resource);
     if recorded_id != call.sandbox.container_id() {
         problems.push(format!("{key} belongs to sandbox {recorded_id:?}"));
-        return Ok(None);
+        return None;
     }
-    let mut wired = endpoint::wired(&resource);
+    let mut wired = endpoint::wired(resource);
     if let Some(wired) = &mut wired {
         wired.addresses.sort_unstable();
     }
@@ -83,13 +90,13 @@ async fn check_endpoint(
         }
         Some(_) => {}
     }
-    Ok(wired)
+    wired
 }
 
 fn check_kernel(
     call: &Call,
     recorded: Option<Wired>,
-    answered: &[std::net::IpAddr],
+    answered: &[IpAddr],
     problems: &mut Vec<String>,
 ) -> Result<(), CniError> {
     let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
@@ -104,7 +111,10 @@ fn check_kernel(
     let attachment = Attachment {
         sandbox: call.sandbox.clone(),
         device,
-        mac: recorded.as_ref().map_or_else(|| call.sandbox.mac(), |recorded| recorded.mac),
+        mac: recorded.as_ref().map_or_else(
+            || call.netconf.asked.mac.unwrap_or_else(|| call.sandbox.mac()),
+            |recorded| recorded.mac,
+        ),
         mtu: node::mtu(&call.netconf)?,
         addresses: answered.to_vec(),
         pod_forwards: call.netconf.pod_forwards,

@@ -1,26 +1,91 @@
-//! DEL: the kernel first, then the records, all of it fenced by the sandbox. What is gone already is done.
+//! DEL: the kernel first, then the records, all of it fenced by the sandbox. What is gone already is done, and what
+//! cannot be done now is queued: a DEL always ends.
 
-use host::Host;
-use ipam::release_handle;
-use jiff::Timestamp;
-use model::Key;
-use store::{Change, Record};
+use std::path::Path;
+use std::time::Duration;
+
+use host::{Host, PodNamespace};
+use model::{Key, Sandbox};
 use tracing::{info, warn};
 
-use super::book::{Book, Held, Patience, changes, is_of_interface};
 use super::endpoint::EndpointId;
-use super::error::CniError;
+use super::error::{CniError, code};
 use super::services::Found;
-use super::{Call, Services, endpoint, node};
+use super::{Call, Services, delegate, records};
+use crate::failpoint::{self, Point};
+
+/// A store that takes longer is as good as not there: the runtime waits.
+const STORE_PATIENCE: Duration = Duration::from_secs(8);
 
 pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError> {
-    // An address must not be free while something still answers to it.
-    let removed = Host::here()?.remove_links_of(&call.sandbox)?;
-    for link in &removed {
-        info!("removed {} of {}", link.name, link.owner);
+    failpoint::hit(Point::DelStart);
+    let _fenced = services.fences().enter(&call.sandbox).await;
+    failpoint::hit(Point::DelFenced);
+    if let Err(error) = finish(call, services).await {
+        if error.is_of_request() {
+            return Err(error);
+        }
+        warn!(sandbox = %call.sandbox, "the DEL is queued: {error}");
+        failpoint::hit(Point::DelBeforeQueue);
+        services.queue().keep(&call.message).map_err(|problem| {
+            let message = format!("{}, and the DEL cannot be queued", error.message);
+            CniError::new(code::TRY_LATER, message).because(&problem)
+        })?;
+        services.count_queued();
+        failpoint::hit(Point::DelAfterQueue);
     }
-    match services.existing_store(&call.netconf).await? {
-        Found::Store(store) => release(&Book::new(&*store), call, None).await,
+    failpoint::hit(Point::DelBeforeAnswer);
+    Ok(())
+}
+
+/// Everything that a DEL has to do. To be called inside the sandbox's fence.
+pub(super) async fn finish(call: &Call, services: &Services) -> Result<(), CniError> {
+    // An address must not be free while something still answers to it.
+    failpoint::hit(Point::DelBeforeKernel);
+    detach(&call.sandbox, call.request.netns.as_deref(), services).await?;
+    failpoint::hit(Point::DelAfterKernel);
+    failpoint::hit(Point::DelBeforeRecords);
+    match tokio::time::timeout(STORE_PATIENCE, release(call, services)).await {
+        Ok(released) => released?,
+        Err(_) => {
+            let message = format!("the store did not answer within {} s", STORE_PATIENCE.as_secs());
+            return Err(CniError::new(code::TRY_LATER, message));
+        }
+    }
+    failpoint::hit(Point::DelAfterRecords);
+    failpoint::hit(Point::DelBeforeJournal);
+    services.forget(&call.sandbox)?;
+    failpoint::hit(Point::DelAfterJournal);
+    Ok(())
+}
+
+/// Takes what the sandbox has in the kernel out of service.
+pub(super) async fn detach(
+    sandbox: &Sandbox,
+    netns: Option<&Path>,
+    services: &Services,
+) -> Result<(), CniError> {
+    let device = services.journal().and_then(|journal| journal.get(sandbox));
+    let device = device.map(|entry| entry.attachment.device);
+    let detached = services.in_kernel(|| {
+        // A namespace that is gone, or is none, has nothing to be freed.
+        let mut pod = netns.and_then(|path| PodNamespace::open(path).ok());
+        Host::here()?.detach(sandbox, device.as_ref(), pod.as_mut())
+    });
+    let detached = detached.await?;
+    for link in &detached.links {
+        info!("took {} of {sandbox} out of service", link.name);
+    }
+    if !detached.links.is_empty() {
+        services.sweep().await;
+    }
+    Ok(())
+}
+
+async fn release(call: &Call, services: &Services) -> Result<(), CniError> {
+    delegate::give_back(call).await?;
+    match services.existing_book(&call.netconf).await? {
+        Found::Book(book) => records::release(&book, &call.sandbox, endpoint_key(call, services), None).await,
         Found::NoStore(reason) => {
             info!("{reason}, so nothing is recorded");
             Ok(())
@@ -28,69 +93,21 @@ pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError
     }
 }
 
-/// Gives back the attachment's addresses and removes its endpoint record, in one commit. With `restore`, that record
-/// is put back in the endpoint's place. A record of another sandbox is never touched.
-pub(super) async fn release(book: &Book<'_>, call: &Call, restore: Option<&Record>) -> Result<(), CniError> {
-    let mut patience = Patience::new();
-    loop {
-        let held = book.held(&call.sandbox).await?;
-        let mut all = endpoint_changes(book, call, &held, restore).await?;
-        let freed = held.addresses.clone();
-        all.extend(address_changes(book, call, held).await?);
-        if all.is_empty() {
-            return Ok(());
-        }
-        all.insert(0, book.require_unlocked().await?);
-        match book.commit(all).await {
-            Ok(()) => {
-                info!("{}: gave back {freed:?}", call.sandbox);
-                return Ok(());
-            }
-            Err(error) => patience.after(error).await?,
-        }
-    }
+/// Where the endpoint is recorded if node and pod are still called the same.
+fn endpoint_key(call: &Call, services: &Services) -> Option<Key> {
+    let node = services.node_name(&call.netconf).ok()?;
+    EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox).key().ok()
 }
 
-async fn address_changes(book: &Book<'_>, call: &Call, held: Held) -> Result<Vec<Change>, CniError> {
-    let Some(handle) = &held.handle else { return Ok(Vec::new()) };
-    let cooldown = book.config().await?.map_or(0, |config| config.value.ip_cooldown_seconds);
-    let cooldown_from = (cooldown > 0).then(Timestamp::now);
-    let is_meant = |_, attribute: &model::ipam::BlockAttribute, _| is_of_interface(attribute, &call.sandbox);
-    let released = release_handle(&call.sandbox.handle(), handle, held.blocks, is_meant, cooldown_from);
-    for corrupt in &released.corrupt {
-        warn!("nothing is released into it: {corrupt}");
+/// A DEL without a call: for what has no owner. To be called inside the sandbox's fence.
+pub(super) async fn remove(
+    sandbox: &Sandbox,
+    endpoint: Option<Key>,
+    services: &Services,
+) -> Result<(), CniError> {
+    detach(sandbox, None, services).await?;
+    if let Some(book) = services.agent().and_then(|agent| agent.book.get()) {
+        records::release(book, sandbox, endpoint, None).await?;
     }
-    Ok(changes(&released.steps))
-}
-
-async fn endpoint_changes(
-    book: &Book<'_>,
-    call: &Call,
-    held: &Held,
-    restore: Option<&Record>,
-) -> Result<Vec<Change>, CniError> {
-    let mut found = Vec::new();
-    for key in endpoint_keys(call, held) {
-        let Some((record, resource)) = book.endpoint(&key).await? else { continue };
-        if endpoint::container_id(&resource) != call.sandbox.container_id() {
-            info!("{key} belongs to sandbox {}, and stays", endpoint::container_id(&resource));
-            continue;
-        }
-        found.push(match restore.filter(|earlier| earlier.key == key) {
-            Some(earlier) => Change::update(key, earlier.value.clone(), record.revision),
-            None => Change::delete(key, record.revision),
-        });
-    }
-    Ok(found)
-}
-
-/// Where the endpoint was recorded: as noted down with the address, and as node and pod are called now.
-fn endpoint_keys(call: &Call, held: &Held) -> Vec<Key> {
-    let noted = held.attributes.as_ref();
-    let noted = noted.and_then(|attribute| EndpointId::from_allocation(attribute, &call.sandbox));
-    let current = node::name(&call.netconf).ok();
-    let current = current.map(|node| EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox));
-    let mut keys: Vec<Key> = noted.into_iter().chain(current).filter_map(|id| id.key().ok()).collect();
-    keys.dedup();
-    keys
+    services.forget(sandbox)
 }

@@ -44,7 +44,7 @@ impl EndpointId {
     pub(super) fn from_allocation(attribute: &BlockAttribute, sandbox: &Sandbox) -> Option<EndpointId> {
         let note = |key: &str| attribute.secondary.get(key).cloned();
         let pod = match (note("namespace"), note("pod")) {
-            (Some(namespace), Some(name)) => Some(PodName { namespace, name }),
+            (Some(namespace), Some(name)) => Some(PodName { namespace, name, uid: None }),
             _ => None,
         };
         Some(EndpointId::new(&note("node")?, pod.as_ref(), sandbox))
@@ -94,9 +94,17 @@ pub(super) fn record(
     }
 }
 
+/// Puts addresses into a record that is complete but for them.
+pub(super) fn set_addresses(endpoint: &mut Resource, addresses: &[IpAddr]) {
+    endpoint.spec_mut().insert("ipNetworks".to_owned(), networks(addresses).into());
+}
+
+fn networks(addresses: &[IpAddr]) -> Vec<String> {
+    addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
+}
+
 fn spec(id: &EndpointId, sandbox: &Sandbox, wired: &Wired) -> Value {
-    let networks: Vec<String> =
-        wired.addresses.iter().map(|address| IpNet::from(*address).to_string()).collect();
+    let networks = networks(&wired.addresses);
     let mut spec = json!({
         "orchestrator": id.name.orchestrator,
         "node": id.name.node,
@@ -149,7 +157,7 @@ mod tests {
     }
 
     fn pod() -> PodName {
-        PodName { namespace: "shop".to_owned(), name: "web-0".to_owned() }
+        PodName { namespace: "shop".to_owned(), name: "web-0".to_owned(), uid: None }
     }
 
     fn now() -> Timestamp {
@@ -205,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_recorded_is_refused() {
-        let pod = PodName { namespace: "shop".to_owned(), name: "web/0".to_owned() };
+        let pod = PodName { namespace: "shop".to_owned(), name: "web/0".to_owned(), uid: None };
         let id = EndpointId::new("node-a", Some(&pod), &sandbox());
         assert!(record(&id, &sandbox(), &example(), None, now()).is_err());
     }

@@ -1,10 +1,10 @@
 //! Errors in the form of the CNI specification: a code, what happened, and what is known beyond that.
 
 use std::error::Error;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
+use book::BookError;
 use host::HostError;
-use ipam::AssignError;
 use model::sandbox::SandboxError;
 use serde_json::{Value, json};
 use store::StoreError;
@@ -17,6 +17,10 @@ pub(crate) mod code {
     pub(crate) const NOT_DECODED: u32 = 6;
     pub(crate) const CONFIGURATION: u32 = 7;
     pub(crate) const TRY_LATER: u32 = 11;
+    /// STATUS: no pod can be added.
+    pub(crate) const CANNOT_ADD: u32 = 50;
+    /// STATUS: no pod can be added, and those that run may be cut off.
+    pub(crate) const CANNOT_SERVE: u32 = 51;
     /// A fault of ours.
     pub(crate) const BROKEN: u32 = 100;
     /// The kernel refused, or holds something else than was asked for.
@@ -80,6 +84,19 @@ impl CniError {
         write!(self.details, "{separator}{text}").expect("a string takes any text");
     }
 
+    /// Repeating the same request cannot help.
+    pub(crate) fn is_of_request(&self) -> bool {
+        matches!(
+            self.code,
+            code::VERSION | code::ENVIRONMENT | code::INPUT | code::NOT_DECODED | code::CONFIGURATION
+        )
+    }
+
+    /// The store was not there, or did not do what it was asked for.
+    pub(crate) fn is_of_store(&self) -> bool {
+        matches!(self.code, code::STORE | code::TRY_LATER)
+    }
+
     pub(crate) fn document(&self, version: &str) -> Value {
         json!({"cniVersion": version, "code": self.code, "msg": self.message, "details": self.details})
     }
@@ -105,9 +122,32 @@ impl From<HostError> for CniError {
 
 impl From<StoreError> for CniError {
     fn from(error: StoreError) -> CniError {
-        let code = match error {
-            StoreError::Unreachable { .. } | StoreError::Uncertain { .. } => code::TRY_LATER,
-            StoreError::BadSetting { .. } => code::CONFIGURATION,
+        let converted = CniError::of(code_of(&error), &error);
+        match error.hint() {
+            Some(hint) => converted.hint(hint),
+            None => converted,
+        }
+    }
+}
+
+impl fmt::Display for CniError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if self.details.is_empty() { Ok(()) } else { write!(f, " ({})", self.details) }
+    }
+}
+
+impl Error for CniError {}
+
+impl From<BookError> for CniError {
+    fn from(error: BookError) -> CniError {
+        let code = match &error {
+            BookError::Assign(_) | BookError::Claim(_) => code::ADDRESSES,
+            BookError::Locked
+            | BookError::Contended { .. }
+            | BookError::Addition { .. }
+            | BookError::Closed => code::TRY_LATER,
+            BookError::Store(source) => code_of(source),
             _ => code::STORE,
         };
         let converted = CniError::of(code, &error);
@@ -118,25 +158,17 @@ impl From<StoreError> for CniError {
     }
 }
 
-impl From<AssignError> for CniError {
-    fn from(error: AssignError) -> CniError {
-        let converted = CniError::of(code::ADDRESSES, &error);
-        match error {
-            AssignError::NoPools => converted.hint(
-                "create one with `plumb apply -f pool.yaml`, where pool.yaml holds \
-                 {apiVersion: projectcalico.org/v3, kind: IPPool, metadata: {name: pods}, spec: {cidr: 10.244.0.0/16}}",
-            ),
-            AssignError::PoolUnknown(..) | AssignError::NoPoolServes { .. } => {
-                converted.hint("`plumb get ippool -o wide` shows the pools and whom they serve")
-            }
-            _ => converted,
-        }
-    }
-}
-
 impl From<SandboxError> for CniError {
     fn from(error: SandboxError) -> CniError {
         CniError::of(code::ENVIRONMENT, &error)
+    }
+}
+
+fn code_of(error: &StoreError) -> u32 {
+    match error {
+        StoreError::Unreachable { .. } | StoreError::Uncertain { .. } => code::TRY_LATER,
+        StoreError::BadSetting { .. } => code::CONFIGURATION,
+        _ => code::STORE,
     }
 }
 
@@ -168,7 +200,7 @@ mod tests {
 
     #[test]
     fn an_empty_store_says_how_to_fill_it() {
-        let error = CniError::from(AssignError::NoPools);
+        let error = CniError::from(BookError::from(ipam::AssignError::NoPools));
         assert_eq!(error.message, "there is no IP pool");
         assert!(error.details.contains("plumb apply -f"), "{}", error.details);
     }

@@ -10,6 +10,8 @@ pub(crate) enum Verb {
     Add,
     Del,
     Check,
+    Gc,
+    Status,
     Version,
 }
 
@@ -22,12 +24,17 @@ pub(crate) struct Request {
     pub(crate) interface: String,
     /// There if the caller is Kubernetes.
     pub(crate) pod: Option<PodName>,
+    /// `CNI_ARGS` asks for these; an empty value asks for nothing.
+    pub(crate) asked_addresses: Option<String>,
+    pub(crate) asked_mac: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodName {
     pub(crate) namespace: String,
     pub(crate) name: String,
+    /// Which of the pods that had this name.
+    pub(crate) uid: Option<String>,
 }
 
 impl Verb {
@@ -36,9 +43,11 @@ impl Verb {
             Some("ADD") => Ok(Verb::Add),
             Some("DEL") => Ok(Verb::Del),
             Some("CHECK") => Ok(Verb::Check),
+            Some("GC") => Ok(Verb::Gc),
+            Some("STATUS") => Ok(Verb::Status),
             Some("VERSION") => Ok(Verb::Version),
             Some(other) => Err(CniError::environment(format!("CNI_COMMAND {other:?} is not known here"))
-                .hint("known are ADD, DEL, CHECK and VERSION")),
+                .hint("known are ADD, DEL, CHECK, GC, STATUS and VERSION")),
             None => Err(CniError::environment("CNI_COMMAND is not set")),
         }
     }
@@ -53,16 +62,13 @@ impl Request {
             return Err(CniError::environment("CNI_NETNS is not set"));
         }
         let arguments = get("CNI_ARGS").unwrap_or_default();
-        if let (Verb::Add, Some(address)) = (verb, argument(&arguments, "IP")) {
-            return Err(CniError::environment(format!(
-                "CNI_ARGS asks for the address {address}, which is not supported yet"
-            )));
-        }
         Ok(Request {
             container_id: need("CNI_CONTAINERID")?,
             netns,
             interface: need("CNI_IFNAME")?,
             pod: pod_name(&arguments),
+            asked_addresses: argument(&arguments, "IP").map(str::to_owned),
+            asked_mac: argument(&arguments, "MAC").map(str::to_owned),
         })
     }
 }
@@ -71,7 +77,8 @@ impl Request {
 /// runtimes set only the name.
 fn pod_name(arguments: &str) -> Option<PodName> {
     let (namespace, name) = (argument(arguments, "K8S_POD_NAMESPACE")?, argument(arguments, "K8S_POD_NAME")?);
-    Some(PodName { namespace: namespace.to_owned(), name: name.to_owned() })
+    let uid = argument(arguments, "K8S_POD_UID").map(str::to_owned);
+    Some(PodName { namespace: namespace.to_owned(), name: name.to_owned(), uid })
 }
 
 /// One value out of `KEY=VALUE;KEY=VALUE`; the last if there are several.
@@ -92,16 +99,16 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_not_given_in_place_of_another_that_is_asked_for() {
+    fn arguments_may_ask_for_addresses() {
         let variables = [
             ("CNI_CONTAINERID", "c"),
             ("CNI_IFNAME", "eth0"),
             ("CNI_NETNS", "/run/netns/x"),
-            ("CNI_ARGS", "IgnoreUnknown=1;IP=10.0.0.7"),
+            ("CNI_ARGS", "IgnoreUnknown=1;IP=10.0.0.7;MAC=02:00:00:00:00:01"),
         ];
-        let refused = parse(Verb::Add, &variables).unwrap_err();
-        assert_eq!(refused.message, "CNI_ARGS asks for the address 10.0.0.7, which is not supported yet");
-        assert!(parse(Verb::Del, &variables).is_ok(), "nothing stands in the way of a DEL");
+        let request = parse(Verb::Add, &variables).unwrap();
+        assert_eq!(request.asked_addresses.as_deref(), Some("10.0.0.7"));
+        assert_eq!(request.asked_mac.as_deref(), Some("02:00:00:00:00:01"));
     }
 
     #[test]
@@ -118,7 +125,8 @@ mod tests {
             ],
         )
         .unwrap();
-        let pod = PodName { namespace: "shop".to_owned(), name: "web-0".to_owned() };
+        let pod =
+            PodName { namespace: "shop".to_owned(), name: "web-0".to_owned(), uid: Some("u".to_owned()) };
         assert_eq!(request.pod, Some(pod));
         assert_eq!(request.netns, Some(PathBuf::from("/run/netns/cni-1")));
     }
@@ -149,7 +157,7 @@ mod tests {
             let mut pairs = noise;
             pairs.insert(at.min(pairs.len()), format!("K8S_POD_NAME={name}"));
             pairs.insert((at / 2).min(pairs.len()), format!("K8S_POD_NAMESPACE={namespace}"));
-            prop_assert_eq!(pod_name(&pairs.join(";")), Some(PodName { namespace, name }));
+            prop_assert_eq!(pod_name(&pairs.join(";")), Some(PodName { namespace, name, uid: None }));
         }
 
         #[test]

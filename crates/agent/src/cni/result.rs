@@ -3,14 +3,15 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use ipnet::IpNet;
 use plan::PodWiring;
 use serde_json::{Value, json};
 
 use super::error::{CniError, code};
 
 /// The same list as `plumb-cni` has; a test of the lab compares them.
-const VERSIONS: [&str; 3] = ["0.3.1", "0.4.0", "1.0.0"];
-pub(crate) const NEWEST: &str = "1.0.0";
+const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+pub(crate) const NEWEST: &str = "1.1.0";
 
 /// Where the pod's end stands in the list of interfaces; the host's end comes first, as with Calico.
 const POD_INTERFACE: usize = 1;
@@ -32,27 +33,97 @@ pub(crate) fn check_version(version: &str) -> Result<(), CniError> {
 
 /// CHECK came with 0.4.0.
 pub(crate) fn has_check(version: &str) -> bool {
-    version != "0.3.1"
+    !has_flat_addresses(version) && !version.starts_with("0.3.")
+}
+
+/// GC and STATUS came with 1.1.0.
+pub(crate) fn has_gc(version: &str) -> bool {
+    version == "1.1.0"
+}
+
+/// Before 0.3.0 an answer had room for one address of each version, and for no interfaces.
+fn has_flat_addresses(version: &str) -> bool {
+    version.starts_with("0.1.") || version.starts_with("0.2.")
 }
 
 /// The answer to ADD.
 pub(crate) fn of_add(version: &str, wiring: &PodWiring, netns: &Path) -> Value {
-    let ip = |address: &ipnet::IpNet| {
+    if has_flat_addresses(version) {
+        let networks = wiring.pod.addresses.iter().map(|address| (*address, None));
+        return flat(version, networks, &json!([]));
+    }
+    let ip = |address: &IpNet| {
         let mut ip = json!({"address": address.to_string(), "interface": POD_INTERFACE});
         if has_ip_version(version) {
             ip["version"] = if address.addr().is_ipv4() { "4" } else { "6" }.into();
         }
         ip
     };
+    let mut interfaces = json!([
+        {"name": wiring.host.device.as_str(), "mac": wiring.host.mac.to_string()},
+        {"name": wiring.pod.device.as_str(), "mac": wiring.pod.mac.to_string(), "sandbox": netns},
+    ]);
+    if has_gc(version) {
+        interfaces[0]["mtu"] = wiring.host.mtu.into();
+        interfaces[POD_INTERFACE]["mtu"] = wiring.pod.mtu.into();
+    }
     json!({
         "cniVersion": version,
-        "interfaces": [
-            {"name": wiring.host.device.as_str(), "mac": wiring.host.mac.to_string()},
-            {"name": wiring.pod.device.as_str(), "mac": wiring.pod.mac.to_string(), "sandbox": netns},
-        ],
+        "interfaces": interfaces,
         "ips": wiring.pod.addresses.iter().map(ip).collect::<Vec<_>>(),
         "dns": {},
     })
+}
+
+/// An address given to another plugin, with the network it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GivenAddress {
+    pub(crate) network: IpNet,
+    pub(crate) gateway: Option<IpAddr>,
+}
+
+/// The answer to another plugin's ADD, which asked for addresses only.
+pub(crate) fn of_ipam(version: &str, given: &[GivenAddress]) -> Value {
+    let default = |given: &GivenAddress| if given.network.addr().is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+    let route = |given: &GivenAddress| {
+        let mut route = json!({"dst": default(given)});
+        if let Some(gateway) = given.gateway {
+            route["gw"] = gateway.to_string().into();
+        }
+        route
+    };
+    let routes: Vec<Value> = given.iter().map(route).collect();
+    if has_flat_addresses(version) {
+        let networks = given.iter().map(|given| (given.network, given.gateway));
+        return flat(version, networks, &json!(routes));
+    }
+    let ip = |given: &GivenAddress| {
+        let mut ip = json!({"address": given.network.to_string()});
+        if let Some(gateway) = given.gateway {
+            ip["gateway"] = gateway.to_string().into();
+        }
+        if has_ip_version(version) {
+            ip["version"] = if given.network.addr().is_ipv4() { "4" } else { "6" }.into();
+        }
+        ip
+    };
+    let ips: Vec<Value> = given.iter().map(ip).collect();
+    json!({"cniVersion": version, "ips": ips, "routes": routes, "dns": {}})
+}
+
+fn flat(version: &str, networks: impl Iterator<Item = (IpNet, Option<IpAddr>)>, routes: &Value) -> Value {
+    let mut answer = json!({"cniVersion": version, "dns": {}});
+    for (network, gateway) in networks {
+        let is_v4 = network.addr().is_ipv4();
+        let of_version = |route: &&Value| route["dst"].as_str().is_some_and(|dst| dst.contains('.') == is_v4);
+        let own: Vec<&Value> = routes.as_array().into_iter().flatten().filter(of_version).collect();
+        let mut config = json!({"ip": network.to_string(), "routes": own});
+        if let Some(gateway) = gateway {
+            config["gateway"] = gateway.to_string().into();
+        }
+        answer[if is_v4 { "ip4" } else { "ip6" }] = config;
+    }
+    answer
 }
 
 /// The addresses in an earlier answer to ADD. Later plugins of a chain may have added to it.
@@ -64,7 +135,9 @@ pub(crate) fn addresses_of(result: &Value, interface: &str) -> Vec<IpAddr> {
     let is_ours = |ip: &&Value| name_of(ip).is_none_or(|name| name == interface);
     let address = |ip: &Value| ip.get("address")?.as_str()?.split('/').next()?.parse().ok();
     let ips = result.get("ips").and_then(Value::as_array);
-    ips.into_iter().flatten().filter(is_ours).filter_map(address).collect()
+    let listed = ips.into_iter().flatten().filter(is_ours).filter_map(address);
+    let flat = |key: &str| result.get(key)?.get("ip")?.as_str()?.split('/').next()?.parse().ok();
+    listed.chain(["ip4", "ip6"].into_iter().filter_map(flat)).collect()
 }
 
 /// From 1.0.0 on the address alone says its version.
@@ -106,11 +179,48 @@ mod tests {
             "dns": {},
         });
         assert_eq!(of_add("1.0.0", &wiring(), netns), expected);
-        for version in ["0.3.1", "0.4.0"] {
+        let newest = of_add("1.1.0", &wiring(), netns);
+        assert_eq!(newest["interfaces"][1]["mtu"], 1500);
+        for version in ["0.3.0", "0.3.1", "0.4.0"] {
             let result = of_add(version, &wiring(), netns);
             assert_eq!(result["ips"][0]["version"], "4");
             assert_eq!(result["cniVersion"], version);
         }
+    }
+
+    #[test]
+    fn the_oldest_versions_have_one_address_each() {
+        for version in ["0.1.0", "0.2.0"] {
+            let answer = of_add(version, &wiring(), Path::new("/x"));
+            let expected =
+                json!({"cniVersion": version, "ip4": {"ip": "10.0.0.5/32", "routes": []}, "dns": {}});
+            assert_eq!(answer, expected);
+            assert_eq!(addresses_of(&answer, "eth0"), ["10.0.0.5".parse::<IpAddr>().unwrap()]);
+            assert!(!has_check(version));
+        }
+        assert!(!has_check("0.3.1") && has_check("0.4.0") && has_check("1.1.0"));
+    }
+
+    #[test]
+    fn another_plugin_gets_addresses_with_their_networks() {
+        let given = [
+            GivenAddress { network: "10.1.0.4/26".parse().unwrap(), gateway: "10.1.0.1".parse().ok() },
+            GivenAddress { network: "fd00::4/122".parse().unwrap(), gateway: None },
+        ];
+        let expected = json!({
+            "cniVersion": "1.0.0",
+            "ips": [{"address": "10.1.0.4/26", "gateway": "10.1.0.1"}, {"address": "fd00::4/122"}],
+            "routes": [{"dst": "0.0.0.0/0", "gw": "10.1.0.1"}, {"dst": "::/0"}],
+            "dns": {},
+        });
+        assert_eq!(of_ipam("1.0.0", &given), expected);
+        let expected = json!({
+            "cniVersion": "0.2.0",
+            "ip4": {"ip": "10.1.0.4/26", "gateway": "10.1.0.1", "routes": [{"dst": "0.0.0.0/0", "gw": "10.1.0.1"}]},
+            "ip6": {"ip": "fd00::4/122", "routes": [{"dst": "::/0"}]},
+            "dns": {},
+        });
+        assert_eq!(of_ipam("0.2.0", &given), expected);
     }
 
     #[test]
@@ -124,9 +234,10 @@ mod tests {
 
     #[test]
     fn unknown_versions_are_refused_with_the_list() {
-        for version in ["", "0.2.0", "1.1.0", "x"] {
+        for version in ["", "0.5.0", "1.2.0", "x"] {
             let error = check_version(version).unwrap_err();
-            assert_eq!((error.code, error.details.as_str()), (1, "supported are 0.3.1, 0.4.0, 1.0.0"));
+            let list = "supported are 0.1.0, 0.2.0, 0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0";
+            assert_eq!((error.code, error.details.as_str()), (1, list));
         }
     }
 

@@ -1,56 +1,233 @@
 //! What the verbs work with, and who provides it: a process of its own for one call, or the node's agent.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use store::{OpenMode, Store, StoreConfig};
+use book::Book;
+use host::Host;
+use host::cri::{RuntimeClient, Sandboxes};
+use model::Sandbox;
+use store::{OpenMode, StoreConfig};
+use tokio::sync::Notify;
+use tracing::warn;
 
-use super::book;
-use super::error::CniError;
+use super::error::{CniError, code};
 use super::netconf::NetConf;
+use super::{node, records};
+use crate::endpoints::Endpoints;
+use crate::fence::Fences;
+use crate::health::{Health, Metrics};
+use crate::journal::Journal;
+use crate::queue::Queue;
+
+/// How many calls may be at work in the kernel at once. It does one thing at a time anyway.
+const KERNEL_WORKERS: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct Services {}
+pub(crate) struct Services {
+    records: Records,
+    queue: Queue,
+    fences: Fences,
+    health: Arc<Health>,
+    kernel: tokio::sync::Semaphore,
+    /// What was said already, and need not be said for each pod.
+    said: Mutex<BTreeSet<String>>,
+    own_user: u32,
+}
+
+/// Where the records are.
+#[derive(Debug)]
+enum Records {
+    /// Where the call's configuration says.
+    OfCall,
+    /// Where the agent was told. Empty until they can be reached.
+    OfAgent(Box<Agent>),
+}
+
+/// What only the agent has.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) node: String,
+    pub(crate) book: OnceLock<Book>,
+    pub(crate) runtime: Option<RuntimeClient>,
+    pub(crate) endpoints: Endpoints,
+    /// Links wait for their removal.
+    pub(crate) sweep: Notify,
+    pub(crate) journal: Journal,
+}
 
 impl Services {
     /// For one call without an agent: the store is the one that the network configuration names.
-    pub(crate) fn one_shot() -> Services {
-        Services {}
+    pub(crate) fn one_shot(state_folder: &Path) -> Services {
+        Services::new(Records::OfCall, state_folder, Arc::new(Health::new()))
     }
 
-    /// Says how the log is to be kept, where the call decides that.
-    pub(super) fn hear(&self, netconf: &NetConf) {
-        start_log(netconf);
+    pub(crate) fn of_agent(agent: Agent, state_folder: &Path, health: Arc<Health>) -> Services {
+        Services::new(Records::OfAgent(Box::new(agent)), state_folder, health)
     }
 
-    /// The store for a verb that may have to make one.
-    pub(super) async fn store(&self, netconf: &NetConf) -> Result<Arc<dyn Store>, CniError> {
-        book::open(&book::store_config(netconf)?, OpenMode::CreateIfMissing).await
+    fn new(records: Records, state_folder: &Path, health: Arc<Health>) -> Services {
+        Services {
+            records,
+            queue: Queue::at(state_folder),
+            fences: Fences::default(),
+            health,
+            kernel: tokio::sync::Semaphore::new(KERNEL_WORKERS),
+            said: Mutex::default(),
+            own_user: own_user(),
+        }
     }
 
-    /// The store for a verb that has nothing to do without one.
-    pub(super) async fn existing_store(&self, netconf: &NetConf) -> Result<Found, CniError> {
-        let config = book::store_config(netconf)?;
+    pub(crate) fn agent(&self) -> Option<&Agent> {
+        match &self.records {
+            Records::OfCall => None,
+            Records::OfAgent(agent) => Some(agent),
+        }
+    }
+
+    pub(crate) fn journal(&self) -> Option<&Journal> {
+        self.agent().map(|agent| &agent.journal)
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(crate) fn fences(&self) -> &Fences {
+        &self.fences
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.health.metrics
+    }
+
+    /// Besides root, whoever runs this program may call it.
+    pub(crate) fn own_user(&self) -> u32 {
+        self.own_user
+    }
+
+    /// Says something once, however many calls it is true of.
+    pub(super) fn say_once(&self, text: String) {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if !said.contains(&text) {
+            warn!("{text}");
+            said.insert(text);
+        }
+    }
+
+    /// Does something that waits for the kernel, without keeping others from working.
+    pub(crate) async fn in_kernel<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _worker = self.kernel.acquire().await.expect("never closed");
+        match tokio::runtime::Handle::current().runtime_flavor() {
+            tokio::runtime::RuntimeFlavor::CurrentThread => act(),
+            _ => tokio::task::block_in_place(act),
+        }
+    }
+
+    /// The address book for a verb that may have to make a store.
+    pub(super) async fn book(&self, netconf: &NetConf) -> Result<Book, CniError> {
+        match &self.records {
+            Records::OfCall => {
+                records::open(&records::store_config(netconf)?, OpenMode::CreateIfMissing).await
+            }
+            Records::OfAgent(agent) => agent.book.get().cloned().ok_or_else(unreachable),
+        }
+    }
+
+    /// The address book for a verb that has nothing to do without a store.
+    pub(super) async fn existing_book(&self, netconf: &NetConf) -> Result<Found, CniError> {
+        if let Records::OfAgent(_) = &self.records {
+            return self.book(netconf).await.map(Found::Book);
+        }
+        let config = records::store_config(netconf)?;
         if let StoreConfig::Sqlite { path } = &config
             && !path.exists()
         {
             return Ok(Found::NoStore(format!("there is no store at {}", path.display())));
         }
-        Ok(Found::Store(book::open(&config, OpenMode::Existing).await?))
+        Ok(Found::Book(records::open(&config, OpenMode::Existing).await?))
+    }
+
+    /// The agent knows its node's name; otherwise the configuration says it.
+    pub(crate) fn node_name(&self, netconf: &NetConf) -> Result<String, CniError> {
+        match &self.records {
+            Records::OfCall => node::name(netconf),
+            Records::OfAgent(agent) => Ok(agent.node.clone()),
+        }
+    }
+
+    /// The same where it does not matter why there is none.
+    pub(crate) async fn existing_book_if_any(&self, netconf: &NetConf) -> Result<Option<Book>, CniError> {
+        match self.existing_book(netconf).await? {
+            Found::Book(book) => Ok(Some(book)),
+            Found::NoStore(_) => Ok(None),
+        }
+    }
+
+    /// What the runtime lists; `None` if it cannot be asked.
+    pub(crate) async fn sandboxes(&self) -> Option<Sandboxes> {
+        let runtime = self.agent()?.runtime.as_ref()?;
+        let answer = runtime.sandboxes().await;
+        self.metrics().runtime_answers.store(i64::from(answer.is_ok()), Ordering::Relaxed);
+        match answer {
+            Ok(sandboxes) => Some(sandboxes),
+            Err(error) => {
+                warn!("the runtime says nothing: {error}");
+                None
+            }
+        }
+    }
+
+    /// Removes links that were taken out of service: at once without an agent, behind the call with one.
+    pub(super) async fn sweep(&self) {
+        match self.agent() {
+            Some(agent) => agent.sweep.notify_one(),
+            None => {
+                if let Err(error) = self.in_kernel(|| Host::here()?.sweep()).await {
+                    warn!("devices that are out of service stay behind: {error}");
+                }
+            }
+        }
+    }
+
+    /// Forgets an attachment that is no more.
+    pub(crate) fn forget(&self, sandbox: &Sandbox) -> Result<(), CniError> {
+        let Some(journal) = self.journal() else { return Ok(()) };
+        journal
+            .remove(sandbox)
+            .map_err(|error| CniError::broken("the journal cannot be written").because(&error))?;
+        self.count_attachments();
+        Ok(())
+    }
+
+    pub(super) fn count_attachments(&self) {
+        let count = self.journal().map_or(0, Journal::len);
+        self.metrics().attachments.store(i64::try_from(count).unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    pub(super) fn count_queued(&self) {
+        self.metrics().dels_queued.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A store, or why there is none.
+/// An address book, or why there is none.
 #[derive(Debug)]
 pub(super) enum Found {
-    Store(Arc<dyn Store>),
+    Book(Book),
     NoStore(String),
 }
 
-/// Stderr is the log; stdout belongs to the answer.
-fn start_log(netconf: &NetConf) {
-    let level = netconf.log_level.as_deref().unwrap_or("info").to_ascii_lowercase();
-    let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(level);
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    // A second call in one process (tests) keeps the first one's log.
-    let _ = log.try_init();
+fn unreachable() -> CniError {
+    CniError::new(code::TRY_LATER, "the agent has not reached the store yet")
+}
+
+fn own_user() -> u32 {
+    use std::os::unix::fs::MetadataExt as _;
+    std::fs::metadata("/proc/self").map_or(0, |status| status.uid())
 }

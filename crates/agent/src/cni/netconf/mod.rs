@@ -1,13 +1,23 @@
 //! The network configuration on stdin. Calico's keys are understood, so that its conflist can be kept; what has no
 //! effect here is collected for the log, never an error.
 
-use std::collections::BTreeMap;
+mod asked;
+mod read;
 
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+pub(crate) use asked::Asked;
+use read::{Object, flag, number, section, text, texts, wrong};
 
 use super::error::{CniError, code};
 
-type Object = Map<String, Value>;
+/// Where the queue and the journal lie unless somebody says otherwise.
+pub(crate) const STATE_FOLDER: &str = "/var/lib/plumb";
+/// The key under which a runtime lists what is to stay.
+const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
 
 /// What a call goes by.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,16 +33,36 @@ pub(crate) struct NetConf {
     /// 0 if not said.
     pub(crate) mtu: u64,
     pub(crate) require_mtu_file: bool,
-    /// Names or networks of pools.
-    pub(crate) ipv4_pools: Vec<String>,
+    pub(crate) ipam: IpamConf,
+    pub(crate) asked: Asked,
     /// Why ADD must not go on; a DEL does not care.
     pub(crate) unsupported: Option<CniError>,
     pub(crate) pod_forwards: bool,
     pub(crate) log_level: Option<String>,
     pub(crate) prev_result: Option<Value>,
+    /// Container IDs and interfaces that a GC must leave alone; `None` if the runtime listed none at all.
+    pub(crate) valid_attachments: Option<Vec<(String, String)>>,
+    pub(crate) state_folder: PathBuf,
     /// Keys that are there and change nothing.
     pub(crate) ignored: Vec<String>,
+    /// All of it, for plugins that are called in turn.
+    pub(crate) document: Object,
 }
+
+/// Who gives addresses, and which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IpamConf {
+    /// Another plugin's name; `None` if addresses are ours to give.
+    pub(crate) other: Option<String>,
+    pub(crate) assign_v4: bool,
+    pub(crate) assign_v6: bool,
+    /// Names or networks of pools.
+    pub(crate) ipv4_pools: Vec<String>,
+    pub(crate) ipv6_pools: Vec<String>,
+}
+
+/// What a configuration without a version means, as with Calico.
+const VERSION_UNSAID: &str = "0.2.0";
 
 /// Keys of the store's settings, with the environment variable that means the same.
 const STORE_KEYS: [(&str, &str); 7] = [
@@ -46,7 +76,7 @@ const STORE_KEYS: [(&str, &str); 7] = [
 ];
 
 /// Keys that are used, or that ask for nothing: the specification's own, and Calico's for a log file.
-const KNOWN_KEYS: [&str; 24] = [
+const KNOWN_KEYS: [&str; 25] = [
     "cniVersion",
     "cniVersions",
     "name",
@@ -59,6 +89,7 @@ const KNOWN_KEYS: [&str; 24] = [
     "disableCheck",
     "disableGC",
     "agent_socket",
+    "state_dir",
     "nodename",
     "nodename_file",
     "nodename_file_optional",
@@ -73,7 +104,7 @@ const KNOWN_KEYS: [&str; 24] = [
     "ipam_lock_file",
 ];
 
-const KNOWN_IPAM_KEYS: [&str; 4] = ["type", "assign_ipv4", "assign_ipv6", "ipv4_pools"];
+const KNOWN_IPAM_KEYS: [&str; 5] = ["type", "assign_ipv4", "assign_ipv6", "ipv4_pools", "ipv6_pools"];
 
 impl NetConf {
     pub(crate) fn parse(input: &[u8]) -> Result<NetConf, CniError> {
@@ -83,10 +114,12 @@ impl NetConf {
         let Value::Object(document) = document else {
             return Err(CniError::new(code::NOT_DECODED, "the network configuration is not a JSON object"));
         };
-        let ipam = section(&document, "ipam")?;
         let container = section(&document, "container_settings")?;
+        let (mut ipam, mut unsupported) = or_default(IpamConf::read(&section(&document, "ipam")?));
+        let (asked, problem) = or_default(Asked::read(&document, &mut ipam));
+        unsupported = unsupported.or(problem).or_else(|| ipam.gives_nothing());
         Ok(NetConf {
-            cni_version: text(&document, "cniVersion")?.unwrap_or_default(),
+            cni_version: text(&document, "cniVersion")?.unwrap_or_else(|| VERSION_UNSAID.to_owned()),
             name: text(&document, "name")?
                 .ok_or_else(|| CniError::configuration("the network configuration has no name"))?,
             store: store_settings(&document)?,
@@ -94,15 +127,60 @@ impl NetConf {
             nodename_file: text(&document, "nodename_file")?,
             hostname: text(&document, "hostname")?,
             mtu: number(&document, "mtu")?,
-            require_mtu_file: flag(&document, "require_mtu_file")?,
-            ipv4_pools: texts(&ipam, "ipv4_pools")?,
-            unsupported: check_ipam(&ipam).and_then(|()| check_asked(&document)).err(),
-            pod_forwards: flag(&container, "allow_ip_forwarding")?,
+            require_mtu_file: flag(&document, "require_mtu_file", false)?,
+            ignored: ignored_keys(&document, &ipam),
+            ipam,
+            asked,
+            unsupported,
+            pod_forwards: flag(&container, "allow_ip_forwarding", false)?,
             log_level: text(&document, "log_level")?,
             prev_result: document.get("prevResult").filter(|value| !value.is_null()).cloned(),
-            ignored: ignored_keys(&document, &ipam),
+            valid_attachments: valid_attachments(&document)?,
+            state_folder: text(&document, "state_dir")?.unwrap_or_else(|| STATE_FOLDER.to_owned()).into(),
+            document,
         })
     }
+}
+
+impl IpamConf {
+    fn read(ipam: &Object) -> Result<IpamConf, CniError> {
+        let kind = text(ipam, "type")?.filter(|kind| !["plumb-ipam", "calico-ipam"].contains(&kind.as_str()));
+        Ok(IpamConf {
+            other: kind,
+            assign_v4: flag(ipam, "assign_ipv4", true)?,
+            assign_v6: flag(ipam, "assign_ipv6", false)?,
+            ipv4_pools: texts(ipam, "ipv4_pools")?,
+            ipv6_pools: texts(ipam, "ipv6_pools")?,
+        })
+    }
+
+    fn gives_nothing(&self) -> Option<CniError> {
+        let nothing = self.other.is_none() && !self.assign_v4 && !self.assign_v6;
+        nothing.then(|| {
+            CniError::configuration(
+                "neither IPv4 nor IPv6 is to be assigned, which leaves no address to give",
+            )
+        })
+    }
+}
+
+/// What is wrong with wishes stops an ADD, but no other verb.
+fn or_default<T: Default>(read: Result<T, CniError>) -> (T, Option<CniError>) {
+    match read {
+        Ok(value) => (value, None),
+        Err(error) => (T::default(), Some(error)),
+    }
+}
+
+fn valid_attachments(document: &Object) -> Result<Option<Vec<(String, String)>>, CniError> {
+    let Some(listed) = document.get(VALID_ATTACHMENTS).filter(|listed| !listed.is_null()) else {
+        return Ok(None);
+    };
+    let text = |entry: &Value, key: &str| Some(entry.get(key)?.as_str()?.to_owned());
+    let attachment = |entry: &Value| Some((text(entry, "containerID")?, text(entry, "ifname")?));
+    let all = listed.as_array().and_then(|listed| listed.iter().map(attachment).collect::<Option<Vec<_>>>());
+    // An entry that is passed over would be a pod that loses its network.
+    all.map(Some).ok_or_else(|| wrong(VALID_ATTACHMENTS, "a list of containerID and ifname", listed))
 }
 
 /// A setting that names a store's place also says which store is meant, whatever the environment holds.
@@ -129,43 +207,7 @@ fn store_settings(document: &Object) -> Result<BTreeMap<String, String>, CniErro
     Ok(settings)
 }
 
-/// What cannot be done yet must not be passed over in silence: the pod would start with another network than asked.
-fn check_ipam(ipam: &Object) -> Result<(), CniError> {
-    match text(ipam, "type")?.as_deref() {
-        None | Some("plumb-ipam" | "calico-ipam") => {}
-        Some(other) => {
-            return Err(CniError::configuration(format!("ipam.type {other:?} is not supported yet"))
-                .hint("leave ipam.type out, or use plumb-ipam or calico-ipam"));
-        }
-    }
-    if flag(ipam, "assign_ipv6")? {
-        return Err(CniError::configuration(
-            "ipam.assign_ipv6 is not supported yet: pods get IPv4 addresses",
-        ));
-    }
-    let wants_none = ipam.contains_key("assign_ipv4") && !flag(ipam, "assign_ipv4")?;
-    if wants_none {
-        return Err(CniError::configuration("ipam.assign_ipv4 is false, which leaves no address to give"));
-    }
-    Ok(())
-}
-
-/// A runtime may ask for addresses in two places. Another address than the one asked for would be a wrong answer.
-fn check_asked(document: &Object) -> Result<(), CniError> {
-    for place in ["/runtimeConfig/ips", "/args/cni/ips"] {
-        let (top, rest) = place[1..].split_once('/').expect("two parts at least");
-        let asked = document.get(top).and_then(|value| value.pointer(&format!("/{rest}")));
-        if asked.is_some_and(|asked| asked.as_array().is_none_or(|asked| !asked.is_empty())) {
-            let place = place[1..].replace('/', ".");
-            return Err(CniError::configuration(format!(
-                "asking for addresses ({place}) is not supported yet"
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn ignored_keys(document: &Object, ipam: &Object) -> Vec<String> {
+fn ignored_keys(document: &Object, ipam: &IpamConf) -> Vec<String> {
     let is_known = |key: &&String| {
         KNOWN_KEYS.contains(&key.as_str())
             || STORE_KEYS.iter().any(|(known, _)| known == key)
@@ -173,57 +215,11 @@ fn ignored_keys(document: &Object, ipam: &Object) -> Vec<String> {
             || key.starts_with("log_file_")
     };
     let top = document.keys().filter(|key| !is_known(key)).cloned();
-    let inner = ipam.keys().filter(|key| !KNOWN_IPAM_KEYS.contains(&key.as_str()));
+    // Another plugin's settings are its own.
+    let inner = document.get("ipam").and_then(Value::as_object).filter(|_| ipam.other.is_none());
+    let inner = inner.into_iter().flat_map(Object::keys);
+    let inner = inner.filter(|key| !KNOWN_IPAM_KEYS.contains(&key.as_str()));
     top.chain(inner.map(|key| format!("ipam.{key}"))).collect()
-}
-
-fn section(document: &Object, key: &str) -> Result<Object, CniError> {
-    match document.get(key) {
-        None | Some(Value::Null) => Ok(Object::new()),
-        Some(Value::Object(section)) => Ok(section.clone()),
-        Some(other) => Err(wrong(key, "an object", other)),
-    }
-}
-
-/// Empty counts as not said.
-fn text(document: &Object, key: &str) -> Result<Option<String>, CniError> {
-    match document.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone()).filter(|text| !text.is_empty())),
-        Some(other) => Err(wrong(key, "a string", other)),
-    }
-}
-
-fn texts(document: &Object, key: &str) -> Result<Vec<String>, CniError> {
-    let listed = match document.get(key) {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(listed)) => listed,
-        Some(other) => return Err(wrong(key, "a list of strings", other)),
-    };
-    let texts = listed.iter().map(|entry| entry.as_str().map(str::to_owned));
-    texts.collect::<Option<_>>().ok_or_else(|| wrong(key, "a list of strings", &document[key]))
-}
-
-fn number(document: &Object, key: &str) -> Result<u64, CniError> {
-    match document.get(key) {
-        None | Some(Value::Null) => Ok(0),
-        Some(value) => value.as_u64().ok_or_else(|| wrong(key, "a number", value)),
-    }
-}
-
-/// Calico writes some flags as strings.
-fn flag(document: &Object, key: &str) -> Result<bool, CniError> {
-    match document.get(key) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(flag)) => Ok(*flag),
-        Some(Value::String(text)) if text == "true" => Ok(true),
-        Some(Value::String(text)) if text == "false" || text.is_empty() => Ok(false),
-        Some(other) => Err(wrong(key, "true or false", other)),
-    }
-}
-
-fn wrong(key: &str, wanted: &str, found: &Value) -> CniError {
-    CniError::configuration(format!("the network configuration's {key} must be {wanted}, not {found}"))
 }
 
 #[cfg(test)]
@@ -250,7 +246,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(netconf.mtu, 1440);
-        assert_eq!(netconf.ipv4_pools, ["10.1.0.0/16", "second"]);
+        assert_eq!(netconf.ipam.ipv4_pools, ["10.1.0.0/16", "second"]);
         assert_eq!(netconf.store["ETCD_ENDPOINTS"], "https://10.0.0.1:2379");
         assert_eq!(netconf.store["DATASTORE_TYPE"], "etcdv3");
         assert_eq!(netconf.store["KUBECONFIG"], "/kc");
@@ -269,20 +265,17 @@ mod tests {
     fn what_cannot_be_done_is_refused() {
         for (document, message) in [
             (
-                json!({"name": "n", "ipam": {"type": "host-local"}}),
-                "ipam.type \"host-local\" is not supported yet",
+                json!({"name": "n", "ipam": {"assign_ipv4": "false"}}),
+                "neither IPv4 nor IPv6 is to be assigned, which leaves no address to give",
             ),
             (
-                json!({"name": "n", "ipam": {"assign_ipv6": "true"}}),
-                "ipam.assign_ipv6 is not supported yet: pods get IPv4 addresses",
+                json!({"name": "n", "runtimeConfig": {"ips": ["10.0.0.7/24", "x"]}}),
+                "runtimeConfig.ips asks for \"x\", which is no address",
             ),
             (
-                json!({"name": "n", "runtimeConfig": {"ips": ["10.0.0.7/24"]}}),
-                "asking for addresses (runtimeConfig.ips) is not supported yet",
-            ),
-            (
-                json!({"name": "n", "args": {"cni": {"ips": ["10.0.0.7"]}}}),
-                "asking for addresses (args.cni.ips) is not supported yet",
+                json!({"name": "n", "cni.dev/valid-attachments": [{"containerID": "a"}]}),
+                "the network configuration's cni.dev/valid-attachments must be a list of containerID and ifname, \
+                 not [{\"containerID\":\"a\"}]",
             ),
             (json!({}), "the network configuration has no name"),
             (
@@ -297,6 +290,26 @@ mod tests {
                 Err(error) => Some(error),
             };
             assert_eq!(refused.unwrap().message, message);
+        }
+    }
+
+    #[test]
+    fn what_stays_at_a_gc_is_listed() {
+        let netconf = parse(json!({
+            "name": "n", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0", "x": 1}],
+        }));
+        assert_eq!(netconf.unwrap().valid_attachments, Some(vec![("a".to_owned(), "eth0".to_owned())]));
+        assert_eq!(parse(json!({"name": "n"})).unwrap().valid_attachments, None);
+    }
+
+    #[test]
+    fn another_plugin_may_give_the_addresses() {
+        let ipam = json!({"type": "host-local", "subnet": "10.1.0.0/24"});
+        let netconf = parse(json!({"name": "n", "ipam": ipam})).unwrap();
+        assert_eq!(netconf.ipam.other.as_deref(), Some("host-local"));
+        assert_eq!(netconf.ignored, [] as [&str; 0]);
+        for ours in ["plumb-ipam", "calico-ipam", ""] {
+            assert_eq!(parse(json!({"name": "n", "ipam": {"type": ours}})).unwrap().ipam.other, None);
         }
     }
 
@@ -325,7 +338,9 @@ mod tests {
         #[test]
         fn known_keys_may_hold_anything(
             keys in proptest::sample::subsequence(
-                [&KNOWN_KEYS[..], &["sqlite_path", "datastore_type", "etcd_endpoints"]].concat(), 0..10),
+                [&KNOWN_KEYS[..], &["sqlite_path", "datastore_type", "etcd_endpoints", VALID_ATTACHMENTS]].concat(),
+                0..10,
+            ),
             values in proptest::collection::vec(any_json(), 10),
         ) {
             let mut document: Object =

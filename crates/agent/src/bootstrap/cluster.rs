@@ -1,0 +1,107 @@
+//! What the cluster as a whole needs: its own record, the tiers that policies may name, the default settings.
+
+use model::ipam::IpamConfig;
+use model::{Key, Kind, Resource};
+use serde_json::{Value, json};
+use store::{Store, StoreError};
+use uuid::Uuid;
+
+use super::{Environment, Failure, ensure, find, replace};
+
+const DEFAULT: &str = "default";
+
+/// Name, order and default action of the tiers that are always there.
+const TIERS: [(&str, u64, &str); 3] =
+    [("default", 1_000_000, "Deny"), ("kube-admin", 1_000, "Pass"), ("kube-baseline", 10_000_000, "Pass")];
+
+/// The version is left out: calicoctl refuses to work with one that is not its own.
+pub(super) async fn ensure_information(
+    store: &dyn Store,
+    environment: Environment<'_>,
+) -> Result<(), Failure> {
+    let Some((record, mut information)) = find(store, Kind::ClusterInformation, DEFAULT).await? else {
+        let spec = json!({
+            "clusterGUID": new_guid(),
+            "clusterType": environment("CLUSTER_TYPE").unwrap_or_default(),
+            "datastoreReady": true,
+        });
+        return Ok(ensure(store, resource(Kind::ClusterInformation, DEFAULT, spec)).await?);
+    };
+    let spec = information.spec_mut();
+    let has_guid = spec.get("clusterGUID").and_then(Value::as_str).is_some_and(|guid| !guid.is_empty());
+    // Calico's tools read this without asking whether it is there.
+    let has_ready = spec.get("datastoreReady").is_some_and(Value::is_boolean);
+    if !has_guid {
+        spec.insert("clusterGUID".into(), new_guid().into());
+    }
+    if !has_ready {
+        spec.insert("datastoreReady".into(), true.into());
+    }
+    if has_guid && has_ready { Ok(()) } else { Ok(replace(store, record, &information).await?) }
+}
+
+pub(super) async fn ensure_tiers(store: &dyn Store) -> Result<(), Failure> {
+    for (name, order, action) in TIERS {
+        ensure(store, resource(Kind::Tier, name, json!({"order": order, "defaultAction": action}))).await?;
+    }
+    Ok(())
+}
+
+/// Calico's defaults for a node that runs containers: no reports, and pods may talk to their node.
+pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(), Failure> {
+    let felix = json!({"reportingInterval": "0s", "logSeverityScreen": "Info"});
+    ensure(store, resource(Kind::FelixConfiguration, DEFAULT, felix)).await?;
+    let of_node = json!({"defaultEndpointToHostAction": "Return"});
+    ensure(store, resource(Kind::FelixConfiguration, &format!("node.{node}"), of_node)).await?;
+    ensure(store, resource(Kind::BgpConfiguration, DEFAULT, json!({}))).await?;
+    if store.get(&Key::IpamConfig).await?.is_none() {
+        match store.create(Key::IpamConfig, IpamConfig::default().encode()).await {
+            Ok(_) | Err(StoreError::AlreadyExists { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn resource(kind: Kind, name: &str, spec: Value) -> Resource {
+    let mut resource = Resource::new(kind, name);
+    resource.body.insert("spec".to_owned(), spec);
+    resource
+}
+
+fn new_guid() -> String {
+    Uuid::new_v4().simple().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_missing_in_the_clusters_record_is_added_and_nothing_else_changes() {
+        let store = MemoryStore::new();
+        let store: &dyn Store = &store;
+        let key = Key::cluster(Kind::ClusterInformation, DEFAULT);
+        let spec = json!({"calicoVersion": "v3.30.0", "later": 9007199254740993u64});
+        store.create(key, resource(Kind::ClusterInformation, DEFAULT, spec).encode()).await.unwrap();
+        ensure_information(store, &|_| None).await.unwrap();
+        let (_, information) = find(store, Kind::ClusterInformation, DEFAULT).await.unwrap().unwrap();
+        assert_eq!(information.spec("datastoreReady"), Some(&json!(true)));
+        assert_eq!(information.spec("later"), Some(&json!(9007199254740993u64)));
+        assert_eq!(information.spec("clusterGUID").unwrap().as_str().unwrap().len(), 32);
+    }
+
+    #[tokio::test]
+    async fn a_lock_stays() {
+        let store = MemoryStore::new();
+        let store: &dyn Store = &store;
+        let key = Key::cluster(Kind::ClusterInformation, DEFAULT);
+        let spec = json!({"clusterGUID": "0", "datastoreReady": false});
+        store.create(key.clone(), resource(Kind::ClusterInformation, DEFAULT, spec).encode()).await.unwrap();
+        let before = store.get(&key).await.unwrap();
+        ensure_information(store, &|_| None).await.unwrap();
+        assert_eq!(store.get(&key).await.unwrap(), before);
+    }
+}

@@ -1,0 +1,197 @@
+//! Makes the records that a first Calico node makes, where they are missing: this node's own, the pools, what the
+//! cluster as a whole needs. Any number of nodes may do it at once, any number of times.
+
+mod address;
+mod cluster;
+mod node;
+mod pools;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use jiff::{Timestamp, Unit};
+use model::{Key, KeyRange, Kind, Resource};
+use store::config::Reason;
+use store::{Record, Store, StoreConfig, StoreError};
+use tracing::{info, warn};
+use uuid::Uuid;
+
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Reads a setting of the environment; empty counts as not said.
+type Environment<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
+
+/// Goes on until everything is there. Fails only where going on would be wrong.
+pub(crate) async fn run(store: &dyn Store, config: &StoreConfig, reason: Reason, node: &str) -> Result<()> {
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    loop {
+        match try_run(store, config, reason, node, &environment).await {
+            Ok(()) => return Ok(()),
+            Err(Failure::Store(error)) => {
+                warn!(%error, "the basic records cannot be made yet; trying again");
+                tokio::time::sleep(RETRY_DELAY).await;
+            }
+            Err(Failure::Refused(reason)) => bail!(reason),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Refused(String),
+}
+
+async fn try_run(
+    store: &dyn Store,
+    config: &StoreConfig,
+    reason: Reason,
+    node: &str,
+    environment: Environment<'_>,
+) -> Result<(), Failure> {
+    if reason == Reason::Fallback {
+        refuse_strangers_file(store, config, node).await?;
+    }
+    cluster::ensure_information(store, environment).await?;
+    node::ensure(store, node, environment).await?;
+    pools::ensure(store, environment).await?;
+    cluster::ensure_tiers(store).await?;
+    cluster::ensure_settings(store, node).await
+}
+
+/// A file that nobody named and that knows other nodes, but not this one, was copied here or is shared by mistake.
+async fn refuse_strangers_file(store: &dyn Store, config: &StoreConfig, node: &str) -> Result<(), Failure> {
+    let (nodes, _) = store.list_all(KeyRange::Kind(Kind::Node)).await?;
+    let own = Key::cluster(Kind::Node, node);
+    if nodes.is_empty() || nodes.iter().any(|record| record.key == own) {
+        return Ok(());
+    }
+    Err(Failure::Refused(format!(
+        "{config} was chosen because nothing else is set, but it holds another machine's nodes ({}) and not {node}; \
+         set DATASTORE_TYPE to say that this is meant",
+        nodes.first().map(|record| record.key.to_string()).unwrap_or_default()
+    )))
+}
+
+/// Makes a record unless it is there.
+async fn ensure(store: &dyn Store, resource: Resource) -> Result<(), StoreError> {
+    let key = resource.key();
+    if store.get(&key).await?.is_some() {
+        return Ok(());
+    }
+    match store.create(key.clone(), born(resource).encode()).await {
+        Ok(_) => {
+            info!("made {key}");
+            Ok(())
+        }
+        // Another node was faster.
+        Err(StoreError::AlreadyExists { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a changed record. One that changed in between is left to whoever changed it.
+async fn replace(store: &dyn Store, earlier: Record, resource: &Resource) -> Result<(), StoreError> {
+    match store.update(earlier.key, resource.encode(), earlier.revision).await {
+        Ok(_) | Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A record of a kind; `None` if there is none, or none that can be understood.
+async fn find(store: &dyn Store, kind: Kind, name: &str) -> Result<Option<(Record, Resource)>, StoreError> {
+    let Some(record) = store.get(&Key::cluster(kind, name)).await? else { return Ok(None) };
+    match Resource::decode(&record.key, kind, &record.value, record.revision.as_str()) {
+        Ok(resource) => Ok(Some((record, resource))),
+        Err(error) => {
+            warn!("{} is left as it is: {error}", record.key);
+            Ok(None)
+        }
+    }
+}
+
+/// Gives a new resource the metadata that every stored one has.
+fn born(mut resource: Resource) -> Resource {
+    let now = Timestamp::now();
+    let seconds = now.round(Unit::Second).unwrap_or(now);
+    resource.metadata.uid = Some(Uuid::new_v4().to_string());
+    resource.metadata.creation_timestamp = Some(seconds.to_string());
+    resource.fill_defaults();
+    resource
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use store::MemoryStore;
+
+    use super::*;
+
+    async fn records(store: &dyn Store) -> BTreeMap<String, String> {
+        let (records, _) = store.list_all(KeyRange::Everything).await.unwrap();
+        let text = |record: &Record| String::from_utf8_lossy(&record.value).into_owned();
+        records.iter().map(|record| (record.key.to_string(), text(record))).collect()
+    }
+
+    fn environment(name: &str) -> Option<String> {
+        let said = match name {
+            "CALICO_IPV4POOL_CIDR" => "10.244.0.0/16",
+            "CALICO_IPV6POOL_CIDR" => "none",
+            "IP" => "192.0.2.7/24",
+            _ => return None,
+        };
+        Some(said.to_owned())
+    }
+
+    async fn start(store: &dyn Store, node: &str, reason: Reason) -> Result<(), Failure> {
+        let config = StoreConfig::Sqlite { path: "/x.db".into() };
+        try_run(store, &config, reason, node, &environment).await
+    }
+
+    #[tokio::test]
+    async fn a_first_node_makes_what_calicos_makes_and_a_second_start_nothing() {
+        let store = MemoryStore::new();
+        start(&store, "node-a", Reason::Named).await.unwrap();
+        let made = records(&store).await;
+        for expected in [
+            "Node(node-a)",
+            "IPPool(default-ipv4-ippool)",
+            "ClusterInformation(default)",
+            "Tier(default)",
+            "Tier(kube-admin)",
+            "Tier(kube-baseline)",
+            "FelixConfiguration(default)",
+            "FelixConfiguration(node.node-a)",
+            "BGPConfiguration(default)",
+        ] {
+            assert!(made.contains_key(expected), "{expected}: {:?}", made.keys());
+        }
+        start(&store, "node-a", Reason::Named).await.unwrap();
+        assert_eq!(records(&store).await, made);
+    }
+
+    #[tokio::test]
+    async fn nodes_may_race() {
+        let store = MemoryStore::new();
+        let starts = ["node-a", "node-b", "node-c"].map(|node| start(&store, node, Reason::Named));
+        let [a, b, c] = starts;
+        let (a, b, c) = tokio::join!(a, b, c);
+        a.and(b).and(c).unwrap();
+        let made = records(&store).await;
+        assert_eq!(made.keys().filter(|key| key.starts_with("Node(")).count(), 3);
+        assert_eq!(made.keys().filter(|key| key.starts_with("IPPool(")).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_strangers_file_is_not_fallen_back_to() {
+        let store = MemoryStore::new();
+        start(&store, "node-a", Reason::Fallback).await.unwrap();
+        start(&store, "node-a", Reason::Fallback).await.unwrap();
+        let refused = start(&store, "node-b", Reason::Fallback).await.unwrap_err();
+        assert!(matches!(refused, Failure::Refused(_)), "{refused}");
+        start(&store, "node-b", Reason::Named).await.unwrap();
+    }
+}

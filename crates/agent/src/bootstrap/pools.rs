@@ -1,0 +1,215 @@
+//! The default pools, from Calico's settings, where there is no pool of that IP version.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use host::Host;
+use ipnet::IpNet;
+use model::{KeyRange, Kind, Resource};
+use serde_json::{Value, json};
+use store::Store;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use super::{Environment, Failure, address};
+
+const V4_NAME: &str = "default-ipv4-ippool";
+const V6_NAME: &str = "default-ipv6-ippool";
+
+pub(super) async fn ensure(store: &dyn Store, environment: Environment<'_>) -> Result<(), Failure> {
+    if environment("NO_DEFAULT_POOLS").is_some_and(|said| said.eq_ignore_ascii_case("true")) {
+        return Ok(());
+    }
+    let has_ipv6 = Host::here().and_then(|host| host.facts()).is_ok_and(|facts| facts.has_ipv6);
+    let wanted = [Some(v4_pool(environment)?), if has_ipv6 { Some(v6_pool(environment)?) } else { None }];
+    let present = versions_present(store).await?;
+    for pool in wanted.into_iter().flatten().flatten() {
+        let is_v4 = pool.metadata.name == V4_NAME;
+        if !present.contains(&is_v4) {
+            super::ensure(store, pool).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Which versions have a pool: true for IPv4.
+async fn versions_present(store: &dyn Store) -> Result<Vec<bool>, Failure> {
+    let (pools, _) = store.list_all(KeyRange::Kind(Kind::IpPool)).await?;
+    let version = |record: &store::Record| {
+        let pool =
+            Resource::decode(&record.key, Kind::IpPool, &record.value, record.revision.as_str()).ok()?;
+        let network: IpNet = pool.spec("cidr")?.as_str()?.parse().ok()?;
+        Some(network.addr().is_ipv4())
+    };
+    Ok(pools.iter().filter_map(version).collect())
+}
+
+fn v4_pool(environment: Environment<'_>) -> Result<Option<Resource>, Failure> {
+    let default = || free_network(&address::own_addresses()).to_string();
+    let Some(network) = network(environment, "CALICO_IPV4POOL_CIDR", true, default)? else { return Ok(None) };
+    let mut pool = pool(environment, "CALICO_IPV4POOL", V4_NAME, network, 26, true)?;
+    let mode = mode(environment, "CALICO_IPV4POOL_IPIP")?;
+    pool.spec_mut().insert("ipipMode".to_owned(), mode.into());
+    Ok(Some(pool))
+}
+
+fn v6_pool(environment: Environment<'_>) -> Result<Option<Resource>, Failure> {
+    let Some(network) = network(environment, "CALICO_IPV6POOL_CIDR", false, unique_local)? else {
+        return Ok(None);
+    };
+    pool(environment, "CALICO_IPV6POOL", V6_NAME, network, 122, false).map(Some)
+}
+
+fn pool(
+    environment: Environment<'_>,
+    prefix: &str,
+    name: &str,
+    network: IpNet,
+    block_size: u64,
+    nat: bool,
+) -> Result<Resource, Failure> {
+    let block_size = match environment(&format!("{prefix}_BLOCK_SIZE")) {
+        None => block_size,
+        Some(text) => {
+            text.parse().map_err(|_| wrong(&format!("{prefix}_BLOCK_SIZE"), &text, "a prefix length"))?
+        }
+    };
+    let spec = json!({
+        "cidr": network.trunc().to_string(),
+        "blockSize": block_size,
+        "vxlanMode": mode(environment, &format!("{prefix}_VXLAN"))?,
+        "ipipMode": "Never",
+        "natOutgoing": flag(environment, &format!("{prefix}_NAT_OUTGOING"), nat)?,
+        "disableBGPExport": flag(environment, &format!("{prefix}_DISABLE_BGP_EXPORT"), false)?,
+        "nodeSelector": environment(&format!("{prefix}_NODE_SELECTOR")).unwrap_or_else(|| "all()".to_owned()),
+    });
+    let mut pool = Resource::new(Kind::IpPool, name);
+    pool.body.insert("spec".to_owned(), spec);
+    pool.fill_defaults();
+    if let Some(violation) = model::validate::validate(&pool).first() {
+        return Err(Failure::Refused(format!("the settings {prefix}_* make no valid pool: {violation}")));
+    }
+    Ok(pool)
+}
+
+/// The network that was set, `None` if none is wanted.
+fn network(
+    environment: Environment<'_>,
+    variable: &str,
+    is_v4: bool,
+    default: impl FnOnce() -> String,
+) -> Result<Option<IpNet>, Failure> {
+    let text = environment(variable).unwrap_or_else(default);
+    if text == "none" {
+        return Ok(None);
+    }
+    let network: Option<IpNet> = text.parse().ok();
+    let network = network.filter(|network| network.addr().is_ipv4() == is_v4);
+    let wanted = if is_v4 { "an IPv4 network" } else { "an IPv6 network" };
+    network.map(Some).ok_or_else(|| wrong(variable, &text, wanted))
+}
+
+fn mode(environment: Environment<'_>, variable: &str) -> Result<&'static str, Failure> {
+    let text = environment(variable).unwrap_or_default();
+    match text.to_ascii_lowercase().as_str() {
+        "" | "off" | "never" => Ok("Never"),
+        "crosssubnet" | "cross-subnet" => Ok("CrossSubnet"),
+        "always" => Ok("Always"),
+        _ => Err(wrong(variable, &text, "Always, CrossSubnet or Never")),
+    }
+}
+
+fn flag(environment: Environment<'_>, variable: &str, default: bool) -> Result<Value, Failure> {
+    match environment(variable) {
+        None => Ok(default.into()),
+        Some(text) if text.eq_ignore_ascii_case("true") || text == "1" => Ok(true.into()),
+        Some(text) if text.eq_ignore_ascii_case("false") || text == "0" => Ok(false.into()),
+        Some(text) => Err(wrong(variable, &text, "true or false")),
+    }
+}
+
+fn wrong(variable: &str, found: &str, wanted: &str) -> Failure {
+    Failure::Refused(format!("{variable} is {found:?}, and must be {wanted}"))
+}
+
+/// Calico's default, or the first of its alternatives that this machine has no address in.
+fn free_network(own: &[Ipv4Addr]) -> IpNet {
+    let candidates = std::iter::once(Ipv4Addr::new(192, 168, 0, 0))
+        .chain((16..32).map(|second| Ipv4Addr::new(172, second, 0, 0)));
+    let mut networks = candidates.map(|start| IpNet::new(start.into(), 16).expect("16 is a prefix length"));
+    let default = networks.next().expect("there is a first");
+    let is_free = |network: &IpNet| !own.iter().any(|address| network.contains(&IpAddr::V4(*address)));
+    if is_free(&default) {
+        return default;
+    }
+    let chosen = networks.find(is_free);
+    match chosen {
+        Some(network) => info!("{network} is the default pool: this machine has an address in {default}"),
+        None => warn!("this machine has an address in every network that could be the default pool"),
+    }
+    chosen.unwrap_or(default)
+}
+
+/// A network of our own, as RFC 4193 wants it: nobody else is likely to have chosen the same.
+fn unique_local() -> String {
+    let random = Uuid::new_v4().into_bytes();
+    let [a, b, c, d, e, ..] = random;
+    format!("fd{a:02x}:{b:02x}{c:02x}:{d:02x}{e:02x}::/48")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_calicos() {
+        let environment = |name: &str| {
+            let said = match name {
+                "CALICO_IPV4POOL_CIDR" => "10.1.2.3/16",
+                "CALICO_IPV4POOL_VXLAN" => "cross-subnet",
+                "CALICO_IPV4POOL_BLOCK_SIZE" => "28",
+                "CALICO_IPV4POOL_NAT_OUTGOING" => "false",
+                "CALICO_IPV4POOL_NODE_SELECTOR" => "has(x)",
+                "CALICO_IPV6POOL_CIDR" => "none",
+                _ => return None,
+            };
+            Some(said.to_owned())
+        };
+        let pool = v4_pool(&environment).unwrap().unwrap();
+        let spec = |field: &str| pool.spec(field).unwrap().clone();
+        assert_eq!(spec("cidr"), "10.1.0.0/16");
+        assert_eq!((spec("vxlanMode"), spec("ipipMode")), (json!("CrossSubnet"), json!("Never")));
+        assert_eq!((spec("blockSize"), spec("natOutgoing")), (json!(28), json!(false)));
+        assert_eq!(spec("nodeSelector"), "has(x)");
+        assert!(v6_pool(&environment).unwrap().is_none());
+    }
+
+    #[test]
+    fn wrong_settings_are_refused() {
+        for (variable, value) in [
+            ("CALICO_IPV4POOL_CIDR", "fd00::/48"),
+            ("CALICO_IPV4POOL_CIDR", "x"),
+            ("CALICO_IPV4POOL_IPIP", "sometimes"),
+            ("CALICO_IPV4POOL_BLOCK_SIZE", "big"),
+            ("CALICO_IPV4POOL_BLOCK_SIZE", "8"),
+            ("CALICO_IPV4POOL_NAT_OUTGOING", "perhaps"),
+        ] {
+            let environment = |name: &str| (name == variable).then(|| value.to_owned());
+            assert!(v4_pool(&environment).is_err(), "{variable}={value}");
+        }
+    }
+
+    #[test]
+    fn the_default_pool_avoids_this_machines_addresses() {
+        let own = |text: &[&str]| text.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
+        assert_eq!(free_network(&own(&["10.0.0.1"])).to_string(), "192.168.0.0/16");
+        assert_eq!(free_network(&own(&["192.168.7.1"])).to_string(), "172.16.0.0/16");
+        assert_eq!(free_network(&own(&["192.168.7.1", "172.16.0.9"])).to_string(), "172.17.0.0/16");
+    }
+
+    #[test]
+    fn generated_networks_are_unique_local() {
+        let network: IpNet = unique_local().parse().unwrap();
+        assert!(network.to_string().starts_with("fd") && network.prefix_len() == 48);
+        assert_ne!(unique_local(), unique_local());
+    }
+}

@@ -1,0 +1,214 @@
+//! ADD: records first, in one commit; then the kernel; then read back; then the journal. What fails is undone.
+
+mod recording;
+
+use host::{Host, HostError, PodNamespace};
+use model::{DeviceName, Mac};
+use plan::{Attachment, PodWiring};
+use serde_json::Value;
+use tracing::{info, warn};
+
+use recording::{Recorded, Recording};
+
+use super::endpoint::{EndpointId, Wired};
+use super::error::CniError;
+use super::{Call, Caller, Services, del, delegate, node, records, result};
+use crate::failpoint::{self, Point};
+use crate::journal::Entry;
+
+struct Add<'a> {
+    call: &'a Call,
+    services: &'a Services,
+    book: book::Book,
+    host: Host,
+    pod: PodNamespace,
+    node: String,
+    id: EndpointId,
+}
+
+pub(super) async fn run(call: &Call, caller: &Caller, services: &Services) -> Result<Value, CniError> {
+    failpoint::hit(Point::AddStart);
+    if let Some(reason) = &call.netconf.unsupported {
+        return Err(reason.clone());
+    }
+    let node = services.node_name(&call.netconf)?;
+    let mtu = node::mtu(&call.netconf)?;
+    let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
+    let _fenced = services.fences().enter(&call.sandbox).await;
+    failpoint::hit(Point::AddFenced);
+    if !caller.waits() {
+        return Err(nobody_waits());
+    }
+    super::finish_queued(call, services).await?;
+    let book = services.book(&call.netconf).await?;
+    let opened = services.in_kernel(|| Ok::<_, HostError>((PodNamespace::open(netns)?, Host::here()?))).await;
+    let (pod, host) = opened?;
+    let id = EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox);
+    let mut add = Add { call, services, book, host, pod, node, id };
+    let (recorded, wiring) = add.connect(mtu).await?;
+    let done =
+        add.remember(&recorded, mtu).and_then(|()| if caller.waits() { Ok(()) } else { Err(nobody_waits()) });
+    if let Err(error) = done {
+        add.undo(&recorded).await;
+        return Err(error);
+    }
+    info!(sandbox = %call.sandbox, device = %wiring.host.device, addresses = ?recorded.wired.addresses, "added");
+    failpoint::hit(Point::AddBeforeAnswer);
+    Ok(result::of_add(&call.netconf.cni_version, &wiring, netns))
+}
+
+fn nobody_waits() -> CniError {
+    CniError::broken("nobody waits for this ADD any more")
+}
+
+impl Add<'_> {
+    /// Records and kernel. Whatever fails is undone.
+    async fn connect(&mut self, mtu: u32) -> Result<(Recorded, PodWiring), CniError> {
+        let mut device = node::device_name(self.call.request.pod.as_ref(), &self.call.sandbox)?;
+        loop {
+            let recorded = self.ensure_recorded(&device).await?;
+            let error = match self.wire(&recorded, mtu).await {
+                Ok(wiring) => return Ok((recorded, wiring)),
+                Err(error) => error,
+            };
+            self.undo(&recorded).await;
+            match error {
+                // Another sandbox of the same pod was faster. The name of our own is nobody else's.
+                WireError::Host(HostError::NameTaken { .. }) if device != self.own_device_name() => {
+                    device = self.own_device_name();
+                }
+                error => return Err(error.into()),
+            }
+        }
+    }
+
+    async fn ensure_recorded(&mut self, device: &DeviceName) -> Result<Recorded, CniError> {
+        failpoint::hit(Point::AddBeforeRecords);
+        let own = node::own_device_name(&self.call.sandbox);
+        let interface = DeviceName::new(self.call.sandbox.interface()).expect("checked with the sandbox");
+        let (host, pod, sandbox) = (&mut self.host, &mut self.pod, &self.call.sandbox);
+        let looked = self.services.in_kernel(|| {
+            Ok::<_, HostError>((pod.has_device(&interface)?, host.is_name_taken(device, sandbox)?))
+        });
+        let (is_connected, is_taken) = looked.await?;
+        if is_taken {
+            info!("{device} belongs to another sandbox; using a name of this sandbox's own");
+        }
+        let recording = Recording {
+            call: self.call,
+            book: &self.book,
+            node: &self.node,
+            id: &self.id,
+            device: if is_taken { own } else { device.clone() },
+            is_connected,
+        };
+        let own_link = {
+            let host = &mut self.host;
+            let sandbox = &self.call.sandbox;
+            move || host.owned_links().map(|links| links.into_iter().find(|link| link.owner == *sandbox))
+        };
+        let recorded = recording.ensure(own_link).await?;
+        failpoint::hit(Point::AddAfterRecords);
+        Ok(recorded)
+    }
+
+    /// Returns when the pod can exchange packets with the node.
+    async fn wire(&mut self, recorded: &Recorded, mtu: u32) -> Result<PodWiring, WireError> {
+        failpoint::hit(Point::AddBeforeWiring);
+        let attachment = attachment(self.call, &recorded.wired, mtu);
+        let (host, pod) = (&mut self.host, &mut self.pod);
+        let wiring = self.services.in_kernel(|| {
+            let facts = host.facts()?;
+            let wiring = PodWiring::new(&attachment, &facts)
+                .map_err(|error| WireError::Cni(CniError::configuration(error.to_string())))?;
+            host.ensure(pod, &wiring)?;
+            Ok(wiring)
+        });
+        let wiring = wiring.await;
+        failpoint::hit(Point::AddAfterWiring);
+        wiring
+    }
+
+    fn remember(&self, recorded: &Recorded, mtu: u32) -> Result<(), CniError> {
+        failpoint::hit(Point::AddBeforeJournal);
+        let Some(journal) = self.services.journal() else { return Ok(()) };
+        let entry = Entry {
+            attachment: attachment(self.call, &recorded.wired, mtu),
+            netns: self.call.request.netns.clone().unwrap_or_default(),
+            pod: self.call.request.pod.as_ref().map(|pod| (pod.namespace.clone(), pod.name.clone())),
+        };
+        journal
+            .put(entry)
+            .map_err(|error| CniError::broken("the journal cannot be written").because(&error))?;
+        self.services.count_attachments();
+        failpoint::hit(Point::AddAfterJournal);
+        Ok(())
+    }
+
+    fn own_device_name(&self) -> DeviceName {
+        node::own_device_name(&self.call.sandbox)
+    }
+
+    /// Takes back what this call made; what it cannot, the runtime's DEL finds. The kernel goes first: an address
+    /// must not be free while something still answers to it.
+    async fn undo(&mut self, recorded: &Recorded) {
+        let Some(made) = &recorded.made else { return };
+        failpoint::hit(Point::AddBeforeUndo);
+        let sandbox = &self.call.sandbox;
+        if let Err(error) = del::detach(sandbox, self.call.request.netns.as_deref(), self.services).await {
+            warn!("not everything could be undone: {error}");
+            return;
+        }
+        let key = self.id.key().ok();
+        if let Err(error) = records::release(&self.book, sandbox, key, made.replaced.as_ref()).await {
+            warn!("not everything could be undone: {error}");
+        }
+        if let Err(error) = delegate::give_back(self.call).await {
+            warn!("not everything could be undone: {error}");
+        }
+        if let Some(journal) = self.services.journal()
+            && let Err(error) = journal.remove(sandbox)
+        {
+            warn!("the journal keeps {sandbox}: {error}");
+        }
+        failpoint::hit(Point::AddAfterUndo);
+    }
+}
+
+/// Why the kernel's part failed.
+#[derive(Debug)]
+enum WireError {
+    Host(HostError),
+    Cni(CniError),
+}
+
+impl From<HostError> for WireError {
+    fn from(error: HostError) -> WireError {
+        WireError::Host(error)
+    }
+}
+
+impl From<WireError> for CniError {
+    fn from(error: WireError) -> CniError {
+        match error {
+            WireError::Host(error) => error.into(),
+            WireError::Cni(error) => error,
+        }
+    }
+}
+
+/// The hardware address of the pod's end.
+fn mac(call: &Call) -> Mac {
+    call.netconf.asked.mac.unwrap_or_else(|| call.sandbox.mac())
+}
+
+fn attachment(call: &Call, wired: &Wired, mtu: u32) -> Attachment {
+    Attachment {
+        sandbox: call.sandbox.clone(),
+        device: wired.device.clone(),
+        mac: wired.mac,
+        mtu,
+        addresses: wired.addresses.clone(),
+        pod_forwards: call.netconf.pod_forwards,
+    }
+}

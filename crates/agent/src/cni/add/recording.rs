@@ -1,0 +1,239 @@
+//! The records of an ADD: addresses and endpoint, together.
+
+use std::net::IpAddr;
+
+use book::{Addition, Additions, AssignRequest, Book, BookError, GivenRequest};
+use host::{HostError, OwnedLink};
+use ipam::{INTERFACE_ATTRIBUTE, Owner};
+use jiff::Timestamp;
+use model::{DeviceName, IpVersion, Resource};
+use store::Record;
+use tracing::debug;
+
+use super::super::endpoint::{self, EndpointId, Wired};
+use super::super::error::CniError;
+use super::super::records::{Held, Tries, find_endpoint};
+use super::super::{Call, delegate, node};
+use super::mac;
+
+/// What the store holds for the attachment by now.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) wired: Wired,
+    /// There if it was this call that wrote it.
+    pub(super) made: Option<Made>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// The endpoint record of an earlier sandbox of the same pod that ours replaced.
+    pub(super) replaced: Option<Record>,
+}
+
+/// What is to be recorded.
+pub(super) struct Recording<'a> {
+    pub(super) call: &'a Call,
+    pub(super) book: &'a Book,
+    pub(super) node: &'a str,
+    pub(super) id: &'a EndpointId,
+    /// The host end's name, if the records are new.
+    pub(super) device: DeviceName,
+    /// The pod has an interface of that name. Unless it is this sandbox's own, there must be none.
+    pub(super) is_connected: bool,
+}
+
+type OwnLink<'l> = Box<dyn FnMut() -> Result<Option<OwnedLink>, HostError> + Send + 'l>;
+
+impl Recording<'_> {
+    /// Makes sure that the store holds addresses and endpoint of this sandbox. Those of an earlier call are used
+    /// again.
+    pub(super) async fn ensure(
+        &self,
+        own_link: impl FnMut() -> Result<Option<OwnedLink>, HostError> + Send,
+    ) -> Result<Recorded, CniError> {
+        let own_link: OwnLink<'_> = Box::new(own_link);
+        let may_be_known = self.is_connected || self.is_given();
+        let (mut endpoint, mut handle_exists) = (None, false);
+        if may_be_known {
+            let held = self.look().await?;
+            if !held.addresses.is_empty() {
+                return self.use_again(held, own_link).await;
+            }
+            if self.is_connected {
+                let message = format!("the pod already has an interface {}", self.call.sandbox.interface());
+                let hint = "it is not this sandbox's, so it is left alone";
+                return Err(CniError::environment(message).hint(hint));
+            }
+            handle_exists = held.handle_exists;
+            endpoint = held.endpoints.into_iter().next();
+        }
+        let mut tries = Tries::default();
+        loop {
+            match self.try_record(endpoint.as_ref(), handle_exists).await {
+                Ok(addresses) => {
+                    let made = Some(Made { replaced: endpoint.map(|(record, _)| record) });
+                    return Ok(Recorded { wired: self.wired(addresses), made });
+                }
+                // Either this sandbox again, or another interface of it.
+                Err(Obstacle::HandleExists) => {
+                    let held = self.look().await?;
+                    if !held.addresses.is_empty() {
+                        return self.use_again(held, own_link).await;
+                    }
+                    (handle_exists, endpoint) = (true, held.endpoints.into_iter().next());
+                }
+                Err(Obstacle::EndpointChanged) => {
+                    debug!("{} is there already", self.id.key()?);
+                    endpoint = find_endpoint(self.book, &self.id.key()?).await?;
+                    tries.again(&self.call.sandbox).await?;
+                }
+                Err(Obstacle::Final(error)) => return Err(error),
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<Held, CniError> {
+        Held::look(self.book, &self.call.sandbox, vec![self.id.key()?]).await
+    }
+
+    /// Whether the addresses are settled beforehand.
+    fn is_given(&self) -> bool {
+        !self.call.netconf.asked.addresses.is_empty()
+    }
+
+    /// One commit, or none.
+    async fn try_record(
+        &self,
+        endpoint: Option<&(Record, Resource)>,
+        handle_exists: bool,
+    ) -> Result<Vec<IpAddr>, Obstacle> {
+        if self.call.netconf.ipam.other.is_some() {
+            return self.record_delegated(endpoint).await;
+        }
+        let (owner, additions) = (self.owner(), self.endpoint_addition(endpoint)?);
+        let asked = &self.call.netconf.asked.addresses;
+        let granted = if asked.is_empty() {
+            let ipam = &self.call.netconf.ipam;
+            let versions = [(ipam.assign_v4, IpVersion::V4), (ipam.assign_v6, IpVersion::V6)];
+            let versions: Vec<IpVersion> =
+                versions.into_iter().filter(|(wanted, _)| *wanted).map(|(_, version)| version).collect();
+            let mut request = AssignRequest::new(self.node, owner, &versions);
+            request.handle_may_exist = handle_exists;
+            request.pools_v4.clone_from(&ipam.ipv4_pools);
+            request.pools_v6.clone_from(&ipam.ipv6_pools);
+            request.additions = additions;
+            self.book.assign(request).await
+        } else {
+            let mut request = GivenRequest::new(self.node, owner, asked.clone());
+            request.additions = additions;
+            self.book.assign_addresses(request).await
+        };
+        let addresses = granted.map(|granted| granted.addresses).map_err(Obstacle::from)?;
+        Ok(addresses.into_iter().map(|granted| granted.address).collect())
+    }
+
+    /// Another plugin gives the addresses; only the endpoint is recorded here.
+    async fn record_delegated(&self, endpoint: Option<&(Record, Resource)>) -> Result<Vec<IpAddr>, Obstacle> {
+        let addresses = delegate::add(self.call).await?;
+        let resource = self.endpoint(&addresses, endpoint.map(|(_, known)| known))?;
+        let store = self.book.store();
+        let written = match endpoint {
+            Some((record, _)) => {
+                store.update(resource.key(), resource.encode(), record.revision.clone()).await
+            }
+            None => store.create(resource.key(), resource.encode()).await,
+        };
+        match written {
+            Ok(_) => Ok(addresses),
+            Err(error) => {
+                // The next try asks it again.
+                delegate::give_back(self.call).await?;
+                if error.is_lost_race() {
+                    return Err(Obstacle::EndpointChanged);
+                }
+                Err(Obstacle::Final(error.into()))
+            }
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        let sandbox = &self.call.sandbox;
+        let owner = Owner::on_node(sandbox.handle(), self.node, Timestamp::now())
+            .with(INTERFACE_ATTRIBUTE, sandbox.interface());
+        match &self.call.request.pod {
+            Some(pod) => owner.of_pod(&pod.namespace, &pod.name, pod.uid.as_deref()),
+            None => owner,
+        }
+    }
+
+    /// The endpoint's record, as a function of the addresses that it gets.
+    fn endpoint_addition(&self, endpoint: Option<&(Record, Resource)>) -> Result<Additions, CniError> {
+        // Whatever is wrong with names is wrong with any address.
+        let template = self.endpoint(&[], endpoint.map(|(_, known)| known))?;
+        let record = endpoint.map(|(record, _)| record.clone());
+        Ok(Additions::new(1, move |granted| {
+            let addresses: Vec<IpAddr> = granted.iter().map(|granted| granted.address).collect();
+            let mut resource = template.clone();
+            endpoint::set_addresses(&mut resource, &addresses);
+            Ok(vec![match &record {
+                Some(record) => Addition::replace(record, resource.encode()),
+                None => Addition::create(resource.key(), resource.encode()),
+            }])
+        }))
+    }
+
+    fn endpoint(&self, addresses: &[IpAddr], earlier: Option<&Resource>) -> Result<Resource, CniError> {
+        let wired = self.wired(addresses.to_vec());
+        endpoint::record(self.id, &self.call.sandbox, &wired, earlier, Timestamp::now())
+    }
+
+    fn wired(&self, addresses: Vec<IpAddr>) -> Wired {
+        Wired { device: self.device.clone(), mac: mac(self.call), addresses }
+    }
+
+    /// The same sandbox again gets the same answer. Its endpoint record may be gone (then it is written anew) or
+    /// belong to a later sandbox of the same pod by now (then it is left alone).
+    async fn use_again(&self, held: Held, mut own_link: OwnLink<'_>) -> Result<Recorded, CniError> {
+        let known = held.endpoints.first().map(|(_, resource)| resource);
+        let is_ours = |known: &&Resource| endpoint::container_id(known) == self.call.sandbox.container_id();
+        if let Some(wired) = known.filter(is_ours).and_then(endpoint::wired) {
+            return Ok(Recorded { wired, made: None });
+        }
+        let own = own_link()?.and_then(|link| DeviceName::new(&link.name).ok());
+        let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
+        let wired = Wired { device, mac: mac(self.call), addresses: held.addresses() };
+        if known.is_none() {
+            let sandbox = &self.call.sandbox;
+            let resource = endpoint::record(self.id, sandbox, &wired, None, Timestamp::now())?;
+            self.book.store().create(resource.key(), resource.encode()).await?;
+        }
+        Ok(Recorded { wired, made: None })
+    }
+}
+
+/// What stood in the way of a commit.
+enum Obstacle {
+    HandleExists,
+    /// The endpoint's record is there, or is not what it was.
+    EndpointChanged,
+    Final(CniError),
+}
+
+impl From<CniError> for Obstacle {
+    fn from(error: CniError) -> Obstacle {
+        Obstacle::Final(error)
+    }
+}
+
+impl From<BookError> for Obstacle {
+    fn from(error: BookError) -> Obstacle {
+        match error {
+            BookError::HandleExists { .. } => Obstacle::HandleExists,
+            BookError::Addition { source: None, .. } => Obstacle::EndpointChanged,
+            BookError::Addition { source: Some(source), .. } if source.is_lost_race() => {
+                Obstacle::EndpointChanged
+            }
+            error => Obstacle::Final(error.into()),
+        }
+    }
+}

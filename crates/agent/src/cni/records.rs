@@ -1,0 +1,194 @@
+//! The records of an attachment: which store holds them, what is held there, and how they are given back.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use book::{Addition, Book, BookError, HandleRequest, HeldAddress};
+use ipam::INTERFACE_ATTRIBUTE;
+use model::ipam::BlockAttribute;
+use model::{Key, Kind, Resource, Sandbox};
+use store::config::{Overrides, Sources};
+use store::{OpenMode, Record, StoreConfig};
+use tracing::{info, warn};
+
+use super::endpoint::{self, EndpointId};
+use super::error::{CniError, code};
+use super::netconf::NetConf;
+
+/// How often a call tries again when others keep changing the endpoint's record.
+const TRIES_MAX: u64 = 60;
+
+/// The store that the network configuration means; what it does not say, the environment does.
+pub(super) fn store_config(netconf: &NetConf) -> Result<StoreConfig, CniError> {
+    let environment = |name: &str| said(netconf, name).map(OsString::from).or_else(|| std::env::var_os(name));
+    let sources = Sources {
+        overrides: Overrides::default(),
+        config_file: None,
+        // Plugins never looked at calicoctl's file, and the configuration's own settings must win.
+        default_config_file: std::path::PathBuf::new(),
+        environment: &environment,
+    };
+    let selected = StoreConfig::from_sources(&sources).map_err(|error| {
+        let hint = error.hint();
+        let error = CniError::configuration(error.to_string());
+        if let Some(hint) = hint { error.hint(hint) } else { error }
+    })?;
+    Ok(selected.config)
+}
+
+/// What the network configuration says for a variable, also under the variable's longer name.
+fn said(netconf: &NetConf, name: &str) -> Option<String> {
+    netconf.store.get(name.strip_prefix("CALICO_").unwrap_or(name)).cloned()
+}
+
+pub(super) async fn open(config: &StoreConfig, mode: OpenMode) -> Result<Book, CniError> {
+    Ok(Book::new(store::open(config, mode).await?))
+}
+
+/// What one attachment holds.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) addresses: Vec<HeldAddress>,
+    /// The handle is there; it may be another interface's.
+    pub(super) handle_exists: bool,
+    pub(super) endpoints: Vec<(Record, Resource)>,
+}
+
+impl Held {
+    /// Looks at the addresses of a sandbox, and at the endpoint records that may be its.
+    pub(super) async fn look(book: &Book, sandbox: &Sandbox, keys: Vec<Key>) -> Result<Held, CniError> {
+        let (mut holding, records) = book.held(&sandbox.handle(), keys).await?;
+        for corrupt in &holding.corrupt {
+            warn!("what it holds is not known: {corrupt}");
+        }
+        holding.addresses.retain(|held| is_of_interface(&held.attribute, sandbox));
+        let endpoints = records.into_iter().map(decode).collect::<Result<_, _>>()?;
+        Ok(Held { addresses: holding.addresses, handle_exists: holding.exists, endpoints })
+    }
+
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        self.addresses.iter().map(|held| held.address).collect()
+    }
+
+    /// Where the endpoint was recorded when the first address was given, whatever node and pod are called now.
+    fn noted_key(&self, sandbox: &Sandbox) -> Option<Key> {
+        EndpointId::from_allocation(&self.addresses.first()?.attribute, sandbox)?.key().ok()
+    }
+}
+
+/// An endpoint record, if there is one.
+pub(super) async fn find_endpoint(book: &Book, key: &Key) -> Result<Option<(Record, Resource)>, CniError> {
+    book.store().get(key).await?.map(decode).transpose()
+}
+
+fn decode(record: Record) -> Result<(Record, Resource), CniError> {
+    let decoded =
+        Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str());
+    match decoded {
+        Ok(resource) => Ok((record, resource)),
+        Err(error) => {
+            Err(CniError::new(code::STORE, "the store holds a record that cannot be read").because(&error))
+        }
+    }
+}
+
+/// Gives back the attachment's addresses and removes its endpoint record, in one commit. With `restore`, that record
+/// is put back in the endpoint's place. A record of another sandbox is never touched.
+pub(super) async fn release(
+    book: &Book,
+    sandbox: &Sandbox,
+    key: Option<Key>,
+    restore: Option<&Record>,
+) -> Result<(), CniError> {
+    let mut tries = Tries::default();
+    loop {
+        let mut held = Held::look(book, sandbox, key.clone().into_iter().collect()).await?;
+        if let Some(noted) = held.noted_key(sandbox).filter(|noted| Some(noted) != key.as_ref()) {
+            held.endpoints.extend(find_endpoint(book, &noted).await?);
+        }
+        let additions = endpoint_changes(sandbox, &held, restore);
+        if additions.is_empty() && !held.handle_exists {
+            return Ok(());
+        }
+        let owner = sandbox.clone();
+        let request =
+            HandleRequest::only(sandbox.handle(), move |_, attribute, _| is_of_interface(attribute, &owner));
+        match book.release_handle(request.with(additions)).await {
+            Ok(given_back) => {
+                for corrupt in &given_back.corrupt {
+                    warn!("nothing is released into it: {corrupt}");
+                }
+                info!("{sandbox}: gave back {:?}", given_back.addresses);
+                return Ok(());
+            }
+            // Somebody changed the endpoint in between: look again whose it is.
+            Err(BookError::Addition { source: Some(source), .. }) if source.is_lost_race() => {
+                tries.again(sandbox).await?;
+            }
+            Err(BookError::Addition { source: None, .. }) => tries.again(sandbox).await?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn endpoint_changes(sandbox: &Sandbox, held: &Held, restore: Option<&Record>) -> Vec<Addition> {
+    let mut changes = Vec::new();
+    for (record, resource) in &held.endpoints {
+        let owner = endpoint::container_id(resource);
+        if owner != sandbox.container_id() {
+            info!("{} belongs to sandbox {owner}, and stays", record.key);
+            continue;
+        }
+        changes.push(match restore.filter(|earlier| earlier.key == record.key) {
+            Some(earlier) => Addition::replace(record, earlier.value.clone()),
+            None => Addition::delete(record),
+        });
+    }
+    changes
+}
+
+/// Bounded patience with others who change the same endpoint.
+#[derive(Debug, Default)]
+pub(super) struct Tries(u64);
+
+impl Tries {
+    /// Waits a little, each time somewhat longer; the last time is final.
+    pub(super) async fn again(&mut self, sandbox: &Sandbox) -> Result<(), CniError> {
+        self.0 += 1;
+        if self.0 > TRIES_MAX {
+            let message = format!("others kept changing the endpoint of {sandbox}");
+            return Err(CniError::new(code::TRY_LATER, message));
+        }
+        tokio::time::sleep(Duration::from_millis(self.0.min(50))).await;
+        Ok(())
+    }
+}
+
+/// An address without a note on the interface is the whole container's: Calico's own plugin knows only one.
+pub(super) fn is_of_interface(attribute: &BlockAttribute, sandbox: &Sandbox) -> bool {
+    attribute.secondary.get(INTERFACE_ATTRIBUTE).is_none_or(|interface| interface == sandbox.interface())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn the_network_configuration_wins_over_either_name_of_a_variable() {
+        let store = BTreeMap::from([("ETCD_ENDPOINTS".to_owned(), "http://a:2379".to_owned())]);
+        let netconf = NetConf { store, ..NetConf::default() };
+        assert_eq!(said(&netconf, "CALICO_ETCD_ENDPOINTS").as_deref(), Some("http://a:2379"));
+        assert_eq!(said(&netconf, "ETCD_ENDPOINTS").as_deref(), Some("http://a:2379"));
+        assert_eq!(said(&netconf, "SQLITE_PATH"), None);
+    }
+
+    #[test]
+    fn a_store_can_be_chosen_by_the_configuration_alone() {
+        let netconf = NetConf::parse(br#"{"name": "n", "sqlite_path": "/x.db"}"#).unwrap();
+        let expected = StoreConfig::Sqlite { path: "/x.db".into() };
+        assert_eq!(store_config(&netconf).unwrap(), expected);
+    }
+}

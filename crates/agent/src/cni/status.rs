@@ -1,0 +1,34 @@
+//! STATUS: whether an ADD would be served now.
+
+use super::error::{CniError, code};
+use super::netconf::NetConf;
+use super::services::Services;
+use super::{CallRequest, delegate, result};
+
+pub(super) async fn run(
+    netconf: &NetConf,
+    message: &CallRequest,
+    services: &Services,
+) -> Result<(), CniError> {
+    let version = &netconf.cni_version;
+    if !result::has_gc(version) {
+        return Err(CniError::new(code::VERSION, format!("cniVersion {version} has no STATUS")));
+    }
+    if services.agent().is_some() {
+        of_agent(services)?;
+    } else {
+        let book = services.book(netconf).await;
+        book.map_err(|error| CniError { code: code::CANNOT_ADD, ..error })?;
+    }
+    delegate::forward_as_it_is(netconf.ipam.other.as_deref(), &message.environment, &message.config).await
+}
+
+/// Pods that run depend on the kernel's state alone.
+fn of_agent(services: &Services) -> Result<(), CniError> {
+    let problems = services.health().not_ready();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let code = if services.health().is_reconciled() { code::CANNOT_ADD } else { code::CANNOT_SERVE };
+    Err(CniError::new(code, "pods cannot be added now").hint(problems.join("; ")))
+}

@@ -1,0 +1,218 @@
+//! What is known of a node's sandboxes: in its journal, in the kernel, in the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use book::Book;
+use host::{Host, OwnedLink};
+use ipam::{INTERFACE_ATTRIBUTE, NODE_ATTRIBUTE, TYPE_ATTRIBUTE};
+use model::ipam::{Block, BlockAttribute};
+use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Sandbox};
+use store::Lookup;
+use tracing::warn;
+
+use crate::cni::{CniError, NetConf, ROLE_ATTRIBUTE, Services};
+use crate::endpoints::LocalEndpoint;
+use crate::witness::Word;
+
+/// The interface of an address that does not say one: Calico's own plugin knows only this.
+const INTERFACE_UNSAID: &str = "eth0";
+/// How many blocks are read at once.
+const BLOCKS_AT_ONCE: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    sandboxes: BTreeSet<Sandbox>,
+    links: Vec<OwnedLink>,
+    /// Names of all veths on the node that carry no alias of ours.
+    foreign_devices: BTreeSet<String>,
+    endpoints: BTreeMap<Sandbox, LocalEndpoint>,
+    /// Those of which only addresses are ours: the kernel cannot tell whether they live.
+    only_addresses: BTreeSet<Sandbox>,
+}
+
+impl Known {
+    /// By the agent, with what it knows of the endpoints.
+    pub(super) async fn gather(services: &Services) -> Result<Known, CniError> {
+        let agent = services.agent().expect("only the agent collects");
+        let book = agent.book.get().ok_or_else(|| CniError::broken("the store is not open"))?;
+        let mut known = Known::of_kernel_and_journal(services).await?;
+        known.add_allocations(book, &agent.node).await?;
+        known.add_endpoints(agent.endpoints.all());
+        Ok(known)
+    }
+
+    /// For a single call.
+    pub(super) async fn gather_for(netconf: &NetConf, services: &Services) -> Result<Known, CniError> {
+        if services.agent().is_some() {
+            return Known::gather(services).await;
+        }
+        let mut known = Known::of_kernel_and_journal(services).await?;
+        if let Some(book) = services.existing_book_if_any(netconf).await? {
+            known.add_allocations(&book, &services.node_name(netconf)?).await?;
+        }
+        Ok(known)
+    }
+
+    async fn of_kernel_and_journal(services: &Services) -> Result<Known, CniError> {
+        let (links, foreign_devices) = services
+            .in_kernel(|| {
+                let mut host = Host::here()?;
+                Ok::<_, host::HostError>((host.owned_links()?, host.foreign_veths()?))
+            })
+            .await?;
+        let mut sandboxes: BTreeSet<Sandbox> = links.iter().map(|link| link.owner.clone()).collect();
+        if let Some(journal) = services.journal() {
+            sandboxes.extend(journal.all().into_iter().map(|entry| entry.attachment.sandbox));
+        }
+        Ok(Known { sandboxes, links, foreign_devices, ..Known::default() })
+    }
+
+    pub(super) fn sandboxes(&self) -> impl Iterator<Item = &Sandbox> {
+        self.sandboxes.iter()
+    }
+
+    pub(super) fn endpoint_of(&self, sandbox: &Sandbox) -> Option<Key> {
+        self.endpoints.get(sandbox).map(|endpoint| endpoint.key.clone())
+    }
+
+    /// A device that carries the sandbox's alias means that its namespace is there and holds the other end: a veth
+    /// goes away with either end.
+    pub(super) fn kernel_says(&self, sandbox: &Sandbox) -> Word {
+        if self.links.iter().any(|link| link.owner == *sandbox) {
+            return Word::Alive;
+        }
+        if self.only_addresses.contains(sandbox) {
+            return Word::Nothing;
+        }
+        // A device under the recorded name that is not ours may be what Calico's plugin made for it.
+        let device = self.endpoints.get(sandbox).and_then(|endpoint| endpoint.device.as_deref());
+        if device.is_some_and(|device| self.foreign_devices.contains(device)) {
+            Word::Alive
+        } else {
+            Word::Gone
+        }
+    }
+
+    /// Addresses of this node's pods in the blocks that are this node's.
+    async fn add_allocations(&mut self, book: &Book, node: &str) -> Result<(), CniError> {
+        let owner = AffinityOwner::Host(node.to_owned());
+        let ranges = [IpVersion::V4, IpVersion::V6]
+            .map(|version| Lookup::Range(KeyRange::AffinitiesOf(owner.clone(), version)));
+        let affinities = book.store().read(ranges.into()).await?.concat();
+        let blocks = affinities.iter().filter_map(|record| match &record.key {
+            Key::Affinity { block, .. } => Some(*block),
+            _ => None,
+        });
+        let blocks: Vec<Cidr> = blocks.collect();
+        for some in blocks.chunks(BLOCKS_AT_ONCE) {
+            let lookups = some.iter().map(|block| Lookup::Record(Key::Block(*block))).collect();
+            for record in book.store().read(lookups).await?.into_iter().flatten() {
+                let Key::Block(cidr) = &record.key else { continue };
+                match Block::decode(cidr, &record.value) {
+                    Ok(block) => self.add_block(&block, node),
+                    Err(error) => warn!("{} is passed over: {error}", record.key),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_block(&mut self, block: &Block, node: &str) {
+        for attribute in (0..block.capacity()).filter_map(|ordinal| block.attribute(ordinal)) {
+            let Some(sandbox) = sandbox_of(attribute, node) else { continue };
+            if attribute.secondary.contains_key(ROLE_ATTRIBUTE) {
+                self.only_addresses.insert(sandbox.clone());
+            }
+            self.sandboxes.insert(sandbox);
+        }
+    }
+
+    /// An endpoint says its container and interface; whoever else knows that container says the network. One that
+    /// nothing else speaks of belongs to some network: whose, does not matter for removing its record.
+    fn add_endpoints(&mut self, endpoints: Vec<LocalEndpoint>) {
+        for endpoint in endpoints {
+            let is_same = |sandbox: &&Sandbox| {
+                sandbox.container_id() == endpoint.container_id && sandbox.interface() == endpoint.interface
+            };
+            let known = self.sandboxes.iter().find(is_same).cloned();
+            let sandbox = known
+                .or_else(|| Sandbox::new(UNKNOWN_NETWORK, &endpoint.container_id, &endpoint.interface).ok());
+            let Some(sandbox) = sandbox else { continue };
+            self.sandboxes.insert(sandbox.clone());
+            self.endpoints.insert(sandbox, endpoint);
+        }
+    }
+}
+
+/// Stands for the network of an endpoint that has neither an address nor a device nor a journal entry.
+const UNKNOWN_NETWORK: &str = "unknown";
+
+/// The sandbox on this node that an address was given to; `None` for addresses of nodes, tunnels, machines.
+fn sandbox_of(attribute: &BlockAttribute, node: &str) -> Option<Sandbox> {
+    let note = |key: &str| attribute.secondary.get(key).map(String::as_str);
+    let is_of_something_else =
+        note(TYPE_ATTRIBUTE).is_some() || attribute.secondary.keys().any(|key| key.starts_with("vm"));
+    // What cools down is nobody's any more.
+    if is_of_something_else || attribute.released_at.is_some() || note(NODE_ATTRIBUTE) != Some(node) {
+        return None;
+    }
+    let (network, container) = attribute.handle()?.rsplit_once('.')?;
+    Sandbox::new(network, container, note(INTERFACE_ATTRIBUTE).unwrap_or(INTERFACE_UNSAID)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(handle: &str, notes: &[(&str, &str)]) -> BlockAttribute {
+        let secondary = notes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        BlockAttribute { handle_id: Some(handle.to_owned()), secondary, ..BlockAttribute::default() }
+    }
+
+    fn endpoint(container: &str, device: &str) -> LocalEndpoint {
+        LocalEndpoint {
+            key: Key::namespaced(model::Kind::WorkloadEndpoint, "shop", format!("node-k8s-{container}-eth0")),
+            container_id: container.to_owned(),
+            interface: "eth0".to_owned(),
+            device: Some(device.to_owned()),
+        }
+    }
+
+    #[test]
+    fn addresses_lead_to_their_sandboxes_and_only_those_of_this_node() {
+        let own = attribute("k8s-pod-network.c1", &[("node", "a"), ("pod", "web-0")]);
+        assert_eq!(sandbox_of(&own, "a"), Sandbox::new("k8s-pod-network", "c1", "eth0").ok());
+        assert_eq!(sandbox_of(&own, "b"), None);
+        let second = attribute("my.net.c1", &[("node", "a"), ("interface", "net1")]);
+        assert_eq!(sandbox_of(&second, "a"), Sandbox::new("my.net", "c1", "net1").ok());
+        let tunnel =
+            attribute("vxlan-tunnel-addr-a.example.com", &[("node", "a"), ("type", "vxlanTunnelAddress")]);
+        assert_eq!(sandbox_of(&tunnel, "a"), None);
+        let machine = attribute("net.shop-vm1", &[("node", "a"), ("vmi-name", "vm1")]);
+        assert_eq!(sandbox_of(&machine, "a"), None);
+    }
+
+    #[test]
+    fn the_kernel_speaks_for_devices_of_ours_and_of_calicos() {
+        let sandbox = |container: &str| Sandbox::new("net", container, "eth0").unwrap();
+        let mut known = Known {
+            sandboxes: ["linked", "calicos", "gone", "address"].map(sandbox).into(),
+            links: vec![OwnedLink { name: "cali1".to_owned(), index: 7, owner: sandbox("linked") }],
+            foreign_devices: BTreeSet::from(["cali2".to_owned()]),
+            only_addresses: BTreeSet::from([sandbox("address")]),
+            ..Known::default()
+        };
+        known.add_endpoints(vec![
+            endpoint("calicos", "cali2"),
+            endpoint("gone", "cali3"),
+            endpoint("lost", "cali4"),
+        ]);
+        let says = |container: &str| known.kernel_says(&sandbox(container));
+        assert_eq!(says("linked"), Word::Alive);
+        assert_eq!(says("calicos"), Word::Alive);
+        assert_eq!(says("gone"), Word::Gone);
+        assert_eq!(says("address"), Word::Nothing);
+        let lost = Sandbox::new(UNKNOWN_NETWORK, "lost", "eth0").unwrap();
+        assert_eq!((known.kernel_says(&lost), known.endpoint_of(&lost).is_some()), (Word::Gone, true));
+    }
+}

@@ -1,0 +1,165 @@
+//! The endpoint records of this node, kept up to date: a list, then every change.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use model::{Key, KeyRange, Kind, Resource};
+use serde_json::Value;
+use store::{Event, ListRequest, Record, Revision, Store, StoreError};
+use tracing::{info, warn};
+
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// What the agent needs to know of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalEndpoint {
+    pub(crate) key: Key,
+    pub(crate) container_id: String,
+    pub(crate) interface: String,
+    /// The host end's name.
+    pub(crate) device: Option<String>,
+}
+
+/// Only those of one node are kept, however many there are in the cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    known: Mutex<BTreeMap<Key, LocalEndpoint>>,
+}
+
+impl Endpoints {
+    pub(crate) fn all(&self) -> Vec<LocalEndpoint> {
+        self.known().values().cloned().collect()
+    }
+
+    /// Follows the store; never ends. `in_sync` hears whether what is known is complete.
+    pub(crate) async fn follow(&self, store: &dyn Store, node: &str, in_sync: impl Fn(bool)) {
+        loop {
+            match self.list_and_watch(store, node, &in_sync).await {
+                Ok(()) => info!("the store has forgotten too much; listing the endpoints again"),
+                Err(error) => {
+                    warn!(%error, "the endpoints cannot be listed; trying again");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+            }
+            in_sync(false);
+        }
+    }
+
+    async fn list_and_watch(
+        &self,
+        store: &dyn Store,
+        node: &str,
+        in_sync: &impl Fn(bool),
+    ) -> Result<(), StoreError> {
+        let revision = self.list(store, node).await?;
+        in_sync(true);
+        let mut watch = store.watch(KeyRange::Kind(Kind::WorkloadEndpoint), revision).await?;
+        loop {
+            match watch.next().await.transpose()? {
+                Some(Event::Put(record)) => self.take_in(&record, node),
+                Some(Event::Deleted { key, .. }) => {
+                    self.known().remove(&key);
+                }
+                Some(Event::HistoryGone) | None => return Ok(()),
+            }
+        }
+    }
+
+    async fn list(&self, store: &dyn Store, node: &str) -> Result<Revision, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut request = ListRequest::new(KeyRange::Kind(Kind::WorkloadEndpoint));
+        loop {
+            let page = store.list(request.clone()).await?;
+            let local = page.records.iter().filter_map(|record| read(record, node));
+            found.extend(local.map(|endpoint| (endpoint.key.clone(), endpoint)));
+            match page.next {
+                Some(next) => request = request.continued(next),
+                None => {
+                    *self.known() = found;
+                    return Ok(page.revision);
+                }
+            }
+        }
+    }
+
+    fn take_in(&self, record: &Record, node: &str) {
+        match read(record, node) {
+            Some(endpoint) => self.known().insert(record.key.clone(), endpoint),
+            None => self.known().remove(&record.key),
+        };
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Key, LocalEndpoint>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `None` if the record is another node's, or cannot be understood: what is not known is not touched.
+fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
+    let resource =
+        Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str())
+            .ok()?;
+    let text = |field: &str| resource.spec(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    if text("node") != Some(node) {
+        return None;
+    }
+    Some(LocalEndpoint {
+        key: record.key.clone(),
+        container_id: text("containerID")?.to_owned(),
+        interface: text("endpoint")?.to_owned(),
+        device: text("interfaceName").map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::json;
+    use store::MemoryStore;
+
+    use super::*;
+
+    async fn put(store: &dyn Store, node: &str, pod: &str) -> Key {
+        let mut endpoint = Resource::new(Kind::WorkloadEndpoint, format!("{node}-k8s-{pod}-eth0"));
+        endpoint.metadata.namespace = Some("shop".to_owned());
+        let spec = json!({
+            "node": node, "orchestrator": "k8s", "pod": pod, "endpoint": "eth0", "containerID": format!("c-{pod}"),
+            "interfaceName": "cali1",
+        });
+        endpoint.body.insert("spec".to_owned(), spec);
+        store.create(endpoint.key(), endpoint.encode()).await.unwrap();
+        endpoint.key()
+    }
+
+    async fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn those_of_this_node_are_known_and_followed() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let first = put(&*store, "a", "one").await;
+        put(&*store, "b", "other").await;
+        let (endpoints, synced) = (Arc::new(Endpoints::default()), Arc::new(AtomicBool::new(false)));
+        let following = tokio::spawn({
+            let (store, endpoints, synced) = (store.clone(), endpoints.clone(), synced.clone());
+            async move { endpoints.follow(&*store, "a", |now| synced.store(now, Ordering::Relaxed)).await }
+        });
+        until(|| synced.load(Ordering::Relaxed)).await;
+        assert_eq!(
+            endpoints.all().iter().map(|known| known.container_id.as_str()).collect::<Vec<_>>(),
+            ["c-one"]
+        );
+        put(&*store, "a", "two").await;
+        until(|| endpoints.all().len() == 2).await;
+        let record = store.get(&first).await.unwrap().unwrap();
+        store.delete(first, record.revision).await.unwrap();
+        until(|| endpoints.all().len() == 1).await;
+        following.abort();
+    }
+}

@@ -1,0 +1,149 @@
+//! Places at which a test may stop or kill the program, to see that what is left behind is found again.
+//!
+//! `PLUMB_FAILPOINT=NAME` or `NAME:abort` ends the process there, as `kill -9` would; `NAME:pause` holds whatever
+//! came there for ever, so that a test can look, and kill. Unset, a point costs one comparison.
+
+use std::sync::OnceLock;
+
+const VARIABLE: &str = "PLUMB_FAILPOINT";
+
+macro_rules! points {
+    ($($variant:ident = $name:literal),+ $(,)?) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Point { $($variant),+ }
+
+        impl Point {
+            pub(crate) const ALL: &[Point] = &[$(Point::$variant),+];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Point::$variant => $name),+ }
+            }
+        }
+    };
+}
+
+points! {
+    AddStart = "add.start",
+    AddFenced = "add.fenced",
+    AddBeforeRecords = "add.before-records",
+    AddAfterRecords = "add.after-records",
+    AddBeforeWiring = "add.before-wiring",
+    AddAfterWiring = "add.after-wiring",
+    AddBeforeJournal = "add.before-journal",
+    AddAfterJournal = "add.after-journal",
+    AddBeforeAnswer = "add.before-answer",
+    AddBeforeUndo = "add.before-undo",
+    AddAfterUndo = "add.after-undo",
+    DelStart = "del.start",
+    DelFenced = "del.fenced",
+    DelBeforeKernel = "del.before-kernel",
+    DelAfterKernel = "del.after-kernel",
+    DelBeforeRecords = "del.before-records",
+    DelAfterRecords = "del.after-records",
+    DelBeforeJournal = "del.before-journal",
+    DelAfterJournal = "del.after-journal",
+    DelBeforeQueue = "del.before-queue",
+    DelAfterQueue = "del.after-queue",
+    DelBeforeAnswer = "del.before-answer",
+    GcStart = "gc.start",
+    GcBeforeRelease = "gc.before-release",
+    GcAfterRelease = "gc.after-release",
+    GcEnd = "gc.end",
+    SweepBefore = "sweep.before",
+    SweepAfter = "sweep.after",
+    CollectBefore = "collect.before",
+    CollectAfter = "collect.after",
+    QueueBefore = "queue.before",
+    QueueAfter = "queue.after",
+    StartBegin = "start.begin",
+    StartJournalRead = "start.journal-read",
+    StartStoreOpen = "start.store-open",
+    StartBootstrapped = "start.bootstrapped",
+    StartSocketBound = "start.socket-bound",
+    StartReconciled = "start.reconciled",
+    StartReady = "start.ready",
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Abort,
+    Pause,
+}
+
+/// Marks a place. Does nothing unless the environment names it.
+pub(crate) fn hit(point: Point) {
+    static ARMED: OnceLock<Option<(Point, Action)>> = OnceLock::new();
+    let armed = ARMED.get_or_init(|| {
+        let setting = std::env::var(VARIABLE).unwrap_or_default();
+        let parsed = parse(&setting);
+        if parsed.is_none() && !setting.is_empty() {
+            eprintln!("plumbd: {VARIABLE}={setting} names no point; `plumbd failpoints` lists them");
+        }
+        parsed
+    });
+    if let Some((_, action)) = armed.filter(|(armed, _)| *armed == point) {
+        act(point, action);
+    }
+}
+
+#[cold]
+fn act(point: Point, action: Action) {
+    eprintln!("plumbd: failpoint {} reached", point.name());
+    match action {
+        Action::Abort => std::process::abort(),
+        Action::Pause => loop {
+            std::thread::park();
+        },
+    }
+}
+
+fn parse(setting: &str) -> Option<(Point, Action)> {
+    let (name, action) = match setting.split_once(':') {
+        None => (setting, Action::Abort),
+        Some((name, "abort")) => (name, Action::Abort),
+        Some((name, "pause")) => (name, Action::Pause),
+        Some(_) => return None,
+    };
+    let point = Point::ALL.iter().find(|point| point.name() == name)?;
+    Some((*point, action))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_setting_names_a_point_and_what_to_do() {
+        assert_eq!(parse("add.start"), Some((Point::AddStart, Action::Abort)));
+        assert_eq!(parse("add.start:abort"), Some((Point::AddStart, Action::Abort)));
+        assert_eq!(parse("gc.end:pause"), Some((Point::GcEnd, Action::Pause)));
+        for wrong in ["", "add", "add.start:", "add.start:explode", ":abort"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_point_has_a_name_of_its_own_and_a_place() {
+        let names: BTreeSet<&str> = Point::ALL.iter().map(|point| point.name()).collect();
+        assert_eq!(names.len(), Point::ALL.len());
+        let source = sources(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+        for point in Point::ALL {
+            assert!(source.contains(&format!("hit(Point::{point:?})")), "nothing passes {}", point.name());
+        }
+    }
+
+    fn sources(folder: &std::path::Path) -> String {
+        let mut text = String::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                text += &sources(&path);
+            } else if !path.ends_with("failpoint.rs") {
+                text += &std::fs::read_to_string(&path).unwrap();
+            }
+        }
+        text
+    }
+}

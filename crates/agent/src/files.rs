@@ -1,0 +1,162 @@
+//! A folder of small files that survive a crash: each is written beside its place and moved there, so that it is
+//! there whole or not at all.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+const ENDING: &str = "json";
+const UNFINISHED: &str = "tmp";
+const BROKEN: &str = "broken";
+
+#[derive(Clone, Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+}
+
+/// What a write has to survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Survives {
+    /// The end of this process, however sudden.
+    Process,
+    /// A power failure. Waits for the disk.
+    Machine,
+}
+
+impl Folder {
+    /// A folder that need not be there yet. It then has no files.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Folder {
+        Folder { path: path.into() }
+    }
+
+    /// The folder, made if it is not there.
+    pub(crate) fn open(path: impl Into<PathBuf>) -> io::Result<Folder> {
+        let folder = Folder::at(path);
+        folder.make()?;
+        Ok(folder)
+    }
+
+    pub(crate) fn make(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts a file in place, instead of one that may be there.
+    pub(crate) fn write(&self, name: &str, content: &[u8], survives: Survives) -> io::Result<()> {
+        let unfinished = self.path.join(format!("{name}.{}.{UNFINISHED}", std::process::id()));
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        file.write_all(content)?;
+        if survives == Survives::Machine {
+            file.sync_all()?;
+        }
+        fs::rename(&unfinished, self.place(name))?;
+        if survives == Survives::Machine {
+            File::open(&self.path)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// Removes a file. One that is not there is removed already.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.place(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// The names of all files, the oldest first.
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        let mut found = Vec::new();
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let path = entry.path();
+            if path.extension().is_none_or(|ending| ending != ENDING) {
+                continue;
+            }
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+            // Gone in between: somebody else has dealt with it.
+            let Ok(changed) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
+            found.push((changed, name.to_owned()));
+        }
+        found.sort();
+        Ok(found.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// The content of a file; nothing if it is gone.
+    pub(crate) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.place(name)) {
+            Ok(content) => Ok(Some(content)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes a file that cannot be understood out of the way, for somebody to look at.
+    pub(crate) fn set_aside(&self, name: &str, problem: &str) {
+        let place = self.place(name);
+        let aside = self.path.join(format!("{name}.{BROKEN}"));
+        warn!(file = %place.display(), "set aside as *.{BROKEN}: {problem}");
+        if let Err(error) = fs::rename(&place, &aside) {
+            warn!(file = %place.display(), "cannot be set aside: {error}");
+        }
+    }
+
+    /// Removes what writers left that were killed in the middle. Only while nobody else writes.
+    pub(crate) fn remove_unfinished(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.{ENDING}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_back_whole_and_in_order() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = Folder::open(state.path().join("a/b")).unwrap();
+        folder.write("two.words", b"2", Survives::Machine).unwrap();
+        folder.write("one", b"1", Survives::Process).unwrap();
+        folder.write("one", b"again", Survives::Process).unwrap();
+        assert_eq!(folder.names().unwrap(), ["two.words", "one"]);
+        assert_eq!(folder.read("one").unwrap().as_deref(), Some(&b"again"[..]));
+        folder.remove("one").unwrap();
+        folder.remove("one").unwrap();
+        assert_eq!(folder.read("one").unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_broken_or_unfinished_is_no_file() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = Folder::open(state.path()).unwrap();
+        folder.write("bad", b"{", Survives::Process).unwrap();
+        folder.set_aside("bad", "half");
+        fs::write(state.path().join("x.1.tmp"), b"").unwrap();
+        assert_eq!(folder.names().unwrap(), [] as [&str; 0]);
+        folder.remove_unfinished().unwrap();
+        let left: Vec<_> =
+            fs::read_dir(state.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["bad.broken"]);
+    }
+}

@@ -1,0 +1,102 @@
+//! Whether the agent lives and is ready, and what it counts: three pages over HTTP, on this machine only.
+
+mod http;
+mod metrics;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+pub(crate) use http::Pages;
+pub(crate) use metrics::Metrics;
+
+/// A loop that was not heard of for this long hangs.
+const SILENCE_MAX: Duration = Duration::from_secs(90);
+
+/// What the parts of the agent say about themselves.
+#[derive(Debug)]
+pub(crate) struct Health {
+    started: Instant,
+    pub(crate) metrics: Metrics,
+    /// Milliseconds after the start at which the reconcile loop was last heard of.
+    reconcile_heard: AtomicU64,
+    serving: AtomicBool,
+    store_in_sync: AtomicBool,
+    reconciled: AtomicBool,
+}
+
+impl Health {
+    pub(crate) fn new() -> Health {
+        Health {
+            started: Instant::now(),
+            metrics: Metrics::default(),
+            reconcile_heard: AtomicU64::new(0),
+            serving: AtomicBool::new(false),
+            store_in_sync: AtomicBool::new(false),
+            reconciled: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn heard_of_reconcile(&self) {
+        let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.reconcile_heard.store(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_serving(&self, serving: bool) {
+        self.serving.store(serving, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_store_in_sync(&self, in_sync: bool) {
+        self.store_in_sync.store(in_sync, Ordering::Relaxed);
+        self.metrics.store_in_sync.store(i64::from(in_sync), Ordering::Relaxed);
+    }
+
+    /// Whether the last look at the kernel left nothing wrong.
+    pub(crate) fn set_reconciled(&self, reconciled: bool) {
+        self.reconciled.store(reconciled, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_store_in_sync(&self) -> bool {
+        self.store_in_sync.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_reconciled(&self) -> bool {
+        self.reconciled.load(Ordering::Relaxed)
+    }
+
+    /// Why the agent should be started anew; nothing if it lives.
+    pub(crate) fn not_alive(&self) -> Option<String> {
+        let heard = Duration::from_millis(self.reconcile_heard.load(Ordering::Relaxed));
+        let silent = self.started.elapsed().saturating_sub(heard);
+        (silent > SILENCE_MAX)
+            .then(|| format!("the reconcile loop was not heard of for {} s", silent.as_secs()))
+    }
+
+    /// What is missing before pods can be added.
+    pub(crate) fn not_ready(&self) -> Vec<&'static str> {
+        let conditions = [
+            (self.serving.load(Ordering::Relaxed), "the socket is not served"),
+            (self.is_store_in_sync(), "the store's records are not known yet"),
+            (self.is_reconciled(), "the kernel's state differs from what it should be"),
+        ];
+        conditions.into_iter().filter(|(fine, _)| !fine).map(|(_, problem)| problem).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_means_all_of_it() {
+        let health = Health::new();
+        assert_eq!(health.not_ready().len(), 3);
+        health.set_serving(true);
+        health.set_store_in_sync(true);
+        assert_eq!(health.not_ready(), ["the kernel's state differs from what it should be"]);
+        health.set_reconciled(true);
+        assert_eq!(health.not_ready(), [] as [&str; 0]);
+        health.set_store_in_sync(false);
+        assert_eq!(health.not_ready(), ["the store's records are not known yet"]);
+        assert_eq!(health.not_alive(), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! `plumbd node`: the agent of a node.
+//!
+//! ```text
+//!   plugins ──▶ server ──▶ cni verbs ──▶ book, store        collector ◀── runtime, kernel, records
+//!                 │            │ journal                        │ removes what has no owner
+//!   queue worker ─┘            ▼                                ▼
+//!   (DELs left over)        kernel ◀── reconciler ◀── netlink notifications
+//! ```
+//!
+//! Stopping it leaves the data path as it is; so does killing it.
+
+mod protocol;
+mod server;
+mod settings;
+mod start;
+
+use std::process::ExitCode;
+
+pub(crate) use settings::NodeArguments;
+
+/// Few: the work is the kernel's and the store's.
+const WORKER_THREADS: usize = 2;
+/// Calls wait for the kernel on these; each costs memory.
+const BLOCKING_THREADS_MAX: usize = 16;
+
+/// Runs the agent until it is told to stop.
+pub(crate) fn run(arguments: &NodeArguments) -> ExitCode {
+    start_log(&arguments.log);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKER_THREADS)
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .enable_all()
+        .build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(start::run(arguments)),
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_log(level: &str) {
+    let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(level);
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}

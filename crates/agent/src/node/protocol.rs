@@ -1,0 +1,101 @@
+//! The words between the plugin and the agent: a length in four bytes, then JSON, once in each direction.
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+
+use crate::cni::{Answer, BadRequest, CallRequest, REQUEST_BYTES_MAX};
+
+/// Reads a request. `None` if the connection was closed before there was one.
+pub(super) async fn read_request(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Result<Option<CallRequest>, BadRequest> {
+    let mut length = [0; 4];
+    match stream.read_exact(&mut length).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(BadRequest::CutOff(error)),
+    }
+    let length = u32::from_be_bytes(length);
+    if length > REQUEST_BYTES_MAX {
+        return Err(BadRequest::TooLong);
+    }
+    // Grows with what really arrives: a length alone costs nothing.
+    let mut text = Vec::new();
+    stream.take(u64::from(length)).read_to_end(&mut text).await.map_err(BadRequest::CutOff)?;
+    if text.len() < length as usize {
+        return Err(BadRequest::CutOff(std::io::ErrorKind::UnexpectedEof.into()));
+    }
+    CallRequest::decode(&text).map(Some)
+}
+
+pub(super) async fn write_answer(
+    stream: &mut (impl AsyncWrite + Unpin),
+    answer: &Answer,
+) -> std::io::Result<()> {
+    let exit = u8::from(!answer.success);
+    let text = serde_json::json!({"exit": exit, "stdout": answer.text}).to_string();
+    let length = u32::try_from(text.len()).map_err(std::io::Error::other)?;
+    let mut frame = length.to_be_bytes().to_vec();
+    frame.extend_from_slice(text.as_bytes());
+    stream.write_all(&frame).await?;
+    stream.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cni::Role;
+
+    fn frame(text: &[u8]) -> Vec<u8> {
+        let mut frame = u32::try_from(text.len()).unwrap().to_be_bytes().to_vec();
+        frame.extend_from_slice(text);
+        frame
+    }
+
+    fn read(bytes: &[u8]) -> Result<Option<CallRequest>, BadRequest> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(read_request(&mut &bytes[..]))
+    }
+
+    #[test]
+    fn a_request_arrives() {
+        let text =
+            br#"{"version":1,"role":"ipam","environment":{"CNI_COMMAND":"ADD","HOME":"/"},"config":"{}"}"#;
+        let request = read(&frame(text)).unwrap().unwrap();
+        assert_eq!((request.role, request.config.as_str()), (Role::Ipam, "{}"));
+        assert_eq!(request.environment.get("CNI_COMMAND"), Some("ADD"));
+        assert_eq!(request.environment.get("HOME"), None, "only the call's own variables count");
+        assert_eq!(CallRequest::decode(&request.encode()).unwrap(), request);
+    }
+
+    #[test]
+    fn everything_else_is_refused_with_a_reason() {
+        assert!(read(b"").unwrap().is_none());
+        assert!(read(b"\0\0").unwrap().is_none());
+        for (bytes, expected) in [
+            (b"\0\x10\0\x01".to_vec(), "the request is longer than 1048576 bytes"),
+            (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "the request is longer than 1048576 bytes"),
+            (frame(b"garbage"), "the request cannot be understood"),
+            (b"\0\0\0\x09{\"vers".to_vec(), "the connection ended in the middle of a request"),
+            (
+                frame(br#"{"version":2,"role":"ipam","environment":{},"config":""}"#),
+                "version 2 of the agent's protocol is not known here",
+            ),
+            (
+                frame(br#"{"version":1,"role":"root","environment":{},"config":""}"#),
+                "role \"root\" is not known here",
+            ),
+        ] {
+            assert_eq!(read(&bytes).unwrap_err().to_string(), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&bytes);
+            let _ = read(&frame(&bytes));
+        }
+    }
+}

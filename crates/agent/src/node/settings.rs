@@ -1,0 +1,149 @@
+//! What `plumbd node` is told: flags first, then the environment, then what is usual.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use host::Host;
+use host::cri::RuntimeClient;
+use model::names::NodeName;
+use store::StoreConfig;
+use store::config::{Overrides, Reason, Sources};
+
+use crate::cni::STATE_FOLDER;
+
+/// Where Calico's node agent leaves the node's name, and its plugin looks for it.
+const NODENAME_FILE: &str = "/var/lib/calico/nodename";
+
+/// Settings of the node's agent.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArguments {
+    /// This node's name [default: the nodename file, else the machine's name].
+    #[arg(long, env = "NODENAME", value_name = "NAME")]
+    pub(super) node_name: Option<String>,
+
+    /// Where plugins call.
+    #[arg(long, default_value = "/run/plumb/agent.sock", value_name = "PATH")]
+    pub(super) socket: PathBuf,
+
+    /// Where attachments and queued DELs are remembered.
+    #[arg(long, default_value = STATE_FOLDER, value_name = "FOLDER")]
+    pub(super) state_dir: PathBuf,
+
+    /// The container runtime's socket [default: the first usual one that exists].
+    #[arg(long, env = "CONTAINER_RUNTIME_ENDPOINT", value_name = "SOCKET")]
+    pub(super) cri_socket: Option<String>,
+
+    /// What has no owner is removed when two looks, this far apart, agree on it.
+    #[arg(long, env = "PLUMB_GRACE", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
+    pub(super) grace: Duration,
+
+    /// Where to serve /liveness, /readiness and /metrics; `off` for nowhere.
+    #[arg(long, env = "PLUMB_HEALTH_ADDRESS", default_value = "127.0.0.1:9099", value_name = "ADDRESS")]
+    pub(super) health_address: String,
+
+    /// How much to log: error, warn, info, debug or trace.
+    #[arg(long, env = "PLUMB_LOG", default_value = "info", value_name = "LEVEL")]
+    pub(super) log: String,
+}
+
+impl NodeArguments {
+    /// The node's name, by Calico's rules.
+    pub(super) fn name(&self) -> Result<String> {
+        let said = self.node_name.clone().filter(|name| !name.is_empty());
+        let from_file = || {
+            let text = std::fs::read_to_string(NODENAME_FILE).ok()?;
+            Some(text.trim().to_owned()).filter(|name| !name.is_empty())
+        };
+        let own = || {
+            let name = Host::machine_name().ok()?.trim().to_ascii_lowercase();
+            Some(name).filter(|name| !name.is_empty())
+        };
+        let name = said.or_else(from_file).or_else(own).context("this node has no name; set NODENAME")?;
+        name.parse::<NodeName>().with_context(|| format!("{name:?} cannot be a node's name"))?;
+        Ok(name)
+    }
+
+    /// The runtime to ask, if there is one.
+    pub(super) fn runtime(&self) -> Result<Option<RuntimeClient>> {
+        match self.cri_socket.as_deref().filter(|endpoint| !endpoint.is_empty()) {
+            Some(endpoint) => Ok(Some(RuntimeClient::from_endpoint(endpoint)?)),
+            None => Ok(RuntimeClient::usual()),
+        }
+    }
+}
+
+/// The store that the environment names. Inside Kubernetes a file of this node's own is never what was meant.
+pub(super) fn store_config() -> Result<(StoreConfig, Reason)> {
+    store_config_from(&|name| std::env::var_os(name))
+}
+
+fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(StoreConfig, Reason)> {
+    let sources = Sources {
+        overrides: Overrides::default(),
+        config_file: None,
+        // A file of the operator's tool does not decide about the node.
+        default_config_file: PathBuf::new(),
+        environment,
+    };
+    let selected = StoreConfig::from_sources(&sources)?;
+    let is_in_kubernetes = environment("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty());
+    if is_in_kubernetes && selected.reason == Reason::Fallback {
+        bail!("no store is named, and inside Kubernetes a file on this node is not one; set DATASTORE_TYPE");
+    }
+    Ok((selected.config, selected.reason))
+}
+
+/// `60s`, `500ms`, `2m`, or seconds.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| "it must be a time such as 60s".to_owned())?;
+    let milliseconds = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" | "" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        unit => return Err(format!("{unit:?} is no unit of time; use ms, s, m or h")),
+    };
+    number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(|| "it is too long".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, milliseconds) in
+            [("60s", 60_000), ("7", 7_000), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(milliseconds)), "{text}");
+        }
+        for wrong in ["", "s", "1d", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_never_fallen_back_to_inside_kubernetes() {
+        let inside = |name: &str| (name == "KUBERNETES_SERVICE_HOST").then(|| OsString::from("10.0.0.1"));
+        assert!(!matches!(store_config_from(&inside), Ok((StoreConfig::Sqlite { .. }, _))));
+        let named = |name: &str| match name {
+            "DATASTORE_TYPE" => Some(OsString::from("sqlite")),
+            other => inside(other),
+        };
+        assert!(matches!(store_config_from(&named).unwrap().0, StoreConfig::Sqlite { .. }));
+        assert_eq!(store_config_from(&|_| None).unwrap().1, Reason::Fallback);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_tried(text in "\\PC{0,12}") {
+            let _ = parse_duration(&text);
+        }
+    }
+}

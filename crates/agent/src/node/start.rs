@@ -1,0 +1,165 @@
+//! Starts the agent's parts in an order in which each finds what it needs, and stops them.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use book::Book;
+use host::Host;
+use store::config::Reason;
+use store::{OpenMode, Store, StoreConfig};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
+use tracing::{debug, info, warn};
+
+use super::server::Server;
+use super::settings::{self, NodeArguments};
+use crate::cni::{Agent, Services};
+use crate::endpoints::Endpoints;
+use crate::failpoint::{self, Point};
+use crate::health::{Health, Pages};
+use crate::journal::Journal;
+use crate::{bootstrap, collect, queue};
+
+const LOCK_FILE: &str = "agent.lock";
+/// How long links wait for others to be removed with them.
+const SWEEP_DELAY: Duration = Duration::from_millis(50);
+const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
+const STORE_RETRY_MAX: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(arguments: &NodeArguments) -> Result<()> {
+    failpoint::hit(Point::StartBegin);
+    let node = arguments.name()?;
+    let (config, reason) = settings::store_config()?;
+    info!(node, store = %config, version = env!("CARGO_PKG_VERSION"), "starting");
+    let _lock = lock(&arguments.state_dir)?;
+    let journal = Journal::open(&arguments.state_dir)
+        .with_context(|| format!("cannot read the journal in {}", arguments.state_dir.display()))?;
+    info!(attachments = journal.len(), "read the journal");
+    failpoint::hit(Point::StartJournalRead);
+    let health = Arc::new(Health::new());
+    let agent = Agent {
+        node,
+        book: OnceLock::new(),
+        runtime: arguments.runtime()?,
+        endpoints: Endpoints::default(),
+        sweep: Notify::new(),
+        journal,
+    };
+    let services = Arc::new(Services::of_agent(agent, &arguments.state_dir, health.clone()));
+    let mut stop = Stop::new()?;
+    if arguments.health_address != "off" {
+        let pages = Pages::open(&arguments.health_address)
+            .await
+            .with_context(|| format!("cannot serve health pages on {}", arguments.health_address))?;
+        tokio::spawn(pages.serve(health.clone()));
+    }
+    let server = Server::bind(&arguments.socket)
+        .with_context(|| format!("cannot serve on {}", arguments.socket.display()))?;
+    failpoint::hit(Point::StartSocketBound);
+    health.set_serving(true);
+    info!(socket = %arguments.socket.display(), "serving");
+    let background = tokio::spawn(work(services.clone(), config, reason, arguments.grace));
+    tokio::select! {
+        () = server.run(services, stop.asked()) => {}
+        ended = background => {
+            // It ends only when it cannot go on.
+            ended.context("the agent's work ended")??;
+        }
+    }
+    info!("stopped; pods keep their network");
+    Ok(())
+}
+
+/// Everything besides answering calls. Calls that need records fail until the store is there.
+async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grace: Duration) -> Result<()> {
+    let store = open_store(&config).await;
+    failpoint::hit(Point::StartStoreOpen);
+    let agent = services.agent().expect("these are the agent's services");
+    bootstrap::run(&*store, &config, reason, &agent.node).await?;
+    failpoint::hit(Point::StartBootstrapped);
+    let _ = agent.book.set(Book::new(store.clone()));
+    services.health().set_reconciled(true);
+    failpoint::hit(Point::StartReconciled);
+    let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
+        services.health().set_store_in_sync(in_sync);
+        if in_sync {
+            info!("the store's records are known");
+            failpoint::hit(Point::StartReady);
+        }
+    });
+    tokio::join!(following, queue::work(&services), collect::run(&services, grace), sweep(&services));
+    Ok(())
+}
+
+/// Removes links that are out of service, behind the calls that took them out.
+async fn sweep(services: &Services) {
+    let agent = services.agent().expect("these are the agent's services");
+    loop {
+        failpoint::hit(Point::SweepBefore);
+        let swept = tokio::task::spawn_blocking(|| Host::here()?.sweep()).await;
+        match swept {
+            Ok(Ok(swept)) if swept.links.is_empty() => {}
+            Ok(Ok(swept)) => debug!("removed {} devices that were out of service", swept.links.len()),
+            Ok(Err(error)) => warn!("devices that are out of service stay for now: {error}"),
+            Err(error) => warn!("devices that are out of service stay for now: {error}"),
+        }
+        failpoint::hit(Point::SweepAfter);
+        agent.sweep.notified().await;
+        // Others that come at the same time go along.
+        tokio::time::sleep(SWEEP_DELAY).await;
+    }
+}
+
+async fn open_store(config: &StoreConfig) -> Arc<dyn Store> {
+    let mut delay = STORE_RETRY_MIN;
+    loop {
+        match store::open(config, OpenMode::CreateIfMissing).await {
+            Ok(store) => return store,
+            Err(error) => {
+                warn!(%error, "the store cannot be opened; trying again");
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(STORE_RETRY_MAX);
+            }
+        }
+    }
+}
+
+/// One agent per state folder: two would not know of each other's attachments.
+fn lock(state: &Path) -> Result<File> {
+    std::fs::create_dir_all(state).with_context(|| format!("cannot make {}", state.display()))?;
+    let path = state.join(LOCK_FILE);
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!("another agent uses {}", state.display()),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
+
+/// Signals that ask the agent to stop.
+struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    fn new() -> Result<Stop> {
+        Ok(Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        info!("asked to stop");
+    }
+}

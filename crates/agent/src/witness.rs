@@ -1,0 +1,114 @@
+//! When something has no owner any more: two witnesses say that it is gone, none that it lives, and that in two looks
+//! some time apart. A witness that cannot be asked says nothing.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use model::Sandbox;
+
+/// What one witness says about a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Alive,
+    Gone,
+    /// It could not be asked, or cannot know.
+    Nothing,
+}
+
+/// Whether these words, at one moment, say that a sandbox is gone.
+pub(crate) fn say_gone(words: &[Word]) -> bool {
+    let gone = words.iter().filter(|word| **word == Word::Gone).count();
+    gone >= 2 && !words.contains(&Word::Alive)
+}
+
+/// What seemed to be gone at earlier looks, and since when.
+#[derive(Debug, Default)]
+pub(crate) struct Suspects(BTreeMap<Sandbox, Instant>);
+
+impl Suspects {
+    /// Takes in a look: everything that seems to be gone now. Gives what has seemed so for the whole grace.
+    ///
+    /// Whoever was seen alive in between, or could not be judged, starts over.
+    pub(crate) fn look(
+        &mut self,
+        gone: impl IntoIterator<Item = Sandbox>,
+        now: Instant,
+        grace: Duration,
+    ) -> Vec<Sandbox> {
+        let known = std::mem::take(&mut self.0);
+        let mut condemned = Vec::new();
+        for sandbox in gone {
+            let since = known.get(&sandbox).copied().unwrap_or(now);
+            if known.contains_key(&sandbox) && now.duration_since(since) >= grace {
+                condemned.push(sandbox.clone());
+            }
+            self.0.insert(sandbox, since);
+        }
+        condemned
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sandbox(container: &str) -> Sandbox {
+        Sandbox::new("net", container, "eth0").unwrap()
+    }
+
+    #[test]
+    fn two_must_say_gone_and_none_alive() {
+        use Word::{Alive, Gone, Nothing};
+        for (words, expected) in [
+            ([Gone, Gone, Nothing], true),
+            ([Gone, Gone, Gone], true),
+            ([Gone, Gone, Alive], false),
+            ([Gone, Nothing, Nothing], false),
+            ([Nothing, Nothing, Nothing], false),
+            ([Alive, Nothing, Gone], false),
+        ] {
+            assert_eq!(say_gone(&words), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn one_look_is_never_enough_and_two_must_be_apart() {
+        let (mut suspects, grace) = (Suspects::default(), Duration::from_secs(60));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(suspects.look([sandbox("a")], at(0), Duration::ZERO), []);
+        assert_eq!(suspects.look([sandbox("a"), sandbox("b")], at(59), grace), []);
+        assert_eq!(suspects.look([sandbox("a"), sandbox("b")], at(60), grace), [sandbox("a")]);
+        // Seen alive in between: it starts over.
+        assert_eq!(suspects.look([sandbox("a")], at(70), grace), [sandbox("a")]);
+        assert_eq!(suspects.look([sandbox("b")], at(120), grace), []);
+        assert_eq!(suspects.look([sandbox("b")], at(179), grace), []);
+        assert_eq!(suspects.look([sandbox("b")], at(180), grace), [sandbox("b")]);
+        assert_eq!(suspects.len(), 1);
+    }
+
+    proptest! {
+        /// Whatever the looks show: nobody is condemned who was not seen gone in every look of the last grace.
+        #[test]
+        fn nobody_is_condemned_early(looks in proptest::collection::vec((0u64..40, 0u8..8), 1..20)) {
+            let (mut suspects, grace) = (Suspects::default(), Duration::from_secs(60));
+            let (mut now, mut history) = (Instant::now(), Vec::new());
+            for (pause, seen) in looks {
+                now += Duration::from_secs(pause);
+                let gone: Vec<Sandbox> =
+                    ["a", "b", "c"].iter().enumerate().filter(|(bit, _)| seen >> bit & 1 == 1).map(|(_, name)| sandbox(name)).collect();
+                history.push((now, gone.clone()));
+                for condemned in suspects.look(gone, now, grace) {
+                    let first = history.iter().rev().take_while(|(_, gone)| gone.contains(&condemned)).last().unwrap().0;
+                    prop_assert!(now - first >= grace);
+                }
+            }
+        }
+    }
+}

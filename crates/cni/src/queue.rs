@@ -1,0 +1,86 @@
+//! DELs that nobody could take: one file each, on disk before the runtime hears of success. The agent works them
+//! off when it is back.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::request::{Request, setting};
+
+const STATE_FOLDER: &str = "/var/lib/plumb";
+const QUEUE: &str = "queue";
+
+/// Where the agent of this network looks for them.
+pub(crate) fn folder(netconf: &Value) -> PathBuf {
+    Path::new(setting(netconf, "state_dir").unwrap_or(STATE_FOLDER)).join(QUEUE)
+}
+
+/// Keeps a request. When this returns, it survives a crash of the machine.
+pub(crate) fn keep(folder: &Path, request: &Request) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let text = request.text();
+    // The same request again gets the same name: repeating a DEL does not fill the disk.
+    let name = format!("del-{:016x}", fingerprint(text.as_bytes()));
+    let unfinished = folder.join(format!("{name}.{}.tmp", std::process::id()));
+    let written = write_through(&unfinished, text.as_bytes())
+        .and_then(|()| fs::rename(&unfinished, folder.join(format!("{name}.json"))));
+    if written.is_err() {
+        // What remains says nothing of why it failed, and would be in the way of nothing.
+        let _ = fs::remove_file(&unfinished);
+    }
+    written?;
+    File::open(folder)?.sync_all()?;
+    // The folder itself may be new.
+    File::open(folder.parent().unwrap_or(folder))?.sync_all()
+}
+
+fn write_through(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// FNV-1a: good enough to tell requests of one node apart.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::request::Role;
+
+    #[test]
+    fn the_folder_is_the_agents() {
+        assert_eq!(folder(&json!({})), Path::new("/var/lib/plumb/queue"));
+        assert_eq!(folder(&json!({"state_dir": ""})), Path::new("/var/lib/plumb/queue"));
+        assert_eq!(folder(&json!({"state_dir": "/x"})), Path::new("/x/queue"));
+    }
+
+    #[test]
+    fn a_request_is_kept_once() {
+        let state = std::env::temp_dir().join(format!("plumb-cni-queue-{}", std::process::id()));
+        let folder = state.join("queue");
+        for config in [&b"{}"[..], b"{}", b"{\"a\":1}"] {
+            let request = Request::of_process(Role::Network, config).unwrap();
+            keep(&folder, &request).unwrap();
+            let name = format!("del-{:016x}.json", fingerprint(request.text().as_bytes()));
+            assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), request.text());
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+        fs::remove_dir_all(state).unwrap();
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_an_error() {
+        let request = Request::of_process(Role::Network, b"{}").unwrap();
+        assert!(keep(Path::new("/dev/null/queue"), &request).is_err());
+    }
+}
