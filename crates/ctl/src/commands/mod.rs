@@ -5,6 +5,7 @@ mod completion;
 mod datastore;
 mod delete;
 mod get;
+mod install;
 mod ipam;
 mod lab;
 mod label;
@@ -28,6 +29,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Ipam(ipam) => ipam::run(global, ipam).await,
         Command::Datastore(datastore) => datastore::run(global, datastore).await,
         Command::Lab(lab) => lab::run(lab.clone()).await,
+        Command::Install(install) => install::run(install),
         Command::Version(version) => version::run(global, version).await,
         Command::Completion(completion) => completion::run(completion),
     }

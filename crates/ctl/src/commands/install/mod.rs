@@ -1,0 +1,126 @@
+//! `plumb install`: what a node needs, put in place.
+//!
+//! First everything is laid out as a list of files, then the list is compared with what is there and carried out.
+
+mod content;
+mod files;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::cli::install::Install;
+use crate::failure::{Failure, Failures};
+
+use files::{Content, Existing, Item, Outcome};
+
+const PLUGIN: &str = "plumb-cni";
+/// The same program under another name is the plugin for addresses.
+const PLUGIN_LINK: &str = "plumb-ipam";
+const PROGRAMS: [&str; 2] = ["plumb", "plumbd"];
+const CONFLIST: &str = "10-plumb.conflist";
+const UNIT: &str = "plumbd.service";
+const SETTINGS: &str = "/etc/default/plumbd";
+
+pub(super) fn run(command: &Install) -> Result<(), Failures> {
+    if command.print {
+        let failure = Failure::new("manifests for Kubernetes are not there yet");
+        return Err(failure.hint("without --print this node itself is installed").into());
+    }
+    let source = source(command)?;
+    let items = items(command, &source)?;
+    let mut out = std::io::stdout().lock();
+    for item in &items {
+        let outcome = if command.dry_run { item.compare()? } else { item.put_in_place()? };
+        writeln!(out, "{} {}", outcome.word(command.dry_run), item.path.display()).map_err(Failure::from)?;
+    }
+    drop(out);
+    say_which_configuration_counts(command)?;
+    if !command.dry_run && command.root == Path::new("/") {
+        tell("next: systemctl daemon-reload && systemctl enable --now plumbd");
+    }
+    Ok(())
+}
+
+fn items(command: &Install, source: &Path) -> Result<Vec<Item>, Failure> {
+    let at = |folder: &Path, name: &str| below(&command.root, &folder.join(name));
+    let program = |folder: &Path, name: &str| -> Result<Item, Failure> {
+        Ok(Item::new(at(folder, name), 0o755, Content::Text(read(&source.join(name))?)))
+    };
+    let mut items = Vec::new();
+    for name in PROGRAMS {
+        items.push(program(&command.program_dir, name)?);
+    }
+    items.push(program(&command.cni_bin_dir, PLUGIN)?);
+    items.push(Item::new(at(&command.cni_bin_dir, PLUGIN_LINK), 0o777, Content::Link(PLUGIN.into())));
+    let unit = content::unit(&command.program_dir.join("plumbd"), Path::new(SETTINGS));
+    items.push(Item::new(at(&command.unit_dir, UNIT), 0o644, Content::Text(unit.into_bytes())));
+    let settings = content::settings(|name| std::env::var(name).ok());
+    let settings =
+        Item::new(below(&command.root, Path::new(SETTINGS)), 0o600, Content::Text(settings.into_bytes()));
+    items.push(settings.or_kept(Existing::IsKept));
+    // Last: from then on the runtime makes use of the rest.
+    let conflist = content::conflist(&below(&command.root, &command.cni_bin_dir));
+    let conflist =
+        Item::new(at(&command.cni_conf_dir, CONFLIST), 0o600, Content::Text(conflist.into_bytes()));
+    let existing = if command.replace_config { Existing::IsReplaced } else { Existing::IsKept };
+    items.push(conflist.or_kept(existing));
+    Ok(items)
+}
+
+/// Runtimes take the first configuration in the order of names; it may be somebody else's.
+fn say_which_configuration_counts(command: &Install) -> Result<(), Failure> {
+    let folder = below(&command.root, &command.cni_conf_dir);
+    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let is_configuration =
+        |name: &String| [".conflist", ".conf", ".json"].iter().any(|ending| name.ends_with(ending));
+    let mut others: Vec<String> = names.filter(is_configuration).filter(|name| name != CONFLIST).collect();
+    others.sort();
+    for other in &others {
+        tell(&format!("kept the network configuration of somebody else: {}", folder.join(other).display()));
+    }
+    if let Some(first) = others.first().filter(|name| name.as_str() < CONFLIST) {
+        tell(&format!(
+            "note: runtimes use {first}, because its name comes before {CONFLIST}; move it away to use Plumbline"
+        ));
+    }
+    Ok(())
+}
+
+fn source(command: &Install) -> Result<PathBuf, Failure> {
+    let beside = || std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+    let folder = command.bin_dir.clone().or_else(beside).unwrap_or_default();
+    match PROGRAMS.iter().chain([&PLUGIN]).find(|name| !folder.join(name).is_file()) {
+        None => Ok(folder),
+        Some(missing) => Err(Failure::new(format!("there is no {missing} in {}", folder.display()))
+            .hint("name the folder with plumb, plumbd and plumb-cni with --bin-dir")),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::new(format!("cannot read {}", path.display())).caused_by(&error))
+}
+
+/// A path of the installed system, seen from here.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn tell(line: &str) {
+    // Nobody is left to tell if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+impl Outcome {
+    fn word(self, is_dry_run: bool) -> &'static str {
+        match (self, is_dry_run) {
+            (Outcome::UpToDate, _) => "unchanged",
+            (Outcome::Kept, _) => "kept",
+            (Outcome::Installed, false) => "installed",
+            (Outcome::Replaced, false) => "replaced",
+            (Outcome::Installed, true) => "would install",
+            (Outcome::Replaced, true) => "would replace",
+        }
+    }
+}
