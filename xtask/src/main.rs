@@ -24,7 +24,7 @@ Usage: cargo xtask COMMAND
                                         of a test's name
   tidy                                  format, lints, dependency direction, purity, policy, sizes, docs
   docs [--accept]                       runs the commands shown in the docs; --accept writes what they print now
-  bench NAME [-o json]                  measures beside a peer; NAME: store
+  bench NAME [-o json]                  measures beside a peer; NAME: store, ipam
   sim --seed N …                        simulated processes on a simulated store, checked at every step
   help                                  this text
 ";
