@@ -6,5 +6,6 @@ mod operations;
 mod places;
 mod processes;
 mod races;
+mod scenarios;
 mod stores;
 mod warm;

@@ -64,3 +64,26 @@ fn shared_cluster(test: &str) -> Option<Arc<EtcdCluster>> {
     *shared = Arc::downgrade(&cluster);
     Some(cluster)
 }
+
+/// Makes two tests of each scenario: one on SQLite, one on etcd.
+macro_rules! on_every_store {
+    ($($scenario:ident)*) => {
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                super::$scenario($crate::places::Place::sqlite()).await;
+            })*
+        }
+
+        mod on_etcd {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                let name = concat!(module_path!(), "::", stringify!($scenario));
+                let Some(place) = $crate::places::Place::etcd(name).await else { return };
+                super::$scenario(place).await;
+            })*
+        }
+    };
+}
+
+pub(crate) use on_every_store;
