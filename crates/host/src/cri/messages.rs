@@ -185,6 +185,15 @@ pub struct PodSandboxConfig {
     pub labels: HashMap<String, String>,
     #[prost(map = "string, string", tag = "7")]
     pub annotations: HashMap<String, String>,
+    #[prost(message, optional, tag = "8")]
+    pub linux: Option<LinuxPodSandboxConfig>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct LinuxPodSandboxConfig {
+    /// Below which the runtime makes the sandbox's control groups.
+    #[prost(string, tag = "1")]
+    pub cgroup_parent: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -6,10 +6,14 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
-use testkit::process::{Process, wait_until};
+use host::cri::messages::{
+    Call, LinuxPodSandboxConfig, PodSandboxConfig, PodSandboxMetadata, PodSandboxStatusRequest,
+    RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
+};
+use host::cri::{CriError, RuntimeClient, Sandboxes};
+use testkit::process::{PATIENCE, Process, wait_until};
+use tokio::runtime::Runtime;
 
-use crate::cri::{self, Cri};
 use crate::node::Node;
 use crate::{image, machine, node};
 
@@ -24,8 +28,11 @@ pub(crate) fn missing() -> Option<String> {
 #[derive(Debug)]
 pub(crate) struct Containerd<'n> {
     node: &'n Node,
+    client: RuntimeClient,
+    /// On which the client's questions are asked, by any thread.
+    runtime: Runtime,
     /// None while it is stopped.
-    running: Option<(Process, Cri)>,
+    process: Option<Process>,
     pods: AtomicU32,
 }
 
@@ -39,12 +46,24 @@ pub(crate) struct CriPod {
 
 impl<'n> Containerd<'n> {
     pub(crate) fn start(node: &'n Node) -> Result<Containerd<'n>> {
-        let mut containerd = Containerd { node, running: None, pods: AtomicU32::new(0) };
+        let socket = node.machine.folder().join("containerd.sock");
+        let mut containerd = Containerd {
+            node,
+            client: RuntimeClient::new(socket).with_patience(5 * PATIENCE),
+            runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
+            process: None,
+            pods: AtomicU32::new(0),
+        };
         fs::write(containerd.file("config.toml"), containerd.configuration())?;
         let archive = image::archive(node.machine.folder())?;
         containerd.launch()?;
         let mut import = node.machine.command("ctr");
-        import.arg("--address").arg(containerd.socket()).args(["--namespace", NAMESPACE, "image", "import"]);
+        import.arg("--address").arg(containerd.client.socket()).args([
+            "--namespace",
+            NAMESPACE,
+            "image",
+            "import",
+        ]);
         testkit::process::run(import.arg(archive))?;
         Ok(containerd)
     }
@@ -58,13 +77,13 @@ impl<'n> Containerd<'n> {
     fn kill(&mut self) -> Result<()> {
         let pid = fs::read_to_string(self.file("containerd.pid"))?;
         self.node.machine.run("kill", &["-9", pid.trim()])?;
-        let (mut entered, _) = self.running.take().context("containerd is running")?;
+        let mut entered = self.process.take().context("containerd is running")?;
         wait_until("containerd to end", || entered.exit_status().is_some())
     }
 
     /// Everything goes at once, and the machine starts again.
     pub(crate) fn lose_power(&mut self) -> Result<()> {
-        self.running = None;
+        self.process = None;
         self.node.machine.reboot()?;
         self.launch()
     }
@@ -76,64 +95,54 @@ impl<'n> Containerd<'n> {
         command.args(["-c", "echo $$ > \"$1\"; exec containerd --config \"$2\"", "sh"]);
         command.arg(self.file("containerd.pid")).arg(self.file("config.toml"));
         command.stdout(log.try_clone()?).stderr(log);
-        let process = Process::spawn(command)?;
-        let mut cri = None;
-        let ready = || {
-            cri = Cri::connect(&self.socket()).ok().filter(|cri| cri.call(cri::Status {}).is_ok());
-            cri.is_some()
-        };
-        wait_until("containerd to answer", ready).with_context(|| self.log_tail())?;
-        self.running = Some((process, cri.context("it answered")?));
-        Ok(())
+        self.process = Some(Process::spawn(command)?);
+        wait_until("containerd to answer", || self.ask(self.client.version()).is_ok())
+            .with_context(|| self.log_tail())
     }
 
     /// Whether it says that pods can have a network.
-    pub(crate) fn is_network_ready(&self) -> Result<bool> {
-        let conditions = self.cri().call(cri::Status {})?.status.unwrap_or_default().conditions;
-        Ok(conditions.iter().any(|condition| condition.kind == "NetworkReady" && condition.is_met))
+    fn is_network_ready(&self) -> bool {
+        let condition = self.ask(self.client.network()).ok().flatten();
+        condition.is_some_and(|condition| condition.is_ready)
     }
 
     pub(crate) fn wait_for_network(&self) -> Result<()> {
-        wait_until("containerd to take up the network", || self.is_network_ready().unwrap_or(false))
+        wait_until("containerd to take up the network", || self.is_network_ready())
             .with_context(|| self.log_tail())
     }
 
     /// A pod of which there was none before.
-    pub(crate) fn new_pod(&self, name: &str) -> cri::PodSandboxConfig {
+    pub(crate) fn new_pod(&self, name: &str) -> PodSandboxConfig {
         let attempt = self.pods.fetch_add(1, Ordering::Relaxed);
-        cri::PodSandboxConfig {
-            metadata: Some(cri::PodSandboxMetadata {
+        PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
                 name: name.to_owned(),
                 uid: format!("00000000-0000-4000-8000-{attempt:012}"),
                 namespace: "shop".to_owned(),
                 attempt,
             }),
             log_directory: self.file("logs").display().to_string(),
-            linux: Some(cri::LinuxPodSandboxConfig {
-                cgroup_parent: format!("/{}", self.node.machine.cgroup()),
-            }),
-            ..cri::PodSandboxConfig::default()
+            linux: Some(LinuxPodSandboxConfig { cgroup_parent: format!("/{}", self.node.machine.cgroup()) }),
+            ..PodSandboxConfig::default()
         }
     }
 
-    pub(crate) fn run(&self, pod: cri::PodSandboxConfig) -> Result<CriPod> {
-        let id = self.cri().call(cri::RunPodSandbox { config: Some(pod) })?.pod_sandbox_id;
-        let answer = self.cri().call(cri::PodSandboxStatus { pod_sandbox_id: id.clone(), verbose: true })?;
+    pub(crate) fn run(&self, pod: PodSandboxConfig) -> Result<CriPod> {
+        let id = self.call(RunPodSandboxRequest { config: Some(pod) })?.pod_sandbox_id;
+        let answer = self.call(PodSandboxStatusRequest { pod_sandbox_id: id.clone(), verbose: false })?;
         let address = answer.status.and_then(|status| status.network).unwrap_or_default().ip;
-        let info: Value = serde_json::from_str(answer.info.get("info").context("verbose information")?)?;
-        let namespaces = info.pointer("/runtimeSpec/linux/namespaces").and_then(Value::as_array);
-        let network = namespaces.into_iter().flatten().find(|namespace| namespace["type"] == "network");
-        let netns = network.and_then(|network| network["path"].as_str()).context("a network namespace")?;
         let address = address.parse().with_context(|| format!("the pod's address: {address:?}"))?;
-        Ok(CriPod { id, address, netns: netns.into() })
+        let netns =
+            self.ask(self.client.namespace_of(&id))?.context("the sandbox has a network namespace")?;
+        Ok(CriPod { id, address, netns })
     }
 
     pub(crate) fn stop(&self, id: &str) -> Result<()> {
-        self.cri().call(cri::StopPodSandbox { pod_sandbox_id: id.to_owned() }).map(drop)
+        self.call(StopPodSandboxRequest { pod_sandbox_id: id.to_owned() }).map(drop)
     }
 
     pub(crate) fn remove(&self, id: &str) -> Result<()> {
-        self.cri().call(cri::RemovePodSandbox { pod_sandbox_id: id.to_owned() }).map(drop)
+        self.call(RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() }).map(drop)
     }
 
     /// As kubelet ends a pod: stop, stop once more before the sandbox is collected, remove.
@@ -144,25 +153,25 @@ impl<'n> Containerd<'n> {
     }
 
     /// The sandboxes it knows, ready or not.
-    pub(crate) fn list(&self) -> Result<Vec<cri::PodSandbox>> {
-        Ok(self.cri().call(cri::ListPodSandbox {})?.items)
+    pub(crate) fn sandboxes(&self) -> Result<Sandboxes> {
+        self.ask(self.client.sandboxes())
     }
 
     /// Ends whatever pods there are, also those that failed half way.
     pub(crate) fn end_all(&self) -> Result<()> {
-        for sandbox in self.list()? {
+        for sandbox in self.sandboxes()?.iter() {
             self.end(&sandbox.id)?;
         }
-        ensure!(self.list()?.is_empty(), "sandboxes are left");
+        ensure!(self.sandboxes()?.is_empty(), "sandboxes are left");
         Ok(())
     }
 
-    fn cri(&self) -> &Cri {
-        &self.running.as_ref().expect("containerd is running").1
+    fn call<R: Call>(&self, request: R) -> Result<R::Answer> {
+        self.ask(self.client.call(request))
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.file("containerd.sock")
+    fn ask<T>(&self, question: impl Future<Output = Result<T, CriError>>) -> Result<T> {
+        Ok(self.runtime.block_on(question)?)
     }
 
     pub(crate) fn log_tail(&self) -> String {
@@ -198,7 +207,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt"]
       SystemdCgroup = false
 "#,
             root = self.file("containerd").display(),
-            socket = self.socket().display(),
+            socket = self.client.socket().display(),
             image = image::NAME,
             plugins = self.node.plugins().display(),
             configurations = self.node.configurations().display(),

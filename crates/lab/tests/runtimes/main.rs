@@ -3,7 +3,6 @@
 #[path = "../common/books.rs"]
 mod books;
 mod containerd;
-mod cri;
 mod image;
 mod machine;
 mod node;

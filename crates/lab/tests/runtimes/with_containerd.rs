@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::thread;
 
+use host::cri::SandboxState;
+use host::cri::messages::PortMapping;
 use model::Kind;
 use serde_json::json;
 use testkit::process::{Process, on_path, run, wait_until};
 
 use crate::containerd::{self, Containerd};
-use crate::cri::PortMapping;
 use crate::machine::NODE_ADDRESS;
 use crate::node::{self, Node};
 
@@ -120,7 +121,8 @@ fn pods_live_on_when_containerd_is_killed_and_started_again() {
     let mut containerd = containerd(&node);
     let pods = ["web", "db"].map(|name| containerd.run(containerd.new_pod(name)).unwrap());
     containerd.restart().unwrap();
-    assert_eq!(containerd.list().unwrap().iter().filter(|sandbox| sandbox.state == 0).count(), 2);
+    let sandboxes = containerd.sandboxes().unwrap();
+    assert_eq!(sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count(), 2);
     node.assert_pods(2);
     assert!(node.machine.can_ping(&pods[0].netns, &pods[1].address.to_string()));
     containerd.end(&pods[0].id).unwrap();
@@ -143,7 +145,7 @@ fn after_a_power_cut_the_runtimes_dels_find_all_that_is_left() {
     containerd.wait_for_network().unwrap();
     let pod = containerd.run(containerd.new_pod("web")).unwrap();
     assert!(node.machine.can_ping(&pod.netns, NODE_ADDRESS));
-    for sandbox in containerd.list().unwrap().iter().filter(|sandbox| sandbox.id != pod.id) {
+    for sandbox in containerd.sandboxes().unwrap().iter().filter(|sandbox| sandbox.id != pod.id) {
         containerd.end(&sandbox.id).unwrap();
     }
     node.assert_pods(1);
@@ -164,7 +166,8 @@ fn portmap_behind_us_leads_to_the_pod() {
     node.configure("1.0.0", &[json!({"type": "portmap", "capabilities": {"portMappings": true}})]).unwrap();
     let containerd = containerd(&node);
     let mut config = containerd.new_pod("web");
-    config.port_mappings = vec![PortMapping { protocol: 0, container_port: 8080, host_port: 18_080 }];
+    config.port_mappings =
+        vec![PortMapping { protocol: 0, container_port: 8080, host_port: 18_080, ..PortMapping::default() }];
     let pod = containerd.run(config).unwrap();
     let mut server = node.machine.command("nsenter");
     server.arg(format!("--net={}", pod.netns.display()));
