@@ -134,3 +134,77 @@ impl Watched {
         to_pod.or_else(stray).cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::DeviceName;
+
+    use super::*;
+    use crate::wiring::{Attachment, NodeFacts, ROUTE_PROTOCOL, RouteScope};
+
+    fn wiring(container: &str, address: &str) -> PodWiring {
+        let sandbox = Sandbox::new("net", container, "eth0").unwrap();
+        let attachment = Attachment {
+            device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
+            mac: sandbox.mac(),
+            sandbox,
+            mtu: 1450,
+            addresses: vec![address.parse().unwrap()],
+            pod_forwards: false,
+        };
+        PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
+    }
+
+    fn route(destination: &str, protocol: u8) -> Route {
+        let destination = destination.parse().unwrap();
+        Route { destination, gateway: None, scope: RouteScope::Link, protocol, metric: 0 }
+    }
+
+    fn link(index: u32, name: &str, alias: Option<&str>, gone: bool) -> Notice {
+        Notice::Link { index, name: name.to_owned(), alias: alias.map(str::to_owned), gone }
+    }
+
+    #[test]
+    fn a_notice_is_brought_home() {
+        let pod = wiring("c1", "10.244.0.5");
+        let (sandbox, alias) = (&pod.sandbox, pod.sandbox.alias());
+        let mut watched = Watched::new(&[pod.clone()].into_iter().collect());
+        let mut check = |notice: Notice, concerns_pod: bool| {
+            let expected = if concerns_pod { Affected::Pod(sandbox.clone()) } else { Affected::Nobody };
+            assert_eq!(watched.affected(&notice), expected, "{notice:?}");
+        };
+        check(Notice::Setting { index: 7 }, false);
+        check(link(7, "renamed", Some(&alias), false), true);
+        check(link(9, "eth0", None, false), false);
+        check(link(9, "cali0d7763386da", None, false), true);
+        check(Notice::Setting { index: 7 }, true);
+        check(Notice::Neighbour { index: 7, address: [1, 2, 3, 4].into() }, true);
+        check(Notice::Address { index: 8, address: "fe80::1/64".parse().unwrap() }, false);
+        let via = |device, route| Notice::Route { device, route };
+        check(via(None, route("10.244.0.5/32", 3)), true);
+        check(via(Some(7), route("10.244.0.0/24", 3)), false);
+        check(via(Some(7), route("10.244.0.0/24", ROUTE_PROTOCOL)), true);
+        check(via(Some(8), route("10.244.0.0/24", ROUTE_PROTOCOL)), false);
+        check(link(7, "renamed", None, true), true);
+        check(Notice::Setting { index: 7 }, false);
+    }
+
+    #[test]
+    fn lost_announcements_concern_everybody() {
+        assert_eq!(Watched::default().affected(&Notice::Overrun), Affected::Node);
+    }
+
+    #[test]
+    fn a_pod_that_goes_leaves_its_namesake_watched() {
+        let (old, new) = (wiring("c1", "10.244.0.5"), wiring("c2", "10.244.0.6"));
+        let mut watched = Watched::new(&[old.clone()].into_iter().collect());
+        watched.learn(7, &old.sandbox);
+        watched.insert(&new);
+        watched.remove(&old);
+        assert_eq!(watched.index_of(&old.sandbox), None);
+        let name = watched.affected(&link(9, "cali0d7763386da", None, false));
+        assert_eq!(name, Affected::Pod(new.sandbox.clone()));
+        let old_route = Notice::Route { device: None, route: route("10.244.0.5/32", 3) };
+        assert_eq!(watched.affected(&old_route), Affected::Nobody);
+    }
+}

@@ -1,0 +1,330 @@
+//! The node's side of all pods: putting differences right reaches the target, and nothing of a stranger is touched.
+
+use model::{DeviceName, Mac, Sandbox};
+use plan::{
+    Attachment, Difference, Neighbour, NodeDesired, NodeDifference, NodeFacts, NodeObserved, ObservedLink,
+    ObservedRoute, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, node_differences,
+};
+use proptest::prelude::*;
+
+const FIRST_INDEX: u32 = 10;
+const STRANGER: u32 = 3;
+
+fn wiring(number: u32) -> PodWiring {
+    let sandbox = Sandbox::new("net", &format!("c{number}"), "eth0").unwrap();
+    let addresses = match number % 3 {
+        0 => vec![format!("10.244.0.{number}")],
+        1 => vec![format!("fd00::{number:x}")],
+        _ => vec![format!("10.244.0.{number}"), format!("fd00::{number:x}")],
+    };
+    let attachment = Attachment {
+        device: DeviceName::of_pod("cali", "default", &format!("web-{number}")).unwrap(),
+        mac: sandbox.mac(),
+        sandbox,
+        mtu: 1450,
+        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        pod_forwards: false,
+    };
+    PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
+}
+
+fn desired(pods: u32) -> NodeDesired {
+    (1..=pods).map(wiring).collect()
+}
+
+fn route(text: &str, protocol: u8) -> Route {
+    let destination: ipnet::IpNet = text.parse().unwrap();
+    let metric = if destination.addr().is_ipv4() { 0 } else { 1024 };
+    Route { destination, gateway: None, scope: RouteScope::Universe, protocol, metric }
+}
+
+fn bare_link(index: u32, name: &str, alias: Option<String>) -> ObservedLink {
+    ObservedLink {
+        index,
+        name: name.to_owned(),
+        peer_index: Some(2),
+        alias,
+        mac: Some(Mac::HOST_END),
+        mtu: 1450,
+        up: true,
+        running: true,
+        sysctls: Vec::new(),
+    }
+}
+
+/// Everything in its place, and a stranger's device and routes beside it.
+fn perfect(desired: &NodeDesired) -> NodeObserved {
+    let mut node = NodeObserved::default();
+    node.links.push(bare_link(STRANGER, "stranger0", None));
+    node.routes.push(ObservedRoute { device: Some(STRANGER), route: route("192.0.2.0/24", 2) });
+    for (wiring, index) in desired.wirings().zip(FIRST_INDEX..) {
+        wire(&mut node, wiring, index);
+    }
+    node
+}
+
+fn wire(node: &mut NodeObserved, wiring: &PodWiring, index: u32) {
+    let end = &wiring.host;
+    node.links.push(ObservedLink {
+        sysctls: end.sysctls.clone(),
+        ..bare_link(index, end.device.as_str(), Some(wiring.sandbox.alias()))
+    });
+    let on_it = |route: &Route| ObservedRoute { device: Some(index), route: route.clone() };
+    node.routes.extend(end.routes.iter().map(on_it));
+    node.addresses.extend(end.addresses.iter().map(|address| (index, *address)));
+    node.neighbours.extend(end.neighbours.iter().map(|neighbour| (index, neighbour.clone())));
+}
+
+/// A kernel and an agent that do as they are told.
+fn put_right(node: &mut NodeObserved, desired: &NodeDesired, difference: &NodeDifference) {
+    match difference {
+        NodeDifference::Renamed { index, wanted, .. } => rename(node, *index, wanted),
+        NodeDifference::RouteStray { device, route } => {
+            node.routes.retain(|found| (found.device, &found.route) != (*device, route));
+        }
+        NodeDifference::Unexpected { index, .. } | NodeDifference::Detached { index, .. } => {
+            node.links.retain(|link| link.index != *index);
+            node.routes.retain(|found| found.device != Some(*index));
+            node.addresses.retain(|(of, _)| of != index);
+            node.neighbours.retain(|(of, _)| of != index);
+        }
+        NodeDifference::OfPod { difference, .. } if !difference.can_be_mended() => {}
+        NodeDifference::OfPod { sandbox, index: None, difference: Difference::Missing { .. } } => {
+            let index = node.links.iter().map(|link| link.index).max().unwrap_or_default() + 1;
+            wire(node, desired.get(sandbox).unwrap(), index);
+        }
+        NodeDifference::OfPod { index, difference, .. } => put_end_right(node, index.unwrap(), difference),
+    }
+}
+
+fn rename(node: &mut NodeObserved, index: u32, wanted: &DeviceName) {
+    assert!(node.links.iter().all(|link| link.name != wanted.as_str()), "{wanted} is taken");
+    let link = node.links.iter_mut().find(|link| link.index == index).unwrap();
+    link.sysctls = link.sysctls.iter().map(|sysctl| sysctl.under(&link.name, wanted)).collect();
+    link.name = wanted.to_string();
+}
+
+fn put_end_right(node: &mut NodeObserved, index: u32, difference: &Difference) {
+    let link = node.links.iter_mut().find(|link| link.index == index).unwrap();
+    match difference {
+        Difference::Down { .. } => (link.up, link.running) = (true, true),
+        Difference::NotRunning { .. } => link.running = true,
+        Difference::Mac { wanted, .. } => link.mac = Some(*wanted),
+        Difference::Mtu { wanted, .. } => link.mtu = *wanted,
+        Difference::Sysctl { wanted, .. } => {
+            let name = &link.name;
+            assert!(wanted.path.contains(&format!("/{name}/")), "{} is not of {name}", wanted.path);
+            link.sysctls.retain(|sysctl| sysctl.path != wanted.path);
+            link.sysctls.push(wanted.clone());
+        }
+        Difference::AddressMissing { address, .. } => node.addresses.push((index, *address)),
+        Difference::RouteMissing { route, .. } => {
+            let place = |route: &Route| (route.destination, route.metric);
+            assert!(node.routes.iter().all(|found| place(&found.route) != place(route)), "{route} is taken");
+            node.routes.push(ObservedRoute { device: Some(index), route: route.clone() });
+        }
+        Difference::RouteStray { route, .. } => {
+            node.routes.retain(|found| (found.device, &found.route) != (Some(index), route));
+        }
+        Difference::NeighbourMissing { neighbour, .. } => {
+            node.neighbours.retain(|(of, found)| (*of, found.address) != (index, neighbour.address));
+            node.neighbours.push((index, neighbour.clone()));
+        }
+        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::RouteTaken { .. } => {
+            unreachable!("handled before")
+        }
+    }
+}
+
+fn texts(desired: &NodeDesired, observed: &NodeObserved) -> Vec<String> {
+    node_differences(desired, observed).iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_perfect_node_has_no_difference() {
+    let desired = desired(6);
+    assert_eq!(node_differences(&desired, &perfect(&desired)), []);
+}
+
+#[test]
+fn each_fault_is_named() {
+    fn check(break_it: fn(&mut NodeObserved), expected: &[&str]) {
+        let desired = desired(1);
+        let mut observed = perfect(&desired);
+        break_it(&mut observed);
+        assert_eq!(texts(&desired, &observed), expected);
+    }
+    check(|node| node.links[1].name = "other".to_owned(), &["node: device cali0761ccbeace is called other"]);
+    check(|node| node.links[1].up = false, &["node: device cali0761ccbeace is down"]);
+    check(
+        |node| node.links[0].name = std::mem::replace(&mut node.links[1].name, "other".to_owned()),
+        &["node: device cali0761ccbeace is there already and is not this sandbox's"],
+    );
+    check(
+        |node| node.routes[1].device = Some(STRANGER),
+        &[
+            "node: route fd00::1/128 leads nowhere that was asked for",
+            "node: route fd00::1/128 is missing on cali0761ccbeace",
+        ],
+    );
+    check(
+        |node| (node.routes[1].device, node.routes[1].route.protocol) = (Some(STRANGER), 4),
+        &["node: a route to fd00::1/128 leads elsewhere than to cali0761ccbeace (protocol 4)"],
+    );
+    // It leads to the pod, whoever made it.
+    check(|node| node.routes[1].route.protocol = 4, &[]);
+    check(
+        |node| node.links.push(bare_link(77, "cali77", Some("plumb/net/gone/eth0".to_owned()))),
+        &[
+            "node: device cali77 belongs to sandbox gone (eth0 on network net), which should have none of that name",
+        ],
+    );
+    check(
+        |node| node.links.push(bare_link(77, "plgone4d", Some("plumb-net/gone/eth0".to_owned()))),
+        &["node: device plgone4d, formerly of sandbox gone (eth0 on network net), waits for its removal"],
+    );
+    check(|node| node.links.push(bare_link(77, "cali77", None)), &[]);
+}
+
+#[test]
+fn a_second_link_of_one_sandbox_is_superfluous() {
+    let desired = desired(1);
+    let mut observed = perfect(&desired);
+    let alias = observed.links[1].alias.clone();
+    observed.links.insert(0, bare_link(5, "calileftover", alias));
+    let found = node_differences(&desired, &observed);
+    assert!(matches!(&found[..], [NodeDifference::Unexpected { index: 5, .. }]), "{found:?}");
+}
+
+/// What strangers, crashes and time do to a node.
+fn fault() -> impl Strategy<Value = (u8, usize, u8)> {
+    (0u8..16, any::<usize>(), any::<u8>())
+}
+
+fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
+    let next = node.links.iter().map(|link| link.index).max().unwrap_or_default() + 1;
+    let ours: Vec<usize> = (0..node.links.len()).filter(|at| node.links[*at].owner().is_some()).collect();
+    let pick = |length: usize| (length > 0).then(|| which % length);
+    let link = pick(ours.len()).map(|at| ours[at]);
+    let (some_route, neighbour) = (pick(node.routes.len()), pick(node.neighbours.len()));
+    let link = link.map(|at| &mut node.links[at]);
+    match (kind, link, some_route, neighbour) {
+        (0, Some(link), ..) => (link.up, link.running) = (false, false),
+        (1, Some(link), ..) => link.running = false,
+        (2, Some(link), ..) => link.mtu = value.into(),
+        (3, Some(link), ..) => link.mac = Some(Mac([value; 6])),
+        (4, Some(link), ..) => {
+            if let Some(at) = pick(link.sysctls.len()) {
+                link.sysctls[at].value = value.to_string();
+            }
+        }
+        (5, Some(link), ..) => {
+            let other = DeviceName::new(&format!("other{next}")).unwrap();
+            link.sysctls = link.sysctls.iter().map(|sysctl| sysctl.under(&link.name, &other)).collect();
+            link.name = other.to_string();
+        }
+        (6, Some(link), ..) => {
+            let index = link.index;
+            node.links.retain(|link| link.index != index);
+            node.routes.retain(|found| found.device != Some(index));
+            node.addresses.retain(|(of, _)| *of != index);
+            node.neighbours.retain(|(of, _)| *of != index);
+        }
+        (7, _, Some(at), _) if node.routes[at].route.is_ours() => {
+            node.routes.remove(at);
+        }
+        (8, _, Some(at), _) if node.routes[at].route.is_ours() => node.routes[at].device = Some(STRANGER),
+        (9, .., Some(at)) => {
+            node.neighbours.remove(at);
+        }
+        (10, .., Some(at)) => node.neighbours[at].1.mac = Mac([value; 6]),
+        (11, Some(_), ..) => {
+            node.addresses.pop();
+        }
+        (12, ..) => {
+            let stray = route(&format!("10.99.{value}.0/24"), ROUTE_PROTOCOL);
+            let device = if value % 2 == 0 { Some(STRANGER) } else { None };
+            node.routes.retain(|found| found.route != stray);
+            node.routes.push(ObservedRoute { device, route: stray });
+        }
+        (13, ..) => {
+            let sandbox = Sandbox::new("net", &format!("old{next}"), "eth0").unwrap();
+            let alias = if value % 2 == 0 { sandbox.alias() } else { sandbox.detached_alias() };
+            node.links.push(bare_link(next, &format!("cali{next}"), Some(alias)));
+            node.neighbours
+                .push((next, Neighbour { address: [10, 0, 0, value].into(), mac: Mac([value; 6]) }));
+        }
+        (14, Some(link), ..) => {
+            let strange = route(&format!("10.98.{value}.0/24"), 4);
+            let device = Some(link.index);
+            node.routes.push(ObservedRoute { device, route: strange });
+        }
+        (15, ..) => {
+            node.links.push(bare_link(next, &format!("cali{next}"), (value % 2 == 0).then(String::new)))
+        }
+        _ => {}
+    }
+}
+
+/// What is not ours, and must stay as it is.
+fn strangers(node: &NodeObserved) -> (Vec<ObservedLink>, Vec<ObservedRoute>) {
+    let is_ours = |link: &ObservedLink| link.owner().is_some() || link.former_owner().is_some();
+    let links = node.links.iter().filter(|link| !is_ours(link)).cloned().collect();
+    let indices: Vec<u32> = node.links.iter().filter(|link| is_ours(link)).map(|link| link.index).collect();
+    let on_ours = |found: &ObservedRoute| found.device.is_some_and(|device| indices.contains(&device));
+    let routes = node.routes.iter().filter(|found| !found.route.is_ours() && !on_ours(found));
+    (links, routes.cloned().collect())
+}
+
+proptest! {
+    #[test]
+    fn putting_differences_right_reaches_the_target(
+        pods in 0u32..7,
+        faults in proptest::collection::vec(fault(), 0..20),
+    ) {
+        let desired = desired(pods);
+        let mut node = perfect(&desired);
+        for fault in faults {
+            damage(&mut node, fault);
+        }
+        let before = strangers(&node);
+        for difference in node_differences(&desired, &node) {
+            put_right(&mut node, &desired, &difference);
+        }
+        prop_assert_eq!(node_differences(&desired, &node), []);
+        prop_assert_eq!(strangers(&node), before);
+    }
+
+    #[test]
+    fn what_is_in_the_way_stays_and_everything_else_is_put_right(
+        pods in 1u32..7,
+        held in any::<prop::sample::Index>(),
+        taken in any::<prop::sample::Index>(),
+        faults in proptest::collection::vec(fault(), 0..20),
+    ) {
+        let desired = desired(pods);
+        let mut node = perfect(&desired);
+        for fault in faults {
+            damage(&mut node, fault);
+        }
+        // A stranger takes one pod's name and another's address.
+        let (held, taken) = (held.index(pods as usize), taken.index(pods as usize));
+        let all: Vec<&PodWiring> = desired.wirings().collect();
+        let name = all[held].host.device.as_str();
+        node.links.retain(|link| link.name != name);
+        node.links.push(bare_link(900, name, None));
+        let strange = Route { protocol: 4, ..all[taken].host.routes[0].clone() };
+        node.routes.retain(|found| found.route.destination != strange.destination);
+        node.routes.push(ObservedRoute { device: Some(900), route: strange });
+        let before = strangers(&node);
+        for difference in node_differences(&desired, &node) {
+            put_right(&mut node, &desired, &difference);
+        }
+        let left = node_differences(&desired, &node);
+        let is_in_the_way = |found: &NodeDifference| {
+            matches!(found, NodeDifference::OfPod { difference, .. } if !difference.can_be_mended())
+        };
+        prop_assert!(!left.is_empty() && left.iter().all(is_in_the_way), "{:?}", left);
+        prop_assert_eq!(strangers(&node), before);
+    }
+}
