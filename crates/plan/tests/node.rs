@@ -154,7 +154,10 @@ fn each_fault_is_named() {
         break_it(&mut observed);
         assert_eq!(texts(&desired, &observed), expected);
     }
-    check(|node| node.links[1].name = "other".to_owned(), &["node: device cali0761ccbeace is called other"]);
+    check(
+        |node| rename(node, FIRST_INDEX, &DeviceName::new("other").unwrap()),
+        &["node: device cali0761ccbeace is called other"],
+    );
     check(|node| node.links[1].up = false, &["node: device cali0761ccbeace is down"]);
     check(
         |node| node.links[0].name = std::mem::replace(&mut node.links[1].name, "other".to_owned()),
