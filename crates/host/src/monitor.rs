@@ -25,8 +25,8 @@ const GROUPS: [u32; 8] = [
     RTNLGRP_IPV4_NETCONF,
     RTNLGRP_IPV6_NETCONF,
 ];
-/// Room for some ten thousand announcements. The kernel takes it only when it is needed.
-const BUFFER: usize = 16 * 1024 * 1024;
+/// Room for more than ten thousand announcements. The kernel takes the memory only when it is needed.
+const BUFFER: usize = 8 * 1024 * 1024;
 const RECEIVE_MAX: usize = 32 * 1024;
 /// So that who listens can also do something, however much is going on.
 const MESSAGES_AT_ONCE: usize = 512;
