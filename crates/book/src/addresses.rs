@@ -12,7 +12,7 @@ use model::{AffinityOwner, Cidr, Key, KeyRange, Kind};
 use store::{Lookup, MAX_CHANGES, Record, StoreError};
 use tokio::sync::oneshot;
 
-use crate::batch::{Unwanted, give_back};
+use crate::batch::Unwanted;
 use crate::book::{Book, Inner};
 use crate::carry::Commit;
 use crate::error::subject;
@@ -218,7 +218,8 @@ async fn assign_given(inner: &Arc<Inner>, request: &GivenRequest) -> Result<(Gra
         };
         let is_uncertain = matches!(stopped.error, StoreError::Uncertain { .. });
         if stopped.is_partial {
-            give_back(inner, &attempt.unwanted(request, additions.clone(), !is_uncertain)).await?;
+            let unwanted = attempt.unwanted(request, additions.clone(), !is_uncertain);
+            unwanted.take_back(inner, &stopped.error).await;
         }
         if let Some(key) = subject(&stopped.error)
             && additions.iter().any(|addition| addition.key() == key)

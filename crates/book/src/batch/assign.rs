@@ -13,7 +13,7 @@ use store::{MAX_CHANGES, StoreError};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::{Job, Unwanted, give_back};
+use super::{Job, Unwanted};
 use crate::book::{Ground, Inner};
 use crate::carry::{Commit, Stopped};
 use crate::error::subject;
@@ -428,7 +428,7 @@ async fn stop(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &Steps, stopped:
     let is_uncertain = matches!(*error, StoreError::Uncertain { .. });
     if is_partial {
         for planned in &planned {
-            planned.give_back(inner, is_uncertain).await;
+            planned.unwanted(!is_uncertain).take_back(inner, &error).await;
         }
     }
     if let Some(key) = subject(&error)
@@ -479,15 +479,11 @@ impl Planned {
             || self.additions.iter().any(|addition| addition.key() == key)
     }
 
-    /// A store that writes record by record may have given this member something before it stopped.
-    async fn give_back(&self, inner: &Arc<Inner>, is_uncertain: bool) {
+    /// What a store that writes record by record may have given this member before it stopped.
+    fn unwanted(&self, is_settled: bool) -> Unwanted {
         let addresses = self.grant.addresses.iter().map(|granted| granted.address).collect();
         let owner = self.member.request.owner.clone();
-        let unwanted =
-            Unwanted { owner, addresses, additions: self.additions.clone(), is_settled: !is_uncertain };
-        if let Err(error) = give_back(inner, &unwanted).await {
-            warn!("{} may hold addresses that nobody uses: {error}", self.member.request.owner.handle);
-        }
+        Unwanted { owner, addresses, additions: self.additions.clone(), is_settled }
     }
 }
 

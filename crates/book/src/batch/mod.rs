@@ -26,7 +26,7 @@ use tokio::sync::oneshot;
 pub(crate) use assign::Assigning;
 pub use release::GivenBack;
 pub(crate) use release::Releasing;
-pub(crate) use undo::{Unwanted, give_back};
+pub(crate) use undo::Unwanted;
 
 use crate::BookError;
 use crate::book::Inner;

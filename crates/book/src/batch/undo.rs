@@ -31,6 +31,18 @@ pub(crate) struct Unwanted {
 }
 
 impl Unwanted {
+    /// Gives back what an attempt got before it was stopped by this error. Whoever may try again waits for that; to
+    /// whom the store does not answer any more, an error now is better than one later.
+    pub(crate) async fn take_back(self, inner: &Arc<Inner>, error: &StoreError) {
+        let may_try_again = error.is_lost_race() || matches!(error, StoreError::Uncertain { .. });
+        if !may_try_again {
+            return self.spawn(inner);
+        }
+        if let Err(error) = give_back(inner, &self).await {
+            warn!("{} may hold {:?}, which nobody uses: {error}", self.owner.handle, self.addresses);
+        }
+    }
+
     /// Gives it back behind the scenes.
     pub(crate) fn spawn(self, inner: &Arc<Inner>) {
         let inner = Arc::clone(inner);

@@ -7,5 +7,6 @@ mod places;
 mod processes;
 mod races;
 mod scenarios;
+mod stepwise;
 mod stores;
 mod warm;
