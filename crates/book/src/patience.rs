@@ -55,6 +55,12 @@ impl Patience {
         Err(BookError::Contended { subject, waited, source })
     }
 
+    /// Counts a loss, unless there were enough.
+    pub(crate) fn lose(&mut self) -> bool {
+        self.losses += 1;
+        !self.is_exhausted()
+    }
+
     /// How long to wait now.
     pub(crate) fn delay(&self) -> Duration {
         let ceiling = (DELAY_MS_MIN << self.losses.min(8)).min(DELAY_MS_MAX);

@@ -112,7 +112,12 @@ impl Assigning {
     fn check(&mut self, inner: &Inner, error: &Arc<StoreError>) -> Result<(), BookError> {
         self.must_read = true;
         let limit = inner.settings.patience;
-        self.patience.get_or_insert_with(|| Patience::new(limit)).check_shared(error)
+        let patience = self.patience.get_or_insert_with(|| Patience::new(limit));
+        // A store that lost an answer is often away for a moment. What it did is worth waiting for.
+        if !self.plans.is_empty() && matches!(**error, StoreError::Unreachable { .. }) && patience.lose() {
+            return Ok(());
+        }
+        patience.check_shared(error)
     }
 }
 

@@ -1,7 +1,9 @@
 //! The address book on real stores.
 
+mod bad;
 mod batching;
 mod common;
+mod lasting;
 mod operations;
 mod places;
 mod processes;
