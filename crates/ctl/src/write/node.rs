@@ -22,7 +22,7 @@ impl Writer {
             return Err(Failure::new(format!(
                 "Node({name}) cannot be deleted: it has {endpoints} endpoint(s) and {addresses} address(es) in use"
             ))
-            .hint("remove its pods first: the CNI plugin's DEL gives back a pod's endpoint and addresses")
+            .hint("remove its pods first; what they left behind is found by plumb ipam check and given back by plumb ipam release")
             .into());
         }
         let owner = AffinityOwner::Host(name.to_owned());

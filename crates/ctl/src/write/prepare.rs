@@ -114,7 +114,7 @@ pub(crate) fn refuse_ipam_record(kind: Kind) -> Result<(), Failure> {
     match kind {
         Kind::IpamBlock | Kind::BlockAffinity | Kind::IpamHandle => {
             Err(Failure::new(format!("{kind} cannot be written: it belongs to address management"))
-                .hint("it changes with the pods and pools it belongs to; plumb get shows it"))
+                .hint("it changes with the pods and pools it belongs to; plumb get and plumb ipam check look at it, plumb ipam release gives addresses back"))
         }
         _ => Ok(()),
     }

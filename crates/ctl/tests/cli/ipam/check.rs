@@ -308,6 +308,56 @@ fn corrupt_records_of_every_sort_are_named() {
     }
 }
 
+/// The block of the incident, as it was pasted: cut, so nothing can be said about its addresses.
+#[test]
+fn the_cut_block_of_the_incident_is_named_and_no_more_is_claimed() {
+    let town = town();
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/incidents/ipam-drift/block-192.168.106.64-26.excerpt.txt"
+    );
+    let excerpt = std::fs::read_to_string(path).unwrap();
+    let value = excerpt.split_once('{').map(|(_, rest)| format!("{{{rest}")).unwrap();
+    town.put(Key::Block(cidr("192.168.106.64/26")), value);
+    town.desk.write(vec![endpoint("node-a", "inside", "192.168.106.70".parse().unwrap())]);
+    let ran = check(&town, &["--show-problem-ips"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("  IPAMBlock 192.168.106.64/26 is invalid: "), "{}", ran.stdout);
+    let outside =
+        "  192.168.106.70 in use by Workload(shop/node--a-k8s-inside-eth0) is not in any active IP pool.";
+    assert!(ran.stdout.contains(outside), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("Check complete; found 2 problems.\n"), "{}", ran.stdout);
+}
+
+/// What the operators of the incident had to find out by hand.
+#[test]
+fn the_drift_of_the_incident_is_found() {
+    let town = town();
+    // Handles of pods that no longer exist; addresses in use that are marked free; outside any pool.
+    town.leak("node-a", "web-0");
+    town.change_block(BLOCK_A, |block| ipam::give_back(block, &[1], None));
+    town.desk.write(vec![endpoint("node-a", "lost", "192.0.2.1".parse().unwrap())]);
+    // Handles that count wrongly, a block at odds with itself, a node that is gone.
+    town.put(handle_key("net.cart-0"), handle_value(BLOCK_A, 3));
+    town.change_block("fd65::/125", |block| block.unallocated.retain(|ordinal| *ordinal != 4));
+    town.remove(&Key::cluster(Kind::Node, "node-b"));
+    let (ran, report) = report(&town);
+    assert_eq!(ran.code, Some(1));
+    let problems = report["problems"].as_array().unwrap();
+    let mut kinds: Vec<&str> = problems.iter().map(|problem| problem["kind"].as_str().unwrap()).collect();
+    kinds.dedup();
+    let expected = [
+        "leaked",
+        "used-outside-pools",
+        "used-not-allocated",
+        "handle-unused",
+        "handle-count",
+        "affinity-of-gone-node",
+        "corrupt",
+    ];
+    assert_eq!(kinds, expected, "{problems:#?}");
+}
+
 /// Pods that come and go between the two looks are no problem; what stays wrong is.
 #[test]
 fn what_is_put_right_meanwhile_is_not_told() {
