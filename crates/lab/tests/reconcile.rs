@@ -189,7 +189,11 @@ fn is_starting(found: &NodeDifference) -> bool {
 fn settle(stage: &Stage) {
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {
-        let left = stage.differences();
+        let mut left = stage.differences();
+        // A closer look, which also sees whether addresses are in use yet.
+        for (_, wiring) in &stage.pods {
+            left.extend(stage.on_node(|host| host.check_host_end(wiring, None).unwrap()));
+        }
         if left.is_empty() {
             return;
         }
