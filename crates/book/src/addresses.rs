@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ipam::{
     AddressAssignment, AddressLookup, AddressRelease, AddressRequest, Allocation, Answer, Corrupt, Grant,
-    Granted, HostReserve, Owner, PoolUse, ReleaseItem, Unreleased, held_by,
+    HostReserve, Owner, OwnerChange, OwnerUpdate, PoolUse, ReleaseItem, Unreleased, held_by,
 };
 use model::ipam::BlockAttribute;
 use model::{AffinityOwner, Cidr, Key, KeyRange, Kind};
@@ -143,6 +143,22 @@ impl Book {
         self.inner.decide(&mut AddressLookup::new(address, pools)).await
     }
 
+    /// Changes what is noted down about the owner of an address, if everything is as the change expects. Whether there
+    /// was anything to change.
+    pub async fn change_owner(&self, change: OwnerChange) -> Result<bool, BookError> {
+        let inner = &self.inner;
+        let mut patience = inner.patience();
+        loop {
+            let ground = inner.release_ground(&[], true).await?;
+            let required = inner.required(&ground.lock)?;
+            let steps = inner.decide(&mut OwnerUpdate::new(change.clone(), ground.pools)).await?;
+            match inner.carry_out(required, &steps).await {
+                Ok(()) => return Ok(!steps.is_empty()),
+                Err(error) => patience.after(error).await?,
+            }
+        }
+    }
+
     /// What a handle holds, and other records that the caller wants to see, in two round trips at most.
     pub async fn held(&self, handle: &str, also: Vec<Key>) -> Result<(Holding, Vec<Record>), BookError> {
         look::check_handle(handle)?;
@@ -266,10 +282,8 @@ impl Attempt {
     }
 
     fn unwanted(&self, request: &GivenRequest, additions: Vec<Addition>, is_settled: bool) -> Unwanted {
-        let address = |granted: &Granted| granted.address;
-        // Nothing was taken if there is nothing to write: they were the handle's before.
-        let new = if self.steps.is_empty() { &[][..] } else { &self.grant.addresses[..] };
-        let addresses = new.iter().map(address).collect();
+        let new = self.grant.addresses.iter().filter(|granted| granted.is_new);
+        let addresses = new.map(|granted| granted.address).collect();
         Unwanted { owner: request.owner.clone(), addresses, additions, is_settled }
     }
 }

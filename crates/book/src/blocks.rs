@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use ipam::{
-    AffinityRelease, Answer, BlockClaim, BlockClaimed, Corrupt, Pool, Refusal, ReleaseRule, Steps,
-    deselected_blocks, spare_blocks,
+    AffinityRelease, Answer, BlockClaim, BlockClaimed, BlockEnsurance, Corrupt, Pool, Refusal, ReleaseRule,
+    Steps, deselected_blocks, spare_blocks,
 };
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind};
 use store::{Change, Lookup, MAX_CHANGES, StoreError};
 
-use crate::BookError;
+use crate::batch::group_request;
 use crate::book::{Book, Inner};
 use crate::carry::Commit;
 use crate::look::Reader;
 use crate::scene::{RawScene, Scene, understand_pools};
 use crate::upkeep::Looks;
+use crate::{AssignRequest, BookError};
 
 /// What became of the blocks of a network that was to be claimed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,6 +54,28 @@ impl Book {
             match inner.carry_out_all(&required, &wanted).await {
                 None => return Ok(claims),
                 Some(error) => patience.after(error).await?,
+            }
+        }
+    }
+
+    /// Sees to it that a node has a block with something free, of each IP version; says which. The request says which
+    /// pools may serve and what the node keeps of a new block for itself; how many addresses it wants does not matter.
+    pub async fn ensure_blocks(
+        &self,
+        request: &AssignRequest,
+        versions: &[IpVersion],
+    ) -> Result<Vec<Cidr>, BookError> {
+        let inner = &self.inner;
+        let mut patience = inner.patience();
+        loop {
+            let ground = inner.ground(request, &[], true).await?;
+            let required = inner.required(&ground.scene.lock)?;
+            let wanted = group_request(request, Vec::new(), &ground, MAX_CHANGES - required.len());
+            let surroundings = ground.scene.surroundings(inner.now());
+            let ensured = inner.decide(&mut BlockEnsurance::new(wanted, versions, surroundings)?).await?;
+            match inner.carry_out(required, &ensured.steps).await {
+                Ok(()) => return Ok(ensured.blocks),
+                Err(error) => patience.after(error).await?,
             }
         }
     }

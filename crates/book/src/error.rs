@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipam::{AssignError, ClaimError, Corrupt, PoolError};
+use ipam::{AssignError, ClaimError, Corrupt, OwnerChangeError, PoolError};
 use model::Key;
 use store::StoreError;
 
@@ -19,6 +19,9 @@ pub enum BookError {
 
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
+
+    #[error(transparent)]
+    OwnerChange(#[from] OwnerChangeError),
 
     #[error(transparent)]
     Pool(#[from] PoolError),

@@ -9,8 +9,8 @@
 //! | give an owner the addresses it names | [`Book::assign_addresses`] with a [`GivenRequest`] |
 //! | give back what a handle holds, or some of it | [`Book::release_handle`] with a [`HandleRequest`] |
 //! | give back addresses by name, handle and number | [`Book::release_addresses`] |
-//! | see what a handle holds; whose an address is | [`Book::held`]; [`Book::lookup`] |
-//! | claim blocks; give them up: some, a network's, a host's, a pool's | [`Book::claim_blocks`]; [`Book::release_blocks`], [`Book::release_network`], [`Book::release_host`], [`Book::release_pool`] |
+//! | see what a handle holds; whose an address is; say so anew | [`Book::held`]; [`Book::lookup`]; [`Book::change_owner`] |
+//! | claim blocks, or have one at hand; give them up: some, a network's, a host's, a pool's | [`Book::claim_blocks`], [`Book::ensure_blocks`]; [`Book::release_blocks`], [`Book::release_network`], [`Book::release_host`], [`Book::release_pool`] |
 //! | give up blocks that a node should not have, or does not need | [`Book::release_deselected`], [`Book::release_spare`] |
 //! | keep a node's tunnel addresses right | [`Book::ensure_tunnel_address`], [`Book::release_tunnel_address`] |
 //! | put right what interrupted operations left | [`Book::recover`] |

@@ -1,6 +1,7 @@
 //! One round for requests for addresses that go together: one decision, one commit.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipam::{
@@ -84,10 +85,11 @@ impl Assigning {
     /// What this owner may have got without knowing.
     fn unwanted(&self) -> Option<Unwanted> {
         let planned = self.plans.iter().flat_map(|plan| &plan.addresses).map(|(granted, _)| granted);
-        let addresses: Vec<_> = self.granted.iter().chain(planned).map(|granted| granted.address).collect();
-        let additions = self.plans.iter().flat_map(|plan| plan.additions.clone()).collect();
+        let addresses = new_addresses(self.granted.iter().chain(planned));
+        let additions: Vec<_> = self.plans.iter().flat_map(|plan| plan.additions.clone()).collect();
         let owner = self.request.owner.clone();
-        (!addresses.is_empty()).then_some(Unwanted { owner, addresses, additions, is_settled: false })
+        let has_any = !addresses.is_empty() || !additions.is_empty();
+        has_any.then_some(Unwanted { owner, addresses, additions, is_settled: false })
     }
 
     fn fail(self, inner: &Arc<Inner>, error: BookError) {
@@ -99,10 +101,11 @@ impl Assigning {
 
     /// Answers; gives back what was got if nobody listens any more.
     fn succeed(mut self, inner: &Arc<Inner>, grant: Grant, additions: Vec<Addition>) {
-        self.granted.extend(grant.addresses);
+        let known: BTreeSet<_> = self.granted.iter().map(|granted| granted.address).collect();
+        self.granted.extend(grant.addresses.into_iter().filter(|granted| !known.contains(&granted.address)));
         let grant = Grant { addresses: self.granted, shortage: grant.shortage };
         if let Err(Ok(grant)) = self.answer.send(Ok(grant)) {
-            let addresses: Vec<_> = grant.addresses.iter().map(|granted| granted.address).collect();
+            let addresses = new_addresses(&grant.addresses);
             let owner = self.request.owner;
             Unwanted { owner, addresses, additions, is_settled: true }.spawn(inner);
         }
@@ -119,6 +122,11 @@ impl Assigning {
         }
         patience.check_shared(error)
     }
+}
+
+/// What is to be given back if nobody wants it: not what the handle had before.
+fn new_addresses<'a>(granted: impl IntoIterator<Item = &'a Granted>) -> Vec<IpAddr> {
+    granted.into_iter().filter(|granted| granted.is_new).map(|granted| granted.address).collect()
 }
 
 pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Assigning>) {
@@ -177,7 +185,13 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
     }
 }
 
-fn group_request(first: &AssignRequest, wants: Vec<Want>, ground: &Ground, changes_max: usize) -> Request {
+/// What is wanted, in the words of the decision.
+pub(crate) fn group_request(
+    first: &AssignRequest,
+    wants: Vec<Want>,
+    ground: &Ground,
+    changes_max: usize,
+) -> Request {
     Request {
         host: first.host.clone(),
         wants,
@@ -412,13 +426,13 @@ fn succeed(inner: &Arc<Inner>, planned: Vec<Planned>) {
             member.succeed(inner, grant, additions);
             continue;
         }
-        for granted in &grant.addresses {
+        for granted in grant.addresses.into_iter().filter(|granted| granted.is_new) {
             match IpVersion::of(granted.address) {
                 IpVersion::V4 => member.request.v4 -= 1,
                 IpVersion::V6 => member.request.v6 -= 1,
             }
+            member.granted.push(granted);
         }
-        member.granted.extend(grant.addresses);
         // The handle is there now.
         member.must_read = true;
         next.push(member);
@@ -486,7 +500,7 @@ impl Planned {
 
     /// What a store that writes record by record may have given this member before it stopped.
     fn unwanted(&self, is_settled: bool) -> Unwanted {
-        let addresses = self.grant.addresses.iter().map(|granted| granted.address).collect();
+        let addresses = new_addresses(&self.grant.addresses);
         let owner = self.member.request.owner.clone();
         Unwanted { owner, addresses, additions: self.additions.clone(), is_settled }
     }

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::MAX_CHANGES;
 use tokio::sync::oneshot;
 
-pub(crate) use assign::Assigning;
+pub(crate) use assign::{Assigning, group_request};
 pub use release::GivenBack;
 pub(crate) use release::Releasing;
 pub(crate) use undo::Unwanted;

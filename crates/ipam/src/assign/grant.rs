@@ -163,7 +163,8 @@ fn take_picked(want: &Want, picks: &[Pick], piles: &mut [Pile], reserved: &Reser
         let block = open.block.cidr;
         let is_borrowed = open.found.how == super::search::How::Borrow;
         let addresses = take(&mut open.block, &want.owner, pick.count, reserved);
-        granted.extend(addresses.into_iter().map(|address| Granted { address, block, is_borrowed }));
+        let new = |address| Granted { address, block, is_borrowed, is_new: true };
+        granted.extend(addresses.into_iter().map(new));
     }
     granted
 }

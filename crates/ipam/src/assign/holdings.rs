@@ -80,7 +80,7 @@ pub(super) fn held_in(
         };
         let is_borrowed = block.owner().as_ref() != Some(ours);
         let addresses = held_by(block, handle).filter_map(|(ordinal, _)| block.address(ordinal));
-        held.extend(addresses.map(|address| Granted { address, block: cidr, is_borrowed }));
+        held.extend(addresses.map(|address| Granted { address, block: cidr, is_borrowed, is_new: false }));
     }
     Ok(held)
 }

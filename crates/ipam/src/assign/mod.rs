@@ -170,6 +170,8 @@ pub struct Granted {
     pub block: Cidr,
     /// From a block of another node.
     pub is_borrowed: bool,
+    /// The handle did not have it before.
+    pub is_new: bool,
 }
 
 impl Assigned {

@@ -120,8 +120,9 @@ impl AddressAssignment {
             let mut block = found.block.clone();
             let is_borrowed = found.how == How::Borrow;
             for &address in wanted {
-                is_changed |= take_named(&mut block, &self.request.owner, address)?;
-                addresses.push(Granted { address, block: *cidr, is_borrowed });
+                let is_new = take_named(&mut block, &self.request.owner, address)?;
+                is_changed |= is_new;
+                addresses.push(Granted { address, block: *cidr, is_borrowed, is_new });
             }
             if block.allocations != found.block.allocations {
                 writes.add_block(found, block);

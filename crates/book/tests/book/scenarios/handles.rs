@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use book::{AssignRequest, GivenRequest};
-use ipam::{AssignError, HostReserve};
-use model::Key;
+use book::{AssignRequest, BookError, GivenRequest};
+use ipam::{AssignError, Attributes, Expected, HostReserve, OwnerChange, OwnerChangeError};
 use model::ipam::IpamConfig;
+use model::{IpVersion, Key, Kind};
 use serde_json::json;
 
-use super::world::{World, many};
-use crate::common::{address, one, owner};
+use super::world::{World, item, many};
+use crate::common::{address, cidr, one, owner, put};
 use crate::places::{Place, on_every_store};
 
 on_every_store! {
@@ -18,6 +18,9 @@ on_every_store! {
     settings_are_kept
     a_table_of_given_addresses
     a_new_block_with_the_nodes_reserve
+    owner_attributes
+    a_block_at_hand
+    the_first_block_with_something_free
 }
 
 /// Query and release by handle.
@@ -92,5 +95,104 @@ async fn a_new_block_with_the_nodes_reserve(place: Place) {
     let too_big = world.assign_as(reserving(3, 1)).await.1;
     assert!(matches!(too_big, Some(AssignError::NoPoolServes { .. })), "{too_big:?}");
     assert_eq!(world.assign_as(reserving(2, 1)).await.0, [address("10.0.0.2")]);
+    world.assert_clean().await;
+}
+
+/// SetOwnerAttributes: set, clear, overwrite, preconditions (match, mismatch, empty), wrong handle, unallocated, no pool,
+/// full migration sequence, no-op.
+async fn owner_attributes(place: Place) {
+    let world = World::start(place, &[json!({"cidr": "10.0.0.0/24"})]).await;
+    let held = world.assign("node-a", "vm").await.unwrap();
+    let pod = |name: &str| {
+        let pairs = [("namespace", "default"), ("pod", name)];
+        Attributes::Set(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+    };
+    let is = |name: &str| Expected::Pod { namespace: "default".to_owned(), name: name.to_owned() };
+    let change = |active, alternate, if_active, if_alternate| OwnerChange {
+        address: held,
+        handle: "vm".to_owned(),
+        active,
+        alternate,
+        if_active,
+        if_alternate,
+    };
+    use Attributes::{Clear, Keep};
+    use Expected::{Anyone, Nobody};
+    let migration = [
+        change(pod("source"), Keep, Anyone, Anyone),
+        change(Keep, pod("target"), is("source"), Nobody),
+        change(pod("target"), pod("source"), is("source"), is("target")),
+        change(Keep, Clear, Anyone, is("source")),
+    ];
+    for step in migration.clone() {
+        assert!(world.book.change_owner(step).await.unwrap());
+    }
+    let found = world.book.lookup(held).await.unwrap().unwrap().attribute;
+    assert_eq!(found.secondary["pod"], "target");
+    assert!(found.alternate_owner.is_empty());
+    assert!(!world.book.change_owner(change(pod("target"), Keep, Anyone, Anyone)).await.unwrap(), "no-op");
+    for late in &migration[1..] {
+        let error = world.book.change_owner(late.clone()).await.unwrap_err();
+        assert!(matches!(error, BookError::OwnerChange(OwnerChangeError::OtherOwner { .. })), "{error}");
+    }
+    let other = OwnerChange { handle: "other".to_owned(), ..migration[0].clone() };
+    let error = world.book.change_owner(other).await.unwrap_err();
+    assert!(matches!(error, BookError::OwnerChange(OwnerChangeError::OtherHandle { .. })), "{error}");
+    world.delete_pool("pool-0").await;
+    assert!(world.book.change_owner(change(Clear, Keep, Anyone, Anyone)).await.unwrap(), "no pool");
+    assert_eq!(world.release("vm").await, [held]);
+    let error = world.book.change_owner(migration[0].clone()).await.unwrap_err();
+    assert!(matches!(error, BookError::OwnerChange(OwnerChangeError::NotAllocated(_))), "{error}");
+    world.assert_clean().await;
+}
+
+/// EnsureBlock: errors as for AutoAssign, reserve too big, first pool used, idempotent, IPv6 uses the IPv6 pool list.
+async fn a_block_at_hand(place: Place) {
+    let pools = [
+        json!({"cidr": "10.0.0.0/28", "blockSize": 30}),
+        json!({"cidr": "10.1.0.0/28", "blockSize": 30}),
+        json!({"cidr": "fd00::/124", "blockSize": 126}),
+        json!({"cidr": "fd01::/124", "blockSize": 126}),
+    ];
+    let world = World::start(place, &pools).await;
+    let both = [IpVersion::V4, IpVersion::V6];
+    let reserving = |first| AssignRequest {
+        host_reserve: Some(HostReserve { first, last: 1 }),
+        pools_v6: vec!["pool-3".to_owned()],
+        ..one("node-a", "h")
+    };
+    let too_big = world.book.ensure_blocks(&reserving(3), &both).await.unwrap_err();
+    assert!(matches!(too_big, BookError::Assign(AssignError::NoPoolServes { .. })), "{too_big}");
+    let blocks = world.book.ensure_blocks(&reserving(2), &both).await.unwrap();
+    assert!(cidr("10.0.0.0/28").contains_cidr(&blocks[0]) && cidr("fd01::/124").contains_cidr(&blocks[1]));
+    assert_eq!(world.block(blocks[0]).await.unwrap().unallocated, [2]);
+    let before = world.block(blocks[0]).await;
+    assert_eq!(world.another().await.ensure_blocks(&reserving(2), &both).await.unwrap(), blocks);
+    assert_eq!((world.block(blocks[0]).await, world.blocks().await.len()), (before, 2), "idempotent");
+    let unknown = AssignRequest { pools_v4: vec!["nowhere".to_owned()], ..one("node-a", "h") };
+    let error = world.book.ensure_blocks(&unknown, &[IpVersion::V4]).await.unwrap_err();
+    assert!(matches!(error, BookError::Assign(AssignError::PoolUnknown(..))), "{error}");
+    world.assert_clean().await;
+}
+
+/// findOrClaimBlock: skips reserved, walks affine blocks in order, skips full ones, claims new, limit error, stateless
+/// repeat.
+async fn the_first_block_with_something_free(place: Place) {
+    let world = World::start(place, &[json!({"cidr": "10.0.0.0/28", "blockSize": 30})]).await;
+    let ensure = async |request: AssignRequest| world.book.ensure_blocks(&request, &[IpVersion::V4]).await;
+    assert_eq!(world.assign_many("node-a", "h", 8).await.0.len(), 8);
+    let own = world.affinities_of("node-a").await;
+    let limited = AssignRequest { blocks_max: Some(2), ..one("node-a", "h") };
+    let error = ensure(limited).await.unwrap_err();
+    assert!(matches!(error, BookError::Assign(AssignError::BlockLimit { .. })), "{error}");
+    for block in own.iter().rev() {
+        world.book.release_addresses([item(block.network())]).await.unwrap();
+        assert_eq!(ensure(one("node-a", "h")).await.unwrap(), [*block], "the first that is not full");
+    }
+    let networks: Vec<String> = own.iter().map(ToString::to_string).collect();
+    put(&world.store, Kind::IpReservation, "own", json!({"reservedCIDRs": networks})).await;
+    let new = ensure(one("node-a", "h")).await.unwrap();
+    assert!(!own.contains(&new[0]), "a new one");
+    assert_eq!(ensure(one("node-a", "h")).await.unwrap(), new, "the same again");
     world.assert_clean().await;
 }

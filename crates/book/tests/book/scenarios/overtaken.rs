@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use book::BookError;
+use book::{Addition, Additions, AssignRequest, BookError};
 use ipam::{AssignError, Refusal};
 use model::ipam::AffinityState;
+use model::{Key, Kind};
 use serde_json::json;
 
 use super::world::{EMPTY_ONLY, World, host};
@@ -19,6 +20,7 @@ on_every_store! {
     an_empty_block_is_taken_over_when_it_is_old
     a_take_over_that_comes_too_late
     a_call_that_is_cancelled_leaves_nothing
+    a_call_that_is_cancelled_takes_nothing_that_was_there
     an_address_that_is_taken_during_a_release_keeps_the_block
 }
 
@@ -141,6 +143,32 @@ async fn a_call_that_is_cancelled_leaves_nothing(place: Place) {
         async move { holders(&store).await.into_values().eq(["next".to_owned()]) }
     })
     .await;
+    world.assert_clean().await;
+}
+
+/// Cancelled: what the handle had before, and was only granted again, stays.
+async fn a_call_that_is_cancelled_takes_nothing_that_was_there(place: Place) {
+    let world = World::start(place, &[json!({"cidr": "10.0.0.0/30", "blockSize": 30})]).await;
+    let limited = || AssignRequest { handle_max: Some(1), ..one("node-a", "vm") };
+    let first = world.assign_as(limited()).await.0;
+    let gate = Gate::closed(world.store.clone());
+    let book = world.book_on(gate.clone());
+    let note = Key::cluster(Kind::Node, "note");
+    let mut request = limited();
+    request.additions = Additions::new(1, {
+        let note = note.clone();
+        move |_| Ok(vec![Addition::create(note.clone(), b"{}".to_vec())])
+    });
+    let caller = tokio::spawn(async move { book.assign(request).await });
+    wait_for("a commit", || async { gate.arrived() > 0 }).await;
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    gate.open(1_000);
+    wait_for("the commit and its end", || async {
+        gate.arrived() > 1 && world.store.get(&note).await.unwrap().is_none()
+    })
+    .await;
+    assert_eq!(world.held("vm").await, first);
     world.assert_clean().await;
 }
 
