@@ -11,6 +11,7 @@ mod health;
 mod journal;
 mod node;
 mod queue;
+mod reconcile;
 mod witness;
 
 use std::process::ExitCode;

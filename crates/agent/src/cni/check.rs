@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use host::{Host, PodNamespace};
+use host::PodNamespace;
 use model::{DeviceName, Key, Resource};
 use plan::{Attachment, PodWiring};
 
@@ -26,7 +26,7 @@ pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError
     answered.sort_unstable();
     let mut problems = Vec::new();
     let recorded = check_records(call, services, &answered, &mut problems).await?;
-    services.in_kernel(|| check_kernel(call, recorded, &answered, &mut problems)).await?;
+    check_kernel(call, services, recorded, &answered, &mut problems).await?;
     if problems.is_empty() {
         return Ok(());
     }
@@ -93,34 +93,37 @@ fn check_endpoint(
     wired
 }
 
-fn check_kernel(
+async fn check_kernel(
     call: &Call,
+    services: &Services,
     recorded: Option<Wired>,
     answered: &[IpAddr],
     problems: &mut Vec<String>,
 ) -> Result<(), CniError> {
-    let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
-    let mut pod = PodNamespace::open(netns)?;
-    let mut host = Host::here()?;
-    let own = host.owned_links()?.into_iter().find(|link| link.owner == call.sandbox);
-    let device = match (&recorded, &own) {
-        (Some(recorded), _) => recorded.device.clone(),
-        (None, Some(link)) => DeviceName::new(&link.name).expect("the kernel's names are valid"),
-        (None, None) => node::device_name(call.request.pod.as_ref(), &call.sandbox)?,
-    };
-    let attachment = Attachment {
+    let netns = call.request.netns.clone().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
+    let expected = node::device_name(call.request.pod.as_ref(), &call.sandbox)?;
+    let own_mac = || call.netconf.asked.mac.unwrap_or_else(|| call.sandbox.mac());
+    let mut attachment = Attachment {
         sandbox: call.sandbox.clone(),
-        device,
-        mac: recorded.as_ref().map_or_else(
-            || call.netconf.asked.mac.unwrap_or_else(|| call.sandbox.mac()),
-            |recorded| recorded.mac,
-        ),
+        device: recorded.as_ref().map_or(expected, |recorded| recorded.device.clone()),
+        mac: recorded.as_ref().map_or_else(own_mac, |recorded| recorded.mac),
         mtu: node::mtu(&call.netconf)?,
         addresses: answered.to_vec(),
         pod_forwards: call.netconf.pod_forwards,
     };
-    let wiring = PodWiring::new(&attachment, &host.facts()?)
-        .map_err(|error| CniError::configuration(error.to_string()))?;
-    problems.extend(host.check(&mut pod, &wiring)?.iter().map(ToString::to_string));
+    let checked = services.in_kernel(move |host| {
+        let mut pod = PodNamespace::open(&netns)?;
+        if recorded.is_none() {
+            let own = host.owned_links()?.into_iter().find(|link| link.owner == attachment.sandbox);
+            let name = own.and_then(|link| DeviceName::new(&link.name).ok());
+            attachment.device = name.unwrap_or(attachment.device);
+        }
+        let wiring = match PodWiring::new(&attachment, &host.facts()?) {
+            Ok(wiring) => wiring,
+            Err(error) => return Ok(vec![error.to_string()]),
+        };
+        Ok(host.check(&mut pod, &wiring)?.iter().map(ToString::to_string).collect())
+    });
+    problems.extend(checked.await?);
     Ok(())
 }

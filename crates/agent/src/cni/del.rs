@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use host::{Host, PodNamespace};
+use host::PodNamespace;
 use model::{Key, Sandbox};
 use tracing::{info, warn};
 
@@ -44,6 +44,10 @@ pub(super) async fn finish(call: &Call, services: &Services) -> Result<(), CniEr
     failpoint::hit(Point::DelBeforeKernel);
     detach(&call.sandbox, call.request.netns.as_deref(), services).await?;
     failpoint::hit(Point::DelAfterKernel);
+    // From now on nothing of it is to be kept up in the kernel, whenever the records follow.
+    failpoint::hit(Point::DelBeforeJournal);
+    services.forget(&call.sandbox)?;
+    failpoint::hit(Point::DelAfterJournal);
     failpoint::hit(Point::DelBeforeRecords);
     match tokio::time::timeout(STORE_PATIENCE, release(call, services)).await {
         Ok(released) => released?,
@@ -53,9 +57,6 @@ pub(super) async fn finish(call: &Call, services: &Services) -> Result<(), CniEr
         }
     }
     failpoint::hit(Point::DelAfterRecords);
-    failpoint::hit(Point::DelBeforeJournal);
-    services.forget(&call.sandbox)?;
-    failpoint::hit(Point::DelAfterJournal);
     Ok(())
 }
 
@@ -67,10 +68,11 @@ pub(super) async fn detach(
 ) -> Result<(), CniError> {
     let device = services.journal().and_then(|journal| journal.get(sandbox));
     let device = device.map(|entry| entry.attachment.device);
-    let detached = services.in_kernel(|| {
+    let (owner, netns) = (sandbox.clone(), netns.map(Path::to_owned));
+    let detached = services.in_kernel(move |host| {
         // A namespace that is gone, or is none, has nothing to be freed.
-        let mut pod = netns.and_then(|path| PodNamespace::open(path).ok());
-        Host::here()?.detach(sandbox, device.as_ref(), pod.as_mut())
+        let mut pod = netns.and_then(|path| PodNamespace::open(&path).ok());
+        host.detach(&owner, device.as_ref(), pod.as_mut())
     });
     let detached = detached.await?;
     for link in &detached.links {
@@ -106,8 +108,9 @@ pub(super) async fn remove(
     services: &Services,
 ) -> Result<(), CniError> {
     detach(sandbox, None, services).await?;
+    services.forget(sandbox)?;
     if let Some(book) = services.agent().and_then(|agent| agent.book.get()) {
         records::release(book, sandbox, endpoint, None).await?;
     }
-    services.forget(sandbox)
+    Ok(())
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use book::Book;
-use host::Host;
 use host::cri::{RuntimeClient, Sandboxes};
+use host::{Host, HostError, Worker};
 use model::Sandbox;
 use store::{OpenMode, StoreConfig};
 use tokio::sync::Notify;
@@ -22,8 +22,7 @@ use crate::health::{Health, Metrics};
 use crate::journal::Journal;
 use crate::queue::Queue;
 
-/// How many calls may be at work in the kernel at once. It does one thing at a time anyway.
-const KERNEL_WORKERS: usize = 4;
+const KERNEL_THREAD: &str = "kernel";
 
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -31,7 +30,8 @@ pub(crate) struct Services {
     queue: Queue,
     fences: Fences,
     health: Arc<Health>,
-    kernel: tokio::sync::Semaphore,
+    /// Started when it is first needed.
+    kernel: OnceLock<Worker>,
     /// What was said already, and need not be said for each pod.
     said: Mutex<BTreeSet<String>>,
     own_user: u32,
@@ -74,7 +74,7 @@ impl Services {
             queue: Queue::at(state_folder),
             fences: Fences::default(),
             health,
-            kernel: tokio::sync::Semaphore::new(KERNEL_WORKERS),
+            kernel: OnceLock::new(),
             said: Mutex::default(),
             own_user: own_user(),
         }
@@ -113,7 +113,7 @@ impl Services {
     }
 
     /// Says something once, however many calls it is true of.
-    pub(super) fn say_once(&self, text: String) {
+    pub(crate) fn say_once(&self, text: String) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if !said.contains(&text) {
             warn!("{text}");
@@ -121,13 +121,21 @@ impl Services {
         }
     }
 
-    /// Does something that waits for the kernel, without keeping others from working.
-    pub(crate) async fn in_kernel<T>(&self, act: impl FnOnce() -> T) -> T {
-        let _worker = self.kernel.acquire().await.expect("never closed");
-        match tokio::runtime::Handle::current().runtime_flavor() {
-            tokio::runtime::RuntimeFlavor::CurrentThread => act(),
-            _ => tokio::task::block_in_place(act),
+    /// The thread that does all kernel work.
+    pub(crate) fn kernel(&self) -> Result<&Worker, HostError> {
+        if self.kernel.get().is_none() {
+            // Two that start one at the same time: the second is not used, and ends.
+            let _ = self.kernel.set(Worker::start(KERNEL_THREAD)?);
         }
+        Ok(self.kernel.get().expect("it was set just now"))
+    }
+
+    /// Does something in the kernel, and waits for it.
+    pub(crate) async fn in_kernel<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Host) -> Result<T, HostError> + Send + 'static,
+    ) -> Result<T, HostError> {
+        self.kernel()?.run(work).await?
     }
 
     /// The address book for a verb that may have to make a store.
@@ -189,7 +197,7 @@ impl Services {
         match self.agent() {
             Some(agent) => agent.sweep.notify_one(),
             None => {
-                if let Err(error) = self.in_kernel(|| Host::here()?.sweep()).await {
+                if let Err(error) = self.in_kernel(Host::sweep).await {
                     warn!("devices that are out of service stay behind: {error}");
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use book::Book;
-use host::{Host, OwnedLink};
+use host::OwnedLink;
 use ipam::{INTERFACE_ATTRIBUTE, NODE_ATTRIBUTE, TYPE_ATTRIBUTE};
 use model::ipam::{Block, BlockAttribute};
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Sandbox};
@@ -54,12 +54,8 @@ impl Known {
     }
 
     async fn of_kernel_and_journal(services: &Services) -> Result<Known, CniError> {
-        let (links, foreign_devices) = services
-            .in_kernel(|| {
-                let mut host = Host::here()?;
-                Ok::<_, host::HostError>((host.owned_links()?, host.foreign_veths()?))
-            })
-            .await?;
+        let (links, foreign_devices) =
+            services.in_kernel(|host| Ok((host.owned_links()?, host.foreign_veths()?))).await?;
         let mut sandboxes: BTreeSet<Sandbox> = links.iter().map(|link| link.owner.clone()).collect();
         if let Some(journal) = services.journal() {
             sandboxes.extend(journal.all().into_iter().map(|entry| entry.attachment.sandbox));

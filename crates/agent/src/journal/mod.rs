@@ -15,8 +15,11 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::Sandbox;
+use tokio::sync::Notify;
 
 pub(crate) use entry::Entry;
+#[cfg(test)]
+pub(crate) use entry::tests::example;
 
 use crate::files::{Folder, Survives};
 
@@ -26,6 +29,7 @@ const FOLDER: &str = "attachments";
 pub(crate) struct Journal {
     folder: Folder,
     entries: Mutex<BTreeMap<Sandbox, Entry>>,
+    changed: Notify,
 }
 
 impl Journal {
@@ -44,7 +48,7 @@ impl Journal {
                 Err(problem) => folder.set_aside(&name, &problem),
             }
         }
-        Ok(Journal { folder, entries: Mutex::new(entries) })
+        Ok(Journal { folder, entries: Mutex::new(entries), changed: Notify::new() })
     }
 
     pub(crate) fn get(&self, sandbox: &Sandbox) -> Option<Entry> {
@@ -67,6 +71,7 @@ impl Journal {
         }
         self.folder.write(&file_name(&entry.attachment.sandbox), &entry.encode(), Survives::Process)?;
         entries.insert(entry.attachment.sandbox.clone(), entry);
+        self.changed.notify_one();
         Ok(())
     }
 
@@ -75,8 +80,14 @@ impl Journal {
         if entries.contains_key(sandbox) {
             self.folder.remove(&file_name(sandbox))?;
             entries.remove(sandbox);
+            self.changed.notify_one();
         }
         Ok(())
+    }
+
+    /// Waits for a change that nobody has waited for yet. For one listener.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     fn entries(&self) -> MutexGuard<'_, BTreeMap<Sandbox, Entry>> {

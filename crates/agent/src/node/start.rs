@@ -22,7 +22,7 @@ use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
-use crate::{bootstrap, collect, queue};
+use crate::{bootstrap, collect, queue, reconcile};
 
 const LOCK_FILE: &str = "agent.lock";
 /// How long links wait for others to be removed with them.
@@ -62,6 +62,14 @@ pub(super) async fn run(arguments: &NodeArguments) -> Result<()> {
     failpoint::hit(Point::StartSocketBound);
     health.set_serving(true);
     info!(socket = %arguments.socket.display(), "serving");
+    tokio::spawn({
+        let services = services.clone();
+        async move { reconcile::run(&services).await }
+    });
+    tokio::spawn({
+        let services = services.clone();
+        async move { sweep(&services).await }
+    });
     let background = tokio::spawn(work(services.clone(), config, reason, arguments.grace));
     tokio::select! {
         () = server.run(services, stop.asked()) => {}
@@ -82,8 +90,6 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
     bootstrap::run(&*store, &config, reason, &agent.node).await?;
     failpoint::hit(Point::StartBootstrapped);
     let _ = agent.book.set(Book::new(store.clone()));
-    services.health().set_reconciled(true);
-    failpoint::hit(Point::StartReconciled);
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
         services.health().set_store_in_sync(in_sync);
         if in_sync {
@@ -91,7 +97,7 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
             failpoint::hit(Point::StartReady);
         }
     });
-    tokio::join!(following, queue::work(&services), collect::run(&services, grace), sweep(&services));
+    tokio::join!(following, queue::work(&services), collect::run(&services, grace));
     Ok(())
 }
 

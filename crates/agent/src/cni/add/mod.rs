@@ -20,8 +20,8 @@ struct Add<'a> {
     call: &'a Call,
     services: &'a Services,
     book: book::Book,
-    host: Host,
-    pod: PodNamespace,
+    /// Lent to the kernel's thread while that works in it.
+    pod: Option<PodNamespace>,
     node: String,
     id: EndpointId,
 }
@@ -41,10 +41,8 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: &Services) -> Re
     }
     super::finish_queued(call, services).await?;
     let book = services.book(&call.netconf).await?;
-    let opened = services.in_kernel(|| Ok::<_, HostError>((PodNamespace::open(netns)?, Host::here()?))).await;
-    let (pod, host) = opened?;
     let id = EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox);
-    let mut add = Add { call, services, book, host, pod, node, id };
+    let mut add = Add { call, services, book, pod: None, node, id };
     let (recorded, wiring) = add.connect(mtu).await?;
     let done =
         add.remember(&recorded, mtu).and_then(|()| if caller.waits() { Ok(()) } else { Err(nobody_waits()) });
@@ -86,11 +84,7 @@ impl Add<'_> {
         failpoint::hit(Point::AddBeforeRecords);
         let own = node::own_device_name(&self.call.sandbox);
         let interface = DeviceName::new(self.call.sandbox.interface()).expect("checked with the sandbox");
-        let (host, pod, sandbox) = (&mut self.host, &mut self.pod, &self.call.sandbox);
-        let looked = self.services.in_kernel(|| {
-            Ok::<_, HostError>((pod.has_device(&interface)?, host.is_name_taken(device, sandbox)?))
-        });
-        let (is_connected, is_taken) = looked.await?;
+        let (is_connected, is_taken) = self.look(interface, device.clone()).await?;
         if is_taken {
             info!("{device} belongs to another sandbox; using a name of this sandbox's own");
         }
@@ -102,31 +96,41 @@ impl Add<'_> {
             device: if is_taken { own } else { device.clone() },
             is_connected,
         };
-        let own_link = {
-            let host = &mut self.host;
-            let sandbox = &self.call.sandbox;
-            move || host.owned_links().map(|links| links.into_iter().find(|link| link.owner == *sandbox))
-        };
-        let recorded = recording.ensure(own_link).await?;
+        let recorded = recording.ensure(self.services).await?;
         failpoint::hit(Point::AddAfterRecords);
         Ok(recorded)
+    }
+
+    /// Whether the pod has that interface, and whether another sandbox has that device.
+    async fn look(&mut self, interface: DeviceName, device: DeviceName) -> Result<(bool, bool), CniError> {
+        let netns = self.call.request.netns.clone().unwrap_or_default();
+        let (known, sandbox) = (self.pod.take(), self.call.sandbox.clone());
+        let looked = self.services.in_kernel(move |host| {
+            let mut pod = known.map_or_else(|| PodNamespace::open(&netns), Ok)?;
+            let found = (pod.has_device(&interface)?, host.is_name_taken(&device, &sandbox)?);
+            Ok((pod, found))
+        });
+        let (pod, found) = looked.await?;
+        self.pod = Some(pod);
+        Ok(found)
     }
 
     /// Returns when the pod can exchange packets with the node.
     async fn wire(&mut self, recorded: &Recorded, mtu: u32) -> Result<PodWiring, WireError> {
         failpoint::hit(Point::AddBeforeWiring);
         let attachment = attachment(self.call, &recorded.wired, mtu);
-        let (host, pod) = (&mut self.host, &mut self.pod);
-        let wiring = self.services.in_kernel(|| {
-            let facts = host.facts()?;
-            let wiring = PodWiring::new(&attachment, &facts)
-                .map_err(|error| WireError::Cni(CniError::configuration(error.to_string())))?;
-            host.ensure(pod, &wiring)?;
-            Ok(wiring)
-        });
-        let wiring = wiring.await;
+        let mut pod = self.pod.take().expect("it was looked into before");
+        let (pod, wired) = self
+            .services
+            .kernel()?
+            .run(move |host| {
+                let wired = wire(host, &mut pod, &attachment);
+                (pod, wired)
+            })
+            .await?;
+        self.pod = Some(pod);
         failpoint::hit(Point::AddAfterWiring);
-        wiring
+        wired
     }
 
     fn remember(&self, recorded: &Recorded, mtu: u32) -> Result<(), CniError> {
@@ -173,6 +177,13 @@ impl Add<'_> {
         }
         failpoint::hit(Point::AddAfterUndo);
     }
+}
+
+fn wire(host: &mut Host, pod: &mut PodNamespace, attachment: &Attachment) -> Result<PodWiring, WireError> {
+    let wiring = PodWiring::new(attachment, &host.facts()?)
+        .map_err(|error| WireError::Cni(CniError::configuration(error.to_string())))?;
+    host.ensure(pod, &wiring)?;
+    Ok(wiring)
 }
 
 /// Why the kernel's part failed.

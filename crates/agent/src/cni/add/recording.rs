@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use book::{Addition, Additions, AssignRequest, Book, BookError, GivenRequest};
-use host::{HostError, OwnedLink};
+use host::Host;
 use ipam::{INTERFACE_ATTRIBUTE, Owner};
 use jiff::Timestamp;
 use model::{DeviceName, IpVersion, Resource};
@@ -13,7 +13,7 @@ use tracing::debug;
 use super::super::endpoint::{self, EndpointId, Wired};
 use super::super::error::CniError;
 use super::super::records::{Held, Tries, find_endpoint};
-use super::super::{Call, delegate, node};
+use super::super::{Call, Services, delegate, node};
 use super::mac;
 
 /// What the store holds for the attachment by now.
@@ -42,22 +42,16 @@ pub(super) struct Recording<'a> {
     pub(super) is_connected: bool,
 }
 
-type OwnLink<'l> = Box<dyn FnMut() -> Result<Option<OwnedLink>, HostError> + Send + 'l>;
-
 impl Recording<'_> {
     /// Makes sure that the store holds addresses and endpoint of this sandbox. Those of an earlier call are used
     /// again.
-    pub(super) async fn ensure(
-        &self,
-        own_link: impl FnMut() -> Result<Option<OwnedLink>, HostError> + Send,
-    ) -> Result<Recorded, CniError> {
-        let own_link: OwnLink<'_> = Box::new(own_link);
+    pub(super) async fn ensure(&self, services: &Services) -> Result<Recorded, CniError> {
         let may_be_known = self.is_connected || self.is_given();
         let (mut endpoint, mut handle_exists) = (None, false);
         if may_be_known {
             let held = self.look().await?;
             if !held.addresses.is_empty() {
-                return self.use_again(held, own_link).await;
+                return self.use_again(held, services).await;
             }
             if self.is_connected {
                 let message = format!("the pod already has an interface {}", self.call.sandbox.interface());
@@ -78,7 +72,7 @@ impl Recording<'_> {
                 Err(Obstacle::HandleExists) => {
                     let held = self.look().await?;
                     if !held.addresses.is_empty() {
-                        return self.use_again(held, own_link).await;
+                        return self.use_again(held, services).await;
                     }
                     (handle_exists, endpoint) = (true, held.endpoints.into_iter().next());
                 }
@@ -193,13 +187,15 @@ impl Recording<'_> {
 
     /// The same sandbox again gets the same answer. Its endpoint record may be gone (then it is written anew) or
     /// belong to a later sandbox of the same pod by now (then it is left alone).
-    async fn use_again(&self, held: Held, mut own_link: OwnLink<'_>) -> Result<Recorded, CniError> {
+    async fn use_again(&self, held: Held, services: &Services) -> Result<Recorded, CniError> {
         let known = held.endpoints.first().map(|(_, resource)| resource);
         let is_ours = |known: &&Resource| endpoint::container_id(known) == self.call.sandbox.container_id();
         if let Some(wired) = known.filter(is_ours).and_then(endpoint::wired) {
             return Ok(Recorded { wired, made: None });
         }
-        let own = own_link()?.and_then(|link| DeviceName::new(&link.name).ok());
+        let links = services.in_kernel(Host::owned_links).await?;
+        let own = links.iter().find(|link| link.owner == self.call.sandbox);
+        let own = own.and_then(|link| DeviceName::new(&link.name).ok());
         let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
         let wired = Wired { device, mac: mac(self.call), addresses: held.addresses() };
         if known.is_none() {

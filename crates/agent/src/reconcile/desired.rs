@@ -1,0 +1,80 @@
+//! What the kernel must hold, as the journal says.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use model::Sandbox;
+use plan::{NodeDesired, NodeFacts, PodWiring, Watched};
+use tracing::warn;
+
+use crate::journal::Entry;
+
+#[derive(Debug, Default)]
+pub(super) struct Desired {
+    /// Shared with the looks that are under way.
+    pub(super) node: Arc<NodeDesired>,
+    pub(super) watched: Watched,
+    namespaces: BTreeMap<Sandbox, PathBuf>,
+}
+
+impl Desired {
+    /// Takes in all entries, as they are now. What was learned about those that stay is kept.
+    pub(super) fn update(&mut self, entries: Vec<Entry>, facts: &NodeFacts) {
+        self.namespaces.clear();
+        let mut node = NodeDesired::default();
+        for entry in entries {
+            let sandbox = entry.attachment.sandbox.clone();
+            match PodWiring::new(&entry.attachment, facts) {
+                Ok(wiring) => {
+                    self.namespaces.insert(sandbox, entry.netns);
+                    node.insert(wiring);
+                }
+                Err(error) => warn!("{sandbox} is not looked after: {error}"),
+            }
+        }
+        for gone in self.node.wirings().filter(|known| node.get(&known.sandbox) != Some(known)) {
+            self.watched.remove(gone);
+        }
+        for new in node.wirings().filter(|wiring| self.node.get(&wiring.sandbox) != Some(wiring)) {
+            self.watched.insert(new);
+        }
+        self.node = Arc::new(node);
+    }
+
+    /// Where the pod's end is, if that is known.
+    pub(super) fn netns(&self, sandbox: &Sandbox) -> Option<PathBuf> {
+        self.namespaces.get(sandbox).filter(|path| !path.as_os_str().is_empty()).cloned()
+    }
+
+    /// Every pod whose namespace is known.
+    pub(super) fn pods(&self) -> Vec<(PathBuf, PodWiring)> {
+        let pods =
+            self.node.wirings().filter_map(|wiring| Some((self.netns(&wiring.sandbox)?, wiring.clone())));
+        pods.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::{Affected, Notice};
+
+    use super::*;
+    use crate::journal::example;
+
+    #[test]
+    fn what_stays_keeps_what_was_learned() {
+        let facts = NodeFacts { rp_filter: 0, has_ipv6: true };
+        let (first, second) = (example("c1"), example("c2"));
+        let mut desired = Desired::default();
+        desired.update(vec![first.clone(), second.clone()], &facts);
+        desired.watched.learn(7, &first.attachment.sandbox);
+        desired.watched.learn(8, &second.attachment.sandbox);
+        desired.update(vec![first.clone()], &facts);
+        let setting = |index| Notice::Setting { index };
+        assert_eq!(desired.watched.affected(&setting(7)), Affected::Pod(first.attachment.sandbox.clone()));
+        assert_eq!(desired.watched.affected(&setting(8)), Affected::Nobody);
+        assert_eq!(desired.netns(&first.attachment.sandbox), Some(first.netns));
+        assert_eq!(desired.pods().len(), 1);
+    }
+}

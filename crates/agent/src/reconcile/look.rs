@@ -1,0 +1,133 @@
+//! Looks at the kernel and puts right what can be. Runs on the thread that does all kernel work, so that no call
+//! changes anything between looking and mending.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use host::{Host, HostError, PodNamespace};
+use model::Sandbox;
+use plan::{
+    Difference, InsidePod, NodeDesired, NodeDifference, NodeObserved, PodWiring, inside_pod, node_differences,
+};
+use tracing::info;
+
+/// What became of differences.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) mended: usize,
+    /// Sandboxes whose device is gone.
+    pub(super) missing: Vec<Sandbox>,
+    /// What could not be put right, in words.
+    pub(super) left: Vec<String>,
+}
+
+/// A look at everything.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) found: Found,
+    /// Which link is whose.
+    pub(super) links: Vec<(u32, Sandbox)>,
+}
+
+pub(super) fn at_node(host: &mut Host, desired: &NodeDesired) -> Result<Looked, HostError> {
+    let observed = host.observe_node()?;
+    let mut differences = node_differences(desired, &observed);
+    let of_owners = links_with_owner(&observed);
+    differences.retain(|difference| is_to_be_mended(difference, &of_owners));
+    let links = observed.links.iter().filter_map(|link| Some((link.index, link.owner()?))).collect();
+    let found = mend(host, &differences)?;
+    Ok(Looked { found, links })
+}
+
+pub(super) fn at_pods(host: &mut Host, wirings: &[(Option<u32>, PodWiring)]) -> Result<Found, HostError> {
+    let mut found = Found::default();
+    for (index, wiring) in wirings {
+        let differences = host.check_host_end(wiring, *index)?;
+        let one = mend(host, &differences)?;
+        found.mended += one.mended;
+        found.missing.extend(one.missing);
+        found.left.extend(one.left);
+    }
+    Ok(found)
+}
+
+/// A device that carries the alias of a sandbox without an entry may be that of a call under way, or its owner may
+/// live: neither it nor its routes are superfluous before the collector says so.
+fn is_to_be_mended(difference: &NodeDifference, of_owners: &BTreeSet<u32>) -> bool {
+    match difference {
+        NodeDifference::Unexpected { .. } | NodeDifference::Detached { .. } => false,
+        NodeDifference::RouteStray { device: Some(device), .. } => !of_owners.contains(device),
+        NodeDifference::RouteStray { device: None, .. }
+        | NodeDifference::Renamed { .. }
+        | NodeDifference::OfPod { .. } => true,
+    }
+}
+
+fn links_with_owner(observed: &NodeObserved) -> BTreeSet<u32> {
+    observed.links.iter().filter(|link| link.owner().is_some()).map(|link| link.index).collect()
+}
+
+fn mend(host: &mut Host, differences: &[NodeDifference]) -> Result<Found, HostError> {
+    let mut found = Found::default();
+    if differences.is_empty() {
+        return Ok(found);
+    }
+    let unmended = host.mend(differences)?;
+    for difference in differences {
+        if let Some(failed) = unmended.iter().find(|failed| failed.difference == *difference) {
+            found.left.push(format!("{difference}; it cannot be put right: {}", failed.error));
+            continue;
+        }
+        match difference {
+            NodeDifference::OfPod { sandbox, difference: Difference::Missing { .. }, .. } => {
+                found.missing.push(sandbox.clone());
+            }
+            NodeDifference::OfPod {
+                difference: Difference::Foreign { .. } | Difference::RouteTaken { .. },
+                ..
+            } => {
+                found.left.push(format!("{difference}; it is a stranger's and left alone"));
+            }
+            // The kernel is at it.
+            NodeDifference::OfPod { difference: Difference::NotRunning { .. }, .. } => {}
+            difference => {
+                info!("{difference}; put right");
+                found.mended += 1;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What became of a device that was gone.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Remade {
+    Done,
+    PodGone,
+}
+
+pub(super) fn remake(host: &mut Host, netns: &Path, wiring: &PodWiring) -> Result<Remade, HostError> {
+    let mut pod = match PodNamespace::open(netns) {
+        Err(error) if error.is_namespace_gone() => return Ok(Remade::PodGone),
+        // A file in its place: the namespace is unmounted, its name not removed yet.
+        Err(HostError::Namespace { .. }) => return Ok(Remade::PodGone),
+        pod => pod?,
+    };
+    host.ensure(&mut pod, wiring).map(|()| Remade::Done)
+}
+
+/// Puts back what a pod has lost, and says what it has changed.
+pub(super) fn inside(host: &mut Host, netns: &Path, wiring: &PodWiring) -> Result<InsidePod, HostError> {
+    let mut pod = match PodNamespace::open(netns) {
+        Err(HostError::Namespace { .. }) => return Ok(InsidePod::default()),
+        pod => pod?,
+    };
+    let observed = host.observe(&mut pod, wiring)?;
+    if observed.host.is_none() || observed.pod.is_none() {
+        // Without its device there is nothing inside; the look at the node's side deals with that.
+        return Ok(InsidePod::default());
+    }
+    let inside = inside_pod(wiring, &observed);
+    host.apply(&mut pod, wiring, &inside.restore)?;
+    Ok(inside)
+}

@@ -1,0 +1,245 @@
+//! Keeps the kernel as the journal says: looks at everything at the start and now and then, and at single pods as
+//! soon as the kernel announces that something of theirs was touched.
+//!
+//! ```text
+//!   journal ──▶ desired ─┐
+//!                        ├─▶ differences ─▶ mended, on the thread that does all kernel work
+//!   kernel ──▶ observed ─┘
+//! ```
+//!
+//! Calls and looks take turns on that thread, and a sandbox that a call is at work on is left to the call. What is a
+//! stranger's is never touched; devices without an entry are for the collector to judge.
+
+mod desired;
+mod look;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use host::{HostError, Monitor};
+use model::Sandbox;
+use plan::Affected;
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, warn};
+
+use desired::Desired;
+
+use crate::cni::Services;
+use crate::failpoint::{self, Point};
+
+/// Some settings change in silence; they are noticed by looking.
+const LOOK_EVERY: Duration = Duration::from_secs(8);
+/// Looking into pods is dearer, and what is wrong in there is mostly the pod's own doing.
+const LOOK_INSIDE_EVERY: Duration = Duration::from_secs(60);
+/// Announcements come in bunches; one look serves them all.
+const BUNCH: Duration = Duration::from_millis(5);
+/// When to look again at a pod that a call was at work on.
+const BUSY_RETRY: Duration = Duration::from_millis(20);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Never ends.
+pub(crate) async fn run(services: &Services) {
+    loop {
+        // Listening starts before the first look, so that nothing is missed in between.
+        let outcome = match Monitor::open() {
+            Ok(monitor) => Reconciler::new(services, monitor).run().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            warn!("the kernel cannot be watched: {error}; trying again");
+            services.health().set_reconciled(false);
+        }
+        tokio::time::sleep(RETRY_DELAY).await;
+    }
+}
+
+struct Reconciler<'a> {
+    services: &'a Services,
+    monitor: Monitor,
+    desired: Desired,
+    /// Pods to look at, because something of theirs was touched.
+    touched: BTreeSet<Sandbox>,
+    look_at: Instant,
+    look_inside_at: Instant,
+}
+
+impl<'a> Reconciler<'a> {
+    fn new(services: &'a Services, monitor: Monitor) -> Reconciler<'a> {
+        Reconciler {
+            services,
+            monitor,
+            desired: Desired::default(),
+            touched: BTreeSet::new(),
+            look_at: Instant::now(),
+            look_inside_at: Instant::now() + LOOK_INSIDE_EVERY,
+        }
+    }
+
+    async fn run(mut self) -> Result<(), HostError> {
+        let agent = self.services.agent().expect("only the agent reconciles");
+        self.refresh().await?;
+        loop {
+            self.services.health().heard_of_reconcile();
+            if self.look_at <= Instant::now() {
+                self.look_at_node().await?;
+            }
+            if self.look_inside_at <= Instant::now() {
+                self.look_inside().await;
+            }
+            let busy_again = Instant::now() + BUSY_RETRY;
+            let next = if self.touched.is_empty() { self.look_at } else { self.look_at.min(busy_again) };
+            tokio::select! {
+                listened = Self::listen(&mut self.monitor, &mut self.desired, &mut self.touched) => {
+                    if listened? {
+                        self.look_at = Instant::now();
+                    }
+                }
+                () = agent.journal.changed() => self.refresh().await?,
+                () = sleep_until(next) => {}
+            }
+            self.look_at_touched().await?;
+        }
+    }
+
+    /// Whether announcements were lost, so that everything must be looked at.
+    async fn listen(
+        monitor: &mut Monitor,
+        desired: &mut Desired,
+        touched: &mut BTreeSet<Sandbox>,
+    ) -> Result<bool, HostError> {
+        let mut is_lost = false;
+        let mut each = |notice| match desired.watched.affected(&notice) {
+            Affected::Nobody => {}
+            Affected::Pod(sandbox) => {
+                touched.insert(sandbox);
+            }
+            Affected::Node => is_lost = true,
+        };
+        monitor.next(&mut each).await?;
+        Ok(is_lost)
+    }
+
+    /// Takes in what calls have changed.
+    async fn refresh(&mut self) -> Result<(), HostError> {
+        let agent = self.services.agent().expect("only the agent reconciles");
+        let entries = agent.journal.all();
+        let facts = self.services.kernel()?.run(|host| host.facts()).await??;
+        self.desired.update(entries, &facts);
+        Ok(())
+    }
+
+    async fn look_at_node(&mut self) -> Result<(), HostError> {
+        self.look_at = Instant::now() + LOOK_EVERY;
+        let desired = self.desired.node.clone();
+        let looked = self.services.kernel()?.run(move |host| look::at_node(host, &desired)).await??;
+        for (index, sandbox) in &looked.links {
+            self.desired.watched.learn(*index, sandbox);
+        }
+        let found = self.settle(looked.found, true).await;
+        self.services.metrics().reconciles.fetch_add(1, Ordering::Relaxed);
+        self.services.metrics().unmended.store(i64::try_from(found).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.services.health().set_reconciled(found == 0);
+        failpoint::hit(Point::StartReconciled);
+        Ok(())
+    }
+
+    async fn look_at_touched(&mut self) -> Result<(), HostError> {
+        if self.touched.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(BUNCH).await;
+        let (busy, free): (BTreeSet<Sandbox>, BTreeSet<Sandbox>) = std::mem::take(&mut self.touched)
+            .into_iter()
+            .partition(|sandbox| self.services.fences().is_busy(sandbox));
+        self.touched = busy;
+        let mut wirings = Vec::new();
+        for sandbox in free {
+            let Some(wiring) = self.desired.node.get(&sandbox).cloned() else { continue };
+            wirings.push((self.desired.watched.index_of(&sandbox), wiring));
+        }
+        if wirings.is_empty() {
+            return Ok(());
+        }
+        let found = self.services.kernel()?.run(move |host| look::at_pods(host, &wirings)).await??;
+        if self.settle(found, false).await > 0 {
+            // Something else may be in the way, which only a look at everything shows.
+            self.look_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Does about differences what takes more than the node's side. Says how many are left.
+    async fn settle(&mut self, found: look::Found, is_final: bool) -> usize {
+        self.services.metrics().mended.fetch_add(u64::try_from(found.mended).unwrap_or(0), Ordering::Relaxed);
+        let mut left = 0;
+        for sandbox in found.missing {
+            let is_remade = self.remake(&sandbox).await;
+            left += usize::from(!is_remade);
+        }
+        for problem in found.left {
+            left += 1;
+            if is_final {
+                self.services.say_once(problem);
+            } else {
+                debug!("{problem}");
+            }
+        }
+        left
+    }
+
+    /// Makes a pod's device anew, if the pod is still there. One that is gone is for the collector.
+    async fn remake(&mut self, sandbox: &Sandbox) -> bool {
+        let (Some(netns), Some(wiring)) =
+            (self.desired.netns(sandbox), self.desired.node.get(sandbox).cloned())
+        else {
+            return true;
+        };
+        let _fenced = self.services.fences().enter(sandbox).await;
+        if self.services.journal().is_none_or(|journal| journal.get(sandbox).is_none()) {
+            return true;
+        }
+        let Ok(kernel) = self.services.kernel() else { return false };
+        match kernel.run(move |host| look::remake(host, &netns, &wiring)).await {
+            Ok(Ok(look::Remade::Done)) => {
+                warn!("the device of {sandbox} was gone; made it anew");
+                self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Ok(Ok(look::Remade::PodGone)) => true,
+            Ok(Err(error)) => {
+                self.services
+                    .say_once(format!("the device of {sandbox} is gone and cannot be made anew: {error}"));
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    async fn look_inside(&mut self) {
+        self.look_inside_at = Instant::now() + LOOK_INSIDE_EVERY;
+        for (netns, wiring) in self.desired.pods() {
+            let sandbox = wiring.sandbox.clone();
+            let Ok(kernel) = self.services.kernel() else { return };
+            if self.services.fences().is_busy(&sandbox) {
+                continue;
+            }
+            let wiring = Arc::new(wiring);
+            match kernel.run(move |host| look::inside(host, &netns, &wiring)).await {
+                Ok(Ok(inside)) => {
+                    for difference in inside.restore {
+                        warn!("inside {sandbox}: {difference}; put back");
+                        self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
+                    }
+                    for difference in inside.report {
+                        self.services
+                            .say_once(format!("inside {sandbox}: {difference}; left as the pod has it"));
+                    }
+                }
+                Ok(Err(error)) => debug!("inside {sandbox}: {error}"),
+                Err(error) => debug!("inside {sandbox}: {error}"),
+            }
+        }
+    }
+}
