@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub(crate) struct Bench {
     // Before the lab, so that namespaces go before the folder.
     pub(crate) node: Node,
-    lab: Lab,
+    pub(crate) lab: Lab,
 }
 
 /// What a DEL must answer: success, and nothing on stdout.

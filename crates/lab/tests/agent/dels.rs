@@ -1,0 +1,124 @@
+//! A DEL always ends: without agent, without store, without namespace, twice, for others.
+
+use serde_json::json;
+
+use crate::common::{Bench, DelOutcome as _, sandbox_of};
+use crate::running::wait_until;
+
+fn queued(bench: &Bench) -> usize {
+    let entries = std::fs::read_dir(bench.state_folder().join("queue")).into_iter().flatten();
+    entries
+        .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "json"))
+        .count()
+}
+
+#[test]
+fn without_an_agent_a_del_is_queued_and_done_when_it_is_back() {
+    let Some(bench) = Bench::new("without_an_agent_a_del_is_queued_and_done_when_it_is_back") else { return };
+    let agent = bench.agent(&[]);
+    let (pod, other) = (bench.pod("shop", "web-0"), bench.pod("shop", "other"));
+    bench.agent_add(&pod).result().unwrap();
+    let address = bench.agent_add(&other).address().unwrap();
+    agent.kill();
+    bench.agent_del(&pod).result_of_del();
+    bench.agent_del(&pod).result_of_del();
+    assert_eq!(queued(&bench), 1, "the same DEL twice is one");
+    assert_eq!(bench.agent_add(&pod).error().unwrap().0, 11);
+    let status =
+        bench.agent_call("STATUS", &pod).with_netconf("cniVersion", "1.1.0").run(&bench.node).unwrap();
+    assert_eq!(status.error().unwrap().0, 50);
+    let agent = bench.agent(&[]);
+    wait_until(|| queued(&bench) == 0, || agent.log());
+    bench.assert_books_match_pods(&[(&other, address)]);
+    bench.agent_del(&other).result_of_del();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox() {
+    let Some(bench) = Bench::new("a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox") else {
+        return;
+    };
+    let agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    bench.agent_add(&pod).result().unwrap();
+    agent.kill();
+    bench.agent_del(&pod).result_of_del();
+    let agent = bench.agent(&[]);
+    let address = bench.agent_add(&pod).address().unwrap();
+    wait_until(|| queued(&bench) == 0, || agent.log());
+    bench.assert_books_match_pods(&[(&pod, address)]);
+    assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+    bench.agent_del(&pod).result_of_del();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn a_locked_store_takes_no_release_but_the_kernel_is_clean() {
+    let Some(bench) = Bench::new("a_locked_store_takes_no_release_but_the_kernel_is_clean") else { return };
+    let agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    bench.agent_add(&pod).result().unwrap();
+    let (key, before) = bench
+        .records()
+        .into_iter()
+        .find(|(key, _)| key.to_string() == "ClusterInformation(default)")
+        .unwrap();
+    bench.set_ready(false);
+    bench.agent_del(&pod).result_of_del();
+    assert_eq!(pod.netns().ip(&["-br", "link", "show", "up"]).unwrap().lines().count(), 1, "only lo is up");
+    assert!(bench.handle_count(&sandbox_of(&pod).handle()) == 1 && queued(&bench) == 1);
+    // It survives a restart.
+    agent.kill();
+    let agent = bench.start_agent(&[]);
+    bench.set_ready(true);
+    wait_until(|| queued(&bench) == 0, || agent.log());
+    bench.assert_nothing_left();
+    assert!(!before.is_empty() && key.to_string().starts_with("ClusterInformation"));
+}
+
+#[test]
+fn dels_that_have_nothing_to_do_succeed_and_touch_nothing() {
+    let Some(bench) = Bench::new("dels_that_have_nothing_to_do_succeed_and_touch_nothing") else { return };
+    let _agent = bench.agent(&[]);
+    let (pod, stale) = (bench.pod("shop", "web-0"), bench.pod("shop", "web-0"));
+    // The old sandbox of the same pod, whose DEL comes late.
+    bench.agent_add(&stale).result().unwrap();
+    let address = bench.agent_add(&pod).address().unwrap();
+    for _ in 0..2 {
+        bench.agent_del(&stale).result_of_del();
+        bench.agent_call("DEL", &stale).with("CNI_NETNS", "").run(&bench.node).unwrap().result_of_del();
+        bench.assert_books_match_pods(&[(&pod, address)]);
+        assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+    }
+    let never = bench.pod("shop", "never");
+    never.netns().delete().unwrap();
+    bench.agent_del(&never).result_of_del();
+    bench.assert_books_match_pods(&[(&pod, address)]);
+    pod.netns().delete().unwrap();
+    bench.agent_del(&pod).result_of_del();
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn two_dels_at_once_and_an_add_right_after_in_the_same_namespace() {
+    let Some(bench) = Bench::new("two_dels_at_once_and_an_add_right_after_in_the_same_namespace") else {
+        return;
+    };
+    let _agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    for _ in 0..testkit::count(3, 30) {
+        bench.agent_add(&pod).result().unwrap();
+        let dels: Vec<_> =
+            (0..2).map(|_| bench.agent_call("DEL", &pod).spawn(&bench.node).unwrap()).collect();
+        for del in dels {
+            lab::CniOutcome::from(del.wait_with_output().unwrap()).result_of_del();
+        }
+        let address = bench.agent_add(&pod).address().unwrap();
+        bench.assert_books_match_pods(&[(&pod, address)]);
+        assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+        bench.agent_del(&pod).result_of_del();
+    }
+    bench.assert_nothing_left();
+    assert_eq!(json!(0), queued(&bench));
+}

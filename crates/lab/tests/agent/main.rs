@@ -1,0 +1,11 @@
+//! The real agent of a node, called through the real plugin, on the real kernel.
+
+#[expect(dead_code, reason = "shared with the other tests of pods, which use more of it")]
+#[path = "../common/mod.rs"]
+mod common;
+mod running;
+
+mod calls;
+mod dels;
+mod hostile;
+mod strangers;
