@@ -48,6 +48,12 @@ impl Host {
         Ok(link.is_some_and(|link| link.alias != Some(sandbox.alias())))
     }
 
+    /// The index of this sandbox's link, if it has one of this name.
+    pub fn link_index(&mut self, device: &DeviceName, sandbox: &Sandbox) -> Result<Option<u32>, HostError> {
+        let link = find_link(&mut self.netlink, device)?;
+        Ok(link.filter(|link| link.alias == Some(sandbox.alias())).map(|link| link.index))
+    }
+
     /// Every link of ours, whatever it is called now.
     pub fn owned_links(&mut self) -> Result<Vec<OwnedLink>, HostError> {
         let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;

@@ -148,8 +148,9 @@ fn a_second_interface_that_fails_leaves_the_first_alone() {
     let Some(bench) = Bench::new("a_second_interface_that_fails_leaves_the_first_alone") else { return };
     let pod = bench.pod("shop", "web-0");
     bench.add(&pod).result().unwrap();
+    // Somebody's route stands where the second interface's belongs: the second attachment fails and the first stays.
+    pod.netns().ip(&["route", "add", "169.254.1.1", "dev", "lo", "metric", "101"]).unwrap();
     let second = bench.call("ADD", &pod).with("CNI_IFNAME", "net1").run(&bench.node).unwrap();
-    // The second default route cannot be added beside the first: the second attachment fails and the first stays.
     let (code, message) = second.error().unwrap();
     assert_eq!(code, 101, "{message}");
     assert!(pod.netns().can_ping(bench.node.address()).unwrap());

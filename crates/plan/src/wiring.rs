@@ -33,6 +33,9 @@ pub const V4_GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
 pub const V6_GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xecee, 0xeeff, 0xfeee, 0xeeee);
 const V6_GATEWAY_PREFIX: u8 = 64;
 
+/// What runtimes call the one interface that every pod has.
+const USUAL_INTERFACE: &str = "eth0";
+
 /// One end of a pod's veth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
@@ -236,7 +239,23 @@ fn pod_end(attachment: &Attachment) -> End {
         let sysctls = pod_v6_sysctls(&end.device, attachment.pod_forwards);
         end.sysctls.extend(sysctls);
     }
+    let extra = extra_metric(&end.device);
+    end.routes.iter_mut().for_each(|route| route.metric += extra);
     end
+}
+
+/// The kernel keeps one route for each destination and metric, and every interface of a pod wants the same ones. The
+/// usual interface comes first; the others stand behind it, each in its own place.
+fn extra_metric(device: &DeviceName) -> u32 {
+    let name = device.as_str();
+    if name == USUAL_INTERFACE {
+        return 0;
+    }
+    let letters = name.trim_end_matches(|last: char| last.is_ascii_digit());
+    match name[letters.len()..].parse::<u32>() {
+        Ok(number) if number < 800 => 100 + number,
+        _ => 1000 + name.bytes().map(u32::from).sum::<u32>(),
+    }
 }
 
 /// Runtimes make namespaces with IPv6 off.
@@ -370,6 +389,14 @@ mod tests {
         assert_eq!(sysctl(&host, "net/ipv4/neigh/cali0d7763386da/proxy_delay"), Some("0"));
         assert_eq!(sysctl(&host, "net/ipv6/conf/cali0d7763386da/accept_ra"), Some("0"));
         assert_eq!(sysctl(&host, "net/ipv6/conf/cali0d7763386da/disable_ipv6"), None);
+    }
+
+    #[test]
+    fn interfaces_of_one_pod_do_not_want_the_same_routes() {
+        let metric = |name: &str| extra_metric(&DeviceName::new(name).unwrap());
+        assert_eq!(metric("eth0"), 0);
+        assert!(metric("net1") != metric("net2") && metric("net1") > 0);
+        assert!(metric("storage") != metric("backup") && metric("net999") > metric("net799"));
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub(super) struct Desired {
 }
 
 impl Desired {
-    /// Takes in all entries, as they are now. What was learned about those that stay is kept.
-    pub(super) fn update(&mut self, entries: Vec<Entry>, facts: &NodeFacts) {
+    /// Takes in all entries, as they are now. What was learned about those that stay is kept; says which are new.
+    pub(super) fn update(&mut self, entries: Vec<Entry>, facts: &NodeFacts) -> Vec<PodWiring> {
         self.namespaces.clear();
         let mut node = NodeDesired::default();
         for entry in entries {
@@ -36,10 +36,11 @@ impl Desired {
         for gone in self.node.wirings().filter(|known| node.get(&known.sandbox) != Some(known)) {
             self.watched.remove(gone);
         }
-        for new in node.wirings().filter(|wiring| self.node.get(&wiring.sandbox) != Some(wiring)) {
-            self.watched.insert(new);
-        }
+        let is_new = |wiring: &&PodWiring| self.node.get(&wiring.sandbox) != Some(wiring);
+        let new: Vec<PodWiring> = node.wirings().filter(is_new).cloned().collect();
+        new.iter().for_each(|wiring| self.watched.insert(wiring));
         self.node = Arc::new(node);
+        new
     }
 
     /// Where the pod's end is, if that is known.

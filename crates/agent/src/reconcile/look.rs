@@ -51,6 +51,17 @@ pub(super) fn at_pods(host: &mut Host, wirings: &[(Option<u32>, PodWiring)]) -> 
     Ok(found)
 }
 
+/// Which links these are.
+pub(super) fn links_of(host: &mut Host, wirings: &[PodWiring]) -> Result<Vec<(u32, Sandbox)>, HostError> {
+    let mut links = Vec::new();
+    for wiring in wirings {
+        if let Some(index) = host.link_index(&wiring.host.device, &wiring.sandbox)? {
+            links.push((index, wiring.sandbox.clone()));
+        }
+    }
+    Ok(links)
+}
+
 /// A device that carries the alias of a sandbox without an entry may be that of a call under way, or its owner may
 /// live: neither it nor its routes are superfluous before the collector says so.
 fn is_to_be_mended(difference: &NodeDifference, of_owners: &BTreeSet<u32>) -> bool {

@@ -126,7 +126,12 @@ impl<'a> Reconciler<'a> {
         let agent = self.services.agent().expect("only the agent reconciles");
         let entries = agent.journal.all();
         let facts = self.services.kernel()?.run(|host| host.facts()).await??;
-        self.desired.update(entries, &facts);
+        let new = self.desired.update(entries, &facts);
+        // Announcements of neighbours and settings name the device by its number only.
+        let links = self.services.kernel()?.run(move |host| look::links_of(host, &new)).await??;
+        for (index, sandbox) in &links {
+            self.desired.watched.learn(*index, sandbox);
+        }
         Ok(())
     }
 

@@ -109,10 +109,6 @@ impl Agent {
         assert!(self.process.exit_status().unwrap().success(), "{}", self.log());
     }
 
-    pub(crate) fn id(&self) -> u32 {
-        self.process.id()
-    }
-
     pub(crate) fn is_running(&mut self) -> bool {
         self.process.exit_status().is_none()
     }
