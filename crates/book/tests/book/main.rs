@@ -4,10 +4,13 @@ mod bad;
 mod batching;
 mod common;
 mod lasting;
+#[path = "../../../ipam/tests/naive/mod.rs"]
+mod naive;
 mod operations;
 mod places;
 mod processes;
 mod races;
+mod random;
 mod scenarios;
 mod stepwise;
 mod stores;

@@ -284,6 +284,18 @@ fn a_node_whose_block_was_taken_borrows_and_tidies_up() {
     world.assert_books_agree();
 }
 
+/// An affinity for a block that is another's does not count as one of the node's blocks.
+#[test]
+fn a_stale_affinity_does_not_use_up_the_block_limit() {
+    let mut world = World::with_pool("10.0.0.0/28", 30);
+    world.configure(|config| (config.strict_affinity, config.max_blocks_per_host) = (true, 1));
+    world.assign("node-b", "b.0").unwrap();
+    world.put_affinity("node-a", world.blocks()[0], AffinityState::Pending);
+    world.assign("node-a", "a.0").unwrap();
+    assert_eq!(world.affinities("node-a").len(), 1);
+    world.assert_books_agree();
+}
+
 /// Checklist: an emptied block of a deselecting pool is released; a use mismatch or an explicit other pool does not
 /// release; selector change, then release: affinity kept until empty, then the block is removed.
 #[test]

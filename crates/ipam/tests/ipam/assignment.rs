@@ -132,6 +132,33 @@ fn a_burst_of_110_fits_one_commit() {
     }
 }
 
+/// In whatever order they were found: see `ipam::step` for why that matters.
+#[test]
+fn blocks_are_written_in_the_order_of_their_networks() {
+    let mut world = World::with_pools(&[
+        json!({"cidr": "10.0.0.0/28", "blockSize": 30}),
+        json!({"cidr": "fd00::/124", "blockSize": 126}),
+    ]);
+    world.is_atomic = false;
+    let written = |steps: &ipam::Steps| -> Vec<Cidr> {
+        let decisive = steps.in_order().iter().filter(|step| match step {
+            ipam::Ordered::Again { .. } | ipam::Ordered::Step(Step::Update { .. }) => true,
+            ipam::Ordered::Step(_) | ipam::Ordered::Touch { .. } | ipam::Ordered::Remove { .. } => false,
+        });
+        decisive
+            .filter_map(|step| if let Key::Block(cidr) = step.key() { Some(*cidr) } else { None })
+            .collect()
+    };
+    let assigned = world.plan(world.request("node-a", vec![want("a.0", 16, 16)])).unwrap();
+    let found: Vec<Cidr> =
+        ipam::BlockOrder::new(cidr("10.0.0.0/28"), 30, "node-a", &Default::default()).collect();
+    assert!(!found.is_sorted(), "the node begins in the middle");
+    assert!(written(&assigned.steps).len() == 8 && written(&assigned.steps).is_sorted());
+    world.commit(&assigned.steps).unwrap();
+    let released = written(&world.plan_release("a.0").steps);
+    assert!(released.len() == 8 && released.is_sorted());
+}
+
 /// The settings are relied on, and so is that there are none.
 #[test]
 fn settings_that_change_in_between_are_noticed() {

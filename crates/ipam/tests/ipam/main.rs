@@ -8,6 +8,8 @@ mod common;
 mod determine_pools;
 mod ensure;
 mod model_check;
+#[path = "../naive/mod.rs"]
+mod naive;
 mod one_block;
 mod owner_change;
 mod per_handle;

@@ -10,3 +10,5 @@ mod races;
 mod releases;
 mod uses;
 mod world;
+
+pub(crate) use world::World;
