@@ -10,6 +10,7 @@ mod files;
 mod health;
 mod journal;
 mod node;
+mod policies;
 mod queue;
 mod reconcile;
 mod witness;

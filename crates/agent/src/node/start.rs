@@ -22,7 +22,7 @@ use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
-use crate::{bootstrap, collect, queue, reconcile};
+use crate::{bootstrap, collect, policies, queue, reconcile};
 
 const LOCK_FILE: &str = "agent.lock";
 /// How long links wait for others to be removed with them.
@@ -97,7 +97,8 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
             failpoint::hit(Point::StartReady);
         }
     });
-    tokio::join!(following, queue::work(&services), collect::run(&services, grace));
+    let policies = policies::watch(&*store, &agent.node, services.metrics());
+    tokio::join!(following, queue::work(&services), collect::run(&services, grace), policies);
     Ok(())
 }
 

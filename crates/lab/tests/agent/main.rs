@@ -6,6 +6,7 @@ mod common;
 mod running;
 
 mod calls;
+mod chains;
 mod dels;
 mod hostile;
 mod strangers;
