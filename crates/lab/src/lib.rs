@@ -20,6 +20,7 @@ pub mod node_init;
 pub mod ping;
 mod programs;
 pub mod replay;
+mod wait;
 
 pub use call::{CniCall, CniOutcome};
 pub use lab::Lab;
@@ -27,3 +28,5 @@ pub use namespace::Namespace;
 pub use node::{Node, Pod};
 pub(crate) use programs::missing_for_cluster;
 pub use programs::{Programs, is_root, missing};
+pub(crate) use wait::Hopeless;
+pub use wait::wait_for;

@@ -28,7 +28,7 @@ fn assert_good(output: &Output) {
 fn namespaces_of(process: u32) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/run/netns") else { return Vec::new() };
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| name.starts_with(&format!("plumb-run-{process}-"))).collect()
+    names.filter(|name| name.contains(&format!("plumb-run-{process}-"))).collect()
 }
 
 /// Waits until the demo has made something, so that killing it leaves something.

@@ -25,7 +25,7 @@ pub(crate) fn environment(
     let mut set = |name: &str, value: String| variables.push((name.to_owned(), value));
     set("PATH", search_path(&description.programs));
     set("NODENAME", node.name.clone());
-    set("PLUMB_GRACE", format!("{}s", description.grace.as_secs_f64()));
+    set("PLUMB_GRACE", format!("{}ms", description.grace.as_millis()));
     if let Some(address) = node.address() {
         set("IP", address.to_string());
     }

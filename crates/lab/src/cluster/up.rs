@@ -6,16 +6,14 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::down::{remove_abandoned, remove_locked};
 use super::{Cluster, Description, Place, Plan, Stage, StoreKind, fabric, http, settings};
 use crate::node_init::{InitRequest, prepare_node};
+use crate::{Hopeless, wait_for};
 
-/// Generous: what takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
 const HEALTH_PORT: u16 = 9099;
 
 pub(super) fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
@@ -98,7 +96,7 @@ impl Cluster {
         let mut process = detach(etcd, &folder.join("etcd.log"))?;
         let address: SocketAddr = endpoint.trim_start_matches("http://").parse()?;
         wait_for("etcd", || {
-            ensure!(process.try_wait()?.is_none(), Fatal(tail(&folder.join("etcd.log"))));
+            ensure!(process.try_wait()?.is_none(), Hopeless(tail(&folder.join("etcd.log"))));
             let (status, answer) = http::get(Path::new(&namespace), address, "/health")?;
             ensure!(status == 200 && answer.contains("true"), "etcd is not healthy: {answer}");
             Ok(())
@@ -165,7 +163,7 @@ impl Cluster {
             let log = self.place.log(node, "init.log");
             ensure!(
                 process.try_wait()?.is_none(),
-                Fatal(format!("node {node} did not start: {}", tail(&log)))
+                Hopeless(format!("node {node} did not start: {}", tail(&log)))
             );
             self.init(node, &InitRequest::Status).map(|_| ())
         })
@@ -206,26 +204,6 @@ impl Cluster {
         let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default().trim();
         ensure!((200..300).contains(&status), "the agent of {node} is not ready: {body}");
         Ok(())
-    }
-}
-
-/// A condition that will not come true by waiting.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Fatal(String);
-
-fn wait_for(what: &str, mut look: impl FnMut() -> Result<()>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match look() {
-            Ok(()) => return Ok(()),
-            Err(error) if error.is::<Fatal>() => return Err(error),
-            Err(error) if Instant::now() > deadline => {
-                return Err(error)
-                    .with_context(|| format!("waited {} s in vain for {what}", PATIENCE.as_secs()));
-            }
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
     }
 }
 

@@ -20,6 +20,7 @@ const UNLISTED: &str = "unlisted-0";
 /// Started after the upgrade; the first under the name of a pod that was lost.
 const NEW: [&str; 2] = ["set-0", "fresh-0"];
 
+/// The pods it has started stay.
 pub fn replay(cluster: &Cluster, leaks: usize, tell: &dyn Fn(&str)) -> Result<()> {
     ensure!(cluster.description().has_agents, "it is the agents that put this right: they are needed");
     Replay { cluster, leaks, tell }.run()
@@ -51,6 +52,20 @@ impl Replay<'_> {
         ensure!(lost == 0, "{lost} pings of living pods were lost");
         self.on_every_node(|node| self.kubelet(node, KubeletRequest::Check).map(|_| ()))?;
         self.note("CHECK of every sandbox finds no fault");
+        self.last_namespaces_go(&unlisted)
+    }
+
+    /// Whoever lived on unseen ends, too: then nothing vouches for the rest any more.
+    fn last_namespaces_go(&self, unlisted: &[(String, PodReport)]) -> Result<()> {
+        self.step("The namespaces that no runtime lists are removed, too");
+        for (node, pod) in unlisted {
+            let name = pod.netns.rsplit('/').next().unwrap_or_default();
+            self.cluster.run_on(node, &["ip", "netns", "del", name])?;
+        }
+        super::wait_for("records, kernels and runtimes to agree", || {
+            State::look(self.cluster)?.ensure_in_order()
+        })?;
+        self.note("their endpoints and addresses follow; records, kernels and runtimes agree");
         Ok(())
     }
 

@@ -54,7 +54,7 @@ impl Replay<'_> {
             self.note(&format!("{what}: {} pings answered, {} lost", tally.answered, tally.lost));
             ensure!(tally.lost == 0, "{what}: {} pings were lost", tally.lost);
         }
-        self.look_after(&new)?;
+        self.look_after(&old, &new)?;
         self.end(&new)
     }
 
@@ -74,19 +74,15 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn look_after(&self, new: &PodReport) -> Result<()> {
+    fn look_after(&self, old: &PodReport, new: &PodReport) -> Result<()> {
         self.step("Records, kernel and runtime afterwards");
         let state = State::look(self.cluster)?;
         ensure!(state.endpoints.contains(&new.container_id), "the new pod's endpoint is gone");
         ensure!(state.addresses.contains_key(&new.container_id), "the new pod's address is free");
         self.kubelet(KubeletRequest::Check)?;
-        // What the old one had is given back, perhaps a moment later.
-        let state = settle(self.cluster)?;
-        state.ensure_in_order()?;
-        let (endpoints, devices) = (state.endpoints.len(), state.devices.len());
-        self.note(&format!(
-            "{endpoints} endpoint, {devices} device, 1 sandbox: the new pod's own; CHECK finds no fault"
-        ));
+        self.note("the new pod has its endpoint, its address and its device; CHECK finds no fault");
+        self.ensure_gone(old)?;
+        self.note("what the old one had is given back; all three agree");
         Ok(())
     }
 
@@ -94,10 +90,21 @@ impl Replay<'_> {
         self.step("The new pod ends in its turn");
         self.kubelet(KubeletRequest::Delete { pods: vec![self.key.clone()], waits: true })?;
         self.kubelet(KubeletRequest::RepeatDel { sandbox: new.sandbox() })?;
-        let state = settle(self.cluster)?;
-        state.ensure_in_order()?;
-        ensure!(state.endpoints.is_empty() && state.devices.is_empty(), "something is left: {state:?}");
+        self.ensure_gone(new)?;
         self.note("nothing is left of either");
+        Ok(())
+    }
+
+    /// What is removed behind a DEL takes a moment.
+    fn ensure_gone(&self, pod: &PodReport) -> Result<()> {
+        let state = super::wait_for("everything to be given back", || {
+            let state = State::look(self.cluster)?;
+            state.ensure_in_order()?;
+            Ok(state)
+        })?;
+        let is_left =
+            state.endpoints.contains(&pod.container_id) || state.addresses.contains_key(&pod.container_id);
+        ensure!(!is_left, "something of sandbox {} is left", pod.container_id);
         Ok(())
     }
 
@@ -125,15 +132,6 @@ impl Replay<'_> {
     fn note(&self, line: &str) {
         (self.tell)(&format!("   {line}"));
     }
-}
-
-/// Waits until nothing is left without an owner; what is removed behind a DEL takes a moment.
-fn settle(cluster: &Cluster) -> Result<State> {
-    super::wait_for("everything to be given back", || {
-        let state = State::look(cluster)?;
-        state.ensure_in_order()?;
-        Ok(state)
-    })
 }
 
 fn describe(pod: &PodReport) -> String {

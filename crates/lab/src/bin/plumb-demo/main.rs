@@ -1,0 +1,84 @@
+//! The main job, shown: a cluster of three nodes on one machine, from nothing to nothing, with the real programs.
+//!
+//! `cargo xtask demo` builds the programs and runs this. It fails loudly if anything is not as it says.
+
+mod story;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::Parser;
+use lab::Programs;
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+
+use story::{Story, note, step};
+
+/// Three nodes with agents: pods, traffic, two outages of the past, and nothing left behind.
+#[derive(Debug, Parser)]
+#[command(name = "plumb-demo", version)]
+struct Arguments {
+    /// The folder with plumb, plumbd and plumb-cni; that of this program if not given.
+    #[arg(long)]
+    bin_dir: Option<PathBuf>,
+}
+
+const NODES: usize = 3;
+/// Short, because somebody is watching; an operator's agents wait a minute between two looks.
+const GRACE: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    match Arguments::parse().run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plumb-demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Arguments {
+    fn run(self) -> Result<()> {
+        if let Some(reason) = lab::missing() {
+            bail!("the demo cannot run here: {reason}");
+        }
+        let folder = match self.bin_dir {
+            Some(folder) => folder,
+            None => std::env::current_exe()?.parent().context("this program lies in a folder")?.to_owned(),
+        };
+        let started = Instant::now();
+        println!("Three nodes on one machine, from nothing to nothing.");
+        step("A lab: nodes with namespaces and folders of their own, an agent on each");
+        let plan = Plan {
+            name: Plan::NAME.parse()?,
+            nodes: NODES,
+            store: StoreKind::Sqlite,
+            mode: Mode::Direct,
+            ipv6: false,
+            grace: GRACE,
+            has_agents: true,
+            programs: Programs::in_folder(&folder)?.folder().to_owned(),
+        };
+        let cluster = OwnCluster::up(plan, &note)?;
+        let name = cluster.name().to_string();
+        Story::new(&cluster).tell()?;
+        step("The lab itself goes");
+        let removed = cluster.down()?;
+        let (namespaces, processes) = (removed.namespaces, removed.processes);
+        note(&format!(
+            "{namespaces} network namespaces and {processes} processes are gone, and so is its folder"
+        ));
+        ensure_no_namespace(&name)?;
+        println!("\nDone in {:.1} s: everything was as it should be.", started.elapsed().as_secs_f32());
+        Ok(())
+    }
+}
+
+fn ensure_no_namespace(lab: &str) -> Result<()> {
+    for entry in std::fs::read_dir(Path::new("/run/netns")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        ensure!(!name.to_string_lossy().contains(lab), "namespace {} is still there", name.display());
+    }
+    Ok(())
+}
