@@ -57,11 +57,14 @@ impl Host {
     /// Every link of ours, whatever it is called now.
     pub fn owned_links(&mut self) -> Result<Vec<OwnedLink>, HostError> {
         let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;
-        let owned = |link: Link| {
-            let owner = Sandbox::from_alias(link.alias.as_deref()?)?;
-            Some(OwnedLink { name: link.name, index: link.index, owner })
-        };
         Ok(links.into_iter().filter_map(owned).collect())
+    }
+
+    /// Every link of ours whose other end is in a pod's namespace: proof that the namespace is there. The other end
+    /// comes back to the node when somebody moves it there; it does not go away with the namespace then.
+    pub fn links_into_pods(&mut self) -> Result<Vec<OwnedLink>, HostError> {
+        let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;
+        Ok(links.into_iter().filter(|link| link.peer_is_elsewhere).filter_map(owned).collect())
     }
 
     /// The names of all veths that carry no alias of ours: other programs' devices.
@@ -129,6 +132,11 @@ impl Host {
         self.rename(own.index, &wiring.host.device)?;
         Ok(true)
     }
+}
+
+fn owned(link: Link) -> Option<OwnedLink> {
+    let owner = Sandbox::from_alias(link.alias.as_deref()?)?;
+    Some(OwnedLink { name: link.name, index: link.index, owner })
 }
 
 pub(crate) fn find_link(netlink: &mut Netlink, device: &DeviceName) -> Result<Option<Link>, HostError> {

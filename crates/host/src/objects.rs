@@ -21,6 +21,8 @@ pub(crate) struct Link {
     pub(crate) index: u32,
     pub(crate) name: String,
     pub(crate) peer_index: Option<u32>,
+    /// The other end lies in another namespace than this one.
+    pub(crate) peer_is_elsewhere: bool,
     pub(crate) alias: Option<String>,
     pub(crate) mac: Option<Mac>,
     pub(crate) mtu: u32,
@@ -103,6 +105,7 @@ pub(crate) fn read_link(kind: u16, body: &[u8]) -> Option<Link> {
         index: read_u32(body, 4)?,
         name: String::new(),
         peer_index: None,
+        peer_is_elsewhere: false,
         alias: None,
         mac: None,
         mtu: 0,
@@ -115,6 +118,7 @@ pub(crate) fn read_link(kind: u16, body: &[u8]) -> Option<Link> {
         match kind {
             IFLA_IFNAME => link.name = read_text(value),
             IFLA_LINK => link.peer_index = read_u32(value, 0),
+            IFLA_LINK_NETNSID => link.peer_is_elsewhere = true,
             IFLA_IFALIAS => link.alias = Some(read_text(value)),
             IFLA_ADDRESS => link.mac = value.try_into().ok().map(Mac),
             IFLA_MTU => link.mtu = read_u32(value, 0)?,

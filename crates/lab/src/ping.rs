@@ -1,6 +1,6 @@
 //! Who reaches whom in a lab.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -26,6 +26,20 @@ pub enum Outcome {
     NotPromised,
 }
 
+/// A way that is going to be tried. Its outcome is what it means if no answer comes.
+struct Way {
+    command: Command,
+    trip: Trip,
+}
+
+struct Started {
+    child: Child,
+    trip: Trip,
+}
+
+/// How many ways are tried at once.
+const AT_ONCE: usize = 32;
+
 struct Running {
     node: String,
     pod: PodReport,
@@ -38,25 +52,34 @@ pub fn all(cluster: &Cluster) -> Result<Vec<Trip>> {
         let pods = cluster.pods(&node.name)?.into_iter().filter(|pod| pod.state == PodState::Running);
         running.extend(pods.map(|pod| Running { node: node.name.clone(), pod }));
     }
-    let mut trips = Vec::new();
+    let mut ways = Vec::new();
     for from in &running {
-        trips.extend(of_pod(cluster, from, &running)?);
+        ways.extend(of_pod(cluster, from, &running)?);
+    }
+    let mut trips = Vec::new();
+    let mut ways = ways.into_iter().peekable();
+    while ways.peek().is_some() {
+        // Side by side, because whoever gets no answer waits for it.
+        let started: Vec<Started> = ways.by_ref().take(AT_ONCE).map(Way::start).collect::<Result<_>>()?;
+        for trip in started {
+            trips.push(trip.finish()?);
+        }
     }
     Ok(trips)
 }
 
-fn of_pod(cluster: &Cluster, from: &Running, running: &[Running]) -> Result<Vec<Trip>> {
-    let mut trips = Vec::new();
+fn of_pod(cluster: &Cluster, from: &Running, running: &[Running]) -> Result<Vec<Way>> {
+    let mut ways = Vec::new();
     let own = from.pod.key().to_string();
     for address in &from.pod.addresses {
         let command = cluster.command_on(&from.node)?;
-        trips.push(trip(command, &from.node, &own, address, true)?);
+        ways.push(way(command, &from.node, &own, address, true));
     }
     let node = cluster.description().node(&from.node)?;
     let has_ipv6 = from.pod.addresses.iter().any(|address| address.contains(':'));
     for address in [node.address(), node.address6().filter(|_| has_ipv6)].into_iter().flatten() {
         let command = cluster.command_in(&from.node, &from.pod.netns)?;
-        trips.push(trip(command, &own, &from.node, &address.to_string(), true)?);
+        ways.push(way(command, &own, &from.node, &address.to_string(), true));
     }
     let mut nodes_seen = Vec::new();
     for to in running.iter().filter(|to| to.pod.uid != from.pod.uid) {
@@ -67,24 +90,36 @@ fn of_pod(cluster: &Cluster, from: &Running, running: &[Running]) -> Result<Vec<
         nodes_seen.push(&to.node);
         for address in &to.pod.addresses {
             let command = cluster.command_in(&from.node, &from.pod.netns)?;
-            trips.push(trip(command, &own, &to.pod.key().to_string(), address, is_near)?);
+            ways.push(way(command, &own, &to.pod.key().to_string(), address, is_near));
         }
     }
-    Ok(trips)
+    Ok(ways)
 }
 
-fn trip(command: Command, from: &str, to: &str, address: &str, is_promised: bool) -> Result<Trip> {
-    let patience = if is_promised { "5" } else { "1" };
-    let outcome = match (answers(command, address, patience)?, is_promised) {
-        (true, _) => Outcome::Answered,
-        (false, true) => Outcome::Lost,
-        (false, false) => Outcome::NotPromised,
+fn way(command: Command, from: &str, to: &str, address: &str, is_promised: bool) -> Way {
+    let trip = Trip {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        address: address.to_owned(),
+        outcome: if is_promised { Outcome::Lost } else { Outcome::NotPromised },
     };
-    Ok(Trip { from: from.to_owned(), to: to.to_owned(), address: address.to_owned(), outcome })
+    Way { command, trip }
 }
 
-fn answers(mut command: Command, address: &str, patience: &str) -> Result<bool> {
-    command.args(["ping", "-n", "-q", "-c", "1", "-W", patience, address]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(command.status().context("cannot run ping")?.success())
+impl Way {
+    fn start(mut self) -> Result<Started> {
+        let patience = if self.trip.outcome == Outcome::Lost { "5" } else { "1" };
+        self.command.args(["ping", "-n", "-q", "-c", "1", "-W", patience, &self.trip.address]);
+        self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(Started { child: self.command.spawn().context("cannot run ping")?, trip: self.trip })
+    }
+}
+
+impl Started {
+    fn finish(mut self) -> Result<Trip> {
+        if self.child.wait()?.success() {
+            self.trip.outcome = Outcome::Answered;
+        }
+        Ok(self.trip)
+    }
 }

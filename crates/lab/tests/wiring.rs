@@ -221,6 +221,18 @@ fn a_link_under_another_name_is_taken_back() {
 }
 
 #[test]
+fn a_link_whose_other_end_came_back_leads_into_no_pod() {
+    let Some(bench) = Bench::new("a_link_whose_other_end_came_back_leads_into_no_pod") else { return };
+    bench.ensure().unwrap();
+    let into_pods = || bench.on_node(|host, _| host.links_into_pods().unwrap()).len();
+    assert_eq!(into_pods(), 1);
+    let node = bench.node.namespace().name();
+    bench.pod.netns().ip(&["link", "set", "eth0", "name", "left0", "netns", node]).unwrap();
+    assert_eq!(into_pods(), 0);
+    assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap()).len(), 1);
+}
+
+#[test]
 fn only_the_sandboxs_own_links_are_removed() {
     let Some(bench) = Bench::new("only_the_sandboxs_own_links_are_removed") else { return };
     bench.ensure().unwrap();

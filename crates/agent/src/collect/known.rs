@@ -22,6 +22,7 @@ const BLOCKS_AT_ONCE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Known {
     sandboxes: BTreeSet<Sandbox>,
+    /// Those that lead into a pod's namespace.
     links: Vec<OwnedLink>,
     /// Names of all veths on the node that carry no alias of ours.
     foreign_devices: BTreeSet<String>,
@@ -54,9 +55,10 @@ impl Known {
     }
 
     async fn of_kernel_and_journal(services: &Services) -> Result<Known, CniError> {
-        let (links, foreign_devices) =
-            services.in_kernel(|host| Ok((host.owned_links()?, host.foreign_veths()?))).await?;
-        let mut sandboxes: BTreeSet<Sandbox> = links.iter().map(|link| link.owner.clone()).collect();
+        let (owned, links, foreign_devices) = services
+            .in_kernel(|host| Ok((host.owned_links()?, host.links_into_pods()?, host.foreign_veths()?)))
+            .await?;
+        let mut sandboxes: BTreeSet<Sandbox> = owned.into_iter().map(|link| link.owner).collect();
         if let Some(journal) = services.journal() {
             sandboxes.extend(journal.all().into_iter().map(|entry| entry.attachment.sandbox));
         }
@@ -71,8 +73,8 @@ impl Known {
         self.endpoints.get(sandbox).map(|endpoint| endpoint.key.clone())
     }
 
-    /// A device that carries the sandbox's alias means that its namespace is there and holds the other end: a veth
-    /// goes away with either end.
+    /// A device that carries the sandbox's alias and whose other end lies in another namespace means that this
+    /// namespace is there: a veth goes away with either end. One whose other end came back to the node says nothing.
     pub(super) fn kernel_says(&self, sandbox: &Sandbox) -> Word {
         if self.links.iter().any(|link| link.owner == *sandbox) {
             return Word::Alive;

@@ -72,7 +72,7 @@ async fn look(services: &Services, suspects: &mut Suspects, grace: Duration) -> 
 async fn remove_known(sandbox: &Sandbox, known: &Known, services: &Services) -> Result<(), CniError> {
     let _fenced = services.fences().enter(sandbox).await;
     // While waiting for the fence it may have come to life.
-    let owned = services.in_kernel(Host::owned_links).await?;
+    let owned = services.in_kernel(Host::links_into_pods).await?;
     if owned.iter().any(|link| link.owner == *sandbox) {
         return Err(CniError::broken("it has a device now"));
     }

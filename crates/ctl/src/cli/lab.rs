@@ -211,7 +211,7 @@ pub(crate) struct Replay {
     /// How many nodes; as in the incident if not given
     #[arg(long, value_name = "N")]
     pub(crate) nodes: Option<usize>,
-    /// How many endpoints leak, over all nodes (leaked-endpoints)
+    /// How many endpoints leak with their devices, over all nodes; a tenth more leak without (leaked-endpoints)
     #[arg(long, value_name = "N")]
     pub(crate) leaks: Option<usize>,
     /// Where the records are kept

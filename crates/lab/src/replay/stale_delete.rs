@@ -61,7 +61,7 @@ impl Replay<'_> {
     fn late_dels(&self, old: &PodReport, new: &PodReport) -> Result<()> {
         self.step("Now the old sandbox's DEL comes, and comes again");
         self.kubelet(KubeletRequest::HoldDels { is_held: false })?;
-        self.wait_until_only(new)?;
+        self.wait_until_ended(old)?;
         self.note("the runtime's own: stop, stop again, remove; all succeeded");
         for _ in 0..LATE_DELS {
             self.kubelet(KubeletRequest::RepeatDel { sandbox: old.sandbox() })?;
@@ -113,10 +113,10 @@ impl Replay<'_> {
         self.kubelet(request)?.pop().context("the pod runs")
     }
 
-    fn wait_until_only(&self, new: &PodReport) -> Result<()> {
+    fn wait_until_ended(&self, old: &PodReport) -> Result<()> {
         super::wait_for("the old pod to end", || {
             let pods = self.cluster.pods(&self.node)?;
-            ensure!(pods.iter().all(|pod| pod.uid == new.uid), "the old pod is still ending");
+            ensure!(pods.iter().all(|pod| pod.uid != old.uid), "the old pod is still ending");
             Ok(())
         })
     }
