@@ -106,10 +106,17 @@ impl Replay<'_> {
     }
 
     fn look_at_damage(&self) -> Result<State> {
-        let state = State::look(self.cluster)?;
         let nodes = self.nodes().len();
-        let (endpoints, addresses, devices) =
-            (state.ownerless_endpoints(), state.ownerless_addresses(), state.ownerless_devices());
+        let leaking: usize = (0..nodes).map(|index| self.leaking(index).len()).sum();
+        let expected = (leaking + nodes, leaking + nodes, self.leaks + nodes);
+        // The kernel removes a namespace, and what is in it, behind the scenes.
+        let state = super::wait_for("the lost namespaces to go", || {
+            let state = State::look(self.cluster)?;
+            let found = ownerless(&state);
+            ensure!(found == expected, "endpoints, addresses, devices: {found:?}, to leak were {expected:?}");
+            Ok(state)
+        })?;
+        let (endpoints, addresses, devices) = expected;
         self.note(&format!(
             "the runtimes know {} sandboxes; beyond them the books hold {endpoints} endpoints and {addresses} \
              addresses, the kernels {devices} devices",
@@ -118,9 +125,6 @@ impl Replay<'_> {
         self.note(&format!(
             "{nodes} of each are of sandboxes that no runtime lists, but whose namespaces live: they have an owner"
         ));
-        let leaking: usize = (0..nodes).map(|index| self.leaking(index).len()).sum();
-        let expected = (leaking + nodes, leaking + nodes, self.leaks + nodes);
-        ensure!((endpoints, addresses, devices) == expected, "this many were to leak: {expected:?}");
         Ok(state)
     }
 
@@ -170,7 +174,7 @@ impl Replay<'_> {
             for (_, pod) in unlisted {
                 ensure!(state.endpoints.contains(&pod.container_id), "{} has lost its endpoint", pod.key());
             }
-            let left = (state.ownerless_endpoints(), state.ownerless_addresses(), state.ownerless_devices());
+            let left = ownerless(&state);
             if left == (unlisted.len(), unlisted.len(), unlisted.len()) {
                 return Ok(state);
             }
@@ -248,6 +252,11 @@ impl Replay<'_> {
     fn note(&self, line: &str) {
         (self.tell)(&format!("   {line}"));
     }
+}
+
+/// Endpoints, addresses and devices that no runtime knows.
+fn ownerless(state: &State) -> (usize, usize, usize) {
+    (state.ownerless_endpoints(), state.ownerless_addresses(), state.ownerless_devices())
 }
 
 fn key(name: &str, node: &str) -> PodKey {
