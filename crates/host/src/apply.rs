@@ -14,8 +14,8 @@ const START_LOOK_EVERY: Duration = Duration::from_micros(100);
 
 impl Host {
     /// Gives a pod its network, or what is missing of it, and reads it back: returns only when the pod can exchange
-    /// packets with the node. Repeating it is harmless. On failure, what was made is left for
-    /// [`Host::remove_links_of`], except that a link whose name was taken is removed at once.
+    /// packets with the node. Repeating it is harmless. If a new link cannot be finished, it is removed again; what
+    /// was there before the call stays as it is then, for [`Host::detach`].
     pub fn ensure(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
         if !self.wire_afresh(pod, wiring)? {
             self.complete(pod, wiring)?;

@@ -90,10 +90,9 @@ pub(crate) fn set_down(name: &str, index: u32) -> Request {
     Request::new(format!("set {name} down"), message, 0)
 }
 
-/// Another name, group and, if given, alias, all or nothing.
-pub(crate) fn set_aside(name: &str, index: u32, to: &DeviceName, group: u32, alias: Option<&str>) -> Request {
-    let mut message =
-        Message::link(RTM_SETLINK, index).with_text(IFLA_IFNAME, to.as_str()).with_u32(IFLA_GROUP, group);
+/// Another name and, if given, alias.
+pub(crate) fn set_aside(name: &str, index: u32, to: &DeviceName, alias: Option<&str>) -> Request {
+    let mut message = Message::link(RTM_SETLINK, index).with_text(IFLA_IFNAME, to.as_str());
     if let Some(alias) = alias {
         message = message.with(IFLA_IFALIAS, alias.as_bytes());
     }
@@ -112,6 +111,11 @@ pub(crate) fn set_mtu(device: &DeviceName, index: u32, mtu: u32) -> Request {
 
 pub(crate) fn delete_link(name: &str, index: u32) -> Request {
     Request::new(format!("delete {name}"), Message::link(RTM_DELLINK, index), 0)
+}
+
+pub(crate) fn set_group(name: &str, index: u32, group: u32) -> Request {
+    let message = Message::link(RTM_SETLINK, index).with_u32(IFLA_GROUP, group);
+    Request::new(format!("put {name} into group {group}"), message, 0)
 }
 
 /// Every link of the group, at once.

@@ -187,9 +187,8 @@ impl Netlink {
 }
 
 fn open_socket() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    // From now on nobody but the kernel can send to it.
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    // From now on nobody but the kernel can send to it. The kernel gives it an address by the way.
     socket.connect(&SocketAddr::new(KERNEL, 0))?;
     // The kernel's own words for a refusal, and no copy of the request beside them.
     socket.set_ext_ack(true)?;

@@ -47,7 +47,9 @@ impl NetNs {
 
     /// The namespace of the calling thread.
     pub fn current() -> Result<NetNs, HostError> {
-        NetNs::open(Path::new("/proc/thread-self/ns/net"))
+        let path = Path::new("/proc/thread-self/ns/net");
+        let file = File::open(path).map_err(|source| failed(path, source))?;
+        Ok(NetNs { path: path.to_owned(), file })
     }
 
     pub fn path(&self) -> &Path {

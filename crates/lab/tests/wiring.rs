@@ -312,6 +312,7 @@ fn a_detached_sandbox_is_out_of_service_at_once_and_can_come_back() {
         let device = (round > 0).then_some(&bench.wiring.host.device);
         let detached = bench.on_node(|host, pod| host.detach(sandbox, device, Some(pod)).unwrap());
         assert_eq!(detached.links[0].name, "cali0d7763386da");
+        assert_eq!(detached.left_inside, None);
         assert_eq!(bench.on_node(|host, _| host.owned_links().unwrap()), []);
         assert_eq!(bench.on_node(|host, _| host.detached_links().unwrap()).len(), round + 1);
         assert_eq!(bench.node_ip("route show"), "");
@@ -349,6 +350,21 @@ fn a_del_that_was_killed_before_it_entered_the_pod_does_not_block_the_name() {
     bench.ensure().unwrap();
     bench.on_node(|host, _| host.detach(&bench.wiring.sandbox, None, None).unwrap());
     assert!(bench.pod.netns().ip(&["-br", "link"]).unwrap().contains("eth0"));
+    bench.ensure().unwrap();
+    assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
+}
+
+#[test]
+fn a_pod_cannot_keep_its_del_from_ending() {
+    let Some(bench) = Bench::new("a_pod_cannot_keep_its_del_from_ending") else { return };
+    bench.ensure().unwrap();
+    let index = bench.on_node(|host, pod| host.observe(pod, &bench.wiring).unwrap().pod.unwrap().index);
+    let name = format!("plgone{index:x}");
+    bench.pod.netns().ip(&["link", "add", &name, "type", "veth", "peer", "name", "other"]).unwrap();
+    let detached = bench.on_node(|host, pod| host.detach(&bench.wiring.sandbox, None, Some(pod)).unwrap());
+    assert_eq!((detached.links.len(), detached.left_inside.is_some()), (1, true));
+    bench.on_node(|host, _| host.sweep().unwrap());
+    assert!(!bench.pod.netns().ip(&["-br", "link"]).unwrap().contains("eth0"));
     bench.ensure().unwrap();
     assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
 }
