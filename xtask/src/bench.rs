@@ -20,10 +20,11 @@ struct Source {
 const BENCHES: &[(&str, &[Source])] = &[
     ("store", &[Source { package: "store", bench: "store" }, Source { package: "ctl", bench: "table" }]),
     ("ipam", &[Source { package: "book", bench: "ipam" }, Source { package: "ctl", bench: "ipam" }]),
+    ("cni", &[Source { package: "lab", bench: "cni" }]),
 ];
 
 /// Names that are reserved for parts which do not exist yet.
-const LATER: &[&str] = &["cni", "routes", "doctor", "kube"];
+const LATER: &[&str] = &["routes", "doctor", "kube"];
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (name, as_json) = parse(args)?;

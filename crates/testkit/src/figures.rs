@@ -22,6 +22,7 @@ pub enum Goal {
     ValueAtLeast(f64),
     /// Of the figure to its peer.
     RatioAtMost(f64),
+    RatioAtLeast(f64),
 }
 
 /// What stands beside a figure.
@@ -73,6 +74,7 @@ impl Figure {
             Goal::ValueAtMost(most) => self.value <= most,
             Goal::ValueAtLeast(least) => self.value >= least,
             Goal::RatioAtMost(most) => self.ratio().is_some_and(|ratio| ratio <= most),
+            Goal::RatioAtLeast(least) => self.ratio().is_some_and(|ratio| ratio >= least),
         })
     }
 
@@ -96,6 +98,7 @@ impl fmt::Display for Goal {
             Goal::ValueAtMost(most) => write!(f, "≤ {most}"),
             Goal::ValueAtLeast(least) => write!(f, "≥ {least}"),
             Goal::RatioAtMost(most) => write!(f, "ratio ≤ {most}"),
+            Goal::RatioAtLeast(least) => write!(f, "ratio ≥ {least}"),
         }
     }
 }
@@ -112,7 +115,7 @@ impl Run {
     }
 
     /// The time that this part of all stays within.
-    fn at(&self, quantile: f64) -> f64 {
+    pub fn at(&self, quantile: f64) -> f64 {
         let rank = (self.0.len() as f64 * quantile).ceil() as usize;
         self.0[rank.clamp(1, self.0.len()) - 1]
     }
@@ -166,7 +169,9 @@ mod tests {
         let (own, peer) = (runs([10, 30, 90]), runs([10, 10, 10]));
         let figure = Figure::of_runs("x", &own, 0.5).beside("y", &own, &peer, 0.5);
         assert_eq!((figure.value, figure.ratio()), (30.0, Some(3.0)));
-        assert_eq!(figure.wanted(Goal::RatioAtMost(2.0)).met(), Some(false));
+        let figure = figure.wanted(Goal::RatioAtMost(2.0));
+        assert_eq!(figure.met(), Some(false));
+        assert_eq!(figure.wanted(Goal::RatioAtLeast(2.0)).met(), Some(true));
     }
 
     #[test]

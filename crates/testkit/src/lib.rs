@@ -7,6 +7,7 @@
 mod again;
 pub mod certificates;
 mod dice;
+pub mod effort;
 pub mod etcd;
 pub mod figures;
 pub mod forwarder;

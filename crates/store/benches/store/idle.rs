@@ -1,9 +1,8 @@
 //! What a watcher costs while nothing happens, beside a process that only sleeps.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use testkit::effort::Effort;
 use testkit::figures::{Figure, Peer};
 use testkit::process::{Process, command};
 
@@ -40,26 +39,4 @@ pub(crate) fn figures(sqlite: &Target) -> anyhow::Result<Vec<Figure>> {
         figure("sqlite: idle watcher, CPU", "ms/s", cpu(0), cpu(1)),
         figure("sqlite: idle watcher, wakeups", "per second", wakeups(0), wakeups(1)),
     ])
-}
-
-/// What all threads of a process have done so far.
-struct Effort {
-    cpu_ms: f64,
-    wakeups: f64,
-}
-
-impl Effort {
-    fn of(process: u32) -> anyhow::Result<Effort> {
-        let mut effort = Effort { cpu_ms: 0.0, wakeups: 0.0 };
-        for task in fs::read_dir(format!("/proc/{process}/task"))? {
-            // Time on a CPU in ns, time waiting for one, and how often it was given one.
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            let mut numbers = text.split_whitespace().map(str::parse::<f64>);
-            let mut next = || numbers.next().context("three numbers in schedstat");
-            effort.cpu_ms += next()?? / 1e6;
-            next()??;
-            effort.wakeups += next()??;
-        }
-        Ok(effort)
-    }
 }

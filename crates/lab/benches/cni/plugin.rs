@@ -1,0 +1,84 @@
+//! A plugin, called as a runtime calls it, and timed.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use lab::{Pod, Programs};
+use serde_json::{Value, json};
+
+/// Where Debian keeps the plugins that we are measured against.
+const PEERS: &str = "/usr/lib/cni";
+
+/// What is needed of others, and lacking.
+pub(crate) fn missing() -> Option<String> {
+    let missing =
+        ["ptp", "bridge", "host-local"].into_iter().find(|name| !Path::new(PEERS).join(name).is_file())?;
+    Some(format!("{PEERS}/{missing} (Debian package containernetworking-plugins) is not installed"))
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plugin {
+    program: PathBuf,
+    netconf: Value,
+}
+
+impl Plugin {
+    pub(crate) fn ours(programs: &Programs, netconf: Value) -> Plugin {
+        Plugin { program: programs.cni(), netconf }
+    }
+
+    /// The veth to the node with a route, and addresses from files: the closest to what we do.
+    pub(crate) fn ptp(data: &Path) -> Plugin {
+        let netconf = json!({
+            "cniVersion": "1.0.0", "name": "ptp", "type": "ptp",
+            "ipam": host_local(data, "10.88.0.0/16"),
+        });
+        Plugin { program: Path::new(PEERS).join("ptp"), netconf }
+    }
+
+    pub(crate) fn bridge(data: &Path) -> Plugin {
+        let netconf = json!({
+            "cniVersion": "1.0.0", "name": "bridge", "type": "bridge", "bridge": "cni0", "isGateway": true,
+            "ipam": host_local(data, "10.89.0.0/16"),
+        });
+        Plugin { program: Path::new(PEERS).join("bridge"), netconf }
+    }
+
+    /// From exec to exit. The calling thread is on the plugin's node.
+    pub(crate) fn call(&self, verb: &str, pod: &Pod) -> Result<Duration> {
+        let input = self.netconf.to_string();
+        let mut command = Command::new(&self.program);
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("CNI_COMMAND", verb)
+            .env("CNI_CONTAINERID", &pod.container_id)
+            .env("CNI_NETNS", pod.netns().path())
+            .env("CNI_IFNAME", &pod.interface)
+            .env("CNI_PATH", PEERS)
+            .env(
+                "CNI_ARGS",
+                format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={}", pod.namespace, pod.name),
+            )
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let started = Instant::now();
+        let mut child = command.spawn().with_context(|| format!("cannot run {}", self.program.display()))?;
+        child.stdin.take().context("an input")?.write_all(input.as_bytes())?;
+        let output = child.wait_with_output()?;
+        let took = started.elapsed();
+        let said = || String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+        ensure!(output.status.success(), "{} {verb}: {}", self.program.display(), said());
+        Ok(took)
+    }
+}
+
+fn host_local(data: &Path, subnet: &str) -> Value {
+    json!({
+        "type": "host-local", "dataDir": data, "ranges": [[{"subnet": subnet}]], "routes": [{"dst": "0.0.0.0/0"}],
+    })
+}

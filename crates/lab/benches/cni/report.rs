@@ -1,0 +1,154 @@
+//! The figures, with what the issue wants of them.
+
+use testkit::figures::{Figure, Goal, Peer, Run, median};
+
+use crate::contender::{self, Contender, Who};
+use crate::floor::Floor;
+use crate::idle::Idle;
+use crate::rounds::Rounds;
+
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) contenders: Vec<Contender>,
+    pub(crate) floor: Floor,
+    pub(crate) idle: Idle,
+    pub(crate) bursts: [usize; 2],
+}
+
+const PTP: &str = "ptp + host-local";
+
+impl Measured {
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let mut figures = self.floor_figures();
+        for contender in self.contenders.iter().filter(|one| one.who != Who::Ptp) {
+            figures.extend(self.figures_of(contender));
+        }
+        let ptp =
+            |name: &str, runs: &[Run], quantile| Figure::of_runs(format!("{PTP}: {name}"), runs, quantile);
+        figures.extend(
+            each_call(&self.of(Who::Ptp).singles).map(|call| ptp(&call.name(), call.runs, call.quantile)),
+        );
+        figures.extend(self.idle_figures());
+        figures
+    }
+
+    fn of(&self, who: Who) -> &Contender {
+        contender::find(&self.contenders, who)
+    }
+
+    /// The kernel, a process, a commit: and what an ADD is beyond them.
+    fn floor_figures(&self) -> Vec<Figure> {
+        let floor = &self.floor;
+        let alone = |name: &str, runs: &[Run]| Figure::of_runs(format!("floor: {name}, p50"), runs, 0.5);
+        let beyond = |who: Who, commits: &[Run]| {
+            let own = &self.of(who).singles.adds;
+            let sums: Vec<f64> = (0..own.len())
+                .map(|run| {
+                    [&floor.kernel, &floor.starts].map(|runs| runs[run].at(0.5)).iter().sum::<f64>()
+                        + commits[run].at(0.5)
+                })
+                .collect();
+            let ratios = own.iter().zip(&sums).map(|(own, sum)| own.at(0.5) / sum).collect();
+            let peer =
+                Peer { name: "kernel + process + commit", value: median(sums), ratio: Some(median(ratios)) };
+            let name = format!("{}: single ADD beyond the floor, p50", name(who));
+            Figure::of_runs(name, own, 0.5).with_peer(peer).wanted(Goal::RatioAtMost(2.0))
+        };
+        vec![
+            alone("the kernel's objects of one pod", &floor.kernel),
+            alone("start of plumb-cni (VERSION)", &floor.starts),
+            alone("one commit on SQLite", &floor.sqlite_commits),
+            alone("one commit on etcd", &floor.etcd_commits),
+            beyond(Who::AgentOnSqlite, &floor.sqlite_commits),
+            beyond(Who::AgentOnEtcd, &floor.etcd_commits),
+        ]
+    }
+
+    /// Everything of one contender, beside the peer.
+    fn figures_of(&self, contender: &Contender) -> Vec<Figure> {
+        let ptp = self.of(Who::Ptp);
+        let who = contender.who;
+        let mut figures = beside(who, "single", &contender.singles, &ptp.singles);
+        for (index, count) in self.bursts.iter().enumerate() {
+            let (own, peer) = (&contender.bursts[index], &ptp.bursts[index]);
+            figures.extend(beside(who, &format!("burst of {count}"), own, peer));
+            figures.extend(rates(who, *count, own, peer, index == 1));
+        }
+        figures
+    }
+
+    fn idle_figures(&self) -> Vec<Figure> {
+        let Idle { pods, resident_mib, cpu_percent } = self.idle;
+        vec![
+            Figure::new(format!("agent with {pods} pods: resident memory"), resident_mib, "MiB")
+                .wanted(Goal::ValueAtMost(20.0)),
+            Figure::new(format!("agent with {pods} pods, idle: CPU"), cpu_percent, "%")
+                .wanted(Goal::ValueAtMost(0.1)),
+        ]
+    }
+}
+
+fn name(who: Who) -> &'static str {
+    match who {
+        Who::AgentOnSqlite => "agent, SQLite",
+        Who::AgentOnEtcd => "agent, etcd",
+        Who::OneShotOnSqlite => "no agent, SQLite",
+        Who::Ptp => PTP,
+        Who::Bridge => "bridge + host-local",
+    }
+}
+
+/// Times of one verb at one quantile.
+struct Call<'a> {
+    verb: &'static str,
+    quantile: f64,
+    runs: &'a [Run],
+}
+
+impl Call<'_> {
+    fn name(&self) -> String {
+        format!("{}, p{:.0}", self.verb, self.quantile * 100.0)
+    }
+}
+
+fn each_call(rounds: &Rounds) -> impl Iterator<Item = Call<'_>> {
+    let verbs = [("ADD", &rounds.adds), ("DEL", &rounds.dels)];
+    verbs.into_iter().flat_map(|(verb, runs)| [0.5, 0.99].map(|quantile| Call { verb, quantile, runs }))
+}
+
+fn beside(who: Who, kind: &str, own: &Rounds, peer: &Rounds) -> Vec<Figure> {
+    let pairs = each_call(own).zip(each_call(peer));
+    let figure = |(own, peer): (Call<'_>, Call<'_>)| {
+        let name = format!("{}: {kind} {}", name(who), own.name());
+        let figure = Figure::of_runs(name, own.runs, own.quantile);
+        let figure = figure.beside(PTP, own.runs, peer.runs, own.quantile);
+        match goal(who, kind, &own) {
+            Some(goal) => figure.wanted(goal),
+            None => figure,
+        }
+    };
+    pairs.map(figure).collect()
+}
+
+fn goal(who: Who, kind: &str, call: &Call<'_>) -> Option<Goal> {
+    let most = match (who, kind, call.verb, call.quantile) {
+        (Who::AgentOnSqlite, "single", "ADD", 0.5) => 0.30,
+        (Who::AgentOnEtcd, "single", "ADD", 0.5) => 0.35,
+        (Who::AgentOnSqlite | Who::AgentOnEtcd, "single", "DEL", 0.5) => 0.15,
+        _ => return None,
+    };
+    Some(Goal::RatioAtMost(most))
+}
+
+fn rates(who: Who, count: usize, own: &Rounds, peer: &Rounds, is_wanted: bool) -> Vec<Figure> {
+    let verbs = [("ADDs", &own.add_rates, &peer.add_rates), ("DELs", &own.del_rates, &peer.del_rates)];
+    let figure = |(verb, own, peer): (&str, &Vec<f64>, &Vec<f64>)| {
+        let ratios = own.iter().zip(peer).map(|(own, peer)| own / peer).collect();
+        let peer = Peer { name: PTP, value: median(peer.clone()), ratio: Some(median(ratios)) };
+        let name = format!("{}: {verb} in a burst of {count}", name(who));
+        let figure = Figure::new(name, median(own.clone()), "per second").with_peer(peer);
+        let is_ours = matches!(who, Who::AgentOnSqlite | Who::AgentOnEtcd);
+        if is_wanted && is_ours && verb == "ADDs" { figure.wanted(Goal::RatioAtLeast(4.0)) } else { figure }
+    };
+    verbs.into_iter().map(figure).collect()
+}
