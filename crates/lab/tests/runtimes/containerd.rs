@@ -46,10 +46,9 @@ pub(crate) struct CriPod {
 
 impl<'n> Containerd<'n> {
     pub(crate) fn start(node: &'n Node) -> Result<Containerd<'n>> {
-        let socket = node.machine.folder().join("containerd.sock");
         let mut containerd = Containerd {
             node,
-            client: RuntimeClient::new(socket).with_patience(5 * PATIENCE),
+            client: RuntimeClient::new(node.runtime_socket()).with_patience(5 * PATIENCE),
             runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
             process: None,
             pods: AtomicU32::new(0),
@@ -84,7 +83,7 @@ impl<'n> Containerd<'n> {
     /// Everything goes at once, and the machine starts again.
     pub(crate) fn lose_power(&mut self) -> Result<()> {
         self.process = None;
-        self.node.machine.reboot()?;
+        self.node.reboot()?;
         self.launch()
     }
 

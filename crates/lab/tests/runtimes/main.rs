@@ -1,5 +1,23 @@
 //! Our plugin in the hands of container runtimes that nobody here wrote.
 
+/// Makes each of these functions two tests: one with the agent, one where the plugin does all by itself.
+macro_rules! with_and_without_agent {
+    ($($name:ident),+ $(,)?) => {
+        mod with_agent {
+            $(#[test]
+            fn $name() {
+                super::$name(concat!("with_agent::", stringify!($name)), crate::node::Service::Agent);
+            })+
+        }
+        mod without_agent {
+            $(#[test]
+            fn $name() {
+                super::$name(concat!("without_agent::", stringify!($name)), crate::node::Service::OneShot);
+            })+
+        }
+    };
+}
+
 #[path = "../common/books.rs"]
 mod books;
 mod containerd;

@@ -1,20 +1,26 @@
 //! A machine with our plugin installed: programs, network configuration, store; and looks at what is left of pods.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use lab::Programs;
 use model::Kind;
 use serde_json::{Value, json};
-use testkit::process::wait_until;
+use testkit::process::{Process, run, wait_until};
 
 use crate::books::Books;
 use crate::machine::Machine;
 
 /// The name of the network in every test here.
 pub(crate) const NETWORK: &str = "pods";
+
+const NODE_NAME: &str = "node-a";
+
+/// Inside the machine.
+const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
 
 /// Where Debian keeps the plugins that nobody here wrote.
 const OTHER_PLUGINS: &str = "/usr/lib/cni";
@@ -25,11 +31,23 @@ pub(crate) fn missing_plugin(names: &[&str]) -> Option<String> {
     Some(format!("{OTHER_PLUGINS}/{missing} (Debian package containernetworking-plugins) is not installed"))
 }
 
+/// Who does the plugin's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// The plugin becomes `plumbd cni`.
+    OneShot,
+    /// `plumbd node` runs all the time.
+    Agent,
+}
+
 #[derive(Debug)]
 pub(crate) struct Node {
+    /// Before the machine, so that it ends first.
+    agent: Mutex<Option<Process>>,
     pub(crate) machine: Machine,
     pub(crate) books: Books,
     programs: Programs,
+    service: Service,
 }
 
 /// A call that a runtime made.
@@ -42,24 +60,61 @@ pub(crate) struct RecordedCall {
 }
 
 impl Node {
-    pub(crate) fn start() -> Result<Node> {
+    pub(crate) fn start(service: Service) -> Result<Node> {
         let machine = Machine::boot()?;
         let books = Books::at(machine.folder().join("plumb.db"));
-        let node = Node { machine, books, programs: Programs::of_test()? };
+        let node = Node { agent: Mutex::default(), machine, books, programs: Programs::of_test()?, service };
         node.books.put(Kind::IpPool, "pods", json!({"cidr": "10.244.0.0/16"}));
         fs::create_dir(node.configurations())?;
         node.install_plugins()?;
+        node.start_agent()?;
         Ok(node)
+    }
+
+    /// Switches the power off and on again. The agent is started by the boot, the runtime is not.
+    pub(crate) fn reboot(&self) -> Result<()> {
+        self.machine.reboot()?;
+        self.start_agent()
+    }
+
+    /// With the runtime's socket as its witness, which need not be there yet.
+    fn start_agent(&self) -> Result<()> {
+        if self.service == Service::OneShot {
+            return Ok(());
+        }
+        let log = File::options().create(true).append(true).open(self.file("agent.log"))?;
+        let mut agent = self.machine.command(self.programs.daemon());
+        agent.args(["node", "--node-name", NODE_NAME, "--health-address", "off", "--grace", "1s"]);
+        agent.arg("--socket").arg(AGENT_SOCKET).arg("--cri-socket").arg(self.runtime_socket());
+        agent.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", self.file("plumb.db"));
+        agent.env("NO_DEFAULT_POOLS", "true").env("IP", "none");
+        agent.stdout(log.try_clone()?).stderr(log);
+        *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Process::spawn(agent)?);
+        let is_ready = || self.machine.run("test", &["-S", AGENT_SOCKET]).is_ok();
+        wait_until("the agent to open its socket", is_ready).with_context(|| self.agent_log())
+    }
+
+    fn agent_log(&self) -> String {
+        fs::read_to_string(self.file("agent.log")).unwrap_or_default()
+    }
+
+    /// Where a runtime of this node must listen.
+    pub(crate) fn runtime_socket(&self) -> PathBuf {
+        self.file("containerd.sock")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.machine.folder().join(name)
     }
 
     /// Where the runtime finds plugins.
     pub(crate) fn plugins(&self) -> PathBuf {
-        self.machine.folder().join("bin")
+        self.file("bin")
     }
 
     /// Where the runtime finds the network configuration.
     pub(crate) fn configurations(&self) -> PathBuf {
-        self.machine.folder().join("net.d")
+        self.file("net.d")
     }
 
     /// Makes our plugin the first of a chain. Written aside and renamed: runtimes look at any time.
@@ -73,13 +128,15 @@ impl Node {
     }
 
     fn own_configuration(&self) -> Value {
-        json!({
-            "type": "plumb-cni",
-            "datastore_type": "sqlite",
-            "sqlite_path": self.machine.folder().join("plumb.db"),
-            "nodename": "node-a",
-            "mtu": 1450,
-        })
+        let mut netconf = json!({"type": "plumb-cni", "nodename": NODE_NAME, "mtu": 1450});
+        match self.service {
+            Service::Agent => netconf["agent_socket"] = json!(AGENT_SOCKET),
+            Service::OneShot => {
+                netconf["datastore_type"] = json!("sqlite");
+                netconf["sqlite_path"] = json!(self.file("plumb.db"));
+            }
+        }
+        netconf
     }
 
     /// Ours goes through a script that keeps a record of how it was called.
@@ -89,30 +146,43 @@ impl Node {
         for entry in fs::read_dir(OTHER_PLUGINS).into_iter().flatten().flatten() {
             symlink(entry.path(), folder.join(entry.file_name()))?;
         }
-        let own = self.programs.cni();
-        let record = format!(
-            "#!/bin/sh\nprintf '%s|%s|%s|%s\\n' \"$CNI_COMMAND\" \"$CNI_CONTAINERID\" \"$CNI_NETNS\" \"$CNI_ARGS\" >> {}\nexec {}\n",
-            self.record().display(),
-            own.display(),
-        );
-        self.install_script("plumb-cni", &record)?;
+        self.install_own_plugin()?;
         self.install_script("refuses", REFUSES)
     }
 
+    fn install_own_plugin(&self) -> Result<()> {
+        let script = format!(
+            "#!/bin/sh\n{FIELDS} >> {}\nexec {}\n",
+            self.record().display(),
+            self.programs.cni().display(),
+        );
+        self.install_script("plumb-cni", &script)
+    }
+
+    /// While `act` runs, the runtime believes that its calls do something.
+    pub(crate) fn with_calls_lost<T>(&self, act: impl FnOnce() -> T) -> Result<T> {
+        self.install_script("plumb-cni", "#!/bin/sh\ncat > /dev/null\n")?;
+        let result = act();
+        self.install_own_plugin()?;
+        Ok(result)
+    }
+
+    /// A program that is being run cannot be written to, so it is replaced.
     fn install_script(&self, name: &str, script: &str) -> Result<()> {
-        let path = self.plugins().join(name);
+        let path = self.file("script");
         fs::write(&path, script)?;
-        Ok(fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?)
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(fs::rename(path, self.plugins().join(name))?)
     }
 
     fn record(&self) -> PathBuf {
-        self.machine.folder().join("calls")
+        self.file("calls")
     }
 
     /// The versions of the specification that the plugin says it knows.
     pub(crate) fn supported_versions(&self) -> Result<Vec<String>> {
         let mut command = self.machine.command(self.programs.cni());
-        let output = testkit::process::run(command.env("CNI_COMMAND", "VERSION"))?;
+        let output = run(command.env("CNI_COMMAND", "VERSION"))?;
         let answer: Value = serde_json::from_slice(&output.stdout)?;
         Ok(serde_json::from_value(answer["supportedVersions"].clone())?)
     }
@@ -135,17 +205,22 @@ impl Node {
             .collect()
     }
 
-    /// Records and kernel know of this many pods, no more and no fewer.
+    /// Records and kernel know of this many pods, no more and no fewer. What an agent does behind its answers
+    /// may take a moment.
     #[track_caller]
     pub(crate) fn assert_pods(&self, count: usize) {
-        assert_eq!(self.books.allocations().len(), count, "allocations: {:?}", self.books.allocations());
-        assert_eq!(self.books.handles().len(), count, "handles: {:?}", self.books.handles());
-        assert_eq!(self.books.endpoints().len(), count, "endpoints: {:?}", self.books.endpoints());
-        let matches = || self.kernel() == (count, count, count);
-        let waited = wait_until("the kernel to hold what the records say", matches);
-        waited.unwrap_or_else(|error| {
-            panic!("{error:#}: links of ours, links by name, routes: {:?}, not {count}", self.kernel())
-        });
+        let waited = match self.service {
+            Service::OneShot => Ok(()),
+            Service::Agent => wait_until("records and kernel to agree", || self.known() == [count; 6]),
+        };
+        let shown = "allocations, handles, endpoints, links of ours, links by name, routes";
+        assert_eq!(self.known(), [count; 6], "{shown}: {waited:?}\n{}", self.agent_log());
+    }
+
+    fn known(&self) -> [usize; 6] {
+        let books = &self.books;
+        let (owned, named, routes) = self.kernel();
+        [books.allocations().len(), books.handles().len(), books.endpoints().len(), owned, named, routes]
     }
 
     /// Links that bear our sign, links that bear our name, our routes.
@@ -157,6 +232,9 @@ impl Node {
         (owned, named, routes.lines().count())
     }
 }
+
+/// Writes down how a plugin is called.
+const FIELDS: &str = r#"printf '%s|%s|%s|%s\n' "$CNI_COMMAND" "$CNI_CONTAINERID" "$CNI_NETNS" "$CNI_ARGS""#;
 
 /// A plugin that fails each ADD, and agrees to everything else.
 const REFUSES: &str = r#"#!/bin/sh

@@ -7,13 +7,19 @@ use serde_json::Value;
 use testkit::process::{on_path, run};
 
 use crate::machine::{self, NODE_ADDRESS};
-use crate::node::{NETWORK, Node};
+use crate::node::{NETWORK, Node, Service};
+
+with_and_without_agent! {
+    cnitool_adds_checks_and_removes_in_every_version,
+    cnitool_asks_for_the_status,
+    cnitool_collects_what_nobody_claims,
+}
 
 /// The version that brought GC and STATUS.
 const WITH_ALL_VERBS: &str = "1.1.0";
 
 /// A node. `None`, with the reason reported, where cnitool cannot run.
-fn node(test: &str) -> Option<Node> {
+fn node(test: &str, service: Service) -> Option<Node> {
     let missing = machine::missing(&[]).or_else(|| {
         let reason = "cnitool is not installed; `cargo xtask test` builds it where there is Go and a network";
         (!on_path("cnitool")).then(|| reason.to_owned())
@@ -22,7 +28,7 @@ fn node(test: &str) -> Option<Node> {
         testkit::skip(test, &reason);
         return None;
     }
-    Some(Node::start().unwrap())
+    Some(Node::start(service).unwrap())
 }
 
 fn cnitool(node: &Node, verb: &str, netns: &Path) -> Result<String> {
@@ -39,9 +45,8 @@ fn namespace(node: &Node, name: &str) -> PathBuf {
     Path::new("/run/netns").join(name)
 }
 
-#[test]
-fn cnitool_adds_checks_and_removes_in_every_version() {
-    let Some(node) = node("cnitool_adds_checks_and_removes_in_every_version") else { return };
+fn cnitool_adds_checks_and_removes_in_every_version(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let netns = namespace(&node, "box");
     for version in node.supported_versions().unwrap() {
         node.configure(&version, &[]).unwrap();
@@ -52,8 +57,11 @@ fn cnitool_adds_checks_and_removes_in_every_version() {
         // libcni itself refuses CHECK before 0.4.0.
         if version.as_str() >= "0.4.0" {
             cnitool(&node, "check", &netns).unwrap();
-            node.machine.run("ip", &["route", "flush", "proto", "112"]).unwrap();
-            cnitool(&node, "check", &netns).unwrap_err();
+            // An agent would have put it right before anybody can ask.
+            if service == Service::OneShot {
+                node.machine.run("ip", &["route", "flush", "proto", "112"]).unwrap();
+                cnitool(&node, "check", &netns).unwrap_err();
+            }
         }
         // The second time libcni has nothing to say about what there was.
         for _ in 0..2 {
@@ -63,27 +71,21 @@ fn cnitool_adds_checks_and_removes_in_every_version() {
     }
 }
 
-/// A node whose plugin knows GC and STATUS.
-fn node_with_all_verbs(test: &str) -> Option<Node> {
-    let node = node(test)?;
-    if !node.supported_versions().unwrap().iter().any(|version| version == WITH_ALL_VERBS) {
-        testkit::skip(test, "the plugin does not know this version yet");
-        return None;
-    }
+/// A node whose network is configured for GC and STATUS.
+fn node_with_all_verbs(test: &str, service: Service) -> Option<Node> {
+    let node = node(test, service)?;
     node.configure(WITH_ALL_VERBS, &[]).unwrap();
     Some(node)
 }
 
-#[test]
-fn cnitool_asks_for_the_status() {
-    let Some(node) = node_with_all_verbs("cnitool_asks_for_the_status") else { return };
+fn cnitool_asks_for_the_status(test: &str, service: Service) {
+    let Some(node) = node_with_all_verbs(test, service) else { return };
     cnitool(&node, "status", Path::new("")).unwrap();
     assert_eq!(node.calls().last().map(|call| call.verb.clone()), Some("STATUS".to_owned()));
 }
 
-#[test]
-fn cnitool_collects_what_nobody_claims() {
-    let Some(node) = node_with_all_verbs("cnitool_collects_what_nobody_claims") else { return };
+fn cnitool_collects_what_nobody_claims(test: &str, service: Service) {
+    let Some(node) = node_with_all_verbs(test, service) else { return };
     for name in ["a", "b"] {
         cnitool(&node, "add", &namespace(&node, name)).unwrap();
     }

@@ -11,15 +11,26 @@ use testkit::process::{Process, on_path, run, wait_until};
 
 use crate::containerd::{self, Containerd};
 use crate::machine::NODE_ADDRESS;
-use crate::node::{self, Node};
+use crate::node::{self, Node, Service};
+
+with_and_without_agent! {
+    pods_of_containerd_talk_and_leave_nothing,
+    many_pods_at_once_get_an_address_each,
+    a_pod_that_gets_no_address_leaves_nothing_and_can_be_tried_again,
+    a_chain_that_breaks_after_us_leaves_nothing,
+    pods_live_on_when_containerd_is_killed_and_started_again,
+    after_a_power_cut_the_runtimes_dels_find_all_that_is_left,
+    portmap_behind_us_leads_to_the_pod,
+    bandwidth_behind_us_limits_the_pod,
+}
 
 /// A node with the network configured. `None`, with the reason reported, where containerd cannot run.
-fn node(test: &str) -> Option<Node> {
+fn node(test: &str, service: Service) -> Option<Node> {
     if let Some(reason) = containerd::missing() {
         testkit::skip(test, &reason);
         return None;
     }
-    let node = Node::start().unwrap();
+    let node = Node::start(service).unwrap();
     node.configure("1.0.0", &[]).unwrap();
     Some(node)
 }
@@ -30,9 +41,8 @@ fn containerd(node: &Node) -> Containerd<'_> {
     containerd
 }
 
-#[test]
-fn pods_of_containerd_talk_and_leave_nothing() {
-    let Some(node) = node("pods_of_containerd_talk_and_leave_nothing") else { return };
+fn pods_of_containerd_talk_and_leave_nothing(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let containerd = containerd(&node);
     let pods = ["web", "db"].map(|name| containerd.run(containerd.new_pod(name)).unwrap());
     node.assert_pods(2);
@@ -51,9 +61,8 @@ fn pods_of_containerd_talk_and_leave_nothing() {
     }
 }
 
-#[test]
-fn many_pods_at_once_get_an_address_each() {
-    let Some(node) = node("many_pods_at_once_get_an_address_each") else { return };
+fn many_pods_at_once_get_an_address_each(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let containerd = containerd(&node);
     let count = 20;
     let pods: Vec<_> = thread::scope(|scope| {
@@ -77,9 +86,8 @@ fn many_pods_at_once_get_an_address_each() {
     node.assert_pods(0);
 }
 
-#[test]
-fn a_pod_that_gets_no_address_leaves_nothing_and_can_be_tried_again() {
-    let Some(node) = node("a_pod_that_gets_no_address_leaves_nothing_and_can_be_tried_again") else { return };
+fn a_pod_that_gets_no_address_leaves_nothing_and_can_be_tried_again(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let containerd = containerd(&node);
     let pool = |disabled: bool| json!({"cidr": "10.244.0.0/16", "disabled": disabled});
     node.books.put(Kind::IpPool, "pods", pool(true));
@@ -96,9 +104,8 @@ fn a_pod_that_gets_no_address_leaves_nothing_and_can_be_tried_again() {
     node.assert_pods(0);
 }
 
-#[test]
-fn a_chain_that_breaks_after_us_leaves_nothing() {
-    let Some(node) = node("a_chain_that_breaks_after_us_leaves_nothing") else { return };
+fn a_chain_that_breaks_after_us_leaves_nothing(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let containerd = containerd(&node);
     let pod = containerd.run(containerd.new_pod("before")).unwrap();
     node.configure("1.0.0", &[json!({"type": "refuses"})]).unwrap();
@@ -115,9 +122,8 @@ fn a_chain_that_breaks_after_us_leaves_nothing() {
     node.assert_pods(0);
 }
 
-#[test]
-fn pods_live_on_when_containerd_is_killed_and_started_again() {
-    let Some(node) = node("pods_live_on_when_containerd_is_killed_and_started_again") else { return };
+fn pods_live_on_when_containerd_is_killed_and_started_again(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let mut containerd = containerd(&node);
     let pods = ["web", "db"].map(|name| containerd.run(containerd.new_pod(name)).unwrap());
     containerd.restart().unwrap();
@@ -133,9 +139,8 @@ fn pods_live_on_when_containerd_is_killed_and_started_again() {
 }
 
 /// The kernel has forgotten everything, the runtime and the store have not.
-#[test]
-fn after_a_power_cut_the_runtimes_dels_find_all_that_is_left() {
-    let Some(node) = node("after_a_power_cut_the_runtimes_dels_find_all_that_is_left") else { return };
+fn after_a_power_cut_the_runtimes_dels_find_all_that_is_left(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let mut containerd = containerd(&node);
     for name in ["web", "db"] {
         containerd.run(containerd.new_pod(name)).unwrap();
@@ -154,15 +159,13 @@ fn after_a_power_cut_the_runtimes_dels_find_all_that_is_left() {
     node.assert_pods(0);
 }
 
-#[test]
-fn portmap_behind_us_leads_to_the_pod() {
-    let test = "portmap_behind_us_leads_to_the_pod";
+fn portmap_behind_us_leads_to_the_pod(test: &str, service: Service) {
     let lacking = node::missing_plugin(&["portmap"])
         .or_else(|| (!on_path("iptables")).then(|| "iptables is not installed".to_owned()));
     if let Some(reason) = lacking {
         return testkit::skip(test, &reason);
     }
-    let Some(node) = node(test) else { return };
+    let Some(node) = node(test, service) else { return };
     node.configure("1.0.0", &[json!({"type": "portmap", "capabilities": {"portMappings": true}})]).unwrap();
     let containerd = containerd(&node);
     let mut config = containerd.new_pod("web");
@@ -184,13 +187,11 @@ fn portmap_behind_us_leads_to_the_pod() {
     assert!(!rules.contains("18080"), "{rules}");
 }
 
-#[test]
-fn bandwidth_behind_us_limits_the_pod() {
-    let test = "bandwidth_behind_us_limits_the_pod";
+fn bandwidth_behind_us_limits_the_pod(test: &str, service: Service) {
     if let Some(reason) = node::missing_plugin(&["bandwidth"]) {
         return testkit::skip(test, &reason);
     }
-    let Some(node) = node(test) else { return };
+    let Some(node) = node(test, service) else { return };
     for arguments in [&["link", "add", "probe", "type", "ifb"][..], &["link", "del", "probe"]] {
         if let Err(error) = run(node.machine.command("ip").args(arguments)) {
             return testkit::skip(test, &format!("this kernel has no ifb devices: {error:#}"));
@@ -211,4 +212,21 @@ fn bandwidth_behind_us_limits_the_pod() {
     node.assert_pods(0);
     let links = node.machine.run("ip", &["-br", "link"]).unwrap();
     assert_eq!(links.lines().count(), 1, "{links}");
+}
+
+/// Calls that never reached us: the runtime's list, and the kernel, say that the sandbox is no more.
+#[test]
+fn the_runtimes_own_list_tells_the_agent_what_leaked() {
+    let test = "the_runtimes_own_list_tells_the_agent_what_leaked";
+    let Some(node) = node(test, Service::Agent) else { return };
+    let containerd = containerd(&node);
+    let pods = ["web", "db"].map(|name| containerd.run(containerd.new_pod(name)).unwrap());
+    node.with_calls_lost(|| containerd.end(&pods[0].id)).unwrap().unwrap();
+    assert_eq!(node.calls_for(&pods[0].id), ["ADD netns"]);
+    // Two looks of the agent, and all of it is gone; the pod that the runtime lists stays.
+    node.assert_pods(1);
+    assert!(node.books.handles().iter().all(|handle| handle.contains(&pods[1].id)));
+    assert!(node.machine.can_ping(&pods[1].netns, NODE_ADDRESS));
+    containerd.end_all().unwrap();
+    node.assert_pods(0);
 }

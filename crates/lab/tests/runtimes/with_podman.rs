@@ -6,23 +6,29 @@ use serde_json::json;
 use testkit::process::on_path;
 
 use crate::machine::NODE_ADDRESS;
-use crate::node::{self, Node};
+use crate::node::{self, Node, Service};
 use crate::podman::{self, Podman};
 
+with_and_without_agent! {
+    containers_of_podman_talk_and_leave_nothing,
+    many_containers_of_podman_at_once_get_an_address_each,
+    a_container_that_podman_cannot_start_leaves_nothing,
+    podman_publishes_ports_through_portmap,
+}
+
 /// A node with the network configured. `None`, with the reason reported, where podman cannot run.
-fn node(test: &str) -> Option<Node> {
+fn node(test: &str, service: Service) -> Option<Node> {
     if let Some(reason) = podman::missing() {
         testkit::skip(test, &reason);
         return None;
     }
-    let node = Node::start().unwrap();
+    let node = Node::start(service).unwrap();
     node.configure("1.0.0", &[]).unwrap();
     Some(node)
 }
 
-#[test]
-fn containers_of_podman_talk_and_leave_nothing() {
-    let Some(node) = node("containers_of_podman_talk_and_leave_nothing") else { return };
+fn containers_of_podman_talk_and_leave_nothing(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let podman = Podman::new(&node).unwrap();
     let addresses = ["web", "db"].map(|name| podman.start(name, &[]).unwrap());
     node.assert_pods(2);
@@ -41,9 +47,8 @@ fn containers_of_podman_talk_and_leave_nothing() {
     }
 }
 
-#[test]
-fn many_containers_of_podman_at_once_get_an_address_each() {
-    let Some(node) = node("many_containers_of_podman_at_once_get_an_address_each") else { return };
+fn many_containers_of_podman_at_once_get_an_address_each(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let podman = Podman::new(&node).unwrap();
     let names: Vec<String> = (0..6).map(|number| format!("web-{number}")).collect();
     thread::scope(|scope| {
@@ -57,9 +62,8 @@ fn many_containers_of_podman_at_once_get_an_address_each() {
     node.assert_pods(0);
 }
 
-#[test]
-fn a_container_that_podman_cannot_start_leaves_nothing() {
-    let Some(node) = node("a_container_that_podman_cannot_start_leaves_nothing") else { return };
+fn a_container_that_podman_cannot_start_leaves_nothing(test: &str, service: Service) {
+    let Some(node) = node(test, service) else { return };
     let podman = Podman::new(&node).unwrap();
     // The network is there before podman finds out that there is nothing to run.
     podman.start("web", &["--entrypoint", "/bin/no-such-program"]).unwrap_err();
@@ -73,15 +77,13 @@ fn a_container_that_podman_cannot_start_leaves_nothing() {
     node.assert_pods(0);
 }
 
-#[test]
-fn podman_publishes_ports_through_portmap() {
-    let test = "podman_publishes_ports_through_portmap";
+fn podman_publishes_ports_through_portmap(test: &str, service: Service) {
     let lacking = node::missing_plugin(&["portmap"])
         .or_else(|| (!on_path("iptables")).then(|| "iptables is not installed".to_owned()));
     if let Some(reason) = lacking {
         return testkit::skip(test, &reason);
     }
-    let Some(node) = node(test) else { return };
+    let Some(node) = node(test, service) else { return };
     node.configure("1.0.0", &[json!({"type": "portmap", "capabilities": {"portMappings": true}})]).unwrap();
     let podman = Podman::new(&node).unwrap();
     podman.start("web", &["--publish", "18080:8080"]).unwrap();
