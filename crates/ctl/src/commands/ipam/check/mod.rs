@@ -66,18 +66,19 @@ async fn look(global: &Global, check: &IpamCheck) -> Result<usize, Failures> {
     let mut facts = progress::while_reading(&records, load::facts(&*store, &records)).await?;
     watch.loading = watch.lap();
     let now = Timestamp::now();
-    let services = services(&facts);
-    let first = analyse(&evidence(&facts, &services, now)).problems;
+    let mut services = self::services(&facts);
+    let mut analysis = analyse(&evidence(&facts, &services, now));
     watch.analysis = watch.lap();
-    if !first.is_empty() {
+    let (mut problems, mut unjudged) = (Vec::new(), 0);
+    if !analysis.problems.is_empty() {
+        let first = std::mem::take(&mut analysis.problems);
         look_again(&store, &mut facts, &first, check.settle, &records).await?;
+        services = self::services(&facts);
+        watch.second_look = watch.lap();
+        analysis = analyse(&evidence(&facts, &services, now));
+        (problems, unjudged) = confirm::both(&first, &analysis.problems, &facts);
+        watch.analysis = watch.analysis.max(watch.lap());
     }
-    let services = self::services(&facts);
-    watch.second_look = watch.lap();
-    let evidence = evidence(&facts, &services, now);
-    let analysis = analyse(&evidence);
-    let (problems, unjudged) = confirm::both(&first, &analysis.problems, &facts);
-    watch.analysis = watch.analysis.max(watch.lap());
     let found = Found {
         cluster: &cluster,
         facts: &facts,
