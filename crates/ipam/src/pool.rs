@@ -166,6 +166,7 @@ mod tests {
         let pool = pool(json!({"cidr": "10.0.0.0/16"})).unwrap();
         assert_eq!(pool.block_size, 26);
         assert!(pool.is_enabled() && pool.allows(PoolUse::Workload) && pool.allows(PoolUse::Tunnel));
+        assert!(pool.selects_every_node());
         assert!(pool.offers_itself(&labels(&[]), &labels(&[])));
         assert!(pool.is_named("pool") && pool.is_named("10.0.0.0/16") && !pool.is_named("10.0.0.0/24"));
     }
@@ -176,6 +177,7 @@ mod tests {
             pool(json!({"cidr": "10.0.0.0/16", "nodeSelector": "rack == 'a'", "allowedUses": ["Tunnel"]}))
                 .unwrap();
         assert!(chosen.offers_itself(&labels(&[("rack", "a")]), &labels(&[])));
+        assert!(!chosen.selects_every_node());
         assert!(!chosen.offers_itself(&labels(&[("rack", "b")]), &labels(&[])));
         assert!(!chosen.allows(PoolUse::Workload));
         let manual = pool(json!({"cidr": "10.0.0.0/16", "assignmentMode": "Manual"})).unwrap();

@@ -340,3 +340,26 @@ fn tombstones_and_corrupt_blocks_are_not_given_up() {
     let refusal = release(&world, &host("node-a"), cidr, ReleaseRule::default()).unwrap_err();
     assert!(matches!(refusal, Refusal::Corrupt(_)), "{refusal}");
 }
+
+#[test]
+fn a_node_can_spare_empty_blocks_but_not_its_last() {
+    let block = |text: &str, number| {
+        let mut block = model::ipam::Block::new(text.parse().unwrap(), None, number);
+        block.set_owner(Some(&model::AffinityOwner::Host("node-a".to_owned())));
+        block
+    };
+    let mut used = block("10.0.0.4/30", 7);
+    ipam::take(&mut used, &crate::common::owner("h"), 1, &ipam::Reservations::default());
+    let (first, second, six) = (block("10.0.0.0/30", 5), block("10.0.0.8/30", 6), block("fd00::/126", 8));
+    assert_eq!(ipam::spare_blocks(std::slice::from_ref(&first)), []);
+    assert_eq!(ipam::spare_blocks(&[first.clone(), second.clone()]), [(second.cidr, 6)]);
+    let all = [first.clone(), used, second.clone(), six];
+    assert_eq!(ipam::spare_blocks(&all), [(first.cidr, 5), (second.cidr, 6)], "of IPv6 the only one stays");
+    let mut broken = second;
+    broken.unallocated.pop();
+    assert_eq!(
+        ipam::spare_blocks(&[first.clone(), broken]),
+        [(first.cidr, 5)],
+        "what is broken counts as used"
+    );
+}
