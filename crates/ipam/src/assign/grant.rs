@@ -32,11 +32,21 @@ struct Pick {
 }
 
 /// What has been spent of the commit's changes.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Budget {
     handles: BTreeSet<String>,
     pools: BTreeSet<usize>,
     changes: usize,
+}
+
+/// What would be spent if one more want is served.
+#[derive(Clone)]
+struct Bill<'a> {
+    budget: &'a Budget,
+    /// In all, what was spent before included.
+    changes: usize,
+    has_handle: bool,
+    pools: Vec<usize>,
 }
 
 pub(super) fn grant(
@@ -94,8 +104,7 @@ fn pick(
     budget: &mut Budget,
     changes_max: usize,
 ) -> (Vec<Granted>, Vec<Pick>, Option<AssignError>) {
-    let mut spent = budget.clone();
-    spent.changes += want.extra_changes;
+    let mut bill = Bill::new(budget, want.extra_changes);
     let (mut again, mut picks, mut shortage) = (Vec::new(), Vec::new(), None);
     for (position, pile) in piles.iter().enumerate() {
         let share = match holdings.share(want, pile.version) {
@@ -110,12 +119,13 @@ fn pick(
             if count == 0 {
                 continue;
             }
-            let with_block = spent.with(&want.owner.handle, open, &picks, position, index);
+            let is_picked = picks.iter().any(|pick: &Pick| (pick.pile, pick.block) == (position, index));
+            let with_block = bill.with(&want.owner.handle, open, is_picked);
             if with_block.changes > changes_max {
                 shortage = Some(AssignError::NextCommit);
                 break;
             }
-            spent = with_block;
+            bill = with_block;
             picks.push(Pick { pile: position, block: index, count });
             missing -= count;
         }
@@ -124,7 +134,7 @@ fn pick(
         }
     }
     let has_nothing = picks.is_empty() && again.is_empty();
-    if spent.changes > changes_max {
+    if bill.changes > changes_max {
         shortage = Some(AssignError::NextCommit);
     }
     if shortage.is_some() && (has_nothing || !want.accepts_fewer) {
@@ -133,24 +143,40 @@ fn pick(
         return (Vec::new(), Vec::new(), too_large.or(shortage));
     }
     if !has_nothing {
-        *budget = spent;
+        let Bill { changes, has_handle, pools, .. } = bill;
+        budget.pay(changes, pools, has_handle.then(|| want.owner.handle.clone()));
     }
     (again, picks, shortage)
 }
 
 impl Budget {
+    fn pay(&mut self, changes: usize, pools: Vec<usize>, handle: Option<String>) {
+        self.changes = changes;
+        self.pools.extend(pools);
+        self.handles.extend(handle);
+    }
+}
+
+impl<'a> Bill<'a> {
+    fn new(budget: &'a Budget, extra_changes: usize) -> Bill<'a> {
+        Bill { budget, changes: budget.changes + extra_changes, has_handle: false, pools: Vec::new() }
+    }
+
     /// What is spent when a block is used as well.
-    fn with(&self, handle: &str, open: &Open, picks: &[Pick], pile: usize, block: usize) -> Budget {
-        let mut spent = self.clone();
-        spent.changes += usize::from(spent.handles.insert(handle.to_owned()));
+    fn with(&self, handle: &str, open: &Open, is_picked: bool) -> Bill<'a> {
+        let (mut bill, budget, pool) = (self.clone(), self.budget, open.found.pool);
+        bill.changes += usize::from(!bill.has_handle && !budget.handles.contains(handle));
+        bill.has_handle = true;
         // The settings are relied on as soon as anything is.
-        spent.changes += usize::from(spent.pools.is_empty());
-        spent.changes += usize::from(spent.pools.insert(open.found.pool));
-        let is_picked = picks.iter().any(|pick| (pick.pile, pick.block) == (pile, block));
-        if !open.is_used && !is_picked {
-            spent.changes += open.found.how.changes_max();
+        bill.changes += usize::from(budget.pools.is_empty() && bill.pools.is_empty());
+        if !budget.pools.contains(&pool) && !bill.pools.contains(&pool) {
+            bill.pools.push(pool);
+            bill.changes += 1;
         }
-        spent
+        if !open.is_used && !is_picked {
+            bill.changes += open.found.how.changes_max();
+        }
+        bill
     }
 }
 

@@ -8,7 +8,8 @@ use model::{AffinityOwner, Cidr, Key, Kind};
 use super::Surroundings;
 use super::search::{Found, How};
 use crate::affinity::{affinity_value, begin_claim, finish_claim};
-use crate::block::{count_write, held_by};
+use crate::block::count_write;
+use crate::books::count_by_handle;
 use crate::{Step, Steps, Stored};
 
 /// Collects what an assignment changes.
@@ -145,11 +146,11 @@ impl<'a> Writes<'a> {
 
     /// Counted, not added up: a count that was wrong is right from now on.
     fn count_addresses(&mut self) {
-        for (id, (handle, _)) in &mut self.handles {
-            for (_, taken) in &self.blocks {
-                let count = i64::try_from(held_by(taken, id).count()).unwrap_or(i64::MAX);
-                if count > 0 {
-                    handle.block.insert(taken.cidr.to_string(), count);
+        for (_, taken) in &self.blocks {
+            let block = taken.cidr.to_string();
+            for (id, count) in count_by_handle(taken) {
+                if let Some((handle, _)) = self.handles.get_mut(id) {
+                    handle.block.insert(block.clone(), count);
                 }
             }
         }
