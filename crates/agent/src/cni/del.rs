@@ -78,6 +78,9 @@ pub(super) async fn detach(
     for link in &detached.links {
         info!("took {} of {sandbox} out of service", link.name);
     }
+    if let Some(problem) = &detached.left_inside {
+        warn!("the name of {sandbox}'s interface is not free yet: {problem}");
+    }
     if !detached.links.is_empty() {
         services.sweep().await;
     }

@@ -82,6 +82,7 @@ impl Answer {
 
 /// Serves one call from start to end.
 pub(crate) async fn serve(message: &CallRequest, caller: &Caller, services: &Services) -> Answer {
+    services.begin_call();
     let mut version = result::NEWEST.to_owned();
     match answer(message, caller, services, &mut version).await {
         Ok(said) => Answer::done(said),

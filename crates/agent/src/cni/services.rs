@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use book::Book;
@@ -35,6 +35,7 @@ pub(crate) struct Services {
     /// What was said already, and need not be said for each pod.
     said: Mutex<BTreeSet<String>>,
     own_user: u32,
+    calls: AtomicU64,
 }
 
 /// Where the records are.
@@ -77,6 +78,7 @@ impl Services {
             kernel: OnceLock::new(),
             said: Mutex::default(),
             own_user: own_user(),
+            calls: AtomicU64::new(0),
         }
     }
 
@@ -105,6 +107,15 @@ impl Services {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.health.metrics
+    }
+
+    pub(super) fn begin_call(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many calls there were so far.
+    pub(crate) fn calls_begun(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
     }
 
     /// Besides root, whoever runs this program may call it.

@@ -13,6 +13,7 @@ mod protocol;
 mod server;
 mod settings;
 mod start;
+mod sweep;
 
 use std::process::ExitCode;
 

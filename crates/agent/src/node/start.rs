@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use book::Book;
-use host::Host;
 use store::config::Reason;
 use store::{OpenMode, Store, StoreConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::server::Server;
 use super::settings::{self, NodeArguments};
+use super::sweep;
 use crate::cni::{Agent, Services};
 use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
@@ -25,8 +25,6 @@ use crate::journal::Journal;
 use crate::{bootstrap, collect, policies, queue, reconcile};
 
 const LOCK_FILE: &str = "agent.lock";
-/// How long links wait for others to be removed with them.
-const SWEEP_DELAY: Duration = Duration::from_millis(50);
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
 const STORE_RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -68,7 +66,7 @@ pub(super) async fn run(arguments: &NodeArguments) -> Result<()> {
     });
     tokio::spawn({
         let services = services.clone();
-        async move { sweep(&services).await }
+        async move { sweep::run(&services).await }
     });
     let background = tokio::spawn(work(services.clone(), config, reason, arguments.grace));
     tokio::select! {
@@ -100,25 +98,6 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
     let policies = policies::watch(&*store, &agent.node, services.metrics());
     tokio::join!(following, queue::work(&services), collect::run(&services, grace), policies);
     Ok(())
-}
-
-/// Removes links that are out of service, behind the calls that took them out.
-async fn sweep(services: &Services) {
-    let agent = services.agent().expect("these are the agent's services");
-    loop {
-        failpoint::hit(Point::SweepBefore);
-        let swept = tokio::task::spawn_blocking(|| Host::here()?.sweep()).await;
-        match swept {
-            Ok(Ok(swept)) if swept.links.is_empty() => {}
-            Ok(Ok(swept)) => debug!("removed {} devices that were out of service", swept.links.len()),
-            Ok(Err(error)) => warn!("devices that are out of service stay for now: {error}"),
-            Err(error) => warn!("devices that are out of service stay for now: {error}"),
-        }
-        failpoint::hit(Point::SweepAfter);
-        agent.sweep.notified().await;
-        // Others that come at the same time go along.
-        tokio::time::sleep(SWEEP_DELAY).await;
-    }
 }
 
 async fn open_store(config: &StoreConfig) -> Arc<dyn Store> {

@@ -9,4 +9,5 @@ mod calls;
 mod chains;
 mod dels;
 mod hostile;
+mod store_down;
 mod strangers;
