@@ -36,7 +36,11 @@ impl Host {
         self.apply(pod, wiring, &missing)
     }
 
-    fn await_ready(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
+    pub(crate) fn await_ready(
+        &mut self,
+        pod: &mut PodNamespace,
+        wiring: &PodWiring,
+    ) -> Result<(), HostError> {
         let deadline = Instant::now() + START_WAIT;
         loop {
             let mut left = differences(wiring, &self.observe_wanted(pod, wiring)?);

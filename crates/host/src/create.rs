@@ -14,18 +14,62 @@
 
 use std::os::fd::AsRawFd as _;
 
-use model::DeviceName;
+use model::{DeviceName, Mac, Sandbox};
 use plan::{End, PodWiring, Sysctl};
 use rustix::io::Errno;
 
 use crate::detach::own_name;
-use crate::links::get_link;
+use crate::links::{get_link, is_no_device};
+use crate::messages::NewPair;
 use crate::netlink::{Message, Outcome, Request};
 use crate::objects::{Link, Settings, read_link};
 use crate::observe::told_by;
 use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
 
+/// A veth that was made ahead of time, while its addresses were still being decided. To be given to
+/// [`Host::finish`] or [`Host::abandon`]; if neither happens, the next ADD or DEL of the sandbox finds it.
+#[derive(Debug)]
+pub struct Prepared {
+    link: Link,
+}
+
 impl Host {
+    /// Makes the veth of a sandbox that has none, which is half of the kernel's work and needs no address: there is
+    /// time for it while the records are being written. `None`: something is there already, which
+    /// [`Host::ensure`] will have to look at.
+    pub fn prepare(
+        &mut self,
+        pod: &PodNamespace,
+        sandbox: &Sandbox,
+        mac: Mac,
+        mtu: u32,
+    ) -> Result<Option<Prepared>, HostError> {
+        match self.create_pair(pod, sandbox, mac, mtu) {
+            Err(error) if is_existing(&error) => Ok(None),
+            link => link.map(|link| Some(Prepared { link })),
+        }
+    }
+
+    /// Does the rest, and returns when the pod can exchange packets with the node. A failure leaves nothing behind.
+    pub fn finish(
+        &mut self,
+        pod: &mut PodNamespace,
+        prepared: Prepared,
+        wiring: &PodWiring,
+    ) -> Result<(), HostError> {
+        self.finish_link(pod, &prepared.link, wiring)?;
+        self.await_ready(pod, wiring)
+    }
+
+    /// Takes back what was prepared, when there is no use for it.
+    pub fn abandon(&mut self, prepared: Prepared) -> Result<(), HostError> {
+        let Prepared { link } = prepared;
+        match self.netlink.execute_all(vec![messages::delete_link(&link.name, link.index)]) {
+            Err(error) if is_no_device(&error) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Gives a sandbox that has nothing yet all of its wiring. `false`: one of the names is in use, and nothing was
     /// done. A failure leaves nothing behind.
     pub(crate) fn wire_afresh(
@@ -33,26 +77,30 @@ impl Host {
         pod: &mut PodNamespace,
         wiring: &PodWiring,
     ) -> Result<bool, HostError> {
-        let link = match self.create_pair(pod, wiring) {
-            Err(error) if is_existing(&error) => return Ok(false),
-            link => link?,
-        };
-        let wired = self.finish_host_end(wiring, &link).and_then(|()| finish_pod_end(pod, wiring, &link));
-        if wired.is_err() {
-            self.netlink.execute_all(vec![messages::delete_link(&link.name, link.index)])?;
+        match self.prepare(pod, &wiring.sandbox, wiring.pod.mac, wiring.host.mtu)? {
+            Some(Prepared { link }) => self.finish_link(pod, &link, wiring).map(|()| true),
+            None => Ok(false),
         }
-        wired.map(|()| true)
+    }
+
+    fn finish_link(
+        &mut self,
+        pod: &mut PodNamespace,
+        link: &Link,
+        wiring: &PodWiring,
+    ) -> Result<(), HostError> {
+        let wired = self.finish_host_end(wiring, link).and_then(|()| finish_pod_end(pod, wiring, link));
+        if wired.is_err() {
+            self.abandon(Prepared { link: link.clone() })?;
+        }
+        wired
     }
 
     /// The same kernel objects without any fence, look or read-back: what the kernel itself needs, for benches.
     /// The namespace must be new, and the device's name free.
     pub fn wire_blindly(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
         let device = &wiring.host.device;
-        let outcomes = self.netlink.transact(vec![
-            messages::create_pair(device, &wiring.host, &wiring.pod, pod.ns.as_raw_fd()),
-            messages::set_alias(device, &wiring.sandbox.alias()),
-        ])?;
-        let link = self.created_link(device, outcomes)?;
+        let link = self.create_named(device, pod, &wiring.sandbox, wiring.pod.mac, wiring.host.mtu)?;
         for wanted in wiring.host.sysctls.iter().filter(|wanted| needs_file(wanted, device)) {
             sysctl::write(wanted)?;
         }
@@ -67,13 +115,31 @@ impl Host {
     }
 
     /// The link and its other end, down, under the sandbox's own name.
-    pub(crate) fn create_pair(&mut self, pod: &PodNamespace, wiring: &PodWiring) -> Result<Link, HostError> {
-        let name = own_name(&wiring.sandbox);
+    pub(crate) fn create_pair(
+        &mut self,
+        pod: &PodNamespace,
+        sandbox: &Sandbox,
+        mac: Mac,
+        mtu: u32,
+    ) -> Result<Link, HostError> {
+        self.create_named(&own_name(sandbox), pod, sandbox, mac, mtu)
+    }
+
+    fn create_named(
+        &mut self,
+        name: &DeviceName,
+        pod: &PodNamespace,
+        sandbox: &Sandbox,
+        mac: Mac,
+        mtu: u32,
+    ) -> Result<Link, HostError> {
+        let pod_namespace = pod.ns.as_raw_fd();
+        let pair = NewPair { pod_device: sandbox.interface(), pod_mac: mac, mtu, pod_namespace };
         let outcomes = self.netlink.transact(vec![
-            messages::create_pair(&name, &wiring.host, &wiring.pod, pod.ns.as_raw_fd()),
-            messages::set_alias(&name, &wiring.sandbox.alias()),
+            messages::create_pair(name, &pair),
+            messages::set_alias(name, &sandbox.alias()),
         ])?;
-        self.created_link(&name, outcomes)
+        self.created_link(name, outcomes)
     }
 
     fn created_link(&mut self, name: &DeviceName, outcomes: Vec<Outcome>) -> Result<Link, HostError> {

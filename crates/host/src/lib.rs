@@ -1,7 +1,8 @@
 //! The only door to the kernel and the node.
 //!
 //! * [`Host`]: the node's side, in verbs of ours, all of them blocking. For one pod: [`Host::ensure`] gives it its
-//!   network and waits until packets pass, [`Host::check`] and [`Host::observe`] look at both ends,
+//!   network and waits until packets pass (or [`Host::prepare`] and [`Host::finish`], with time for the records in
+//!   between), [`Host::check`] and [`Host::observe`] look at both ends,
 //!   [`Host::detach`] takes it out of service at once. For the node: [`Host::observe_node`] reads everything,
 //!   [`Host::check_host_end`] the host end of one pod, [`Host::mend`] puts differences right, [`Host::sweep`]
 //!   removes what was detached.
@@ -45,6 +46,7 @@ mod observe;
 mod sysctl;
 mod worker;
 
+pub use create::Prepared;
 pub use detach::{Detached, Swept};
 pub use error::HostError;
 pub use links::{Host, OwnedLink};

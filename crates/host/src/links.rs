@@ -99,11 +99,12 @@ impl Host {
         pod: &PodNamespace,
         wiring: &PodWiring,
     ) -> Result<(), HostError> {
-        let link = match self.create_pair(pod, wiring) {
+        let (sandbox, mac, mtu) = (&wiring.sandbox, wiring.pod.mac, wiring.host.mtu);
+        let link = match self.create_pair(pod, sandbox, mac, mtu) {
             // A try of this same sandbox that was killed before it gave the link its final name.
             Err(error) if is_existing(&error) => {
-                self.remove_links_of(&wiring.sandbox)?;
-                self.create_pair(pod, wiring)?
+                self.remove_links_of(sandbox)?;
+                self.create_pair(pod, sandbox, mac, mtu)?
             }
             link => link?,
         };

@@ -5,29 +5,38 @@ use std::os::fd::RawFd;
 
 use ipnet::IpNet;
 use model::{DeviceName, Mac};
-use plan::{End, Neighbour, Route, RouteScope};
+use plan::{Neighbour, Route, RouteScope};
 
 use crate::netlink::numbers::*;
 use crate::netlink::{Message, Request};
 
+/// What a pair has from the beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct NewPair<'a> {
+    pub(crate) pod_device: &'a str,
+    pub(crate) pod_mac: Mac,
+    pub(crate) mtu: u32,
+    pub(crate) pod_namespace: RawFd,
+}
+
 /// The answer is the new link, from which both ends' indices can be read (since Linux 6.2; before, there is none).
-pub(crate) fn create_pair(name: &DeviceName, host: &End, pod: &End, pod_namespace: RawFd) -> Request {
+pub(crate) fn create_pair(name: &DeviceName, pair: &NewPair<'_>) -> Request {
     let peer = |message: Message| {
         message
-            .with_text(IFLA_IFNAME, pod.device.as_str())
-            .with(IFLA_ADDRESS, &pod.mac.0)
-            .with_u32(IFLA_MTU, pod.mtu)
-            .with(IFLA_NET_NS_FD, &pod_namespace.to_ne_bytes())
+            .with_text(IFLA_IFNAME, pair.pod_device)
+            .with(IFLA_ADDRESS, &pair.pod_mac.0)
+            .with_u32(IFLA_MTU, pair.mtu)
+            .with(IFLA_NET_NS_FD, &pair.pod_namespace.to_ne_bytes())
     };
     let message = Message::link(RTM_NEWLINK, 0)
         .with_text(IFLA_IFNAME, name.as_str())
-        .with(IFLA_ADDRESS, &host.mac.0)
-        .with_u32(IFLA_MTU, host.mtu)
+        .with(IFLA_ADDRESS, &Mac::HOST_END.0)
+        .with_u32(IFLA_MTU, pair.mtu)
         .with_nested(IFLA_LINKINFO, |info| {
             info.with_text(IFLA_INFO_KIND, "veth")
                 .with_nested(IFLA_INFO_DATA, |data| data.with_peer(VETH_INFO_PEER, peer))
         });
-    let what = format!("create veth {name} with {} in the pod", pod.device);
+    let what = format!("create veth {name} with {} in the pod", pair.pod_device);
     Request::new(what, message, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ECHO)
 }
 

@@ -355,6 +355,36 @@ fn a_del_that_was_killed_before_it_entered_the_pod_does_not_block_the_name() {
 }
 
 #[test]
+fn a_veth_can_be_made_ahead_of_its_addresses() {
+    let Some(bench) = Bench::new("a_veth_can_be_made_ahead_of_its_addresses") else { return };
+    let (sandbox, wiring) = (&bench.wiring.sandbox, &bench.wiring);
+    let prepare = |host: &mut Host, pod: &mut PodNamespace| {
+        host.prepare(pod, sandbox, wiring.pod.mac, wiring.host.mtu).unwrap()
+    };
+    bench.on_node(|host, pod| {
+        let prepared = prepare(host, pod).unwrap();
+        assert_eq!(host.owned_links().unwrap().len(), 1);
+        host.abandon(prepared).unwrap();
+        assert_eq!(host.owned_links().unwrap(), []);
+        let prepared = prepare(host, pod).unwrap();
+        assert!(prepare(host, pod).is_none(), "there is one already");
+        host.finish(pod, prepared, wiring).unwrap();
+    });
+    assert_eq!(bench.differences(), []);
+    assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
+    // One that was killed in between.
+    bench.on_node(|host, pod| host.detach(sandbox, None, Some(pod)).unwrap());
+    bench.on_node(|host, pod| prepare(host, pod).map(|_| ()).unwrap());
+    bench.ensure().unwrap();
+    assert!(bench.pod.netns().can_ping(bench.node.address()).unwrap());
+    bench.on_node(|host, pod| host.detach(sandbox, None, Some(pod)).unwrap());
+    bench.on_node(|host, pod| prepare(host, pod).map(|_| ()).unwrap());
+    let detached = bench.on_node(|host, pod| host.detach(sandbox, None, Some(pod)).unwrap());
+    assert_eq!(detached.links.len(), 1);
+    bench.ensure().unwrap();
+}
+
+#[test]
 fn a_pod_cannot_keep_its_del_from_ending() {
     let Some(bench) = Bench::new("a_pod_cannot_keep_its_del_from_ending") else { return };
     bench.ensure().unwrap();
