@@ -5,7 +5,8 @@ use std::fmt;
 use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
 
-use crate::wiring::{End, Neighbour, PodWiring, Route, Side, Sysctl};
+use crate::objects::{Neighbour, Route, Sysctl};
+use crate::wiring::{End, PodWiring, Side};
 
 /// What the kernel holds under the two names of a wiring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

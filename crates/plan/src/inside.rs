@@ -59,7 +59,8 @@ mod tests {
     use model::{DeviceName, Mac, Sandbox};
 
     use super::*;
-    use crate::wiring::{Attachment, End, Neighbour, NodeFacts, Route, RouteScope, Sysctl};
+    use crate::objects::{Neighbour, Route, RouteScope, Sysctl};
+    use crate::wiring::{Attachment, End, NodeFacts};
 
     fn wiring() -> PodWiring {
         let sandbox = Sandbox::new("net", "c1", "eth0").unwrap();

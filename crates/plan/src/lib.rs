@@ -12,13 +12,12 @@ mod difference;
 mod inside;
 mod node;
 mod notice;
+mod objects;
 mod wiring;
 
 pub use difference::{Difference, ObservedEnd, ObservedWiring, differences};
 pub use inside::{InsidePod, inside_pod};
 pub use node::{NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, node_differences};
 pub use notice::{Affected, Notice, Watched};
-pub use wiring::{
-    Attachment, End, Neighbour, NodeFacts, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Side, Sysctl,
-    UnsupportedAddress, V4_GATEWAY, V6_GATEWAY,
-};
+pub use objects::{Neighbour, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
+pub use wiring::{Attachment, End, NodeFacts, PodWiring, Side, UnsupportedAddress, V4_GATEWAY, V6_GATEWAY};

@@ -11,7 +11,8 @@ use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
 
 use crate::difference::{Difference, ObservedEnd, end_differences};
-use crate::wiring::{Neighbour, PodWiring, Route, Side, Sysctl};
+use crate::objects::{Neighbour, Route, Sysctl};
+use crate::wiring::{PodWiring, Side};
 
 /// The wiring of every pod that must have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,7 +7,8 @@ use ipnet::IpNet;
 use model::Sandbox;
 
 use crate::node::NodeDesired;
-use crate::wiring::{PodWiring, Route};
+use crate::objects::Route;
+use crate::wiring::PodWiring;
 
 /// Something on the node changed. It says what was touched, not how things are now: that is for looking.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +141,8 @@ mod tests {
     use model::DeviceName;
 
     use super::*;
-    use crate::wiring::{Attachment, NodeFacts, ROUTE_PROTOCOL, RouteScope};
+    use crate::objects::{ROUTE_PROTOCOL, RouteScope};
+    use crate::wiring::{Attachment, NodeFacts};
 
     fn wiring(container: &str, address: &str) -> PodWiring {
         let sandbox = Sandbox::new("net", container, "eth0").unwrap();
