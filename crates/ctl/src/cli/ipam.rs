@@ -65,8 +65,8 @@ pub(crate) struct IpamShow {
 
 /// Checks that blocks, handles, affinities, nodes and endpoints tell one story
 ///
-/// What disagrees is looked at a second time before it is told, so that pods that come and go meanwhile are no
-/// problem. Nothing is changed.
+/// What disagrees is looked at again before it is told, so that pods that come and go meanwhile are no problem.
+/// Nothing is changed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -93,7 +93,7 @@ pub(crate) struct IpamCheck {
     /// Accepted for calicoctl's sake, which reads Kubernetes' services by it; plumb does not read them yet
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How long to wait before the second look at what disagrees, in seconds
+    /// How long to wait before looking again at what disagrees, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) settle: f64,
     /// Say on stderr how long loading and comparing took

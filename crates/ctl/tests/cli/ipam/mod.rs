@@ -1,6 +1,7 @@
 //! `plumb ipam …` on a small cluster.
 
 mod check;
+mod churn;
 mod release;
 mod settings;
 mod show;

@@ -1,4 +1,4 @@
-//! The second look: which records to read again, and what of the first look still holds.
+//! Looking again: which records to read, and what of the looks before still holds.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -119,19 +119,20 @@ pub(super) fn replace_pools(facts: &mut Facts, pools: Pools) {
     facts.books.unreadable.extend(pools.unreadable);
 }
 
-/// What both looks found, without change; and how many addresses would be called leaked if only every user of
-/// addresses could be read.
-pub(super) fn both(first: &[Problem], second: &[Problem], facts: &Facts) -> (Vec<Problem>, usize) {
-    let first: BTreeSet<&Problem> = first.iter().collect();
-    let mut confirmed: Vec<Problem> =
-        second.iter().filter(|problem| first.contains(problem)).cloned().collect();
-    let mut unjudged = 0;
+/// What another look found too, without change.
+pub(super) fn still(earlier: Vec<Problem>, later: &[Problem]) -> Vec<Problem> {
+    let later: BTreeSet<&Problem> = later.iter().collect();
+    earlier.into_iter().filter(|problem| later.contains(problem)).collect()
+}
+
+/// What can be said, and how many addresses would be called leaked if only every user of addresses could be read.
+pub(super) fn judge(mut problems: Vec<Problem>, facts: &Facts) -> (Vec<Problem>, usize) {
+    let before = problems.len();
     if facts.books.unreadable.iter().any(|corrupt| is_user(&corrupt.key)) {
-        let before = confirmed.len();
-        confirmed.retain(|problem| !matches!(problem, Problem::Leaked { .. }));
-        unjudged = before - confirmed.len();
+        problems.retain(|problem| !matches!(problem, Problem::Leaked { .. }));
     }
-    (confirmed, unjudged)
+    let unjudged = before - problems.len();
+    (problems, unjudged)
 }
 
 #[cfg(test)]
@@ -149,11 +150,10 @@ mod tests {
 
     #[test]
     fn only_what_both_looks_found_unchanged_is_told() {
-        let facts = Facts::default();
-        let first = [leaked("10.0.0.1", 7), leaked("10.0.0.2", 7)];
+        let first = vec![leaked("10.0.0.1", 7), leaked("10.0.0.2", 7)];
         // Given anew meanwhile, and leaked only now.
         let second = [leaked("10.0.0.1", 7), leaked("10.0.0.2", 8), leaked("10.0.0.3", 9)];
-        assert_eq!(both(&first, &second, &facts), (vec![leaked("10.0.0.1", 7)], 0));
+        assert_eq!(still(first, &second), [leaked("10.0.0.1", 7)]);
     }
 
     #[test]
@@ -161,8 +161,8 @@ mod tests {
         let mut facts = Facts::default();
         let key = Key::namespaced(Kind::WorkloadEndpoint, "n", "e");
         facts.books.unreadable.push(ipam::Corrupt { key, contradictions: vec!["x".to_owned()] });
-        let found = [leaked("10.0.0.1", 7)];
-        assert_eq!(both(&found, &found, &facts), (Vec::new(), 1));
+        assert_eq!(judge(vec![leaked("10.0.0.1", 7)], &facts), (Vec::new(), 1));
+        assert_eq!(judge(vec![leaked("10.0.0.1", 7)], &Facts::default()).1, 0);
     }
 
     #[test]

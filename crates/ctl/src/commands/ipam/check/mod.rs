@@ -27,7 +27,7 @@ pub(super) struct Found<'a> {
     pub(super) facts: &'a Facts,
     pub(super) services: &'a [(String, std::net::IpAddr)],
     pub(super) analysis: &'a Analysis<'a>,
-    /// Sorted by kind. Each was there at both looks.
+    /// Sorted by kind. Each was there at every look.
     pub(super) problems: &'a [Problem],
     /// Addresses that nobody seems to use, but not all users could be read.
     pub(super) unjudged: usize,
@@ -68,17 +68,20 @@ async fn look(global: &Global, check: &IpamCheck) -> Result<usize, Failures> {
     let now = Timestamp::now();
     let mut services = self::services(&facts);
     let mut analysis = analyse(&evidence(&facts, &services, now));
+    let mut problems = std::mem::take(&mut analysis.problems);
     watch.analysis = watch.lap();
-    let (mut problems, mut unjudged) = (Vec::new(), 0);
-    if !analysis.problems.is_empty() {
-        let first = std::mem::take(&mut analysis.problems);
-        look_again(&store, &mut facts, &first, check.settle, &records).await?;
+    for again in [Again::Everything, Again::Books] {
+        if problems.is_empty() {
+            break;
+        }
+        look_again(&store, &mut facts, &problems, again, check.settle, &records).await?;
+        watch.looking_again = watch.looking_again + watch.lap();
         services = self::services(&facts);
-        watch.second_look = watch.lap();
         analysis = analyse(&evidence(&facts, &services, now));
-        (problems, unjudged) = confirm::both(&first, &analysis.problems, &facts);
+        problems = confirm::still(problems, &analysis.problems);
         watch.analysis = watch.analysis.max(watch.lap());
     }
+    let (problems, unjudged) = confirm::judge(problems, &facts);
     let found = Found {
         cluster: &cluster,
         facts: &facts,
@@ -94,19 +97,36 @@ async fn look(global: &Global, check: &IpamCheck) -> Result<usize, Failures> {
     Ok(problems.len())
 }
 
-/// Lists are not all of one moment, and an address that is being taken or given back looks like a leak in between:
-/// what disagrees is read again after a while, and told only if it is still just the same.
+/// What is read again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    /// After a while: the suspected blocks, handles and affinities, then who uses the suspected addresses.
+    Everything,
+    /// Right after that, the blocks, handles and affinities once more.
+    Books,
+}
+
+/// Lists are not all of one moment, and an address that is being taken or given back looks like a leak in between.
+/// What disagrees is therefore read again, and told only if it is still just the same: users between two looks at the
+/// blocks, and blocks between two looks at the users. So an address that is called leaked was allocated, without a
+/// break, from before until after nobody used it; and one that is called free was in use from before until after.
 async fn look_again(
     store: &Arc<dyn Store>,
     facts: &mut Facts,
-    first: &[Problem],
+    problems: &[Problem],
+    again: Again,
     settle: f64,
     records: &Progress,
 ) -> Result<(), StoreError> {
-    tracing::info!(problems = first.len(), seconds = settle, "waiting before a second look");
-    tokio::time::sleep(Duration::from_secs_f64(settle)).await;
-    let suspects = confirm::Suspects::of(first, facts);
+    let suspects = confirm::Suspects::of(problems, facts);
+    if again == Again::Everything {
+        tracing::info!(problems = problems.len(), seconds = settle, "waiting before a second look");
+        tokio::time::sleep(Duration::from_secs_f64(settle)).await;
+    }
     load::look_again(&**store, &mut facts.books, &suspects.keys).await?;
+    if again == Again::Books {
+        return Ok(());
+    }
     if suspects.needs_pools {
         let pools = load::pools(&**store, records).await?;
         confirm::replace_pools(facts, pools);
@@ -185,13 +205,13 @@ struct Stopwatch {
     since: Instant,
     loading: Duration,
     analysis: Duration,
-    second_look: Duration,
+    looking_again: Duration,
 }
 
 impl Default for Stopwatch {
     fn default() -> Stopwatch {
         let zero = Duration::ZERO;
-        Stopwatch { since: Instant::now(), loading: zero, analysis: zero, second_look: zero }
+        Stopwatch { since: Instant::now(), loading: zero, analysis: zero, looking_again: zero }
     }
 }
 
@@ -203,10 +223,10 @@ impl Stopwatch {
 
     fn tell(&self, records: usize) {
         eprintln!(
-            "timings: loading_ms={} analysis_ms={} second_look_ms={} records={records}",
+            "timings: loading_ms={} analysis_ms={} looking_again_ms={} records={records}",
             self.loading.as_millis(),
             self.analysis.as_millis(),
-            self.second_look.as_millis()
+            self.looking_again.as_millis()
         );
     }
 }
