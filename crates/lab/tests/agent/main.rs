@@ -7,6 +7,7 @@ mod running;
 
 mod calls;
 mod chains;
+mod churn;
 mod dels;
 mod hostile;
 mod store_down;

@@ -1,6 +1,6 @@
 //! What a store on one file holds, as tests look at it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -45,18 +45,26 @@ impl Books {
         records.iter().map(|record| (record.key.clone(), text(&record.value))).collect()
     }
 
-    /// Who holds which address, by the blocks, which must be consistent in themselves.
+    /// Who holds which address, by the blocks, where everybody holds one.
     pub(crate) fn allocations(&self) -> BTreeMap<String, IpAddr> {
-        let mut found = BTreeMap::new();
+        let single = |(handle, addresses): (String, BTreeSet<IpAddr>)| {
+            assert_eq!(addresses.len(), 1, "several addresses of {handle}");
+            (handle, *addresses.first().expect("one"))
+        };
+        self.addresses().into_iter().map(single).collect()
+    }
+
+    /// Who holds which addresses, by the blocks, which must be consistent in themselves.
+    pub(crate) fn addresses(&self) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        let mut found: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
         for (key, value) in self.records() {
             let Key::Block(cidr) = &key else { continue };
             let block = Block::decode(cidr, value.as_bytes()).unwrap();
             assert_eq!(block.contradictions(), [] as [String; 0]);
             for ordinal in 0..block.capacity() {
                 let Some(attribute) = block.attribute(ordinal) else { continue };
-                let earlier =
-                    found.insert(attribute.handle().unwrap().to_owned(), block.address(ordinal).unwrap());
-                assert_eq!(earlier, None, "two addresses of one handle");
+                let holder = found.entry(attribute.handle().unwrap().to_owned()).or_default();
+                assert!(holder.insert(block.address(ordinal).unwrap()), "an address in two blocks");
             }
         }
         found

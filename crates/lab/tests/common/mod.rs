@@ -1,6 +1,6 @@
 //! A node with a store and a pool, and looks at what is recorded and programmed.
 
-mod books;
+pub(crate) mod books;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -69,7 +69,7 @@ impl Bench {
         self.call("DEL", pod).run(&self.node).unwrap()
     }
 
-    fn books(&self) -> Books {
+    pub(crate) fn books(&self) -> Books {
         Books::at(self.lab.store_path())
     }
 
