@@ -178,7 +178,8 @@ impl Pair {
         let mut changes = Vec::new();
         for wanted in wanted {
             let key = keys()[wanted.key].clone();
-            let current = self.model().get(&key).await.unwrap().map(|record| record.revision);
+            // A key that cannot be spelled has no record; the commit has to say so.
+            let current = self.model().get(&key).await.ok().flatten().map(|record| record.revision);
             let revision = self.believed(wanted.revision, current).await;
             changes.push(match wanted.verb {
                 Verb::Create => Change::create(key, wanted.value.clone()),
