@@ -48,6 +48,14 @@ pub(super) enum How {
     Borrow,
 }
 
+/// A block of another's, and what may be done with it.
+#[derive(Debug)]
+struct Other {
+    found: Found,
+    is_reclaimable: bool,
+    is_lent: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Search {
     pub(super) version: IpVersion,
@@ -72,8 +80,8 @@ pub(super) struct Search {
     asked: Vec<Cidr>,
     answers: BTreeMap<Cidr, Sight<Block>>,
     found: Vec<Found>,
-    /// Blocks of others with something free in them; the flag says whether they might be taken over.
-    others: Vec<(Found, bool)>,
+    /// Blocks of others with something free in them.
+    others: Vec<Other>,
     affinities: Seen,
     is_walked: bool,
     /// Affinities of ours whose block is another's.
@@ -176,7 +184,7 @@ impl Search {
     pub(super) fn usable(&self) -> Vec<Found> {
         let mut usable = self.found.clone();
         if !self.is_strict {
-            usable.extend(self.others.iter().map(|(found, _)| found.clone()));
+            usable.extend(self.lent().cloned());
         }
         usable
     }
@@ -202,9 +210,13 @@ impl Search {
         let found: usize = self.found.iter().map(|found| found.free).sum();
         // While a block of one's own may still turn up, those of others are not good enough.
         let is_last_resort = !self.is_strict && !self.may_claim() && self.own.is_empty();
-        let others: usize =
-            if is_last_resort { self.others.iter().map(|(found, _)| found.free).sum() } else { 0 };
+        let others: usize = if is_last_resort { self.lent().map(|found| found.free).sum() } else { 0 };
         found + others >= self.needed || self.found.len() >= self.blocks_useful
+    }
+
+    /// What can be borrowed from.
+    fn lent(&self) -> impl Iterator<Item = &Found> {
+        self.others.iter().filter(|other| other.is_lent).map(|other| &other.found)
     }
 
     fn next_blocks(&mut self) -> Vec<Cidr> {
@@ -274,17 +286,19 @@ impl Search {
         let found = Found { how, block, revision: Some(revision), free, pool };
         if is_ours {
             self.found.push(found);
-        } else if is_reclaimable || is_lent {
-            self.remember(found, is_reclaimable);
+        } else {
+            self.remember(Other { found, is_reclaimable, is_lent });
         }
     }
 
     /// Only as many blocks of others are kept in mind as could be needed.
-    fn remember(&mut self, found: Found, is_reclaimable: bool) {
-        let of_kind = |(_, flag): &&(Found, bool)| !is_reclaimable || *flag;
-        let free: usize = self.others.iter().filter(of_kind).map(|(found, _)| found.free).sum();
-        if free < self.needed {
-            self.others.push((found, is_reclaimable));
+    fn remember(&mut self, other: Other) {
+        let is_missing = |is_fit: fn(&&Other) -> bool| {
+            let known: usize = self.others.iter().filter(is_fit).map(|other| other.found.free).sum();
+            is_fit(&&other) && known < self.needed
+        };
+        if is_missing(|other| other.is_reclaimable) || is_missing(|other| other.is_lent) {
+            self.others.push(other);
         }
     }
 
@@ -306,17 +320,16 @@ impl Search {
                 // Someone is at it.
                 Sight::Going | Sight::Broken(_) => continue,
             };
-            let Some(position) = self.others.iter().position(|(found, _)| found.block.cidr == cidr) else {
+            let Some(position) = self.others.iter().position(|other| other.found.block.cidr == cidr) else {
                 continue;
             };
-            let (mut found, _) = self.others.remove(position);
+            let mut found = self.others.remove(position).found;
             hand_over(&mut found.block, &self.owner, self.reserve.as_ref(), surroundings.now);
             found.free = free_count(&found.block, &self.reserved);
             found.how = How::Reclaim { from, affinity };
             self.found.push(found);
             self.held += 1;
         }
-        self.others.retain(|(found, _)| !is_of_windows(&found.block));
         Vec::new()
     }
 
@@ -327,7 +340,7 @@ impl Search {
         if !self.claims_on {
             return chosen;
         }
-        for (found, is_reclaimable) in &self.others {
+        for Other { found, is_reclaimable, .. } in &self.others {
             if missing == 0 || self.held + chosen.len() >= self.limit {
                 break;
             }

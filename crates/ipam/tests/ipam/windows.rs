@@ -98,3 +98,21 @@ fn nothing_is_borrowed_from_windows() {
     assert_eq!(world.assign_many("node-a", "a.0", 9).0.len(), 8);
     world.assert_books_agree();
 }
+
+/// A node that may have no more blocks borrows, but not from Windows, whether that block is in use or not.
+#[test]
+fn nothing_is_borrowed_from_windows_at_the_block_limit() {
+    for is_used in [true, false] {
+        let mut world = World::with_pool("10.0.0.0/28", 29);
+        assert_eq!(world.assign_many("node-a", "a.0", 8).0.len(), 8);
+        assert_eq!(assign(&mut world, "windows", 1).0, 1);
+        if !is_used {
+            world.release("w.0");
+        }
+        world.now = world.now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
+        let mut request = world.request("node-a", vec![want("a.1", 1, 0)]);
+        request.blocks_max = Some(1);
+        let grant = world.plan(request).unwrap().grants.remove(0);
+        assert!(matches!(grant.shortage, Some(AssignError::BlockLimit { .. })), "{is_used}: {grant:?}");
+    }
+}
