@@ -75,7 +75,8 @@ async fn look(global: &Global, check: &IpamCheck) -> Result<usize, Failures> {
             break;
         }
         look_again(&store, &mut facts, &problems, again, check.settle, &records).await?;
-        watch.looking_again = watch.looking_again + watch.lap();
+        let looked = watch.lap();
+        watch.looking_again += looked;
         services = self::services(&facts);
         analysis = analyse(&evidence(&facts, &services, now));
         problems = confirm::still(problems, &analysis.problems);
