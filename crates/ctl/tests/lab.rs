@@ -90,8 +90,8 @@ impl Drop for Desk {
 #[test]
 fn a_lab_from_up_to_down() {
     let Some(desk) = Desk::new("a_lab_from_up_to_down") else { return };
-    let shown = desk.done(&["up", "--nodes", "2", "--without-agents"]);
-    assert!(shown.contains("node2   172.30.0.2   none    running   0\n"), "{shown}");
+    let shown = desk.done(&["up", "--nodes", "2"]);
+    assert!(shown.contains("node2   172.30.0.2   ready   running   0\n"), "{shown}");
     desk.refused(&["up"], 1, "is already there");
     let added = desk.done(&["pod", "add", "node1", "web-0", "shop/db-0"]);
     assert!(added.contains("shop/db-0       running   10.244."), "{added}");
@@ -121,7 +121,7 @@ fn an_up_that_was_killed_is_removed_by_down() {
     let mut dice = Dice::for_purpose(testkit::seed(), "killed up");
     let (mut longest, mut caught) = (800, 0);
     for _ in 0..testkit::count(5, 100) {
-        let mut up = desk.command(&["up", "--name", &desk.name, "--nodes", "2", "--without-agents"]);
+        let mut up = desk.command(&["up", "--name", &desk.name, "--nodes", "2"]);
         let mut up = up.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(dice.roll(longest)));
         let was_at_work = up.try_wait().unwrap().is_none();
@@ -136,7 +136,7 @@ fn an_up_that_was_killed_is_removed_by_down() {
     }
     assert!(caught > 0, "none was caught at work");
     // And the next one is not disturbed.
-    desk.done(&["up", "--nodes", "1", "--without-agents"]);
+    desk.done(&["up", "--nodes", "1"]);
     desk.done(&["pod", "add", "node1", "web-0"]);
 }
 

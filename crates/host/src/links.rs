@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::{DeviceName, Sandbox};
-use plan::{NodeFacts, PodWiring};
+use plan::{NodeFacts, PodWiring, Sysctl};
 use rustix::io::Errno;
 
 use crate::create::is_existing;
@@ -52,6 +52,13 @@ impl Host {
     pub fn link_index(&mut self, device: &DeviceName, sandbox: &Sandbox) -> Result<Option<u32>, HostError> {
         let link = find_link(&mut self.netlink, device)?;
         Ok(link.filter(|link| link.alias == Some(sandbox.alias())).map(|link| link.index))
+    }
+
+    /// Lets the node forward IPv6. Unlike in IPv4, a device's own setting is not enough: the kernel asks the one for
+    /// all devices, too.
+    pub fn forward_ipv6(&self) -> Result<(), HostError> {
+        let wanted = Sysctl::new("net/ipv6/conf/all/forwarding", 1);
+        if sysctl::read(&wanted.path)? == wanted.value { Ok(()) } else { sysctl::write(&wanted) }
     }
 
     /// Every link of ours, whatever it is called now.

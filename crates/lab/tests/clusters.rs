@@ -20,8 +20,8 @@ fn plan(nodes: usize) -> Plan {
         store: StoreKind::Sqlite,
         mode: Mode::Direct,
         ipv6: false,
-        grace: Duration::from_secs(60),
-        has_agents: false,
+        grace: Duration::from_secs(1),
+        has_agents: true,
         programs: Programs::of_test().unwrap().folder().to_owned(),
     }
 }
@@ -88,6 +88,81 @@ fn a_lab_runs_pods_and_leaves_no_trace() {
 }
 
 #[test]
+fn a_lab_with_ipv6_reaches_everybody_in_both_families() {
+    let ipv6 = || Plan { ipv6: true, ..plan(1) };
+    let Some(lab) = up("a_lab_with_ipv6_reaches_everybody_in_both_families", ipv6) else { return };
+    for name in ["web-0", "db-0"] {
+        assert_eq!(add(&lab, "node1", name).addresses.len(), 2);
+    }
+    let trips = lab::ping::all(&lab).unwrap();
+    let lost: Vec<_> = trips.iter().filter(|trip| trip.outcome != lab::ping::Outcome::Answered).collect();
+    assert!(trips.len() == 12 && lost.is_empty(), "{lost:?}");
+}
+
+#[test]
+fn a_lab_runs_without_agents() {
+    let alone = || Plan { has_agents: false, ..plan(1) };
+    let Some(lab) = up("a_lab_runs_without_agents", alone) else { return };
+    add(&lab, "node1", "web-0");
+    assert_eq!(lab.status().nodes[0].agent.as_deref(), Some("none"));
+    lab.kubelet("node1", &KubeletRequest::Check).unwrap();
+    del(&lab, "node1", "web-0");
+    assert_eq!(lab.plumb(&["get", "wep", "-A", "-o", "name"]).unwrap(), "");
+}
+
+#[test]
+fn a_service_that_dies_is_started_again() {
+    let Some(lab) = up("a_service_that_dies_is_started_again", || plan(1)) else { return };
+    let pod = add(&lab, "node1", "web-0");
+    lab.run_on("node1", &["sh", "-c", "kill -9 $(pgrep -x plumbd)"]).unwrap();
+    let agent = || lab.status().nodes[0].agent.clone().unwrap();
+    wait_until("the agent to be ready again", || agent() == "ready").unwrap();
+    assert!(lab.status().is_healthy());
+    lab.stop("node1", "agent").unwrap();
+    assert!(agent() == "stopped" && !lab.status().is_healthy());
+    // An agent that has been stopped leaves the pods' network as it is.
+    let mut ping = lab.command_on("node1").unwrap();
+    assert!(ping.args(["ping", "-c", "1", "-W", "5", &pod.addresses[0]]).output().unwrap().status.success());
+}
+
+#[test]
+fn a_node_boots_after_a_power_cut_and_its_pods_come_back() {
+    let Some(lab) = up("a_node_boots_after_a_power_cut_and_its_pods_come_back", || plan(2)) else { return };
+    let before = add(&lab, "node1", "web-0");
+    let neighbour = add(&lab, "node2", "web-1");
+    lab.cut_power("node1").unwrap();
+    assert!(lab.pods("node1").is_err() && !lab.status().is_healthy());
+    lab.boot("node1").unwrap();
+    let report = || lab.pods("node1").unwrap().remove(0);
+    wait_until("the pod to run again", || report().state == PodState::Running).unwrap();
+    let after = report();
+    assert!(after.uid == before.uid && after.container_id != before.container_id);
+    lab.kubelet("node1", &KubeletRequest::Check).unwrap();
+    // The dead sandbox had its DELs: nothing of it is left.
+    assert_eq!(lab.plumb(&["get", "ipamhandles", "-o", "name"]).unwrap().lines().count(), 2);
+    assert_eq!(lab.pods("node2").unwrap(), [neighbour]);
+}
+
+#[test]
+fn a_gc_removes_what_the_runtime_does_not_know() {
+    let Some(lab) = up("a_gc_removes_what_the_runtime_does_not_know", || {
+        // Long enough that only the GC can have done it.
+        Plan { grace: Duration::from_secs(3600), ..plan(1) }
+    }) else {
+        return;
+    };
+    add(&lab, "node1", "kept");
+    add(&lab, "node1", "lost");
+    let lose = KubeletRequest::Lose { pods: vec![key("lost")], leaves: LeftBehind::Nothing };
+    lab.kubelet("node1", &lose).unwrap();
+    let endpoints = || lab.plumb(&["get", "wep", "-A", "-o", "name"]).unwrap().lines().count();
+    assert_eq!(endpoints(), 2);
+    lab.kubelet("node1", &KubeletRequest::Gc).unwrap();
+    wait_until("the lost one's endpoint to go", || endpoints() == 1).unwrap();
+    lab.kubelet("node1", &KubeletRequest::Check).unwrap();
+}
+
+#[test]
 fn two_labs_at_once_do_not_meet() {
     let Some(first) = up("two_labs_at_once_do_not_meet", || plan(1)) else { return };
     let second = OwnCluster::up(plan(1), &|_| {}).unwrap();
@@ -117,7 +192,7 @@ fn the_stand_in_tries_again_with_a_new_sandbox() {
     let Some(lab) = up("the_stand_in_tries_again_with_a_new_sandbox", || plan(1)) else { return };
     let conflist = lab.root_of("node1").unwrap().join("etc/cni/net.d/10-plumb.conflist");
     let good = fs::read_to_string(&conflist).unwrap();
-    fs::write(&conflist, good.replace("\"sqlite\"", "\"nowhere\"")).unwrap();
+    fs::write(&conflist, good.replace("/run/plumb/agent.sock", "/run/plumb/nobody.sock")).unwrap();
     let request = KubeletRequest::Add { pods: vec![NewPod::new(&key("web-0"))], waits: false };
     lab.kubelet("node1", &request).unwrap();
     let report = || lab.pods("node1").unwrap().remove(0);
@@ -219,6 +294,8 @@ fn a_pod_goes_through_a_chain_of_plugins() {
     let portmap =
         serde_json::json!({"type": "portmap", "capabilities": {"portMappings": true}, "snat": false});
     conflist["plugins"].as_array_mut().unwrap().push(portmap);
+    // Debian's plugins know no later version.
+    conflist["cniVersion"] = "1.0.0".into();
     fs::write(&path, conflist.to_string()).unwrap();
     let ports =
         serde_json::json!({"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]});

@@ -19,6 +19,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 pub use description::{Card, Description, Mode, Network, NodeDescription, Plan, Stage, StoreKind};
 pub(crate) use down::remove_abandoned;
@@ -162,6 +163,23 @@ impl Cluster {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
         self.init(node, &InitRequest::Start { service: service.to_owned(), arguments })?;
         up::wait_for_service(self, node, service)
+    }
+
+    /// Cuts a node's power: its processes are gone at once, and with them its namespaces and everything in `/run`.
+    /// Its disk stays.
+    pub fn cut_power(&self, node: &str) -> Result<()> {
+        let process = self.process_of(&self.description.node(node)?.name)?;
+        let process = Pid::from_raw(process).context("a process has a number")?;
+        kill_process(process, Signal::KILL).with_context(|| format!("cannot kill node {node}"))?;
+        crate::wait_for("the node to die", || {
+            ensure!(self.process_of(node).is_err(), "node {node} still answers");
+            Ok(())
+        })
+    }
+
+    /// Boots a node whose power was cut, and waits until its services can be asked.
+    pub fn boot(&self, node: &str) -> Result<()> {
+        self.boot_node(&self.description.node(node)?.name)
     }
 
     pub(crate) fn init(&self, node: &str, request: &InitRequest) -> Result<Vec<ServiceStatus>> {

@@ -83,7 +83,7 @@ pub(crate) fn conflist(description: &Description, node: &NodeDescription, place:
     for (variable, value) in store_settings(description, place) {
         plugin[variable.to_lowercase()] = json!(value);
     }
-    json!({"cniVersion": "1.0.0", "name": NETWORK, "plugins": [plugin]})
+    json!({"cniVersion": "1.1.0", "name": NETWORK, "plugins": [plugin]})
 }
 
 fn search_path(programs: &Path) -> String {

@@ -59,7 +59,7 @@ impl Cluster {
         for node in &self.description.nodes {
             self.furnish(node)?;
         }
-        self.boot(tell)?;
+        self.boot_all(tell)?;
         if !self.description.has_agents {
             self.create_pools()?;
         }
@@ -128,7 +128,7 @@ impl Cluster {
         Ok(())
     }
 
-    fn boot(&self, tell: &dyn Fn(&str)) -> Result<()> {
+    fn boot_all(&self, tell: &dyn Fn(&str)) -> Result<()> {
         let what =
             if self.description.has_agents { "agent and kubelet stand-in" } else { "kubelet stand-in" };
         tell(&format!("nodes boot, each with {what}"));
@@ -139,11 +139,19 @@ impl Cluster {
         for (node, process) in &mut first_processes {
             self.wait_for_node(node, process)?;
         }
-        for node in &self.description.nodes {
-            wait_for_service(self, &node.name, "kubelet")?;
-            if self.description.has_agents {
-                wait_for_service(self, &node.name, "agent")?;
-            }
+        self.description.nodes.iter().try_for_each(|node| self.wait_for_services(&node.name))
+    }
+
+    pub(super) fn boot_node(&self, node: &str) -> Result<()> {
+        let mut process = self.start_node(node)?;
+        self.wait_for_node(node, &mut process)?;
+        self.wait_for_services(node)
+    }
+
+    fn wait_for_services(&self, node: &str) -> Result<()> {
+        wait_for_service(self, node, "kubelet")?;
+        if self.description.has_agents {
+            wait_for_service(self, node, "agent")?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -59,10 +58,10 @@ fn ensure_directory(directory: &Path) -> Result<(), Trouble> {
     }
 }
 
+/// A number of this process would not do: in another container another process has the same one.
 fn draft_path(directory: &Path, prefix: &OsString) -> PathBuf {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
     let mut name = prefix.clone();
-    name.push(format!("{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed)));
+    name.push(uuid::Uuid::new_v4().simple().to_string());
     directory.join(name)
 }
 

@@ -183,6 +183,9 @@ fn wire(host: &mut Host, pod: &mut PodNamespace, attachment: &Attachment) -> Res
     let wiring = PodWiring::new(attachment, &host.facts()?)
         .map_err(|error| WireError::Cni(CniError::configuration(error.to_string())))?;
     host.ensure(pod, &wiring)?;
+    if attachment.addresses.iter().any(std::net::IpAddr::is_ipv6) {
+        host.forward_ipv6()?;
+    }
     Ok(wiring)
 }
 

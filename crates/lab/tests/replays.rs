@@ -1,0 +1,95 @@
+//! The outages of the past, replayed: each must be survived, and a replay must notice when it is not.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::{Programs, replay};
+
+fn up(test: &str, nodes: usize, store: StoreKind) -> Option<OwnCluster> {
+    if let Some(reason) = lab::missing() {
+        testkit::skip(test, &reason);
+        return None;
+    }
+    if store == StoreKind::Etcdv3
+        && let Some(reason) = testkit::etcd::missing()
+    {
+        testkit::skip(test, &reason);
+        return None;
+    }
+    let plan = Plan {
+        name: Plan::NAME.parse().unwrap(),
+        nodes,
+        store,
+        mode: Mode::Direct,
+        ipv6: false,
+        grace: Duration::from_secs(2),
+        has_agents: true,
+        programs: Programs::of_test().unwrap().folder().to_owned(),
+    };
+    Some(OwnCluster::up(plan, &|_| {}).unwrap())
+}
+
+/// The story that a replay tells.
+fn told(act: impl FnOnce(&dyn Fn(&str)) -> anyhow::Result<()>) -> (anyhow::Result<()>, String) {
+    let story = Mutex::new(String::new());
+    let outcome = act(&|line| story.lock().unwrap().push_str(&format!("{line}\n")));
+    (outcome, story.into_inner().unwrap())
+}
+
+#[track_caller]
+fn stale_delete(test: &str, store: StoreKind) {
+    let Some(lab) = up(test, 1, store) else { return };
+    let (outcome, story) = told(|tell| replay::stale_delete(&lab, tell));
+    outcome.unwrap_or_else(|error| panic!("{story}{error:#}"));
+    assert_eq!(story.matches(" pings answered, 0 lost").count(), 2, "{story}");
+}
+
+#[track_caller]
+fn leaked_endpoints(test: &str, store: StoreKind) {
+    let (nodes, leaks) = (testkit::count(2, 10), testkit::count(20, 600));
+    let Some(lab) = up(test, nodes, store) else { return };
+    let (outcome, story) = told(|tell| replay::leaked_endpoints(&lab, leaks, tell));
+    outcome.unwrap_or_else(|error| panic!("{story}{error:#}"));
+    assert!(story.contains(&format!("and {leaks} devices without an owner are gone")), "{story}");
+    assert!(story.contains(" pings answered, 0 lost"), "{story}");
+}
+
+#[test]
+fn the_stale_delete_is_survived_on_sqlite() {
+    stale_delete("the_stale_delete_is_survived_on_sqlite", StoreKind::Sqlite);
+}
+
+#[test]
+fn the_stale_delete_is_survived_on_etcd() {
+    stale_delete("the_stale_delete_is_survived_on_etcd", StoreKind::Etcdv3);
+}
+
+#[test]
+fn leaked_endpoints_are_put_right_on_sqlite() {
+    leaked_endpoints("leaked_endpoints_are_put_right_on_sqlite", StoreKind::Sqlite);
+}
+
+#[test]
+fn leaked_endpoints_are_put_right_on_etcd() {
+    leaked_endpoints("leaked_endpoints_are_put_right_on_etcd", StoreKind::Etcdv3);
+}
+
+#[test]
+fn a_replay_notices_a_ping_that_is_lost() {
+    let Some(lab) = up("a_replay_notices_a_ping_that_is_lost", 1, StoreKind::Sqlite) else { return };
+    // Somebody takes the new pod off the network for a moment while the late DELs come.
+    let told = told(|tell| {
+        replay::stale_delete(&lab, &|line| {
+            tell(line);
+            if line.contains("the runtime's own: stop") {
+                let rules = "table inet t { chain c { type filter hook input priority 0; icmp type echo-reply drop; }; }";
+                lab.run_on("node1", &["nft", rules]).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
+                lab.run_on("node1", &["nft", "delete table inet t"]).unwrap();
+            }
+        })
+    });
+    let error = told.0.unwrap_err().to_string();
+    assert!(error.contains("pings were lost"), "{error}");
+}
