@@ -10,7 +10,7 @@ use testkit::process::{Process, command, wait_until};
 
 use crate::Extent;
 use crate::place::Place;
-use crate::plugin::Plugin;
+use crate::plugin::{self, Plugin};
 use crate::rounds::Rounds;
 
 /// What a contender is, as far as figures depend on it.
@@ -65,7 +65,7 @@ impl Contender {
     fn one_shot(lab: &Lab, node: Node, store: &Place) -> Result<Contender> {
         store.fill()?;
         let netconf = netconf(&node, store.netconf());
-        Ok(Contender::new(Who::OneShotOnSqlite, node, Plugin::ours(lab.programs(), netconf)))
+        Ok(Contender::new(Who::OneShotOnSqlite, node, Plugin::new(lab.programs().cni(), netconf)))
     }
 
     fn with_agent(who: Who, lab: &Lab, node: Node, store: &Place) -> Result<Contender> {
@@ -75,7 +75,7 @@ impl Contender {
         let socket = folder.join("agent.sock");
         let agent = start_agent(lab, &node, store, &folder)?;
         let netconf = netconf(&node, json!({"agent_socket": socket, "state_dir": folder}));
-        let plugin = Plugin::ours(lab.programs(), netconf);
+        let plugin = Plugin::new(plugin::released(lab.programs())?, netconf);
         let contender = Contender { agent: Some(agent), ..Contender::new(who, node, plugin) };
         let pod = lab.pod("bench", "first")?;
         let serves = || contender.visit(|| contender.plugin.call("ADD", &pod).is_ok()).unwrap_or(false);

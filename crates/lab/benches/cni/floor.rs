@@ -7,11 +7,12 @@ use host::{Host, PodNamespace};
 use lab::{Lab, Node, Pod};
 use model::{DeviceName, Sandbox};
 use plan::{Attachment, PodWiring};
+use serde_json::json;
 use testkit::figures::Run;
 
 use crate::Extent;
 use crate::place::Place;
-use crate::plugin::Plugin;
+use crate::plugin::{self, Plugin};
 use crate::rounds::await_removal;
 
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Floor {
         let count = extent.singles;
         let kernel = self.node.namespace().visit(|| wire_pods(lab, count))??;
         self.kernel.push(Run::new(kernel));
-        let version = Plugin::ours(lab.programs(), serde_json::json!({"cniVersion": "1.0.0"}));
+        let version = Plugin::new(plugin::released(lab.programs())?, json!({"cniVersion": "1.0.0"}));
         let pod = lab.pod("bench", "version")?;
         let starts: Result<Vec<Duration>> = (0..count).map(|_| version.call("VERSION", &pod)).collect();
         self.starts.push(Run::new(starts?));

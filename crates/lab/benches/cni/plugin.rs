@@ -25,9 +25,31 @@ pub(crate) struct Plugin {
     netconf: Value,
 }
 
+/// Our own plugin as it is released: static, where this machine can build it that way.
+pub(crate) fn released(programs: &Programs) -> Result<PathBuf> {
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let asked = Command::new(rustc).args(["--print", "target-libdir", "--target", &target]).output();
+    let library =
+        asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    if library.is_empty() || !Path::new(&library).is_dir() {
+        eprintln!("plumb-cni is measured as a dynamic program: there is no target {target} here");
+        return Ok(programs.cni());
+    }
+    let folder = programs.folder().parent().context("programs lie below a folder of all builds")?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build
+        .args(["build", "--quiet", "--release", "-p", "cni", "--target", &target])
+        .arg("--target-dir")
+        .arg(folder);
+    ensure!(build.stdout(Stdio::null()).status()?.success(), "plumb-cni does not build for {target}");
+    Ok(folder.join(target).join("release/plumb-cni"))
+}
+
 impl Plugin {
-    pub(crate) fn ours(programs: &Programs, netconf: Value) -> Plugin {
-        Plugin { program: programs.cni(), netconf }
+    pub(crate) fn new(program: impl Into<PathBuf>, netconf: Value) -> Plugin {
+        Plugin { program: program.into(), netconf }
     }
 
     /// The veth to the node with a route, and addresses from files: the closest to what we do.
@@ -36,7 +58,7 @@ impl Plugin {
             "cniVersion": "1.0.0", "name": "ptp", "type": "ptp",
             "ipam": host_local(data, "10.88.0.0/16"),
         });
-        Plugin { program: Path::new(PEERS).join("ptp"), netconf }
+        Plugin::new(Path::new(PEERS).join("ptp"), netconf)
     }
 
     pub(crate) fn bridge(data: &Path) -> Plugin {
@@ -44,7 +66,7 @@ impl Plugin {
             "cniVersion": "1.0.0", "name": "bridge", "type": "bridge", "bridge": "cni0", "isGateway": true,
             "ipam": host_local(data, "10.89.0.0/16"),
         });
-        Plugin { program: Path::new(PEERS).join("bridge"), netconf }
+        Plugin::new(Path::new(PEERS).join("bridge"), netconf)
     }
 
     /// From exec to exit. The calling thread is on the plugin's node.
