@@ -171,6 +171,18 @@ fn settings_that_change_in_between_are_noticed() {
     assert!(world.assign("node-a", "net.1").is_ok());
 }
 
+/// Settings, pool, affinity, block, handle: everything that the commit relies on is counted.
+#[test]
+fn a_commit_has_no_more_changes_than_it_may() {
+    let world = small_pool();
+    for changes_max in 1..8 {
+        let request = ipam::Request { changes_max, ..one(&world, "node-a", "net.1") };
+        let assigned = world.plan(request).unwrap();
+        assert!(assigned.steps.changes() <= changes_max);
+        assert_eq!(assigned.grants[0].addresses.len(), usize::from(changes_max >= 5), "{changes_max}");
+    }
+}
+
 #[test]
 fn a_batch_is_cut_where_the_commit_is_full() {
     let mut world = World::with_pool("10.0.0.0/24", 28);

@@ -229,6 +229,20 @@ fn each_kind_of_damage_is_repaired() {
     }
 }
 
+/// A block whose claim came no further than the block itself goes, if nobody has used it meanwhile.
+#[test]
+fn an_empty_block_without_affinity_goes() {
+    for is_atomic in [true, false] {
+        let mut world = World::with_pool("10.0.0.0/28", 30);
+        world.is_atomic = is_atomic;
+        let block = Block::new(cidr("10.0.0.0/30"), Some(&host("node-a")), 1);
+        world.store.put(block.key(), block.encode());
+        assert_eq!(faults(&world), [Fault::AffinityMissing { owner: host("node-a"), block: block.cidr }]);
+        world.recover();
+        assert!(world.blocks().is_empty() && world.affinities("node-a").is_empty());
+    }
+}
+
 #[test]
 fn tombstones_are_buried() {
     let mut world = cluster();

@@ -64,6 +64,32 @@ fn such_a_node_does_not_borrow() {
     assert!(ipam::is_of_windows(&block) && block.owner() == Some(AffinityOwner::Host("node-a".to_owned())));
 }
 
+/// An address that such a node names is not borrowed either.
+#[test]
+fn such_a_node_is_not_given_an_address_of_another() {
+    let mut world = World::with_pool("10.0.0.0/29", 29);
+    world.assign("linux", "l.0").unwrap();
+    for (host_reserve, is_given) in [(Some(HostReserve::WINDOWS), false), (None, true)] {
+        let request = ipam::AddressRequest {
+            host: "node-a".to_owned(),
+            owner: owner("w.0"),
+            addresses: vec!["10.0.0.5".parse().unwrap()],
+            purpose: None,
+            node_labels: labels(&[]),
+            blocks_max: None,
+            handle_max: None,
+            host_reserve,
+        };
+        let mut decision = ipam::AddressAssignment::new(request, world.surroundings("node-a"));
+        match world.drive(&mut decision) {
+            Ok(_) => assert!(is_given),
+            Err(error) => {
+                assert!(matches!(error, AssignError::BlockOfAnother { .. }) && !is_given, "{error}")
+            }
+        }
+    }
+}
+
 /// Checklist: reserve too big → no pool; a requested pool with such blocks is an error.
 #[test]
 fn a_pool_with_too_small_blocks_is_none() {
