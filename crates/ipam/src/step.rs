@@ -300,5 +300,6 @@ mod tests {
         // What both rely on is there once.
         assert_eq!(commits.iter().map(Steps::changes).collect::<Vec<_>>(), [3, 2]);
         assert!(!commits[0].is_idle());
+        assert_eq!(commits[0].atomic().len(), 3, "no record twice");
     }
 }

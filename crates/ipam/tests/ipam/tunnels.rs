@@ -41,6 +41,12 @@ fn owned(tunnel: Tunnel, node: &str) -> Option<BlockAttribute> {
     Some(attribute)
 }
 
+/// Under the tunnel's handle of node-a, with attributes that say something else.
+fn noted(tunnel: Tunnel, node: &str, kind: Tunnel) -> Option<BlockAttribute> {
+    let handle_id = Some(tunnel.handle("node-a"));
+    Some(BlockAttribute { handle_id, secondary: kind.owner(node).attributes, ..Default::default() })
+}
+
 fn release(tunnel: Tunnel, address: Option<&str>) -> TunnelRelease {
     TunnelRelease { handle: tunnel.handle("node-a"), address: address.map(|text| text.parse().unwrap()) }
 }
@@ -81,6 +87,9 @@ fn an_address_is_kept_replaced_or_cleared() {
                 pools,
                 assign(None),
             ),
+            // Under the node's own handle, but noted down for another node, or as another kind.
+            (at(inside, noted(tunnel, "node-b", tunnel)), pools, assign(None)),
+            (at(inside, noted(tunnel, "node-a", other(tunnel))), pools, assign(None)),
             (at(outside, owned(tunnel, "node-a")), pools, assign(None)),
             (at(inside, None), pools, assign(None)),
             // Data of old: neither handle nor attributes.
