@@ -92,7 +92,10 @@ impl Queue {
         let mut room = MAX_CHANGES.saturating_sub(SHARED_CHANGES + first.changes_min());
         let mut handles = BTreeSet::from([first.handle().to_owned()]);
         let (mut batch, mut rest) = (vec![first], VecDeque::new());
-        for job in std::mem::take(&mut waiting.jobs) {
+        // Those behind the ones that fill the commit need not be looked at.
+        while room > 0
+            && let Some(job) = waiting.jobs.pop_front()
+        {
             let is_new_handle = handles.insert(job.handle().to_owned());
             let fits = job.changes_min() <= room && job.goes_with(&batch[0]) && is_new_handle;
             if fits {
@@ -102,6 +105,7 @@ impl Queue {
                 rest.push_back(job);
             }
         }
+        rest.append(&mut waiting.jobs);
         waiting.jobs = rest;
         batch
     }

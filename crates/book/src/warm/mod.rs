@@ -32,6 +32,9 @@ use self::follow::Part;
 use crate::carry::Written;
 use crate::scene::{RawScene, Scene};
 
+/// How a block that was written here says that nothing in it is free. It need not be read for that.
+const NONE_FREE: &[u8] = br#""unallocated":[],"#;
+
 /// What is remembered for one node.
 #[derive(Debug)]
 pub(crate) struct Warm {
@@ -100,10 +103,14 @@ impl Warm {
         self.memory.lock().blocks.contains_key(cidr)
     }
 
-    /// Which of the node's blocks are known to have nothing free.
+    /// Whether a block is known to have nothing free.
     pub(crate) fn is_full(&self, cidr: &Cidr) -> bool {
-        match self.memory.lock().block(cidr) {
-            Some(Answer::Block(stored)) => stored.value.unallocated.is_empty(),
+        match self.memory.lock().blocks.get(cidr) {
+            Some(Remembered::Understood(Answer::Block(stored))) => stored.value.unallocated.is_empty(),
+            // As we write it ourselves.
+            Some(Remembered::Written(value, _)) => {
+                value.windows(NONE_FREE.len()).any(|text| text == NONE_FREE)
+            }
             _ => false,
         }
     }
