@@ -39,7 +39,7 @@ pub fn down(name: &LabName) -> Result<Removed> {
 }
 
 /// Removes the labs whose processes made them for themselves and are no more.
-pub(crate) fn remove_abandoned() -> Result<()> {
+pub fn remove_abandoned() -> Result<()> {
     let mut names = super::place::names();
     names.extend(namespaces().iter().filter_map(|namespace| owner(namespace)));
     names.retain(LabName::is_abandoned);

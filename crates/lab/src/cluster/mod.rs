@@ -22,8 +22,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub use description::{Card, Description, Mode, Network, NodeDescription, Plan, Stage, StoreKind};
-pub(crate) use down::remove_abandoned;
-pub use down::{Removed, down};
+pub use down::{Removed, down, remove_abandoned};
 pub use name::{LabName, LabNameError};
 pub(crate) use place::Place;
 pub use place::VARIABLE as FOLDER_VARIABLE;

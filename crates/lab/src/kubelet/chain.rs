@@ -193,3 +193,130 @@ pub(crate) fn device(result: &Value) -> Result<String> {
         None => bail!("no device on the node in {result}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// Plugins that write down how they were called, and answer with their own name.
+    struct Bench {
+        folder: tempfile::TempDir,
+        list: Conflist,
+    }
+
+    impl Bench {
+        fn new(version: &str, plugins: &[&str]) -> Bench {
+            let folder = tempfile::tempdir().unwrap();
+            for name in plugins {
+                let log = folder.path().join("log");
+                let script = format!(
+                    "#!/bin/sh\ninput=$(cat)\n\
+                     echo \"$CNI_COMMAND {name} $CNI_CONTAINERID [$CNI_NETNS] $CNI_IFNAME $CNI_ARGS $input\" >> {}\n\
+                     test -e {} && {{ echo '{{\"code\":11,\"msg\":\"not now\",\"details\":\"why\"}}'; exit 1; }}\n\
+                     test $CNI_COMMAND = ADD && echo '{{\"ips\":[{{\"address\":\"10.0.0.1/32\"}}],\"by\":\"{name}\"}}'\n\
+                     exit 0\n",
+                    log.display(),
+                    folder.path().join(format!("fail-{name}")).display(),
+                );
+                let path = folder.path().join(name);
+                fs::write(&path, script).unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            }
+            let plugins: Vec<Value> = plugins.iter().map(|name| json!({"type": name})).collect();
+            let list = json!({"cniVersion": version, "name": "net", "plugins": plugins});
+            Bench { folder, list: Conflist::parse(&list.to_string()).unwrap() }
+        }
+
+        fn chain(&self) -> Chain {
+            Chain { bin: self.folder.path().to_owned(), cache: self.folder.path().join("cache") }
+        }
+
+        fn break_plugin(&self, name: &str) {
+            fs::write(self.folder.path().join(format!("fail-{name}")), "").unwrap();
+        }
+
+        /// What was called since the last look: the verb, the plugin, and whose result it was given.
+        fn calls(&self) -> Vec<String> {
+            let path = self.folder.path().join("log");
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let _ = fs::remove_file(path);
+            let call = |line: &str| {
+                let (words, input) = line.split_at(line.find('{').unwrap());
+                let input: Value = serde_json::from_str(input).unwrap();
+                let mut words = words.split(' ');
+                let (verb, plugin) = (words.next().unwrap(), words.next().unwrap());
+                format!("{verb} {plugin} {}", input["prevResult"]["by"].as_str().unwrap_or("-"))
+            };
+            text.lines().map(call).collect()
+        }
+    }
+
+    fn attachment() -> Attachment {
+        Attachment {
+            container_id: "c1".into(),
+            netns: "/run/netns/x".into(),
+            interface: "eth0".into(),
+            arguments: vec![("K8S_POD_NAME".into(), "web-0".into()), ("A".into(), "b".into())],
+            offers: Map::new(),
+        }
+    }
+
+    #[test]
+    fn results_are_handed_on_and_del_goes_backwards() {
+        let bench = Bench::new("1.0.0", &["one", "two"]);
+        let chain = bench.chain();
+        let result = chain.add(&bench.list, &attachment()).unwrap();
+        assert_eq!((addresses(&result), &result["by"]), (vec!["10.0.0.1".to_owned()], &json!("two")));
+        assert_eq!(bench.calls(), ["ADD one -", "ADD two one"]);
+        chain.check(&bench.list, &attachment()).unwrap();
+        assert_eq!(bench.calls(), ["CHECK one two", "CHECK two two"]);
+        chain.del(&bench.list, &attachment()).unwrap();
+        assert_eq!(bench.calls(), ["DEL two two", "DEL one two"]);
+        // What was kept is gone, and a DEL without it works, too.
+        chain.del(&bench.list, &attachment()).unwrap();
+        assert_eq!(bench.calls(), ["DEL two -", "DEL one -"]);
+        assert!(chain.check(&bench.list, &attachment()).is_err());
+    }
+
+    #[test]
+    fn a_failure_stops_the_chain_and_keeps_the_result_for_the_next_del() {
+        let bench = Bench::new("1.0.0", &["one", "two"]);
+        let chain = bench.chain();
+        chain.add(&bench.list, &attachment()).unwrap();
+        bench.calls();
+        bench.break_plugin("two");
+        let error = chain.del(&bench.list, &attachment()).unwrap_err().to_string();
+        assert_eq!(error, "DEL of plugin two failed: not now (code 11); why");
+        assert_eq!(bench.calls(), ["DEL two two"]);
+        let error = chain.del(&bench.list, &attachment()).unwrap_err().to_string();
+        assert!(error.contains("not now") && bench.calls() == ["DEL two two"], "{error}");
+        assert!(chain.add(&bench.list, &attachment()).is_err());
+        assert_eq!(bench.calls(), ["ADD one -", "ADD two one"]);
+    }
+
+    #[test]
+    fn old_versions_know_neither_check_nor_gc_nor_earlier_results() {
+        let bench = Bench::new("0.3.1", &["one"]);
+        let chain = bench.chain();
+        chain.add(&bench.list, &attachment()).unwrap();
+        chain.check(&bench.list, &attachment()).unwrap();
+        chain.gc(&bench.list, &[attachment()]).unwrap();
+        chain.status(&bench.list).unwrap();
+        chain.del(&bench.list, &attachment()).unwrap();
+        assert_eq!(bench.calls(), ["ADD one -", "DEL one -"]);
+        let newest = Bench::new("1.1.0", &["one"]);
+        newest.chain().gc(&newest.list, &[attachment()]).unwrap();
+        newest.chain().status(&newest.list).unwrap();
+        assert_eq!(newest.calls(), ["GC one -", "STATUS one -"]);
+    }
+
+    #[test]
+    fn a_plugin_that_is_not_there_is_named() {
+        let bench = Bench::new("1.0.0", &["one"]);
+        fs::remove_file(bench.folder.path().join("one")).unwrap();
+        let error = bench.chain().add(&bench.list, &attachment()).unwrap_err();
+        assert_eq!(error.to_string(), "cannot run plugin one");
+    }
+}

@@ -65,6 +65,8 @@ fn down(command: &crate::cli::lab::Down) -> Result<(), Failures> {
     if !lab::is_root() {
         return Err(Failure::new("removing a lab needs root").into());
     }
+    // Of replays that were killed.
+    cluster::remove_abandoned().map_err(failure)?;
     let names = if command.all { cluster::labs() } else { vec![command.which.name.clone()] };
     for name in names {
         let removed = cluster::down(&name).map_err(failure)?;
