@@ -26,6 +26,7 @@ struct Portion {
 pub(crate) struct Floor {
     pub(crate) time: Duration,
     pub(crate) writes: u64,
+    pub(crate) commits: usize,
 }
 
 /// Writes what `bursts` of `burst` addresses come to, on a node of this name. Removes it again.
@@ -36,6 +37,7 @@ pub(crate) async fn write(
     bursts: usize,
 ) -> anyhow::Result<Floor> {
     let portions = portions(node, burst, bursts);
+    let commits = portions.len();
     let (mut revisions, mut writes) = (Vec::new(), 0);
     let started = Instant::now();
     for portion in portions {
@@ -60,7 +62,7 @@ pub(crate) async fn write(
             |(key, revision): &(Key, store::Revision)| Change::delete(key.clone(), revision.clone());
         store.commit(some.iter().map(deletion).collect()).await?;
     }
-    Ok(Floor { time, writes })
+    Ok(Floor { time, writes, commits })
 }
 
 fn portions(node: &str, burst: usize, bursts: usize) -> Vec<Portion> {

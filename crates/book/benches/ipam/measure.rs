@@ -132,7 +132,9 @@ impl Series<'_> {
     /// Every transaction that the store was asked for counts, also one that was refused.
     fn transactions(&self) -> Figure {
         let per_address = |(taken, _): &(Taken, Floor)| taken.counts.commits as f64 / taken.addresses as f64;
+        let floor = |(taken, floor): &(Taken, Floor)| floor.commits as f64 / taken.addresses as f64;
         let figure = Figure::new(self.name("transactions"), self.median(per_address), "per address");
+        let figure = with_floor(figure, self.median(floor));
         if self.burst >= LARGE_BURST { figure.wanted(Goal::ValueAtMost(0.03)) } else { figure }
     }
 
