@@ -16,6 +16,8 @@ pub(crate) struct Scale {
     pub(crate) addresses_min: usize,
 }
 
+/// So many single addresses come out of the block that the node has. What a claim costs is in the bursts.
+const SINGLES_MAX: usize = 60;
 /// Bursts from this size on have goals of their own.
 const LARGE_BURST: usize = 110;
 const FLOOR: &str = "plain commits";
@@ -80,7 +82,8 @@ async fn of_backend(places: &[Place], scale: &Scale) -> anyhow::Result<Vec<Figur
 impl Series<'_> {
     async fn run(&mut self, run: usize, addresses_min: usize) -> anyhow::Result<()> {
         let (store, node) = (&self.place.store, format!("bench-{}-{run}", self.burst));
-        let taken = assigns::in_bursts(store, node.clone(), self.burst, addresses_min).await?;
+        let addresses = if self.burst == 1 { addresses_min.min(SINGLES_MAX) } else { addresses_min };
+        let taken = assigns::in_bursts(store, node.clone(), self.burst, addresses).await?;
         let floor = floor::write(store, &node, self.burst, taken.addresses / self.burst).await?;
         eprintln!(
             "{}, {} at once, run {run}: {:.0} addresses/s, {FLOOR} {:.0}",

@@ -15,9 +15,9 @@ use crate::{Answer, BlockOrder, Corrupt, HostReserve, Reservations, Stored};
 /// The first look is at one block; each next one is at so many times more, up to the maximum. The maximum keeps a
 /// look within one round trip of etcd, which takes 128 reads at once.
 const LOOK_GROWTH: usize = 4;
-/// A look for blocks that nobody has is at so many at least: one round trip is enough then, unless the pool is nearly
-/// used up, and blocks that are not there cost nothing to read.
-const LOOK_UNCLAIMED_MIN: usize = 16;
+/// A look for blocks that nobody has is at so many at least: one round trip is enough then, unless most of the pool is
+/// used up. Blocks that are not there cost nothing to read; in a crowded pool more than these would.
+const LOOK_UNCLAIMED_MIN: usize = 4;
 const LOOK_MAX: usize = 64;
 
 /// How long a block stays its owner's, though empty, before another node may take it over. Calico's number.

@@ -268,7 +268,7 @@ fn blocks_are_looked_at_in_growing_batches() {
             Next::Done(assigned) => break assert_eq!(assigned.single().unwrap().0.len(), 1),
         }
     }
-    assert_eq!(looks, [16, 64, 64, 64]);
+    assert_eq!(looks, [4, 16, 64, 64, 64]);
 }
 
 #[test]
