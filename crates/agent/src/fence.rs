@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use model::Sandbox;
 use tokio::sync::OwnedMutexGuard;
 
+/// More than a node has calls at once.
+const GATES_MANY: usize = 1000;
+
 type Gate = Arc<tokio::sync::Mutex<()>>;
 
 /// All attachments of a container share its IPAM handle, so they share the fence, too.
@@ -26,7 +29,14 @@ impl Fences {
     /// Waits until nobody else works on this container.
     pub(crate) async fn enter(&self, sandbox: &Sandbox) -> Fenced<'_> {
         let handle = sandbox.handle();
-        let gate = self.gates().entry(handle.clone()).or_default().clone();
+        let gate = {
+            let mut gates = self.gates();
+            if gates.len() >= GATES_MANY {
+                // Left by those who stopped waiting.
+                gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+            }
+            gates.entry(handle.clone()).or_default().clone()
+        };
         Fenced { fences: self, handle, guard: Some(gate.lock_owned().await) }
     }
 

@@ -88,7 +88,14 @@ pub(super) async fn detach(
 }
 
 async fn release(call: &Call, services: &Services) -> Result<(), CniError> {
-    delegate::give_back(call).await?;
+    // Whatever another plugin says, our own records do not wait for it; and it is asked again.
+    let given_back =
+        delegate::give_back(call).await.map_err(|error| CniError { code: code::ADDRESSES, ..error });
+    release_records(call, services).await?;
+    given_back
+}
+
+async fn release_records(call: &Call, services: &Services) -> Result<(), CniError> {
     match services.existing_book(&call.netconf).await? {
         Found::Book(book) => records::release(&book, &call.sandbox, endpoint_key(call, services), None).await,
         Found::NoStore(reason) => {

@@ -23,6 +23,8 @@ use crate::journal::Journal;
 use crate::queue::Queue;
 
 const KERNEL_THREAD: &str = "kernel";
+/// How many sentences are remembered as said. Forgetting them costs no more than saying one again.
+const SAID_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Services {
@@ -126,10 +128,14 @@ impl Services {
     /// Says something once, however many calls it is true of.
     pub(crate) fn say_once(&self, text: String) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if !said.contains(&text) {
-            warn!("{text}");
-            said.insert(text);
+        if said.contains(&text) {
+            return;
         }
+        warn!("{text}");
+        if said.len() >= SAID_MAX {
+            said.clear();
+        }
+        said.insert(text);
     }
 
     /// The thread that does all kernel work.
