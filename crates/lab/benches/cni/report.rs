@@ -71,6 +71,9 @@ impl Measured {
         let mut figures = beside(who, "single", &contender.singles, &ptp.singles);
         for (index, count) in self.bursts.iter().enumerate() {
             let (own, peer) = (&contender.bursts[index], &ptp.bursts[index]);
+            if own.adds.is_empty() {
+                continue;
+            }
             figures.extend(beside(who, &format!("burst of {count}"), own, peer));
             figures.extend(rates(who, *count, own, peer, index == 1));
         }
@@ -141,7 +144,12 @@ fn goal(who: Who, kind: &str, call: &Call<'_>) -> Option<Goal> {
 }
 
 fn rates(who: Who, count: usize, own: &Rounds, peer: &Rounds, is_wanted: bool) -> Vec<Figure> {
-    let verbs = [("ADDs", &own.add_rates, &peer.add_rates), ("DELs", &own.del_rates, &peer.del_rates)];
+    // An answer before the link is gone is no saving if it never goes: what remains to be done counts, too.
+    let verbs = [
+        ("ADDs", &own.add_rates, &peer.add_rates),
+        ("DELs", &own.del_rates, &peer.del_rates),
+        ("links removed", &own.removal_rates, &peer.removal_rates),
+    ];
     let figure = |(verb, own, peer): (&str, &Vec<f64>, &Vec<f64>)| {
         let ratios = own.iter().zip(peer).map(|(own, peer)| own / peer).collect();
         let peer = Peer { name: PTP, value: median(peer.clone()), ratio: Some(median(ratios)) };

@@ -19,6 +19,8 @@ pub(crate) struct Rounds {
     /// Pods per second, from the first exec to the last exit.
     pub(crate) add_rates: Vec<f64>,
     pub(crate) del_rates: Vec<f64>,
+    /// Pods per second, from the first exec of a DEL until the kernel has removed the last link. Only of bursts.
+    pub(crate) removal_rates: Vec<f64>,
 }
 
 impl Rounds {
@@ -39,8 +41,10 @@ impl Rounds {
     pub(crate) fn burst(&mut self, lab: &Lab, plugin: &Plugin, count: usize) -> Result<()> {
         let pods = pods(lab, count)?;
         let adds = Burst::of("ADD", plugin, &pods)?;
+        let started = Instant::now();
         let dels = Burst::of("DEL", plugin, &pods)?;
         await_removal()?;
+        self.removal_rates.push(count as f64 / started.elapsed().as_secs_f64());
         self.add(adds, dels);
         Ok(())
     }
