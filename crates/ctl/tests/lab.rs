@@ -71,7 +71,9 @@ impl Desk {
         for process in names("/proc") {
             traces.push(fs::read_to_string(format!("{process}/cmdline")).unwrap_or_default());
         }
-        traces.retain(|trace| trace.contains(&self.name));
+        // Whole words: another lab's name may start with ours.
+        let is_in_names = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+        traces.retain(|trace| trace.split(|letter| !is_in_names(letter)).any(|word| word == self.name));
         if self.labs.exists() {
             traces.push(self.labs.display().to_string());
         }

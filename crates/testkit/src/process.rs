@@ -1,7 +1,10 @@
 //! Child processes that never outlive the test.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{self, Sender};
@@ -121,25 +124,36 @@ pub fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-type Request = (Command, Sender<io::Result<Child>>);
+type Request = (Command, File, Sender<io::Result<Child>>);
 
 /// "When the parent dies" means the parent *thread*, and the threads of tests and runtimes come and go. So one
-/// thread that lives as long as the process starts them all.
+/// thread that lives as long as the process starts them all, each in the network namespace of who asked for it.
 fn spawn_on_keeper_thread(command: Command) -> io::Result<Child> {
     static KEEPER: OnceLock<Sender<Request>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {
         let (sender, requests) = mpsc::channel::<Request>();
         std::thread::spawn(move || {
-            for (mut command, reply) in requests {
-                let _ = reply.send(command.spawn());
+            for (mut command, namespace, reply) in requests {
+                let _ = reply.send(move_into(&namespace).and_then(|()| command.spawn()));
             }
         });
         sender
     });
     let (reply, answer) = mpsc::channel();
     let gone = || io::Error::other("the thread that starts children is gone");
-    keeper.send((command, reply)).map_err(|_| gone())?;
+    keeper.send((command, File::open(OWN_NAMESPACE)?, reply)).map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
+}
+
+const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
+
+/// Needs no rights if the thread is there already.
+fn move_into(namespace: &File) -> io::Result<()> {
+    if namespace.metadata()?.ino() == std::fs::metadata(OWN_NAMESPACE)?.ino() {
+        return Ok(());
+    }
+    let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+    Ok(rustix::thread::move_into_link_name_space(namespace.as_fd(), kind)?)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 mod desired;
 mod look;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -137,6 +137,7 @@ impl<'a> Reconciler<'a> {
 
     async fn look_at_node(&mut self) -> Result<(), HostError> {
         self.look_at = Instant::now() + LOOK_EVERY;
+        self.refresh().await?;
         let desired = self.desired.node.clone();
         let looked = self.services.kernel()?.run(move |host| look::at_node(host, &desired)).await??;
         for (index, sandbox) in &looked.links {
@@ -159,6 +160,15 @@ impl<'a> Reconciler<'a> {
             .into_iter()
             .partition(|sandbox| self.services.fences().is_busy(sandbox));
         self.touched = busy;
+        // No call may change what is wanted of these while they are looked at, and what earlier calls have changed
+        // must be known: a sandbox may have been removed and added again, with another address.
+        let mut fenced = BTreeMap::new();
+        for sandbox in &free {
+            if !fenced.contains_key(&sandbox.handle()) {
+                fenced.insert(sandbox.handle(), self.services.fences().enter(sandbox).await);
+            }
+        }
+        self.refresh().await?;
         let mut wirings = Vec::new();
         for sandbox in free {
             let Some(wiring) = self.desired.node.get(&sandbox).cloned() else { continue };
@@ -168,6 +178,7 @@ impl<'a> Reconciler<'a> {
             return Ok(());
         }
         let found = self.services.kernel()?.run(move |host| look::at_pods(host, &wirings)).await??;
+        drop(fenced);
         if self.settle(found, false).await > 0 {
             // Something else may be in the way, which only a look at everything shows.
             self.look_at = Instant::now();

@@ -173,9 +173,11 @@ fn or_default<T: Default>(read: Result<T, CniError>) -> (T, Option<CniError>) {
 }
 
 fn valid_attachments(document: &Object) -> Result<Option<Vec<(String, String)>>, CniError> {
-    let Some(listed) = document.get(VALID_ATTACHMENTS).filter(|listed| !listed.is_null()) else {
-        return Ok(None);
-    };
+    let Some(listed) = document.get(VALID_ATTACHMENTS) else { return Ok(None) };
+    if listed.is_null() {
+        // How libcni spells a list with nothing in it.
+        return Ok(Some(Vec::new()));
+    }
     let text = |entry: &Value, key: &str| Some(entry.get(key)?.as_str()?.to_owned());
     let attachment = |entry: &Value| Some((text(entry, "containerID")?, text(entry, "ifname")?));
     let all = listed.as_array().and_then(|listed| listed.iter().map(attachment).collect::<Option<Vec<_>>>());
@@ -300,6 +302,8 @@ mod tests {
         }));
         assert_eq!(netconf.unwrap().valid_attachments, Some(vec![("a".to_owned(), "eth0".to_owned())]));
         assert_eq!(parse(json!({"name": "n"})).unwrap().valid_attachments, None);
+        let nobody = parse(json!({"name": "n", "cni.dev/valid-attachments": null})).unwrap();
+        assert_eq!(nobody.valid_attachments, Some(Vec::new()));
     }
 
     #[test]
