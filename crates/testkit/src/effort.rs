@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// What all threads of a process have done so far.
+/// What all threads of a process have done so far. Those that end just now are passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Effort {
     pub cpu_ms: f64,
@@ -16,7 +16,7 @@ impl Effort {
         let mut effort = Effort::default();
         for task in fs::read_dir(format!("/proc/{process}/task"))? {
             // Time on a CPU in ns, time waiting for one, and how often it was given one.
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else { continue };
             let mut numbers = text.split_whitespace().map(str::parse::<f64>);
             let mut next = || numbers.next().context("three numbers in schedstat");
             effort.cpu_ms += next()?? / 1e6;

@@ -162,11 +162,11 @@ impl<'a> Reconciler<'a> {
         self.touched = busy;
         // No call may change what is wanted of these while they are looked at, and what earlier calls have changed
         // must be known: a sandbox may have been removed and added again, with another address.
-        let mut fenced = BTreeMap::new();
-        for sandbox in &free {
-            if !fenced.contains_key(&sandbox.handle()) {
-                fenced.insert(sandbox.handle(), self.services.fences().enter(sandbox).await);
-            }
+        let containers: BTreeMap<String, &Sandbox> =
+            free.iter().map(|sandbox| (sandbox.handle(), sandbox)).collect();
+        let mut fenced = Vec::new();
+        for sandbox in containers.into_values() {
+            fenced.push(self.services.fences().enter(sandbox).await);
         }
         self.refresh().await?;
         let mut wirings = Vec::new();

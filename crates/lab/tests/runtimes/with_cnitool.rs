@@ -12,7 +12,7 @@ use crate::node::{NETWORK, Node, Service};
 with_and_without_agent! {
     cnitool_adds_checks_and_removes_in_every_version,
     cnitool_asks_for_the_status,
-    cnitool_collects_what_nobody_claims,
+    cnitool_collects_only_what_it_remembers,
 }
 
 /// The version that brought GC and STATUS.
@@ -84,16 +84,23 @@ fn cnitool_asks_for_the_status(test: &str, service: Service) {
     assert_eq!(node.calls().last().map(|call| call.verb.clone()), Some("STATUS".to_owned()));
 }
 
-fn cnitool_collects_what_nobody_claims(test: &str, service: Service) {
+fn cnitool_collects_only_what_it_remembers(test: &str, service: Service) {
     let Some(node) = node_with_all_verbs(test, service) else { return };
-    for name in ["a", "b"] {
-        cnitool(&node, "add", &namespace(&node, name)).unwrap();
+    let namespaces = ["a", "b"].map(|name| namespace(&node, name));
+    for namespace in &namespaces {
+        cnitool(&node, "add", namespace).unwrap();
     }
     node.assert_pods(2);
     // One is forgotten by libcni, and with it the DEL that it would send by itself.
     let forget_one = "cd /var/lib/cni/results && rm \"$(ls | head -1)\"";
     node.machine.run("sh", &["-c", forget_one]).unwrap();
-    cnitool(&node, "gc", Path::new("")).unwrap();
+    // What libcni remembers gets a DEL. Of the others it says nothing, not even that none is to stay: they do.
+    let refused = cnitool(&node, "gc", Path::new("")).unwrap_err().to_string();
+    assert!(refused.contains("GC needs cni.dev/valid-attachments"), "{refused}");
     assert!(node.calls().iter().any(|call| call.verb == "GC"), "{:?}", node.calls());
+    node.assert_pods(1);
+    for namespace in &namespaces {
+        cnitool(&node, "del", namespace).unwrap();
+    }
     node.assert_pods(0);
 }
