@@ -29,11 +29,20 @@ pub(super) struct Looked {
     pub(super) links: Vec<(u32, Sandbox)>,
 }
 
-pub(super) fn at_node(host: &mut Host, desired: &NodeDesired) -> Result<Looked, HostError> {
+/// A pod that is not at rest is left to the call that is at work on it, and to the next look.
+pub(super) fn at_node(
+    host: &mut Host,
+    desired: &NodeDesired,
+    is_at_rest: impl Fn(&PodWiring) -> bool,
+) -> Result<Looked, HostError> {
     let observed = host.observe_node()?;
     let mut differences = node_differences(desired, &observed);
     let of_owners = links_with_owner(&observed);
-    differences.retain(|difference| is_to_be_mended(difference, &of_owners));
+    let is_its_turn = |difference: &NodeDifference| match difference {
+        NodeDifference::OfPod { sandbox, .. } => desired.get(sandbox).is_some_and(&is_at_rest),
+        _ => true,
+    };
+    differences.retain(|difference| is_to_be_mended(difference, &of_owners) && is_its_turn(difference));
     let links = observed.links.iter().filter_map(|link| Some((link.index, link.owner()?))).collect();
     let found = mend(host, &differences)?;
     Ok(Looked { found, links })

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use host::{HostError, Monitor};
+use host::{Host, HostError, Monitor};
 use model::Sandbox;
-use plan::Affected;
+use plan::{Affected, NodeFacts, PodWiring};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
@@ -40,7 +40,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(20);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Never ends.
-pub(crate) async fn run(services: &Services) {
+pub(crate) async fn run(services: &Arc<Services>) {
     loop {
         // Listening starts before the first look, so that nothing is missed in between.
         let outcome = match Monitor::open() {
@@ -56,7 +56,7 @@ pub(crate) async fn run(services: &Services) {
 }
 
 struct Reconciler<'a> {
-    services: &'a Services,
+    services: &'a Arc<Services>,
     monitor: Monitor,
     desired: Desired,
     /// Pods to look at, because something of theirs was touched.
@@ -65,8 +65,16 @@ struct Reconciler<'a> {
     look_inside_at: Instant,
 }
 
+/// Whether no call is at work on a pod, and none has changed what is wanted of it. Asked on the thread that does all
+/// kernel work, so a call that comes later finds the look ended.
+fn is_at_rest(services: &Services, facts: &NodeFacts, wiring: &PodWiring) -> bool {
+    let entry = services.journal().and_then(|journal| journal.get(&wiring.sandbox));
+    let wanted = entry.and_then(|entry| PodWiring::new(&entry.attachment, facts).ok());
+    wanted.as_ref() == Some(wiring) && !services.fences().is_busy(&wiring.sandbox)
+}
+
 impl<'a> Reconciler<'a> {
-    fn new(services: &'a Services, monitor: Monitor) -> Reconciler<'a> {
+    fn new(services: &'a Arc<Services>, monitor: Monitor) -> Reconciler<'a> {
         Reconciler {
             services,
             monitor,
@@ -138,8 +146,12 @@ impl<'a> Reconciler<'a> {
     async fn look_at_node(&mut self) -> Result<(), HostError> {
         self.look_at = Instant::now() + LOOK_EVERY;
         self.refresh().await?;
-        let desired = self.desired.node.clone();
-        let looked = self.services.kernel()?.run(move |host| look::at_node(host, &desired)).await??;
+        let (desired, services) = (self.desired.node.clone(), Arc::clone(self.services));
+        let look = move |host: &mut Host| {
+            let facts = host.facts()?;
+            look::at_node(host, &desired, |wiring| is_at_rest(&services, &facts, wiring))
+        };
+        let looked = self.services.kernel()?.run(look).await??;
         for (index, sandbox) in &looked.links {
             self.desired.watched.learn(*index, sandbox);
         }
