@@ -5,6 +5,8 @@
 
 use std::sync::OnceLock;
 
+use host::Halfway;
+
 const VARIABLE: &str = "PLUMB_FAILPOINT";
 
 macro_rules! points {
@@ -25,41 +27,67 @@ macro_rules! points {
 points! {
     AddStart = "add.start",
     AddFenced = "add.fenced",
+    AddBeforeQueued = "add.before-queued",
+    AddAfterQueued = "add.after-queued",
     AddBeforeRecords = "add.before-records",
     AddAfterRecords = "add.after-records",
     AddBeforeWiring = "add.before-wiring",
+    AddHalfWired = "add.half-wired",
     AddAfterWiring = "add.after-wiring",
     AddBeforeJournal = "add.before-journal",
+    AddJournalWritten = "add.journal-written",
     AddAfterJournal = "add.after-journal",
     AddBeforeAnswer = "add.before-answer",
     AddBeforeUndo = "add.before-undo",
+    AddUndoDetached = "add.undo-detached",
+    AddUndoReleased = "add.undo-released",
     AddAfterUndo = "add.after-undo",
     DelStart = "del.start",
     DelFenced = "del.fenced",
     DelBeforeKernel = "del.before-kernel",
+    DelHalfDetached = "del.half-detached",
     DelAfterKernel = "del.after-kernel",
     DelBeforeRecords = "del.before-records",
     DelAfterRecords = "del.after-records",
     DelBeforeJournal = "del.before-journal",
     DelAfterJournal = "del.after-journal",
     DelBeforeQueue = "del.before-queue",
+    DelQueueWritten = "del.queue-written",
+    DelQueueRenamed = "del.queue-renamed",
     DelAfterQueue = "del.after-queue",
     DelBeforeAnswer = "del.before-answer",
     GcStart = "gc.start",
     GcBeforeRelease = "gc.before-release",
+    GcDetached = "gc.detached",
+    GcForgotten = "gc.forgotten",
     GcAfterRelease = "gc.after-release",
     GcEnd = "gc.end",
     SweepBefore = "sweep.before",
     SweepAfter = "sweep.after",
     CollectBefore = "collect.before",
+    CollectDetached = "collect.detached",
+    CollectForgotten = "collect.forgotten",
     CollectAfter = "collect.after",
     QueueBefore = "queue.before",
+    QueueFinished = "queue.finished",
     QueueAfter = "queue.after",
     StartBegin = "start.begin",
+    StartLocked = "start.locked",
     StartJournalRead = "start.journal-read",
-    StartStoreOpen = "start.store-open",
-    StartBootstrapped = "start.bootstrapped",
+    StartSocketRemoved = "start.socket-removed",
     StartSocketBound = "start.socket-bound",
+    StartStoreOpen = "start.store-open",
+    BootstrapBeforeRecord = "bootstrap.before-record",
+    BootstrapAfterRecord = "bootstrap.after-record",
+    BootstrapInformation = "bootstrap.information",
+    BootstrapNode = "bootstrap.node",
+    BootstrapPools = "bootstrap.pools",
+    BootstrapTiers = "bootstrap.tiers",
+    BootstrapSettings = "bootstrap.settings",
+    StartBootstrapped = "start.bootstrapped",
+    StartBeforeReconcile = "start.before-reconcile",
+    StartBeforeRemake = "start.before-remake",
+    StartAfterRemake = "start.after-remake",
     StartReconciled = "start.reconciled",
     StartReady = "start.ready",
 }
@@ -83,6 +111,14 @@ pub(crate) fn hit(point: Point) {
     });
     if let Some((_, action)) = armed.filter(|(armed, _)| *armed == point) {
         act(point, action);
+    }
+}
+
+/// The same for moments inside the kernel's part of a step.
+pub(crate) fn hit_halfway(halfway: Halfway) {
+    match halfway {
+        Halfway::Wired => hit(Point::AddHalfWired),
+        Halfway::Detached => hit(Point::DelHalfDetached),
     }
 }
 
@@ -129,6 +165,7 @@ mod tests {
         let names: BTreeSet<&str> = Point::ALL.iter().map(|point| point.name()).collect();
         assert_eq!(names.len(), Point::ALL.len());
         let source = sources(std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+        let source = source + include_str!("failpoint.rs");
         for point in Point::ALL {
             assert!(source.contains(&format!("hit(Point::{point:?})")), "nothing passes {}", point.name());
         }

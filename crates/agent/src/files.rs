@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tracing::warn;
 
+use crate::failpoint::{self, Point};
+
 const ENDING: &str = "json";
 const UNFINISHED: &str = "tmp";
 const BROKEN: &str = "broken";
@@ -50,17 +52,35 @@ impl Folder {
     /// Puts a file in place, instead of one that may be there.
     pub(crate) fn write(&self, name: &str, content: &[u8], survives: Survives) -> io::Result<()> {
         let unfinished = self.path.join(format!("{name}.{}.{UNFINISHED}", std::process::id()));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+        match survives {
+            Survives::Process => self.write_quickly(&unfinished, name, content),
+            Survives::Machine => match self.write_through(&unfinished, name, content) {
+                // Taken for abandoned in the moment before it was locked.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.write_through(&unfinished, name, content)
+                }
+                outcome => outcome,
+            },
+        }
+    }
+
+    fn write_quickly(&self, unfinished: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+        create(unfinished)?.write_all(content)?;
+        failpoint::hit(Point::AddJournalWritten);
+        fs::rename(unfinished, self.place(name))
+    }
+
+    fn write_through(&self, unfinished: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+        let mut file = create(unfinished)?;
+        // Says that somebody is at it, for as long as this process lives. Where a file system has no locks, what is
+        // abandoned stays.
+        let _ = file.lock();
         file.write_all(content)?;
-        if survives == Survives::Machine {
-            file.sync_all()?;
-        }
-        fs::rename(&unfinished, self.place(name))?;
-        if survives == Survives::Machine {
-            File::open(&self.path)?.sync_all()?;
-        }
-        Ok(())
+        file.sync_all()?;
+        failpoint::hit(Point::DelQueueWritten);
+        fs::rename(unfinished, self.place(name))?;
+        failpoint::hit(Point::DelQueueRenamed);
+        File::open(&self.path)?.sync_all()
     }
 
     /// Removes a file. One that is not there is removed already.
@@ -112,12 +132,20 @@ impl Folder {
         }
     }
 
-    /// Removes what writers left that were killed in the middle. Only while nobody else writes.
+    /// Removes what writers left that were killed in the middle. Those of files that survive the machine may be at
+    /// work meanwhile, also in other processes.
     pub(crate) fn remove_unfinished(&self) -> io::Result<()> {
-        for entry in fs::read_dir(&self.path)? {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
             let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                fs::remove_file(path)?;
+            if path.extension().is_some_and(|ending| ending == UNFINISHED) && !is_being_written(&path) {
+                match fs::remove_file(&path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
             }
         }
         Ok(())
@@ -126,6 +154,14 @@ impl Folder {
     fn place(&self, name: &str) -> PathBuf {
         self.path.join(format!("{name}.{ENDING}"))
     }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+fn is_being_written(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_err())
 }
 
 #[cfg(test)]
@@ -157,6 +193,11 @@ mod tests {
         folder.set_aside("bad", "half");
         fs::write(state.path().join("x.1.tmp"), b"").unwrap();
         assert_eq!(folder.names().unwrap(), [] as [&str; 0]);
+        let at_work = create(&state.path().join("y.2.tmp")).unwrap();
+        at_work.lock().unwrap();
+        folder.remove_unfinished().unwrap();
+        assert!(state.path().join("y.2.tmp").exists(), "somebody is at it");
+        drop(at_work);
         folder.remove_unfinished().unwrap();
         let left: Vec<_> =
             fs::read_dir(state.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::failpoint;
 use crate::request::Request;
 
 /// The longest answer that makes sense.
@@ -47,13 +48,16 @@ fn call_within(socket: String, request: String, wait: Duration) -> Result<Answer
 }
 
 fn exchange(socket: &str, request: &[u8]) -> io::Result<Answer> {
+    failpoint::hit("cni.before-connect");
     let mut stream = UnixStream::connect(socket)?;
+    failpoint::hit("cni.connected");
     let length = u32::try_from(request.len()).map_err(|_| io::Error::other("the request is too long"))?;
     let mut frame = Vec::with_capacity(4 + request.len());
     frame.extend_from_slice(&length.to_be_bytes());
     frame.extend_from_slice(request);
     // An agent that refuses early answers and closes before it has read everything; the answer is worth more.
     let sent = stream.write_all(&frame);
+    failpoint::hit("cni.sent");
     match read_answer(&mut stream) {
         Ok(answer) => Ok(answer),
         Err(error) => Err(sent.err().unwrap_or(error)),

@@ -7,6 +7,7 @@
 
 mod agent;
 mod answer;
+mod failpoint;
 mod oneshot;
 mod queue;
 mod request;
@@ -22,6 +23,11 @@ use serde_json::Value;
 const INPUT_MAX: u64 = 16 * 1024 * 1024;
 
 fn main() -> ExitCode {
+    if failpoint::is_list_wanted() {
+        println!("{}", failpoint::ALL.join("\n"));
+        return ExitCode::SUCCESS;
+    }
+    failpoint::hit("cni.start");
     answer::answer_even_when_panicking();
     let mut input = Vec::new();
     match serve(&mut input) {
@@ -42,6 +48,7 @@ fn serve(input: &mut Vec<u8>) -> Result<ExitCode, CniError> {
     read.map_err(|error| {
         CniError::new(answer::IO_FAILURE, "cannot read the network configuration").details(error.to_string())
     })?;
+    failpoint::hit("cni.input-read");
     if verb == "VERSION" {
         answer::say(&format!("{}\n", answer::versions(input))).map_err(unsaid)?;
         return Ok(ExitCode::SUCCESS);
@@ -61,7 +68,9 @@ fn hand_over(socket: &str, role: Role, netconf: &Value, input: &[u8]) -> Result<
     let request = Request::of_process(role, input)?;
     let failure = match agent::call(socket, &request) {
         Ok(answer) => {
+            failpoint::hit("cni.before-answer");
             answer::say(&answer.stdout).map_err(unsaid)?;
+            failpoint::hit("cni.answered");
             return Ok(ExitCode::from(answer.exit));
         }
         Err(failure) => failure,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::answer::{self, CniError};
+use crate::failpoint;
 use crate::request::Role;
 
 const PLUMBD: &str = "plumbd";
@@ -24,6 +25,7 @@ pub(crate) fn become_plumbd(role: Role, input: &[u8]) -> CniError {
         }
     };
     let program = plumbd();
+    failpoint::hit("cni.before-exec");
     let error = Command::new(&program).args(["cni", "--role", role.as_str()]).stdin(stdin).exec();
     let message = format!("cannot run {}", program.display());
     let hint = "plumbd must lie beside plumb-cni or in PATH";

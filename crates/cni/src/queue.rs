@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::failpoint;
 use crate::request::{Request, setting};
 
 const STATE_FOLDER: &str = "/var/lib/plumb";
@@ -20,13 +21,18 @@ pub(crate) fn folder(netconf: &Value) -> PathBuf {
 
 /// Keeps a request. When this returns, it survives a crash of the machine.
 pub(crate) fn keep(folder: &Path, request: &Request) -> io::Result<()> {
+    failpoint::hit("cni.before-queue");
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let text = request.text();
     // The same request again gets the same name: repeating a DEL does not fill the disk.
     let name = format!("del-{:016x}", fingerprint(text.as_bytes()));
     let unfinished = folder.join(format!("{name}.{}.tmp", std::process::id()));
-    let written = write_through(&unfinished, text.as_bytes())
-        .and_then(|()| fs::rename(&unfinished, folder.join(format!("{name}.json"))));
+    let place = folder.join(format!("{name}.json"));
+    let mut written = put(&unfinished, &place, text.as_bytes());
+    if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        // The agent took it for abandoned in the moment before it was locked.
+        written = put(&unfinished, &place, text.as_bytes());
+    }
     if written.is_err() {
         // What remains says nothing of why it failed, and would be in the way of nothing.
         let _ = fs::remove_file(&unfinished);
@@ -34,13 +40,22 @@ pub(crate) fn keep(folder: &Path, request: &Request) -> io::Result<()> {
     written?;
     File::open(folder)?.sync_all()?;
     // The folder itself may be new.
-    File::open(folder.parent().unwrap_or(folder))?.sync_all()
+    File::open(folder.parent().unwrap_or(folder))?.sync_all()?;
+    failpoint::hit("cni.queue-synced");
+    Ok(())
 }
 
-fn write_through(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+fn put(unfinished: &Path, place: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(unfinished)?;
+    // Tells the agent, which removes what killed writers leave, that this one is at work. Where a file system has no
+    // locks, it removes nothing.
+    let _ = file.lock();
     file.write_all(content)?;
-    file.sync_all()
+    file.sync_all()?;
+    failpoint::hit("cni.queue-written");
+    fs::rename(unfinished, place)?;
+    failpoint::hit("cni.queue-renamed");
+    Ok(())
 }
 
 /// FNV-1a: good enough to tell requests of one node apart.

@@ -24,7 +24,7 @@ use crate::messages::NewPair;
 use crate::netlink::{Message, Outcome, Request};
 use crate::objects::{Link, Settings, read_link};
 use crate::observe::told_by;
-use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
+use crate::{Halfway, Host, HostError, NetNs, PodNamespace, messages, sysctl};
 
 /// A veth that was made ahead of time, while its addresses were still being decided. To be given to
 /// [`Host::finish`] or [`Host::abandon`]; if neither happens, the next ADD or DEL of the sandbox finds it.
@@ -89,7 +89,10 @@ impl Host {
         link: &Link,
         wiring: &PodWiring,
     ) -> Result<(), HostError> {
-        let wired = self.finish_host_end(wiring, link).and_then(|()| finish_pod_end(pod, wiring, link));
+        let wired = self.finish_host_end(wiring, link).and_then(|()| {
+            (self.halfway)(Halfway::Wired);
+            finish_pod_end(pod, wiring, link)
+        });
         if wired.is_err() {
             self.abandon(Prepared { link: link.clone() })?;
         }

@@ -13,7 +13,7 @@ use crate::create::is_existing;
 use crate::links::{find_link, is_no_device};
 use crate::netlink::Request;
 use crate::objects::{Link, read_link};
-use crate::{Host, HostError, OwnedLink, PodNamespace, messages};
+use crate::{Halfway, Host, HostError, OwnedLink, PodNamespace, messages};
 
 /// The kernel removes the links of a group together. This one is `plmb`; links are in it for the moment of their
 /// removal. If a stranger's is in it, it is not used.
@@ -64,6 +64,7 @@ impl Host {
                 outcome => drop(outcome?),
             }
         }
+        (self.halfway)(Halfway::Detached);
         // Nothing passes any more, whatever is in the way inside: a pod must not be able to keep its DEL from ending.
         let freed = pod.map_or(Ok(false), |pod| self.free_name_in_pod(sandbox, pod));
         let owned = |link: Link| OwnedLink { name: link.name, index: link.index, owner: sandbox.clone() };

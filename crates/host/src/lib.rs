@@ -49,7 +49,7 @@ mod worker;
 pub use create::Prepared;
 pub use detach::{Detached, Swept};
 pub use error::HostError;
-pub use links::{Host, OwnedLink};
+pub use links::{Halfway, Host, OwnedLink};
 pub use monitor::Monitor;
 pub use netns::{NetNs, PodNamespace};
 pub use node::Unmended;

@@ -15,6 +15,16 @@ use crate::{HostError, PodNamespace, messages, sysctl};
 #[derive(Debug)]
 pub struct Host {
     pub(crate) netlink: Netlink,
+    pub(crate) halfway: fn(Halfway),
+}
+
+/// Moments at which the kernel holds half of a pod's network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halfway {
+    /// The node's end works, the pod's does not yet.
+    Wired,
+    /// The node's end is out of service, the pod's not yet.
+    Detached,
 }
 
 /// A link that carries a sandbox's alias.
@@ -28,7 +38,13 @@ pub struct OwnedLink {
 impl Host {
     /// The node that the calling thread is on.
     pub fn here() -> Result<Host, HostError> {
-        Ok(Host { netlink: Netlink::open()? })
+        Ok(Host { netlink: Netlink::open()?, halfway: |_| {} })
+    }
+
+    /// Lets somebody know of the moments at which it would be bad to be killed.
+    #[must_use]
+    pub fn telling(self, halfway: fn(Halfway)) -> Host {
+        Host { halfway, ..self }
     }
 
     /// What the machine calls itself.

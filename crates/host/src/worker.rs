@@ -24,7 +24,11 @@ pub struct Worker {
 impl Worker {
     /// Starts a thread, called `name`, in the network namespace of the calling one.
     pub fn start(name: &str) -> Result<Worker, HostError> {
-        let mut host = Host::here()?;
+        Worker::start_with(name, Host::here()?)
+    }
+
+    /// The same with a node that was opened before.
+    pub fn start_with(name: &str, mut host: Host) -> Result<Worker, HostError> {
         let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE_MAX);
         let work = move || {
             while let Some(job) = queue.blocking_recv() {

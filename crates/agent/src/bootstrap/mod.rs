@@ -16,6 +16,8 @@ use store::{Record, Store, StoreConfig, StoreError};
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::failpoint::{self, Point};
+
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Reads a setting of the environment; empty counts as not said.
@@ -55,10 +57,16 @@ async fn try_run(
         refuse_strangers_file(store, config, node).await?;
     }
     cluster::ensure_information(store, environment).await?;
+    failpoint::hit(Point::BootstrapInformation);
     node::ensure(store, node, environment).await?;
+    failpoint::hit(Point::BootstrapNode);
     pools::ensure(store, environment).await?;
+    failpoint::hit(Point::BootstrapPools);
     cluster::ensure_tiers(store).await?;
-    cluster::ensure_settings(store, node).await
+    failpoint::hit(Point::BootstrapTiers);
+    cluster::ensure_settings(store, node).await?;
+    failpoint::hit(Point::BootstrapSettings);
+    Ok(())
 }
 
 /// A file that nobody named and that knows other nodes, but not this one, was copied here or is shared by mistake.
@@ -81,8 +89,10 @@ async fn ensure(store: &dyn Store, resource: Resource) -> Result<(), StoreError>
     if store.get(&key).await?.is_some() {
         return Ok(());
     }
+    failpoint::hit(Point::BootstrapBeforeRecord);
     match store.create(key.clone(), born(resource).encode()).await {
         Ok(_) => {
+            failpoint::hit(Point::BootstrapAfterRecord);
             info!("made {key}");
             Ok(())
         }

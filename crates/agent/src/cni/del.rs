@@ -118,7 +118,9 @@ pub(super) async fn remove(
     services: &Services,
 ) -> Result<(), CniError> {
     detach(sandbox, None, services).await?;
+    failpoint::hit(Point::CollectDetached);
     services.forget(sandbox)?;
+    failpoint::hit(Point::CollectForgotten);
     if let Some(book) = services.agent().and_then(|agent| agent.book.get()) {
         records::release(book, sandbox, endpoint, None).await?;
     }

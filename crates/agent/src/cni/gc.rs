@@ -67,7 +67,9 @@ async fn remove(unlisted: BTreeSet<Sandbox>, netconf: &NetConf, services: &Servi
 async fn remove_one(sandbox: &Sandbox, netconf: &NetConf, services: &Services) -> Result<(), CniError> {
     let _fenced = services.fences().enter(sandbox).await;
     del::detach(sandbox, None, services).await?;
+    failpoint::hit(Point::GcDetached);
     services.forget(sandbox)?;
+    failpoint::hit(Point::GcForgotten);
     if let Some(book) = services.existing_book_if_any(netconf).await? {
         records::release(&book, sandbox, None, None).await?;
     }

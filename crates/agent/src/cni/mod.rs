@@ -49,6 +49,8 @@ pub(crate) use services::{Agent, Services};
 use error::code;
 use request::{Request, Verb};
 
+use crate::failpoint::{self, Point};
+
 /// What is noted down with an address that was given to another plugin.
 pub(crate) const ROLE_ATTRIBUTE: &str = "role";
 
@@ -144,8 +146,10 @@ pub(crate) async fn finish_del(message: &CallRequest, services: &Services) -> Re
 async fn finish_queued(call: &Call, services: &Services) -> Result<(), CniError> {
     let broken = |error: std::io::Error| CniError::broken("the queue cannot be used").because(&error);
     for (name, message) in services.queue().waiting_for(&call.sandbox).map_err(broken)? {
+        failpoint::hit(Point::AddBeforeQueued);
         del::finish(&del_of(&message)?, services).await?;
         services.queue().done(&name).map_err(broken)?;
+        failpoint::hit(Point::AddAfterQueued);
     }
     Ok(())
 }

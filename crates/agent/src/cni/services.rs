@@ -17,6 +17,7 @@ use super::error::{CniError, code};
 use super::netconf::NetConf;
 use super::{node, records};
 use crate::endpoints::Endpoints;
+use crate::failpoint;
 use crate::fence::Fences;
 use crate::health::{Health, Metrics};
 use crate::journal::Journal;
@@ -142,7 +143,8 @@ impl Services {
     pub(crate) fn kernel(&self) -> Result<&Worker, HostError> {
         if self.kernel.get().is_none() {
             // Two that start one at the same time: the second is not used, and ends.
-            let _ = self.kernel.set(Worker::start(KERNEL_THREAD)?);
+            let host = Host::here()?.telling(failpoint::hit_halfway);
+            let _ = self.kernel.set(Worker::start_with(KERNEL_THREAD, host)?);
         }
         Ok(self.kernel.get().expect("it was set just now"))
     }

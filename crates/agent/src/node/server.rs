@@ -15,6 +15,7 @@ use tracing::{debug, warn};
 
 use super::protocol;
 use crate::cni::{self, Answer, CallRequest, Caller, Services};
+use crate::failpoint::{self, Point};
 
 /// Whoever comes when all of these are taken waits in the socket's backlog.
 const CONNECTIONS_MAX: usize = 256;
@@ -46,6 +47,7 @@ impl Server {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        failpoint::hit(Point::StartSocketRemoved);
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         Ok(Server { path: path.to_owned(), listener, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) })

@@ -34,6 +34,7 @@ pub(super) async fn run(arguments: &NodeArguments) -> Result<()> {
     let (config, reason) = settings::store_config()?;
     info!(node, store = %config, version = env!("CARGO_PKG_VERSION"), "starting");
     let _lock = lock(&arguments.state_dir)?;
+    failpoint::hit(Point::StartLocked);
     let journal = Journal::open(&arguments.state_dir)
         .with_context(|| format!("cannot read the journal in {}", arguments.state_dir.display()))?;
     info!(attachments = journal.len(), "read the journal");

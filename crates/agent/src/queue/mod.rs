@@ -65,6 +65,11 @@ impl Queue {
         Ok(found)
     }
 
+    /// Removes what was not wholly written when its writer was killed: nobody was told of a success.
+    fn remove_unfinished(&self) -> io::Result<()> {
+        self.folder.remove_unfinished()
+    }
+
     /// What waits for this sandbox. An ADD under the same ID must not be undone by it later.
     pub(crate) fn waiting_for(&self, sandbox: &Sandbox) -> io::Result<Vec<(String, CallRequest)>> {
         let mut waiting = self.waiting()?;

@@ -38,6 +38,9 @@ pub(crate) async fn work_once(services: &Services) {
 
 /// Tries everything that is due. Says when the next is.
 async fn round(services: &Services, attempts: &mut Attempts) -> Option<Instant> {
+    if let Err(error) = services.queue().remove_unfinished() {
+        debug!("something unfinished stays in {}: {error}", services.queue().path().display());
+    }
     let waiting = match services.queue().waiting() {
         Ok(waiting) => waiting,
         Err(error) => {
@@ -57,6 +60,7 @@ async fn round(services: &Services, attempts: &mut Attempts) -> Option<Instant> 
         failpoint::hit(Point::QueueBefore);
         match cni::finish_del(&request, services).await {
             Ok(()) => {
+                failpoint::hit(Point::QueueFinished);
                 if let Err(error) = services.queue().done(&name) {
                     warn!(queued = name, "it is done but stays in the queue: {error}");
                 }

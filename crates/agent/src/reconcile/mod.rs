@@ -144,6 +144,7 @@ impl<'a> Reconciler<'a> {
     }
 
     async fn look_at_node(&mut self) -> Result<(), HostError> {
+        failpoint::hit(Point::StartBeforeReconcile);
         self.look_at = Instant::now() + LOOK_EVERY;
         self.refresh().await?;
         let (desired, services) = (self.desired.node.clone(), Arc::clone(self.services));
@@ -229,8 +230,10 @@ impl<'a> Reconciler<'a> {
             return true;
         }
         let Ok(kernel) = self.services.kernel() else { return false };
+        failpoint::hit(Point::StartBeforeRemake);
         match kernel.run(move |host| look::remake(host, &netns, &wiring)).await {
             Ok(Ok(look::Remade::Done)) => {
+                failpoint::hit(Point::StartAfterRemake);
                 warn!("the device of {sandbox} was gone; made it anew");
                 self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
                 true

@@ -163,10 +163,12 @@ impl Add<'_> {
             warn!("not everything could be undone: {error}");
             return;
         }
+        failpoint::hit(Point::AddUndoDetached);
         let key = self.id.key().ok();
         if let Err(error) = records::release(&self.book, sandbox, key, made.replaced.as_ref()).await {
             warn!("not everything could be undone: {error}");
         }
+        failpoint::hit(Point::AddUndoReleased);
         if let Err(error) = delegate::give_back(self.call).await {
             warn!("not everything could be undone: {error}");
         }
