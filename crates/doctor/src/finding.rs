@@ -2,14 +2,16 @@
 
 use serde::Serialize;
 
-/// One thing that is wrong.
+use crate::Subject;
+
+/// One thing that is wrong. Checks start one with [`crate::Look::found`] and add to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Stable: operators silence, search and explain by it.
     pub code: &'static str,
     pub severity: Severity,
     /// What it is about: an address, a node, a record.
-    pub subject: String,
+    pub subject: Subject,
     /// One sentence.
     pub summary: String,
     /// What led to it, or follows from it, step by step. Says so where the evidence does not tell.
@@ -18,6 +20,23 @@ pub struct Finding {
     pub evidence: Vec<Exhibit>,
     /// What would mend it.
     pub remedy: String,
+    /// Findings of their own that this one explains; they are not listed again.
+    pub symptoms: Vec<Symptom>,
+    /// What this finding explains, if it is found as well.
+    #[serde(skip)]
+    pub(crate) explains: Vec<(&'static str, Subject)>,
+    /// What makes it the same fault in a second look. The summary, unless that changes from look to look.
+    #[serde(skip)]
+    pub(crate) identity: Option<String>,
+}
+
+/// A finding that another one explains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Symptom {
+    pub code: &'static str,
+    pub severity: Severity,
+    pub subject: Subject,
+    pub summary: String,
 }
 
 /// How bad it is. Later is worse.
@@ -33,9 +52,9 @@ pub enum Severity {
 }
 
 /// A piece of evidence as an operator can look it up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Exhibit {
-    /// The file, or the key of the record in the store.
+    /// The file, the key of the record in the store, the API's object, or what a node was asked.
     pub file: String,
     /// Counted from 1; `null` where the whole file or record is meant.
     pub line: Option<u32>,
@@ -47,6 +66,66 @@ pub struct Exhibit {
 pub struct Report {
     pub findings: Vec<Finding>,
     pub unseen: Vec<String>,
+}
+
+impl Finding {
+    /// The next step of the chain: what led to it, or what follows from it.
+    pub fn because(&mut self, step: impl Into<String>) -> &mut Finding {
+        self.cause.push(step.into());
+        self
+    }
+
+    /// Something it rests on: `sighted.exhibit("words")`.
+    pub fn seen(&mut self, exhibit: Exhibit) -> &mut Finding {
+        if !self.evidence.contains(&exhibit) {
+            self.evidence.push(exhibit);
+        }
+        self
+    }
+
+    /// Many things it rests on, each of which is known to be there once.
+    pub fn seen_all(&mut self, exhibits: impl IntoIterator<Item = Exhibit>) -> &mut Finding {
+        self.evidence.extend(exhibits);
+        self
+    }
+
+    /// Worse or less bad than findings of this code usually are.
+    pub fn severity(&mut self, severity: Severity) -> &mut Finding {
+        self.severity = severity;
+        self
+    }
+
+    /// A remedy that names the things at hand, instead of the check's general one.
+    pub fn remedy(&mut self, remedy: impl Into<String>) -> &mut Finding {
+        self.remedy = remedy.into();
+        self
+    }
+
+    /// If a finding with this code and subject is there as well, it is a symptom of this one.
+    pub fn explains(&mut self, code: &'static str, subject: impl Into<Subject>) -> &mut Finding {
+        self.explains.push((code, subject.into()));
+        self
+    }
+
+    /// What makes it the same fault in a second look, where the summary holds numbers that move.
+    pub fn known_by(&mut self, identity: impl Into<String>) -> &mut Finding {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    pub(crate) fn identity(&self) -> (&'static str, Subject, &str) {
+        (self.code, self.subject.normal(), self.identity.as_deref().unwrap_or(&self.summary))
+    }
+}
+
+impl Severity {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
 }
 
 impl Report {
@@ -73,11 +152,14 @@ mod tests {
         Finding {
             code,
             severity,
-            subject: subject.to_owned(),
+            subject: Subject::node(subject),
             summary: "It is broken".to_owned(),
             cause: vec!["someone pulled".to_owned()],
             evidence: vec![Exhibit { file: "a.txt".to_owned(), line: Some(3), text: "snap".to_owned() }],
             remedy: "push".to_owned(),
+            symptoms: Vec::new(),
+            explains: Vec::new(),
+            identity: None,
         }
     }
 
@@ -91,10 +173,10 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             concat!(
-                r#"{"findings":[{"code":"rope-torn","severity":"error","subject":"rope-1","#,
+                r#"{"findings":[{"code":"rope-torn","severity":"error","subject":"node rope-1","#,
                 r#""summary":"It is broken","cause":["someone pulled"],"#,
                 r#""evidence":[{"file":"a.txt","line":3,"text":"snap"},{"file":"b","line":null,"text":""}],"#,
-                r#""remedy":"push"}],"unseen":["the other end"]}"#
+                r#""remedy":"push","symptoms":[]}],"unseen":["the other end"]}"#
             )
         );
     }
@@ -112,10 +194,16 @@ mod tests {
         };
         assert_eq!(report.worst(), Some(Severity::Error));
         report.sort();
-        let order: Vec<_> = report.findings.iter().map(|f| (f.severity, f.subject.as_str())).collect();
+        let order: Vec<_> = report.findings.iter().map(|f| (f.severity, f.subject.to_string())).collect();
+        let node = |name: &str| format!("node {name}");
         assert_eq!(
             order,
-            [(Severity::Error, "1"), (Severity::Error, "2"), (Severity::Warning, "1"), (Severity::Info, "1")]
+            [
+                (Severity::Error, node("1")),
+                (Severity::Error, node("2")),
+                (Severity::Warning, node("1")),
+                (Severity::Info, node("1"))
+            ]
         );
         assert_eq!(report.unseen, ["y", "z"]);
         assert_eq!(Report::default().worst(), None);

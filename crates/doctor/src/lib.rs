@@ -1,26 +1,98 @@
 //! Evidence in, findings out: what is wrong with a cluster, why, and what would mend it.
 //!
 //! A decision crate: no clock, no randomness, no files, no sockets. Collectors elsewhere fill [`Evidence`];
-//! [`diagnose`] runs every check over it. A check is one file under `checks/`: its text, its rule, its tests.
+//! [`diagnose`] runs every check over it.
+//!
+//! ```text
+//!  live store ─┐                          ┌─▶ check ─▶ findings ─┐  earlier look     causes      Report
+//!  this node  ─┼─▶ Evidence ─▶ Case ──────┼─▶ check ─▶ findings ─┼─▶ the same? ─▶ swallow ─▶ findings
+//!  texts      ─┘  (who saw    (indexes,   └─▶ check ─▶ findings ─┘  else churn    symptoms   unseen
+//!                  what where) made once)
+//! ```
 //!
 //! Partial evidence is normal. A check finds what the evidence shows and claims no more; what it could not look
-//! at goes into [`Report::unseen`].
+//! at goes into [`Report::unseen`]. Lists that may lack something say so ([`evidence::Partial`],
+//! [`evidence::kernel::Kernel::is_partial`], [`evidence::books::Whole`]): nothing is concluded from what is missing in them.
+//!
+//! # A check
+//!
+//! is one file under `checks/` and one row in [`checks::ALL`]: a constant of type [`Check`] that says what it is about and what
+//! it needs, a function `look` and tests that it fires and that it stays silent.
+//!
+//! * It gets a [`Case`]: the evidence with indexes. It writes into a [`Look`]: `look.found(subject, summary)` starts a finding
+//!   with the check's own severity and remedy, to which `.seen(exhibit)`, `.because(step)`, `.remedy(…)` and `.severity(…)` add.
+//! * It runs only if one of the sets in `needs` was collected as a whole; otherwise the report says what was missing.
+//! * **Churn is not drift.** `settles: InTwoLooks` keeps a finding only if the very same one is found in the earlier look, too,
+//!   where there is one. What has an age is skipped while it is young: [`Case::is_in_flux`], [`Case::is_young`].
+//! * **Causes swallow symptoms.** `.explains(code, subject)` says which other findings follow from this one. If they are found as
+//!   well they become its [`Finding::symptoms`] and links of its cause chain, and are not told again. Subjects are typed
+//!   ([`Subject`]) so that two checks that have never heard of each other's wording agree on them.
+//! * What is legitimate stays silent: completed pods ([`evidence::Pod::is_finished`]), pods on the host network
+//!   ([`Case::is_on_host_network`]), borrowed addresses, tunnel addresses, reservations, devices and routes of strangers.
 
+mod case;
+mod check;
 pub mod checks;
-mod evidence;
+pub mod evidence;
 mod finding;
+mod fold;
+mod subject;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use case::{Case, GRACE, Options};
+pub use check::{Check, Look, Need, Settles};
 pub use evidence::{Evidence, Origin, Sighted};
-pub use finding::{Exhibit, Finding, Report, Severity};
+pub use finding::{Exhibit, Finding, Report, Severity, Symptom};
+pub use subject::Subject;
 
 /// Runs every check. The same evidence always gives the same report, in the same order.
 pub fn diagnose(evidence: &Evidence) -> Report {
-    let mut report = Report::default();
-    for check in checks::ALL {
-        (check.run)(evidence, &mut report);
+    diagnose_with(evidence, checks::ALL, &Options::default())
+}
+
+/// Runs these checks.
+pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) -> Report {
+    let case = Case::new(evidence, options);
+    let earlier = evidence.earlier.as_deref().map(|earlier| Case::new(earlier, options));
+    let mut report = Report { unseen: evidence.unread.clone(), ..Report::default() };
+    let mut blind: BTreeMap<Need, BTreeSet<&str>> = BTreeMap::new();
+    for check in checks {
+        if let Some(missing) = check.missing(evidence) {
+            for need in missing {
+                blind.entry(need).or_default().insert(check.code);
+            }
+            continue;
+        }
+        let mut look = Look::new(check);
+        (check.look)(&case, &mut look);
+        if let Some(earlier) = &earlier {
+            drop_churn(check, earlier, &mut look.findings);
+        }
+        report.findings.append(&mut look.findings);
+        report.unseen.append(&mut look.unseen);
     }
+    report.unseen.extend(blind.into_iter().map(|(need, codes)| not_collected(need, &codes)));
+    report.sort();
+    report.findings = fold::fold(report.findings);
     report.sort();
     report
+}
+
+/// Keeps what was already so at the earlier look, as far as that could see it.
+fn drop_churn(check: &Check, earlier: &Case<'_>, findings: &mut Vec<Finding>) {
+    if check.settles == Settles::AtOnce || findings.is_empty() || check.missing(earlier.evidence).is_some() {
+        return;
+    }
+    let mut look = Look::new(check);
+    (check.look)(earlier, &mut look);
+    let before: BTreeSet<_> = look.findings.iter().map(Finding::identity).collect();
+    findings.retain(|finding| before.contains(&finding.identity()));
+}
+
+fn not_collected(need: Need, codes: &BTreeSet<&str>) -> String {
+    let codes: Vec<&str> = codes.iter().copied().collect();
+    format!("{} were not collected, so {} could not be checked", need.words(), codes.join(", "))
 }
 
 #[cfg(test)]
@@ -31,18 +103,68 @@ mod tests {
     fn no_evidence_is_not_a_clean_bill() {
         let report = diagnose(&Evidence::default());
         assert!(report.findings.is_empty());
-        assert_eq!(
-            report.unseen,
-            [
-                "IPPool records were not collected, so pool-overlap could not be checked",
-                "WorkloadEndpoint records were not collected, so address-shared could not be checked",
-            ]
-        );
+        let about = |code: &str| report.unseen.iter().any(|line| line.contains(code));
+        for check in checks::ALL.iter().filter(|check| !check.needs.is_empty()) {
+            assert!(about(check.code), "{}", check.code);
+        }
     }
 
     #[test]
     fn evidence_without_faults_is_a_clean_bill() {
-        let evidence = Evidence { endpoints: Some(Vec::new()), pools: Some(Vec::new()) };
-        assert_eq!(diagnose(&evidence), Report::default());
+        let mut evidence = Evidence { endpoints: Some(Vec::new()), ..Evidence::default() };
+        evidence.records.looked_for(model::Kind::IpPool);
+        let report =
+            diagnose_with(&evidence, &[checks::find("address-shared").unwrap()], &Options::default());
+        assert_eq!(report, Report::default());
+    }
+
+    /// Every node that a look knows is a fault; nodes called `churn…` come and go.
+    const NODES: Check = Check {
+        code: "node-there",
+        severity: Severity::Warning,
+        title: "A node",
+        explanation: "",
+        remedy: "none",
+        needs: &[&[Need::KubeNodes], &[Need::Pods, Need::Events]],
+        settles: Settles::InTwoLooks,
+        look: |case, look| {
+            for node in case.kube_nodes.iter().flatten() {
+                look.found(Subject::node(&node.seen.name), "it is there");
+            }
+        },
+    };
+
+    fn nodes(names: &[&str]) -> Evidence {
+        let node = |name: &&str| {
+            let node = evidence::KubeNode { name: (*name).to_owned(), ..Default::default() };
+            Sighted::new(node, Origin::file("nodes"))
+        };
+        Evidence { kube_nodes: Some(names.iter().map(node).collect()), ..Evidence::default() }
+    }
+
+    #[test]
+    fn what_was_not_so_before_is_churn() {
+        let mut evidence = nodes(&["a", "new"]);
+        let subjects = |evidence: &Evidence, check: &Check| -> Vec<String> {
+            let report = diagnose_with(evidence, &[check], &Options::default());
+            report.findings.iter().map(|finding| finding.subject.to_string()).collect()
+        };
+        assert_eq!(subjects(&evidence, &NODES), ["node a", "node new"]);
+        evidence.earlier = Some(Box::new(nodes(&["A", "old"])));
+        assert_eq!(subjects(&evidence, &NODES), ["node a"]);
+        let sure = Check { settles: Settles::AtOnce, ..NODES };
+        assert_eq!(subjects(&evidence, &sure).len(), 2);
+        evidence.earlier = Some(Box::default());
+        assert_eq!(subjects(&evidence, &NODES).len(), 2, "an earlier look that saw nothing says nothing");
+    }
+
+    #[test]
+    fn what_is_missing_is_told_for_the_nearest_set() {
+        let evidence = Evidence { pods: Some(Vec::new()), ..Evidence::default() };
+        let report = diagnose_with(&evidence, &[&NODES], &Options::default());
+        assert_eq!(
+            report.unseen,
+            ["Kubernetes nodes were not collected, so node-there could not be checked"]
+        );
     }
 }

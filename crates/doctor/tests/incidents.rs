@@ -1,29 +1,31 @@
 //! The checks on the evidence of real outages, `tests/incidents/` at the top of the repository.
 
+use doctor::evidence::Endpoint;
+use doctor::evidence::endpoint::EndpointApi;
 use doctor::{Evidence, Origin, Severity, Sighted, diagnose};
-use model::{Kind, Resource};
-use serde_json::json;
 
 const WIDE: &str = include_str!("../../../tests/incidents/shared-address/workloadendpoints.wide.txt");
 
 /// One row: node, orchestrator, workload, endpoint, network, device, profile.
-fn endpoint(line: u32, row: &str) -> Sighted<Resource> {
+fn endpoint(line: u32, row: &str) -> Sighted<Endpoint> {
     let columns: Vec<&str> = row.split_whitespace().collect();
-    let [node, orchestrator, workload, endpoint, network, device, _profile] = columns[..] else {
+    let [node, orchestrator, workload, interface, network, device, _profile] = columns[..] else {
         panic!("line {line} has other columns: {row}");
     };
     let (namespace, pod) = workload.split_once('.').expect("a workload is namespace.pod");
-    let mut resource =
-        Resource::new(Kind::WorkloadEndpoint, format!("{node}-{orchestrator}-{pod}-{endpoint}"));
-    resource.metadata.namespace = Some(namespace.to_owned());
-    resource.spec_mut().extend(
-        json!({"node": node, "endpoint": endpoint, "interfaceName": device, "ipNetworks": [network]})
-            .as_object()
-            .expect("written as one")
-            .clone(),
-    );
-    let origin = Origin::File { name: "workloadendpoints.wide.txt".to_owned(), line: Some(line) };
-    Sighted { seen: resource, origin }
+    let mut endpoint = Endpoint {
+        api: EndpointApi::V1,
+        namespace: Some(namespace.to_owned()),
+        name: workload.to_owned(),
+        orchestrator: orchestrator.to_owned(),
+        pod: Some(pod.to_owned()),
+        node: Some(node.to_owned()),
+        interface: Some(interface.to_owned()),
+        device: Some(device.to_owned()),
+        ..Endpoint::default()
+    };
+    endpoint.read_networks(Some(&network.into()));
+    Sighted::new(endpoint, Origin::line("workloadendpoints.wide.txt", line, row))
 }
 
 #[test]

@@ -5,115 +5,82 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::{Key, Resource};
-use serde_json::Value;
-
-use super::{Check, not_collected, not_understood};
-use crate::{Evidence, Finding, Report, Severity, Sighted};
-
-const CODE: &str = "address-shared";
+use crate::evidence::Endpoint;
+use crate::{Case, Check, Look, Need, Settles, Severity, Sighted};
 
 pub(super) const CHECK: Check = Check {
-    code: CODE,
+    code: "address-shared",
+    severity: Severity::Error,
+    title: "Several endpoints hold one address",
     explanation: "Endpoint records of several sandboxes hold the same address. A node has one route per address, \
                   so all traffic to it reaches one of them, whichever is meant. A ping is answered and proves \
                   nothing.",
-    run,
+    remedy: "find out which sandbox the address was allocated to, keep that one, and recreate the pods of the \
+             others so that each gets an address of its own",
+    needs: &[&[Need::Endpoints]],
+    settles: Settles::InTwoLooks,
+    look,
 };
 
-fn run(evidence: &Evidence, report: &mut Report) {
-    let Some(endpoints) = &evidence.endpoints else {
-        return not_collected(report, "WorkloadEndpoint", CODE);
-    };
-    let mut holders: BTreeMap<IpAddr, BTreeMap<Sandbox, &Sighted<Resource>>> = BTreeMap::new();
-    for endpoint in endpoints {
-        for address in addresses(endpoint, report) {
-            holders.entry(address).or_default().entry(Sandbox::of(endpoint)).or_insert(endpoint);
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for endpoint in case.all_endpoints() {
+        for unread in &endpoint.seen.unread {
+            look.left_out(format_args!("WorkloadEndpoint({})", endpoint.seen), unread);
         }
     }
-    let shared = holders.into_iter().filter(|(_, sandboxes)| sandboxes.len() > 1);
-    report
-        .findings
-        .extend(shared.map(|(address, sandboxes)| finding(address, sandboxes.into_values().collect())));
+    for (address, endpoints) in case.endpoints_by_address() {
+        if endpoints.len() < 2 {
+            continue;
+        }
+        let sandboxes: BTreeMap<Sandbox<'_>, &Sighted<Endpoint>> =
+            endpoints.iter().rev().map(|endpoint| (Sandbox::of(&endpoint.seen), *endpoint)).collect();
+        if sandboxes.len() > 1 {
+            tell(look, *address, sandboxes.into_values().collect());
+        }
+    }
 }
 
 /// Who an endpoint record speaks of: the sandbox and its interface, or, where an old record does not name the
 /// sandbox, the record itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sandbox {
-    Named { container: String, interface: String },
-    Unnamed(Key),
+enum Sandbox<'a> {
+    Named { container: &'a str, interface: Option<&'a str> },
+    Unnamed { node: Option<&'a str>, namespace: Option<&'a str>, record: &'a str },
 }
 
-impl Sandbox {
-    fn of(endpoint: &Sighted<Resource>) -> Sandbox {
-        match endpoint.spec_text("containerID") {
-            Some(container) => Sandbox::Named {
-                container: container.to_owned(),
-                interface: endpoint.spec_text("endpoint").unwrap_or_default().to_owned(),
+impl<'a> Sandbox<'a> {
+    fn of(endpoint: &'a Endpoint) -> Sandbox<'a> {
+        match &endpoint.container_id {
+            Some(container) => Sandbox::Named { container, interface: endpoint.interface.as_deref() },
+            None => Sandbox::Unnamed {
+                node: endpoint.node.as_deref(),
+                namespace: endpoint.namespace.as_deref(),
+                record: &endpoint.name,
             },
-            None => Sandbox::Unnamed(endpoint.seen.key()),
         }
     }
 }
 
-fn addresses(endpoint: &Sighted<Resource>, report: &mut Report) -> Vec<IpAddr> {
-    let networks = match endpoint.seen.spec("ipNetworks") {
-        None | Some(Value::Null) => &[],
-        Some(Value::Array(networks)) => networks.as_slice(),
-        Some(other) => std::slice::from_ref(other),
-    };
-    let mut addresses = Vec::new();
-    for network in networks {
-        match network.as_str().and_then(single_address) {
-            Some(address) => addresses.push(address),
-            None => not_understood(report, &endpoint.seen.key(), "ipNetworks", &network.to_string(), CODE),
-        }
-    }
-    addresses
-}
-
-/// Endpoints hold single addresses, written as networks: `10.0.0.1/32`.
-fn single_address(text: &str) -> Option<IpAddr> {
-    let (address, prefix_len) = match text.split_once('/') {
-        Some((address, prefix_len)) => (address, Some(prefix_len)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().ok()?;
-    let full_len = if address.is_ipv4() { "32" } else { "128" };
-    prefix_len.is_none_or(|len| len == full_len).then_some(address)
-}
-
-fn finding(address: IpAddr, endpoints: Vec<&Sighted<Resource>>) -> Finding {
-    let nodes: BTreeSet<&str> = endpoints.iter().filter_map(|endpoint| endpoint.spec_text("node")).collect();
+fn tell(look: &mut Look<'_>, address: IpAddr, mut endpoints: Vec<&Sighted<Endpoint>>) {
+    endpoints.sort_by(|a, b| a.origin.cmp(&b.origin));
+    let nodes: BTreeSet<&str> =
+        endpoints.iter().filter_map(|endpoint| endpoint.seen.node.as_deref()).collect();
     let place = match nodes.len() {
         0 => String::new(),
         1 => format!(" on node {}", nodes.iter().next().expect("there is one")),
         count => format!(" on {count} nodes"),
     };
-    Finding {
-        code: CODE,
-        severity: Severity::Error,
-        subject: address.to_string(),
-        summary: format!("{} endpoints{place} hold the address {address}", endpoints.len()),
-        cause: vec![
-            "traffic to the address reaches at most one of them per node, whichever holds the route"
-                .to_owned(),
-            "endpoint records do not tell which of them is entitled to it, nor how it came to this"
-                .to_owned(),
-        ],
-        evidence: endpoints.iter().map(|endpoint| endpoint.exhibit(described(endpoint, address))).collect(),
-        remedy:
-            "find out which sandbox the address was allocated to, keep that one, and recreate the pods of \
-                 the others so that each gets an address of its own"
-                .to_owned(),
-    }
+    look.found(address, format!("{} endpoints{place} hold the address {address}", endpoints.len()))
+        .because("traffic to the address reaches at most one of them per node, whichever holds the route")
+        .because("endpoint records do not tell which of them is entitled to it, nor how it came to this")
+        .seen_all(endpoints.iter().map(|endpoint| endpoint.exhibit(described(&endpoint.seen, address))));
 }
 
-fn described(endpoint: &Sighted<Resource>, address: IpAddr) -> String {
-    let mut text = format!("{} holds {address}", endpoint.seen.key());
-    for (word, field) in [("node", "node"), ("sandbox", "containerID"), ("device", "interfaceName")] {
-        if let Some(value) = endpoint.spec_text(field) {
+fn described(endpoint: &Endpoint, address: IpAddr) -> String {
+    let mut text = format!("WorkloadEndpoint({endpoint}) holds {address}");
+    let parts = [("node", &endpoint.node), ("sandbox", &endpoint.container_id), ("device", &endpoint.device)];
+    for (word, value) in parts {
+        if let Some(value) = value {
             text.push_str(&format!(", {word} {value}"));
         }
     }
@@ -122,32 +89,34 @@ fn described(endpoint: &Sighted<Resource>, address: IpAddr) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::Kind;
+    use model::{Kind, Resource};
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::Evidence;
 
-    fn endpoint(pod: &str, spec: Value) -> Sighted<Resource> {
+    fn endpoint(pod: &str, spec: Value) -> Sighted<Endpoint> {
         let mut resource = Resource::new(Kind::WorkloadEndpoint, format!("node--a-k8s-{pod}-eth0"));
         resource.metadata.namespace = Some("default".to_owned());
         resource.body.insert("spec".to_owned(), spec);
-        Sighted::in_store(resource)
+        let seen = Endpoint::of_resource(&resource);
+        Sighted::in_store(resource).map(|_| seen)
     }
 
-    fn report(endpoints: Vec<Sighted<Resource>>) -> Report {
-        let mut report = Report::default();
-        run(&Evidence { endpoints: Some(endpoints), ..Evidence::default() }, &mut report);
-        report
+    fn look_at(endpoints: Vec<Sighted<Endpoint>>) -> Look<'static> {
+        CHECK.alone(&Evidence { endpoints: Some(endpoints), ..Evidence::default() })
     }
 
     /// The shared addresses, and how many hold each.
     fn check(endpoints: Vec<(&str, Value)>, expected: &[(&str, usize)]) {
-        let report = report(endpoints.into_iter().map(|(pod, spec)| endpoint(pod, spec)).collect());
+        let look = look_at(endpoints.into_iter().map(|(pod, spec)| endpoint(pod, spec)).collect());
+        let found: Vec<(String, usize)> =
+            look.findings().iter().map(|f| (f.subject.to_string(), f.evidence.len())).collect();
         let found: Vec<(&str, usize)> =
-            report.findings.iter().map(|f| (f.subject.as_str(), f.evidence.len())).collect();
+            found.iter().map(|(subject, count)| (subject.as_str(), *count)).collect();
         assert_eq!(found, expected);
-        assert!(report.unseen.is_empty(), "{:?}", report.unseen);
+        assert!(look.unseen().is_empty(), "{:?}", look.unseen());
     }
 
     #[test]
@@ -207,14 +176,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_said() {
-        let report = report(vec![
+        let look = look_at(vec![
             endpoint("a", json!({"ipNetworks": ["10.0.0.0/24", "10.0.0.300/32", 7]})),
             endpoint("b", json!({"ipNetworks": "10.0.0.0/24"})),
         ]);
-        assert!(report.findings.is_empty());
-        assert_eq!(report.unseen.len(), 4);
+        assert!(look.findings().is_empty());
+        assert_eq!(look.unseen().len(), 4);
         assert_eq!(
-            report.unseen[0],
+            look.unseen()[0],
             "WorkloadEndpoint(default/node--a-k8s-a-eth0): ipNetworks \"10.0.0.0/24\" cannot be read, \
              so address-shared left it out"
         );
@@ -223,8 +192,8 @@ mod tests {
     #[test]
     fn the_finding_names_who_and_where() {
         let spec = |container: &str, device: &str| json!({"node": "node-a", "containerID": container, "interfaceName": device, "ipNetworks": ["10.0.0.1/32"]});
-        let report = report(vec![endpoint("a", spec("c1", "cali1")), endpoint("b", spec("c2", "cali2"))]);
-        let finding = &report.findings[0];
+        let look = look_at(vec![endpoint("a", spec("c1", "cali1")), endpoint("b", spec("c2", "cali2"))]);
+        let finding = &look.findings()[0];
         assert_eq!(finding.summary, "2 endpoints on node node-a hold the address 10.0.0.1");
         let exhibit = &finding.evidence[1];
         assert_eq!(
@@ -245,7 +214,7 @@ mod tests {
                 let spec = json!({"containerID": format!("c{index}"), "ipNetworks": [format!("10.0.0.{address}/32")]});
                 endpoint(&format!("p{index}"), spec)
             });
-            let found: BTreeSet<String> = report(endpoints.collect()).findings.into_iter().map(|f| f.subject).collect();
+            let found: BTreeSet<String> = look_at(endpoints.collect()).findings().iter().map(|f| f.subject.to_string()).collect();
             let shared = |address: &u8| owners.iter().filter(|other| *other == address).count() > 1;
             let expected: BTreeSet<String> =
                 owners.iter().filter(|address| shared(address)).map(|address| format!("10.0.0.{address}")).collect();

@@ -1,26 +1,25 @@
 //! Finds pools that share addresses with other pools. Disabled pools count: their blocks still hold addresses.
 
-use model::{Cidr, Resource};
+use model::{Cidr, Kind, Resource};
 use serde_json::Value;
 
-use super::{Check, not_collected, not_understood};
-use crate::{Evidence, Finding, Report, Severity, Sighted};
-
-const CODE: &str = "pool-overlap";
+use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Sighted};
 
 pub(super) const CHECK: Check = Check {
-    code: CODE,
+    code: "pool-overlap",
+    severity: Severity::Error,
+    title: "Pools share addresses",
     explanation: "Two IP pools contain the same addresses. Which pool a block belongs to, and so its \
                   encapsulation, NAT and block size, then depends on which pool is found first. Calico refuses \
                   to create such pools, so one was written past its checks.",
-    run,
+    remedy: "let one pool keep the common part: disable the other, move its workloads, then delete it",
+    needs: &[&[Need::Record(Kind::IpPool)]],
+    settles: Settles::AtOnce,
+    look,
 };
 
-fn run(evidence: &Evidence, report: &mut Report) {
-    let Some(records) = &evidence.pools else {
-        return not_collected(report, "IPPool", CODE);
-    };
-    let mut pools = readable_pools(records, report);
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let mut pools = readable_pools(case.evidence.records.all(Kind::IpPool), look);
     // A network is either inside another or apart from it. In this order whatever encloses a pool comes before
     // it, and whatever ended before it will enclose nothing that follows.
     pools.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
@@ -28,7 +27,7 @@ fn run(evidence: &Evidence, report: &mut Report) {
     for pool in pools {
         enclosing.retain(|outer| outer.cidr.contains_cidr(&pool.cidr));
         if !enclosing.is_empty() {
-            report.findings.push(finding(&pool, &enclosing));
+            tell(look, &pool, &enclosing);
         }
         enclosing.push(pool);
     }
@@ -43,35 +42,30 @@ fn sort_key<'a>(pool: &Pool<'a>) -> (Cidr, &'a str) {
     (pool.cidr, &pool.record.seen.metadata.name)
 }
 
-fn readable_pools<'a>(records: &'a [Sighted<Resource>], report: &mut Report) -> Vec<Pool<'a>> {
+fn readable_pools<'a>(records: &'a [Sighted<Resource>], look: &mut Look<'_>) -> Vec<Pool<'a>> {
     let mut pools = Vec::new();
     for record in records {
         let cidr = record.seen.spec("cidr").unwrap_or(&Value::Null);
         match cidr.as_str().map(Cidr::parse_masked) {
             Some(Ok(cidr)) => pools.push(Pool { cidr, record }),
-            _ => not_understood(report, &record.seen.key(), "cidr", &cidr.to_string(), CODE),
+            _ => look.left_out(record.seen.key(), format_args!("cidr {cidr}")),
         }
     }
     pools
 }
 
-fn finding(inner: &Pool<'_>, outer: &[Pool<'_>]) -> Finding {
+fn tell(look: &mut Look<'_>, inner: &Pool<'_>, outer: &[Pool<'_>]) {
     let name = &inner.record.seen.metadata.name;
     let outer_names: Vec<String> =
         outer.iter().map(|pool| format!("{} ({})", pool.record.seen.metadata.name, pool.cidr)).collect();
-    Finding {
-        code: CODE,
-        severity: Severity::Error,
-        subject: name.clone(),
-        summary: format!("pool {name} ({}) lies inside {}", inner.cidr, outer_names.join(" and ")),
-        cause: vec!["a block in the common part belongs to whichever pool is found first".to_owned()],
-        evidence: std::iter::once(inner)
-            .chain(outer)
-            .map(|pool| pool.record.exhibit(described(pool)))
-            .collect(),
-        remedy: "let one pool keep the common part: disable the other, move its workloads, then delete it"
-            .to_owned(),
-    }
+    let summary = format!("pool {name} ({}) lies inside {}", inner.cidr, outer_names.join(" and "));
+    look.found(inner.record.seen.key(), summary)
+        .because("a block in the common part belongs to whichever pool is found first")
+        .seen_all(std::iter::once(inner).chain(outer).map(exhibit));
+}
+
+fn exhibit(pool: &Pool<'_>) -> Exhibit {
+    pool.record.exhibit(described(pool))
 }
 
 fn described(pool: &Pool<'_>) -> String {
@@ -83,11 +77,11 @@ fn described(pool: &Pool<'_>) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
-    use model::Kind;
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::Evidence;
 
     fn pool(name: &str, spec: Value) -> Sighted<Resource> {
         let mut resource = Resource::new(Kind::IpPool, name);
@@ -95,18 +89,18 @@ mod tests {
         Sighted::in_store(resource)
     }
 
-    fn report(pools: Vec<Sighted<Resource>>) -> Report {
-        let mut report = Report::default();
-        run(&Evidence { pools: Some(pools), ..Evidence::default() }, &mut report);
-        report
+    fn look_at(pools: Vec<Sighted<Resource>>) -> Look<'static> {
+        let mut evidence = Evidence::default();
+        pools.into_iter().for_each(|pool| evidence.records.add(pool));
+        CHECK.alone(&evidence)
     }
 
     /// Pools are named by their networks; the summaries come in the order of the networks.
     fn check(cidrs: &[&str], expected: &[&str]) {
-        let report = report(cidrs.iter().map(|cidr| pool(cidr, json!({"cidr": cidr}))).collect());
-        let found: Vec<&str> = report.findings.iter().map(|f| f.summary.as_str()).collect();
+        let look = look_at(cidrs.iter().map(|cidr| pool(cidr, json!({"cidr": cidr}))).collect());
+        let found: Vec<&str> = look.findings().iter().map(|f| f.summary.as_str()).collect();
         assert_eq!(found, expected);
-        assert!(report.unseen.is_empty(), "{:?}", report.unseen);
+        assert!(look.unseen().is_empty(), "{:?}", look.unseen());
     }
 
     #[test]
@@ -123,12 +117,12 @@ mod tests {
 
     #[test]
     fn fires_for_the_same_network_twice_even_if_disabled() {
-        let report = report(vec![
+        let look = look_at(vec![
             pool("two", json!({"cidr": "10.0.0.9/16", "disabled": true})),
             pool("one", json!({"cidr": "10.0.0.0/16"})),
         ]);
-        assert_eq!(report.findings.len(), 1);
-        let finding = &report.findings[0];
+        assert_eq!(look.findings().len(), 1);
+        let finding = &look.findings()[0];
         assert_eq!(finding.summary, "pool two (10.0.0.0/16) lies inside one (10.0.0.0/16)");
         let texts: Vec<&str> = finding.evidence.iter().map(|exhibit| exhibit.text.as_str()).collect();
         assert_eq!(texts, ["IPPool(two): cidr 10.0.0.0/16, disabled", "IPPool(one): cidr 10.0.0.0/16"]);
@@ -143,9 +137,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_said() {
-        let report = report(vec![pool("odd", json!({"cidr": "10.0.0.0/33"})), pool("none", json!({}))]);
+        let look = look_at(vec![pool("odd", json!({"cidr": "10.0.0.0/33"})), pool("none", json!({}))]);
         assert_eq!(
-            report.unseen,
+            look.unseen(),
             [
                 "IPPool(odd): cidr \"10.0.0.0/33\" cannot be read, so pool-overlap left it out",
                 "IPPool(none): cidr null cannot be read, so pool-overlap left it out",
@@ -162,15 +156,15 @@ mod tests {
                     (format!("pool-{index:02}"), Cidr::containing(address, *len).unwrap())
                 })
                 .collect();
-            let report = report(pools.iter().map(|(name, cidr)| pool(name, json!({"cidr": cidr}))).collect());
-            let found: BTreeSet<(&str, usize)> =
-                report.findings.iter().map(|f| (f.subject.as_str(), f.evidence.len() - 1)).collect();
-            let expected: BTreeSet<(&str, usize)> = pools.iter()
+            let look = look_at(pools.iter().map(|(name, cidr)| pool(name, json!({"cidr": cidr}))).collect());
+            let found: BTreeSet<(String, usize)> =
+                look.findings().iter().map(|f| (f.subject.to_string(), f.evidence.len() - 1)).collect();
+            let expected: BTreeSet<(String, usize)> = pools.iter()
                 .map(|(name, cidr)| {
                     let outer = |(other_name, other): &&(String, Cidr)| {
                         other.contains_cidr(cidr) && (other != cidr || other_name < name)
                     };
-                    (name.as_str(), pools.iter().filter(outer).count())
+                    (format!("IPPool({name})"), pools.iter().filter(outer).count())
                 })
                 .filter(|(_, outer)| *outer > 0)
                 .collect();

@@ -1,0 +1,242 @@
+//! Evidence made ready to be asked: who holds an address, which endpoint a pod has. Each index is made once, when the
+//! first check asks, and shared by all.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::SignedDuration;
+use model::Kind;
+use serde_json::Value;
+
+use crate::Evidence;
+use crate::evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
+
+/// How young something may be and not yet be held to the rules.
+pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
+
+/// How to look.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is younger than this may still be on its way in.
+    pub grace: SignedDuration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { grace: GRACE }
+    }
+}
+
+/// One look at the evidence. Dereferences to it.
+#[derive(Debug)]
+pub struct Case<'e> {
+    pub evidence: &'e Evidence,
+    pub options: &'e Options,
+    pods_by_name: OnceCell<BTreeMap<&'e str, Vec<&'e Sighted<Pod>>>>,
+    pods_by_address: OnceCell<ByAddress<'e, Pod>>,
+    endpoints_by_pod: OnceCell<BTreeMap<&'e str, Vec<&'e Sighted<Endpoint>>>>,
+    endpoints_by_address: OnceCell<ByAddress<'e, Endpoint>>,
+    node_addresses: OnceCell<BTreeSet<IpAddr>>,
+    kube_nodes: OnceCell<BTreeMap<String, &'e Sighted<KubeNode>>>,
+}
+
+type ByAddress<'e, T> = BTreeMap<IpAddr, Vec<&'e Sighted<T>>>;
+
+impl std::ops::Deref for Case<'_> {
+    type Target = Evidence;
+
+    fn deref(&self) -> &Evidence {
+        self.evidence
+    }
+}
+
+impl<'e> Case<'e> {
+    pub fn new(evidence: &'e Evidence, options: &'e Options) -> Case<'e> {
+        Case {
+            evidence,
+            options,
+            pods_by_name: OnceCell::new(),
+            pods_by_address: OnceCell::new(),
+            endpoints_by_pod: OnceCell::new(),
+            endpoints_by_address: OnceCell::new(),
+            node_addresses: OnceCell::new(),
+            kube_nodes: OnceCell::new(),
+        }
+    }
+
+    /// Too young to be judged. What has no age is old.
+    pub fn is_young(&self, age: Option<SignedDuration>) -> bool {
+        age.is_some_and(|age| age < self.options.grace)
+    }
+
+    /// Being created or deleted right now: not yet, or no longer, held to the rules.
+    pub fn is_in_flux(&self, pod: &Pod) -> bool {
+        pod.is_terminating() || self.is_young(pod.age(self.evidence.taken_at))
+    }
+
+    pub fn all_pods(&self) -> &'e [Sighted<Pod>] {
+        self.evidence.pods.as_deref().unwrap_or_default()
+    }
+
+    pub fn all_endpoints(&self) -> &'e [Sighted<Endpoint>] {
+        self.evidence.endpoints.as_deref().unwrap_or_default()
+    }
+
+    /// Nodes by name, and those that nobody named.
+    pub fn all_nodes(&self) -> impl Iterator<Item = &'e NodeEvidence> + use<'e> {
+        self.evidence.nodes.values().chain(&self.evidence.unplaced)
+    }
+
+    /// Pods that may be the one of this name: one, unless a namespace is not known or a list is listed twice.
+    pub fn pods_named(&self, name: &PodName) -> impl Iterator<Item = &'e Sighted<Pod>> {
+        let index = self.pods_by_name.get_or_init(|| {
+            let mut index: BTreeMap<&str, Vec<&Sighted<Pod>>> = BTreeMap::new();
+            for pod in self.all_pods() {
+                index.entry(&pod.seen.name.name).or_default().push(pod);
+            }
+            index
+        });
+        let found = index.get(name.name.as_str()).into_iter().flatten();
+        found.copied().filter(move |pod| pod.seen.name.may_be(name))
+    }
+
+    /// Pods whose status shows this address, host-network pods among them.
+    pub fn pods_at(&self, address: IpAddr) -> &[&'e Sighted<Pod>] {
+        let index = self.pods_by_address.get_or_init(|| {
+            by_address(self.all_pods().iter().map(|pod| (pod, pod.seen.addresses.as_slice())))
+        });
+        index.get(&address).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub fn endpoints_of(&self, pod: &PodName) -> impl Iterator<Item = &'e Sighted<Endpoint>> {
+        let index = self.endpoints_by_pod.get_or_init(|| {
+            let mut index: BTreeMap<&str, Vec<&Sighted<Endpoint>>> = BTreeMap::new();
+            for endpoint in self.all_endpoints() {
+                if let Some(pod) = &endpoint.seen.pod {
+                    index.entry(pod).or_default().push(endpoint);
+                }
+            }
+            index
+        });
+        let found = index.get(pod.name.as_str()).into_iter().flatten().copied();
+        found.filter(move |endpoint| endpoint.seen.pod_name().is_some_and(|name| name.may_be(pod)))
+    }
+
+    pub fn endpoints_at(&self, address: IpAddr) -> &[&'e Sighted<Endpoint>] {
+        self.endpoints_by_address().get(&address).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub fn endpoints_by_address(&self) -> &BTreeMap<IpAddr, Vec<&'e Sighted<Endpoint>>> {
+        self.endpoints_by_address.get_or_init(|| {
+            by_address(
+                self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.addresses.as_slice())),
+            )
+        })
+    }
+
+    pub fn kube_node(&self, name: &str) -> Option<&'e Sighted<KubeNode>> {
+        let index = self.kube_nodes.get_or_init(|| {
+            let nodes = self.evidence.kube_nodes.iter().flatten();
+            // The one that was described in detail comes later, or has no rival.
+            nodes.map(|node| (node.seen.name.to_lowercase(), node)).collect()
+        });
+        index.get(&name.to_lowercase()).copied()
+    }
+
+    /// An address of a node itself: by Kubernetes, by Calico's node records, or by the kernel.
+    pub fn is_node_address(&self, address: IpAddr) -> bool {
+        self.node_addresses.get_or_init(|| self.find_node_addresses()).contains(&address)
+    }
+
+    /// A pod that has no network of its own.
+    pub fn is_on_host_network(&self, pod: &Pod) -> bool {
+        pod.is_on_host_network(|address| self.is_node_address(address))
+    }
+
+    fn find_node_addresses(&self) -> BTreeSet<IpAddr> {
+        let kube =
+            self.evidence.kube_nodes.iter().flatten().flat_map(|node| node.seen.internal_ips.iter().copied());
+        let mut addresses: BTreeSet<IpAddr> = kube.collect();
+        for node in self.evidence.records.all(Kind::Node) {
+            let bgp = node.seen.spec("bgp").unwrap_or(&Value::Null);
+            let told = ["ipv4Address", "ipv6Address"].into_iter().filter_map(|field| bgp[field].as_str());
+            addresses.extend(told.filter_map(address_of));
+        }
+        for node in self.evidence.nodes.values() {
+            let held = node.kernel.addresses.iter().flatten();
+            addresses.extend(
+                held.filter(|held| !is_workload_device(&held.seen.device)).map(|held| held.seen.net.addr()),
+            );
+        }
+        addresses
+    }
+}
+
+/// An address, with or without the length of its network.
+pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))
+}
+
+fn is_workload_device(name: &str) -> bool {
+    name.starts_with(model::DeviceName::CALICO_PREFIX)
+}
+
+fn by_address<'e, T>(things: impl Iterator<Item = (&'e Sighted<T>, &'e [IpAddr])>) -> ByAddress<'e, T> {
+    let mut index: ByAddress<'e, T> = BTreeMap::new();
+    for (thing, addresses) in things {
+        for address in addresses {
+            index.entry(*address).or_default().push(thing);
+        }
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Origin;
+
+    fn pod(namespace: Option<&str>, name: &str, address: &str) -> Sighted<Pod> {
+        let name = PodName { namespace: namespace.map(str::to_owned), name: name.to_owned() };
+        let addresses = vec![address.parse().unwrap()];
+        Sighted::new(Pod { name, addresses, ..Pod::default() }, Origin::file("pods"))
+    }
+
+    #[test]
+    fn things_are_found_by_name_and_by_address() {
+        let endpoint = Endpoint {
+            namespace: Some("a".to_owned()),
+            pod: Some("web".to_owned()),
+            addresses: vec!["10.0.0.1".parse().unwrap()],
+            ..Endpoint::default()
+        };
+        let evidence = Evidence {
+            pods: Some(vec![pod(Some("a"), "web", "10.0.0.1"), pod(Some("b"), "web", "10.0.0.2")]),
+            endpoints: Some(vec![Sighted::new(endpoint, Origin::file("wep"))]),
+            ..Evidence::default()
+        };
+        let options = Options::default();
+        let case = Case::new(&evidence, &options);
+        assert_eq!(case.pods_named(&PodName::new("a", "web")).count(), 1);
+        assert_eq!(case.pods_named(&PodName { namespace: None, name: "web".into() }).count(), 2);
+        assert_eq!(case.pods_at("10.0.0.2".parse().unwrap()).len(), 1);
+        assert_eq!(case.endpoints_of(&PodName::new("a", "web")).count(), 1);
+        assert_eq!(case.endpoints_of(&PodName::new("b", "web")).count(), 0);
+        assert_eq!(case.endpoints_at("10.0.0.1".parse().unwrap()).len(), 1);
+    }
+
+    #[test]
+    fn the_young_and_the_dying_are_in_flux() {
+        let evidence =
+            Evidence { taken_at: Some("2026-01-01T00:01:00Z".parse().unwrap()), ..Evidence::default() };
+        let options = Options::default();
+        let case = Case::new(&evidence, &options);
+        let born = |at: &str| Pod { created_at: Some(at.parse().unwrap()), ..Pod::default() };
+        assert!(case.is_in_flux(&born("2026-01-01T00:00:30Z")));
+        assert!(!case.is_in_flux(&born("2026-01-01T00:00:00Z")));
+        assert!(case.is_in_flux(&Pod { status: "Terminating".into(), ..Pod::default() }));
+        assert!(!case.is_in_flux(&Pod::default()), "no age is no excuse");
+    }
+}

@@ -1,0 +1,176 @@
+//! The interface of a check: what it says about itself, what it needs, and what it writes its findings into.
+
+use model::Kind;
+
+use crate::{Case, Evidence, Finding, Severity, Subject};
+
+/// One kind of finding. A check is a file under `checks/` with one constant of this type, a function `look`, and
+/// tests that it fires and that it stays silent.
+#[derive(Debug)]
+pub struct Check {
+    /// The code of its findings: lower case, words joined by dashes, named for what is found. Never changes.
+    pub code: &'static str,
+    /// How bad it usually is. A finding may differ.
+    pub severity: Severity,
+    /// What is found, in a few words: a heading.
+    pub title: &'static str,
+    /// What it means, for someone who meets the code for the first time: `plumb doctor explain CODE`.
+    pub explanation: &'static str,
+    /// What would mend it, in general. A finding may be more precise.
+    pub remedy: &'static str,
+    /// The check runs if everything in one of these sets was collected.
+    pub needs: &'static [&'static [Need]],
+    /// Whether what is being created or deleted right now looks like this fault for a moment.
+    pub settles: Settles,
+    pub look: fn(&Case<'_>, &mut Look<'_>),
+}
+
+/// When a finding is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settles {
+    /// It cannot come from churn: a setting, a contradiction inside one record, a log.
+    AtOnce,
+    /// It compares things that change one after the other. If there is an earlier look, the very same fault must
+    /// be found in that as well.
+    InTwoLooks,
+}
+
+/// A kind of evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    Pods,
+    KubeNodes,
+    Events,
+    Endpoints,
+    Record(Kind),
+    /// Blocks, handles and affinities, or any of them.
+    Ipam,
+    Links,
+    Addresses,
+    Routes,
+    Neighbours,
+    Sysctls,
+    PodViews,
+    Bgp,
+    /// The runtime's list of sandboxes, or of containers.
+    Runtime,
+    Setup,
+    Log,
+}
+
+/// Where a check writes what it sees.
+#[derive(Debug)]
+pub struct Look<'a> {
+    check: &'a Check,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) unseen: Vec<String>,
+}
+
+impl<'a> Look<'a> {
+    pub fn new(check: &'a Check) -> Look<'a> {
+        Look { check, findings: Vec::new(), unseen: Vec::new() }
+    }
+
+    /// A new finding of this check. `summary` is one sentence without a full stop, and says what is so, not what
+    /// might be.
+    pub fn found(&mut self, subject: impl Into<Subject>, summary: impl Into<String>) -> &mut Finding {
+        self.findings.push(Finding {
+            code: self.check.code,
+            severity: self.check.severity,
+            subject: subject.into(),
+            summary: summary.into(),
+            cause: Vec::new(),
+            evidence: Vec::new(),
+            remedy: self.check.remedy.to_owned(),
+            symptoms: Vec::new(),
+            explains: Vec::new(),
+            identity: None,
+        });
+        self.findings.last_mut().expect("just added")
+    }
+
+    /// Something that the check would have looked at and could not.
+    pub fn could_not_see(&mut self, what: impl Into<String>) {
+        self.unseen.push(what.into());
+    }
+
+    /// One value could not be understood and was left out.
+    pub fn left_out(&mut self, record: impl std::fmt::Display, what: impl std::fmt::Display) {
+        self.unseen.push(format!("{record}: {what} cannot be read, so {} left it out", self.check.code));
+    }
+
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    pub fn unseen(&self) -> &[String] {
+        &self.unseen
+    }
+}
+
+impl Check {
+    /// Whether enough was collected. If not, what is missing for the set that lacks least.
+    pub fn missing(&self, evidence: &Evidence) -> Option<Vec<Need>> {
+        let missing = |set: &&'static [Need]| -> Vec<Need> {
+            set.iter().copied().filter(|need| !need.is_met(evidence)).collect()
+        };
+        let least = self.needs.iter().map(missing).min_by_key(Vec::len)?;
+        (!least.is_empty()).then_some(least)
+    }
+
+    /// What this check alone finds: for its tests.
+    pub fn alone<'a>(&'a self, evidence: &Evidence) -> Look<'a> {
+        let mut look = Look::new(self);
+        (self.look)(&Case::new(evidence, &crate::Options::default()), &mut look);
+        look
+    }
+}
+
+impl Need {
+    /// Whether anybody looked.
+    pub fn is_met(self, evidence: &Evidence) -> bool {
+        let any_node = |has: fn(&crate::evidence::NodeEvidence) -> bool| {
+            evidence.nodes.values().chain(&evidence.unplaced).any(has)
+        };
+        match self {
+            Need::Pods => evidence.pods.is_some(),
+            Need::KubeNodes => evidence.kube_nodes.is_some(),
+            Need::Events => evidence.events.is_some(),
+            Need::Endpoints => evidence.endpoints.is_some(),
+            Need::Record(kind) => evidence.records.of(kind).is_some(),
+            Need::Ipam => evidence.ipam.is_some(),
+            Need::Links => any_node(|node| node.kernel.links.is_some()),
+            Need::Addresses => any_node(|node| node.kernel.addresses.is_some()),
+            Need::Routes => any_node(|node| node.kernel.routes.is_some()),
+            Need::Neighbours => any_node(|node| node.kernel.neighbours.is_some()),
+            Need::Sysctls => any_node(|node| node.kernel.sysctls.is_some()),
+            Need::PodViews => any_node(|node| node.pod_views.is_some()),
+            Need::Bgp => any_node(|node| node.bgp.is_some()),
+            Need::Runtime => any_node(|node| node.sandboxes.is_some() || node.containers.is_some()),
+            Need::Setup => any_node(|node| node.setup != crate::evidence::node::Setup::default()),
+            Need::Log => evidence.log.is_some(),
+        }
+    }
+
+    /// What it is called in "… were not collected".
+    pub fn words(self) -> String {
+        match self {
+            Need::Pods => "pods".to_owned(),
+            Need::KubeNodes => "Kubernetes nodes".to_owned(),
+            Need::Events => "events".to_owned(),
+            Need::Endpoints => "WorkloadEndpoint records".to_owned(),
+            Need::Record(kind) => format!("{} records", kind.name()),
+            Need::Ipam => "IPAM records".to_owned(),
+            Need::Links => "links of nodes".to_owned(),
+            Need::Addresses => "addresses of nodes".to_owned(),
+            Need::Routes => "routes of nodes".to_owned(),
+            Need::Neighbours => "neighbours of nodes".to_owned(),
+            Need::Sysctls => "kernel settings of nodes".to_owned(),
+            Need::PodViews => "views from inside pods".to_owned(),
+            Need::Bgp => "BGP sessions".to_owned(),
+            Need::Runtime => "sandboxes of the runtime".to_owned(),
+            Need::Setup => "node set-up".to_owned(),
+            Need::Log => "logs".to_owned(),
+        }
+    }
+}

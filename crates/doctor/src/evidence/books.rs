@@ -1,0 +1,93 @@
+//! The records of address management: whole ones as `ipam` knows them, cut ones as far as they can be read, and what
+//! other tools say about them.
+
+use std::collections::BTreeMap;
+
+use ipam::{Answer, Books};
+use model::ipam::IpamConfig;
+use model::{Cidr, Key};
+
+use super::{Origin, Sighted};
+
+/// Blocks, handles and affinities, and where each was seen.
+#[derive(Clone, Debug, Default)]
+pub struct IpamEvidence {
+    pub books: Books,
+    /// For records that were not read from the store itself, where a record's key is its place.
+    pub origins: BTreeMap<Key, Origin>,
+    /// Which of the lists are whole. A single pasted block says nothing about handles that are not there.
+    pub whole: Whole,
+    pub config: Option<Sighted<IpamConfig>>,
+    /// Blocks that were pasted in part. They are in no other list.
+    pub cut_blocks: Vec<Sighted<CutBlock>>,
+    /// Lines of `calicoctl ipam check` and `ipam show`.
+    pub reports: Vec<Sighted<IpamReport>>,
+}
+
+/// Of which lists it is known that nothing is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    pub blocks: bool,
+    pub handles: bool,
+    pub affinities: bool,
+}
+
+/// A block of which a part is missing: whatever can be read from the rest, and not a word more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CutBlock {
+    pub cidr: Option<Cidr>,
+    pub affinity: Option<String>,
+    pub strict_affinity: Option<bool>,
+    /// Handles its attributes name, each with the line.
+    pub handles: Vec<Sighted<String>>,
+    /// The first places of `allocations` up to the cut.
+    pub allocations: Vec<Option<usize>>,
+    pub unallocated: Vec<usize>,
+}
+
+/// What another tool says about the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IpamReport {
+    /// `10.0.0.1 leaked`, `… not allocated`, in the tool's words.
+    Problem(String),
+    /// A row of `ipam show`: the network, and how many of its addresses are in use.
+    Usage { grouping: String, cidr: Cidr, total: Option<u64>, in_use: Option<u64>, free: Option<u64> },
+    /// A closing count: `Found 17 problems.`
+    Summary(String),
+}
+
+impl Whole {
+    pub const ALL: Whole = Whole { blocks: true, handles: true, affinities: true };
+}
+
+impl IpamEvidence {
+    /// Books as they were read from a live store, whole.
+    pub fn of_store(books: Books) -> IpamEvidence {
+        IpamEvidence { books, whole: Whole::ALL, ..IpamEvidence::default() }
+    }
+
+    /// Takes in one record that was found in a text.
+    pub fn add(&mut self, key: Key, value: &[u8], origin: Origin) {
+        self.books.add(&key, Answer::read(&key, Some((value, ""))));
+        self.origins.insert(key, origin);
+    }
+
+    /// Where a record was seen.
+    pub fn origin(&self, key: &Key) -> Origin {
+        self.origins.get(key).cloned().unwrap_or_else(|| Origin::store(key))
+    }
+
+    pub fn absorb(&mut self, other: IpamEvidence) {
+        self.books.blocks.extend(other.books.blocks);
+        self.books.handles.extend(other.books.handles);
+        self.books.affinities.extend(other.books.affinities);
+        self.books.unreadable.extend(other.books.unreadable);
+        self.origins.extend(other.origins);
+        self.whole.blocks |= other.whole.blocks;
+        self.whole.handles |= other.whole.handles;
+        self.whole.affinities |= other.whole.affinities;
+        self.config = self.config.take().or(other.config);
+        self.cut_blocks.extend(other.cut_blocks);
+        self.reports.extend(other.reports);
+    }
+}

@@ -1,0 +1,275 @@
+//! What a kernel holds, in a node's own namespace or inside a pod: links, addresses, routes, neighbours, settings.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::Mac;
+use serde::{Deserialize, Serialize};
+
+use super::{PodName, Sighted};
+
+/// One network namespace. `None` means that nobody looked, which is not the same as an empty list.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kernel {
+    pub links: Option<Vec<Sighted<Link>>>,
+    pub addresses: Option<Vec<Sighted<Address>>>,
+    pub routes: Option<Vec<Sighted<Route>>>,
+    pub neighbours: Option<Vec<Sighted<Neighbour>>>,
+    /// By path below `/proc/sys`: `net/ipv4/ip_forward`.
+    pub sysctls: Option<BTreeMap<String, Sighted<String>>>,
+    /// A list is only a part of what there is (the output of a `grep`, or cut): its silence says nothing.
+    pub is_partial: bool,
+}
+
+/// What is seen from inside a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodView {
+    /// `None`: the text does not say whose it is.
+    pub pod: Option<PodName>,
+    pub container_id: Option<String>,
+    pub kernel: Kernel,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Link {
+    pub name: String,
+    pub index: Option<u32>,
+    /// `veth`, `bridge`, `vxlan`, `ipip` …, where it is said.
+    pub kind: Option<String>,
+    pub peer_index: Option<u32>,
+    /// The other end lies in another network namespace.
+    pub has_peer_elsewhere: Option<bool>,
+    pub alias: Option<String>,
+    pub mac: Option<Mac>,
+    pub mtu: Option<u32>,
+    /// Set up by an administrator. `None`: not said.
+    pub is_up: Option<bool>,
+    /// Up, and the other end too.
+    pub is_running: Option<bool>,
+    /// A bridge or bond it is part of.
+    pub master: Option<String>,
+    pub vxlan: Option<Vxlan>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Vxlan {
+    pub vni: Option<u32>,
+    pub port: Option<u16>,
+    pub local: Option<IpAddr>,
+    pub parent: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Address {
+    pub device: String,
+    pub net: IpNet,
+    /// `global`, `link`, `host`.
+    #[serde(default)]
+    pub scope: String,
+    #[serde(default)]
+    pub is_secondary: bool,
+    /// In use elsewhere, as the kernel noticed itself (IPv6).
+    #[serde(default)]
+    pub is_duplicate: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Route {
+    pub destination: IpNet,
+    #[serde(default)]
+    pub kind: RouteKind,
+    #[serde(default)]
+    pub via: Option<IpAddr>,
+    #[serde(default)]
+    pub device: Option<String>,
+    /// As `ip route` prints it: `kernel`, `bird`, `static`, `80`. `None`: `boot`, or not said.
+    #[serde(default)]
+    pub protocol: Option<String>,
+    #[serde(default)]
+    pub scope: Option<String>,
+    #[serde(default)]
+    pub source: Option<IpAddr>,
+    #[serde(default)]
+    pub metric: Option<u32>,
+    /// `None`: the main table.
+    #[serde(default)]
+    pub table: Option<String>,
+    #[serde(default)]
+    pub is_onlink: bool,
+    /// The kernel says that its device or gateway does not work.
+    #[serde(default)]
+    pub is_dead: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RouteKind {
+    #[default]
+    Unicast,
+    Blackhole,
+    Unreachable,
+    Prohibit,
+    Local,
+    Broadcast,
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbour {
+    pub address: IpAddr,
+    pub device: String,
+    #[serde(default)]
+    pub mac: Option<Mac>,
+    pub state: NeighbourState,
+    /// The node answers for this address.
+    #[serde(default)]
+    pub is_proxy: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NeighbourState {
+    Permanent,
+    Reachable,
+    /// Known, not confirmed of late: stale, delay, probe.
+    Stale,
+    /// Asked for, no answer: incomplete, failed.
+    Missing,
+    NoArp,
+    /// Complete, and no more is said (`arp` without flags).
+    Known,
+}
+
+impl Kernel {
+    pub fn link(&self, name: &str) -> Option<&Sighted<Link>> {
+        self.links.as_deref().unwrap_or_default().iter().find(|link| link.seen.name == name)
+    }
+
+    pub fn sysctl(&self, path: &str) -> Option<&Sighted<String>> {
+        self.sysctls.as_ref()?.get(path)
+    }
+
+    /// Routes of the main table to exactly this destination.
+    pub fn routes_to(&self, destination: IpNet) -> impl Iterator<Item = &Sighted<Route>> {
+        let routes = self.routes.as_deref().unwrap_or_default().iter();
+        routes.filter(move |route| {
+            let table = route.seen.table.as_deref().unwrap_or("main");
+            route.seen.destination == destination && matches!(table, "main" | "254")
+        })
+    }
+
+    /// The route of the main table that a packet to `address` takes: the longest prefix, then the lowest metric.
+    pub fn route_for(&self, address: IpAddr) -> Option<&Sighted<Route>> {
+        let routes = self.routes.as_deref().unwrap_or_default().iter();
+        routes
+            .filter(|route| matches!(route.seen.table.as_deref(), None | Some("main" | "254")))
+            .filter(|route| route.seen.destination.contains(&address))
+            .max_by_key(|route| {
+                (route.seen.destination.prefix_len(), std::cmp::Reverse(route.seen.metric.unwrap_or(0)))
+            })
+    }
+
+    /// Takes in what somebody else saw of the same namespace.
+    pub fn absorb(&mut self, other: Kernel) {
+        super::join(&mut self.links, other.links);
+        super::join(&mut self.addresses, other.addresses);
+        super::join(&mut self.routes, other.routes);
+        super::join(&mut self.neighbours, other.neighbours);
+        match (&mut self.sysctls, other.sysctls) {
+            (Some(mine), Some(theirs)) => mine.extend(theirs),
+            (mine, theirs) => *mine = mine.take().or(theirs),
+        }
+        self.is_partial |= other.is_partial;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.links.is_none()
+            && self.addresses.is_none()
+            && self.routes.is_none()
+            && self.neighbours.is_none()
+            && self.sysctls.is_none()
+    }
+}
+
+impl Link {
+    /// Calico's name for the node's end of a pod.
+    pub fn is_workload(&self) -> bool {
+        self.name.starts_with(model::DeviceName::CALICO_PREFIX)
+    }
+}
+
+impl std::fmt::Display for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.kind != RouteKind::Unicast {
+            write!(f, "{} ", format!("{:?}", self.kind).to_lowercase())?;
+        }
+        write!(f, "{}", self.destination)?;
+        if let Some(via) = self.via {
+            write!(f, " via {via}")?;
+        }
+        match &self.device {
+            Some(device) => write!(f, " dev {device}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Origin;
+
+    fn route(destination: &str, device: &str, metric: Option<u32>, table: Option<&str>) -> Sighted<Route> {
+        let route = Route {
+            destination: destination.parse().unwrap(),
+            kind: RouteKind::Unicast,
+            via: None,
+            device: Some(device.to_owned()),
+            protocol: None,
+            scope: None,
+            source: None,
+            metric,
+            table: table.map(str::to_owned),
+            is_onlink: false,
+            is_dead: false,
+        };
+        Sighted::new(route, Origin::file("r"))
+    }
+
+    #[test]
+    fn packets_take_the_longest_prefix_and_the_lowest_metric() {
+        let kernel = Kernel {
+            routes: Some(vec![
+                route("0.0.0.0/0", "eth0", None, None),
+                route("10.0.0.0/8", "slow", Some(100), None),
+                route("10.0.0.0/8", "fast", Some(10), None),
+                route("10.1.0.0/16", "other", None, Some("100")),
+            ]),
+            ..Kernel::default()
+        };
+        let device = |address: &str| {
+            kernel.route_for(address.parse().unwrap()).and_then(|route| route.seen.device.as_deref())
+        };
+        assert_eq!(device("10.1.2.3"), Some("fast"));
+        assert_eq!(device("192.0.2.1"), Some("eth0"));
+        assert_eq!(device("fd00::1"), None);
+        assert_eq!(kernel.routes_to("10.0.0.0/8".parse().unwrap()).count(), 2);
+        assert_eq!(kernel.routes_to("10.1.0.0/16".parse().unwrap()).count(), 0);
+    }
+
+    #[test]
+    fn looks_at_one_namespace_are_joined() {
+        let mut kernel = Kernel { routes: Some(vec![]), ..Kernel::default() };
+        kernel
+            .absorb(Kernel { routes: Some(vec![route("10.0.0.0/8", "a", None, None)]), ..Kernel::default() });
+        kernel.absorb(Kernel { links: Some(vec![]), is_partial: true, ..Kernel::default() });
+        assert_eq!(kernel.routes.as_ref().map(Vec::len), Some(1));
+        assert_eq!(kernel.links.as_ref().map(Vec::len), Some(0));
+        assert!(kernel.neighbours.is_none() && kernel.is_partial);
+    }
+}

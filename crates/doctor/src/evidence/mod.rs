@@ -1,0 +1,185 @@
+//! What the checks look at: everything that was collected, each piece with the place where it was seen.
+//!
+//! One file per layer. `None` means that nobody looked, which is not the same as an empty list.
+//!
+//! | layer | file | filled from |
+//! |---|---|---|
+//! | pods, nodes, events | [`kubernetes`] | the API, `kubectl` |
+//! | endpoints | [`endpoint`] | the store, `calicoctl get wep` |
+//! | Calico's other records | [`Records`] | the store, the API, `calicoctl get` |
+//! | blocks, handles, affinities | [`books`] | the store, `etcdctl`, `calicoctl ipam` |
+//! | one node | [`node`], [`kernel`] | netlink, the runtime, BIRD, `ip`, `crictl` |
+//! | logs | [`log`] | kubelet, runtime, plugin, controllers |
+
+pub mod books;
+pub mod endpoint;
+pub mod kernel;
+pub mod kubernetes;
+pub mod log;
+pub mod node;
+mod origin;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use model::{Kind, Resource};
+
+pub use books::IpamEvidence;
+pub use endpoint::Endpoint;
+pub use kubernetes::{Event, KubeNode, Pod, PodName};
+pub use log::{Happening, LogEvent};
+pub use node::{NodeEvidence, same_id};
+pub use origin::{Origin, SharedText, Sighted};
+
+/// Everything that was collected in one look.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// When. `None` where a text does not tell.
+    pub taken_at: Option<Timestamp>,
+    pub pods: Option<Vec<Sighted<Pod>>>,
+    pub kube_nodes: Option<Vec<Sighted<KubeNode>>>,
+    pub events: Option<Vec<Sighted<Event>>>,
+    /// WorkloadEndpoint records.
+    pub endpoints: Option<Vec<Sighted<Endpoint>>>,
+    /// Calico's records of all other kinds.
+    pub records: Records,
+    pub ipam: Option<IpamEvidence>,
+    /// By name in lower case: whoever pastes a text may spell a node otherwise than its records do.
+    pub nodes: BTreeMap<String, NodeEvidence>,
+    /// Evidence of nodes that nobody named; each is one text's, and its name the text's.
+    pub unplaced: Vec<NodeEvidence>,
+    /// In the order of the files and of their lines.
+    pub log: Option<Vec<Sighted<LogEvent>>>,
+    /// Which lists are only part of what there is, so that what they lack is not gone.
+    pub partial: Partial,
+    /// What was there and could not be used, in words: texts that nobody understands, records that are cut.
+    pub unread: Vec<String>,
+    /// An earlier look at the same things. What was not so then, or is not so now, is churn.
+    pub earlier: Option<Box<Evidence>>,
+}
+
+/// Calico's records, by kind. A kind that is not there was not looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Records(BTreeMap<Kind, Vec<Sighted<Resource>>>);
+
+/// Lists of which it is not known that they are whole: somebody pasted some lines.
+///
+/// A check that concludes something from what is *missing* in a list asks here first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partial {
+    pub pods: bool,
+    pub kube_nodes: bool,
+    pub endpoints: bool,
+}
+
+impl Evidence {
+    /// The evidence of a node, made if there is none.
+    pub fn node_mut(&mut self, name: &str) -> &mut NodeEvidence {
+        self.nodes.entry(name.to_lowercase()).or_insert_with(|| NodeEvidence::new(name))
+    }
+
+    pub fn node(&self, name: &str) -> Option<&NodeEvidence> {
+        self.nodes.get(&name.to_lowercase())
+    }
+
+    /// Takes in what was collected elsewhere of the same look.
+    pub fn absorb(&mut self, other: Evidence) {
+        self.taken_at = self.taken_at.max(other.taken_at);
+        join(&mut self.pods, other.pods);
+        join(&mut self.kube_nodes, other.kube_nodes);
+        join(&mut self.events, other.events);
+        join(&mut self.endpoints, other.endpoints);
+        join(&mut self.log, other.log);
+        for (kind, records) in other.records.0 {
+            self.records.0.entry(kind).or_default().extend(records);
+        }
+        match (&mut self.ipam, other.ipam) {
+            (Some(mine), Some(theirs)) => mine.absorb(theirs),
+            (mine, theirs) => *mine = mine.take().or(theirs),
+        }
+        for (_, node) in other.nodes {
+            self.node_mut(&node.name.clone()).absorb(node);
+        }
+        self.unplaced.extend(other.unplaced);
+        self.partial.pods |= other.partial.pods;
+        self.partial.kube_nodes |= other.partial.kube_nodes;
+        self.partial.endpoints |= other.partial.endpoints;
+        self.unread.extend(other.unread);
+    }
+}
+
+impl Records {
+    /// `None`: nobody looked.
+    pub fn of(&self, kind: Kind) -> Option<&[Sighted<Resource>]> {
+        self.0.get(&kind).map(Vec::as_slice)
+    }
+
+    /// Those of a kind, whether or not anybody looked.
+    pub fn all(&self, kind: Kind) -> &[Sighted<Resource>] {
+        self.of(kind).unwrap_or_default()
+    }
+
+    pub fn find(&self, kind: Kind, name: &str) -> Option<&Sighted<Resource>> {
+        self.all(kind).iter().find(|record| record.seen.metadata.name == name)
+    }
+
+    /// Notes that somebody looked for records of this kind, even if there are none.
+    pub fn looked_for(&mut self, kind: Kind) {
+        self.0.entry(kind).or_default();
+    }
+
+    pub fn add(&mut self, record: Sighted<Resource>) {
+        self.0.entry(record.seen.kind).or_default().push(record);
+    }
+
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.0.keys().copied()
+    }
+}
+
+impl Sighted<Resource> {
+    /// A record as it was read from the store.
+    pub fn in_store(seen: Resource) -> Sighted<Resource> {
+        let origin = Origin::store(&seen.key());
+        Sighted { seen, origin }
+    }
+}
+
+/// One list after the other; nobody having looked at one does not spoil the other.
+pub(crate) fn join<T>(mine: &mut Option<Vec<T>>, theirs: Option<Vec<T>>) {
+    match (mine.as_mut(), theirs) {
+        (Some(mine), Some(theirs)) => mine.extend(theirs),
+        (None, theirs) => *mine = theirs,
+        (Some(_), None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_the_same_whatever_their_case() {
+        let mut evidence = Evidence::default();
+        evidence.node_mut("k8sCephNode").kernel.is_partial = true;
+        let mut other = Evidence::default();
+        other.node_mut("k8scephnode").pod_views = Some(Vec::new());
+        evidence.absorb(other);
+        assert_eq!(evidence.nodes.len(), 1);
+        let node = evidence.node("K8SCEPHNODE").unwrap();
+        assert_eq!((node.name.as_str(), node.pod_views.is_some()), ("k8sCephNode", true));
+    }
+
+    #[test]
+    fn nobody_looked_is_not_the_same_as_nothing_there() {
+        let mut evidence = Evidence::default();
+        evidence.absorb(Evidence::default());
+        assert!(evidence.pods.is_none() && evidence.records.of(Kind::IpPool).is_none());
+        let mut looked = Evidence { pods: Some(Vec::new()), ..Evidence::default() };
+        looked.records.looked_for(Kind::IpPool);
+        evidence.absorb(looked);
+        evidence.absorb(Evidence::default());
+        assert_eq!(evidence.pods.as_deref().map(<[_]>::len), Some(0));
+        assert_eq!(evidence.records.of(Kind::IpPool).map(<[_]>::len), Some(0));
+    }
+}

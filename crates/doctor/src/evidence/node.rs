@@ -1,0 +1,243 @@
+//! What was seen on one node: its kernel, its pods from inside, BGP, the runtime, and how it is set up.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::kernel::{Kernel, PodView};
+use super::{PodName, Sighted};
+
+/// One node's evidence. Whatever is `None` was not looked at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeEvidence {
+    /// As it was first spelled; names are compared without case.
+    pub name: String,
+    pub kernel: Kernel,
+    pub pod_views: Option<Vec<PodView>>,
+    /// `calicoctl node status`, or BIRD's own `show protocols`.
+    pub bgp: Option<Bgp>,
+    /// The runtime's list (`crictl pods`, CRI).
+    pub sandboxes: Option<Vec<Sighted<RuntimeSandbox>>>,
+    /// `docker ps`, `crictl ps`. Pause containers are sandboxes, too.
+    pub containers: Option<Vec<Sighted<RuntimeContainer>>>,
+    pub setup: Setup,
+    /// The agent's journal of attachments.
+    pub attachments: Option<Vec<Sighted<Attachment>>>,
+    /// Namespaces that exist, by the runtime's paths or names.
+    pub namespaces: Option<Vec<Sighted<String>>>,
+}
+
+/// BGP as a node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Bgp {
+    /// `None`: not said. `Some(false)`: calicoctl says that the process is not running.
+    pub is_running: Option<bool>,
+    pub sessions: Vec<Sighted<BgpSession>>,
+    /// Other protocols of BIRD: kernel, device, direct, static.
+    pub protocols: Vec<Sighted<BirdProtocol>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BgpSession {
+    pub peer: IpAddr,
+    /// `node-to-node mesh`, `node specific`, `global`; or the protocol's name where BIRD was asked.
+    #[serde(default)]
+    pub peer_type: String,
+    /// `up`, `start`, `down`.
+    #[serde(default)]
+    pub state: String,
+    /// As printed: a time of day, or a date for older ones.
+    #[serde(default)]
+    pub since: String,
+    /// `Established`, `Passive`, `Active Socket: Connection refused` …
+    #[serde(default)]
+    pub info: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BirdProtocol {
+    pub name: String,
+    pub kind: String,
+    pub state: String,
+    pub since: String,
+    pub info: String,
+}
+
+/// A sandbox as the runtime lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeSandbox {
+    /// Full, or the first 12 or 13 digits: compare with [`same_id`].
+    pub id: String,
+    /// `None`: not said.
+    pub is_ready: Option<bool>,
+    pub pod: PodName,
+    pub pod_uid: Option<String>,
+    pub attempt: Option<u32>,
+    pub created_at: Option<Timestamp>,
+    pub age: Option<SignedDuration>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuntimeContainer {
+    pub id: String,
+    pub image: String,
+    pub name: String,
+    /// As printed: `Up 41 minutes`, `Exited (0) 2 hours ago`, `Running`. Empty: not said.
+    pub status: String,
+    /// A pause container: the sandbox itself.
+    pub is_sandbox: bool,
+    pub pod: Option<PodName>,
+    pub pod_uid: Option<String>,
+    pub sandbox: Option<String>,
+}
+
+/// One entry of the agent's journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attachment {
+    pub network: String,
+    pub container_id: String,
+    pub interface: String,
+    pub device: String,
+    pub addresses: Vec<IpAddr>,
+    pub pod: Option<PodName>,
+    /// Something is queued or under way for it.
+    pub is_in_flux: bool,
+}
+
+/// How a node is set up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Setup {
+    /// `/proc/swaps`: devices in use.
+    pub swaps: Option<Sighted<Vec<String>>>,
+    pub hostname: Option<Sighted<String>>,
+    /// `/var/lib/calico/nodename`.
+    pub nodename_file: Option<Sighted<String>>,
+    /// The name the node registers under.
+    pub node_name: Option<Sighted<String>>,
+    /// systemd units by name: `active`, `failed`, `activating` …
+    pub units: Option<BTreeMap<String, Sighted<String>>>,
+    /// How far its clock is ahead of the one that asked.
+    pub clock_ahead: Option<Sighted<SignedDuration>>,
+    /// CNI configurations by file name: their text, with secrets masked.
+    pub cni_configs: Option<BTreeMap<String, Sighted<String>>>,
+    /// Credentials by file: when they expire. Never the credentials.
+    pub credentials_expire_at: Option<BTreeMap<String, Sighted<Timestamp>>>,
+    /// `IP`, `IP_AUTODETECTION_METHOD`, `CALICO_NETWORKING_BACKEND` … of the node's agent.
+    pub environment: Option<BTreeMap<String, Sighted<String>>>,
+    pub kernel_modules: Option<Sighted<Vec<String>>>,
+    /// TCP ports somebody listens on.
+    pub listening_ports: Option<Sighted<Vec<u16>>>,
+    /// Tables and chains of nft that are ours or Calico's.
+    pub nft_tables: Option<Sighted<Vec<String>>>,
+    pub machine_id: Option<Sighted<String>>,
+    /// Peers that were probed from here: address and whether it answered.
+    pub reachable: Option<BTreeMap<IpAddr, Sighted<bool>>>,
+}
+
+/// Whether two spellings may be the same container: tools print the first digits only.
+pub fn same_id(a: &str, b: &str) -> bool {
+    const SHORTEST: usize = 8;
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    short == long || (short.len() >= SHORTEST && long.starts_with(short))
+}
+
+impl BgpSession {
+    pub fn is_established(&self) -> bool {
+        self.info.starts_with("Established") || (self.state == "up" && self.info.is_empty())
+    }
+}
+
+impl NodeEvidence {
+    pub fn new(name: impl Into<String>) -> NodeEvidence {
+        NodeEvidence { name: name.into(), ..NodeEvidence::default() }
+    }
+
+    /// Takes in what somebody else saw of the same node.
+    pub fn absorb(&mut self, other: NodeEvidence) {
+        self.kernel.absorb(other.kernel);
+        super::join(&mut self.pod_views, other.pod_views);
+        super::join(&mut self.sandboxes, other.sandboxes);
+        super::join(&mut self.containers, other.containers);
+        super::join(&mut self.attachments, other.attachments);
+        super::join(&mut self.namespaces, other.namespaces);
+        match (&mut self.bgp, other.bgp) {
+            (Some(mine), Some(theirs)) => {
+                mine.is_running = mine.is_running.or(theirs.is_running);
+                mine.sessions.extend(theirs.sessions);
+                mine.protocols.extend(theirs.protocols);
+            }
+            (mine, theirs) => *mine = mine.take().or(theirs),
+        }
+        self.setup.absorb(other.setup);
+    }
+
+    /// Nothing but a name.
+    pub fn is_empty(&self) -> bool {
+        *self == NodeEvidence::new(self.name.clone())
+    }
+}
+
+impl Setup {
+    fn absorb(&mut self, other: Setup) {
+        fn join_maps<K: Ord, T>(mine: &mut Option<BTreeMap<K, T>>, theirs: Option<BTreeMap<K, T>>) {
+            match (mine.as_mut(), theirs) {
+                (Some(mine), Some(theirs)) => mine.extend(theirs),
+                (None, theirs) => *mine = theirs,
+                (Some(_), None) => {}
+            }
+        }
+        join_maps(&mut self.units, other.units);
+        join_maps(&mut self.cni_configs, other.cni_configs);
+        join_maps(&mut self.credentials_expire_at, other.credentials_expire_at);
+        join_maps(&mut self.environment, other.environment);
+        join_maps(&mut self.reachable, other.reachable);
+        self.swaps = self.swaps.take().or(other.swaps);
+        self.hostname = self.hostname.take().or(other.hostname);
+        self.nodename_file = self.nodename_file.take().or(other.nodename_file);
+        self.node_name = self.node_name.take().or(other.node_name);
+        self.clock_ahead = self.clock_ahead.take().or(other.clock_ahead);
+        self.kernel_modules = self.kernel_modules.take().or(other.kernel_modules);
+        self.listening_ports = self.listening_ports.take().or(other.listening_ports);
+        self.nft_tables = self.nft_tables.take().or(other.nft_tables);
+        self.machine_id = self.machine_id.take().or(other.machine_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Origin;
+
+    #[test]
+    fn short_ids_are_prefixes() {
+        let long = "59436e9b460f1a2b3c4d";
+        assert!(same_id(long, "59436e9b460f") && same_id("59436e9b460f", long) && same_id("ab", "ab"));
+        assert!(!same_id(long, "59436e9b460e") && !same_id("", long) && !same_id("5943", long));
+    }
+
+    #[test]
+    fn two_looks_at_a_node_are_joined() {
+        let mut node = NodeEvidence::new("a");
+        assert!(node.is_empty());
+        let unit = |state: &str| Sighted::new(state.to_owned(), Origin::file("x"));
+        let mut other = NodeEvidence::new("A");
+        other.setup.units = Some([("kubelet".to_owned(), unit("failed"))].into());
+        other.bgp = Some(Bgp { is_running: Some(true), ..Bgp::default() });
+        node.absorb(other.clone());
+        node.absorb(NodeEvidence { bgp: Some(Bgp::default()), ..NodeEvidence::default() });
+        assert_eq!(node.bgp.as_ref().unwrap().is_running, Some(true));
+        assert_eq!(node.setup.units, other.setup.units);
+        assert!(!node.is_empty());
+        let text = serde_json::to_string(&node).unwrap();
+        assert_eq!(serde_json::from_str::<NodeEvidence>(&text).unwrap(), node);
+    }
+}

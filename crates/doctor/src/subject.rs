@@ -1,0 +1,139 @@
+//! What a finding is about, so that findings can be matched with each other, and a repair knows what to look at.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::{AffinityOwner, Cidr, Key};
+use serde::{Serialize, Serializer};
+
+use crate::evidence::PodName;
+
+/// In JSON and on the terminal its words: `192.168.91.33`, `pod default/web-0`, `device cali1 on node-a`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    Cluster,
+    Address(IpAddr),
+    Node(String),
+    Pod(PodName),
+    /// By the record's own name; the namespace is empty for v1.
+    Endpoint {
+        namespace: String,
+        name: String,
+    },
+    /// By container ID.
+    Sandbox(String),
+    Block(Cidr),
+    Handle(String),
+    Affinity {
+        owner: AffinityOwner,
+        block: Cidr,
+    },
+    Device {
+        node: String,
+        device: String,
+    },
+    Route {
+        node: String,
+        destination: IpNet,
+    },
+    Neighbour {
+        node: String,
+        address: IpAddr,
+        device: String,
+    },
+    Sysctl {
+        node: String,
+        path: String,
+    },
+    /// A BGP session, by the node that was looked at and its peer.
+    Session {
+        node: String,
+        peer: IpAddr,
+    },
+    /// Any other record.
+    Record(Key),
+    /// A file of evidence.
+    File(String),
+}
+
+impl Subject {
+    pub fn node(name: impl Into<String>) -> Subject {
+        Subject::Node(name.into())
+    }
+
+    pub fn device(node: impl Into<String>, device: impl Into<String>) -> Subject {
+        Subject::Device { node: node.into(), device: device.into() }
+    }
+
+    /// Nodes are compared without case, and so is whatever lies on them.
+    pub(crate) fn normal(&self) -> Subject {
+        let mut subject = self.clone();
+        match &mut subject {
+            Subject::Node(node)
+            | Subject::Device { node, .. }
+            | Subject::Route { node, .. }
+            | Subject::Neighbour { node, .. }
+            | Subject::Sysctl { node, .. }
+            | Subject::Session { node, .. } => *node = node.to_lowercase(),
+            _ => {}
+        }
+        subject
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Cluster => f.write_str("cluster"),
+            Subject::Address(address) => write!(f, "{address}"),
+            Subject::Node(name) => write!(f, "node {name}"),
+            Subject::Pod(name) => write!(f, "pod {name}"),
+            Subject::Endpoint { namespace, name } if namespace.is_empty() => write!(f, "endpoint {name}"),
+            Subject::Endpoint { namespace, name } => write!(f, "endpoint {namespace}/{name}"),
+            Subject::Sandbox(id) => write!(f, "sandbox {}", id.get(..12).unwrap_or(id)),
+            Subject::Block(cidr) => write!(f, "block {cidr}"),
+            Subject::Handle(id) => write!(f, "handle {id}"),
+            Subject::Affinity { owner, block } => write!(f, "affinity of {} for {block}", owner.name()),
+            Subject::Device { node, device } => write!(f, "device {device} on {node}"),
+            Subject::Route { node, destination } => write!(f, "route {destination} on {node}"),
+            Subject::Neighbour { node, address, device } => {
+                write!(f, "neighbour {address} at {device} on {node}")
+            }
+            Subject::Sysctl { node, path } => write!(f, "{path} on {node}"),
+            Subject::Session { node, peer } => write!(f, "BGP session {node} to {peer}"),
+            Subject::Record(key) => write!(f, "{key}"),
+            Subject::File(name) => write!(f, "file {name}"),
+        }
+    }
+}
+
+impl Serialize for Subject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl From<IpAddr> for Subject {
+    fn from(address: IpAddr) -> Subject {
+        Subject::Address(address)
+    }
+}
+
+impl From<PodName> for Subject {
+    fn from(name: PodName) -> Subject {
+        Subject::Pod(name)
+    }
+}
+
+impl From<Key> for Subject {
+    /// IPAM's own records have subjects of their own.
+    fn from(key: Key) -> Subject {
+        match key {
+            Key::Block(cidr) => Subject::Block(cidr),
+            Key::Handle(id) => Subject::Handle(id),
+            Key::Affinity { owner, block } => Subject::Affinity { owner, block },
+            other => Subject::Record(other),
+        }
+    }
+}
