@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use model::DeviceName;
 use plan::Difference;
 
@@ -28,6 +29,10 @@ pub enum HostError {
     /// The kernel accepted everything, and still holds something else.
     #[error("the kernel does not hold what was asked for: {difference}")]
     ReadBack { difference: Difference },
+
+    /// A stranger's route comes first, and leaves no place before it.
+    #[error("no route to {destination} can come before one with metric {metric}")]
+    Outranked { destination: IpNet, metric: u32 },
 
     #[error("cannot {what} over netlink")]
     Socket {

@@ -185,6 +185,12 @@ pub(crate) fn add_route(device: &DeviceName, index: u32, route: &Route) -> Reque
     Request::new(what, route_message(RTM_NEWROUTE, Some(index), route), NLM_F_CREATE | NLM_F_EXCL)
 }
 
+/// Takes nothing away either: among IPv4 routes with one metric this one comes first.
+pub(crate) fn prepend_route(device: &DeviceName, index: u32, route: &Route) -> Request {
+    let what = format!("put route {route} dev {device} in front of others");
+    Request::new(what, route_message(RTM_NEWROUTE, Some(index), route), NLM_F_CREATE)
+}
+
 pub(crate) fn delete_route(index: Option<u32>, route: &Route) -> Request {
     let what = format!("delete route {route}");
     Request::new(what, route_message(RTM_DELROUTE, index, route), 0)

@@ -3,7 +3,7 @@
 use std::io;
 
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
-use plan::Notice;
+use plan::{Notice, ObservedRoute};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
@@ -117,7 +117,7 @@ fn read_notice(kind: u16, body: &[u8]) -> Option<Notice> {
             Some(Notice::Address { index, address })
         }
         RTM_NEWROUTE | RTM_DELROUTE => {
-            let (device, route) = read_route(kind, body)?;
+            let ObservedRoute { device, route } = read_route(kind, body)?;
             Some(Notice::Route { device, route })
         }
         RTM_NEWNEIGH | RTM_DELNEIGH => {
@@ -127,9 +127,12 @@ fn read_notice(kind: u16, body: &[u8]) -> Option<Notice> {
         RTM_NEWNETCONF => {
             let mut attributes = Attributes::after(body, NETCONF_HEADER);
             let index = attributes.find(|(kind, _)| *kind == NETCONFA_IFINDEX).map(|(_, value)| value)?;
-            // Those for all and for new devices have negative numbers. Devices that follow are announced themselves.
-            let index = read_u32(index, 0).filter(|index| index.cast_signed() > 0)?;
-            Some(Notice::Setting { index })
+            match read_u32(index, 0)? {
+                NETCONFA_IFINDEX_ALL => Some(Notice::NodeSetting),
+                // What new devices start with.
+                NETCONFA_IFINDEX_DEFAULT => None,
+                index => Some(Notice::Setting { index }),
+            }
         }
         _ => None,
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use model::Sandbox;
+use model::{DeviceName, Sandbox};
 use plan::{
-    Difference, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, PodWiring,
-    Side, Sysctl, node_differences,
+    Difference, NODE_SETTINGS, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink,
+    ObservedRoute, PodWiring, Route, Side, Sysctl, node_differences,
 };
 use rustix::io::Errno;
 
@@ -44,7 +44,10 @@ impl Host {
         let neighbours = self.netlink.dump(what, &messages::list_neighbours(None), |kind, body| {
             read_permanent_neighbour(kind, body).filter(|(index, _)| is_ours(*index))
         })?;
-        Ok(NodeObserved { links, routes, addresses, neighbours })
+        let sysctls = NODE_SETTINGS
+            .iter()
+            .filter_map(|path| Some(Sysctl { path: (*path).to_owned(), value: sysctl::read(path).ok()? }));
+        Ok(NodeObserved { links, routes, addresses, neighbours, sysctls: sysctls.collect() })
     }
 
     fn observe_routes(&mut self, is_ours: &impl Fn(u32) -> bool) -> Result<Vec<ObservedRoute>, HostError> {
@@ -53,10 +56,11 @@ impl Host {
         for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
             let what = "list the node's routes";
             routes.extend(self.netlink.dump(what, &messages::list_routes(family), |kind, body| {
-                let (device, route) = read_route(kind, body)?;
-                let is_host_route = route.destination.prefix_len() == route.destination.max_prefix_len();
-                let matters = route.is_ours() || is_host_route || device.is_some_and(is_ours);
-                matters.then_some(ObservedRoute { device, route })
+                let found = read_route(kind, body)?;
+                let destination = found.route.destination;
+                let is_host_route = destination.prefix_len() == destination.max_prefix_len();
+                let matters = found.route.is_ours() || is_host_route || found.device.is_some_and(is_ours);
+                matters.then_some(found)
             })?);
         }
         Ok(routes)
@@ -97,9 +101,7 @@ impl Host {
         seen.sysctls = sysctls_of(&link, None);
         seen.sysctls.extend(delay);
         observed.links.push(seen);
-        let on_it = contents.routes.into_iter().map(|route| (Some(link.index), route));
-        observed.routes =
-            on_it.chain(contents.rivals).map(|(device, route)| ObservedRoute { device, route }).collect();
+        observed.routes = contents.routes;
         observed.addresses = contents.addresses.into_iter().map(|address| (link.index, address)).collect();
         let neighbour = |found: Neighbour| (link.index, found);
         observed.neighbours = contents.neighbours.into_iter().map(neighbour).collect();
@@ -132,6 +134,11 @@ impl Host {
         let mut unmended = Vec::new();
         let mut unnamed = Vec::new();
         for difference in differences {
+            if let NodeDifference::Setting { wanted, .. } = difference
+                && let Err(error) = sysctl::write(wanted)
+            {
+                unmended.push(Unmended { difference: difference.clone(), error });
+            }
             if let NodeDifference::Renamed { sandbox, index, wanted, .. } = difference
                 && let Err(error) = self.rename_in_service(*index, wanted)
             {
@@ -156,10 +163,40 @@ impl Host {
                 unmended.push(Unmended { difference: difference.clone(), error });
             }
         }
+        for difference in differences {
+            if let NodeDifference::OfPod { index: Some(index), difference: taken, .. } = difference
+                && let Difference::RouteTaken { side: Side::Host, device, route, metric, .. } = taken
+                && let Err(error) = self.put_in_front(*index, device, route, *metric)
+            {
+                unmended.push(Unmended { difference: difference.clone(), error });
+            }
+        }
         Ok(unmended)
     }
 
-    fn rename_in_service(&mut self, index: u32, to: &model::DeviceName) -> Result<(), HostError> {
+    /// Gives packets our route instead of a stranger's with this metric, which stays where it is.
+    fn put_in_front(
+        &mut self,
+        index: u32,
+        device: &DeviceName,
+        route: &Route,
+        rival_metric: u32,
+    ) -> Result<(), HostError> {
+        let Some(ahead) = route.ahead_of(rival_metric) else {
+            return Err(HostError::Outranked { destination: route.destination, metric: rival_metric });
+        };
+        // Ours may be there already, behind the stranger's.
+        let requests =
+            [messages::delete_route(Some(index), route), messages::prepend_route(device, index, &ahead)];
+        let mut outcomes = self.netlink.transact(requests.into())?.into_iter();
+        match outcomes.next() {
+            Some(Err(error)) if error.errno() != Some(Errno::SRCH.raw_os_error()) => return Err(error),
+            _ => {}
+        }
+        outcomes.try_for_each(|outcome| outcome.map(|_| ()))
+    }
+
+    fn rename_in_service(&mut self, index: u32, to: &DeviceName) -> Result<(), HostError> {
         match self.rename(index, to) {
             // Before Linux 6.2 a device must be down. What that takes away is the next difference.
             Err(error) if error.errno() == Some(Errno::BUSY.raw_os_error()) => {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use model::Mac;
-use plan::{Neighbour, Route, RouteScope, Sysctl};
+use plan::{Neighbour, ObservedRoute, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
 
 use crate::netlink::message::{Attributes, read_text, read_u16, read_u32};
 use crate::netlink::numbers::*;
@@ -152,11 +152,14 @@ pub(crate) fn read_address(kind: u16, body: &[u8]) -> Option<(u32, IpNet)> {
     Some((read_u32(body, 4)?, IpNet::new(local.or(address)?, prefix).ok()?))
 }
 
-/// A unicast route of the main table, and the index of its device if it has just one.
-pub(crate) fn read_route(kind: u16, body: &[u8]) -> Option<(Option<u32>, Route)> {
+/// A route of the main table, and the index of its device if it has just one. Strangers' routes that throw packets
+/// away are read, too, as routes without a device: they can be in the way.
+pub(crate) fn read_route(kind: u16, body: &[u8]) -> Option<ObservedRoute> {
     let &[family, prefix, _, _, table, protocol, scope, route_kind] = body.first_chunk()?;
     let is_clone = read_u32(body, 8)? & RTM_F_CLONED != 0;
-    if !matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) || route_kind != RTN_UNICAST || is_clone {
+    let throws_away = (RTN_BLACKHOLE..=RTN_PROHIBIT).contains(&route_kind) && protocol != ROUTE_PROTOCOL;
+    let is_route = route_kind == RTN_UNICAST || throws_away;
+    if !matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) || !is_route || is_clone {
         return None;
     }
     let mut table = u32::from(table);
@@ -180,7 +183,8 @@ pub(crate) fn read_route(kind: u16, body: &[u8]) -> Option<(Option<u32>, Route)>
         other => RouteScope::Other(other),
     };
     let destination = IpNet::new(destination, prefix).ok()?;
-    Some((device, Route { destination, gateway, scope, protocol, metric }))
+    let route = Route { destination, gateway, scope, protocol, metric };
+    Some(ObservedRoute { device: device.filter(|_| !throws_away), route })
 }
 
 /// Whether packets to the address that was asked for end here.

@@ -1,7 +1,9 @@
 //! Reads what the kernel holds for one pod.
 
 use ipnet::IpNet;
-use plan::{End, Neighbour, ObservedEnd, ObservedWiring, PodWiring, Route, Sysctl};
+use plan::{
+    End, Neighbour, ObservedEnd, ObservedRoute, ObservedWiring, PodWiring, Route, Sysctl, preferred_elsewhere,
+};
 
 use crate::links::find_link;
 use crate::netlink::numbers::{AF_INET, AF_INET6};
@@ -12,9 +14,8 @@ use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
 /// What is read besides the link itself.
 pub(crate) struct Contents {
     pub(crate) addresses: Vec<IpNet>,
-    pub(crate) routes: Vec<Route>,
-    /// To wanted destinations, through other devices.
-    pub(crate) rivals: Vec<(Option<u32>, Route)>,
+    /// Through the device, and through others to wanted destinations. In the kernel's order.
+    pub(crate) routes: Vec<ObservedRoute>,
     pub(crate) neighbours: Vec<Neighbour>,
 }
 
@@ -60,7 +61,9 @@ fn observe_end(
     read_files: impl FnOnce(&[&Sysctl]) -> Result<Vec<Sysctl>, HostError>,
 ) -> Result<Option<ObservedEnd>, HostError> {
     let Some(link) = find_link(netlink, &end.device)? else { return Ok(None) };
-    let Contents { addresses, routes, rivals, neighbours } = look(netlink, end, link.index)?;
+    let Contents { addresses, routes: found, neighbours } = look(netlink, end, link.index)?;
+    let preferred = preferred_elsewhere(&end.routes, found.iter(), link.index);
+    let (routes, rivals) = by_device(found, link.index);
     let mut sysctls: Vec<Sysctl> =
         end.sysctls.iter().filter_map(|wanted| told_by(&link, end, wanted)).collect();
     let rest: Vec<&Sysctl> =
@@ -78,7 +81,8 @@ fn observe_end(
         running: link.running,
         addresses,
         routes,
-        rivals: rivals.into_iter().map(|(_, route)| route).collect(),
+        rivals,
+        preferred,
         neighbours,
         sysctls,
     }))
@@ -103,10 +107,9 @@ fn list_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Content
     for family in [AF_INET, AF_INET6].into_iter().take(if has_v6 { 2 } else { 1 }) {
         let what = format!("list the routes of {device}");
         routes.extend(netlink.dump(&what, &messages::list_routes(family), |kind, body| {
-            read_route(kind, body).filter(|(of, route)| *of == Some(index) || is_wanted(end, route))
+            read_route(kind, body).filter(|found| found.device == Some(index) || is_wanted(end, &found.route))
         })?);
     }
-    let (routes, rivals) = by_device(routes, index);
     let what = format!("list the addresses of {device}");
     let mut addresses = netlink.dump(&what, &messages::list_addresses(index), |kind, body| {
         read_address(kind, body).filter(|(of, _)| *of == index).map(|(_, address)| address)
@@ -118,7 +121,7 @@ fn list_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Content
     let neighbours = netlink.dump(&what, &messages::list_neighbours(Some(index)), |kind, body| {
         read_permanent_neighbour(kind, body).filter(|(of, _)| *of == index).map(|(_, found)| found)
     })?;
-    Ok(Contents { addresses, routes, rivals, neighbours })
+    Ok(Contents { addresses, routes, neighbours })
 }
 
 /// Those wanted addresses that packets can be sent to. The kernel lists an IPv6 address as soon as it was asked for,
@@ -150,18 +153,17 @@ pub(crate) fn look_up_contents(netlink: &mut Netlink, end: &End, index: u32) -> 
     };
     let neighbours = found.iter().filter_map(neighbour).collect();
     let routes = found.iter().filter_map(|message| read_route(message.kind, &message.body));
-    let (routes, rivals) = by_device(routes.filter(|(_, route)| is_wanted(end, route)).collect(), index);
-    Ok(Contents { addresses, routes, rivals, neighbours })
+    let routes = routes.filter(|found| is_wanted(end, &found.route)).collect();
+    Ok(Contents { addresses, routes, neighbours })
 }
 
 fn is_wanted(end: &End, route: &Route) -> bool {
     end.routes.iter().any(|wanted| wanted.destination == route.destination)
 }
 
-type OnDevice = (Option<u32>, Route);
-
 /// Those through the device, and those elsewhere.
-fn by_device(routes: Vec<OnDevice>, index: u32) -> (Vec<Route>, Vec<OnDevice>) {
-    let (own, others): (Vec<_>, Vec<_>) = routes.into_iter().partition(|(of, _)| *of == Some(index));
-    (own.into_iter().map(|(_, route)| route).collect(), others)
+fn by_device(routes: Vec<ObservedRoute>, index: u32) -> (Vec<Route>, Vec<Route>) {
+    let (own, others): (Vec<_>, Vec<_>) = routes.into_iter().partition(|found| found.device == Some(index));
+    let bare = |routes: Vec<ObservedRoute>| routes.into_iter().map(|found| found.route).collect();
+    (bare(own), bare(others))
 }

@@ -34,6 +34,7 @@ impl Stage {
         node.namespace().ip(&["link", "set", "peer", "up"]).unwrap();
         let mut stage = Stage { node, pods: Vec::new(), lab };
         (0..pods).for_each(|number| stage.add_pod(number));
+        stage.mend(&stage.differences());
         Some(stage)
     }
 
@@ -153,14 +154,8 @@ fn each_change_by_a_stranger_is_announced_found_and_put_right() {
         format!("net/ipv6/conf/{device}/proxy_ndp 0"),
         format!("net/ipv6/conf/{device}/forwarding 0"),
         format!("net/ipv6/conf/{device}/disable_ipv6 1"),
-        "net/ipv4/ip_forward 1".to_owned(),
+        "net/ipv4/ip_forward 0".to_owned(),
     ] {
-        // Else the last one would change nothing.
-        let is_flip = change.starts_with("net/ipv4/ip_forward");
-        if is_flip {
-            stage.change("net/ipv4/ip_forward 1");
-        }
-        let change = if is_flip { "net/ipv4/ip_forward 0".to_owned() } else { change };
         stage.listen(|| stage.change(&change));
         let first = &stage.pods[0].1;
         let found = stage.on_node(|host| host.check_host_end(first, None).unwrap());
@@ -265,23 +260,55 @@ fn a_whole_node_is_put_right_and_strangers_keep_what_is_theirs() {
 }
 
 #[test]
-fn a_strangers_route_to_a_pods_address_is_named_and_left() {
-    let Some(stage) = Stage::new("a_strangers_route_to_a_pods_address_is_named_and_left", 1) else { return };
-    let heard = stage.listen(|| stage.change("route replace 10.244.0.1 dev stranger proto static"));
-    assert!(heard.iter().all(|notice| *notice != Notice::Overrun));
-    let expected = "node: a route to 10.244.0.1/32 leads elsewhere than to";
-    let one = stage.on_node(|host| host.check_host_end(&stage.pods[0].1, None).unwrap());
-    for found in [stage.differences(), one] {
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].to_string().starts_with(expected), "{found:?}");
-        stage.mend(&found);
+fn ours_is_put_in_front_of_a_strangers_route_which_stays() {
+    let Some(stage) = Stage::new("ours_is_put_in_front_of_a_strangers_route_which_stays", 1) else { return };
+    let device = stage.pods[0].1.host.device.to_string();
+    let first_of = |address: &str| {
+        let family = if address.contains(':') { "-6" } else { "-4" };
+        let routes = stage.node.namespace().ip(&[family, "route", "show", address]).unwrap();
+        (routes.lines().next().unwrap_or_default().contains(&device), routes.contains("stranger"))
+    };
+    for (address, change) in [
+        ("10.244.0.1", "route replace 10.244.0.1 dev stranger proto static"),
+        ("10.244.0.1", "route prepend 10.244.0.1 dev stranger proto static"),
+        ("fd00:10::1", "route replace fd00:10::1 dev stranger proto static"),
+        ("fd00:10::1", "route add fd00:10::1 dev stranger proto static metric 100"),
+    ] {
+        let heard = stage.listen(|| stage.change(change));
+        assert!(heard.iter().all(|notice| *notice != Notice::Overrun));
+        let expected = format!("node: a route to {address}");
+        let one = stage.on_node(|host| host.check_host_end(&stage.pods[0].1, None).unwrap());
+        for found in [stage.differences(), one] {
+            assert_eq!(found.len(), 1, "{change}: {found:?}");
+            assert!(found[0].to_string().starts_with(&expected), "{change}: {found:?}");
+        }
+        stage.mend(&stage.differences());
+        assert_eq!(stage.differences(), [], "{change}");
+        assert!(stage.everybody_can_be_reached(), "{change}");
+        assert_eq!(first_of(address), (true, true), "{change}");
+        stage.change(&format!("route del {address} dev stranger"));
+        assert_eq!(stage.differences(), [], "{change}");
     }
-    let route = stage.node.namespace().ip(&["route", "show", "10.244.0.1"]).unwrap();
-    assert!(route.starts_with("10.244.0.1 dev stranger proto static"), "{route}");
-    // When the stranger takes it away, that is announced, and the pod's route comes back.
-    stage.listen(|| stage.change("route del 10.244.0.1 dev stranger"));
+    // Also one that leads nowhere.
+    stage.change("route replace blackhole 10.244.0.1");
     stage.mend(&stage.differences());
     assert_eq!(stage.differences(), []);
+    assert!(stage.everybody_can_be_reached());
+    assert!(stage.node.namespace().ip(&["route"]).unwrap().contains("blackhole 10.244.0.1"));
+}
+
+#[test]
+fn the_node_forwards_as_long_as_it_has_pods() {
+    let Some(stage) = Stage::new("the_node_forwards_as_long_as_it_has_pods", 1) else { return };
+    assert_eq!(stage.differences(), []);
+    for change in ["net/ipv4/ip_forward 0", "net/ipv6/conf/all/forwarding 0"] {
+        let heard = stage.listen(|| stage.change(change));
+        assert!(heard.contains(&Notice::NodeSetting), "{change}: {heard:?}");
+        let found = stage.differences();
+        assert!(matches!(&found[0], NodeDifference::Setting { .. }), "{change}: {found:?}");
+        stage.mend(&found);
+        assert_eq!(stage.differences(), [], "{change}");
+    }
 }
 
 #[test]

@@ -32,12 +32,14 @@ pub struct ObservedEnd {
     pub routes: Vec<Route>,
     /// Routes to destinations that this end wants, through other devices.
     pub rivals: Vec<Route>,
+    /// Those of them that the kernel prefers to whatever leads through this device.
+    pub preferred: Vec<Route>,
     /// Permanent entries only.
     pub neighbours: Vec<Neighbour>,
     pub sysctls: Vec<Sysctl>,
 }
 
-/// One thing that is not as it should be. All but `Foreign` and `RouteTaken` can be put right by doing what they name.
+/// One thing that is not as it should be. Whether it can be put right, [`Difference::can_be_mended`] says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// There is no device of that name.
@@ -88,13 +90,16 @@ pub enum Difference {
         device: DeviceName,
         route: Route,
     },
-    /// A stranger's route to the same destination leads elsewhere. It must not be touched.
+    /// A stranger's route to the same destination leads elsewhere, and packets take it. It must not be touched: on
+    /// the node ours is put in front of it, inside a pod it is the pod's own doing.
     RouteTaken {
         side: Side,
         device: DeviceName,
         route: Route,
         /// Who made it, as a route protocol.
         by: u8,
+        /// The stranger's.
+        metric: u32,
     },
     /// A route of ours that nothing asks for.
     RouteStray {
@@ -203,15 +208,15 @@ fn content_differences(
     for route in routes.iter().filter(is_stray) {
         found.push(Difference::RouteStray { side, device: device.clone(), route: route.clone() });
     }
-    let rivals = observed.map_or(&[][..], |end| &end.rivals);
-    for route in desired.routes.iter().filter(|wanted| !routes.iter().any(|route| route.serves(wanted))) {
+    for route in &desired.routes {
+        let is_served = routes.iter().any(|found| found.serves(route));
+        let taken = observed.and_then(|end| taken_by(side, route, end, is_served));
         let (device, route) = (device.clone(), route.clone());
-        let place = |route: &Route| (route.destination, route.metric);
-        let taken = |rival: &&Route| place(rival) == place(&route) && !rival.is_ours();
-        found.push(match rivals.iter().find(taken).map(|rival| rival.protocol) {
-            Some(by) => Difference::RouteTaken { side, device, route, by },
-            None => Difference::RouteMissing { side, device, route },
-        });
+        match taken.map(|rival| (rival.protocol, rival.metric)) {
+            Some((by, metric)) => found.push(Difference::RouteTaken { side, device, route, by, metric }),
+            None if is_served => {}
+            None => found.push(Difference::RouteMissing { side, device, route }),
+        }
     }
     let neighbours = observed.map_or(&[][..], |end| &end.neighbours);
     for neighbour in desired.neighbours.iter().filter(|neighbour| !neighbours.contains(neighbour)) {
@@ -220,10 +225,28 @@ fn content_differences(
     }
 }
 
+/// The stranger's route that packets take instead. A pod may prefer another of its devices; only a route in the very
+/// place of ours is then in the way.
+fn taken_by<'a>(side: Side, wanted: &Route, end: &'a ObservedEnd, is_served: bool) -> Option<&'a Route> {
+    let is_rival = |rival: &&Route| rival.destination == wanted.destination && !rival.is_ours();
+    match side {
+        Side::Host => {
+            let mut preferred = end.preferred.iter().filter(is_rival);
+            preferred.find(|rival| is_served || rival.metric <= wanted.metric)
+        }
+        Side::Pod if is_served => None,
+        Side::Pod => end.rivals.iter().filter(is_rival).find(|rival| rival.metric == wanted.metric),
+    }
+}
+
 impl Difference {
-    /// Whether doing what it names puts it right. The others are for people.
+    /// Whether it can be put right without touching what is a stranger's. The others are for people.
     pub fn can_be_mended(&self) -> bool {
-        !matches!(self, Difference::Foreign { .. } | Difference::RouteTaken { .. })
+        match self {
+            Difference::Foreign { .. } | Difference::RouteTaken { side: Side::Pod, .. } => false,
+            Difference::RouteTaken { route, metric, .. } => route.ahead_of(*metric).is_some(),
+            _ => true,
+        }
     }
 
     pub fn side(&self) -> Side {

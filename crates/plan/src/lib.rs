@@ -17,7 +17,10 @@ mod wiring;
 
 pub use difference::{Difference, ObservedEnd, ObservedWiring, differences};
 pub use inside::{InsidePod, inside_pod};
-pub use node::{NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, node_differences};
+pub use node::{
+    NODE_SETTINGS, NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, node_differences,
+    preferred_elsewhere,
+};
 pub use notice::{Affected, Notice, Watched};
 pub use objects::{Neighbour, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
 pub use wiring::{Attachment, End, NodeFacts, PodWiring, Side, UnsupportedAddress, V4_GATEWAY, V6_GATEWAY};

@@ -31,7 +31,15 @@ pub struct NodeObserved {
     pub addresses: Vec<(u32, IpNet)>,
     /// Permanent entries, at least those on links of ours.
     pub neighbours: Vec<(u32, Neighbour)>,
+    /// Settings of the node as a whole, at least those of [`NODE_SETTINGS`] that can be read.
+    pub sysctls: Vec<Sysctl>,
 }
+
+/// Whether the node forwards at all, by address family. A device's own setting is not enough: for IPv6 the kernel
+/// asks this one, too, and packets to pods come in through other devices.
+pub const NODE_SETTINGS: [&str; 2] = [FORWARD_V4, FORWARD_V6];
+const FORWARD_V4: &str = "net/ipv4/ip_forward";
+const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 
 /// One device of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +66,8 @@ pub struct ObservedRoute {
 /// One thing on the node's side that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeDifference {
+    /// A setting of the node as a whole. Putting it right may change the same setting of all devices.
+    Setting { wanted: Sysctl, found: String },
     /// A sandbox's link has another name than it should.
     Renamed { sandbox: Sandbox, index: u32, found: String, wanted: DeviceName },
     /// A route of ours that nothing asks for, through a device that is not a pod's.
@@ -85,6 +95,18 @@ impl NodeDesired {
 
     pub fn wirings(&self) -> impl Iterator<Item = &PodWiring> {
         self.wirings.values()
+    }
+
+    /// How the node as a whole must be set for the pods that it has: it forwards in each family in which one of
+    /// them has an address. Without pods, nothing is asked of it.
+    pub fn sysctls(&self) -> Vec<Sysctl> {
+        let mut families = BTreeSet::new();
+        for route in self.wirings().flat_map(|wiring| &wiring.host.routes) {
+            families.insert(route.destination.addr().is_ipv4());
+        }
+        let wanted = [(FORWARD_V4, true), (FORWARD_V6, false)];
+        let wanted = wanted.into_iter().filter(|(_, is_ipv4)| families.contains(is_ipv4));
+        wanted.map(|(path, _)| Sysctl::new(path, 1)).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -115,8 +137,28 @@ impl ObservedLink {
     }
 }
 
-/// Everything that is not as it should be, in the order in which it can be put right: names, then superfluous
-/// routes (which may be in the way of others), then each pod, then superfluous links.
+impl NodeObserved {
+    /// Strangers' routes to addresses of pods, through other devices than the pod's, whether packets take them or
+    /// not. Somebody else believes that the address is theirs.
+    pub fn rival_routes<'a>(&'a self, desired: &'a NodeDesired) -> Vec<(&'a Sandbox, &'a ObservedRoute)> {
+        let of_pods: BTreeMap<IpNet, &PodWiring> = desired
+            .wirings()
+            .flat_map(|wiring| wiring.host.routes.iter().map(move |route| (route.destination, wiring)))
+            .collect();
+        let view = View::new(self);
+        let is_elsewhere = |found: &ObservedRoute, wiring: &PodWiring| {
+            !found.route.is_ours() && found.device != view.link_of(wiring).map(|link| link.index)
+        };
+        let rival = |found: &'a ObservedRoute| {
+            let wiring = of_pods.get(&found.route.destination)?;
+            is_elsewhere(found, wiring).then_some((&wiring.sandbox, found))
+        };
+        self.routes.iter().filter_map(rival).collect()
+    }
+}
+
+/// Everything that is not as it should be, in the order in which it can be put right: the node's own settings, names,
+/// then superfluous routes (which may be in the way of others), then each pod, then superfluous links.
 pub fn node_differences(desired: &NodeDesired, observed: &NodeObserved) -> Vec<NodeDifference> {
     let view = View::new(observed);
     let (mut renamed, mut of_pods) = (Vec::new(), Vec::new());
@@ -129,7 +171,8 @@ pub fn node_differences(desired: &NodeDesired, observed: &NodeObserved) -> Vec<N
     let is_stray = |found: &&ObservedRoute| {
         found.route.is_ours() && found.device.is_none_or(|device| !used.contains(&device))
     };
-    let mut found = renamed;
+    let mut found = setting_differences(desired, observed);
+    found.extend(renamed);
     found.extend(
         observed
             .routes
@@ -147,6 +190,31 @@ pub fn node_differences(desired: &NodeDesired, observed: &NodeObserved) -> Vec<N
         }
     }
     found
+}
+
+/// What was not read is not known to be wrong.
+fn setting_differences(desired: &NodeDesired, observed: &NodeObserved) -> Vec<NodeDifference> {
+    let differs = |wanted: Sysctl| {
+        let found = observed.sysctls.iter().find(|sysctl| sysctl.path == wanted.path)?.value.clone();
+        (found != wanted.value).then_some(NodeDifference::Setting { wanted, found })
+    };
+    desired.sysctls().into_iter().filter_map(differs).collect()
+}
+
+/// Of all routes to destinations that an end wants, in the kernel's order: those through other devices than `index`
+/// that the kernel prefers.
+pub fn preferred_elsewhere<'a>(
+    wanted: &[Route],
+    found: impl Iterator<Item = &'a ObservedRoute> + Clone,
+    index: u32,
+) -> Vec<Route> {
+    let winner = |wanted: &Route| {
+        let there = found.clone().filter(|found| found.route.destination == wanted.destination);
+        // The first of those with the lowest metric.
+        let winner = there.min_by_key(|found| found.route.metric)?;
+        (winner.device != Some(index)).then(|| winner.route.clone())
+    };
+    wanted.iter().filter_map(winner).collect()
 }
 
 /// What was observed, by what it is looked up by.
@@ -216,7 +284,9 @@ impl<'a> View<'a> {
     fn end(&self, wiring: &PodWiring, link: &ObservedLink) -> ObservedEnd {
         let index = link.index;
         let elsewhere = |found: &&ObservedRoute| found.device != Some(index);
-        let rivals = wiring.host.routes.iter().filter_map(|wanted| self.routes_to.get(&wanted.destination));
+        let wanted = &wiring.host.routes;
+        let to_pod = wanted.iter().filter_map(|wanted| self.routes_to.get(&wanted.destination));
+        let to_pod = to_pod.flatten().copied();
         ObservedEnd {
             index,
             peer_index: link.peer_index,
@@ -227,7 +297,8 @@ impl<'a> View<'a> {
             running: link.running,
             addresses: self.addresses_on.get(&index).cloned().unwrap_or_default(),
             routes: self.routes_on.get(&index).into_iter().flatten().copied().cloned().collect(),
-            rivals: rivals.flatten().copied().filter(elsewhere).map(|found| found.route.clone()).collect(),
+            rivals: to_pod.clone().filter(elsewhere).map(|found| found.route.clone()).collect(),
+            preferred: preferred_elsewhere(wanted, to_pod, index),
             neighbours: self.neighbours_on.get(&index).into_iter().flatten().copied().cloned().collect(),
             sysctls: link
                 .sysctls
@@ -249,6 +320,9 @@ fn group<K: Ord, V>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, Vec<V>> 
 impl fmt::Display for NodeDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            NodeDifference::Setting { wanted, found } => {
+                write!(f, "node: {} is {found} instead of {}", wanted.path, wanted.value)
+            }
             NodeDifference::Renamed { found, wanted, .. } => {
                 write!(f, "node: device {wanted} is called {found}")
             }

@@ -36,6 +36,8 @@ pub enum Notice {
     Setting {
         index: u32,
     },
+    /// Settings of the node as a whole.
+    NodeSetting,
     /// Announcements were lost.
     Overrun,
 }
@@ -103,7 +105,7 @@ impl Watched {
     /// Whom a notice concerns. Learns the indices of links from it.
     pub fn affected(&mut self, notice: &Notice) -> Affected {
         let found = match notice {
-            Notice::Overrun => return Affected::Node,
+            Notice::Overrun | Notice::NodeSetting => return Affected::Node,
             Notice::Link { index, name, alias, gone } => self.link(*index, name, alias.as_deref(), *gone),
             Notice::Address { index, .. } | Notice::Neighbour { index, .. } | Notice::Setting { index } => {
                 self.by_index.get(index).cloned()
@@ -192,8 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn lost_announcements_concern_everybody() {
+    fn lost_announcements_and_the_nodes_settings_concern_everybody() {
         assert_eq!(Watched::default().affected(&Notice::Overrun), Affected::Node);
+        assert_eq!(Watched::default().affected(&Notice::NodeSetting), Affected::Node);
     }
 
     #[test]

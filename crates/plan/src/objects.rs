@@ -53,6 +53,18 @@ impl Route {
         (self.destination, self.gateway) == (wanted.destination, wanted.gateway)
     }
 
+    /// The same route in a place that the kernel asks before that of a rival with this metric; `None` if there is
+    /// no such place. Among IPv4 routes of one metric the first wins, so that one in front of the rival will do.
+    pub fn ahead_of(&self, rival_metric: u32) -> Option<Route> {
+        let metric = match self.destination {
+            IpNet::V4(_) => self.metric.min(rival_metric),
+            IpNet::V6(_) if self.metric < rival_metric => self.metric,
+            // The kernel takes 0 for "the usual one".
+            IpNet::V6(_) => rival_metric.checked_sub(1).filter(|metric| *metric > 0)?,
+        };
+        Some(Route { metric, ..self.clone() })
+    }
+
     /// To an address right at the other end.
     pub(crate) fn to_neighbour(address: IpAddr) -> Route {
         Route {

@@ -1,47 +1,13 @@
 //! Applying a difference reaches the target; a second look finds nothing.
 
-use model::{DeviceName, Sandbox};
-use plan::{
-    Attachment, Difference, End, NodeFacts, ObservedEnd, ObservedWiring, PodWiring, ROUTE_PROTOCOL, Side,
-    Sysctl, differences,
-};
+mod common;
+
+use common::{perfect, perfect_end};
+use plan::{Difference, ObservedEnd, ObservedWiring, PodWiring, ROUTE_PROTOCOL, Side, Sysctl, differences};
 use proptest::prelude::*;
 
 fn wiring() -> PodWiring {
-    let sandbox = Sandbox::new("net", "c1", "eth0").unwrap();
-    let attachment = Attachment {
-        device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
-        mac: sandbox.mac(),
-        sandbox,
-        mtu: 1450,
-        addresses: vec!["10.244.0.5".parse().unwrap(), "10.244.0.9".parse().unwrap()],
-        pod_forwards: false,
-    };
-    PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
-}
-
-fn perfect_end(end: &End, index: u32, peer_index: u32, alias: Option<String>) -> ObservedEnd {
-    ObservedEnd {
-        index,
-        peer_index: Some(peer_index),
-        alias,
-        mac: Some(end.mac),
-        mtu: end.mtu,
-        up: true,
-        running: true,
-        addresses: end.addresses.clone(),
-        routes: end.routes.clone(),
-        rivals: Vec::new(),
-        neighbours: end.neighbours.clone(),
-        sysctls: end.sysctls.clone(),
-    }
-}
-
-fn perfect(wiring: &PodWiring) -> ObservedWiring {
-    ObservedWiring {
-        host: Some(perfect_end(&wiring.host, 7, 2, Some(wiring.sandbox.alias()))),
-        pod: Some(perfect_end(&wiring.pod, 2, 7, None)),
-    }
+    common::wiring(&["10.244.0.5", "10.244.0.9"])
 }
 
 /// A kernel that does as it is told.
@@ -83,7 +49,7 @@ fn make_device(observed: &mut ObservedWiring, desired: &PodWiring, side: Side) {
         routes: Vec::new(),
         neighbours: Vec::new(),
         sysctls: Vec::new(),
-        ..perfect_end(end, 0, 0, None)
+        ..perfect_end(end, (0, 0), None)
     };
     match side {
         Side::Host => {

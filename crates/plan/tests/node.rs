@@ -2,8 +2,8 @@
 
 use model::{DeviceName, Mac, Sandbox};
 use plan::{
-    Attachment, Difference, Neighbour, NodeDesired, NodeDifference, NodeFacts, NodeObserved, ObservedLink,
-    ObservedRoute, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, node_differences,
+    Attachment, Difference, NODE_SETTINGS, Neighbour, NodeDesired, NodeDifference, NodeFacts, NodeObserved,
+    ObservedLink, ObservedRoute, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Sysctl, node_differences,
 };
 use proptest::prelude::*;
 
@@ -55,6 +55,7 @@ fn bare_link(index: u32, name: &str, alias: Option<String>) -> ObservedLink {
 /// Everything in its place, and a stranger's device and routes beside it.
 fn perfect(desired: &NodeDesired) -> NodeObserved {
     let mut node = NodeObserved::default();
+    node.sysctls = NODE_SETTINGS.iter().map(|path| Sysctl::new(*path, 1)).collect();
     node.links.push(bare_link(STRANGER, "stranger0", None));
     node.routes.push(ObservedRoute { device: Some(STRANGER), route: route("192.0.2.0/24", 2) });
     for (wiring, index) in desired.wirings().zip(FIRST_INDEX..) {
@@ -78,6 +79,10 @@ fn wire(node: &mut NodeObserved, wiring: &PodWiring, index: u32) {
 /// A kernel and an agent that do as they are told.
 fn put_right(node: &mut NodeObserved, desired: &NodeDesired, difference: &NodeDifference) {
     match difference {
+        NodeDifference::Setting { wanted, .. } => {
+            let sysctl = node.sysctls.iter_mut().find(|sysctl| sysctl.path == wanted.path).unwrap();
+            sysctl.value.clone_from(&wanted.value);
+        }
         NodeDifference::Renamed { index, wanted, .. } => rename(node, *index, wanted),
         NodeDifference::RouteStray { device, route } => {
             node.routes.retain(|found| (found.device, &found.route) != (*device, route));
@@ -94,6 +99,15 @@ fn put_right(node: &mut NodeObserved, desired: &NodeDesired, difference: &NodeDi
             wire(node, desired.get(sandbox).unwrap(), index);
         }
         NodeDifference::OfPod { index, difference, .. } => put_end_right(node, index.unwrap(), difference),
+    }
+}
+
+/// In two looks: what is in the way of a link that has to be made is seen when it is there.
+fn put_all_right(node: &mut NodeObserved, desired: &NodeDesired) {
+    for _ in 0..2 {
+        for difference in node_differences(desired, node) {
+            put_right(node, desired, &difference);
+        }
     }
 }
 
@@ -118,6 +132,13 @@ fn put_end_right(node: &mut NodeObserved, index: u32, difference: &Difference) {
             link.sysctls.push(wanted.clone());
         }
         Difference::AddressMissing { address, .. } => node.addresses.push((index, *address)),
+        Difference::RouteTaken { route, metric, .. } => {
+            // One in front of all others: the kernel keeps them in this order.
+            let ahead = route.ahead_of(*metric).unwrap();
+            let is_own = |found: &ObservedRoute| found.device == Some(index) && found.route.is_ours();
+            node.routes.retain(|found| !(is_own(found) && found.route.destination == ahead.destination));
+            node.routes.insert(0, ObservedRoute { device: Some(index), route: ahead });
+        }
         Difference::RouteMissing { route, .. } => {
             let place = |route: &Route| (route.destination, route.metric);
             assert!(node.routes.iter().all(|found| place(&found.route) != place(route)), "{route} is taken");
@@ -130,9 +151,7 @@ fn put_end_right(node: &mut NodeObserved, index: u32, difference: &Difference) {
             node.neighbours.retain(|(of, found)| (*of, found.address) != (index, neighbour.address));
             node.neighbours.push((index, neighbour.clone()));
         }
-        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::RouteTaken { .. } => {
-            unreachable!("handled before")
-        }
+        Difference::Missing { .. } | Difference::Foreign { .. } => unreachable!("handled before"),
     }
 }
 
@@ -174,6 +193,13 @@ fn each_fault_is_named() {
         |node| (node.routes[1].device, node.routes[1].route.protocol) = (Some(STRANGER), 4),
         &["node: a route to fd00::1/128 leads elsewhere than to cali0761ccbeace (protocol 4)"],
     );
+    check(
+        |node| node.sysctls[1].value = "0".to_owned(),
+        &["node: net/ipv6/conf/all/forwarding is 0 instead of 1"],
+    );
+    // No pod has an IPv4 address, so that is nobody's business.
+    check(|node| node.sysctls[0].value = "0".to_owned(), &[]);
+    check(|node| node.sysctls.clear(), &[]);
     // It leads to the pod, whoever made it.
     check(|node| node.routes[1].route.protocol = 4, &[]);
     check(
@@ -189,6 +215,50 @@ fn each_fault_is_named() {
     check(|node| node.links.push(bare_link(77, "cali77", None)), &[]);
 }
 
+/// A stranger's route to pod 2's addresses, each at its place and with its metric.
+fn with_rivals(metrics: [u32; 2], is_first: bool) -> (NodeDesired, NodeObserved) {
+    let desired: NodeDesired = [wiring(2)].into_iter().collect();
+    let mut node = perfect(&desired);
+    for (wanted, metric) in desired.wirings().next().unwrap().host.routes.iter().zip(metrics) {
+        let route = Route { protocol: 4, metric, ..wanted.clone() };
+        let at = if is_first { 0 } else { node.routes.len() };
+        node.routes.insert(at, ObservedRoute { device: Some(STRANGER), route });
+    }
+    (desired, node)
+}
+
+#[test]
+fn a_strangers_route_matters_only_if_packets_take_it() {
+    let elsewhere = |destination: &str| {
+        format!("node: a route to {destination} leads elsewhere than to cali9fb0db7f13e (protocol 4)")
+    };
+    let (v4, v6) = (elsewhere("10.244.0.2/32"), elsewhere("fd00::2/128"));
+    for (metrics, is_first, expected) in [
+        ([0, 1024], false, vec![]),
+        ([0, 1024], true, vec![v4.clone(), v6.clone()]),
+        ([7, 2048], true, vec![]),
+        ([7, 100], false, vec![v6.clone()]),
+    ] {
+        let (desired, mut node) = with_rivals(metrics, is_first);
+        assert_eq!(texts(&desired, &node), expected, "{metrics:?} {is_first}");
+        assert_eq!(node.rival_routes(&desired).len(), 2, "they are there all the same");
+        for difference in node_differences(&desired, &node) {
+            put_right(&mut node, &desired, &difference);
+        }
+        assert_eq!(texts(&desired, &node), [] as [&str; 0]);
+        assert_eq!(node.rival_routes(&desired).len(), 2, "and stay");
+    }
+}
+
+#[test]
+fn there_is_no_place_before_the_first() {
+    let (desired, node) = with_rivals([7, 1], false);
+    let found = node_differences(&desired, &node);
+    assert!(found.len() == 1 && found[0].to_string().contains("fd00::2/128"), "{found:?}");
+    let NodeDifference::OfPod { difference, .. } = &found[0] else { panic!("{found:?}") };
+    assert!(!difference.can_be_mended());
+}
+
 #[test]
 fn a_second_link_of_one_sandbox_is_superfluous() {
     let desired = desired(1);
@@ -201,7 +271,7 @@ fn a_second_link_of_one_sandbox_is_superfluous() {
 
 /// What strangers, crashes and time do to a node.
 fn fault() -> impl Strategy<Value = (u8, usize, u8)> {
-    (0u8..16, any::<usize>(), any::<u8>())
+    (0u8..18, any::<usize>(), any::<u8>())
 }
 
 fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
@@ -265,6 +335,11 @@ fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
         (15, ..) => {
             node.links.push(bare_link(next, &format!("cali{next}"), (value % 2 == 0).then(String::new)))
         }
+        (16, ..) => node.sysctls[which % NODE_SETTINGS.len()].value = (value % 2).to_string(),
+        (17, _, Some(at), _) => {
+            let route = Route { protocol: 4, ..node.routes[at].route.clone() };
+            node.routes.insert(0, ObservedRoute { device: Some(STRANGER), route });
+        }
         _ => {}
     }
 }
@@ -291,9 +366,7 @@ proptest! {
             damage(&mut node, fault);
         }
         let before = strangers(&node);
-        for difference in node_differences(&desired, &node) {
-            put_right(&mut node, &desired, &difference);
-        }
+        put_all_right(&mut node, &desired);
         prop_assert_eq!(node_differences(&desired, &node), []);
         prop_assert_eq!(strangers(&node), before);
     }
@@ -310,19 +383,17 @@ proptest! {
         for fault in faults {
             damage(&mut node, fault);
         }
-        // A stranger takes one pod's name and another's address.
+        // A stranger takes one pod's name and, with a metric that nothing can beat, another's address.
         let (held, taken) = (held.index(pods as usize), taken.index(pods as usize));
         let all: Vec<&PodWiring> = desired.wirings().collect();
         let name = all[held].host.device.as_str();
         node.links.retain(|link| link.name != name);
         node.links.push(bare_link(900, name, None));
-        let strange = Route { protocol: 4, ..all[taken].host.routes[0].clone() };
+        let strange = Route { protocol: 4, metric: 1, ..all[taken].host.routes[0].clone() };
         node.routes.retain(|found| found.route.destination != strange.destination);
         node.routes.push(ObservedRoute { device: Some(900), route: strange });
         let before = strangers(&node);
-        for difference in node_differences(&desired, &node) {
-            put_right(&mut node, &desired, &difference);
-        }
+        put_all_right(&mut node, &desired);
         let left = node_differences(&desired, &node);
         let is_in_the_way = |found: &NodeDifference| {
             matches!(found, NodeDifference::OfPod { difference, .. } if !difference.can_be_mended())

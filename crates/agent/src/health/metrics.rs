@@ -17,14 +17,12 @@ pub(crate) struct Metrics {
     pub(crate) reconciles: AtomicU64,
     pub(crate) mended: AtomicU64,
     pub(crate) unmended: AtomicI64,
+    pub(crate) rival_routes: AtomicI64,
+    pub(crate) adopted: AtomicU64,
+    pub(crate) store_away: AtomicI64,
     pub(crate) store_in_sync: AtomicI64,
     pub(crate) runtime_answers: AtomicI64,
     pub(crate) policies_unenforced: AtomicI64,
-}
-
-enum Sort {
-    Counter,
-    Gauge,
 }
 
 impl Metrics {
@@ -35,71 +33,63 @@ impl Metrics {
 
     /// In the text format of Prometheus, version 0.0.4.
     pub(crate) fn text(&self) -> String {
-        use Sort::{Counter, Gauge};
-        let grown = |number: &AtomicU64| i128::from(number.load(Ordering::Relaxed));
-        let now = |number: &AtomicI64| i128::from(number.load(Ordering::Relaxed));
-        let rows = [
-            ("cni_calls_served_total", Counter, "CNI calls that succeeded", grown(&self.calls_served)),
-            (
-                "cni_calls_failed_total",
-                Counter,
-                "CNI calls that were answered with an error",
-                grown(&self.calls_failed),
-            ),
-            (
-                "dels_queued_total",
-                Counter,
-                "DELs that had to be queued by the agent",
-                grown(&self.dels_queued),
-            ),
-            (
-                "dels_retried_total",
-                Counter,
-                "Attempts at a queued DEL that failed",
-                grown(&self.dels_retried),
-            ),
-            ("dels_waiting", Gauge, "DELs in the queue now", now(&self.dels_waiting)),
-            ("attachments", Gauge, "Attachments in the journal", now(&self.attachments)),
-            (
-                "collected_total",
-                Counter,
-                "Attachments without an owner that were removed",
-                grown(&self.collected),
-            ),
-            (
-                "suspects",
-                Gauge,
-                "Attachments that seemed to have no owner at the last look",
-                now(&self.suspects),
-            ),
-            ("reconciles_total", Counter, "Looks at the kernel's state", grown(&self.reconciles)),
-            ("mended_total", Counter, "Differences in the kernel that were put right", grown(&self.mended)),
-            ("unmended", Gauge, "Differences that the last look could not put right", now(&self.unmended)),
-            ("store_in_sync", Gauge, "1 if the store's records are known", now(&self.store_in_sync)),
-            (
-                "runtime_answers",
-                Gauge,
-                "1 if the container runtime answered the last time",
-                now(&self.runtime_answers),
-            ),
-            (
-                "policies_unenforced",
-                Gauge,
-                "Policies and profiles in the store that would deny something and are not enforced",
-                now(&self.policies_unenforced),
-            ),
-        ];
         let mut text = String::new();
-        for (name, sort, help, value) in rows {
-            let sort = match sort {
-                Counter => "counter",
-                Gauge => "gauge",
-            };
+        for Row(name, sort, help, value) in self.of_calls().into_iter().chain(self.of_node()) {
             writeln!(text, "# HELP plumb_{name} {help}\n# TYPE plumb_{name} {sort}\nplumb_{name} {value}")
                 .expect("a string takes any text");
         }
         text
     }
+
+    fn of_calls(&self) -> [Row; 8] {
+        [
+            counter("cni_calls_served_total", "CNI calls that succeeded", &self.calls_served),
+            counter(
+                "cni_calls_failed_total",
+                "CNI calls that were answered with an error",
+                &self.calls_failed,
+            ),
+            counter("dels_queued_total", "DELs that had to be queued by the agent", &self.dels_queued),
+            counter("dels_retried_total", "Attempts at a queued DEL that failed", &self.dels_retried),
+            gauge("dels_waiting", "DELs in the queue now", &self.dels_waiting),
+            gauge("store_in_sync", "1 if the store's records are known", &self.store_in_sync),
+            gauge("store_away", "1 if the store did not answer the last time", &self.store_away),
+            gauge(
+                "runtime_answers",
+                "1 if the container runtime answered the last time",
+                &self.runtime_answers,
+            ),
+        ]
+    }
+
+    fn of_node(&self) -> [Row; 9] {
+        [
+            gauge("attachments", "Attachments in the journal", &self.attachments),
+            counter("adopted_total", "Attachments made by others that were taken over", &self.adopted),
+            counter("collected_total", "Attachments without an owner that were removed", &self.collected),
+            gauge("suspects", "Attachments that seemed to have no owner at the last look", &self.suspects),
+            counter("reconciles_total", "Looks at the kernel's state", &self.reconciles),
+            counter("mended_total", "Differences in the kernel that were put right", &self.mended),
+            gauge("unmended", "Differences that the last look could not put right", &self.unmended),
+            gauge("rival_routes", "Strangers' routes to addresses of pods", &self.rival_routes),
+            gauge(
+                "policies_unenforced",
+                "Policies and profiles in the store that would deny something and are not enforced",
+                &self.policies_unenforced,
+            ),
+        ]
+    }
+}
+
+/// Name, sort, meaning, value.
+struct Row(&'static str, &'static str, &'static str, i128);
+
+fn counter(name: &'static str, help: &'static str, number: &AtomicU64) -> Row {
+    Row(name, "counter", help, number.load(Ordering::Relaxed).into())
+}
+
+fn gauge(name: &'static str, help: &'static str, number: &AtomicI64) -> Row {
+    Row(name, "gauge", help, number.load(Ordering::Relaxed).into())
 }
 
 #[cfg(test)]

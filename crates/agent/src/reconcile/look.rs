@@ -7,9 +7,10 @@ use std::path::Path;
 use host::{Host, HostError, PodNamespace};
 use model::Sandbox;
 use plan::{
-    Difference, InsidePod, NodeDesired, NodeDifference, NodeObserved, PodWiring, inside_pod, node_differences,
+    Difference, InsidePod, NodeDesired, NodeDifference, NodeObserved, ObservedRoute, PodWiring, Route,
+    inside_pod, node_differences,
 };
-use tracing::info;
+use tracing::{info, warn};
 
 /// What became of differences.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(super) struct Looked {
     pub(super) found: Found,
     /// Which link is whose.
     pub(super) links: Vec<(u32, Sandbox)>,
+    /// Strangers' routes to addresses of pods, in words.
+    pub(super) rivals: Vec<String>,
 }
 
 /// A pod that is not at rest is left to the call that is at work on it, and to the next look.
@@ -44,8 +47,16 @@ pub(super) fn at_node(
     };
     differences.retain(|difference| is_to_be_mended(difference, &of_owners) && is_its_turn(difference));
     let links = observed.links.iter().filter_map(|link| Some((link.index, link.owner()?))).collect();
+    let rivals = observed.rival_routes(desired);
+    let rivals = rivals.into_iter().map(|(sandbox, rival)| rival_in_words(sandbox, rival)).collect();
     let found = mend(host, &differences)?;
-    Ok(Looked { found, links })
+    Ok(Looked { found, links, rivals })
+}
+
+fn rival_in_words(sandbox: &Sandbox, rival: &ObservedRoute) -> String {
+    let Route { destination, protocol, metric, .. } = &rival.route;
+    let whose = format!("(protocol {protocol}, metric {metric})");
+    format!("somebody else has a route to {destination} of {sandbox}, too {whose}; it is left alone")
 }
 
 pub(super) fn at_pods(host: &mut Host, wirings: &[(Option<u32>, PodWiring)]) -> Result<Found, HostError> {
@@ -78,6 +89,7 @@ fn is_to_be_mended(difference: &NodeDifference, of_owners: &BTreeSet<u32>) -> bo
         NodeDifference::Unexpected { .. } | NodeDifference::Detached { .. } => false,
         NodeDifference::RouteStray { device: Some(device), .. } => !of_owners.contains(device),
         NodeDifference::RouteStray { device: None, .. }
+        | NodeDifference::Setting { .. }
         | NodeDifference::Renamed { .. }
         | NodeDifference::OfPod { .. } => true,
     }
@@ -102,11 +114,12 @@ fn mend(host: &mut Host, differences: &[NodeDifference]) -> Result<Found, HostEr
             NodeDifference::OfPod { sandbox, difference: Difference::Missing { .. }, .. } => {
                 found.missing.push(sandbox.clone());
             }
-            NodeDifference::OfPod {
-                difference: Difference::Foreign { .. } | Difference::RouteTaken { .. },
-                ..
-            } => {
+            NodeDifference::OfPod { difference: Difference::Foreign { .. }, .. } => {
                 found.left.push(format!("{difference}; it is a stranger's and left alone"));
+            }
+            NodeDifference::OfPod { difference: Difference::RouteTaken { .. }, .. } => {
+                warn!("{difference}; put ours in front of it and left it alone");
+                found.mended += 1;
             }
             // The kernel is at it.
             NodeDifference::OfPod { difference: Difference::NotRunning { .. }, .. } => {}

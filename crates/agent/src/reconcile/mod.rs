@@ -111,22 +111,22 @@ impl<'a> Reconciler<'a> {
         }
     }
 
-    /// Whether announcements were lost, so that everything must be looked at.
+    /// Whether everything must be looked at: announcements were lost, or the node's own settings touched.
     async fn listen(
         monitor: &mut Monitor,
         desired: &mut Desired,
         touched: &mut BTreeSet<Sandbox>,
     ) -> Result<bool, HostError> {
-        let mut is_lost = false;
+        let mut is_everything = false;
         let mut each = |notice| match desired.watched.affected(&notice) {
             Affected::Nobody => {}
             Affected::Pod(sandbox) => {
                 touched.insert(sandbox);
             }
-            Affected::Node => is_lost = true,
+            Affected::Node => is_everything = true,
         };
         monitor.next(&mut each).await?;
-        Ok(is_lost)
+        Ok(is_everything)
     }
 
     /// Takes in what calls have changed.
@@ -156,6 +156,9 @@ impl<'a> Reconciler<'a> {
         for (index, sandbox) in &looked.links {
             self.desired.watched.learn(*index, sandbox);
         }
+        let rivals = i64::try_from(looked.rivals.len()).unwrap_or(i64::MAX);
+        self.services.metrics().rival_routes.store(rivals, Ordering::Relaxed);
+        looked.rivals.into_iter().for_each(|rival| self.services.say_once(rival));
         let found = self.settle(looked.found, true).await;
         self.services.metrics().reconciles.fetch_add(1, Ordering::Relaxed);
         self.services.metrics().unmended.store(i64::try_from(found).unwrap_or(i64::MAX), Ordering::Relaxed);

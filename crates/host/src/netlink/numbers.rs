@@ -69,6 +69,8 @@ pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RT_TABLE_MAIN: u8 = 254;
 pub(crate) const RTN_UNICAST: u8 = 1;
 pub(crate) const RTN_LOCAL: u8 = 2;
+pub(crate) const RTN_BLACKHOLE: u8 = 6;
+pub(crate) const RTN_PROHIBIT: u8 = 8;
 pub(crate) const RT_SCOPE_UNIVERSE: u8 = 0;
 pub(crate) const RT_SCOPE_LINK: u8 = 253;
 /// The route that a packet to this address would take, as it stands in the table.
@@ -86,6 +88,8 @@ pub(crate) const NDTPA_IFINDEX: u16 = 1;
 pub(crate) const NDTPA_PROXY_DELAY: u16 = 13;
 
 pub(crate) const NETCONFA_IFINDEX: u16 = 1;
+pub(crate) const NETCONFA_IFINDEX_ALL: u32 = u32::MAX;
+pub(crate) const NETCONFA_IFINDEX_DEFAULT: u32 = u32::MAX - 1;
 
 pub(crate) const RTNLGRP_LINK: u32 = 1;
 pub(crate) const RTNLGRP_NEIGH: u32 = 3;

@@ -1,0 +1,42 @@
+//! A pod's wiring, and a kernel that holds exactly that.
+
+use model::{DeviceName, Sandbox};
+use plan::{Attachment, End, NodeFacts, ObservedEnd, ObservedWiring, PodWiring};
+
+pub(crate) fn wiring(addresses: &[&str]) -> PodWiring {
+    let sandbox = Sandbox::new("net", "c1", "eth0").unwrap();
+    let attachment = Attachment {
+        device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
+        mac: sandbox.mac(),
+        sandbox,
+        mtu: 1450,
+        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        pod_forwards: false,
+    };
+    PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
+}
+
+pub(crate) fn perfect(wiring: &PodWiring) -> ObservedWiring {
+    ObservedWiring {
+        host: Some(perfect_end(&wiring.host, (7, 2), Some(wiring.sandbox.alias()))),
+        pod: Some(perfect_end(&wiring.pod, (2, 7), None)),
+    }
+}
+
+pub(crate) fn perfect_end(end: &End, indices: (u32, u32), alias: Option<String>) -> ObservedEnd {
+    ObservedEnd {
+        index: indices.0,
+        peer_index: Some(indices.1),
+        alias,
+        mac: Some(end.mac),
+        mtu: end.mtu,
+        up: true,
+        running: true,
+        addresses: end.addresses.clone(),
+        routes: end.routes.clone(),
+        rivals: Vec::new(),
+        preferred: Vec::new(),
+        neighbours: end.neighbours.clone(),
+        sysctls: end.sysctls.clone(),
+    }
+}
