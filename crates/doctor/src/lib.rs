@@ -12,7 +12,7 @@
 //!
 //! Partial evidence is normal. A check finds what the evidence shows and claims no more; what it could not look
 //! at goes into [`Report::unseen`]. Lists that may lack something say so ([`evidence::Partial`],
-//! [`evidence::kernel::Kernel::is_partial`], [`evidence::books::Whole`]): nothing is concluded from what is missing in them.
+//! [`evidence::kernel::PartialKernel`], [`evidence::books::Whole`]): nothing is concluded from what is missing in them.
 //!
 //! # A check
 //!

@@ -19,8 +19,17 @@ pub struct Kernel {
     pub neighbours: Option<Vec<Sighted<Neighbour>>>,
     /// By path below `/proc/sys`: `net/ipv4/ip_forward`.
     pub sysctls: Option<BTreeMap<String, Sighted<String>>>,
-    /// A list is only a part of what there is (the output of a `grep`, or cut): its silence says nothing.
-    pub is_partial: bool,
+    /// Which lists are only a part of what there is (the output of a `grep`, or cut): their silence says nothing.
+    pub partial: PartialKernel,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartialKernel {
+    pub links: bool,
+    pub addresses: bool,
+    pub routes: bool,
+    pub neighbours: bool,
 }
 
 /// What is seen from inside a pod.
@@ -184,7 +193,10 @@ impl Kernel {
             (Some(mine), Some(theirs)) => mine.extend(theirs),
             (mine, theirs) => *mine = mine.take().or(theirs),
         }
-        self.is_partial |= other.is_partial;
+        self.partial.links |= other.partial.links;
+        self.partial.addresses |= other.partial.addresses;
+        self.partial.routes |= other.partial.routes;
+        self.partial.neighbours |= other.partial.neighbours;
     }
 
     pub fn is_empty(&self) -> bool {
@@ -267,9 +279,10 @@ mod tests {
         let mut kernel = Kernel { routes: Some(vec![]), ..Kernel::default() };
         kernel
             .absorb(Kernel { routes: Some(vec![route("10.0.0.0/8", "a", None, None)]), ..Kernel::default() });
-        kernel.absorb(Kernel { links: Some(vec![]), is_partial: true, ..Kernel::default() });
+        let partial = PartialKernel { links: true, ..PartialKernel::default() };
+        kernel.absorb(Kernel { links: Some(vec![]), partial, ..Kernel::default() });
         assert_eq!(kernel.routes.as_ref().map(Vec::len), Some(1));
         assert_eq!(kernel.links.as_ref().map(Vec::len), Some(0));
-        assert!(kernel.neighbours.is_none() && kernel.is_partial);
+        assert!(kernel.neighbours.is_none() && kernel.partial.links && !kernel.partial.routes);
     }
 }

@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn nodes_are_the_same_whatever_their_case() {
         let mut evidence = Evidence::default();
-        evidence.node_mut("k8sCephNode").kernel.is_partial = true;
+        evidence.node_mut("k8sCephNode").kernel.partial.links = true;
         let mut other = Evidence::default();
         other.node_mut("k8scephnode").pod_views = Some(Vec::new());
         evidence.absorb(other);
