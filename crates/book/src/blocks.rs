@@ -70,7 +70,7 @@ impl Book {
         loop {
             let ground = inner.ground(request, &[], true).await?;
             let required = inner.required(&ground.scene.lock)?;
-            let wanted = group_request(request, Vec::new(), &ground, MAX_CHANGES - required.len());
+            let wanted = group_request(request, Vec::new(), &ground.scene, MAX_CHANGES - required.len());
             let surroundings = ground.scene.surroundings(inner.now());
             let ensured = inner.decide(&mut BlockEnsurance::new(wanted, versions, surroundings)?).await?;
             match inner.carry_out(required, &ensured.steps).await {

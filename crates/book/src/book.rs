@@ -91,6 +91,13 @@ impl Book {
         }
     }
 
+    /// Waits until nobody looks ahead for blocks that may be needed later. Nothing depends on it.
+    pub async fn at_rest(&self) {
+        if let Some(warm) = &self.inner.warm {
+            warm.at_rest().await;
+        }
+    }
+
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }

@@ -105,6 +105,7 @@ impl Scene {
             pools: self.pools.clone(),
             reserved: self.reserved.clone(),
             affinities: self.affinities.clone(),
+            unclaimed: Vec::new(),
             now,
         }
     }

@@ -66,7 +66,7 @@ pub use affinity::{
 pub use ask::{Answer, Corrupt, Decision, Next};
 pub use assign::{
     AddressAssignment, AddressRequest, AssignError, Assigned, Assignment, BLOCKS_MAX, BlockEnsurance,
-    Ensured, Grant, Granted, LOAD_BALANCER, Request, Surroundings, Version, Want,
+    Ensured, Grant, Granted, LOAD_BALANCER, Request, Surroundings, Version, Want, claim_candidates,
 };
 pub use block::{
     WINDOWS_RESERVED_HANDLE, count_write, free_cooled, free_count, give_back, held_by, is_cooling_down,

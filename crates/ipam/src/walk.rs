@@ -36,6 +36,20 @@ impl BlockOrder {
         BlockOrder { pool, block_size, reserved: reserved.clone(), start, count, offset: 0 }
     }
 
+    /// Goes on behind a block that came before. One that is not of this pool and size changes nothing.
+    pub fn resume_after(&mut self, block: &Cidr) {
+        if block.prefix_len() != self.block_size || !self.pool.contains_cidr(block) || self.count == 0 {
+            return;
+        }
+        let distance = number(block.network()) - number(self.pool.network());
+        let index = distance >> (self.pool.version().bits() - self.block_size);
+        if let Ok(index) = u64::try_from(index)
+            && index < self.count
+        {
+            self.offset = (index + self.count - self.start) % self.count + 1;
+        }
+    }
+
     fn index(&self) -> u64 {
         (self.start + self.offset) % self.count
     }
@@ -124,6 +138,22 @@ mod tests {
                     blocks.iter().all(|block| network.contains_cidr(block) && block.prefix_len() == size)
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_walk_can_be_resumed() {
+        for (pool, size) in [("10.0.0.0/24", 26), ("fd00::/120", 124)] {
+            let all: Vec<Cidr> = order(pool, size, "node-a", &[]).collect();
+            for (position, block) in all.iter().enumerate() {
+                let mut resumed = order(pool, size, "node-a", &[]);
+                resumed.resume_after(block);
+                assert_eq!(resumed.collect::<Vec<_>>(), all[position + 1..], "after {block}");
+            }
+            let mut unchanged = order(pool, size, "node-a", &[]);
+            unchanged.resume_after(&"192.168.0.0/26".parse().unwrap());
+            unchanged.resume_after(&"10.0.0.0/27".parse().unwrap());
+            assert_eq!(unchanged.collect::<Vec<_>>(), all);
         }
     }
 

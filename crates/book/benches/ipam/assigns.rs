@@ -36,6 +36,8 @@ impl Node {
         let mut node = Node { name, counting, book, given: Vec::new() };
         let first = node.request();
         node.book.assign(first).await?;
+        // A node that has its first block is not looking for the next one when the first pod comes.
+        node.book.at_rest().await;
         Ok(node)
     }
 

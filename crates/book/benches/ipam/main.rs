@@ -14,7 +14,7 @@ use measure::Scale;
 use testkit::figures;
 
 const SCALE: Scale =
-    Scale { blocks: &[1, 1_000, 10_000], bursts: &[1, 30, 110, 1_000], runs: 7, addresses_min: 1_000 };
+    Scale { blocks: &[1, 1_000, 10_000], bursts: &[1, 30, 110, 1_000], runs: 15, addresses_min: 1_000 };
 
 fn main() -> anyhow::Result<()> {
     if !std::env::args().any(|argument| argument == "--bench") {

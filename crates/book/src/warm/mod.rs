@@ -14,8 +14,11 @@
 //!   was written ourselves stands above what the watch says, so that an older event does not take it back.
 //! * Blocks are not watched. Nearly all writes of a node's blocks are its own, and watching them one by one, or all
 //!   blocks of the cluster, would cost every node more than the attempt that a stranger's write costs.
+//! * Who has claimed a block will probably need another one. Which blocks nobody has is found out in the meantime
+//!   ([`scout`]), so that the next claim is one commit and nothing else, too.
 
 mod follow;
+pub(crate) mod scout;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,6 +32,7 @@ use tokio::task::JoinSet;
 use tracing::debug;
 
 use self::follow::Part;
+use self::scout::Scouted;
 use crate::carry::Written;
 use crate::scene::{RawScene, Scene};
 
@@ -50,6 +54,8 @@ struct Memory {
     state: Mutex<State>,
     /// How many parts are in sync.
     synced: watch::Sender<usize>,
+    /// Whether someone looks ahead.
+    is_scouting: watch::Sender<bool>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +66,7 @@ struct State {
     /// Made from the above when it is asked for.
     scene: Option<Arc<Scene>>,
     blocks: BTreeMap<Cidr, Remembered>,
+    scouted: Scouted,
 }
 
 /// A block. It is understood when it is first asked for.
@@ -74,7 +81,8 @@ impl Warm {
     pub(crate) fn start(store: &Arc<dyn Store>, host: &str) -> Warm {
         let owner = AffinityOwner::Host(host.to_owned());
         let (synced, _) = watch::channel(0);
-        let memory = Arc::new(Memory { owner, state: Mutex::default(), synced });
+        let (is_scouting, _) = watch::channel(false);
+        let memory = Arc::new(Memory { owner, state: Mutex::default(), synced, is_scouting });
         let mut followers = JoinSet::new();
         for part in Part::ALL {
             followers.spawn(follow::follow(Arc::clone(store), Arc::clone(&memory), part, host.to_owned()));
@@ -131,6 +139,7 @@ impl Warm {
     pub(crate) fn remember(&self, written: Vec<Written>) {
         let mut state = self.memory.lock();
         for Written { key, value, revision } in written {
+            state.scouted.remember(&key);
             match &key {
                 Key::Affinity { owner, .. } if *owner == self.memory.owner => {
                     state.write(key, value, revision)
@@ -150,6 +159,7 @@ impl Warm {
     pub(crate) fn forget(&self, keys: impl IntoIterator<Item = Key>) {
         let mut state = self.memory.lock();
         for key in keys {
+            state.scouted.forget(&key);
             match &key {
                 Key::Block(cidr) => drop(state.blocks.remove(cidr)),
                 Key::Affinity { .. } if state.own.remove(&key).is_some() => state.scene = None,

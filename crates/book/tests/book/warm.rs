@@ -30,8 +30,10 @@ impl Agent {
 
     /// What the store is asked for meanwhile.
     async fn count<T>(&self, work: impl Future<Output = T>) -> (T, Counts) {
+        self.book.at_rest().await;
         let before = self.counting.counts();
         let done = work.await;
+        self.book.at_rest().await;
         (done, self.counting.counts() - before)
     }
 }
@@ -89,6 +91,53 @@ async fn a_block_claimed_just_now_is_known_at_once() {
     let affinities = store.list_all(model::KeyRange::HostAffinities).await.unwrap().0;
     assert_eq!(affinities.len(), 3, "no block was claimed twice over");
     assert_clean(&store).await;
+}
+
+/// Blocks of four: every fourth address needs a new one.
+#[tokio::test]
+async fn a_claim_needs_no_look_any_more_once_someone_has_looked_ahead() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    assign(&agent.book, "node-a", "first").await;
+    let (mut blocks, mut reads) = (1, 0);
+    for number in 0..32 {
+        let (_, counts) = agent.count(assign(&agent.book, "node-a", &format!("h{number}"))).await;
+        assert_eq!(counts.commits, 1, "number {number}: {counts:?}");
+        blocks += u64::from(counts.writes > 2);
+        reads += counts.reads;
+    }
+    assert_eq!(blocks, 9);
+    assert!(reads <= 2, "a look ahead serves several claims; there were {reads}");
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn a_block_that_was_taken_since_someone_looked_ahead_costs_one_more_attempt() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    let mut given = vec![assign(&agent.book, "node-a", "first").await];
+    agent.book.at_rest().await;
+    // Others take every block that there is but two.
+    let own = block_of(given[0]);
+    let last = cidr("10.0.0.248/29");
+    assert!(!last.contains_cidr(&own));
+    let owner = model::AffinityOwner::Host("other".to_owned());
+    for number in 0..62u32 {
+        let block = Cidr::containing(std::net::IpAddr::V4((0x0a00_0000 + number * 4).into()), 30).unwrap();
+        if block != own {
+            let block = model::ipam::Block::new(block, Some(&owner), 1);
+            put_record(&store, block.key(), block.encode()).await;
+        }
+    }
+    let mut commits = 0;
+    for number in 0..11 {
+        let (address, counts) = agent.count(assign(&agent.book, "node-a", &format!("h{number}"))).await;
+        commits += counts.commits;
+        given.push(address);
+    }
+    assert_eq!(commits, 12, "one attempt that failed is enough to look again");
+    assert_eq!(given.iter().filter(|address| last.contains(**address)).count(), 8);
+    assert_eq!(holders(&store).await.len(), 12, "nobody shares");
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ mod ensure;
 mod error;
 mod grant;
 mod holdings;
+mod scout;
 mod search;
 mod specific;
 mod writes;
@@ -33,6 +34,7 @@ use model::{AffinityOwner, Cidr, IpVersion, Key};
 
 pub use ensure::{BlockEnsurance, Ensured};
 pub use error::{AssignError, Version};
+pub use scout::claim_candidates;
 pub use specific::{AddressAssignment, AddressRequest};
 
 use crate::ask::Seen;
@@ -120,6 +122,9 @@ pub struct Surroundings {
     pub reserved: Vec<Cidr>,
     /// The node's, of every IP version that is wanted.
     pub affinities: Vec<(Cidr, Stored<Affinity>)>,
+    /// Blocks that were seen not to be there, in the order in which they are to be claimed. They are claimed without a
+    /// look: if someone was faster, the commit fails, and whoever starts over gives none. None is always right.
+    pub unclaimed: Vec<Cidr>,
     pub now: Timestamp,
 }
 

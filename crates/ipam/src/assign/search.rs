@@ -74,6 +74,8 @@ pub(super) struct Search {
     /// Blocks that count against the limit.
     held: usize,
     own: VecDeque<Cidr>,
+    /// Blocks that need no look before they are claimed.
+    unclaimed: VecDeque<Cidr>,
     walk: VecDeque<BlockOrder>,
     known: BTreeSet<Cidr>,
     look: usize,
@@ -129,6 +131,7 @@ impl Search {
                 .map(|(block, _)| *block)
                 .filter(|block| !reserved.covers(block))
                 .collect(),
+            unclaimed: surroundings.unclaimed.iter().copied().collect(),
             walk,
             known: surroundings.affinities.iter().map(|(block, _)| *block).collect(),
             look: 1,
@@ -153,6 +156,7 @@ impl Search {
                 return missing;
             }
             self.take_in_answers(surroundings);
+            self.claim_unclaimed(surroundings);
             if self.has_enough() {
                 return Vec::new();
             }
@@ -262,6 +266,20 @@ impl Search {
         let block = new_block(cidr, &self.owner, self.reserve.as_ref(), surroundings.now);
         let free = free_count(&block, &self.reserved);
         self.found.push(Found { how: How::Claim, block, revision: None, free, pool });
+    }
+
+    /// Claims blocks that are said not to be there, once the node's own are not enough.
+    fn claim_unclaimed(&mut self, surroundings: &Surroundings) {
+        while self.own.is_empty() && self.may_claim() && !self.has_enough() {
+            let Some(cidr) = self.unclaimed.pop_front() else { return };
+            // Other pools wait until the first one is known to have nothing left.
+            let Some(&(pool, network, size, _)) = self.pools.first() else { return };
+            let is_pools = network.contains_cidr(&cidr) && size == cidr.prefix_len();
+            if is_pools && !self.reserved.covers(&cidr) && self.known.insert(cidr) {
+                self.held += 1;
+                self.claim(cidr, pool, surroundings);
+            }
+        }
     }
 
     fn take_in(&mut self, stored: Stored<Block>, pool: usize, is_known: bool, surroundings: &Surroundings) {

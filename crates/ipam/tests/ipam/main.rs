@@ -7,6 +7,7 @@ mod checklist;
 mod common;
 mod determine_pools;
 mod ensure;
+mod looking_ahead;
 mod model_check;
 #[path = "../naive/mod.rs"]
 mod naive;

@@ -16,6 +16,7 @@ use crate::book::{Ground, Inner};
 use crate::carry::{Commit, Stopped};
 use crate::error::subject;
 use crate::patience::Patience;
+use crate::warm::scout;
 
 /// Commits what was decided and answers.
 pub(super) async fn grant(
@@ -103,8 +104,12 @@ async fn commit(
     let commit = Commit { requires, steps: Some(steps), additions, rest_may_fail: true };
     match commit.carry_out(&*inner.store).await {
         Ok(written) => {
+            let has_claimed = written.iter().any(|written| matches!(written.key, Key::Affinity { .. }));
             inner.remember(written);
             if let Some(first) = planned.first() {
+                if has_claimed {
+                    scout::look_ahead(inner, &first.member.request, &ground.scene);
+                }
                 inner.give_up_deselected(&first.member.request.block_owner(), &ground.scene).await;
             }
             succeed(inner, planned);

@@ -20,6 +20,7 @@ use crate::book::{Ground, Inner};
 use crate::look::Reader;
 use crate::patience::Patience;
 use crate::request::AssignRequest;
+use crate::scene::Scene;
 use crate::{Addition, BookError};
 
 /// Blocks of a node that are read at once, in case the first ones are full.
@@ -159,7 +160,7 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
     };
     let Some(first) = members.first() else { return };
     let changes_max = MAX_CHANGES - required.len();
-    let request = group_request(&first.request, wants, ground, changes_max);
+    let request = group_request(&first.request, wants, &ground.scene, changes_max);
     let mut reader = reader(inner, ground);
     let decided = match Assignment::new(request, surroundings(inner, ground)) {
         Ok(mut assignment) => reader.decide(&mut assignment).await,
@@ -181,7 +182,7 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
 pub(crate) fn group_request(
     first: &AssignRequest,
     wants: Vec<Want>,
-    ground: &Ground,
+    scene: &Scene,
     changes_max: usize,
 ) -> Request {
     Request {
@@ -190,7 +191,7 @@ pub(crate) fn group_request(
         purpose: first.purpose,
         pools_v4: first.pools_v4.clone(),
         pools_v6: first.pools_v6.clone(),
-        node_labels: ground.scene.node_labels.clone(),
+        node_labels: scene.node_labels.clone(),
         namespace_labels: first.namespace_labels.clone(),
         blocks_max: first.blocks_max,
         host_reserve: first.host_reserve,
@@ -209,6 +210,7 @@ fn surroundings(inner: &Inner, ground: &Ground) -> Surroundings {
     let mut surroundings = ground.scene.surroundings(inner.now());
     if let Some(warm) = inner.warm.as_ref().filter(|_| ground.is_remembered) {
         surroundings.affinities.sort_by_key(|(block, _)| warm.is_full(block));
+        surroundings.unclaimed = warm.unclaimed();
     }
     surroundings
 }

@@ -148,6 +148,7 @@ impl World {
             pools: self.pools(),
             reserved: self.reserved.clone(),
             affinities: self.affinities(host),
+            unclaimed: Vec::new(),
             now: self.now,
         }
     }

@@ -330,7 +330,7 @@ fn request(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) 
         Want::one_each(owner, handles.get(&spec.handle).cloned(), versions)
     };
     let request = Request::new(node, batch.iter().map(want).collect(), PoolUse::Workload, 128);
-    (request, Surroundings { config, pools, reserved: Vec::new(), affinities, now })
+    (request, Surroundings { config, pools, reserved: Vec::new(), affinities, unclaimed: Vec::new(), now })
 }
 
 /// The fault that gave the project its name for sandboxes: whoever has the pod's name is meant.
