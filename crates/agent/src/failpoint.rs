@@ -31,6 +31,8 @@ points! {
     AddAfterQueued = "add.after-queued",
     AddBeforeRecords = "add.before-records",
     AddAfterRecords = "add.after-records",
+    AddBeforeLink = "add.before-link",
+    AddAfterLink = "add.after-link",
     AddBeforeWiring = "add.before-wiring",
     AddHalfWired = "add.half-wired",
     AddAfterWiring = "add.after-wiring",

@@ -37,6 +37,16 @@ pub struct Swept {
     pub links: Vec<OwnedLink>,
 }
 
+/// What [`Host::pod_interface`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodInterface {
+    None,
+    /// It leads to a link of the sandbox's own, or to one that waits for removal.
+    Own,
+    /// Somebody else's.
+    Foreign,
+}
+
 impl Host {
     /// Takes the links of this sandbox, and of no other, out of service: no route or neighbour is left, nothing
     /// passes, and the names of both ends are free. Repeating it is harmless. What is left for [`Host::sweep`] is
@@ -128,16 +138,8 @@ impl Host {
         sandbox: &Sandbox,
         pod: &mut PodNamespace,
     ) -> Result<bool, HostError> {
-        let device = DeviceName::new(sandbox.interface()).expect("a sandbox's interface is a device name");
-        let Some(inside) = find_link(&mut pod.netlink, &device)? else { return Ok(false) };
-        let Some(outside_index) = inside.peer_index else { return Ok(false) };
-        let outside = match self.netlink.get(messages::get_link_by_index(outside_index)) {
-            Err(error) if is_no_device(&error) => return Ok(false),
-            found => found?,
-        };
-        let is_other_end = read_link(outside.kind, &outside.body)
-            .is_some_and(|outside| outside.peer_index == Some(inside.index) && waiting(&outside).is_some());
-        if !is_other_end {
+        let Some(inside) = interface_of(sandbox, pod)? else { return Ok(false) };
+        if self.other_end(&inside)?.is_none_or(|outside| waiting(&outside).is_none()) {
             return Ok(false);
         }
         for outcome in pod.netlink.transact(out_of_service(&inside, None).into())? {
@@ -148,6 +150,34 @@ impl Host {
         }
         Ok(true)
     }
+
+    /// Whose the pod's interface is, if it has one of the name that the sandbox wants.
+    pub fn pod_interface(
+        &mut self,
+        sandbox: &Sandbox,
+        pod: &mut PodNamespace,
+    ) -> Result<PodInterface, HostError> {
+        let Some(inside) = interface_of(sandbox, pod)? else { return Ok(PodInterface::None) };
+        let is_own = |outside: Link| outside.alias == Some(sandbox.alias()) || waiting(&outside).is_some();
+        let is_own = self.other_end(&inside)?.is_some_and(is_own);
+        Ok(if is_own { PodInterface::Own } else { PodInterface::Foreign })
+    }
+
+    /// The other end of a pod's device, if it is a veth to this node.
+    fn other_end(&mut self, inside: &Link) -> Result<Option<Link>, HostError> {
+        let Some(outside_index) = inside.peer_index else { return Ok(None) };
+        let outside = match self.netlink.get(messages::get_link_by_index(outside_index)) {
+            Err(error) if is_no_device(&error) => return Ok(None),
+            found => found?,
+        };
+        let outside = read_link(outside.kind, &outside.body);
+        Ok(outside.filter(|outside| outside.peer_index == Some(inside.index)))
+    }
+}
+
+fn interface_of(sandbox: &Sandbox, pod: &mut PodNamespace) -> Result<Option<Link>, HostError> {
+    let device = DeviceName::new(sandbox.interface()).expect("a sandbox's interface is a device name");
+    find_link(&mut pod.netlink, &device)
 }
 
 /// The name under which a sandbox's link is made, and which it keeps if the pod's is taken. Nobody else's.

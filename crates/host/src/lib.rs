@@ -47,7 +47,7 @@ mod sysctl;
 mod worker;
 
 pub use create::Prepared;
-pub use detach::{Detached, Swept};
+pub use detach::{Detached, PodInterface, Swept};
 pub use error::HostError;
 pub use links::{Halfway, Host, OwnedLink};
 pub use monitor::Monitor;

@@ -6,12 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use model::DeviceName;
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::LinkNameSpaceType;
 
 use crate::HostError;
-use crate::links::find_link;
 use crate::netlink::Netlink;
 
 /// What `statfs` says of a namespace file.
@@ -124,11 +122,6 @@ impl PodNamespace {
 
     pub fn path(&self) -> &Path {
         self.ns.path()
-    }
-
-    /// Whether the pod has a device of this name.
-    pub fn has_device(&mut self, device: &DeviceName) -> Result<bool, HostError> {
-        Ok(find_link(&mut self.netlink, device)?.is_some())
     }
 }
 

@@ -257,6 +257,8 @@ fn without_a_pool_the_error_says_how_to_make_one() {
     let outcome = bench.add(&pod);
     assert_eq!(outcome.error().unwrap(), (103, "there is no IP pool".to_owned()));
     assert!(outcome.json().unwrap()["details"].to_string().contains("plumb apply -f"));
+    // The veth is made while the records are being written, and goes when there are none.
+    assert_eq!(pod.netns().ip(&["-br", "link"]).unwrap().lines().count(), 1);
     bench.del(&pod).result_of_del();
     assert!(bench.records().is_empty());
 }

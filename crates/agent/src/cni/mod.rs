@@ -12,8 +12,8 @@
 //!
 //! In the role of an IPAM plugin only addresses are given and taken back.
 //!
-//! ADD writes its records before it touches the kernel, DEL removes from the kernel before it touches the records.
-//! So whatever a killed call leaves can be found by the sandbox's ID, in the handle's name and in the links' aliases.
+//! ADD writes its records before it gives a pod an address in the kernel (the bare veth is made meanwhile), DEL removes
+//! from the kernel before it touches the records. So whatever a killed call leaves can be found by the sandbox's ID, in the handle's name and in the links' aliases.
 
 mod add;
 mod address_role;

@@ -1,14 +1,17 @@
-//! ADD: records first, in one commit; then the kernel; then read back; then the journal. What fails is undone.
+//! ADD: the records, in one commit, and the veth meanwhile; then the rest of the kernel; then read back; then the
+//! journal. What fails is undone.
 
 mod recording;
+mod wiring;
 
-use host::{Host, HostError, PodNamespace};
+use host::{HostError, PodInterface, PodNamespace, Prepared};
 use model::{DeviceName, Mac};
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
 use tracing::{info, warn};
 
 use recording::{Recorded, Recording};
+use wiring::WireError;
 
 use super::endpoint::{EndpointId, Wired};
 use super::error::CniError;
@@ -64,8 +67,8 @@ impl Add<'_> {
     async fn connect(&mut self, mtu: u32) -> Result<(Recorded, PodWiring), CniError> {
         let mut device = node::device_name(self.call.request.pod.as_ref(), &self.call.sandbox)?;
         loop {
-            let recorded = self.ensure_recorded(&device).await?;
-            let error = match self.wire(&recorded, mtu).await {
+            let (recorded, prepared) = self.record_and_prepare(&device, mtu).await?;
+            let error = match self.wire(&recorded, prepared, mtu).await {
                 Ok(wiring) => return Ok((recorded, wiring)),
                 Err(error) => error,
             };
@@ -80,11 +83,13 @@ impl Add<'_> {
         }
     }
 
-    async fn ensure_recorded(&mut self, device: &DeviceName) -> Result<Recorded, CniError> {
-        failpoint::hit(Point::AddBeforeRecords);
-        let own = node::own_device_name(&self.call.sandbox);
-        let interface = DeviceName::new(self.call.sandbox.interface()).expect("checked with the sandbox");
-        let (is_connected, is_taken) = self.look(interface, device.clone()).await?;
+    /// Writes the records, and makes the veth meanwhile. If one of them fails, the other is undone.
+    async fn record_and_prepare(
+        &mut self,
+        device: &DeviceName,
+        mtu: u32,
+    ) -> Result<(Recorded, Option<Prepared>), CniError> {
+        let (interface, is_taken) = self.look(device.clone()).await?;
         if is_taken {
             info!("{device} belongs to another sandbox; using a name of this sandbox's own");
         }
@@ -93,21 +98,58 @@ impl Add<'_> {
             book: &self.book,
             node: &self.node,
             id: &self.id,
-            device: if is_taken { own } else { device.clone() },
-            is_connected,
+            device: if is_taken { self.own_device_name() } else { device.clone() },
+            interface,
         };
-        let recorded = recording.ensure(self.services).await?;
-        failpoint::hit(Point::AddAfterRecords);
-        Ok(recorded)
+        if interface != PodInterface::None {
+            return Ok((record(&recording, self.services).await?, None));
+        }
+        let pod = self.pod.take().expect("it was looked into just now");
+        let preparing = wiring::prepare(self.call, self.services, pod, mtu);
+        let (recorded, prepared) = tokio::join!(record(&recording, self.services), preparing);
+        match (recorded, prepared) {
+            (Ok(recorded), Ok((pod, prepared))) => {
+                self.pod = Some(pod);
+                Ok(self.use_if_new(recorded, prepared).await)
+            }
+            (Ok(recorded), Err(error)) => {
+                self.undo(&recorded).await;
+                Err(error.into())
+            }
+            (Err(error), prepared) => {
+                self.abandon(prepared.ok().and_then(|(_, prepared)| prepared)).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// What an earlier call recorded may be connected already, or with other settings: that must be looked at first.
+    async fn use_if_new(
+        &self,
+        recorded: Recorded,
+        prepared: Option<Prepared>,
+    ) -> (Recorded, Option<Prepared>) {
+        if recorded.made.is_some() {
+            return (recorded, prepared);
+        }
+        self.abandon(prepared).await;
+        (recorded, None)
+    }
+
+    async fn abandon(&self, prepared: Option<Prepared>) {
+        let Some(prepared) = prepared else { return };
+        if let Err(error) = self.services.in_kernel(|host| host.abandon(prepared)).await {
+            warn!("not everything could be undone: {error}");
+        }
     }
 
     /// Whether the pod has that interface, and whether another sandbox has that device.
-    async fn look(&mut self, interface: DeviceName, device: DeviceName) -> Result<(bool, bool), CniError> {
+    async fn look(&mut self, device: DeviceName) -> Result<(PodInterface, bool), CniError> {
         let netns = self.call.request.netns.clone().unwrap_or_default();
         let (known, sandbox) = (self.pod.take(), self.call.sandbox.clone());
         let looked = self.services.in_kernel(move |host| {
             let mut pod = known.map_or_else(|| PodNamespace::open(&netns), Ok)?;
-            let found = (pod.has_device(&interface)?, host.is_name_taken(&device, &sandbox)?);
+            let found = (host.pod_interface(&sandbox, &mut pod)?, host.is_name_taken(&device, &sandbox)?);
             Ok((pod, found))
         });
         let (pod, found) = looked.await?;
@@ -116,7 +158,12 @@ impl Add<'_> {
     }
 
     /// Returns when the pod can exchange packets with the node.
-    async fn wire(&mut self, recorded: &Recorded, mtu: u32) -> Result<PodWiring, WireError> {
+    async fn wire(
+        &mut self,
+        recorded: &Recorded,
+        prepared: Option<Prepared>,
+        mtu: u32,
+    ) -> Result<PodWiring, WireError> {
         failpoint::hit(Point::AddBeforeWiring);
         let attachment = attachment(self.call, &recorded.wired, mtu);
         let mut pod = self.pod.take().expect("it was looked into before");
@@ -124,7 +171,7 @@ impl Add<'_> {
             .services
             .kernel()?
             .run(move |host| {
-                let wired = wire(host, &mut pod, &attachment);
+                let wired = wiring::wire(host, &mut pod, prepared, &attachment);
                 (pod, wired)
             })
             .await?;
@@ -181,36 +228,11 @@ impl Add<'_> {
     }
 }
 
-fn wire(host: &mut Host, pod: &mut PodNamespace, attachment: &Attachment) -> Result<PodWiring, WireError> {
-    let wiring = PodWiring::new(attachment, &host.facts()?)
-        .map_err(|error| WireError::Cni(CniError::configuration(error.to_string())))?;
-    host.ensure(pod, &wiring)?;
-    if attachment.addresses.iter().any(std::net::IpAddr::is_ipv6) {
-        host.forward_ipv6()?;
-    }
-    Ok(wiring)
-}
-
-/// Why the kernel's part failed.
-#[derive(Debug)]
-enum WireError {
-    Host(HostError),
-    Cni(CniError),
-}
-
-impl From<HostError> for WireError {
-    fn from(error: HostError) -> WireError {
-        WireError::Host(error)
-    }
-}
-
-impl From<WireError> for CniError {
-    fn from(error: WireError) -> CniError {
-        match error {
-            WireError::Host(error) => error.into(),
-            WireError::Cni(error) => error,
-        }
-    }
+async fn record(recording: &Recording<'_>, services: &Services) -> Result<Recorded, CniError> {
+    failpoint::hit(Point::AddBeforeRecords);
+    let recorded = recording.ensure(services).await?;
+    failpoint::hit(Point::AddAfterRecords);
+    Ok(recorded)
 }
 
 /// The hardware address of the pod's end.

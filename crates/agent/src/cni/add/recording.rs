@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use book::{Addition, Additions, AssignRequest, Book, BookError, GivenRequest};
-use host::Host;
+use host::{Host, PodInterface};
 use ipam::{INTERFACE_ATTRIBUTE, Owner};
 use jiff::Timestamp;
 use model::{DeviceName, IpVersion, Resource};
@@ -38,22 +38,22 @@ pub(super) struct Recording<'a> {
     pub(super) id: &'a EndpointId,
     /// The host end's name, if the records are new.
     pub(super) device: DeviceName,
-    /// The pod has an interface of that name. Unless it is this sandbox's own, there must be none.
-    pub(super) is_connected: bool,
+    /// What the pod has under the name that the sandbox wants. A stranger's device there is an error.
+    pub(super) interface: PodInterface,
 }
 
 impl Recording<'_> {
     /// Makes sure that the store holds addresses and endpoint of this sandbox. Those of an earlier call are used
     /// again.
     pub(super) async fn ensure(&self, services: &Services) -> Result<Recorded, CniError> {
-        let may_be_known = self.is_connected || self.is_given();
+        let may_be_known = self.interface != PodInterface::None || self.is_given();
         let (mut endpoint, mut handle_exists) = (None, false);
         if may_be_known {
             let held = self.look().await?;
             if !held.addresses.is_empty() {
                 return self.use_again(held, services).await;
             }
-            if self.is_connected {
+            if self.interface == PodInterface::Foreign {
                 let message = format!("the pod already has an interface {}", self.call.sandbox.interface());
                 let hint = "it is not this sandbox's, so it is left alone";
                 return Err(CniError::environment(message).hint(hint));
