@@ -1,13 +1,16 @@
 //! The endpoint records of this node, kept up to date: a list, then every change.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::{Key, KeyRange, Kind, Resource};
+use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource};
 use serde_json::Value;
 use store::{Event, ListRequest, Record, Revision, Store, StoreError};
 use tracing::{info, warn};
+
+use crate::cni::endpoint_addresses;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -18,7 +21,12 @@ pub(crate) struct LocalEndpoint {
     pub(crate) container_id: String,
     pub(crate) interface: String,
     /// The host end's name.
-    pub(crate) device: Option<String>,
+    pub(crate) device: Option<DeviceName>,
+    /// The pod end's hardware address, where it is recorded.
+    pub(crate) mac: Option<Mac>,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Namespace and name, if it is a pod's.
+    pub(crate) pod: Option<(String, String)>,
 }
 
 /// Only those of one node are kept, however many there are in the cluster.
@@ -96,7 +104,7 @@ impl Endpoints {
 }
 
 /// `None` if the record is another node's, or cannot be understood: what is not known is not touched.
-fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
+pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
     let resource =
         Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str())
             .ok()?;
@@ -108,7 +116,10 @@ fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
         key: record.key.clone(),
         container_id: text("containerID")?.to_owned(),
         interface: text("endpoint")?.to_owned(),
-        device: text("interfaceName").map(str::to_owned),
+        device: text("interfaceName").and_then(|name| DeviceName::new(name).ok()),
+        mac: text("mac").and_then(|mac| mac.parse().ok()),
+        addresses: endpoint_addresses(&resource).unwrap_or_default(),
+        pod: text("pod").map(|pod| (resource.metadata.namespace.clone().unwrap_or_default(), pod.to_owned())),
     })
 }
 

@@ -3,7 +3,7 @@
 //! * [`Host`]: the node's side, in verbs of ours, all of them blocking. For one pod: [`Host::ensure`] gives it its
 //!   network and waits until packets pass (or [`Host::prepare`] and [`Host::finish`], with time for the records in
 //!   between), [`Host::check`] and [`Host::observe`] look at both ends,
-//!   [`Host::detach`] takes it out of service at once. For the node: [`Host::observe_node`] reads everything,
+//!   [`Host::detach`] takes it out of service at once, [`Host::adopt`] takes over what another program wired. For the node: [`Host::observe_node`] reads everything,
 //!   [`Host::check_host_end`] the host end of one pod, [`Host::mend`] puts differences right, [`Host::sweep`]
 //!   removes what was detached.
 //! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
@@ -30,6 +30,7 @@
 //!                                                      Node: as at the start
 //! ```
 
+mod adopt;
 mod apply;
 mod create;
 pub mod cri;
@@ -46,6 +47,7 @@ mod observe;
 mod sysctl;
 mod worker;
 
+pub use adopt::{Adoption, Claim};
 pub use create::Prepared;
 pub use detach::{Detached, PodInterface, Swept};
 pub use error::HostError;

@@ -93,10 +93,7 @@ impl Host {
     /// The names of all veths that carry no alias of ours: other programs' devices.
     pub fn foreign_veths(&mut self) -> Result<BTreeSet<String>, HostError> {
         let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;
-        let is_ours = |alias: &str| {
-            Sandbox::from_alias(alias).is_some() || Sandbox::from_detached_alias(alias).is_some()
-        };
-        let is_foreign = |link: &Link| !link.alias.as_deref().is_some_and(is_ours);
+        let is_foreign = |link: &Link| !link.alias.as_deref().is_some_and(is_of_a_sandbox);
         Ok(links.into_iter().filter(is_foreign).map(|link| link.name).collect())
     }
 
@@ -156,6 +153,11 @@ impl Host {
         self.rename(own.index, &wiring.host.device)?;
         Ok(true)
     }
+}
+
+/// Whether an alias is one of ours, in service or out of it.
+pub(crate) fn is_of_a_sandbox(alias: &str) -> bool {
+    Sandbox::from_alias(alias).is_some() || Sandbox::from_detached_alias(alias).is_some()
 }
 
 fn owned(link: Link) -> Option<OwnedLink> {

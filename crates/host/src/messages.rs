@@ -47,6 +47,11 @@ pub(crate) fn set_alias(name: &DeviceName, alias: &str) -> Request {
     Request::new(format!("set the alias of {name}"), message, 0)
 }
 
+pub(crate) fn set_alias_of(index: u32, alias: &str) -> Request {
+    let message = Message::link(RTM_SETLINK, index).with(IFLA_IFALIAS, alias.as_bytes());
+    Request::new(format!("set the alias of device {index}"), message, 0)
+}
+
 /// By index: a name in the message would be the new one.
 pub(crate) fn rename(index: u32, to: &DeviceName) -> Request {
     let message = Message::link(RTM_SETLINK, index).with_text(IFLA_IFNAME, to.as_str());

@@ -54,8 +54,8 @@ fn bare_link(index: u32, name: &str, alias: Option<String>) -> ObservedLink {
 
 /// Everything in its place, and a stranger's device and routes beside it.
 fn perfect(desired: &NodeDesired) -> NodeObserved {
-    let mut node = NodeObserved::default();
-    node.sysctls = NODE_SETTINGS.iter().map(|path| Sysctl::new(*path, 1)).collect();
+    let sysctls = NODE_SETTINGS.iter().map(|path| Sysctl::new(*path, 1)).collect();
+    let mut node = NodeObserved { sysctls, ..NodeObserved::default() };
     node.links.push(bare_link(STRANGER, "stranger0", None));
     node.routes.push(ObservedRoute { device: Some(STRANGER), route: route("192.0.2.0/24", 2) });
     for (wiring, index) in desired.wirings().zip(FIRST_INDEX..) {

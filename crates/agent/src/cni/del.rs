@@ -14,14 +14,30 @@ use super::services::Found;
 use super::{Call, Services, delegate, records};
 use crate::failpoint::{self, Point};
 
-/// A store that takes longer is as good as not there: the runtime waits.
-const STORE_PATIENCE: Duration = Duration::from_secs(8);
+/// Who waits for a DEL, and so for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// The runtime. A store that takes longer than a moment is as good as not there: the rest can be queued. And one
+    /// that did not answer the last time is not waited for at all, until it has answered somebody who has time.
+    Runtime,
+    /// Nobody, or somebody who cannot go on without the store.
+    Queue,
+}
+
+impl Waiting {
+    fn patience(self) -> Duration {
+        match self {
+            Waiting::Runtime => Duration::from_secs(2),
+            Waiting::Queue => Duration::from_secs(8),
+        }
+    }
+}
 
 pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError> {
     failpoint::hit(Point::DelStart);
     let _fenced = services.fences().enter(&call.sandbox).await;
     failpoint::hit(Point::DelFenced);
-    if let Err(error) = finish(call, services).await {
+    if let Err(error) = finish(call, services, Waiting::Runtime).await {
         if error.is_of_request() {
             return Err(error);
         }
@@ -39,7 +55,7 @@ pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError
 }
 
 /// Everything that a DEL has to do. To be called inside the sandbox's fence.
-pub(super) async fn finish(call: &Call, services: &Services) -> Result<(), CniError> {
+pub(super) async fn finish(call: &Call, services: &Services, waiting: Waiting) -> Result<(), CniError> {
     // An address must not be free while something still answers to it.
     failpoint::hit(Point::DelBeforeKernel);
     detach(&call.sandbox, call.request.netns.as_deref(), services).await?;
@@ -49,13 +65,7 @@ pub(super) async fn finish(call: &Call, services: &Services) -> Result<(), CniEr
     services.forget(&call.sandbox)?;
     failpoint::hit(Point::DelAfterJournal);
     failpoint::hit(Point::DelBeforeRecords);
-    match tokio::time::timeout(STORE_PATIENCE, release(call, services)).await {
-        Ok(released) => released?,
-        Err(_) => {
-            let message = format!("the store did not answer within {} s", STORE_PATIENCE.as_secs());
-            return Err(CniError::new(code::TRY_LATER, message));
-        }
-    }
+    release_in_time(call, services, waiting).await?;
     failpoint::hit(Point::DelAfterRecords);
     Ok(())
 }
@@ -85,6 +95,24 @@ pub(super) async fn detach(
         services.sweep().await;
     }
     Ok(())
+}
+
+async fn release_in_time(call: &Call, services: &Services, waiting: Waiting) -> Result<(), CniError> {
+    if waiting == Waiting::Runtime && services.health().is_store_away() {
+        return Err(CniError::new(code::TRY_LATER, "the store is away"));
+    }
+    let patience = waiting.patience();
+    let released = tokio::time::timeout(patience, release(call, services)).await;
+    match &released {
+        Ok(Ok(())) => services.health().set_store_away(false),
+        // It refused, which says little about the next one.
+        Ok(Err(_)) => {}
+        Err(_) => services.health().set_store_away(true),
+    }
+    released.unwrap_or_else(|_| {
+        let message = format!("the store did not answer within {} s", patience.as_secs());
+        Err(CniError::new(code::TRY_LATER, message))
+    })
 }
 
 async fn release(call: &Call, services: &Services) -> Result<(), CniError> {

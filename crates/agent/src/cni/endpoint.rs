@@ -129,13 +129,18 @@ pub(super) fn container_id(endpoint: &Resource) -> &str {
 /// What a record says of the kernel; `None` if it cannot be understood.
 pub(super) fn wired(endpoint: &Resource) -> Option<Wired> {
     let text = |field| endpoint.spec(field).and_then(Value::as_str);
-    let networks = endpoint.spec("ipNetworks").and_then(Value::as_array)?;
-    let address = |network: &Value| network.as_str()?.split('/').next()?.parse().ok();
     Some(Wired {
         device: DeviceName::new(text("interfaceName")?).ok()?,
         mac: text("mac")?.parse().ok()?,
-        addresses: networks.iter().map(address).collect::<Option<_>>()?,
+        addresses: addresses(endpoint)?,
     })
+}
+
+/// `None` if one of them cannot be understood.
+pub(crate) fn addresses(endpoint: &Resource) -> Option<Vec<IpAddr>> {
+    let networks = endpoint.spec("ipNetworks").and_then(Value::as_array)?;
+    let address = |network: &Value| network.as_str()?.split('/').next()?.parse().ok();
+    networks.iter().map(address).collect()
 }
 
 #[cfg(test)]

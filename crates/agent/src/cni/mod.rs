@@ -39,6 +39,7 @@ use model::{Key, Sandbox};
 use serde_json::Value;
 
 pub(crate) use caller::Caller;
+pub(crate) use endpoint::addresses as endpoint_addresses;
 pub(crate) use environment::Environment;
 pub(crate) use error::CniError;
 pub(crate) use message::{BadRequest, CallRequest, REQUEST_BYTES_MAX, Role};
@@ -46,6 +47,7 @@ pub(crate) use netconf::{NetConf, STATE_FOLDER};
 pub(crate) use oneshot::run;
 pub(crate) use services::{Agent, Services};
 
+use del::Waiting;
 use error::code;
 use request::{Request, Verb};
 
@@ -138,7 +140,7 @@ async fn answer(
 pub(crate) async fn finish_del(message: &CallRequest, services: &Services) -> Result<(), CniError> {
     let call = del_of(message)?;
     let _fenced = services.fences().enter(&call.sandbox).await;
-    del::finish(&call, services).await
+    del::finish(&call, services, Waiting::Queue).await
 }
 
 /// A DEL of this very sandbox that is still queued came before this call, so it is done before it. To be called
@@ -147,7 +149,7 @@ async fn finish_queued(call: &Call, services: &Services) -> Result<(), CniError>
     let broken = |error: std::io::Error| CniError::broken("the queue cannot be used").because(&error);
     for (name, message) in services.queue().waiting_for(&call.sandbox).map_err(broken)? {
         failpoint::hit(Point::AddBeforeQueued);
-        del::finish(&del_of(&message)?, services).await?;
+        del::finish(&del_of(&message)?, services, Waiting::Queue).await?;
         services.queue().done(&name).map_err(broken)?;
         failpoint::hit(Point::AddAfterQueued);
     }

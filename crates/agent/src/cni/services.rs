@@ -233,7 +233,7 @@ impl Services {
         Ok(())
     }
 
-    pub(super) fn count_attachments(&self) {
+    pub(crate) fn count_attachments(&self) {
         let count = self.journal().map_or(0, Journal::len);
         self.metrics().attachments.store(i64::try_from(count).unwrap_or(i64::MAX), Ordering::Relaxed);
     }

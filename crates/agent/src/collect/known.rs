@@ -2,22 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use book::Book;
 use host::OwnedLink;
 use ipam::{INTERFACE_ATTRIBUTE, NODE_ATTRIBUTE, TYPE_ATTRIBUTE};
 use model::ipam::{Block, BlockAttribute};
-use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Sandbox};
-use store::Lookup;
-use tracing::warn;
+use model::{Key, Sandbox};
 
+use super::blocks::Blocks;
 use crate::cni::{CniError, NetConf, ROLE_ATTRIBUTE, Services};
 use crate::endpoints::LocalEndpoint;
 use crate::witness::Word;
 
 /// The interface of an address that does not say one: Calico's own plugin knows only this.
 const INTERFACE_UNSAID: &str = "eth0";
-/// How many blocks are read at once.
-const BLOCKS_AT_ONCE: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -33,23 +29,24 @@ pub(super) struct Known {
 
 impl Known {
     /// By the agent, with what it knows of the endpoints.
-    pub(super) async fn gather(services: &Services) -> Result<Known, CniError> {
+    pub(super) async fn gather(services: &Services, blocks: &mut Blocks) -> Result<Known, CniError> {
         let agent = services.agent().expect("only the agent collects");
         let book = agent.book.get().ok_or_else(|| CniError::broken("the store is not open"))?;
         let mut known = Known::of_kernel_and_journal(services).await?;
-        known.add_allocations(book, &agent.node).await?;
+        blocks.look(book, &agent.node, &mut known).await?;
         known.add_endpoints(agent.endpoints.all());
         Ok(known)
     }
 
     /// For a single call.
     pub(super) async fn gather_for(netconf: &NetConf, services: &Services) -> Result<Known, CniError> {
+        let mut blocks = Blocks::default();
         if services.agent().is_some() {
-            return Known::gather(services).await;
+            return Known::gather(services, &mut blocks).await;
         }
         let mut known = Known::of_kernel_and_journal(services).await?;
         if let Some(book) = services.existing_book_if_any(netconf).await? {
-            known.add_allocations(&book, &services.node_name(netconf)?).await?;
+            blocks.look(&book, &services.node_name(netconf)?, &mut known).await?;
         }
         Ok(known)
     }
@@ -73,6 +70,20 @@ impl Known {
         self.endpoints.get(sandbox).map(|endpoint| endpoint.key.clone())
     }
 
+    /// Sandboxes with an endpoint record and a device, and whether that carries their alias. Not those of which
+    /// nothing says the network.
+    pub(super) fn with_device(&self) -> impl Iterator<Item = (&Sandbox, &LocalEndpoint, bool)> {
+        self.endpoints.iter().filter_map(|(sandbox, endpoint)| {
+            let is_own = self.links.iter().any(|link| link.owner == *sandbox);
+            let is_there = is_own || self.has_foreign_device(endpoint);
+            (is_there && sandbox.network() != UNKNOWN_NETWORK).then_some((sandbox, endpoint, is_own))
+        })
+    }
+
+    fn has_foreign_device(&self, endpoint: &LocalEndpoint) -> bool {
+        endpoint.device.as_ref().is_some_and(|device| self.foreign_devices.contains(device.as_str()))
+    }
+
     /// A device that carries the sandbox's alias and whose other end lies in another namespace means that this
     /// namespace is there: a veth goes away with either end. One whose other end came back to the node says nothing.
     pub(super) fn kernel_says(&self, sandbox: &Sandbox) -> Word {
@@ -83,46 +94,25 @@ impl Known {
             return Word::Nothing;
         }
         // A device under the recorded name that is not ours may be what Calico's plugin made for it.
-        let device = self.endpoints.get(sandbox).and_then(|endpoint| endpoint.device.as_deref());
-        if device.is_some_and(|device| self.foreign_devices.contains(device)) {
+        if self.endpoints.get(sandbox).is_some_and(|endpoint| self.has_foreign_device(endpoint)) {
             Word::Alive
         } else {
             Word::Gone
         }
     }
 
-    /// Addresses of this node's pods in the blocks that are this node's.
-    async fn add_allocations(&mut self, book: &Book, node: &str) -> Result<(), CniError> {
-        let owner = AffinityOwner::Host(node.to_owned());
-        let ranges = [IpVersion::V4, IpVersion::V6]
-            .map(|version| Lookup::Range(KeyRange::AffinitiesOf(owner.clone(), version)));
-        let affinities = book.store().read(ranges.into()).await?.concat();
-        let blocks = affinities.iter().filter_map(|record| match &record.key {
-            Key::Affinity { block, .. } => Some(*block),
-            _ => None,
-        });
-        let blocks: Vec<Cidr> = blocks.collect();
-        for some in blocks.chunks(BLOCKS_AT_ONCE) {
-            let lookups = some.iter().map(|block| Lookup::Record(Key::Block(*block))).collect();
-            for record in book.store().read(lookups).await?.into_iter().flatten() {
-                let Key::Block(cidr) = &record.key else { continue };
-                match Block::decode(cidr, &record.value) {
-                    Ok(block) => self.add_block(&block, node),
-                    Err(error) => warn!("{} is passed over: {error}", record.key),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn add_block(&mut self, block: &Block, node: &str) {
+    /// Addresses in a block that are this node's pods'. Whether there are any.
+    pub(super) fn add_block(&mut self, block: &Block, node: &str) -> bool {
+        let mut has_some = false;
         for attribute in (0..block.capacity()).filter_map(|ordinal| block.attribute(ordinal)) {
             let Some(sandbox) = sandbox_of(attribute, node) else { continue };
             if attribute.secondary.contains_key(ROLE_ATTRIBUTE) {
                 self.only_addresses.insert(sandbox.clone());
             }
             self.sandboxes.insert(sandbox);
+            has_some = true;
         }
+        has_some
     }
 
     /// An endpoint says its container and interface; whoever else knows that container says the network. One that
@@ -172,7 +162,10 @@ mod tests {
             key: Key::namespaced(model::Kind::WorkloadEndpoint, "shop", format!("node-k8s-{container}-eth0")),
             container_id: container.to_owned(),
             interface: "eth0".to_owned(),
-            device: Some(device.to_owned()),
+            device: model::DeviceName::new(device).ok(),
+            mac: None,
+            addresses: Vec::new(),
+            pod: None,
         }
     }
 
@@ -210,6 +203,9 @@ mod tests {
         assert_eq!(says("calicos"), Word::Alive);
         assert_eq!(says("gone"), Word::Gone);
         assert_eq!(says("address"), Word::Nothing);
+        let with_device: Vec<_> =
+            known.with_device().map(|(sandbox, _, is_own)| (sandbox.container_id(), is_own)).collect();
+        assert_eq!(with_device, [("calicos", false)]);
         let lost = Sandbox::new(UNKNOWN_NETWORK, "lost", "eth0").unwrap();
         assert_eq!((known.kernel_says(&lost), known.endpoint_of(&lost).is_some()), (Word::Gone, true));
     }

@@ -1,8 +1,11 @@
-//! Removes what has no owner: endpoints, addresses, devices, journal entries of sandboxes that are gone.
+//! Removes what has no owner: endpoints, addresses, devices, journal entries of sandboxes that are gone. And takes over
+//! what has one, but is not in the journal ([`adopt`]).
 //!
 //! Everything of ours names its sandbox, so what is known of the node is gathered by sandbox and each one is judged
 //! as a whole ([`crate::witness`]). Removing one is the same as its DEL, inside its fence.
 
+mod adopt;
+mod blocks;
 mod known;
 
 use std::collections::BTreeSet;
@@ -13,6 +16,7 @@ use host::Host;
 use model::Sandbox;
 use tracing::{debug, info, warn};
 
+use blocks::Blocks;
 use known::Known;
 
 use crate::cni::{self, CniError, NetConf, Services};
@@ -22,13 +26,17 @@ use crate::witness::{Suspects, Word, say_gone};
 /// Looks are never closer together than this, however short the grace.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(500);
 
+/// How long to wait for the store before looking whether it is there now.
+const SYNC_LOOK_EVERY: Duration = Duration::from_millis(200);
+
 /// Looks again and again; never ends. Begins when the store's records are known.
 pub(crate) async fn run(services: &Services, grace: Duration) {
-    let mut suspects = Suspects::default();
+    let (mut suspects, mut blocks) = (Suspects::default(), Blocks::default());
     loop {
-        if services.health().is_store_in_sync()
-            && let Err(error) = look(services, &mut suspects, grace).await
-        {
+        while !services.health().is_store_in_sync() {
+            tokio::time::sleep(SYNC_LOOK_EVERY).await;
+        }
+        if let Err(error) = look(services, &mut suspects, &mut blocks, grace).await {
             // Not knowing is no reason to remove anything; suspects keep their time.
             debug!("no look was possible: {error}");
         }
@@ -36,11 +44,18 @@ pub(crate) async fn run(services: &Services, grace: Duration) {
     }
 }
 
-async fn look(services: &Services, suspects: &mut Suspects, grace: Duration) -> Result<(), CniError> {
-    let Some(ready) = services.sandboxes().await else {
+async fn look(
+    services: &Services,
+    suspects: &mut Suspects,
+    blocks: &mut Blocks,
+    grace: Duration,
+) -> Result<(), CniError> {
+    let ready = services.sandboxes().await;
+    let known = Known::gather(services, blocks).await?;
+    adopt::look(services, ready.as_ref(), &known).await;
+    let Some(ready) = ready else {
         return Err(CniError::broken("the runtime says nothing"));
     };
-    let known = Known::gather(services).await?;
     let mut gone = Vec::new();
     for sandbox in known.sandboxes() {
         if services.fences().is_busy(sandbox) {

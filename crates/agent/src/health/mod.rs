@@ -21,6 +21,7 @@ pub(crate) struct Health {
     reconcile_heard: AtomicU64,
     serving: AtomicBool,
     store_in_sync: AtomicBool,
+    store_away: AtomicBool,
     reconciled: AtomicBool,
 }
 
@@ -32,6 +33,7 @@ impl Health {
             reconcile_heard: AtomicU64::new(0),
             serving: AtomicBool::new(false),
             store_in_sync: AtomicBool::new(false),
+            store_away: AtomicBool::new(false),
             reconciled: AtomicBool::new(false),
         }
     }
@@ -48,6 +50,16 @@ impl Health {
     pub(crate) fn set_store_in_sync(&self, in_sync: bool) {
         self.store_in_sync.store(in_sync, Ordering::Relaxed);
         self.metrics.store_in_sync.store(i64::from(in_sync), Ordering::Relaxed);
+    }
+
+    /// Whether somebody waited for the store in vain, and nobody has had an answer since.
+    pub(crate) fn set_store_away(&self, away: bool) {
+        self.store_away.store(away, Ordering::Relaxed);
+        self.metrics.store_away.store(i64::from(away), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_store_away(&self) -> bool {
+        self.store_away.load(Ordering::Relaxed)
     }
 
     /// Whether the last look at the kernel left nothing wrong.

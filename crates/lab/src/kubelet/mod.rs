@@ -5,6 +5,7 @@
 mod chain;
 mod conflist;
 mod grpc;
+mod listing;
 mod pods;
 mod protocol;
 mod records;
@@ -18,6 +19,7 @@ use anyhow::Result;
 
 use crate::cluster::{LabName, Place};
 use crate::control;
+pub use listing::Listing;
 pub use protocol::{
     KubeletRequest, LeftBehind, NewPod, PodKey, PodKeyError, PodReport, PodState, SandboxKey,
 };

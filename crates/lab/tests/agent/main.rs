@@ -5,6 +5,7 @@
 mod common;
 mod running;
 
+mod adoption;
 mod calls;
 mod chains;
 mod churn;

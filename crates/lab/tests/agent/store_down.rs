@@ -1,5 +1,6 @@
 //! The store goes away and comes back: DELs end, ADDs say so, nothing is lost.
 
+use lab::Pod;
 use serde_json::json;
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
 
@@ -40,6 +41,41 @@ fn a_del_without_the_store_cleans_the_kernel_and_is_finished_later() {
         assert_eq!(bench.agent_add(&late).address().unwrap().is_ipv4(), address.is_ipv4());
         bench.agent_del(&late).result_of_del();
         assert_eq!(keys(&etcd, "/handle/"), [] as [String; 0]);
+    };
+    bench.node.namespace().visit(run).unwrap();
+}
+
+#[test]
+fn a_store_that_is_known_to_be_away_keeps_no_del_waiting() {
+    let test = "a_store_that_is_known_to_be_away_keeps_no_del_waiting";
+    let Some(bench) = Bench::empty(test) else { return };
+    let run = || {
+        let Some(mut etcd) = start_or_skip(test, Setup::default()) else { return };
+        put_pool(&etcd);
+        let settings = [("DATASTORE_TYPE", "etcdv3"), ("ETCD_ENDPOINTS", &etcd.endpoint(0))];
+        let agent = bench.agent(&settings);
+        let pods: Vec<Pod> = (0..6).map(|number| bench.pod("shop", &format!("web-{number}"))).collect();
+        for pod in &pods {
+            bench.agent_add(pod).result().unwrap();
+        }
+        etcd.stop_all();
+        let (last, first) = pods.split_last().unwrap();
+        for pod in first {
+            bench.agent_del(pod).result_of_del();
+        }
+        let log = agent.log();
+        let waited = log.matches("the DEL is queued: the store did not answer").count();
+        let not_waited = log.matches("the DEL is queued: the store is away").count();
+        assert_eq!((waited, not_waited), (1, first.len() - 1), "{log}");
+        assert_eq!(bench.metric("store_away"), 1);
+        etcd.restart(0).unwrap();
+        etcd.wait_healthy().unwrap();
+        wait_until(|| keys(&etcd, "/handle/").len() == 1, || agent.log());
+        wait_until(|| bench.metric("store_away") == 0, || agent.log());
+        // From now on it is asked again.
+        let queued = bench.metric("dels_queued_total");
+        bench.agent_del(last).result_of_del();
+        assert_eq!((bench.metric("dels_queued_total"), keys(&etcd, "/handle/").len()), (queued, 0));
     };
     bench.node.namespace().visit(run).unwrap();
 }

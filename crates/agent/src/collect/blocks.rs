@@ -1,0 +1,97 @@
+//! Which blocks hold addresses of this node's pods: its own, and those that it borrowed from.
+//!
+//! Nothing leads from a node to the blocks that it borrowed from, and most nodes never borrow. So all blocks of the
+//! cluster are looked through at the first look and then seldom; those that were found are read at each.
+
+use std::collections::BTreeSet;
+
+use book::Book;
+use model::ipam::Block;
+use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange};
+use store::{ListRequest, Lookup, Record};
+use tracing::warn;
+
+use super::known::Known;
+use crate::cni::CniError;
+
+/// How many blocks are read at once.
+const BLOCKS_AT_ONCE: usize = 64;
+/// Every so many looks, all blocks are looked through.
+const WIDE_LOOK_EVERY: u32 = 10;
+const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
+
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    /// Other nodes' blocks with addresses of this one's pods, when last looked for.
+    borrowed_from: BTreeSet<Cidr>,
+    looks: u32,
+}
+
+impl Blocks {
+    /// Adds the sandboxes that addresses were given to.
+    pub(super) async fn look(&mut self, book: &Book, node: &str, known: &mut Known) -> Result<(), CniError> {
+        let mut blocks = own_blocks(book, node).await?;
+        if self.looks.is_multiple_of(WIDE_LOOK_EVERY) {
+            self.borrowed_from = find_borrowed(book, node, known).await?;
+        } else {
+            blocks.extend(&self.borrowed_from);
+        }
+        self.looks = self.looks.wrapping_add(1);
+        for some in blocks.chunks(BLOCKS_AT_ONCE) {
+            let lookups = some.iter().map(|block| Lookup::Record(Key::Block(*block))).collect();
+            for record in book.store().read(lookups).await?.into_iter().flatten() {
+                if let Some(block) = decode(&record) {
+                    known.add_block(&block, node);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn own_blocks(book: &Book, node: &str) -> Result<Vec<Cidr>, CniError> {
+    let owner = AffinityOwner::Host(node.to_owned());
+    let ranges = VERSIONS.map(|version| Lookup::Range(KeyRange::AffinitiesOf(owner.clone(), version)));
+    let affinities = book.store().read(ranges.into()).await?.concat();
+    let blocks = affinities.iter().filter_map(|record| match &record.key {
+        Key::Affinity { block, .. } => Some(*block),
+        _ => None,
+    });
+    Ok(blocks.collect())
+}
+
+/// Looks through all blocks, a page at a time.
+async fn find_borrowed(book: &Book, node: &str, known: &mut Known) -> Result<BTreeSet<Cidr>, CniError> {
+    let own = Some(AffinityOwner::Host(node.to_owned()));
+    let mut found = BTreeSet::new();
+    for version in VERSIONS {
+        let mut request = ListRequest::new(KeyRange::Blocks(version));
+        loop {
+            let page = book.store().list(request.clone()).await?;
+            for record in page.records.iter().filter(|record| mentions(&record.value, node)) {
+                let Some(block) = decode(record).filter(|block| block.owner() != own) else { continue };
+                if known.add_block(&block, node) {
+                    found.insert(block.cidr);
+                }
+            }
+            match page.next {
+                Some(next) => request = request.continued(next),
+                None => break,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a record has the node's name in it: most blocks of a cluster do not, and need not be decoded.
+fn mentions(value: &[u8], node: &str) -> bool {
+    let quoted = format!("\"{node}\"");
+    value.windows(quoted.len()).any(|window| window == quoted.as_bytes())
+}
+
+fn decode(record: &Record) -> Option<Block> {
+    let Key::Block(cidr) = &record.key else { return None };
+    Block::decode(cidr, &record.value)
+        .inspect_err(|error| warn!("{} is passed over: {error}", record.key))
+        .ok()
+}

@@ -1,0 +1,56 @@
+//! A runtime that lists what it is told, for tests that make their sandboxes themselves.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use serde_json::Map;
+
+use super::records::{PodRecord, Records, SandboxRecord, State};
+use super::runtime::Runtime;
+use super::{grpc, service};
+use crate::Pod;
+
+/// Answers at its socket for as long as the process lives.
+#[derive(Debug)]
+pub struct Listing {
+    runtime: Arc<Runtime>,
+}
+
+impl Listing {
+    /// `memory` is a file that is its own.
+    pub fn serve(socket: &Path, memory: &Path) -> Result<Listing> {
+        let runtime = Arc::new(Runtime::new(Records::open(memory, true)?));
+        grpc::serve_in_background(socket, Arc::new(service::Cri::new(Arc::clone(&runtime))))?;
+        Ok(Listing { runtime })
+    }
+
+    /// The runtime has this sandbox, and it is ready.
+    pub fn add(&self, pod: &Pod) -> Result<()> {
+        let record = SandboxRecord {
+            id: pod.container_id.clone(),
+            pod: PodRecord {
+                namespace: pod.namespace.clone(),
+                name: pod.name.clone(),
+                uid: String::new(),
+                is_deleted: false,
+                attempts: 0,
+                last_error: None,
+                offers: Map::new(),
+            },
+            created_at: 0,
+            netns: Some(pod.netns().path().display().to_string()),
+            state: State::Ready,
+            addresses: Vec::new(),
+            device: String::new(),
+        };
+        self.runtime.records.change(|memory| memory.sandboxes.insert(record.id.clone(), record))?;
+        Ok(())
+    }
+
+    /// It has it no more.
+    pub fn remove(&self, pod: &Pod) -> Result<()> {
+        self.runtime.records.change(|memory| memory.sandboxes.remove(&pod.container_id))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Pods that were there before the agent: made by single calls, or by Calico. With an endpoint record and the runtime's
+//! word they are taken over; without, nobody touches them. And what dead ones left is found wherever it is.
+
+use std::net::IpAddr;
+
+use lab::kubelet::Listing;
+use lab::{CniCall, Pod};
+use model::names::EndpointName;
+use model::{Key, Kind};
+use serde_json::json;
+
+use crate::common::{Bench, DelOutcome as _, sandbox_of};
+use crate::running::{Agent, wait_until};
+
+/// A runtime for the agent to ask, and an agent that asks it often.
+fn agent_with_runtime(bench: &Bench, listed: &[&Pod]) -> (Listing, Agent) {
+    let folder = bench.state_folder();
+    std::fs::create_dir_all(&folder).unwrap();
+    let socket = folder.join("cri.sock");
+    let runtime = Listing::serve(&socket, &folder.join("cri.json")).unwrap();
+    for pod in listed {
+        runtime.add(pod).unwrap();
+    }
+    let endpoint = format!("unix://{}", socket.display());
+    let agent = bench.agent(&[("CONTAINER_RUNTIME_ENDPOINT", &endpoint), ("PLUMB_GRACE", "1s")]);
+    (runtime, agent)
+}
+
+fn device_of(bench: &Bench, pod: &Pod) -> String {
+    let endpoint: serde_json::Value = serde_json::from_str(&bench.endpoint_of(pod)).unwrap();
+    endpoint["spec"]["interfaceName"].as_str().unwrap().to_owned()
+}
+
+fn alias_of(bench: &Bench, device: &str) -> Option<String> {
+    let text = bench.node.namespace().ip(&["link", "show", "dev", device]).unwrap();
+    text.lines().find_map(|line| line.trim().strip_prefix("alias ")).map(str::to_owned)
+}
+
+/// Leaves of a pod's network what Calico's plugin would have made: no alias, no permanent neighbours, and routes under
+/// another number.
+fn as_calico_made_it(bench: &Bench, pod: &Pod, address: IpAddr) -> String {
+    let device = device_of(bench, pod);
+    let (address, node) = (address.to_string(), bench.node.namespace());
+    node.ip(&["link", "set", "dev", &device, "alias", ""]).unwrap();
+    node.ip(&["neigh", "del", &address, "dev", &device]).unwrap();
+    node.ip(&["route", "del", &address, "dev", &device]).unwrap();
+    node.ip(&["route", "add", &address, "dev", &device, "scope", "link"]).unwrap();
+    pod.netns().ip(&["neigh", "flush", "dev", "eth0", "nud", "permanent"]).unwrap();
+    assert_eq!(alias_of(bench, &device), None);
+    device
+}
+
+/// The pod is looked after: what a stranger takes away comes back.
+#[track_caller]
+fn assert_protected(bench: &Bench, agent: &Agent, pod: &Pod, address: IpAddr) {
+    let (address, device) = (address.to_string(), device_of(bench, pod));
+    let node = bench.node.namespace();
+    node.ip(&["route", "flush", "dev", &device]).unwrap();
+    let is_back = || node.ip(&["route", "show", &address]).unwrap().contains("proto 112");
+    wait_until(is_back, || agent.log());
+    let has_neighbour = || node.ip(&["neigh", "show", &address]).unwrap().contains("PERMANENT");
+    wait_until(has_neighbour, || agent.log());
+    assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+}
+
+#[test]
+fn pods_of_single_calls_are_taken_over() {
+    let Some(bench) = Bench::new("pods_of_single_calls_are_taken_over") else { return };
+    let (pod, unlisted) = (bench.pod("shop", "web-0"), bench.pod("shop", "web-1"));
+    let (address, other) = (bench.add(&pod).address().unwrap(), bench.add(&unlisted).address().unwrap());
+    let (runtime, agent) = agent_with_runtime(&bench, &[&pod]);
+    wait_until(|| bench.metric("attachments") == 1, || agent.log());
+    assert_eq!(bench.metric("adopted_total"), 1);
+    assert_protected(&bench, &agent, &pod, address);
+    // The entry survives a restart, and knows the namespace: a device that was deleted is made anew.
+    agent.kill();
+    let agent = bench.agent(&[]);
+    let device = device_of(&bench, &pod);
+    bench.node.namespace().ip(&["link", "del", &device]).unwrap();
+    let add = bench.agent_call("CHECK", &pod);
+    let answer = bench.agent_add(&pod).result().unwrap();
+    wait_until(
+        || add.clone().with_netconf("prevResult", answer.clone()).run(&bench.node).unwrap().success,
+        || agent.log(),
+    );
+    drop(runtime);
+    bench.assert_books_match_pods(&[(&pod, address), (&unlisted, other)]);
+    for pod in [&pod, &unlisted] {
+        bench.agent_del(pod).result_of_del();
+    }
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch() {
+    let test = "calicos_pods_are_taken_over_only_if_record_and_runtime_vouch";
+    let Some(bench) = Bench::new(test) else { return };
+    let (pod, unlisted, late) =
+        (bench.pod("shop", "web-0"), bench.pod("shop", "web-1"), bench.pod("shop", "late"));
+    let address = bench.add(&pod).address().unwrap();
+    let device = as_calico_made_it(&bench, &pod, address);
+    let other = bench.add(&unlisted).address().unwrap();
+    let foreign = as_calico_made_it(&bench, &unlisted, other);
+    // Calico's pods ask for their gateway, and the kernel answers for addresses that it has a route to.
+    let node = bench.node.namespace();
+    node.ip(&["link", "add", "uplink", "type", "veth", "peer", "name", "switch"]).unwrap();
+    node.ip(&["link", "set", "uplink", "up"]).unwrap();
+    node.ip(&["route", "add", "default", "dev", "uplink"]).unwrap();
+    // One that no record knows.
+    node.ip(&["link", "add", "cali0123456789a", "type", "veth", "peer", "name", "eth0"]).unwrap();
+    node.ip(&["link", "set", "eth0", "netns", late.netns().name()]).unwrap();
+    let strangers = || {
+        let links = [&*foreign, "cali0123456789a"].map(|name| node.ip(&["link", "show", name]).unwrap());
+        (links, node.ip(&["route", "show", "dev", &foreign]).unwrap(), bench.endpoint_of(&unlisted))
+    };
+    let before = strangers();
+
+    let (runtime, agent) = agent_with_runtime(&bench, &[&pod]);
+    wait_until(|| bench.metric("attachments") == 1, || agent.log());
+    assert_eq!(alias_of(&bench, &device), Some(sandbox_of(&pod).alias()));
+    let routes = node.ip(&["route", "show", "dev", &device]).unwrap();
+    assert!(routes.contains("scope link") && !routes.contains("proto 112"), "Calico's serves: {routes}");
+    assert_protected(&bench, &agent, &pod, address);
+    // A sandbox that comes to be known later shows that looks went by meanwhile.
+    let third = bench.pod("shop", "third");
+    bench.add(&third).result().unwrap();
+    runtime.add(&third).unwrap();
+    wait_until(|| bench.metric("attachments") == 2, || agent.log());
+    assert_eq!(strangers(), before);
+
+    for pod in [&pod, &third] {
+        bench.agent_del(pod).result_of_del();
+    }
+    let left = bench.books().allocations();
+    assert_eq!(left.into_values().collect::<Vec<_>>(), [other]);
+    assert_eq!(strangers(), before);
+    assert_eq!(bench.metric("collected_total"), 0);
+}
+
+#[test]
+fn a_namespace_that_is_not_as_recorded_is_not_taken_over() {
+    let Some(bench) = Bench::new("a_namespace_that_is_not_as_recorded_is_not_taken_over") else { return };
+    let pod = bench.pod("shop", "web-0");
+    let address = bench.add(&pod).address().unwrap();
+    let device = as_calico_made_it(&bench, &pod, address);
+    pod.netns().ip(&["addr", "flush", "dev", "eth0"]).unwrap();
+    pod.netns().ip(&["addr", "add", "10.9.9.9/32", "dev", "eth0"]).unwrap();
+    let (_runtime, agent) = agent_with_runtime(&bench, &[&pod]);
+    let reason = "its interface has other addresses than were recorded";
+    wait_until(|| agent.log().contains(reason), || agent.log());
+    assert_eq!((alias_of(&bench, &device), bench.metric("attachments")), (None, 0));
+}
+
+#[test]
+fn addresses_that_dead_sandboxes_borrowed_are_given_back() {
+    let Some(bench) = Bench::empty("addresses_that_dead_sandboxes_borrowed_are_given_back") else { return };
+    // One block in all, and the other node has it.
+    bench.put(Kind::IpPool, "pods", json!({"cidr": "10.244.0.0/26"}));
+    let owner = bench.lab.node("node-b").unwrap();
+    let theirs = bench.pod("shop", "theirs");
+    let kept = CniCall::new(&bench.lab, &owner, "ADD", &theirs).run(&owner).unwrap().address().unwrap();
+    let (live, dead) = (bench.pod("shop", "live"), bench.pod("shop", "dead"));
+    let borrowed = bench.add(&live).address().unwrap();
+    bench.add(&dead).address().unwrap();
+    assert_eq!(bench.books().allocations().len(), 3);
+    // Nothing but the address is left of it.
+    let name = EndpointName::of_pod(bench.node.name(), &dead.name, &dead.interface).compute().unwrap();
+    bench.remove_record(&Key::namespaced(Kind::WorkloadEndpoint, &dead.namespace, name));
+    dead.netns().delete().unwrap();
+
+    let (_runtime, agent) = agent_with_runtime(&bench, &[&live]);
+    wait_until(|| bench.books().allocations().len() < 3, || agent.log());
+    let left: Vec<IpAddr> = bench.books().allocations().into_values().collect();
+    assert!(left.contains(&kept) && left.contains(&borrowed), "{left:?}");
+    assert_eq!(bench.metric("collected_total"), 1);
+    assert!(live.netns().can_ping(bench.node.address()).unwrap());
+}
