@@ -8,6 +8,7 @@
 //! * [`inside_pod`]: what of the differences inside a pod may be put right, since a pod may change its own network.
 //! * [`Notice`], [`Watched`]: what the kernel announces, and which pod it concerns.
 
+pub mod address;
 mod difference;
 mod inside;
 mod node;

@@ -1,0 +1,214 @@
+//! Which address of a node the other nodes shall use.
+//!
+//! In this order, for each IP version by itself:
+//! 1. What the operator says: an address (`IP`), or where to look for it (`IP_AUTODETECTION_METHOD`), in Calico's words
+//!    and with Calico's answers.
+//! 2. The address that is recorded, while the node still has it. A card that is added, or that comes and goes, does not
+//!    move a node.
+//! 3. What Kubernetes calls the node's internal address.
+//! 4. The source address of the default route.
+//!
+//! Nobody takes an address that another node has, or one that may move to another machine. What is taken but does not
+//! look right is flagged ([`Doubt`]); what must not be taken is refused ([`Refusal`]); both say why, for the log, the
+//! status of the node, a metric and the doctor.
+
+mod choose;
+mod method;
+mod steady;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::IpVersion;
+
+pub use choose::choose_address;
+pub use method::{Method, MethodError, Wish};
+pub use steady::{Patience, Steady, Verdict};
+
+/// A device of the node with its addresses, in the kernel's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    pub name: String,
+    /// It is set up and has a carrier.
+    pub is_up: bool,
+    pub addresses: Vec<InterfaceAddress>,
+}
+
+/// An address with the length of its network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    pub network: IpNet,
+    /// The kernel calls it secondary: there was another one of the same network before it.
+    pub is_secondary: bool,
+    /// Not to be used for anything new, or not yet known to be nobody else's.
+    pub is_unfit: bool,
+}
+
+/// What is known about the node and its neighbours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    pub interfaces: Vec<Interface>,
+    /// Source addresses of the default routes, the one that the kernel prefers first.
+    pub default_sources: Vec<IpAddr>,
+    /// What Kubernetes says.
+    pub internal_addresses: Vec<IpAddr>,
+    /// The local address that leads to where `can-reach` wants to, if that was asked.
+    pub towards: Option<IpAddr>,
+    /// What the record of the node says now.
+    pub recorded: Option<IpNet>,
+    pub others: Vec<OtherNode>,
+}
+
+/// Another node, as its record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherNode {
+    pub name: String,
+    pub address: IpNet,
+}
+
+/// The address to use, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// `None` if there is none to be had, or none that may be taken.
+    pub address: Option<Chosen>,
+    /// What speaks against it, though it is taken.
+    pub doubts: Vec<Doubt>,
+    /// What was not taken that would have come first.
+    pub refused: Vec<Refusal>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    pub network: IpNet,
+    /// The device that has it, if one does.
+    pub interface: Option<String>,
+    pub why: Why,
+}
+
+/// How the address came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The operator has said so.
+    Said,
+    /// By a method that the operator has named.
+    Method(String),
+    /// It was the node's before, and still is.
+    Recorded,
+    KubernetesInternal,
+    DefaultRoute,
+}
+
+/// What speaks against an address that is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// No device of the node has it.
+    NotOnNode { address: IpAddr },
+    /// Its device is down.
+    DeviceDown { address: IpAddr, interface: String },
+    /// The other nodes are in other networks.
+    OtherNetwork { network: IpNet, common: IpNet, nodes: usize },
+    /// Kubernetes calls another address the node's internal one.
+    NotInternal { address: IpAddr, internal: IpAddr },
+    /// The node had another one.
+    Moved { from: IpAddr, to: IpAddr },
+}
+
+/// An address that was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub address: IpAddr,
+    pub reason: RefusalReason,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// Another node has it.
+    OtherNode { node: String },
+    /// It may move to another machine: a secondary address, or one without a network beside one that has one.
+    Virtual { interface: String },
+    /// It leads nowhere: loopback, link-local, multicast.
+    NotGlobal,
+    /// None of the other nodes' networks contains it, and there is one that does.
+    OtherNetwork { common: IpNet },
+}
+
+impl Surroundings {
+    /// The device that has this address, and the network it is in there.
+    pub(crate) fn find(&self, address: IpAddr) -> Option<(&Interface, &InterfaceAddress)> {
+        self.interfaces.iter().find_map(|interface| {
+            let found = interface.addresses.iter().find(|known| known.network.addr() == address)?;
+            Some((interface, found))
+        })
+    }
+
+    /// An address with its network, or alone where no device has it.
+    pub(crate) fn with_network(&self, address: IpAddr) -> IpNet {
+        self.find(address).map_or_else(|| IpNet::from(address), |(_, found)| found.network)
+    }
+
+    /// The network that most of the other nodes of this version are in, and how many.
+    pub(crate) fn common_network(&self, version: IpVersion) -> Option<(IpNet, usize)> {
+        let networks: Vec<IpNet> = self
+            .others
+            .iter()
+            .map(|other| other.address.trunc())
+            .filter(|network| IpVersion::of(network.addr()) == version && !is_single(network))
+            .collect();
+        let count = |network: &IpNet| networks.iter().filter(|other| *other == network).count();
+        // Of several, the smallest number: the same on every node.
+        let common = networks.iter().max_by_key(|network| (count(network), std::cmp::Reverse(**network)))?;
+        Some((*common, count(common)))
+    }
+}
+
+/// A network of one address says nothing about who is near.
+pub(crate) fn is_single(network: &IpNet) -> bool {
+    network.prefix_len() == network.max_prefix_len()
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Said => f.write_str("configured"),
+            Why::Method(method) => write!(f, "found by {method}"),
+            Why::Recorded => f.write_str("recorded, and the node still has it"),
+            Why::KubernetesInternal => f.write_str("Kubernetes' InternalIP"),
+            Why::DefaultRoute => f.write_str("source of the default route"),
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Doubt::NotOnNode { address } => write!(f, "no device of this node has {address}"),
+            Doubt::DeviceDown { address, interface } => {
+                write!(f, "{interface}, which has {address}, is down")
+            }
+            Doubt::OtherNetwork { network, common, nodes } => {
+                write!(f, "{network} is not in {common}, where {nodes} other nodes are")
+            }
+            Doubt::NotInternal { address, internal } => {
+                write!(f, "Kubernetes knows this node as {internal}, not as {address}")
+            }
+            Doubt::Moved { from, to } => write!(f, "this node was at {from} before, and is at {to} now"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.address;
+        match &self.reason {
+            RefusalReason::OtherNode { node } => write!(f, "{address} is the address of the node {node}"),
+            RefusalReason::Virtual { interface } => {
+                write!(f, "{address} on {interface} may move to another machine")
+            }
+            RefusalReason::NotGlobal => write!(f, "{address} cannot be reached from other nodes"),
+            RefusalReason::OtherNetwork { common } => {
+                write!(f, "{address} is not in {common}, where the other nodes are")
+            }
+        }
+    }
+}
