@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use book::{Addition, Additions, AssignRequest, BookError};
+use book::{Addition, Additions, AssignRequest, BookError, HandleRequest};
 use ipam::{AssignError, Refusal};
 use model::ipam::AffinityState;
 use model::{Key, Kind};
 use serde_json::json;
 
 use super::world::{EMPTY_ONLY, World, host};
-use crate::common::{cidr, holders, one, wait_for};
+use crate::common::{cidr, holders, one, put, wait_for};
 use crate::places::{Place, on_every_store};
 use crate::stores::Gate;
 
@@ -22,6 +22,7 @@ on_every_store! {
     a_call_that_is_cancelled_leaves_nothing
     a_call_that_is_cancelled_takes_nothing_that_was_there
     an_address_that_is_taken_during_a_release_keeps_the_block
+    a_lock_that_comes_in_between_holds
 }
 
 /// Starts something whose commit is held back, and waits until it has come so far.
@@ -120,6 +121,24 @@ async fn a_take_over_that_comes_too_late(place: Place) {
     assert_eq!(world.held("a.1").await, [first]);
     assert_eq!(world.affinities_of("node-b").await, []);
     world.assert_clean().await;
+}
+
+/// An operator locks the store after an assignment and a release were decided, and before they are written.
+async fn a_lock_that_comes_in_between_holds(place: Place) {
+    let world = World::start(place, &[json!({"cidr": "10.0.0.0/24", "blockSize": 26})]).await;
+    put(&world.store, Kind::ClusterInformation, "default", json!({"datastoreReady": true})).await;
+    world.assign("node-a", "held").await.unwrap();
+    let (gate, assignment) = held_back!(world, |book| book.assign(one("node-a", "late")).await);
+    let (other_gate, release) =
+        held_back!(world, |book| book.release_handle(HandleRequest::all("held")).await);
+    put(&world.store, Kind::ClusterInformation, "default", json!({"datastoreReady": false})).await;
+    gate.open(1_000);
+    other_gate.open(1_000);
+    let error = assignment.await.unwrap().unwrap_err();
+    assert!(matches!(error, BookError::Locked | BookError::Contended { .. }), "{error}");
+    let error = release.await.unwrap().unwrap_err();
+    assert!(matches!(error, BookError::Locked | BookError::Contended { .. }), "{error}");
+    assert!(holders(&world.store).await.into_values().eq(["held".to_owned()]));
 }
 
 /// Cancelled: whoever stops waiting holds nothing in the end, whether the commit happens or not.
