@@ -36,11 +36,12 @@ pub mod checks;
 pub mod evidence;
 mod finding;
 mod fold;
+pub mod sample;
 mod subject;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use case::{Case, GRACE, Options};
+pub use case::{Allocation, BooksView, Case, GRACE, Host, NodeView, Options, Recorded};
 pub use check::{Check, Look, Need, Settles};
 pub use evidence::{Evidence, Origin, Sighted};
 pub use finding::{Exhibit, Finding, Report, Severity, Symptom};

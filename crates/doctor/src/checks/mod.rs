@@ -3,10 +3,36 @@
 use crate::Check;
 
 mod address_shared;
-mod pool_overlap;
+mod ipam;
+#[cfg(test)]
+mod testing;
+mod words;
 
 /// In the order of their codes.
-pub const ALL: &[&Check] = &[&address_shared::CHECK, &pool_overlap::CHECK];
+pub const ALL: &[&Check] = &[
+    &ipam::address_allocated_twice::CHECK,
+    &ipam::address_leaked::CHECK,
+    &ipam::address_outside_pools::CHECK,
+    &address_shared::CHECK,
+    &ipam::address_used_but_free::CHECK,
+    &ipam::affinity_contradicted::CHECK,
+    &ipam::affinity_missing::CHECK,
+    &ipam::affinity_of_gone_node::CHECK,
+    &ipam::affinity_unfinished::CHECK,
+    &ipam::allocation_without_handle::CHECK,
+    &ipam::block_contradicts_itself::CHECK,
+    &ipam::block_outside_pools::CHECK,
+    &ipam::block_overlap::CHECK,
+    &ipam::handle_by_name::CHECK,
+    &ipam::handle_count_wrong::CHECK,
+    &ipam::handle_missing::CHECK,
+    &ipam::handle_unused::CHECK,
+    &ipam::pool_overlap::CHECK,
+    &ipam::record_unreadable::CHECK,
+    &ipam::reported_by_calicoctl::CHECK,
+    &ipam::tombstone::CHECK,
+    &ipam::tunnel_address_shared::CHECK,
+];
 
 /// The check with this code.
 pub fn find(code: &str) -> Option<&'static Check> {

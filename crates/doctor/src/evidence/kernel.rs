@@ -166,17 +166,14 @@ impl Kernel {
     /// Routes of the main table to exactly this destination.
     pub fn routes_to(&self, destination: IpNet) -> impl Iterator<Item = &Sighted<Route>> {
         let routes = self.routes.as_deref().unwrap_or_default().iter();
-        routes.filter(move |route| {
-            let table = route.seen.table.as_deref().unwrap_or("main");
-            route.seen.destination == destination && matches!(table, "main" | "254")
-        })
+        routes.filter(move |route| route.seen.destination == destination && route.seen.is_in_main_table())
     }
 
     /// The route of the main table that a packet to `address` takes: the longest prefix, then the lowest metric.
     pub fn route_for(&self, address: IpAddr) -> Option<&Sighted<Route>> {
         let routes = self.routes.as_deref().unwrap_or_default().iter();
         routes
-            .filter(|route| matches!(route.seen.table.as_deref(), None | Some("main" | "254")))
+            .filter(|route| route.seen.is_in_main_table())
             .filter(|route| route.seen.destination.contains(&address))
             .max_by_key(|route| {
                 (route.seen.destination.prefix_len(), std::cmp::Reverse(route.seen.metric.unwrap_or(0)))
@@ -212,6 +209,12 @@ impl Link {
     /// Calico's name for the node's end of a pod.
     pub fn is_workload(&self) -> bool {
         self.name.starts_with(model::DeviceName::CALICO_PREFIX)
+    }
+}
+
+impl Route {
+    pub fn is_in_main_table(&self) -> bool {
+        matches!(self.table.as_deref(), None | Some("main" | "254"))
     }
 }
 

@@ -1,6 +1,10 @@
 //! Evidence made ready to be asked: who holds an address, which endpoint a pod has. Each index is made once, when the
 //! first check asks, and shared by all.
 
+mod books;
+mod host;
+mod nodes;
+
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,7 +14,12 @@ use jiff::SignedDuration;
 use model::Kind;
 use serde_json::Value;
 
+pub use books::{Allocation, BooksView};
+pub use host::Host;
+pub use nodes::{NodeView, Recorded};
+
 use crate::Evidence;
+use crate::evidence::kubernetes::age;
 use crate::evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
 
 /// How young something may be and not yet be held to the rules.
@@ -40,9 +49,15 @@ pub struct Case<'e> {
     endpoints_by_address: OnceCell<ByAddress<'e, Endpoint>>,
     node_addresses: OnceCell<BTreeSet<IpAddr>>,
     kube_nodes: OnceCell<BTreeMap<String, &'e Sighted<KubeNode>>>,
+    pods_by_node: OnceCell<ByNode<'e, Pod>>,
+    endpoints_by_node: OnceCell<ByNode<'e, Endpoint>>,
+    hosts: OnceCell<Vec<Host<'e>>>,
+    node_views: OnceCell<BTreeMap<String, NodeView<'e>>>,
+    books: OnceCell<Option<BooksView>>,
 }
 
 type ByAddress<'e, T> = BTreeMap<IpAddr, Vec<&'e Sighted<T>>>;
+type ByNode<'e, T> = BTreeMap<String, Vec<&'e Sighted<T>>>;
 
 impl std::ops::Deref for Case<'_> {
     type Target = Evidence;
@@ -63,6 +78,11 @@ impl<'e> Case<'e> {
             endpoints_by_address: OnceCell::new(),
             node_addresses: OnceCell::new(),
             kube_nodes: OnceCell::new(),
+            pods_by_node: OnceCell::new(),
+            endpoints_by_node: OnceCell::new(),
+            hosts: OnceCell::new(),
+            node_views: OnceCell::new(),
+            books: OnceCell::new(),
         }
     }
 
@@ -74,6 +94,14 @@ impl<'e> Case<'e> {
     /// Being created or deleted right now: not yet, or no longer, held to the rules.
     pub fn is_in_flux(&self, pod: &Pod) -> bool {
         pod.is_terminating() || self.is_young(pod.age(self.evidence.taken_at))
+    }
+
+    /// The same for an endpoint: it is new, or its pod comes or goes, or a call is at work on it.
+    pub fn is_endpoint_in_flux(&self, endpoint: &Endpoint) -> bool {
+        self.is_young(age(endpoint.created_at, None, self.evidence.taken_at))
+            || endpoint
+                .pod_name()
+                .is_some_and(|name| self.pods_named(&name).any(|pod| self.is_in_flux(&pod.seen)))
     }
 
     pub fn all_pods(&self) -> &'e [Sighted<Pod>] {
@@ -136,6 +164,43 @@ impl<'e> Case<'e> {
         })
     }
 
+    /// Pods that are bound to this node, whatever their state.
+    pub fn pods_on(&self, node: &str) -> &[&'e Sighted<Pod>] {
+        let index = self
+            .pods_by_node
+            .get_or_init(|| by_node(self.all_pods().iter().map(|pod| (pod, pod.seen.node.as_deref()))));
+        index.get(&node.to_lowercase()).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub fn endpoints_on(&self, node: &str) -> &[&'e Sighted<Endpoint>] {
+        let index = self.endpoints_by_node.get_or_init(|| {
+            by_node(self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.node.as_deref())))
+        });
+        index.get(&node.to_lowercase()).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Nodes whose kernel somebody looked at.
+    pub fn hosts(&self) -> &[Host<'e>] {
+        self.hosts.get_or_init(|| {
+            let nodes = self.evidence.nodes.values().filter(|node| !node.kernel.is_empty());
+            nodes.map(|node| Host::new(node, self.endpoints_on(&node.name))).collect()
+        })
+    }
+
+    /// Nodes as records and Kubernetes know them, by name in lower case.
+    pub fn node_views(&self) -> &BTreeMap<String, NodeView<'e>> {
+        self.node_views.get_or_init(|| nodes::views(self.evidence))
+    }
+
+    pub fn node_view(&self, name: &str) -> Option<&NodeView<'e>> {
+        self.node_views().get(&name.to_lowercase())
+    }
+
+    /// What `ipam::check` says of the books, if anybody looked at them.
+    pub fn books_view(&self) -> Option<&BooksView> {
+        self.books.get_or_init(|| books::view(self)).as_ref()
+    }
+
     pub fn kube_node(&self, name: &str) -> Option<&'e Sighted<KubeNode>> {
         let index = self.kube_nodes.get_or_init(|| {
             let nodes = self.evidence.kube_nodes.iter().flatten();
@@ -188,6 +253,16 @@ fn by_address<'e, T>(things: impl Iterator<Item = (&'e Sighted<T>, &'e [IpAddr])
     for (thing, addresses) in things {
         for address in addresses {
             index.entry(*address).or_default().push(thing);
+        }
+    }
+    index
+}
+
+fn by_node<'e, T>(things: impl Iterator<Item = (&'e Sighted<T>, Option<&'e str>)>) -> ByNode<'e, T> {
+    let mut index: ByNode<'e, T> = BTreeMap::new();
+    for (thing, node) in things {
+        if let Some(node) = node {
+            index.entry(node.to_lowercase()).or_default().push(thing);
         }
     }
     index

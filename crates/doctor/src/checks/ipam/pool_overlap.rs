@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Sighted};
 
-pub(super) const CHECK: Check = Check {
+pub(in crate::checks) const CHECK: Check = Check {
     code: "pool-overlap",
     severity: Severity::Error,
     title: "Pools share addresses",

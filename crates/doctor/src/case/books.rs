@@ -1,0 +1,141 @@
+//! The address book, compared once by `ipam::check` with whoever uses addresses, for all checks of it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipam::check::{EndpointFacts, NodeFacts, Problem, analyse};
+use ipam::{NODE_ATTRIBUTE, Pool, TIMESTAMP_ATTRIBUTE};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+use model::ipam::{Block, BlockAttribute};
+use model::names::EndpointName;
+use model::{Cidr, Kind};
+
+use super::Case;
+use crate::evidence::Pod;
+
+/// What is wrong with the books. A check asks first whether what a problem rests on was collected as a whole.
+#[derive(Debug)]
+pub struct BooksView {
+    pub problems: Vec<Problem>,
+    /// Every pool was read.
+    pub knows_pools: bool,
+    /// Every node was listed.
+    pub knows_nodes: bool,
+    /// Everyone who uses addresses was listed.
+    pub knows_users: bool,
+}
+
+/// What a block says of one of its addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocation<'e> {
+    pub block: &'e Block,
+    pub attribute: &'e BlockAttribute,
+}
+
+impl Allocation<'_> {
+    /// The node it was given to.
+    pub fn node(&self) -> Option<&str> {
+        self.attribute.secondary.get(NODE_ATTRIBUTE).map(String::as_str)
+    }
+
+    /// Since when, as Calico notes it: `2026-08-22 05:33:20.123 +0000 UTC`.
+    pub fn age(&self, taken_at: Option<Timestamp>) -> Option<SignedDuration> {
+        let text = self.attribute.secondary.get(TIMESTAMP_ATTRIBUTE)?;
+        let second: DateTime = text.get(..19)?.parse().ok()?;
+        Some(taken_at?.duration_since(second.to_zoned(TimeZone::UTC).ok()?.timestamp()))
+    }
+}
+
+impl<'e> Case<'e> {
+    /// The allocation of an address, whatever size its block has.
+    pub fn allocation(&self, address: IpAddr) -> Option<Allocation<'e>> {
+        let blocks = &self.evidence.ipam.as_ref()?.books.blocks;
+        let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
+        // No block of Calico's has more than 2^12 addresses.
+        (longest - 12..=longest).find_map(|len| {
+            let stored = blocks.get(&Cidr::containing(address, len)?)?;
+            let block = &stored.value;
+            let attribute = block.attribute(block.ordinal(address)?)?;
+            (!block.deleted).then_some(Allocation { block, attribute })
+        })
+    }
+}
+
+pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
+    let ipam = case.evidence.ipam.as_ref()?;
+    let pool_records = case.evidence.records.of(Kind::IpPool);
+    let pools: Vec<Pool> =
+        pool_records.into_iter().flatten().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
+    let knows_pools = pool_records.is_some_and(|records| records.len() == pools.len());
+    let nodes: Vec<NodeFacts> = case.node_views().values().map(facts_of).collect();
+    let endpoints = users(case);
+    // Without a clock nothing is from the future.
+    let now = case.evidence.taken_at.unwrap_or(Timestamp::MAX);
+    let evidence = ipam::check::Evidence {
+        books: &ipam.books,
+        pools: &pools,
+        nodes: &nodes,
+        endpoints: &endpoints,
+        services: &[],
+        now,
+    };
+    let problems = analyse(&evidence).problems;
+    let partial = case.evidence.partial;
+    let knows_kube_nodes = case.evidence.kube_nodes.is_some() && !partial.kube_nodes;
+    let knows_endpoints = case.evidence.endpoints.is_some() && !partial.endpoints;
+    let knows_pods = case.evidence.pods.is_some() && !partial.pods;
+    let knows_nodes = case.evidence.records.of(Kind::Node).is_some() || knows_kube_nodes;
+    Some(BooksView {
+        problems,
+        knows_pools,
+        knows_nodes,
+        // A node's own tunnels use addresses, too.
+        knows_users: (knows_endpoints || knows_pods) && knows_nodes,
+    })
+}
+
+fn facts_of(view: &super::NodeView<'_>) -> NodeFacts {
+    NodeFacts { name: view.name.to_owned(), tunnels: view.tunnels.clone() }
+}
+
+/// Endpoints, and pods that show an address which no endpoint of theirs has.
+fn users(case: &Case<'_>) -> Vec<EndpointFacts> {
+    let mut users: Vec<EndpointFacts> = Vec::with_capacity(case.all_endpoints().len());
+    for endpoint in case.all_endpoints() {
+        let (namespace, name) =
+            (endpoint.seen.namespace.clone().unwrap_or_default(), endpoint.seen.name.clone());
+        users.push(EndpointFacts { namespace, name, addresses: endpoint.seen.addresses.clone() });
+    }
+    for pod in case.all_pods() {
+        let pod = &pod.seen;
+        let addresses = addresses_without_endpoint(case, pod);
+        if !addresses.is_empty() {
+            let (namespace, name) = (pod.name.namespace.clone().unwrap_or_default(), record_name(pod));
+            users.push(EndpointFacts { namespace, name, addresses });
+        }
+    }
+    users
+}
+
+fn addresses_without_endpoint(case: &Case<'_>, pod: &Pod) -> Vec<IpAddr> {
+    if pod.addresses.is_empty() || pod.is_finished() {
+        return Vec::new();
+    }
+    let known = |address: &IpAddr| {
+        let mut of_pod = case.endpoints_at(*address).iter().filter_map(|endpoint| endpoint.seen.pod_name());
+        of_pod.any(|name| name.may_be(&pod.name))
+    };
+    let unknown: BTreeSet<IpAddr> = pod.addresses.iter().copied().filter(|address| !known(address)).collect();
+    if unknown.is_empty() || case.is_on_host_network(pod) {
+        return Vec::new();
+    }
+    unknown.into_iter().collect()
+}
+
+/// What its endpoint would be called.
+fn record_name(pod: &Pod) -> String {
+    let node = pod.node.as_deref().unwrap_or_default();
+    EndpointName::of_pod(node, &pod.name.name, "eth0").compute().unwrap_or_else(|_| pod.name.name.clone())
+}

@@ -1,0 +1,100 @@
+//! No orphans: an address is allocated and nobody uses it.
+
+use ::ipam::check::Problem;
+use model::{AffinityOwner, Key};
+
+use super::{exhibit, problems};
+use crate::evidence::same_id;
+use crate::{Allocation, Case, Check, Look, Need, Settles, Severity};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "address-leaked",
+    severity: Severity::Warning,
+    title: "An allocated address that nobody uses",
+    explanation: "A block says that an address is taken, but no endpoint, no pod and no tunnel has it. Its sandbox went away \
+                  without a DEL that reached the address book. Such addresses add up until a node finds none that is free.",
+    remedy: "release it with its handle and sequence number: plumb ipam check -o FILE, then plumb ipam release --from-report FILE",
+    needs: &[&[Need::Ipam, Need::Endpoints], &[Need::Ipam, Need::Pods]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    if !case.books_view().is_some_and(|view| view.knows_users) {
+        look.could_not_see("not everyone who may use addresses was collected, so address-leaked cannot tell which are unused");
+        return;
+    }
+    for problem in problems(case) {
+        let Problem::Leaked { address, handle, sequence_number } = problem else { continue };
+        let Some(allocation) = case.allocation(*address) else { continue };
+        if is_excused(case, &allocation) {
+            continue;
+        }
+        let (block, holder) = (allocation.block.cidr, handle.as_deref().unwrap_or("no handle"));
+        let words = format!("{address} is allocated to {holder}, sequence number {sequence_number}");
+        let finding = look.found(*address, format!("{address} is allocated and nobody uses it"));
+        if let Some(pod) = allocation.attribute.secondary.get(::ipam::POD_ATTRIBUTE) {
+            let namespace = allocation.attribute.secondary.get(::ipam::NAMESPACE_ATTRIBUTE);
+            let namespace = namespace.map(String::as_str).unwrap_or_default();
+            finding
+                .because(format!("it was given to pod {namespace}/{pod}, which does not have it any more"));
+        }
+        finding.seen(exhibit(case, Key::Block(block), words));
+    }
+}
+
+/// Load balancers' addresses are services', which nobody listed; what is new may be on its way; a sandbox that runs still has
+/// its address, even if its endpoint is gone.
+fn is_excused(case: &Case<'_>, allocation: &Allocation<'_>) -> bool {
+    let is_virtual = matches!(allocation.block.owner(), Some(AffinityOwner::Virtual(_)));
+    is_virtual || case.is_young(allocation.age(case.taken_at)) || is_of_running_sandbox(case, allocation)
+}
+
+fn is_of_running_sandbox(case: &Case<'_>, allocation: &Allocation<'_>) -> bool {
+    let Some(id) = allocation.attribute.handle().and_then(|handle| handle.rsplit('.').next()) else {
+        return false;
+    };
+    let node = allocation.node().and_then(|node| case.node(node));
+    let sandboxes = node.and_then(|node| node.sandboxes.as_deref()).unwrap_or_default();
+    sandboxes.iter().any(|sandbox| sandbox.seen.is_ready == Some(true) && same_id(&sandbox.seen.id, id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::Sample;
+
+    fn cluster() -> crate::Evidence {
+        Sample { nodes: 2, blocks_per_node: 1, pods_per_node: 2, has_kernels: false }.evidence()
+    }
+
+    #[test]
+    fn fires_when_nobody_has_it() {
+        let mut evidence = cluster();
+        silent(&CHECK, &evidence);
+        evidence.endpoints.as_mut().unwrap().remove(0);
+        silent(&CHECK, &evidence);
+        evidence.pods.as_mut().unwrap().remove(0);
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(finding.subject.to_string(), "10.0.0.0");
+        assert!(finding.cause[0].contains("team-0/web-0"), "{finding:?}");
+    }
+
+    #[test]
+    fn is_silent_for_the_young_the_running_and_where_users_are_not_known() {
+        let mut evidence = crate::sample::small();
+        evidence.endpoints.as_mut().unwrap().remove(0);
+        evidence.pods.as_mut().unwrap().remove(0);
+        silent(&CHECK, &evidence);
+        evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap().remove(0);
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "10.0.0.0");
+        let mut young = evidence.clone();
+        young.taken_at = Some("2026-08-22T05:33:50Z".parse().unwrap());
+        silent(&CHECK, &young);
+        evidence.partial.endpoints = true;
+        evidence.partial.pods = true;
+        silent(&CHECK, &evidence);
+        assert_eq!(CHECK.alone(&evidence).unseen().len(), 1);
+    }
+}

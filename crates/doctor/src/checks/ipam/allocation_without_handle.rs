@@ -1,0 +1,49 @@
+//! Identity: an address that a pod has, and that is allocated under no handle.
+
+use model::Key;
+
+use super::exhibit;
+use crate::checks::words::{endpoint_exhibit, listed};
+use crate::{Case, Check, Look, Need, Settles, Severity};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "allocation-without-handle",
+    severity: Severity::Warning,
+    title: "An allocation without a handle",
+    explanation: "A pod's address is allocated, and the allocation names no handle. A DEL releases by handle, so this address will never \
+                  be released; Calico's own garbage collection passes over such allocations, too.",
+    remedy: "recreate the pod, then release the address by hand (plumb ipam release --ip=ADDRESS)",
+    needs: &[&[Need::Ipam, Need::Endpoints]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for (address, endpoints) in case.endpoints_by_address() {
+        let Some(allocation) = case.allocation(*address) else { continue };
+        let is_named = allocation.attribute.handle().is_some_and(|handle| !handle.is_empty());
+        if is_named || allocation.attribute.released_at.is_some() {
+            continue;
+        }
+        let names = listed(endpoints.iter().map(|endpoint| &endpoint.seen));
+        look.found(*address, format!("{address} of endpoint {names} is allocated under no handle"))
+            .seen(exhibit(case, Key::Block(allocation.block.cidr), format!("{address} has no handle_id")))
+            .seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_a_pod_whose_allocation_names_nobody() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let books = &mut evidence.ipam.as_mut().unwrap().books;
+        books.blocks.values_mut().next().unwrap().value.attributes[0].handle_id = None;
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "10.0.0.0");
+    }
+}

@@ -1,0 +1,144 @@
+//! Identity is the sandbox: handles that carry a pod's name and nothing of its sandbox.
+
+use std::collections::BTreeMap;
+
+use ::ipam::{Tunnel, WINDOWS_RESERVED_HANDLE};
+use model::{Cidr, Key};
+
+use super::exhibit;
+use crate::checks::words::{counted, listed};
+use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "handle-by-name",
+    severity: Severity::Warning,
+    title: "Handles that name a pod instead of a sandbox",
+    explanation: "Addresses are allocated under handles of the form NAMESPACE.POD, as the Calico plugin of 2017 did. A pod that is made again \
+                  under its name, as those of a StatefulSet are, has the same handle: a late DEL of the old sandbox releases \
+                  the address of the new one.",
+    remedy: "upgrade the CNI plugin to one whose handles carry the container ID; pods get new handles when they are recreated",
+    needs: &[&[Need::Ipam]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let Some(ipam) = case.evidence.ipam.as_ref() else { return };
+    for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
+        let named: Vec<&str> = stored
+            .value
+            .attributes
+            .iter()
+            .filter_map(|attribute| attribute.handle())
+            .filter(|handle| is_by_name(handle))
+            .collect();
+        if !named.is_empty() {
+            let words = format!("block {cidr} names {}", listed(&named));
+            let exhibits = vec![exhibit(case, Key::Block(*cidr), words)];
+            tell(look, Subject::Block(*cidr), &named, exhibits);
+        }
+    }
+    let mut cut: BTreeMap<Option<Cidr>, (Vec<&str>, Vec<Exhibit>)> = BTreeMap::new();
+    for block in &ipam.cut_blocks {
+        let (names, exhibits) = cut.entry(block.seen.cidr).or_default();
+        for handle in block.seen.handles.iter().filter(|handle| is_by_name(&handle.seen)) {
+            names.push(&handle.seen);
+            exhibits.push(handle.exhibit(format!("handle {}", handle.seen)));
+        }
+    }
+    for (cidr, (names, exhibits)) in cut.into_iter().filter(|(_, (names, _))| !names.is_empty()) {
+        tell(look, cidr.map_or(Subject::Cluster, Subject::Block), &names, exhibits);
+    }
+}
+
+fn tell(look: &mut Look<'_>, subject: Subject, names: &[&str], exhibits: Vec<Exhibit>) {
+    let place = match &subject {
+        Subject::Block(cidr) => format!("block {cidr}"),
+        _ => "a block".to_owned(),
+    };
+    let summary = format!("{place} has {} by pod name: {}", counted(names.len(), "handle"), listed(names));
+    look.found(subject, summary)
+        .known_by("named")
+        .because(
+            "the next pod of that name shares the handle, and a release by handle frees what either holds",
+        )
+        .seen_all(exhibits);
+}
+
+/// `namespace.pod`. A handle of a sandbox ends in its ID; tunnels and reservations have words of their own.
+pub(in crate::checks) fn is_by_name(handle: &str) -> bool {
+    let Some((namespace, rest)) = handle.split_once('.') else { return false };
+    let last = rest.rsplit('.').next().unwrap_or(rest);
+    let is_id = last.len() >= 32 && last.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_tunnel = Tunnel::ALL.iter().any(|tunnel| handle.starts_with(&tunnel.handle("")));
+    let is_label = |text: &str| {
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+    };
+    !is_id
+        && !is_tunnel
+        && handle != WINDOWS_RESERVED_HANDLE
+        && is_label(namespace)
+        && rest.split('.').all(is_label)
+        && !rest.starts_with("vmi.")
+        && !rest.starts_with("vm.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::evidence::books::CutBlock;
+    use crate::sample::small;
+    use crate::{Evidence, Origin, Sighted};
+
+    #[test]
+    fn handles_of_sandboxes_and_tunnels_are_told_from_names() {
+        for named in
+            ["lijiaob.etcd1-0", "kube-system.kubernetes-dashboard-2069275773-iun7h", "default.web.example"]
+        {
+            assert!(is_by_name(named), "{named}");
+        }
+        let id = format!("k8s-pod-network.{}", "0a".repeat(32));
+        for other in [
+            id.as_str(),
+            "ipip-tunnel-addr-node.example",
+            "vxlan-v6-tunnel-addr-a.b",
+            "windows-reserved-ipam-handle",
+            "lb-default-web",
+            "k8s-pod-network.vmi.web",
+            "",
+            ".",
+        ] {
+            assert!(!is_by_name(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn fires_once_for_a_block() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let block = &mut evidence.ipam.as_mut().unwrap().books.blocks.values_mut().next().unwrap().value;
+        block.attributes[0].handle_id = Some("default.web-0".to_owned());
+        block.attributes[1].handle_id = Some("default.web-1".to_owned());
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            finding.summary,
+            "block 10.0.0.0/26 has 2 handles by pod name: default.web-0, default.web-1"
+        );
+    }
+
+    #[test]
+    fn fires_for_a_block_that_is_cut() {
+        let handle =
+            Sighted::new("default.web-0".to_owned(), Origin::line("block.txt", 24, "\"handle_id\": …"));
+        let cut = CutBlock { cidr: "10.0.0.0/26".parse().ok(), handles: vec![handle], ..CutBlock::default() };
+        let mut evidence = Evidence { ipam: Some(Default::default()), ..Evidence::default() };
+        evidence.ipam.as_mut().unwrap().cut_blocks.push(Sighted::new(cut, Origin::file("block.txt")));
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            (finding.subject.to_string().as_str(), finding.evidence[0].line),
+            ("block 10.0.0.0/26", Some(24))
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! Books agree: blocks, handles and affinities against each other and against whoever uses addresses. What is compared
+//! is `ipam::check`'s business; here it is told, with what it means.
+
+pub(super) mod address_allocated_twice;
+pub(super) mod address_leaked;
+pub(super) mod address_outside_pools;
+pub(super) mod address_used_but_free;
+pub(super) mod affinity_contradicted;
+pub(super) mod affinity_missing;
+pub(super) mod affinity_of_gone_node;
+pub(super) mod affinity_unfinished;
+pub(super) mod allocation_without_handle;
+pub(super) mod block_contradicts_itself;
+pub(super) mod block_outside_pools;
+pub(super) mod block_overlap;
+pub(super) mod handle_by_name;
+pub(super) mod handle_count_wrong;
+pub(super) mod handle_missing;
+pub(super) mod handle_unused;
+pub(super) mod pool_overlap;
+pub(super) mod record_unreadable;
+pub(super) mod reported_by_calicoctl;
+pub(super) mod tombstone;
+pub(super) mod tunnel_address_shared;
+
+use std::net::IpAddr;
+
+use ::ipam::check::Problem;
+use model::{AffinityOwner, Cidr, Key};
+
+use crate::{Case, Exhibit};
+
+/// All problems of the books.
+fn problems<'c>(case: &'c Case<'_>) -> &'c [Problem] {
+    case.books_view().map(|view| view.problems.as_slice()).unwrap_or_default()
+}
+
+/// A record of the books as an exhibit.
+fn exhibit(case: &Case<'_>, key: Key, words: impl Into<String>) -> Exhibit {
+    let ipam = case.evidence.ipam.as_ref();
+    ipam.map(|ipam| ipam.origin(&key)).unwrap_or_else(|| crate::Origin::store(&key)).exhibit(words)
+}
+
+/// Who shows or records this address, in words.
+fn users(case: &Case<'_>, address: IpAddr) -> Vec<String> {
+    let endpoints = case.endpoints_at(address).iter().map(|endpoint| format!("endpoint {}", endpoint.seen));
+    let mut users: Vec<String> = endpoints.collect();
+    if users.is_empty() {
+        users.extend(case.pods_at(address).iter().map(|pod| format!("pod {}", pod.seen.name)));
+    }
+    let views = case.node_views().values();
+    users.extend(
+        views
+            .flat_map(|view| view.tunnels.iter().map(move |(tunnel, held)| (view, tunnel, held)))
+            .filter(|(_, _, held)| **held == address)
+            .map(|(view, tunnel, _)| format!("{} of node {}", tunnel.type_word(), view.name)),
+    );
+    users
+}
+
+/// The records of those users.
+fn user_exhibits(case: &Case<'_>, address: IpAddr) -> Vec<Exhibit> {
+    let endpoints = case.endpoints_at(address).iter();
+    let mut exhibits: Vec<Exhibit> =
+        endpoints.map(|endpoint| super::words::endpoint_exhibit(endpoint)).collect();
+    exhibits.extend(
+        case.pods_at(address).iter().map(|pod| pod.exhibit(format!("{} shows {address}", pod.seen.name))),
+    );
+    exhibits
+}
+
+fn owner_words(owner: &AffinityOwner) -> String {
+    match owner {
+        AffinityOwner::Host(name) => format!("node {name}"),
+        AffinityOwner::Virtual(name) => name.clone(),
+    }
+}
+
+/// The block that an address lies in, if it was collected.
+fn block_of(case: &Case<'_>, address: IpAddr) -> Option<Cidr> {
+    let blocks = &case.evidence.ipam.as_ref()?.books.blocks;
+    let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
+    (longest - 12..=longest)
+        .filter_map(|len| Cidr::containing(address, len))
+        .find(|cidr| blocks.contains_key(cidr))
+}

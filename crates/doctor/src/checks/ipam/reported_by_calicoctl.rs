@@ -1,0 +1,63 @@
+//! What `calicoctl ipam check` found, where that is all there is.
+
+use crate::checks::words::counted;
+use crate::evidence::books::IpamReport;
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "reported-by-calicoctl",
+    severity: Severity::Warning,
+    title: "calicoctl says that the books do not agree",
+    explanation: "The evidence holds the output of calicoctl ipam check, which found addresses that are leaked or used without being \
+                  allocated. It is passed on as it is, since the books themselves were not collected. Note that calicoctl takes \
+                  IPv6 tunnel addresses for leaked ones.",
+    remedy: "collect the books themselves (plumb collect) and look again before anything is released",
+    needs: &[&[Need::Ipam]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let Some(ipam) = case.evidence.ipam.as_ref() else { return };
+    // With whole books at hand they speak for themselves.
+    if ipam.whole.blocks {
+        return;
+    }
+    let problems: Vec<_> =
+        ipam.reports.iter().filter(|report| matches!(report.seen, IpamReport::Problem(_))).collect();
+    if problems.is_empty() {
+        return;
+    }
+    let exhibits = problems.iter().map(|report| match &report.seen {
+        IpamReport::Problem(text) | IpamReport::Summary(text) => report.exhibit(text.clone()),
+        IpamReport::Usage { cidr, .. } => report.exhibit(cidr.to_string()),
+    });
+    look.found(
+        Subject::Cluster,
+        format!("calicoctl ipam check tells of {}", counted(problems.len(), "problem")),
+    )
+    .seen_all(exhibits);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::{Evidence, Origin, Sighted};
+
+    #[test]
+    fn fires_for_problems_and_not_for_a_summary() {
+        let mut evidence = Evidence { ipam: Some(Default::default()), ..Evidence::default() };
+        let reports = &mut evidence.ipam.as_mut().unwrap().reports;
+        let line = |text: &str| Origin::line("check.txt", 3, text);
+        reports
+            .push(Sighted::new(IpamReport::Summary("Found 0 problems.".into()), line("Found 0 problems.")));
+        silent(&CHECK, &evidence);
+        let text = "10.0.0.1 leaked";
+        let reports = &mut evidence.ipam.as_mut().unwrap().reports;
+        reports.push(Sighted::new(IpamReport::Problem(text.into()), line(text)));
+        assert_eq!(only(&CHECK, &evidence).evidence[0].text, text);
+        evidence.ipam.as_mut().unwrap().whole.blocks = true;
+        silent(&CHECK, &evidence);
+    }
+}

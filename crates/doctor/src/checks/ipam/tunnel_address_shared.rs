@@ -1,0 +1,70 @@
+//! One owner: a node's tunnel has an address that a pod or another tunnel has, too.
+
+use ::ipam::check::{Problem, User};
+
+use super::{problems, user_exhibits};
+use crate::checks::words::listed;
+use crate::{Case, Check, Look, Need, Settles, Severity};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "tunnel-address-shared",
+    severity: Severity::Error,
+    title: "A tunnel shares its address",
+    explanation: "The address of a node's tunnel device (IPIP, VXLAN, WireGuard) is also a pod's or another node's tunnel's. Packets to one \
+                  end at the other. It happens when a node was deleted and made again: its old address was given to a pod \
+                  in between.",
+    remedy: "remove the tunnel's address from the Node record, so that the node takes a new one at its next start",
+    needs: &[&[Need::Ipam, Need::Record(model::Kind::Node)], &[Need::Ipam, Need::KubeNodes]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for problem in problems(case) {
+        let Problem::SeveralUsers { address, users } = problem else { continue };
+        let tunnels: Vec<&str> = users
+            .iter()
+            .filter_map(|user| match user {
+                User::Tunnel { node, .. } => Some(node.as_str()),
+                _ => None,
+            })
+            .collect();
+        // Node and tunnel twice under one name: two tunnels of a node may have one address each, never the same.
+        if tunnels.is_empty() {
+            continue;
+        }
+        let finding = look.found(*address, format!("{address} is used by {}", listed(users)));
+        finding.seen_all(user_exhibits(case, *address));
+        for node in tunnels {
+            if let Some(record) = case.node_view(node).and_then(|view| view.record) {
+                finding.seen(record.exhibit(format!("Node({node}) has {address} for a tunnel")));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    fn set_tunnel(evidence: &mut crate::Evidence, node: usize, address: &str) {
+        let annotation = "projectcalico.org/IPv4VXLANTunnelAddr".to_owned();
+        let kube = &mut evidence.kube_nodes.as_mut().unwrap()[node].seen;
+        kube.annotations.insert(annotation, json!(address).as_str().unwrap().to_owned());
+    }
+
+    #[test]
+    fn fires_for_a_pod_and_a_tunnel() {
+        let mut evidence = small();
+        set_tunnel(&mut evidence, 1, "10.0.0.70");
+        silent(&CHECK, &evidence);
+        set_tunnel(&mut evidence, 1, "10.0.0.0");
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(finding.subject.to_string(), "10.0.0.0");
+        assert!(finding.summary.contains("vxlanTunnelAddress of node worker-0001"), "{}", finding.summary);
+    }
+}
