@@ -84,7 +84,7 @@ fn forget(books: &mut Books, key: &Key) {
 }
 
 /// Every record of these ranges, one after the other, given to `add` and dropped.
-async fn gather<T: Default>(
+pub async fn gather<T: Default>(
     store: &dyn Store,
     ranges: Vec<KeyRange>,
     progress: &Progress,

@@ -1,5 +1,6 @@
 //! The command line: what can be typed. What it means is the business of `commands`.
 
+pub(crate) mod doctor;
 pub(crate) mod install;
 mod ipam;
 pub(crate) mod lab;
@@ -74,6 +75,7 @@ pub(crate) enum Command {
     Validate(Validate),
     Ipam(Ipam),
     Datastore(Datastore),
+    Doctor(doctor::Doctor),
     Lab(lab::Lab),
     Install(install::Install),
     Version(Version),

@@ -25,7 +25,7 @@ pub mod resource;
 pub mod sandbox;
 pub mod schema;
 pub mod selector;
-mod suggest;
+pub mod suggest;
 pub mod validate;
 pub mod yaml;
 

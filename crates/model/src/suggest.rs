@@ -1,7 +1,7 @@
 //! "Did you mean": the known word nearest to a misspelt one.
 
 /// The candidate that `word` most likely stands for, or none if nothing is near enough to be helpful.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let folded = word.to_ascii_lowercase();
     candidates
         .into_iter()

@@ -12,18 +12,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ipam", &["model"]),
     ("plan", &["model"]),
     ("doctor", &["model", "ipam", "plan"]),
+    ("render", &["model", "ipam", "doctor"]),
     // edges
     ("host", &["model", "plan"]),
     ("store", &["model"]),
     ("book", &["model", "ipam", "store"]),
+    ("gather", &["model", "ipam", "plan", "doctor", "host", "store", "book"]),
     // proving grounds
     ("testkit", &[]),
     ("sim", &["model", "ipam", "plan", "doctor", "store", "book"]),
     ("lab", &["model", "ipam", "plan", "doctor", "host", "store", "book", "testkit"]),
     // programs. The CNI plugin stays small: it shares nothing with the rest.
     ("cni", &[]),
-    ("agent", &["model", "ipam", "plan", "doctor", "host", "store", "book"]),
-    ("ctl", &["model", "ipam", "plan", "doctor", "host", "store", "book", "lab"]),
+    ("agent", &["model", "ipam", "plan", "doctor", "host", "store", "book", "gather"]),
+    ("ctl", &["model", "ipam", "plan", "doctor", "render", "host", "store", "book", "gather", "lab"]),
     ("xtask", &[]),
 ];
 

@@ -11,7 +11,7 @@ use super::Verdict;
 use crate::metadata::{Metadata, Package};
 use crate::workspace;
 
-const DECISION_CRATES: &[&str] = &["model", "ipam", "plan", "doctor"];
+const DECISION_CRATES: &[&str] = &["model", "ipam", "plan", "doctor", "render"];
 
 /// Crates from outside that a decision crate may name. Each computes; none acts.
 const MAY_NAME: &[&str] =

@@ -9,6 +9,7 @@
 //!
 //! The commands of one page share a folder, a home and an empty SQLite store.
 
+mod generated;
 mod matching;
 mod page;
 mod session;
@@ -50,6 +51,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
             std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
+    failed += generated::compare(&metadata.program_dir(), accept)?;
     println!("{failed} commands print something else than the docs say");
     Ok(failed == 0 || accept)
 }

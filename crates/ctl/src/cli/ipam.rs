@@ -215,7 +215,7 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
     number.ok_or_else(|| "must be a number from 0 to 3600".to_owned())
 }

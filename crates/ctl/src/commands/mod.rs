@@ -4,6 +4,7 @@ mod change;
 mod completion;
 mod datastore;
 mod delete;
+mod doctor;
 mod get;
 mod install;
 mod ipam;
@@ -28,6 +29,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Validate(validate) => change::validate(validate),
         Command::Ipam(ipam) => ipam::run(global, ipam).await,
         Command::Datastore(datastore) => datastore::run(global, datastore).await,
+        Command::Doctor(doctor) => doctor::run(global, doctor).await,
         Command::Lab(lab) => lab::run(lab.clone()).await,
         Command::Install(install) => install::run(install),
         Command::Version(version) => version::run(global, version).await,

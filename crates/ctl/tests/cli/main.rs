@@ -2,6 +2,7 @@
 //!
 //! * `transcripts`: whole sessions as text files, on SQLite and on etcd.
 //! * `across_records`: records that name, hold or hide one another.
+//! * `doctor`: findings in a live store.
 //! * `ipam`: address management on a small cluster.
 //! * `bad_input`: what must be refused, with a clear word and without a trace.
 //! * `places`: stores that cannot be reached, read or written.
@@ -10,6 +11,7 @@
 
 mod across_records;
 mod bad_input;
+mod doctor;
 mod harness;
 mod ipam;
 mod places;

@@ -1,0 +1,105 @@
+//! `plumb doctor …` on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// Finds what is wrong with the network, why, and what would mend it
+///
+/// Looks at the records of the store. What may be a pod that comes or goes just now is looked at twice. Nothing is
+/// changed.
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  # What is wrong, the most important first
+  plumb doctor
+
+  # Everything, for a script
+  plumb doctor -o json --fail-on error
+
+  # A page to look at and to send to a colleague
+  plumb doctor -o html --out report.html
+
+  # What is new and what is gone, again and again
+  plumb doctor --watch
+
+  # What a code means
+  plumb doctor explain address-shared
+
+Exit codes:
+  0  nothing as bad as --fail-on was found
+  1  something was
+  2  it could not be looked; stderr says why"
+)]
+pub(crate) struct Doctor {
+    #[command(subcommand)]
+    pub(crate) command: Option<DoctorCommand>,
+    #[command(flatten)]
+    pub(crate) output: DoctorOutput,
+    /// Look again and again, and tell what is new and what is gone
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// With --watch: how long to wait between two looks, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = super::ipam::seconds)]
+    pub(crate) every: f64,
+    /// With --watch: end after this many looks
+    #[arg(long, value_name = "N", requires = "watch")]
+    pub(crate) looks: Option<u32>,
+    /// How long to wait before looking a second time at what may be coming or going, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::ipam::seconds)]
+    pub(crate) settle: f64,
+    /// Say on stderr how long collecting and analysing took
+    #[arg(long)]
+    pub(crate) timings: bool,
+}
+
+/// How findings are told.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DoctorOutput {
+    /// text (for people), json (docs/doctor.schema.json describes it) or html (one page that needs nothing else)
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
+    pub(crate) output: Format,
+    /// How bad a finding must be for exit code 1
+    #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Warning)]
+    pub(crate) fail_on: FailOn,
+    /// Write it to this file instead of stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// With text: show every finding and all its evidence, not the first few of each sort
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Text,
+    Json,
+    Html,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    Error,
+    Warning,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DoctorCommand {
+    Explain(Explain),
+}
+
+/// Says what a finding's code means, and what to do; without a code, lists all
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb doctor explain
+  plumb doctor explain pool-overlap")]
+pub(crate) struct Explain {
+    /// The code, as findings show it
+    pub(crate) code: Option<String>,
+    /// Print docs/findings.md, the page of all codes
+    #[arg(long, hide = true, conflicts_with = "code")]
+    pub(crate) markdown: bool,
+}

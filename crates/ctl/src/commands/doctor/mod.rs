@@ -1,0 +1,49 @@
+//! `plumb doctor`: evidence in, findings out.
+
+mod explain;
+mod live;
+mod tell;
+mod watch;
+
+use doctor::{Report, Severity};
+
+use crate::cli::Global;
+use crate::cli::doctor::{Doctor, DoctorCommand, FailOn};
+use crate::failure::{Failure, Failures};
+
+pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Result<(), Failures> {
+    match &doctor.command {
+        Some(DoctorCommand::Explain(wanted)) => explain::run(wanted),
+        None => match examine(global, doctor).await {
+            Ok(report) => verdict(&report, doctor.output.fail_on),
+            Err(failures) => Err(failures.unable()),
+        },
+    }
+}
+
+async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
+    if doctor.watch {
+        return watch::run(global, doctor).await;
+    }
+    let examined = live::examine(global, doctor).await?;
+    tell::tell(&doctor.output, &examined)?;
+    Ok(examined.report)
+}
+
+/// What was looked at, and what was found in it.
+pub(super) struct Examined {
+    pub(super) evidence: doctor::Evidence,
+    pub(super) report: Report,
+}
+
+/// Findings are told already; they only decide how the process ends.
+fn verdict(report: &Report, fail_on: FailOn) -> Result<(), Failures> {
+    let bad = match fail_on {
+        FailOn::Error => Severity::Error,
+        FailOn::Warning => Severity::Warning,
+    };
+    match report.worst() {
+        Some(worst) if worst >= bad => Err(Failure::found().into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,92 @@
+//! `plumb doctor` on a live store.
+
+use model::{Key, Kind};
+use serde_json::Value;
+use store::Change;
+
+use crate::harness::{Desk, machine_has_own_config, pool};
+
+/// An endpoint record, as another program may write it.
+fn endpoint(name: &str, address: &str) -> Change {
+    let value = serde_json::json!({
+        "kind": "WorkloadEndpoint", "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"node": "node-a", "orchestrator": "k8s", "pod": name, "endpoint": "eth0",
+                 "containerID": name, "ipNetworks": [format!("{address}/32")]}
+    });
+    Change::create(Key::namespaced(Kind::WorkloadEndpoint, "shop", name), value.to_string())
+}
+
+/// A store in which two endpoints hold one address.
+fn desk_with_a_fault() -> Desk {
+    let desk = Desk::on_sqlite();
+    desk.apply(&pool("pods", "10.0.0.0/16"));
+    desk.write(vec![endpoint("a", "10.0.0.7"), endpoint("b", "10.0.0.7")]);
+    desk
+}
+
+fn codes(json: &str) -> Vec<String> {
+    let report: Value = serde_json::from_str(json).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().map(|finding| finding["code"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_fault_in_the_store_is_found_and_told_in_every_way() {
+    if machine_has_own_config("a_fault_in_the_store_is_found_and_told_in_every_way") {
+        return;
+    }
+    let desk = desk_with_a_fault();
+    let text = desk.plumb(&["doctor", "--settle", "0"]);
+    assert_eq!(text.code, Some(1), "{text:?}");
+    assert!(text.stdout.contains("2 endpoints on node node-a hold the address 10.0.0.7"), "{text:?}");
+    assert!(!text.stdout.contains('\u{1b}'), "no colours where there is no terminal");
+    let json = desk.plumb(&["doctor", "--settle", "0", "-o", "json"]);
+    assert!(codes(&json.stdout).contains(&"address-shared".to_owned()), "{json:?}");
+    let written = desk.plumb(&["doctor", "--settle", "0", "-o", "json", "--out", "report.json"]);
+    assert_eq!((written.code, written.stdout.as_str()), (Some(1), ""));
+    let file = std::fs::read_to_string(desk.folder.path().join("report.json")).unwrap();
+    assert!(codes(&file).contains(&"address-shared".to_owned()));
+}
+
+#[test]
+fn warnings_fail_only_if_they_are_to() {
+    if machine_has_own_config("warnings_fail_only_if_they_are_to") {
+        return;
+    }
+    let desk = Desk::on_sqlite();
+    desk.apply(&pool("pods", "10.0.0.0/16"));
+    let clean = desk.plumb(&["doctor"]);
+    assert_eq!(clean.code, Some(0), "{clean:?}");
+    assert!(clean.stdout.starts_with("Nothing wrong was found"), "{clean:?}");
+    let worse = desk_with_a_fault().plumb(&["doctor", "--settle", "0", "--fail-on", "error"]);
+    assert_eq!(worse.code, Some(1), "an error fails in any case");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_clean() {
+    if machine_has_own_config("what_cannot_be_looked_at_is_not_clean") {
+        return;
+    }
+    Desk::on_sqlite().plumb(&["doctor"]).refused(2, &["plumb.db"]);
+    Desk::on_sqlite()
+        .plumb(&["doctor", "explain", "adress-shared"])
+        .refused(2, &["did you mean address-shared?"]);
+}
+
+#[test]
+fn a_watch_tells_what_is_new_and_what_is_gone() {
+    if machine_has_own_config("a_watch_tells_what_is_new_and_what_is_gone") {
+        return;
+    }
+    let desk = desk_with_a_fault();
+    let watch = ["doctor", "--watch", "--looks", "2", "--every", "0", "--settle", "0"];
+    let text = desk.plumb(&watch);
+    assert_eq!(text.code, Some(1), "{text:?}");
+    assert!(text.stdout.lines().last().unwrap().contains("no change: "), "{text:?}");
+    let json = desk.plumb(&[&watch[..], &["-o", "json"]].concat());
+    let lines: Vec<Value> = json.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{json:?}");
+    assert!(
+        !lines[0]["new"].as_array().unwrap().is_empty() && lines[1]["new"].as_array().unwrap().is_empty()
+    );
+}

@@ -1,0 +1,20 @@
+//! The doctor's report as people and programs read it: text for a terminal, JSON, one page of HTML.
+//!
+//! Pure: a report and its evidence go in, a text comes out; how wide a terminal is and whether it takes colours are
+//! arguments. Names, lines of logs and whatever else strangers wrote is made harmless here, for every output: it
+//! gives a terminal no orders and a page no markup.
+
+mod changes;
+mod count;
+pub mod explain;
+mod group;
+mod harmless;
+mod json;
+mod paint;
+mod text;
+mod wrap;
+
+pub use changes::Changes;
+pub use harmless::{Harmless, harmless};
+pub use json::json;
+pub use text::{Style, text};
