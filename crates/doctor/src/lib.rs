@@ -38,6 +38,7 @@ mod finding;
 mod fold;
 pub mod sample;
 mod subject;
+pub mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,67 @@
+//! IPAM's records as custom resources of Kubernetes, put into the form they have in etcd.
+
+use model::{AffinityOwner, Cidr, Key};
+use serde_json::Value;
+
+use crate::text::draft::Draft;
+use crate::{Origin, Sighted};
+
+/// Takes in a record of IPAM. `false`: it is another kind.
+pub(super) fn record(kind: &str, value: &Value, origin: &Origin, draft: &mut Draft) -> bool {
+    let spec = &value["spec"];
+    match kind {
+        "IPAMBlock" => add(block_key(spec), spec.clone(), origin, draft),
+        "IPAMHandle" => {
+            let id = spec["handleID"].as_str().or_else(|| value["metadata"]["name"].as_str());
+            let mut record = spec.clone();
+            remove(&mut record, "handleID");
+            add(id.map(|id| Key::Handle(id.to_owned())), record, origin, draft)
+        }
+        "BlockAffinity" => {
+            let mut record = spec.clone();
+            for field in ["node", "cidr", "type"] {
+                remove(&mut record, field);
+            }
+            // A text here, a truth value in etcd.
+            let is_deleted = spec["deleted"] == "true" || spec["deleted"] == true;
+            if let Some(record) = record.as_object_mut() {
+                record.insert("deleted".to_owned(), Value::Bool(is_deleted));
+            }
+            add(affinity_key(spec), record, origin, draft)
+        }
+        "IPAMConfig" | "IPAMConfiguration" => {
+            if let Ok(config) = serde_json::from_value(spec.clone()) {
+                draft.ipam().config = Some(Sighted::new(config, origin.clone()));
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
+fn add(key: Option<Key>, record: Value, origin: &Origin, draft: &mut Draft) -> bool {
+    let Some(key) = key else {
+        let exhibit = origin.exhibit("a record of IPAM");
+        draft.cluster.unread.push(format!("{}: {} does not say what it is", exhibit.file, exhibit.text));
+        return true;
+    };
+    draft.ipam().add(key, record.to_string().as_bytes(), origin.clone());
+    true
+}
+
+fn block_key(spec: &Value) -> Option<Key> {
+    Some(Key::Block(Cidr::parse_masked(spec["cidr"].as_str()?).ok()?))
+}
+
+fn affinity_key(spec: &Value) -> Option<Key> {
+    let owner = spec["node"].as_str()?.to_owned();
+    let owner =
+        if spec["type"] == "virtual" { AffinityOwner::Virtual(owner) } else { AffinityOwner::Host(owner) };
+    Some(Key::Affinity { owner, block: Cidr::parse_masked(spec["cidr"].as_str()?).ok()? })
+}
+
+fn remove(value: &mut Value, field: &str) {
+    if let Some(map) = value.as_object_mut() {
+        map.remove(field);
+    }
+}

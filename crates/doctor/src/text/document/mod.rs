@@ -1,0 +1,96 @@
+//! Documents in JSON or YAML: lists are taken apart item by item, so that a large one needs no more memory than its
+//! largest item.
+
+mod calico;
+mod crd;
+mod cut;
+mod json;
+mod kube;
+mod runtime;
+mod yaml;
+
+use model::Key;
+use serde_json::Value;
+
+use crate::evidence::kernel::Kernel;
+
+use super::draft::{Draft, Section};
+use super::lines::Line;
+
+pub(crate) use json::JsonSplitter;
+pub use kube::{event as kube_event, node as kube_node, pod as kube_pod};
+pub(crate) use yaml::YamlSplitter;
+
+/// An item of a list, or a whole document.
+#[derive(Debug, Default)]
+pub(crate) struct Item {
+    /// Its lines. The first says where it is.
+    pub(crate) lines: Vec<Line>,
+    pub(crate) value: Option<Value>,
+    /// It is one of several in a list.
+    pub(crate) is_listed: bool,
+}
+
+/// Where items end up.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    /// The key that `etcdctl get` printed above a value.
+    pub(crate) key: Option<Key>,
+    /// What `ip -j` told.
+    pub(crate) kernel: Kernel,
+    /// Namespaces of listed pods and endpoints: a list of several is one of all.
+    namespaces: std::collections::BTreeSet<String>,
+}
+
+impl Documents {
+    /// Takes in an item. `false`: nobody here knows it.
+    pub(crate) fn item(&mut self, item: Item, section: &Section, draft: &mut Draft) -> bool {
+        let Some(first) = item.lines.first() else { return true };
+        let Some(value) = &item.value else {
+            return cut::block(&item, draft) || cut::tell(&item, draft);
+        };
+        let origin = draft.origin_at(first.number, &shown(&item));
+        if let Some(key) = self.key.take() {
+            return calico::stored(&key, value, origin, draft);
+        }
+        if super::iproute::json::element(value, &mut self.kernel, &origin) {
+            return true;
+        }
+        if runtime::element(value, &origin, section, draft) {
+            return true;
+        }
+        let known = kube::object(value, &origin, draft) || calico::object(value, &origin, draft);
+        if known && item.is_listed {
+            self.note_namespace(value, draft);
+        }
+        known
+    }
+
+    fn note_namespace(&mut self, value: &Value, draft: &mut Draft) {
+        let Some(namespace) = value["metadata"]["namespace"].as_str() else {
+            draft.whole.kube_nodes |= value["kind"] == "Node";
+            return;
+        };
+        self.namespaces.insert(namespace.to_owned());
+        if self.namespaces.len() > 1 {
+            draft.whole.pods |= value["kind"] == "Pod";
+            draft.whole.endpoints |= value["kind"] == "WorkloadEndpoint";
+        }
+    }
+}
+
+/// What stands for an item in a report: its kind and name, since its first line is hardly more than a brace.
+fn shown(item: &Item) -> String {
+    let value = item.value.as_ref().unwrap_or(&Value::Null);
+    let name = value["metadata"]["name"]
+        .as_str()
+        .or_else(|| value["ifname"].as_str())
+        .or_else(|| value["dst"].as_str());
+    let first = item.lines.first().map_or("", |line| line.text.trim());
+    match (value["kind"].as_str(), value["metadata"]["namespace"].as_str(), name) {
+        (Some(kind), Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
+        (Some(kind), None, Some(name)) => format!("{kind} {name}"),
+        (None, _, Some(name)) => name.to_owned(),
+        _ => first.to_owned(),
+    }
+}

@@ -1,0 +1,141 @@
+//! What has been read of one file so far. Where it belongs is settled when all files are read.
+
+use std::collections::BTreeMap;
+
+use crate::evidence::kernel::{Kernel, PodView};
+use crate::evidence::{IpamEvidence, NodeEvidence, PodName, SharedText};
+use crate::{Evidence, Origin, Sighted};
+
+use super::lines::Line;
+
+/// The longest line that is kept with what was read from it.
+const QUOTE_CHARS_MAX: usize = 400;
+
+/// One file's evidence.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) file: SharedFile,
+    /// What is known of the cluster as a whole.
+    pub(crate) cluster: Evidence,
+    /// What is one node's, by the name that a prompt gave it, or else `None`: the file's own.
+    pub(crate) nodes: BTreeMap<Option<String>, NodeEvidence>,
+    /// Lists of which it is known that nothing is missing.
+    pub(crate) whole: WholeLists,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WholeLists {
+    pub(crate) pods: bool,
+    pub(crate) kube_nodes: bool,
+    pub(crate) endpoints: bool,
+}
+
+/// A file's name, shared by all that is read from it.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedFile(pub(crate) SharedText);
+
+impl Default for SharedFile {
+    fn default() -> SharedFile {
+        SharedFile("".into())
+    }
+}
+
+/// What a section of a file is about: its command, the machine it ran on, and whether it ran inside a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Section {
+    pub(crate) command: Option<String>,
+    pub(crate) host: Option<String>,
+    /// `Some(None)`: inside a pod that nobody named.
+    pub(crate) pod: Option<Option<PodName>>,
+}
+
+impl Draft {
+    pub(crate) fn new(file: &str) -> Draft {
+        Draft { file: SharedFile(file.into()), ..Draft::default() }
+    }
+
+    pub(crate) fn origin(&self, line: &Line) -> Origin {
+        self.origin_at(line.number, &line.text)
+    }
+
+    pub(crate) fn origin_at(&self, number: u32, text: &str) -> Origin {
+        let text = text.trim();
+        let quote: String = text.chars().take(QUOTE_CHARS_MAX).collect();
+        let quote = if quote.len() < text.len() { quote + " …" } else { quote };
+        Origin::line(&self.file.0, number, &quote)
+    }
+
+    pub(crate) fn sight<T>(&self, line: &Line, seen: T) -> Sighted<T> {
+        Sighted::new(seen, self.origin(line))
+    }
+
+    pub(crate) fn ipam(&mut self) -> &mut IpamEvidence {
+        self.cluster.ipam.get_or_insert_default()
+    }
+
+    /// The node that a section speaks of.
+    pub(crate) fn node(&mut self, section: &Section) -> &mut NodeEvidence {
+        let host = section.host.clone();
+        let name = host.clone().unwrap_or_else(|| self.file.0.to_string());
+        self.nodes.entry(host).or_insert_with(|| NodeEvidence::new(name))
+    }
+
+    /// Settles whose kernel a section has shown.
+    pub(crate) fn place_kernel(&mut self, section: &Section, kernel: Kernel) {
+        if kernel.is_empty() {
+            return;
+        }
+        let file_names_pod = is_named_for_a_pod(&self.file.0);
+        let node = self.node(section);
+        match &section.pod {
+            None if !is_inside_pod(&kernel) && !file_names_pod => node.kernel.absorb(kernel),
+            pod => {
+                let pod = pod.clone().flatten();
+                let views = node.pod_views.get_or_insert_default();
+                match views.iter_mut().find(|view| view.pod == pod) {
+                    Some(view) => view.kernel.absorb(kernel),
+                    None => views.push(PodView { pod, container_id: None, kernel }),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let cluster = &self.cluster;
+        self.nodes.is_empty()
+            && cluster.pods.is_none()
+            && cluster.kube_nodes.is_none()
+            && cluster.events.is_none()
+            && cluster.endpoints.is_none()
+            && cluster.ipam.is_none()
+            && cluster.log.is_none()
+            && cluster.records.kinds().next().is_none()
+    }
+}
+
+/// `node.pod-arp.txt`: a part of the name says that it was taken inside a pod.
+fn is_named_for_a_pod(file: &str) -> bool {
+    let base = file.rsplit('/').next().unwrap_or(file);
+    base.split('.').skip(1).any(|part| part == "pod" || part.starts_with("pod-"))
+}
+
+/// The gateway that only pods have, or an address of its own on the near end of a pair.
+fn is_inside_pod(kernel: &Kernel) -> bool {
+    let is_gateway = |address: &std::net::IpAddr| *address == plan_gateway();
+    let routes = kernel.routes.iter().flatten().any(|route| route.seen.via.as_ref().is_some_and(is_gateway));
+    let neighbours = kernel.neighbours.iter().flatten().any(|neighbour| is_gateway(&neighbour.seen.address));
+    let has_pair = |device: &str| {
+        let link = kernel.link(device).map(|link| &link.seen);
+        link.is_some_and(|link| link.peer_index.is_some() && !link.is_workload())
+    };
+    let single = kernel.addresses.iter().flatten().any(|held| {
+        let net = held.seen.net;
+        net.prefix_len() == net.max_prefix_len() && !net.addr().is_loopback() && has_pair(&held.seen.device)
+    });
+    routes || neighbours || single
+}
+
+/// Calico's gateway inside every pod.
+fn plan_gateway() -> std::net::IpAddr {
+    std::net::Ipv4Addr::new(169, 254, 1, 1).into()
+}

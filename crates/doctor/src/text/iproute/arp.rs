@@ -1,0 +1,79 @@
+//! `arp`, `arp -n` and `arp -a`.
+
+use crate::evidence::kernel::{Neighbour, NeighbourState};
+
+pub(super) enum Entry {
+    Neighbour(Neighbour),
+    /// A name in place of the address.
+    Named,
+}
+
+pub(super) fn is_header(text: &str) -> bool {
+    text.starts_with("Address") && text.contains("HWtype") && text.contains("Iface")
+}
+
+pub(super) fn read(text: &str, is_in_table: bool) -> Option<Entry> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.as_slice() {
+        // `? (169.254.1.1) at <incomplete> on eth0`
+        [_, address, "at", rest @ ..] if address.starts_with('(') => {
+            let on = rest.iter().position(|word| *word == "on")?;
+            let device = rest.get(on + 1)?;
+            let mac = rest.first().and_then(|word| word.parse().ok());
+            let state = state(mac.is_some(), rest.contains(&"PERM"));
+            let address = address.trim_matches(['(', ')']).parse().ok()?;
+            Some(Entry::Neighbour(Neighbour {
+                address,
+                device: (*device).to_owned(),
+                mac,
+                state,
+                is_proxy: false,
+            }))
+        }
+        // `10.0.0.7 (incomplete) eth0`, `192.168.8.42 ether b2:… CM cali…`
+        [address, "(incomplete)", .., device] => Some(entry(
+            address,
+            Neighbour {
+                address: unspecified(),
+                device: (*device).to_owned(),
+                mac: None,
+                state: NeighbourState::Missing,
+                is_proxy: false,
+            },
+        )),
+        [address, "ether", mac, flags, .., device] if is_in_table || flags.starts_with('C') => {
+            let state = state(true, flags.contains('M'));
+            let mac = mac.parse().ok()?;
+            Some(entry(
+                address,
+                Neighbour {
+                    address: unspecified(),
+                    device: (*device).to_owned(),
+                    mac: Some(mac),
+                    state,
+                    is_proxy: false,
+                },
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn entry(address: &str, neighbour: Neighbour) -> Entry {
+    match address.parse() {
+        Ok(address) => Entry::Neighbour(Neighbour { address, ..neighbour }),
+        Err(_) => Entry::Named,
+    }
+}
+
+fn unspecified() -> std::net::IpAddr {
+    std::net::Ipv4Addr::UNSPECIFIED.into()
+}
+
+fn state(is_complete: bool, is_permanent: bool) -> NeighbourState {
+    match (is_complete, is_permanent) {
+        (false, _) => NeighbourState::Missing,
+        (true, true) => NeighbourState::Permanent,
+        (true, false) => NeighbourState::Known,
+    }
+}

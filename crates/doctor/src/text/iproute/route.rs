@@ -1,0 +1,62 @@
+//! `ip route`: `192.168.9.0/26 via 10.0.0.6 dev tunl0 proto bird onlink`.
+
+use crate::evidence::kernel::{Route, RouteKind};
+use crate::text::words;
+
+pub(super) fn read(text: &str) -> Option<Route> {
+    let mut rest = text.split_whitespace();
+    let mut first = rest.next()?;
+    let kind = kind(first);
+    if kind != RouteKind::Unicast || first == "unicast" {
+        first = rest.next()?;
+    }
+    let words: Vec<&str> = rest.collect();
+    let is_v6 = words.iter().any(|word| word.contains("::"));
+    let destination = words::destination(first, is_v6)?;
+    let mut route = Route {
+        destination,
+        kind,
+        via: None,
+        device: None,
+        protocol: None,
+        scope: None,
+        source: None,
+        metric: None,
+        table: None,
+        is_onlink: false,
+        is_dead: false,
+    };
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        match word {
+            "via" => {
+                let next = words.next()?;
+                let next = if matches!(next, "inet" | "inet6") { words.next()? } else { next };
+                route.via = Some(next.parse().ok()?);
+            }
+            "dev" => route.device = words.next().map(str::to_owned),
+            "proto" => route.protocol = words.next().map(str::to_owned),
+            "scope" => route.scope = words.next().map(str::to_owned),
+            "src" => route.source = words.next().and_then(|word| word.parse().ok()),
+            "metric" => route.metric = words.next().and_then(|word| word.parse().ok()),
+            "table" => route.table = words.next().map(str::to_owned),
+            "onlink" => route.is_onlink = true,
+            "linkdown" | "dead" => route.is_dead = true,
+            _ => {}
+        }
+    }
+    let says_where = route.device.is_some() || route.via.is_some() || kind != RouteKind::Unicast;
+    says_where.then_some(route)
+}
+
+pub(super) fn kind(word: &str) -> RouteKind {
+    match word {
+        "blackhole" => RouteKind::Blackhole,
+        "unreachable" => RouteKind::Unreachable,
+        "prohibit" => RouteKind::Prohibit,
+        "local" => RouteKind::Local,
+        "broadcast" => RouteKind::Broadcast,
+        "multicast" | "anycast" | "throw" => RouteKind::Other,
+        _ => RouteKind::Unicast,
+    }
+}

@@ -1,0 +1,213 @@
+//! Bytes to lines that are safe to keep and to print: bounded, valid text, no terminal escapes, no secrets.
+//!
+//! Everything that is read from a text goes through here first, so that nobody further on has to think of it.
+
+use super::mask::Masker;
+
+/// What is longer is cut, and says so. Status lines of a kubelet have some thousand bytes; a JSON document on one line
+/// is not a line for this purpose.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// How much of a document on a single line is kept.
+const DOCUMENT_BYTES_MAX: usize = 64 << 20;
+
+/// Cuts a stream of bytes into lines.
+#[derive(Debug, Default)]
+pub(crate) struct LineCutter {
+    pending: Vec<u8>,
+    is_overlong: bool,
+    number: u32,
+    masker: Masker,
+}
+
+/// A line as everybody further on sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// Counted from 1.
+    pub(crate) number: u32,
+    pub(crate) text: String,
+    /// The end of it is missing.
+    pub(crate) is_cut: bool,
+}
+
+impl LineCutter {
+    /// Takes in some bytes and hands out the lines that are complete.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Line)) {
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            self.keep(&bytes[..end]);
+            self.hand_out(&mut each);
+            bytes = &bytes[end + 1..];
+        }
+        self.keep(bytes);
+    }
+
+    /// The last line need not end.
+    pub(crate) fn finish(&mut self, mut each: impl FnMut(Line)) {
+        if !self.pending.is_empty() {
+            self.hand_out(&mut each);
+        }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        let room = self.room(bytes).saturating_sub(self.pending.len());
+        self.pending.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.is_overlong |= bytes.len() > room;
+    }
+
+    /// A line that begins like a document may be one as a whole.
+    fn room(&self, next: &[u8]) -> usize {
+        let first = self.pending.iter().chain(next).find(|byte| !byte.is_ascii_whitespace());
+        if matches!(first, Some(b'{' | b'[')) { DOCUMENT_BYTES_MAX } else { LINE_BYTES_MAX }
+    }
+
+    fn hand_out(&mut self, each: &mut impl FnMut(Line)) {
+        self.number = self.number.saturating_add(1);
+        let text = clean(&self.pending);
+        let line = Line { number: self.number, text: self.masker.mask(text), is_cut: self.is_overlong };
+        self.pending.clear();
+        self.is_overlong = false;
+        each(line);
+    }
+}
+
+/// Valid text without anything that moves a cursor, changes colours, hides or reorders text.
+pub(crate) fn clean(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        match character {
+            '\u{1b}' => skip_escape(&mut rest),
+            '\u{9b}' => skip_sequence(&mut rest),
+            '\t' => safe.push('\t'),
+            character if is_unsafe(character) => {}
+            character => safe.push(character),
+        }
+    }
+    safe.truncate(safe.trim_end().len());
+    safe
+}
+
+/// After an escape character: a sequence (`[…m`), a title (`]…` up to a bell or `ESC \`), or a single letter.
+fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match rest.peek() {
+        Some('[') => {
+            rest.next();
+            skip_sequence(rest);
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            rest.next();
+            while let Some(character) = rest.next() {
+                if character == '\u{7}' || character == '\u{9c}' {
+                    break;
+                }
+                if character == '\u{1b}' {
+                    rest.next_if_eq(&'\\');
+                    break;
+                }
+            }
+        }
+        Some('(' | ')' | '#' | '%') => {
+            rest.next();
+            rest.next();
+        }
+        Some(character) if !is_unsafe(*character) => {
+            rest.next();
+        }
+        _ => {}
+    }
+}
+
+/// Parameters up to the letter that ends them.
+fn skip_sequence(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    while let Some(character) = rest.next_if(|character| (' '..='?').contains(character)) {
+        debug_assert!(character < '@');
+    }
+    rest.next_if(|character| ('@'..='~').contains(character));
+}
+
+fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            // Marks that reorder text, zero widths, byte-order marks, and what a decoder could not read.
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fffe}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines(bytes: &[u8]) -> Vec<Line> {
+        let mut cutter = LineCutter::default();
+        let mut lines = Vec::new();
+        cutter.feed(bytes, |line| lines.push(line));
+        cutter.finish(|line| lines.push(line));
+        lines
+    }
+
+    #[test]
+    fn escapes_and_controls_are_gone() {
+        for (raw, safe) in [
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}]0;title\u{7}after", "after"),
+            ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+            ("a\rb\u{0}c\u{8}", "abc"),
+            ("a\u{202e}b\u{200b}c", "abc"),
+            ("\u{1b}(Bplain\u{1b}c", "plain"),
+            ("tab\there  ", "tab\there"),
+            ("\u{1b}", ""),
+            ("\u{1b}[", ""),
+            ("\u{9b}2Jx", "x"),
+        ] {
+            assert_eq!(clean(raw.as_bytes()), safe, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn other_encodings_stay_readable() {
+        let wide: Vec<u8> = "ip route\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(lines(&wide)[0].text, "ip route");
+        assert_eq!(lines(b"caf\xe9 x\r\ny")[0].text, "caf\u{fffd} x");
+        assert_eq!(lines(b"\xef\xbb\xbfNAME").len(), 1);
+        assert_eq!(lines(b"\xef\xbb\xbfNAME")[0].text, "NAME");
+    }
+
+    #[test]
+    fn long_lines_are_cut_and_documents_are_not() {
+        let long = vec![b'x'; LINE_BYTES_MAX + 10];
+        let cut = lines(&long);
+        assert_eq!((cut[0].text.len(), cut[0].is_cut), (LINE_BYTES_MAX, true));
+        let mut document = vec![b'['];
+        document.extend(std::iter::repeat_n(b'1', LINE_BYTES_MAX + 10));
+        assert!(!lines(&document)[0].is_cut);
+        assert!(!lines(b"short\nx")[0].is_cut);
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter(bytes: Vec<u8>, cuts in prop::collection::vec(0usize..200, 0..5)) {
+            let mut cutter = LineCutter::default();
+            let mut found = Vec::new();
+            let mut from = 0;
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.sort_unstable();
+            for cut in cuts.into_iter().chain([bytes.len()]) {
+                cutter.feed(&bytes[from..cut], |line| found.push(line));
+                from = cut;
+            }
+            cutter.finish(|line| found.push(line));
+            prop_assert_eq!(found, lines(&bytes));
+        }
+
+        #[test]
+        fn nothing_unsafe_gets_through(text: String) {
+            let safe = clean(text.as_bytes());
+            prop_assert!(safe.chars().all(|character| character == '\t' || !is_unsafe(character)), "{:?}", safe);
+            prop_assert_eq!(clean(safe.as_bytes()), safe);
+        }
+    }
+}

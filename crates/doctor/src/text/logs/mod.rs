@@ -1,0 +1,154 @@
+//! Logs of kubelet, runtimes, the plugin, Calico's agents and controllers: lines to events.
+//!
+//! A line is recognised by how it begins ([`prefix`]), and understood by what it says: one file for each who speaks.
+
+mod cni;
+mod fields;
+mod kubelet;
+mod prefix;
+mod runtime;
+mod trouble;
+
+use jiff::civil::DateTime;
+
+use crate::Sighted;
+use crate::evidence::log::{Happening, LogEvent};
+
+use super::draft::Draft;
+use super::lines::Line;
+
+pub(crate) use trouble::bgp_down;
+
+use prefix::LogLine;
+
+/// More events of one file than this are not kept; that they are not is said.
+const EVENTS_MAX: usize = 400_000;
+
+/// Reads the lines of one file.
+#[derive(Debug, Default)]
+pub(crate) struct LogReader {
+    /// The last year that a line told.
+    year: Option<i16>,
+    events: Vec<Sighted<LogEvent>>,
+    lines: u64,
+    dropped: u64,
+}
+
+impl LogReader {
+    /// Takes in a line. `false`: it is no line of a log.
+    pub(crate) fn line(&mut self, line: &Line, draft: &Draft) -> bool {
+        let Some(read) = prefix::read(&line.text) else { return false };
+        self.lines += 1;
+        if let Some(time) = read.at.filter(|time| time.year() != 0) {
+            self.year = Some(time.year());
+        }
+        let at = read.at.map(|time| with_year(time, self.year));
+        if let Some(what) = understand(&read) {
+            self.add(at, &read, what, line, draft);
+        }
+        true
+    }
+
+    fn add(&mut self, at: Option<DateTime>, read: &LogLine<'_>, what: Happening, line: &Line, draft: &Draft) {
+        if let Some(last) = self.events.last_mut()
+            && last.seen.what == what
+            && last.seen.node.as_deref() == read.host
+        {
+            last.seen.count = last.seen.count.saturating_add(1);
+            last.seen.last_at = at.or(last.seen.last_at);
+            return;
+        }
+        if self.events.len() >= EVENTS_MAX {
+            self.dropped += 1;
+            return;
+        }
+        let node = read.host.map(Into::into);
+        let event = LogEvent { at, node, what, count: 1, last_at: None };
+        self.events.push(draft.sight(line, event));
+    }
+
+    /// Hands over what was read.
+    pub(crate) fn finish(mut self, draft: &mut Draft) {
+        if self.lines == 0 {
+            return;
+        }
+        // Lines before the first that told the year.
+        for event in &mut self.events {
+            event.seen.at = event.seen.at.map(|time| with_year(time, self.year));
+            event.seen.last_at = event.seen.last_at.map(|time| with_year(time, self.year));
+        }
+        if self.dropped > 0 {
+            let told = format!(
+                "{}: {} events beyond the first {EVENTS_MAX} were left out",
+                draft.file.0, self.dropped
+            );
+            draft.cluster.unread.push(told);
+        }
+        draft.cluster.log.get_or_insert_default().append(&mut self.events);
+    }
+}
+
+fn with_year(time: DateTime, year: Option<i16>) -> DateTime {
+    match year {
+        Some(year) if time.year() == 0 => time.with().year(year).build().unwrap_or(time),
+        _ => time,
+    }
+}
+
+/// What a line tells, if anything of interest.
+fn understand(line: &LogLine<'_>) -> Option<Happening> {
+    cni::read(line)
+        .or_else(|| kubelet::read(line))
+        .or_else(|| runtime::read(line))
+        .or_else(|| trouble::read(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(super) fn events(text: &str) -> Vec<LogEvent> {
+        let mut draft = Draft::new("log");
+        let mut reader = LogReader::default();
+        for (number, text) in (1..).zip(text.lines()) {
+            let line = Line { number, text: text.to_owned(), is_cut: false };
+            assert!(reader.line(&line, &draft), "{text}");
+        }
+        reader.finish(&mut draft);
+        draft.cluster.log.unwrap().into_iter().map(|event| event.seen).collect()
+    }
+
+    #[test]
+    fn years_are_taken_from_lines_around() {
+        let found = events(
+            "Dec 13 10:27:40 n kubelet[1]: E1213 10:27:40.000001 1 kubelet.go:1] Failed to x\n\
+             Dec 13 10:27:42 n kubelet[1]: time=\"2017-12-13T10:27:42+08:00\" level=error msg=\"etcdserver: leader changed\"",
+        );
+        let times: Vec<String> = found.iter().map(|event| event.at.unwrap().to_string()).collect();
+        assert_eq!(times, ["2017-12-13T10:27:40.000001", "2017-12-13T10:27:42"]);
+    }
+
+    #[test]
+    fn lines_that_say_the_same_are_one_event() {
+        let line = "time=\"2017-12-13T10:27:42+08:00\" level=error msg=\"etcdserver: leader changed\"\n";
+        let found = events(&line.repeat(3));
+        assert_eq!((found.len(), found[0].count), (1, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_can_be_tried(text in "\\PC{0,200}") {
+            let draft = Draft::new("log");
+            LogReader::default().line(&Line { number: 1, text, is_cut: false }, &draft);
+        }
+
+        #[test]
+        fn any_message_can_be_tried(message in "(pod|\"|_|\\(|[a-z0-9]{0,6}|Key: /calico/|IPv4s|=|\\[|for|sandbox|:| |PodIP:|WorkloadEndpoint\\(){0,20}") {
+            let draft = Draft::new("log");
+            let text = format!("2017-12-13 14:19:24.189 [ERROR][1] a.go 1: {message}");
+            LogReader::default().line(&Line { number: 1, text, is_cut: false }, &draft);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Trouble of units, stores, BGP and controllers, and errors that nobody else understands.
+
+use crate::evidence::log::Happening;
+use crate::text::words;
+
+use super::cni::block_of;
+use super::fields::find;
+use super::kubelet::shorten;
+use super::prefix::{Level, LogLine};
+
+/// Words of a store that does not answer.
+const STORE_TROUBLE: &[&str] = &[
+    "etcdserver: ",
+    "context deadline exceeded",
+    "connection refused",
+    "no route to host",
+    "i/o timeout",
+    "Unable to reach",
+];
+
+pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
+    let message = line.message.as_ref();
+    if line.program == Some("systemd") {
+        return unit(message);
+    }
+    if message.starts_with("Cleaning up IPAM resources for deleted node") {
+        let node = find(line.rest, "node")?.into_owned();
+        return Some(Happening::NodeCleaned { node, block: None });
+    }
+    if message.contains("no need to release affinity") {
+        let node = find(line.rest, "host")?.into_owned();
+        return Some(Happening::NodeCleaned { node, block: block_of(line) });
+    }
+    if let Some(peers) = bgp_down(message) {
+        return Some(Happening::BgpDown { peers, message: shorten(message) });
+    }
+    let program = line.program.unwrap_or_default().to_owned();
+    if line.level == Level::Fatal {
+        return Some(Happening::Fatal { program, message: shorten(message) });
+    }
+    let is_store = STORE_TROUBLE.iter().any(|word| message.contains(word) || line.rest.contains(word));
+    match line.level {
+        Level::Error if is_store => Some(Happening::StoreTrouble { message: trouble(message, line.rest) }),
+        Level::Error => Some(Happening::Error { program, message: shorten(message) }),
+        _ => None,
+    }
+}
+
+/// The error beside the message, if it is there: it says more.
+fn trouble(message: &str, rest: &str) -> String {
+    let error = rest.split_once("error=").map(|(_, error)| error.trim_matches('"'));
+    shorten(error.unwrap_or(message))
+}
+
+/// `BGP not established with 10.0.0.1,10.0.0.2`. The probe's output follows without a gap, so an address may end in
+/// the digits of a year: see [`peers`].
+pub(crate) fn bgp_down(message: &str) -> Option<Vec<std::net::IpAddr>> {
+    let list = message.split_once("BGP not established with ")?.1;
+    Some(peers(list))
+}
+
+/// The addresses at the start of a list.
+fn peers(list: &str) -> Vec<std::net::IpAddr> {
+    let mut found = Vec::new();
+    for part in list.split([',', ' ']).filter(|part| !part.is_empty()) {
+        match words::address(part) {
+            Some(address) => found.push(address),
+            None => {
+                found.extend(glued_to_a_date(part));
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// `10.0.0.662020-05-27`: the longest address before what can be a date.
+fn glued_to_a_date(text: &str) -> Option<std::net::IpAddr> {
+    let dash = text.find('-')?;
+    let year = dash.checked_sub(4)?;
+    words::address(text.get(..year)?)
+}
+
+fn unit(message: &str) -> Option<Happening> {
+    if let Some((unit, rest)) = message.split_once(".service: ") {
+        let is_failure = rest.contains("Failed with result")
+            || rest.contains("Main process exited")
+            || rest.contains("entered failed state");
+        return is_failure.then(|| Happening::UnitFailed { unit: unit.to_owned() });
+    }
+    let started = message.strip_prefix("Started ")?;
+    Some(Happening::UnitStarted { unit: started.split([':', '.']).next()?.trim().to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::events;
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_glued_to_a_date_is_found() {
+        let found = |list: &str| peers(list).iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(found("10.0.0.662020-05-27 03:45:40.461 [INFO]"), "10.0.0.66");
+        assert_eq!(found("10.0.0.1,10.0.0.22020-05-27 x"), "10.0.0.1 10.0.0.2");
+        assert_eq!(found("10.0.0.1, 10.0.0.2 x"), "10.0.0.1 10.0.0.2");
+        assert_eq!(found("nothing"), "");
+    }
+
+    #[test]
+    fn units_and_stores() {
+        let found = events(
+            "May 26 05:32:51 n systemd[1]: kubelet.service: Failed with result 'exit-code'.\n\
+             May 26 05:33:01 n systemd[1]: Started kubelet: The Kubernetes Node Agent.\n\
+             2020-05-26 12:42:35.947 [ERROR][1] client.go 255: Error getting x ClusterInformation=\"default\" error=etcdserver: leader changed\n\
+             2020-05-27 03:17:18.867 [INFO][1] ipam.go 1469: Node doesn't exist, no need to release affinity cidr=10.101.55.64/26 host=\"k8scephnode\"",
+        );
+        let kinds: Vec<Happening> = found.into_iter().map(|event| event.what).collect();
+        assert_eq!(
+            kinds,
+            [
+                Happening::UnitFailed { unit: "kubelet".into() },
+                Happening::UnitStarted { unit: "kubelet".into() },
+                Happening::StoreTrouble { message: "etcdserver: leader changed".into() },
+                Happening::NodeCleaned { node: "k8scephnode".into(), block: "10.101.55.64/26".parse().ok() },
+            ]
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! Which node a file speaks of, once all files are read.
+//!
+//! A prompt names the machine. Else the file's name up to its first dot may: it does if a node of that name (compared without
+//! case) is known from anything that was read, or if no node is known at all. Otherwise what was read stays unplaced.
+
+use std::collections::BTreeMap;
+
+use crate::Evidence;
+use crate::evidence::{Happening, Partial};
+
+use super::draft::{Draft, WholeLists};
+
+pub(crate) fn place(drafts: Vec<Draft>) -> Evidence {
+    let known = known_nodes(&drafts);
+    let mut evidence = Evidence::default();
+    let mut whole = WholeLists::default();
+    for mut draft in drafts {
+        let by_name = node_of_file(&draft.file.0, &known);
+        name_log(&mut draft, by_name.as_deref());
+        for (host, mut node) in std::mem::take(&mut draft.nodes) {
+            match host.or_else(|| by_name.clone()) {
+                Some(name) => {
+                    let name = known.get(&name.to_lowercase()).cloned().unwrap_or(name);
+                    node.name.clone_from(&name);
+                    evidence.node_mut(&name).absorb(node);
+                }
+                None => evidence.unplaced.push(node),
+            }
+        }
+        whole.pods |= draft.whole.pods;
+        whole.kube_nodes |= draft.whole.kube_nodes;
+        whole.endpoints |= draft.whole.endpoints;
+        evidence.absorb(draft.cluster);
+    }
+    evidence.partial =
+        Partial { pods: !whole.pods, kube_nodes: !whole.kube_nodes, endpoints: !whole.endpoints };
+    evidence
+}
+
+/// Logs without a host of their own were written where the file says.
+fn name_log(draft: &mut Draft, node: Option<&str>) {
+    let Some(node) = node else { return };
+    for event in draft.cluster.log.iter_mut().flatten() {
+        event.seen.node.get_or_insert_with(|| node.into());
+    }
+}
+
+/// `dir/slave-140.ip-route.txt` is slave-140's, if there is such a node. Logs are also called for what wrote them:
+/// `kubelet-slave-140.log`.
+fn node_of_file(file: &str, known: &BTreeMap<String, String>) -> Option<String> {
+    let base = file.rsplit('/').next().unwrap_or(file);
+    let (stem, rest) = base.split_once('.').unwrap_or((base, ""));
+    let stem = stem.to_lowercase();
+    if let Some(name) = known.get(&stem) {
+        return Some(name.clone());
+    }
+    let after_dash = stem.split_once('-').and_then(|(_, after)| known.get(after));
+    let is_named = known.is_empty() && rest.contains('.') && !stem.is_empty();
+    after_dash.cloned().or_else(|| is_named.then_some(base[..stem.len().min(base.len())].to_owned()))
+}
+
+/// Every name of a node that anything tells, by its lower case.
+fn known_nodes(drafts: &[Draft]) -> BTreeMap<String, String> {
+    let mut known = BTreeMap::new();
+    let mut add = |name: &str| {
+        if !name.is_empty() {
+            known.entry(name.to_lowercase()).or_insert_with(|| name.to_owned());
+        }
+    };
+    // Records spell names as they are; hosts in logs and prompts may be spelled otherwise, so they come last.
+    for draft in drafts {
+        let cluster = &draft.cluster;
+        cluster.kube_nodes.iter().flatten().for_each(|node| add(&node.seen.name));
+        cluster.records.all(model::Kind::Node).iter().for_each(|node| add(&node.seen.metadata.name));
+        cluster.pods.iter().flatten().filter_map(|pod| pod.seen.node.as_deref()).for_each(&mut add);
+        cluster
+            .endpoints
+            .iter()
+            .flatten()
+            .filter_map(|endpoint| endpoint.seen.node.as_deref())
+            .for_each(&mut add);
+        cluster.events.iter().flatten().filter_map(|event| event.seen.node.as_deref()).for_each(&mut add);
+    }
+    for draft in drafts {
+        draft.nodes.keys().flatten().for_each(|name| add(name));
+        for event in draft.cluster.log.iter().flatten() {
+            event.seen.node.as_deref().into_iter().for_each(&mut add);
+            match &event.seen.what {
+                Happening::EndpointWritten { endpoint } => {
+                    endpoint.node.as_deref().into_iter().for_each(&mut add)
+                }
+                Happening::NodeCleaned { node, .. } => add(node),
+                _ => {}
+            }
+        }
+    }
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::read;
+
+    const ROUTE: &[u8] = b"default via 10.0.0.1 dev eth0\n";
+
+    #[test]
+    fn a_files_name_is_a_nodes_if_there_is_such_a_node() {
+        let nodes = b"NAME     STATUS   ROLES    AGE   VERSION\nnode-a   Ready    master   33d   v1.18.2\n";
+        let evidence =
+            read([("nodes.txt", nodes.as_slice()), ("d/Node-A.route.txt", ROUTE), ("misc.route.txt", ROUTE)]);
+        assert_eq!(evidence.nodes.keys().collect::<Vec<_>>(), ["node-a"]);
+        assert_eq!(evidence.unplaced.len(), 1);
+        assert_eq!(evidence.unplaced[0].name, "misc.route.txt");
+    }
+
+    #[test]
+    fn without_any_other_word_the_name_is_believed() {
+        let evidence = read([("node-a.route.txt", ROUTE), ("routes.txt", ROUTE)]);
+        assert_eq!(evidence.nodes.keys().collect::<Vec<_>>(), ["node-a"]);
+        assert_eq!(evidence.unplaced.len(), 1);
+    }
+
+    #[test]
+    fn a_prompt_names_the_machine() {
+        let text = b"[root@n1 ~]# ip route\ndefault via 10.0.0.1 dev eth0\n[root@n2 ~]# ip route\n10.0.0.0/8 dev eth0\n";
+        let evidence = read([("paste.txt", text.as_slice())]);
+        assert_eq!(evidence.nodes.keys().collect::<Vec<_>>(), ["n1", "n2"]);
+    }
+}

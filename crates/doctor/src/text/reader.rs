@@ -1,0 +1,213 @@
+//! One file, line by line: which reader a line belongs to.
+
+use super::bgp::BgpReader;
+use super::describe::{self, Description};
+use super::document::{Documents, Item, JsonSplitter, YamlSplitter};
+use super::draft::{Draft, Section};
+use super::ipam_report::{IpamReportReader, Told};
+use super::iproute::IpReader;
+use super::lines::Line;
+use super::logs::LogReader;
+use super::tables::{self, Table};
+use super::{prompt, setup};
+
+/// Reads one file.
+#[derive(Debug)]
+pub(crate) struct FileReader {
+    draft: Draft,
+    section: Section,
+    mode: Mode,
+    table: Option<Table>,
+    ip: IpReader,
+    bgp: BgpReader,
+    ipam: IpamReportReader,
+    log: LogReader,
+    documents: Documents,
+    /// Lines that nobody knows: how many, and the first.
+    unknown: u64,
+    first_unknown: u32,
+}
+
+/// Some formats are read as a whole.
+#[derive(Debug, Default)]
+enum Mode {
+    #[default]
+    Lines,
+    Json(JsonSplitter),
+    Yaml(YamlSplitter),
+    Description(Description),
+}
+
+impl FileReader {
+    pub(crate) fn new(name: &str) -> FileReader {
+        FileReader {
+            draft: Draft::new(name),
+            section: Section::default(),
+            mode: Mode::Lines,
+            table: None,
+            ip: IpReader::default(),
+            bgp: BgpReader::default(),
+            ipam: IpamReportReader::default(),
+            log: LogReader::default(),
+            documents: Documents::default(),
+            unknown: 0,
+            first_unknown: 0,
+        }
+    }
+
+    pub(crate) fn line(&mut self, line: Line) {
+        if let Some(section) = prompt::section(&line.text) {
+            self.end_section();
+            self.section = section;
+            return;
+        }
+        if matches!(self.mode, Mode::Description(_)) && describe::begins(&line.text) {
+            self.end_mode();
+        }
+        match self.mode {
+            Mode::Lines => self.single_line(line),
+            _ => self.document_line(line),
+        }
+    }
+
+    fn document_line(&mut self, line: Line) {
+        let mut items = Vec::new();
+        match &mut self.mode {
+            Mode::Lines => {}
+            Mode::Json(splitter) => {
+                if splitter.feed(&line, |item| items.push(item)) {
+                    self.mode = Mode::Lines;
+                }
+            }
+            Mode::Yaml(splitter) => splitter.feed(&line, |item| items.push(item)),
+            Mode::Description(description) => description.push(line),
+        }
+        self.items(items);
+    }
+
+    pub(crate) fn finish(mut self) -> Draft {
+        self.end_section();
+        self.log.finish(&mut self.draft);
+        let file = &self.draft.file.0;
+        if self.unknown > 0 {
+            let told = if self.draft.is_empty() {
+                format!("{file}: nothing in it is known here")
+            } else {
+                format!(
+                    "{file}: {} lines from line {} on are not understood",
+                    self.unknown, self.first_unknown
+                )
+            };
+            self.draft.cluster.unread.push(told);
+        }
+        self.draft
+    }
+
+    fn single_line(&mut self, line: Line) {
+        if line.text.trim().is_empty() {
+            self.table = None;
+            return;
+        }
+        if self.log.line(&line, &self.draft) || self.begin_document(&line) || self.known_line(&line) {
+            return;
+        }
+        if self.unknown == 0 {
+            self.first_unknown = line.number;
+        }
+        // Tools that are not looked at, ellipses of an editor, headings.
+        if !matches!(line.text.trim(), "..." | "…" | "Events:" | "--More--") {
+            self.unknown += 1;
+        }
+    }
+
+    /// Switches to a format that is read as a whole.
+    fn begin_document(&mut self, line: &Line) -> bool {
+        if let Ok(key) = model::Key::from_etcd_text(line.text.trim()) {
+            self.documents.key = Some(key);
+            return true;
+        }
+        // `etcdctl get --print-value-only=false` on one line, or a key that nobody here knows.
+        if JsonSplitter::begins(&line.text) {
+            self.mode = Mode::Json(JsonSplitter::default());
+        } else if YamlSplitter::begins(&line.text) {
+            self.mode = Mode::Yaml(YamlSplitter::default());
+        } else if describe::begins(&line.text) {
+            self.mode = Mode::Description(Description::default());
+        } else {
+            return line.text.starts_with("/calico/") && !line.text.contains(' ');
+        }
+        self.document_line(line.clone());
+        true
+    }
+
+    fn known_line(&mut self, line: &Line) -> bool {
+        if let Some(table) = Table::begin(&line.text, &self.section) {
+            table.open(&mut self.draft);
+            self.table = Some(table);
+            return true;
+        }
+        if let Some(table) = &self.table
+            && table.row(line, &self.section, &mut self.draft)
+        {
+            return true;
+        }
+        let draft = &self.draft;
+        if self.bgp.line(&line.text, || draft.origin(line)) || self.ip.line(&line.text, || draft.origin(line))
+        {
+            return true;
+        }
+        if let Some(told) = self.ipam.line(&line.text) {
+            if let Told::Report(report) = told {
+                let report = self.draft.sight(line, report);
+                self.draft.ipam().reports.push(report);
+            }
+            return true;
+        }
+        setup::line(line, &self.section, &mut self.draft)
+            || tables::bare_row(line, &self.section, &mut self.draft)
+            || is_box(&line.text)
+    }
+
+    fn items(&mut self, items: Vec<Item>) {
+        for item in items {
+            let first = item.lines.first().map_or(0, |line| line.number);
+            if !self.documents.item(item, &self.section, &mut self.draft) {
+                if self.unknown == 0 {
+                    self.first_unknown = first;
+                }
+                self.unknown += 1;
+            }
+        }
+    }
+
+    fn end_mode(&mut self) {
+        let mut items = Vec::new();
+        match std::mem::take(&mut self.mode) {
+            Mode::Lines => {}
+            Mode::Json(splitter) => splitter.finish(|item| items.push(item)),
+            Mode::Yaml(splitter) => splitter.finish(|item| items.push(item)),
+            Mode::Description(description) => description.finish(&self.section, &mut self.draft),
+        }
+        self.items(items);
+    }
+
+    fn end_section(&mut self) {
+        self.end_mode();
+        self.table = None;
+        self.ipam = IpamReportReader::default();
+        if let Some(bgp) = std::mem::take(&mut self.bgp).bgp {
+            let node = self.draft.node(&self.section);
+            let named = crate::evidence::NodeEvidence { bgp: Some(bgp), ..Default::default() };
+            node.absorb(named);
+        }
+        let mut kernel = std::mem::take(&mut self.ip).finish(self.section.command.as_deref());
+        kernel.absorb(std::mem::take(&mut self.documents.kernel));
+        self.draft.place_kernel(&self.section, kernel);
+    }
+}
+
+/// Lines of boxes that belong to no table known here.
+fn is_box(text: &str) -> bool {
+    let text = text.trim();
+    text.len() > 2 && text.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'='))
+}

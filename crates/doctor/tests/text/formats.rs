@@ -1,0 +1,192 @@
+//! Each format in the form that its tool prints it, beyond those of the incidents.
+
+use doctor::Evidence;
+use doctor::text::read;
+use model::Kind;
+
+fn one(text: &str) -> Evidence {
+    let evidence = read([("paste.txt", text.as_bytes())]);
+    assert_eq!(evidence.unread, Vec::<String>::new(), "{text}");
+    evidence
+}
+
+#[test]
+fn endpoints_of_v3_as_tables() {
+    let evidence = one(
+        "NAMESPACE     NAME                                WORKLOAD        NODE     NETWORKS            INTERFACE         PROFILES                                  NATS   \n\
+         kube-system   node--a-k8s-coredns--7f89-eth0      coredns-7f89    node-a   192.168.84.131/32   cali9c1a2b3c4d5   kns.kube-system,ksa.kube-system.coredns          \n",
+    );
+    let endpoint = &evidence.endpoints.as_ref().unwrap()[0].seen;
+    assert_eq!((endpoint.pod.as_deref(), endpoint.node.as_deref()), (Some("coredns-7f89"), Some("node-a")));
+    assert_eq!(endpoint.addresses[0].to_string(), "192.168.84.131");
+    assert_eq!(endpoint.profiles.len(), 2);
+    assert!(!evidence.partial.endpoints);
+    let short = one(
+        "WORKLOAD       NODE     NETWORKS            INTERFACE         \nweb-0          node-a   10.0.0.1/32         cali111111111aa   \n",
+    );
+    assert_eq!(short.endpoints.as_ref().unwrap()[0].seen.name, "node--a-k8s-web--0-eth0");
+    assert!(short.partial.endpoints);
+}
+
+#[test]
+fn pools_and_nodes_as_tables() {
+    let evidence = one(
+        "NAME                  CIDR             NAT    IPIPMODE   VXLANMODE   DISABLED   DISABLEBGPEXPORT   SELECTOR   \n\
+         default-ipv4-ippool   192.168.0.0/16   true   Always     Never       false      false              all()      \n",
+    );
+    let pool = &evidence.records.of(Kind::IpPool).unwrap()[0].seen;
+    assert_eq!(pool.spec("ipipMode").unwrap(), "Always");
+    assert_eq!(pool.spec("natOutgoing").unwrap(), true);
+    let evidence = one(
+        "NAME     ASN       IPV4            IPV6   \nnode-a   (64512)   10.0.0.63/24           \nnode-b   64513     10.0.0.64/24           \n",
+    );
+    let nodes = evidence.records.of(Kind::Node).unwrap();
+    assert_eq!(nodes[0].seen.spec("bgp").unwrap()["ipv4Address"], "10.0.0.63/24");
+    assert_eq!(nodes[1].seen.spec("bgp").unwrap()["asNumber"], 64_513);
+}
+
+#[test]
+fn kubernetes_lists_as_json() {
+    let evidence = one(r#"{
+    "apiVersion": "v1",
+    "items": [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web-0", "namespace": "shop", "uid": "u-1", "creationTimestamp": "2024-01-01T00:00:00Z",
+                "annotations": {"cni.projectcalico.org/podIP": "10.0.0.1/32", "other": "x"},
+                "ownerReferences": [{"kind": "StatefulSet", "name": "web", "controller": true}]},
+            "spec": {"nodeName": "node-a"},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+                "containerStatuses": [{"name": "c", "ready": true, "restartCount": 2, "containerID": "containerd://abc", "state": {"running": {}}}]}
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "proxy", "namespace": "kube-system", "deletionTimestamp": "2024-01-01T00:00:00Z"},
+            "spec": {"hostNetwork": true},
+            "status": {"phase": "Running"}
+        }
+    ],
+    "kind": "List",
+    "metadata": {"resourceVersion": ""}
+}"#);
+    let pods = evidence.pods.as_ref().unwrap();
+    let web = &pods[0].seen;
+    assert_eq!((web.addresses.len(), web.ready, web.restarts), (2, Some((1, 1)), Some(2)));
+    assert_eq!((web.annotations.len(), web.owner.as_deref()), (1, Some("StatefulSet/web")));
+    assert_eq!(web.containers[0].id.as_deref(), Some("abc"));
+    assert!(pods[1].seen.is_terminating() && pods[1].seen.host_network == Some(true));
+    assert!(!evidence.partial.pods);
+    let exhibit = pods[0].exhibit("");
+    assert_eq!((exhibit.line, exhibit.text.as_str()), (Some(4), "Pod shop/web-0"));
+}
+
+#[test]
+fn custom_resources_as_yaml() {
+    let evidence = one(
+        "apiVersion: v1\nitems:\n- apiVersion: crd.projectcalico.org/v1\n  kind: IPAMHandle\n  metadata:\n    name: k8s-pod-network.0f\n  spec:\n    block:\n      10.244.7.64/26: 1\n    deleted: false\n    handleID: k8s-pod-network.0F\n\
+         - apiVersion: crd.projectcalico.org/v1\n  kind: BlockAffinity\n  metadata:\n    name: node-a-10-244-7-64-26\n  spec:\n    cidr: 10.244.7.64/26\n    deleted: \"false\"\n    node: node-a\n    state: confirmed\n\
+         - apiVersion: crd.projectcalico.org/v1\n  kind: IPPool\n  metadata:\n    name: p\n  spec:\n    cidr: 10.244.0.0/16\nkind: List\nmetadata:\n  resourceVersion: \"\"\n",
+    );
+    let ipam = evidence.ipam.as_ref().unwrap();
+    assert_eq!(ipam.books.handles.keys().collect::<Vec<_>>(), ["k8s-pod-network.0F"]);
+    assert_eq!(ipam.books.affinities.len(), 1);
+    assert!(ipam.books.unreadable.is_empty(), "{:?}", ipam.books.unreadable);
+    assert_eq!(evidence.records.of(Kind::IpPool).unwrap().len(), 1);
+}
+
+#[test]
+fn values_of_etcd_under_their_keys() {
+    let block = model::ipam::Block::new("10.0.0.0/30".parse().unwrap(), None, 7);
+    let text = format!(
+        "/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-30\n{}\n/calico/ipam/v2/handle/h1\n{{\"block\":{{\"10.0.0.0/30\":1}},\"id\":\"h1\"}}\n\
+         /calico/ipam/v2/host/node-a/ipv4/block/10.0.0.0-30\n{{\"state\":\"confirmed\"}}\n\
+         /calico/ipam/v2/config\n{{\"strict_affinity\":true,\"auto_allocate_blocks\":true}}\n\
+         /calico/resources/v3/projectcalico.org/ippools/p\n{{\"kind\":\"IPPool\",\"apiVersion\":\"projectcalico.org/v3\",\"metadata\":{{\"name\":\"p\"}},\"spec\":{{\"cidr\":\"10.0.0.0/24\"}}}}\n",
+        String::from_utf8(block.encode()).unwrap()
+    );
+    let evidence = one(&text);
+    let ipam = evidence.ipam.as_ref().unwrap();
+    assert_eq!((ipam.books.blocks.len(), ipam.books.handles.len(), ipam.books.affinities.len()), (1, 1, 1));
+    assert!(ipam.books.unreadable.is_empty(), "{:?}", ipam.books.unreadable);
+    assert_eq!(ipam.books.blocks.values().next().unwrap().value, block);
+    assert!(ipam.config.as_ref().unwrap().seen.strict_affinity);
+    assert_eq!(evidence.records.of(Kind::IpPool).unwrap().len(), 1);
+    let key = model::Key::Handle("h1".to_owned());
+    assert_eq!(ipam.origin(&key).exhibit("").line, Some(4));
+}
+
+#[test]
+fn sandboxes_and_containers() {
+    let evidence = one("[root@node-a ~]# crictl pods\n\
+         POD ID              CREATED             STATE               NAME                NAMESPACE           ATTEMPT             RUNTIME\n\
+         0123456789abc       2 hours ago         Ready               web-0               shop                0                   (default)\n\
+         1123456789abc       3 days ago          NotReady            web-1               shop                1                   (default)\n\
+         [root@node-a ~]# crictl ps\n\
+         CONTAINER           IMAGE               CREATED             STATE               NAME                ATTEMPT             POD ID              POD\n\
+         aaaa456789abc       nginx               2 hours ago         Running             app                 0                   0123456789abc       web-0\n\
+         [root@node-a ~]# docker ps\n\
+         CONTAINER ID        IMAGE                  COMMAND        CREATED          STATUS          PORTS     NAMES\n\
+         f8189c4b982a        k8s.gcr.io/pause:3.2   \"/pause\"       41 minutes ago   Up 41 minutes             k8s_POD_web-0_shop_u-1_0\n");
+    let node = evidence.node("node-a").unwrap();
+    let sandboxes = node.sandboxes.as_ref().unwrap();
+    assert_eq!(sandboxes[0].seen.is_ready, Some(true));
+    assert_eq!((sandboxes[1].seen.is_ready, sandboxes[1].seen.attempt), (Some(false), Some(1)));
+    let containers = node.containers.as_ref().unwrap();
+    assert_eq!(containers[0].seen.sandbox.as_deref(), Some("0123456789abc"));
+    let pause = &containers[1].seen;
+    assert!(pause.is_sandbox);
+    assert_eq!(
+        (pause.pod.as_ref().unwrap().to_string().as_str(), pause.pod_uid.as_deref()),
+        ("shop/web-0", Some("u-1"))
+    );
+}
+
+#[test]
+fn pods_described() {
+    let evidence = one(
+        "Name:         web-0\nNamespace:    shop\nPriority:     0\nNode:         node-a/10.0.0.5\nStart Time:   Mon, 01 Jan 2024 00:00:00 +0000\n\
+         Labels:       app=web\nAnnotations:  cni.projectcalico.org/podIP: 192.168.1.5/32\nStatus:       Running\nIP:           192.168.1.5\nIPs:\n  IP:           192.168.1.5\n\
+         Controlled By:  StatefulSet/web\nContainers:\n  app:\n    Container ID:   containerd://abcdef\n    State:          Waiting\n      Reason:       CrashLoopBackOff\n    Ready:          False\n    Restart Count:  7\n\
+         Events:\n  Type     Reason     Age                 From     Message\n  ----     ------     ----                ----     -------\n  Warning  BackOff    2m (x10 over 10m)   kubelet  Back-off restarting failed container\n",
+    );
+    let pod = &evidence.pods.as_ref().unwrap()[0].seen;
+    assert_eq!((pod.node.as_deref(), pod.addresses.len(), pod.restarts), (Some("node-a"), 1, Some(7)));
+    assert_eq!(pod.containers[0].reason.as_deref(), Some("CrashLoopBackOff"));
+    assert_eq!(evidence.events.as_ref().unwrap()[0].seen.count, 10);
+}
+
+#[test]
+fn one_paste_with_everything_in_it() {
+    let evidence = one(
+        "[root@n1 ~]# ip route\ndefault via 10.0.0.1 dev eth0\n192.168.1.5 dev cali11111111111 scope link\n\
+         [root@n1 ~]# calicoctl node status\nCalico process is running.\n\nIPv4 BGP status\n\
+         +--------------+-------------------+-------+----------+-------------+\n\
+         | PEER ADDRESS |     PEER TYPE     | STATE |  SINCE   |    INFO     |\n\
+         +--------------+-------------------+-------+----------+-------------+\n\
+         | 10.0.0.2     | node-to-node mesh | up    | 07:11:05 | Established |\n\
+         +--------------+-------------------+-------+----------+-------------+\n\n\
+         [root@n1 ~]# sysctl net.ipv4.ip_forward\nnet.ipv4.ip_forward = 0\n\
+         [root@n1 ~]# cat /proc/swaps\nFilename\t\t\t\tType\t\tSize\tUsed\tPriority\n/dev/dm-1                               partition\t1003516\t0\t-2\n\
+         [root@n1 ~]# cat /var/lib/calico/nodename\ntemplate\n\
+         $ kubectl exec -n shop web-0 -- ip route\ndefault via 169.254.1.1 dev eth0\n169.254.1.1 dev eth0 scope link\n\
+         $ calicoctl get ippool -o yaml\napiVersion: projectcalico.org/v3\nitems:\n- apiVersion: projectcalico.org/v3\n  kind: IPPool\n  metadata:\n    name: p\n  spec:\n    cidr: 10.0.0.0/24\nkind: IPPoolList\n\
+         $ calicoctl get nodes\nNAME   \nn1     \n",
+    );
+    let node = evidence.node("n1").unwrap();
+    assert_eq!(node.kernel.routes.as_ref().unwrap().len(), 2);
+    assert_eq!(node.kernel.sysctl("net/ipv4/ip_forward").unwrap().seen, "0");
+    assert_eq!(node.bgp.as_ref().unwrap().sessions.len(), 1);
+    assert_eq!(node.setup.swaps.as_ref().unwrap().seen, ["/dev/dm-1"]);
+    assert_eq!(node.setup.nodename_file.as_ref().unwrap().seen, "template");
+    let inside = evidence
+        .nodes
+        .values()
+        .chain(&evidence.unplaced)
+        .filter_map(|node| node.pod_views.as_ref())
+        .flatten();
+    let pods: Vec<_> = inside.map(|view| view.pod.as_ref().unwrap().to_string()).collect();
+    assert_eq!(pods, ["shop/web-0"]);
+    assert_eq!(evidence.records.of(Kind::IpPool).unwrap().len(), 1);
+}
