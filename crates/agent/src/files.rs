@@ -113,6 +113,14 @@ impl Folder {
         Ok(found.into_iter().map(|(_, name)| name).collect())
     }
 
+    /// Whether there are files, finished or not.
+    pub(crate) fn has_any(&self) -> bool {
+        let mut entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        entries.any(|entry| {
+            entry.path().extension().is_some_and(|ending| ending == ENDING || ending == UNFINISHED)
+        })
+    }
+
     /// The content of a file; nothing if it is gone.
     pub(crate) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.place(name)) {
@@ -193,6 +201,7 @@ mod tests {
         folder.set_aside("bad", "half");
         fs::write(state.path().join("x.1.tmp"), b"").unwrap();
         assert_eq!(folder.names().unwrap(), [] as [&str; 0]);
+        assert!(folder.has_any(), "something is to be removed");
         let at_work = create(&state.path().join("y.2.tmp")).unwrap();
         at_work.lock().unwrap();
         folder.remove_unfinished().unwrap();
@@ -202,5 +211,6 @@ mod tests {
         let left: Vec<_> =
             fs::read_dir(state.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["bad.broken"]);
+        assert!(!folder.has_any());
     }
 }

@@ -35,9 +35,9 @@ impl Queue {
         self.folder.path()
     }
 
-    /// Whether anything waits, as far as can be told.
+    /// Whether anything waits, or was left unfinished, as far as can be told.
     pub(crate) fn has_any(&self) -> bool {
-        self.folder.names().is_ok_and(|names| !names.is_empty())
+        self.folder.has_any()
     }
 
     /// Keeps a DEL. When this returns, it is not forgotten any more.
