@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const INTERVAL: &str = "0.02";
 
 #[derive(Debug)]
-pub(super) struct Pinger {
+pub struct Pinger {
     what: String,
     child: Child,
     answered: Arc<Mutex<BTreeSet<u64>>>,
@@ -23,14 +23,14 @@ pub(super) struct Pinger {
 
 /// How a ping went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tally {
-    pub(super) answered: u64,
-    pub(super) lost: u64,
+pub struct Tally {
+    pub answered: u64,
+    pub lost: u64,
 }
 
 impl Pinger {
     /// Pings an address from wherever `command` leads, and has had an answer when it returns.
-    pub(super) fn start(what: &str, mut command: Command, address: &str) -> Result<Pinger> {
+    pub fn start(what: &str, mut command: Command, address: &str) -> Result<Pinger> {
         command.args(["ping", "-n", "-i", INTERVAL, address]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().context("cannot run ping")?;
@@ -50,7 +50,7 @@ impl Pinger {
     }
 
     /// Until so many more packets have been answered.
-    pub(super) fn wait_for_more(&self, packets: usize) -> Result<()> {
+    pub fn wait_for_more(&self, packets: usize) -> Result<()> {
         let count = || self.answered.lock().unwrap_or_else(PoisonError::into_inner).len();
         let (wanted, deadline) = (count() + packets, Instant::now() + Duration::from_secs(30));
         while count() < wanted {
@@ -61,7 +61,7 @@ impl Pinger {
     }
 
     /// Stops, and counts. A packet that was under way at the end is not counted.
-    pub(super) fn stop(mut self) -> Result<Tally> {
+    pub fn stop(mut self) -> Result<Tally> {
         self.wait_for_more(5)?;
         self.interrupt();
         if let Some(reader) = self.reader.take() {

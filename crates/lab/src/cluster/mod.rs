@@ -160,7 +160,24 @@ impl Cluster {
     /// Starts a service, with arguments for this one time, and waits until it can be asked.
     pub fn start(&self, node: &str, service: &str, arguments: &[&str]) -> Result<()> {
         let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-        self.init(node, &InitRequest::Start { service: service.to_owned(), arguments })?;
+        let environment = Vec::new();
+        self.init(node, &InitRequest::Start { service: service.to_owned(), arguments, environment })?;
+        self.wait_for_service(node, service)
+    }
+
+    /// Starts a service with variables for this one time, and does not wait.
+    pub fn launch(&self, node: &str, service: &str, environment: &[(&str, &str)]) -> Result<()> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let start = InitRequest::Start {
+            service: service.to_owned(),
+            arguments: Vec::new(),
+            environment: environment.collect(),
+        };
+        self.init(node, &start).map(|_| ())
+    }
+
+    /// Waits until a service can be asked: the agent is ready then.
+    pub fn wait_for_service(&self, node: &str, service: &str) -> Result<()> {
         up::wait_for_service(self, node, service)
     }
 
@@ -197,6 +214,16 @@ impl Cluster {
     /// A node's files, seen from outside.
     pub fn root_of(&self, node: &str) -> Result<PathBuf> {
         Ok(PathBuf::from(format!("/proc/{}/root", self.process_of(&self.description.node(node)?.name)?)))
+    }
+
+    /// A node's network namespace, seen from outside.
+    pub fn network_of(&self, node: &str) -> Result<PathBuf> {
+        Ok(PathBuf::from(format!("/proc/{}/ns/net", self.process_of(&self.description.node(node)?.name)?)))
+    }
+
+    /// What programs on a node find in their environment: the lab's store, too.
+    pub fn environment_of(&self, node: &str) -> Result<Vec<(String, String)>> {
+        Ok(environment(&self.description, self.description.node(node)?, &self.place))
     }
 
     /// The end of a program's log on a node.

@@ -20,8 +20,16 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum InitRequest {
     Status,
-    Start { service: String, arguments: Vec<String> },
-    Stop { service: String, signal: StopSignal },
+    /// Arguments and variables are for this one time.
+    Start {
+        service: String,
+        arguments: Vec<String>,
+        environment: Vec<(String, String)>,
+    },
+    Stop {
+        service: String,
+        signal: StopSignal,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +84,7 @@ impl Services {
         let shared = Arc::new(Shared { state: Mutex::new(services), changed: Condvar::new() });
         let services = Services { shared };
         for service in services.state().values_mut() {
-            service.launch(&[])?;
+            service.launch(&[], &[])?;
         }
         let reaper = services.clone();
         std::thread::spawn(move || reaper.collect_children());
@@ -86,12 +94,12 @@ impl Services {
     pub(super) fn handle(&self, request: InitRequest) -> Result<Vec<ServiceStatus>> {
         match request {
             InitRequest::Status => {}
-            InitRequest::Start { service, arguments } => {
+            InitRequest::Start { service, arguments, environment } => {
                 let mut state = self.state();
                 let service = find(&mut state, &service)?;
                 service.is_wanted = true;
                 if service.running.is_none() {
-                    service.launch(&arguments)?;
+                    service.launch(&arguments, &environment)?;
                 }
             }
             InitRequest::Stop { service, signal } => self.stop(&service, signal)?,
@@ -152,7 +160,7 @@ impl Services {
         let Ok(service) = find(&mut state, name) else { return };
         if service.is_wanted
             && service.running.is_none()
-            && let Err(error) = service.launch(&[])
+            && let Err(error) = service.launch(&[], &[])
         {
             eprintln!("{name}: {error:#}");
         }
@@ -164,10 +172,11 @@ impl Services {
 }
 
 impl Service {
-    fn launch(&mut self, more: &[String]) -> Result<()> {
+    fn launch(&mut self, more: &[String], environment: &[(String, String)]) -> Result<()> {
         let Some((program, arguments)) = self.program.split_first() else { bail!("no program") };
         let mut command = Command::new(program);
         command.args(arguments).args(more).env_clear().envs(self.environment.iter().cloned());
+        command.envs(environment.iter().cloned());
         command.stdin(Stdio::null()).stdout(self.log.try_clone()?).stderr(self.log.try_clone()?);
         let child = command.spawn().with_context(|| format!("cannot run {program}"))?;
         // Collected by `collect_children`, not through this handle.

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::pinger::Pinger;
 use super::state::State;
 use crate::cluster::Cluster;
 use crate::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport};
+use crate::pinger::Pinger;
 
 /// On each node, besides those that leak.
 const LIVING: [&str; 2] = ["steady-0", "steady-1"];

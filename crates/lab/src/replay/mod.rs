@@ -2,7 +2,6 @@
 //! fails if anything is not as it should be.
 
 mod leaked_endpoints;
-mod pinger;
 mod stale_delete;
 mod state;
 

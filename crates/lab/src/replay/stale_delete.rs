@@ -4,10 +4,10 @@
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::pinger::Pinger;
 use super::state::State;
 use crate::cluster::Cluster;
 use crate::kubelet::{KubeletRequest, NewPod, PodKey, PodReport, SandboxKey};
+use crate::pinger::Pinger;
 
 /// How often the late DEL is repeated: kubelet's retries.
 const LATE_DELS: usize = 5;

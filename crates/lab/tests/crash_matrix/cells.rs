@@ -1,0 +1,187 @@
+//! What is tried: each place at which the agent or the plugin can be killed, in each way, on each store.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use lab::Programs;
+use lab::cluster::StoreKind;
+use testkit::Dice;
+
+/// One crash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) victim: Victim,
+    pub(crate) point: String,
+    pub(crate) way: Way,
+    pub(crate) store: StoreKind,
+    pub(crate) story: Story,
+}
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Victim {
+    Agent,
+    /// With an agent to talk to.
+    Plugin,
+    /// Without one: it becomes `plumbd cni`.
+    OneShot,
+}
+
+/// How it is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Held at the point, while everything else goes on for a moment; then `kill -9`.
+    Held,
+    /// At once, together with whatever else it was doing.
+    AtOnce,
+}
+
+impl Way {
+    pub(crate) fn setting(self, point: &str) -> String {
+        match self {
+            Way::Held => format!("{point}:pause"),
+            Way::AtOnce => format!("{point}:abort"),
+        }
+    }
+}
+
+/// What goes on when it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Story {
+    Add,
+    /// An ADD that cannot succeed, and is undone.
+    FailingAdd,
+    /// An ADD of a sandbox whose DEL is still queued.
+    AddAgain,
+    Del,
+    /// A DEL whose records cannot be released now.
+    DelWithoutStore,
+    /// A DEL that finds no agent.
+    DelWithoutAgent,
+    Gc,
+    /// Links that an agent took out of service and did not live to remove.
+    Sweep,
+    /// A sandbox that the runtime lost.
+    Collect,
+    /// A DEL that waits in the queue when the agent starts.
+    Queue,
+    Start,
+    /// A pod's device is gone when the agent starts.
+    Remake,
+    /// The records that every node needs are gone when the agent starts.
+    Bootstrap,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {} ({:?}, {:?}, {:?})", self.victim, self.point, self.way, self.story, self.store)
+    }
+}
+
+/// The places, as the programs themselves list them.
+pub(crate) struct Points {
+    pub(crate) agent: Vec<String>,
+    pub(crate) plugin: Vec<String>,
+}
+
+impl Points {
+    pub(crate) fn of(programs: &Programs) -> Result<Points> {
+        let agent = listed(Command::new(programs.daemon()).arg("failpoints"))?;
+        let plugin = listed(Command::new(programs.cni()).env("PLUMB_FAILPOINT", "list"))?;
+        ensure!(!agent.is_empty() && !plugin.is_empty(), "the programs list no points");
+        Ok(Points { agent, plugin })
+    }
+
+    /// Every crash there is.
+    pub(crate) fn cells(&self) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for point in &self.agent {
+            let story = story_of(point)?;
+            for way in [Way::Held, Way::AtOnce] {
+                for store in [StoreKind::Sqlite, StoreKind::Etcdv3] {
+                    cells.push(Cell { victim: Victim::Agent, point: point.clone(), way, store, story });
+                }
+            }
+            if is_passed_without_agent(point, story) {
+                let (way, store) = (Way::AtOnce, StoreKind::Sqlite);
+                cells.push(Cell { victim: Victim::OneShot, point: point.clone(), way, store, story });
+            }
+        }
+        for point in &self.plugin {
+            for (victim, story) in stories_of_plugin(point) {
+                for way in [Way::Held, Way::AtOnce] {
+                    let store = StoreKind::Sqlite;
+                    cells.push(Cell { victim, point: point.clone(), way, store, story });
+                }
+            }
+        }
+        Ok(cells)
+    }
+}
+
+fn listed(command: &mut Command) -> Result<Vec<String>> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?} failed");
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
+}
+
+/// A new point finds its story by its name, or has to be given one here.
+fn story_of(point: &str) -> Result<Story> {
+    Ok(match point {
+        "add.before-queued" | "add.after-queued" => Story::AddAgain,
+        "add.before-undo" | "add.after-undo" => Story::FailingAdd,
+        "del.before-queue" | "del.after-queue" => Story::DelWithoutStore,
+        "start.before-remake" | "start.after-remake" => Story::Remake,
+        _ if point.starts_with("add.undo-") => Story::FailingAdd,
+        _ if point.starts_with("add.") => Story::Add,
+        _ if point.starts_with("del.queue-") => Story::DelWithoutStore,
+        _ if point.starts_with("del.") => Story::Del,
+        _ if point.starts_with("gc.") => Story::Gc,
+        _ if point.starts_with("sweep.") => Story::Sweep,
+        _ if point.starts_with("collect.") => Story::Collect,
+        _ if point.starts_with("queue.") => Story::Queue,
+        _ if point.starts_with("bootstrap.") => Story::Bootstrap,
+        _ if point.starts_with("start.") => Story::Start,
+        _ => bail!("nothing is told that passes the point {point}"),
+    })
+}
+
+/// A single call keeps no journal, and passes no point of it.
+fn is_passed_without_agent(point: &str, story: Story) -> bool {
+    let is_told =
+        matches!(story, Story::Add | Story::FailingAdd | Story::Del | Story::DelWithoutStore | Story::Gc);
+    is_told && !["add.journal-written", "add.after-journal"].contains(&point)
+}
+
+fn stories_of_plugin(point: &str) -> Vec<(Victim, Story)> {
+    match point {
+        "cni.before-exec" => vec![(Victim::OneShot, Story::Add), (Victim::OneShot, Story::Del)],
+        "cni.before-queue" | "cni.queue-written" | "cni.queue-renamed" | "cni.queue-synced" => {
+            vec![(Victim::Plugin, Story::DelWithoutAgent)]
+        }
+        _ => [Story::Add, Story::Del, Story::Gc].map(|story| (Victim::Plugin, story)).into(),
+    }
+}
+
+/// Some of the cells: by chance, but of every victim and story in turn.
+pub(crate) fn choose(cells: Vec<Cell>, count: usize, seed: u64) -> Vec<Cell> {
+    let mut dice = Dice::for_purpose(seed, "crash matrix");
+    let mut groups: BTreeMap<(u64, Victim, Story), Vec<Cell>> = BTreeMap::new();
+    let mut turns: BTreeMap<(Victim, Story), u64> = BTreeMap::new();
+    for cell in cells {
+        let turn = *turns.entry((cell.victim, cell.story)).or_insert_with(|| dice.roll(u64::MAX));
+        groups.entry((turn, cell.victim, cell.story)).or_default().push(cell);
+    }
+    let mut chosen = Vec::new();
+    while chosen.len() < count && !groups.is_empty() {
+        for group in groups.values_mut() {
+            let next = usize::try_from(dice.roll(group.len() as u64)).unwrap_or_default();
+            chosen.push(group.swap_remove(next));
+        }
+        groups.retain(|_, group| !group.is_empty());
+    }
+    chosen.truncate(count);
+    chosen
+}
