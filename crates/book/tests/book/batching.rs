@@ -18,6 +18,18 @@ async fn large() -> Arc<dyn Store> {
     with_pools(&[json!({"cidr": "10.0.0.0/16", "blockSize": 26})]).await
 }
 
+/// A book whose first commit is held up.
+async fn first_at_the_gate(
+    store: &Arc<dyn Store>,
+) -> (Arc<Gate>, Book, JoinSet<Result<ipam::Grant, BookError>>) {
+    let gate = Gate::closed(store.clone());
+    let book = Book::new(gate.clone());
+    let mut requests = JoinSet::new();
+    spawn(&mut requests, &book, one("node-a", "first"));
+    wait_for("the first commit", || async { gate.arrived() == 1 }).await;
+    (gate, book, requests)
+}
+
 /// Everything that was asked for while the first commit was held up.
 async fn queued(gate: &Gate, requests: &mut JoinSet<Result<ipam::Grant, BookError>>, expected: usize) {
     assert_eq!(requests.len(), expected);
@@ -175,11 +187,7 @@ async fn the_last_addresses_go_to_those_who_came_first() {
 #[tokio::test]
 async fn who_leaves_the_queue_gets_nothing() {
     let store = small().await;
-    let gate = Gate::closed(store.clone());
-    let book = Book::new(gate.clone());
-    let mut requests = JoinSet::new();
-    spawn(&mut requests, &book, one("node-a", "first"));
-    wait_for("the first commit", || async { gate.arrived() == 1 }).await;
+    let (gate, book, mut requests) = first_at_the_gate(&store).await;
     let waiting = tokio::time::timeout(Duration::from_millis(20), book.assign(one("node-a", "gone"))).await;
     assert!(waiting.is_err(), "it waits for the commit before it");
     gate.open(100);
@@ -274,11 +282,7 @@ async fn releases_of_one_block_share_its_write_and_leave_others_alone() {
 #[tokio::test]
 async fn a_worker_that_breaks_is_replaced() {
     let store = small().await;
-    let gate = Gate::closed(store.clone());
-    let book = Book::new(gate.clone());
-    let mut requests = JoinSet::new();
-    spawn(&mut requests, &book, one("node-a", "first"));
-    wait_for("the first commit", || async { gate.arrived() == 1 }).await;
+    let (gate, book, mut requests) = first_at_the_gate(&store).await;
     let mut request = one("node-a", "broken");
     request.additions = Additions::new(1, |_| panic!("on purpose"));
     spawn(&mut requests, &book, request);

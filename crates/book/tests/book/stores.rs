@@ -1,7 +1,9 @@
 //! Stores that get in the way: one that holds commits back, one that loses answers.
 
-use std::sync::Arc;
+use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use model::{Key, KeyRange};
@@ -11,19 +13,71 @@ use store::{
 };
 use tokio::sync::Semaphore;
 
+/// What becomes of a commit.
+#[async_trait]
+pub(crate) trait Fate: fmt::Debug + Send + Sync {
+    async fn commit(&self, store: &dyn Store, changes: Vec<Change>) -> Result<Committed, StoreError>;
+}
+
+/// A store whose commits meet their fate. Everything else is as it was.
+#[derive(Debug)]
+pub(crate) struct Fated<F> {
+    store: Arc<dyn Store>,
+    fate: F,
+}
+
+impl<F> Deref for Fated<F> {
+    type Target = F;
+
+    fn deref(&self) -> &F {
+        &self.fate
+    }
+}
+
+#[async_trait]
+impl<F: Fate> Store for Fated<F> {
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
+    }
+
+    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        self.store.get(key).await
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
+        self.store.list(request).await
+    }
+
+    async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
+        self.store.read(lookups).await
+    }
+
+    async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
+        self.fate.commit(&*self.store, changes).await
+    }
+
+    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
+        self.store.watch(range, after).await
+    }
+}
+
+pub(crate) type Gate = Fated<Gatekeeper>;
+
 /// Lets commits through one by one, when it is told to.
 #[derive(Debug)]
-pub(crate) struct Gate {
-    inner: Arc<dyn Store>,
+pub(crate) struct Gatekeeper {
     passes: Semaphore,
     waiting: AtomicUsize,
 }
 
 impl Gate {
-    pub(crate) fn closed(inner: Arc<dyn Store>) -> Arc<Gate> {
-        Arc::new(Gate { inner, passes: Semaphore::new(0), waiting: AtomicUsize::new(0) })
+    pub(crate) fn closed(store: Arc<dyn Store>) -> Arc<Gate> {
+        let fate = Gatekeeper { passes: Semaphore::new(0), waiting: AtomicUsize::new(0) };
+        Arc::new(Fated { store, fate })
     }
+}
 
+impl Gatekeeper {
     /// Lets so many commits through.
     pub(crate) fn open(&self, commits: usize) {
         self.passes.add_permits(commits);
@@ -36,68 +90,36 @@ impl Gate {
 }
 
 #[async_trait]
-impl Store for Gate {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.inner.get(key).await
-    }
-
-    async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
-        self.inner.list(request).await
-    }
-
-    async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
-        self.inner.read(lookups).await
-    }
-
-    async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
+impl Fate for Gatekeeper {
+    async fn commit(&self, store: &dyn Store, changes: Vec<Change>) -> Result<Committed, StoreError> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         self.passes.acquire().await.expect("the gate is there").forget();
-        self.inner.commit(changes).await
-    }
-
-    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
-        self.inner.watch(range, after).await
+        store.commit(changes).await
     }
 }
 
+pub(crate) type Late = Fated<Delay>;
+
 /// A commit that arrives late: its answer is lost, and it happens only when someone else's next commit has.
 #[derive(Debug)]
-pub(crate) struct Late {
-    inner: Arc<dyn Store>,
-    held_back: std::sync::Mutex<Vec<Vec<Change>>>,
+pub(crate) struct Delay {
+    held_back: Mutex<Vec<Vec<Change>>>,
     left: AtomicUsize,
 }
 
 impl Late {
     /// So many commits are held back, and happen before the next one that is not.
-    pub(crate) fn new(inner: Arc<dyn Store>, commits: usize) -> Arc<Late> {
-        Arc::new(Late { inner, held_back: Default::default(), left: AtomicUsize::new(commits) })
+    pub(crate) fn new(store: Arc<dyn Store>, commits: usize) -> Arc<Late> {
+        Arc::new(Fated {
+            store,
+            fate: Delay { held_back: Mutex::default(), left: AtomicUsize::new(commits) },
+        })
     }
 }
 
 #[async_trait]
-impl Store for Late {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        self.inner.get(key).await
-    }
-
-    async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
-        self.inner.list(request).await
-    }
-
-    async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
-        self.inner.read(lookups).await
-    }
-
-    async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
+impl Fate for Delay {
+    async fn commit(&self, store: &dyn Store, changes: Vec<Change>) -> Result<Committed, StoreError> {
         let is_late =
             self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         if is_late {
@@ -106,12 +128,8 @@ impl Store for Late {
         }
         let held_back = std::mem::take(&mut *self.held_back.lock().unwrap());
         for late in held_back {
-            let _ = self.inner.commit(late).await;
+            let _ = store.commit(late).await;
         }
-        self.inner.commit(changes).await
-    }
-
-    async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
-        self.inner.watch(range, after).await
+        store.commit(changes).await
     }
 }
