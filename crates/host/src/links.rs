@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::{DeviceName, Sandbox};
-use plan::{NodeFacts, PodWiring, Sysctl};
+use plan::{NodeDesired, NodeFacts, PodWiring, Sysctl};
 use rustix::io::Errno;
 
 use crate::create::is_existing;
@@ -70,11 +70,14 @@ impl Host {
         Ok(link.filter(|link| link.alias == Some(sandbox.alias())).map(|link| link.index))
     }
 
-    /// Lets the node forward IPv6. Unlike in IPv4, a device's own setting is not enough: the kernel asks the one for
-    /// all devices, too.
-    pub fn forward_ipv6(&self) -> Result<(), HostError> {
-        let wanted = Sysctl::new("net/ipv6/conf/all/forwarding", 1);
-        if sysctl::read(&wanted.path)? == wanted.value { Ok(()) } else { sysctl::write(&wanted) }
+    /// Sets the node as a whole as a pod needs it, where it is not.
+    pub fn ensure_node_settings(&self, wiring: &PodWiring) -> Result<(), HostError> {
+        let desired: NodeDesired = [wiring.clone()].into_iter().collect();
+        let ensure = |wanted: &Sysctl| match sysctl::read(&wanted.path)? == wanted.value {
+            true => Ok(()),
+            false => sysctl::write(wanted),
+        };
+        desired.sysctls().iter().try_for_each(ensure)
     }
 
     /// Every link of ours, whatever it is called now.

@@ -13,6 +13,7 @@
 //! * [`Sandbox`]: who a pod's network belongs to. [`DeviceName`], [`Mac`]: what its devices are called.
 
 pub mod cidr;
+pub mod cluster;
 mod defaults;
 pub mod device;
 pub mod ipam;

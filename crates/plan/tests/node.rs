@@ -1,9 +1,12 @@
 //! The node's side of all pods: putting differences right reaches the target, and nothing of a stranger is touched.
 
+#[expect(dead_code, reason = "other tests look at single pods")]
+mod common;
+
 use model::{DeviceName, Mac, Sandbox};
 use plan::{
-    Attachment, Difference, NODE_SETTINGS, Neighbour, NodeDesired, NodeDifference, NodeFacts, NodeObserved,
-    ObservedLink, ObservedRoute, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Sysctl, node_differences,
+    Difference, NODE_SETTINGS, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink,
+    ObservedRoute, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Sysctl, node_differences,
 };
 use proptest::prelude::*;
 
@@ -11,21 +14,13 @@ const FIRST_INDEX: u32 = 10;
 const STRANGER: u32 = 3;
 
 fn wiring(number: u32) -> PodWiring {
-    let sandbox = Sandbox::new("net", &format!("c{number}"), "eth0").unwrap();
     let addresses = match number % 3 {
         0 => vec![format!("10.244.0.{number}")],
         1 => vec![format!("fd00::{number:x}")],
         _ => vec![format!("10.244.0.{number}"), format!("fd00::{number:x}")],
     };
-    let attachment = Attachment {
-        device: DeviceName::of_pod("cali", "default", &format!("web-{number}")).unwrap(),
-        mac: sandbox.mac(),
-        sandbox,
-        mtu: 1450,
-        addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
-        pod_forwards: false,
-    };
-    PodWiring::new(&attachment, &NodeFacts { rp_filter: 1, has_ipv6: true }).unwrap()
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    common::wiring_of(&format!("c{number}"), &format!("web-{number}"), &addresses)
 }
 
 fn desired(pods: u32) -> NodeDesired {

@@ -1,5 +1,8 @@
 //! What the cluster as a whole needs: its own record, the tiers that policies may name, the default settings.
 
+use model::cluster::{
+    CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, new_cluster_information,
+};
 use model::ipam::IpamConfig;
 use model::{Key, Kind, Resource};
 use serde_json::{Value, json};
@@ -10,39 +13,26 @@ use super::{Environment, Failure, ensure, find, replace};
 
 const DEFAULT: &str = "default";
 
-/// Name, order and default action of the tiers that are always there.
-const TIERS: [(&str, u64, &str); 3] =
-    [("default", 1_000_000, "Deny"), ("kube-admin", 1_000, "Pass"), ("kube-baseline", 10_000_000, "Pass")];
-
-/// The version is left out: calicoctl refuses to work with one that is not its own.
 pub(super) async fn ensure_information(
     store: &dyn Store,
     environment: Environment<'_>,
 ) -> Result<(), Failure> {
-    let Some((record, mut information)) = find(store, Kind::ClusterInformation, DEFAULT).await? else {
-        let spec = json!({
-            "clusterGUID": new_guid(),
-            "clusterType": environment("CLUSTER_TYPE").unwrap_or_default(),
-            "datastoreReady": true,
-        });
-        return Ok(ensure(store, resource(Kind::ClusterInformation, DEFAULT, spec)).await?);
+    let Some((record, mut information)) = find(store, Kind::ClusterInformation, CLUSTER_INFORMATION).await?
+    else {
+        let mut information = new_cluster_information(&new_guid());
+        let cluster_type = environment("CLUSTER_TYPE").unwrap_or_default();
+        information.spec_mut().insert("clusterType".to_owned(), cluster_type.into());
+        return Ok(ensure(store, information).await?);
     };
-    let spec = information.spec_mut();
-    let has_guid = spec.get("clusterGUID").and_then(Value::as_str).is_some_and(|guid| !guid.is_empty());
-    // Calico's tools read this without asking whether it is there.
-    let has_ready = spec.get("datastoreReady").is_some_and(Value::is_boolean);
-    if !has_guid {
-        spec.insert("clusterGUID".into(), new_guid().into());
+    if complete_cluster_information(&mut information, new_guid) {
+        replace(store, record, &information).await?;
     }
-    if !has_ready {
-        spec.insert("datastoreReady".into(), true.into());
-    }
-    if has_guid && has_ready { Ok(()) } else { Ok(replace(store, record, &information).await?) }
+    Ok(())
 }
 
 pub(super) async fn ensure_tiers(store: &dyn Store) -> Result<(), Failure> {
-    for (name, order, action) in TIERS {
-        ensure(store, resource(Kind::Tier, name, json!({"order": order, "defaultAction": action}))).await?;
+    for tier in basic_tiers() {
+        ensure(store, tier).await?;
     }
     Ok(())
 }

@@ -18,8 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// More than any plugin says.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Asks the plugin for addresses.
+/// Asks the plugin for addresses; or takes those that the pod brings along, which nobody gives.
 pub(super) async fn add(call: &Call) -> Result<Vec<IpAddr>, CniError> {
+    if !call.netconf.asked.without_ipam.is_empty() {
+        return Ok(call.netconf.asked.without_ipam.clone());
+    }
     let Some(plugin) = plugin_of(call) else { return Ok(Vec::new()) };
     let answer = plugin.run("ADD").await?;
     let answer: Value = serde_json::from_slice(&answer).map_err(|error| {
@@ -61,6 +64,9 @@ pub(super) async fn forward_as_it_is(
 }
 
 fn plugin_of(call: &Call) -> Option<Plugin<'_>> {
+    if !call.netconf.asked.without_ipam.is_empty() {
+        return None;
+    }
     let name = call.netconf.ipam.other.as_deref()?;
     Some(Plugin { name, environment: &call.message.environment, config: &call.message.config })
 }

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use super::error::{CniError, code};
 use super::netconf::NetConf;
-use super::{CallRequest, Services, del, delegate, records, result};
+use super::{CallRequest, Services, del, delegate, records};
 use crate::collect;
 use crate::failpoint::{self, Point};
 
@@ -16,10 +16,6 @@ pub(super) async fn run(
     message: &CallRequest,
     services: &Services,
 ) -> Result<(), CniError> {
-    let version = &netconf.cni_version;
-    if !result::has_gc(version) {
-        return Err(CniError::new(code::VERSION, format!("cniVersion {version} has no GC")));
-    }
     // Without the list, everything would have to go. That is never meant by saying nothing.
     let listed = netconf.valid_attachments.as_ref().ok_or_else(|| {
         CniError::configuration("GC needs cni.dev/valid-attachments, the attachments that are to stay")

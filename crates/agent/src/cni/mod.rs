@@ -111,6 +111,7 @@ async fn answer(
     }
     let netconf = NetConf::parse(message.config.as_bytes())?;
     result::check_version(&netconf.cni_version)?;
+    result::check_verb(verb, &netconf.cni_version)?;
     version.clone_from(&netconf.cni_version);
     for key in &netconf.ignored {
         let network = &netconf.name;

@@ -8,6 +8,7 @@ use plan::PodWiring;
 use serde_json::{Value, json};
 
 use super::error::{CniError, code};
+use super::request::Verb;
 
 /// The same list as `plumb-cni` has; a test of the lab compares them.
 const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
@@ -37,7 +38,19 @@ pub(crate) fn has_check(version: &str) -> bool {
 }
 
 /// GC and STATUS came with 1.1.0.
-pub(crate) fn has_gc(version: &str) -> bool {
+pub(super) fn check_verb(verb: Verb, version: &str) -> Result<(), CniError> {
+    let name = match verb {
+        Verb::Gc => "GC",
+        Verb::Status => "STATUS",
+        Verb::Add | Verb::Del | Verb::Check | Verb::Version => return Ok(()),
+    };
+    if has_gc(version) {
+        return Ok(());
+    }
+    Err(CniError::new(code::VERSION, format!("cniVersion {version} has no {name}")))
+}
+
+fn has_gc(version: &str) -> bool {
     version == "1.1.0"
 }
 

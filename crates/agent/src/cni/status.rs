@@ -7,7 +7,7 @@ use model::{Key, Kind};
 use super::error::{CniError, code};
 use super::netconf::NetConf;
 use super::services::Services;
-use super::{CallRequest, delegate, result};
+use super::{CallRequest, delegate};
 
 const STORE_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -16,10 +16,6 @@ pub(super) async fn run(
     message: &CallRequest,
     services: &Services,
 ) -> Result<(), CniError> {
-    let version = &netconf.cni_version;
-    if !result::has_gc(version) {
-        return Err(CniError::new(code::VERSION, format!("cniVersion {version} has no STATUS")));
-    }
     if services.agent().is_some() {
         of_agent(services)?;
         let book = services.book(netconf).await?;

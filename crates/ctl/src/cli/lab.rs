@@ -123,6 +123,13 @@ Examples:
   plumb lab status -o json")]
 pub(crate) struct Status {
     #[command(flatten)]
+    pub(crate) shown: Shown,
+}
+
+/// Which lab to look at, and how to show it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Shown {
+    #[command(flatten)]
     pub(crate) which: Which,
     #[arg(short, long, value_enum, default_value_t = LabOutput::Text)]
     pub(crate) output: LabOutput,
@@ -136,9 +143,7 @@ Examples:
   plumb lab ping -o json")]
 pub(crate) struct Ping {
     #[command(flatten)]
-    pub(crate) which: Which,
-    #[arg(short, long, value_enum, default_value_t = LabOutput::Text)]
-    pub(crate) output: LabOutput,
+    pub(crate) shown: Shown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -3,12 +3,13 @@
 use std::io::Write as _;
 
 use model::Kind;
+use model::cluster::CLUSTER_INFORMATION;
 
 use crate::cli::{Datastore, DatastoreCommand, Global, MigrateCommand};
 use crate::connect;
 use crate::failure::Failures;
 use crate::scope::Named;
-use crate::write::{CLUSTER_INFORMATION, Writer, ensure_basics};
+use crate::write::{Writer, ensure_basics};
 
 pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Failures> {
     let DatastoreCommand::Migrate(migrate) = &datastore.command;

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use model::cluster::CLUSTER_INFORMATION;
 use model::{Key, Kind};
 use serde_json::Value;
 
@@ -9,7 +10,6 @@ use crate::cli::{Global, Version};
 use crate::connect;
 use crate::failure::{Failure, Failures};
 use crate::records;
-use crate::write::CLUSTER_INFORMATION;
 
 /// Set by whoever builds a release; a build from a plain source tree does not know.
 const COMMIT: Option<&str> = option_env!("PLUMB_COMMIT");

@@ -1,20 +1,16 @@
 //! The records that Calico's tools cannot do without: the cluster's own, and the tiers every policy may name.
 
 use jiff::{Timestamp, Unit};
+use model::cluster::{
+    CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, new_cluster_information,
+};
 use model::{Key, Kind, Resource};
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{Change, StoreError};
 use uuid::Uuid;
 
 use super::Writer;
 use crate::records;
-
-/// The one ClusterInformation there is.
-pub(crate) const CLUSTER_INFORMATION: &str = "default";
-
-/// Name, order and default action of the tiers that are always there.
-const TIERS: [(&str, u64, &str); 3] =
-    [("default", 1_000_000, "Deny"), ("kube-admin", 1_000, "Pass"), ("kube-baseline", 10_000_000, "Pass")];
 
 /// Makes the basic records that are missing. What cannot be made is left out: it may be that this user may write
 /// only some kinds, and the records that were asked for are more important.
@@ -22,10 +18,8 @@ pub(crate) async fn ensure_basics(writer: &Writer) {
     if let Err(error) = ensure_cluster_information(writer).await {
         tracing::info!(%error, "cannot make ClusterInformation");
     }
-    for (name, order, action) in TIERS {
-        let key = Key::cluster(Kind::Tier, name);
-        let mut tier = Resource::new(Kind::Tier, name);
-        tier.body.insert("spec".into(), json!({"order": order, "defaultAction": action}));
+    for tier in basic_tiers() {
+        let (key, name) = (tier.key(), tier.metadata.name.clone());
         match writer.store.get(&key).await {
             Ok(None) => match writer.store.create(key, born(tier).encode()).await {
                 Ok(_) | Err(StoreError::AlreadyExists { .. }) => {}
@@ -40,23 +34,14 @@ pub(crate) async fn ensure_basics(writer: &Writer) {
 async fn ensure_cluster_information(writer: &Writer) -> Result<(), StoreError> {
     let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
     let Some(record) = writer.store.get(&key).await? else {
-        return match writer.store.create(key, new_cluster_information().encode()).await {
+        return match writer.store.create(key, born(new_cluster_information(&new_guid())).encode()).await {
             Ok(_) | Err(StoreError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
         };
     };
     let Ok(mut information) = records::to_resource(&record) else { return Ok(()) };
-    let spec = information.spec_mut();
-    let has_guid = spec.get("clusterGUID").and_then(Value::as_str).is_some_and(|guid| !guid.is_empty());
-    let has_ready = spec.get("datastoreReady").is_some_and(Value::is_boolean);
-    if has_guid && has_ready {
+    if !complete_cluster_information(&mut information, new_guid) {
         return Ok(());
-    }
-    if !has_guid {
-        spec.insert("clusterGUID".into(), new_guid().into());
-    }
-    if !has_ready {
-        spec.insert("datastoreReady".into(), true.into());
     }
     match writer.store.update(key, information.encode(), record.revision).await {
         // Somebody else is at it; they know better.
@@ -71,7 +56,7 @@ pub(super) async fn one_at_a_time(writer: &Writer) -> Result<Change, StoreError>
     let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
     Ok(match writer.store.get(&key).await? {
         Some(record) => Change::update(key, record.value, record.revision),
-        None => Change::create(key, new_cluster_information().encode()),
+        None => Change::create(key, born(new_cluster_information(&new_guid())).encode()),
     })
 }
 
@@ -87,12 +72,6 @@ pub(crate) async fn warn_if_locked(writer: &Writer) {
              hint: once the migration is over, unlock it with plumb datastore migrate unlock"
         );
     }
-}
-
-fn new_cluster_information() -> Resource {
-    let mut information = Resource::new(Kind::ClusterInformation, CLUSTER_INFORMATION);
-    information.body.insert("spec".into(), json!({"clusterGUID": new_guid(), "datastoreReady": true}));
-    born(information)
 }
 
 fn new_guid() -> String {

@@ -145,16 +145,9 @@ pub struct PodSandboxStatusResponse {
     pub info: HashMap<String, String>,
 }
 
+/// What the list does not say. The rest of the message is the same as there, and passed over.
 #[derive(Clone, PartialEq, Message)]
 pub struct PodSandboxStatusMessage {
-    #[prost(string, tag = "1")]
-    pub id: String,
-    #[prost(message, optional, tag = "2")]
-    pub metadata: Option<PodSandboxMetadata>,
-    #[prost(int32, tag = "3")]
-    pub state: i32,
-    #[prost(int64, tag = "4")]
-    pub created_at: i64,
     #[prost(message, optional, tag = "5")]
     pub network: Option<PodSandboxNetworkStatus>,
 }

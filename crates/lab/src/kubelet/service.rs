@@ -59,12 +59,7 @@ impl Cri {
             code: Code::NotFound,
             message: format!("sandbox {} does not exist", request.pod_sandbox_id),
         })?;
-        let listed = message(sandbox);
         let status = PodSandboxStatusMessage {
-            id: listed.id,
-            metadata: listed.metadata,
-            state: listed.state,
-            created_at: listed.created_at,
             network: Some(PodSandboxNetworkStatus {
                 ip: sandbox.addresses.first().cloned().unwrap_or_default(),
             }),

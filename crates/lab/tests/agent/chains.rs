@@ -71,6 +71,8 @@ fn another_plugin_gives_the_addresses() {
     };
     let first = call("ADD", &web).run(&bench.node).unwrap();
     assert!(first.address().unwrap().to_string().starts_with("10.55.0."), "{}", first.stdout);
+    // The same again gets the same answer, and takes no second address.
+    assert_eq!(call("ADD", &web).run(&bench.node).unwrap().result().unwrap(), first.result().unwrap());
     let second = call("ADD", &db).run(&bench.node).unwrap().address().unwrap();
     assert!(web.netns().can_ping(&second.to_string()).unwrap());
     assert!(bench.endpoint_of(&web).contains("10.55.0."));
@@ -87,6 +89,31 @@ fn another_plugin_gives_the_addresses() {
         .filter(|name| name.to_string_lossy().contains("10.55"))
         .collect();
     assert!(held.is_empty(), "host-local still holds {held:?}");
+}
+
+#[test]
+fn a_pod_may_bring_its_address_along_where_that_is_allowed() {
+    let Some(bench) = Bench::new("a_pod_may_bring_its_address_along_where_that_is_allowed") else { return };
+    let agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    let wish = json!({"cni.projectcalico.org/ipAddrsNoIpam": "[\"10.99.0.7\"]"});
+    let call = |verb: &str| {
+        let runtime = json!({"io.kubernetes.cri.pod-annotations": wish});
+        bench.agent_call(verb, &pod).with_netconf("runtimeConfig", runtime)
+    };
+    assert_eq!(call("ADD").run(&bench.node).unwrap().error().unwrap().0, 7);
+    let allowed = |verb: &str| call(verb).with_netconf("feature_control", json!({"ip_addrs_no_ipam": true}));
+    let answer = allowed("ADD").run(&bench.node).unwrap().result().unwrap();
+    assert_eq!(answer["ips"][0]["address"], "10.99.0.7/32");
+    assert_eq!(allowed("ADD").run(&bench.node).unwrap().result().unwrap(), answer);
+    assert!(bench.endpoint_of(&pod).contains("10.99.0.7/32"));
+    assert!(bench.books().handles().is_empty() && bench.books().addresses().is_empty());
+    assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+    let check = allowed("CHECK").with_netconf("prevResult", answer).run(&bench.node).unwrap();
+    assert!(check.success, "{}{}", check.stdout, agent.log());
+    // Some runtimes do not pass the annotations on again.
+    bench.agent_del(&pod).result_of_del();
+    bench.assert_nothing_left();
 }
 
 #[test]

@@ -11,30 +11,46 @@ use model::Kind;
 use serde_json::json;
 use testkit::Dice;
 
+use crate::common::books::Books;
 use crate::common::{Bench, DelOutcome as _};
-use crate::running::wait_until;
+use crate::on_etcd::on_etcd;
+use crate::running::{Agent, wait_until};
 
 /// Callers at once.
 const CALLERS: usize = 16;
 
 #[test]
 fn a_full_node_of_ipv4_pods_churns_and_leaves_nothing() {
-    churn("a_full_node_of_ipv4_pods_churns_and_leaves_nothing", false);
+    let test = "a_full_node_of_ipv4_pods_churns_and_leaves_nothing";
+    let Some(bench) = Bench::new(test) else { return };
+    churn(test, &bench, &bench.books(), bench.agent(&[]), false);
 }
 
 #[test]
 fn a_full_node_of_dual_stack_pods_churns_and_leaves_nothing() {
-    churn("a_full_node_of_dual_stack_pods_churns_and_leaves_nothing", true);
+    let test = "a_full_node_of_dual_stack_pods_churns_and_leaves_nothing";
+    let Some(bench) = Bench::new(test) else { return };
+    churn(test, &bench, &bench.books(), bench.agent(&[]), true);
 }
 
-fn churn(test: &str, dual_stack: bool) {
-    let Some(bench) = Bench::new(test) else { return };
-    bench.put(Kind::IpPool, "pods6", json!({"cidr": "fd00:10:244::/112"}));
-    let agent = bench.agent(&[]);
+#[test]
+fn a_full_node_of_ipv4_pods_churns_on_etcd() {
+    let test = "a_full_node_of_ipv4_pods_churns_on_etcd";
+    on_etcd(test, |place| churn(test, place.bench, &place.books, place.agent(), false));
+}
+
+#[test]
+fn a_full_node_of_dual_stack_pods_churns_on_etcd() {
+    let test = "a_full_node_of_dual_stack_pods_churns_on_etcd";
+    on_etcd(test, |place| churn(test, place.bench, &place.books, place.agent(), true));
+}
+
+fn churn(test: &str, bench: &Bench, books: &Books, agent: Agent, dual_stack: bool) {
+    books.put(Kind::IpPool, "pods6", json!({"cidr": "fd00:10:244::/112"}));
     let seed = testkit::seed();
     eprintln!("seed {seed}");
     let slots = (0..testkit::count(40, 110)).map(|_| Mutex::new(None)).collect();
-    let node = Churn { bench: &bench, dual_stack, slots, containers: AtomicUsize::new(0) };
+    let node = Churn { bench, books, dual_stack, slots, containers: AtomicUsize::new(0) };
     node.all_at_once(|_, slot, place| *slot = Some(node.add(node.new_pod(place), true)));
     node.assert_matches();
 
@@ -51,7 +67,7 @@ fn churn(test: &str, dual_stack: bool) {
     node.assert_matches();
     node.all_at_once(|_, slot, _| {
         if let Some(live) = slot.take() {
-            node.call("DEL", &live.pod).run(&bench.node).unwrap().result_of_del();
+            node.call("DEL", &live.pod).run(&node.bench.node).unwrap().result_of_del();
         }
     });
     node.assert_matches();
@@ -66,6 +82,7 @@ struct Live {
 
 struct Churn<'a> {
     bench: &'a Bench,
+    books: &'a Books,
     dual_stack: bool,
     /// One for each pod that the node has room for. All pods of a slot have the same name.
     slots: Vec<Mutex<Option<Live>>>,
@@ -162,9 +179,9 @@ impl Churn<'_> {
         let expected = live
             .iter()
             .map(|live| (format!("{}.{}", Lab::NETWORK, live.pod.container_id), live.addresses.clone()));
-        assert_eq!(self.bench.books().addresses(), expected.collect(), "allocations");
-        assert_eq!(self.bench.books().handles().len(), live.len(), "handles");
-        assert_eq!(self.bench.books().endpoints().len(), live.len(), "endpoints");
+        assert_eq!(self.books.addresses(), expected.collect(), "allocations");
+        assert_eq!(self.books.handles().len(), live.len(), "handles");
+        assert_eq!(self.books.endpoints().len(), live.len(), "endpoints");
         let routes: BTreeSet<IpAddr> = live.iter().flat_map(|live| live.addresses.clone()).collect();
         assert_eq!(self.routes(), routes, "routes");
         let files = |folder: &str| {

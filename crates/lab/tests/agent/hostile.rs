@@ -2,10 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::common::hostile::refused_adds;
 use crate::common::{Bench, DelOutcome as _};
 
 fn say(bench: &Bench, bytes: &[u8]) -> Vec<u8> {
@@ -71,31 +73,66 @@ fn garbage_on_the_socket_does_no_harm() {
 #[test]
 fn bad_calls_get_clean_errors() {
     let Some(bench) = Bench::new("bad_calls_get_clean_errors") else { return };
-    let _agent = bench.agent(&[]);
+    let mut agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
-    let link = bench.state_folder().join("link");
-    std::os::unix::fs::symlink("/proc/self/status", &link).unwrap();
-    let add = || bench.agent_call("ADD", &pod);
-    let before = bench.records();
-    for (call, code) in [
-        (add().with("CNI_NETNS", "/proc/self/status"), 4),
-        (add().with("CNI_NETNS", &link.display().to_string()), 4),
-        (add().with("CNI_NETNS", "/nowhere"), 4),
-        (add().with("CNI_IFNAME", "eth/0"), 4),
-        (add().with("CNI_IFNAME", "sixteen-letters-"), 4),
-        (add().with_netconf("cniVersion", "9.9.9"), 1),
-        (add().with_netconf("runtimeConfig", json!({"ips": "nonsense"})), 7),
-        (bench.agent_call("CHECK", &pod).with_netconf("prevResult", json!("nonsense")), 104),
-        (
-            bench.agent_call("CHECK", &pod).with_netconf("prevResult", json!({"ips": [7, {"address": []}]})),
-            104,
-        ),
-    ] {
-        let outcome = call.run(&bench.node).unwrap();
-        let (found, message) = outcome.error().unwrap();
-        assert_eq!(found, code, "{:?} {}: {message}", call.environment, call.netconf);
+    let mut calls = refused_adds(|| bench.agent_call("ADD", &pod));
+    let folder = bench.state_folder();
+    let link_to = |name: &str, target: &Path| {
+        std::os::unix::fs::symlink(target, folder.join(name)).unwrap();
+        bench.agent_call("ADD", &pod).with("CNI_NETNS", &folder.join(name).display().to_string())
+    };
+    // To no namespace, to nothing, to itself, to the agent's own socket and namespace; a pipe nobody writes to.
+    rustix::fs::mkfifoat(rustix::fs::CWD, folder.join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+    calls.extend([
+        (link_to("file", Path::new("/proc/self/status")), 4),
+        (link_to("nothing", &folder.join("nothing-there")), 4),
+        (link_to("itself", &folder.join("itself")), 4),
+        (link_to("socket", &bench.socket()), 4),
+        (link_to("own", Path::new("/proc/self/ns/net")), 4),
+        (link_to("to-pipe", &folder.join("pipe")), 4),
+    ]);
+    let check = |result: Value| bench.agent_call("CHECK", &pod).with_netconf("prevResult", result);
+    for nonsense in
+        [json!("nonsense"), json!([]), json!({"ips": [7, {"address": []}]}), json!({"interfaces": 7})]
+    {
+        calls.push((check(nonsense), 104));
     }
-    assert_eq!(bench.records(), before);
+    bench.assert_refused(calls.iter().map(|(call, code)| (call, *code)));
+    assert!(agent.is_running(), "{}", agent.log());
+    // A link to a namespace is as good as its path: many systems have /var/run as one.
+    let add = link_to("netns", pod.netns().path());
+    add.run(&bench.node).unwrap().result().unwrap();
+    // Whatever a DEL is told of the past, it ends.
+    for nonsense in [json!("nonsense"), json!(7), json!({"ips": "many"}), json!([[[]]])] {
+        let del = bench.agent_call("DEL", &pod).with_netconf("prevResult", nonsense);
+        del.run(&bench.node).unwrap().result_of_del();
+    }
+    bench.assert_nothing_left();
+}
+
+#[test]
+fn more_than_a_request_may_be_is_refused_through_the_plugin_too() {
+    let test = "more_than_a_request_may_be_is_refused_through_the_plugin_too";
+    let Some(bench) = Bench::new(test) else { return };
+    let mut agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    let much = "x".repeat(2 << 20);
+    for call in [
+        bench.agent_call("ADD", &pod).with_netconf("padding", much.as_str()),
+        bench.agent_call("CHECK", &pod).with_netconf("prevResult", json!({"padding": much})),
+    ] {
+        let (code, message) = call.run(&bench.node).unwrap().error().unwrap();
+        assert_eq!(code, 6, "{message}");
+        assert!(message.contains("longer than 1048576 bytes"), "{message}");
+    }
+    // Just below it is served, however odd.
+    let odd = bench.agent_call("ADD", &pod).with_netconf("padding", "x".repeat(900 << 10));
+    odd.run(&bench.node).unwrap().result().unwrap();
+    // Also a DEL: repeating it cannot help, and to succeed would be to say that the pod has no network any more.
+    let del = bench.agent_call("DEL", &pod).with_netconf("padding", much.as_str()).run(&bench.node).unwrap();
+    assert_eq!(del.error().unwrap().0, 6);
+    bench.agent_del(&pod).result_of_del();
+    assert!(agent.is_running(), "{}", agent.log());
     bench.assert_nothing_left();
 }
 

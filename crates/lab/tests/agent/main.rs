@@ -3,6 +3,7 @@
 #[expect(dead_code, reason = "shared with the other tests of pods, which use more of it")]
 #[path = "../common/mod.rs"]
 mod common;
+mod on_etcd;
 mod running;
 
 mod adoption;

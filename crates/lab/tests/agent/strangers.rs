@@ -107,8 +107,7 @@ fn every_setting_that_somebody_flips_is_put_right() {
         "net/ipv4/ip_forward 0".to_owned(),
         "net/ipv6/conf/all/forwarding 0".to_owned(),
     ];
-    // The node as a whole is put right a moment after the ADD's answer.
-    wait_until(|| setting(&bench, "net/ipv4/ip_forward", None) == "1", || agent.log());
+    assert_eq!(setting(&bench, "net/ipv4/ip_forward", None), "1", "the ADD sees to it");
     let looks_before = bench.metric("reconciles_total");
     for change in &announced[..6] {
         flip_and_wait(&bench, change, || agent.log());

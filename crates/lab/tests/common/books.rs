@@ -1,29 +1,37 @@
-//! What a store on one file holds, as tests look at it.
+//! What a store holds, as tests look at it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::ipam::Block;
 use model::{Key, KeyRange, Kind, Resource};
 use serde_json::Value;
-use store::{OpenMode, SqliteStore, Store};
+use store::etcd::EtcdConfig;
+use store::{OpenMode, Store, StoreConfig};
 
-/// The records of one SQLite file, read anew for each question.
+/// The records of one store, read anew for each question.
 #[derive(Debug)]
 pub(crate) struct Books {
-    path: PathBuf,
+    config: StoreConfig,
 }
 
 impl Books {
     pub(crate) fn at(path: impl AsRef<Path>) -> Books {
-        Books { path: path.as_ref().to_owned() }
+        Books { config: StoreConfig::Sqlite { path: path.as_ref().to_owned() } }
+    }
+
+    /// Only from where this etcd can be reached.
+    pub(crate) fn on_etcd(endpoint: String) -> Books {
+        Books { config: StoreConfig::Etcd(EtcdConfig::new([endpoint])) }
     }
 
     pub(crate) fn with_store<T>(&self, act: impl AsyncFnOnce(&dyn Store) -> T) -> T {
-        let store = SqliteStore::open(&self.path, OpenMode::CreateIfMissing).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(act(&store))
+        runtime.block_on(async {
+            let store = store::open(&self.config, OpenMode::CreateIfMissing).await.unwrap();
+            act(&*store).await
+        })
     }
 
     /// Makes a record, or replaces it.

@@ -1,6 +1,7 @@
 //! A node with a store and a pool, and looks at what is recorded and programmed.
 
 pub(crate) mod books;
+pub(crate) mod hostile;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -106,6 +107,18 @@ impl Bench {
         let records = self.records();
         let Some(record) = records.get(&Key::Handle(id.to_owned())) else { return 0 };
         Handle::decode(id, record.as_bytes()).unwrap().block.values().sum()
+    }
+
+    /// Each of these calls fails with its code, and none leaves a trace.
+    #[track_caller]
+    pub(crate) fn assert_refused<'a>(&self, calls: impl IntoIterator<Item = (&'a CniCall, u64)>) {
+        let before = self.records();
+        for (call, code) in calls {
+            let (found, message) = call.run(&self.node).unwrap().error().unwrap();
+            assert_eq!(found, code, "{:?} {}: {message}", call.environment, call.netconf);
+        }
+        assert_eq!(self.records(), before);
+        self.assert_nothing_left();
     }
 
     /// Blocks, handles, endpoints, links and routes speak of exactly these pods.

@@ -18,6 +18,7 @@ macro_rules! with_and_without_agent {
     };
 }
 
+#[expect(dead_code, reason = "shared with the tests of the agent, which use more of it")]
 #[path = "../common/books.rs"]
 mod books;
 mod containerd;

@@ -60,6 +60,17 @@ pub(crate) struct RecordedCall {
 }
 
 impl Node {
+    /// A node with the network configured. `None`, with the reason reported, if something is missing.
+    pub(crate) fn start_unless(test: &str, missing: Option<String>, service: Service) -> Option<Node> {
+        if let Some(reason) = missing {
+            testkit::skip(test, &reason);
+            return None;
+        }
+        let node = Node::start(service).unwrap();
+        node.configure("1.0.0", &[]).unwrap();
+        Some(node)
+    }
+
     pub(crate) fn start(service: Service) -> Result<Node> {
         let machine = Machine::boot()?;
         let books = Books::at(machine.folder().join("plumb.db"));

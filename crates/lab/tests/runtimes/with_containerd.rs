@@ -24,15 +24,9 @@ with_and_without_agent! {
     bandwidth_behind_us_limits_the_pod,
 }
 
-/// A node with the network configured. `None`, with the reason reported, where containerd cannot run.
+/// `None`, with the reason reported, where containerd cannot run.
 fn node(test: &str, service: Service) -> Option<Node> {
-    if let Some(reason) = containerd::missing() {
-        testkit::skip(test, &reason);
-        return None;
-    }
-    let node = Node::start(service).unwrap();
-    node.configure("1.0.0", &[]).unwrap();
-    Some(node)
+    Node::start_unless(test, containerd::missing(), service)
 }
 
 fn containerd(node: &Node) -> Containerd<'_> {

@@ -16,15 +16,9 @@ with_and_without_agent! {
     podman_publishes_ports_through_portmap,
 }
 
-/// A node with the network configured. `None`, with the reason reported, where podman cannot run.
+/// `None`, with the reason reported, where podman cannot run.
 fn node(test: &str, service: Service) -> Option<Node> {
-    if let Some(reason) = podman::missing() {
-        testkit::skip(test, &reason);
-        return None;
-    }
-    let node = Node::start(service).unwrap();
-    node.configure("1.0.0", &[]).unwrap();
-    Some(node)
+    Node::start_unless(test, podman::missing(), service)
 }
 
 fn containers_of_podman_talk_and_leave_nothing(test: &str, service: Service) {

@@ -4,9 +4,13 @@ use model::{DeviceName, Sandbox};
 use plan::{Attachment, End, NodeFacts, ObservedEnd, ObservedWiring, PodWiring};
 
 pub(crate) fn wiring(addresses: &[&str]) -> PodWiring {
-    let sandbox = Sandbox::new("net", "c1", "eth0").unwrap();
+    wiring_of("c1", "web-0", addresses)
+}
+
+pub(crate) fn wiring_of(container: &str, pod: &str, addresses: &[&str]) -> PodWiring {
+    let sandbox = Sandbox::new("net", container, "eth0").unwrap();
     let attachment = Attachment {
-        device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
+        device: DeviceName::of_pod("cali", "default", pod).unwrap(),
         mac: sandbox.mac(),
         sandbox,
         mtu: 1450,

@@ -50,7 +50,7 @@ impl Recording<'_> {
         let (mut endpoint, mut handle_exists) = (None, false);
         if may_be_known {
             let held = self.look().await?;
-            if !held.addresses.is_empty() {
+            if !held.addresses.is_empty() || self.is_recorded_without_book(&held) {
                 return self.use_again(held, services).await;
             }
             if self.interface == PodInterface::Foreign {
@@ -86,6 +86,14 @@ impl Recording<'_> {
         }
     }
 
+    /// Addresses that are not from our book are known by the endpoint alone.
+    fn is_recorded_without_book(&self, held: &Held) -> bool {
+        let is_ours = |(_, known): &(Record, Resource)| {
+            endpoint::container_id(known) == self.call.sandbox.container_id()
+        };
+        self.call.netconf.goes_without_book() && held.endpoints.first().is_some_and(is_ours)
+    }
+
     async fn look(&self) -> Result<Held, CniError> {
         Held::look(self.book, &self.call.sandbox, vec![self.id.key()?]).await
     }
@@ -101,7 +109,7 @@ impl Recording<'_> {
         endpoint: Option<&(Record, Resource)>,
         handle_exists: bool,
     ) -> Result<Vec<IpAddr>, Obstacle> {
-        if self.call.netconf.ipam.other.is_some() {
+        if self.call.netconf.goes_without_book() {
             return self.record_delegated(endpoint).await;
         }
         let (owner, additions) = (self.owner(), self.endpoint_addition(endpoint)?);

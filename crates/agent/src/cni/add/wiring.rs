@@ -44,9 +44,7 @@ pub(super) fn wire(
         Some(prepared) => host.finish(pod, prepared, &wiring)?,
         None => host.ensure(pod, &wiring)?,
     }
-    if attachment.addresses.iter().any(std::net::IpAddr::is_ipv6) {
-        host.forward_ipv6()?;
-    }
+    host.ensure_node_settings(&wiring)?;
     Ok(wiring)
 }
 

@@ -7,20 +7,24 @@ use ipnet::IpNet;
 use model::Mac;
 use serde_json::Value;
 
-use super::read::{Object, section};
+use super::read::{Object, flag, section};
 use super::{CniError, IpamConf};
 
 /// Where containerd puts a pod's annotations, for plugins that declare this capability.
 const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 const PREFIX: &str = "cni.projectcalico.org/";
 /// Annotations that change what a pod gets, and that cannot be done yet. Passing them over would be a wrong answer.
-const NOT_YET: [&str; 3] = ["ipAddrsNoIpam", "floatingIPs", "allowedSourcePrefixes"];
+const NOT_YET: [&str; 2] = ["floatingIPs", "allowedSourcePrefixes"];
+/// An annotation that only counts where the network's configuration allows it, as with Calico.
+const WITHOUT_IPAM: &str = "ipAddrsNoIpam";
 
 /// Wishes for one attachment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// At most one of each version.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The same, but from no address book: whoever wrote them down vouches for them.
+    pub(crate) without_ipam: Vec<IpAddr>,
     pub(crate) mac: Option<Mac>,
 }
 
@@ -38,7 +42,10 @@ impl Asked {
                 asked.set_mac(&format!("{place}.mac"), mac)?;
             }
         }
-        asked.heed_annotations(&section(&runtime, ANNOTATIONS)?, ipam)?;
+        let annotations = section(&runtime, ANNOTATIONS)?;
+        asked.heed_annotations(&annotations, ipam)?;
+        let may_go_without = flag(&section(document, "feature_control")?, "ip_addrs_no_ipam", false)?;
+        asked.heed_addresses_without_ipam(&annotations, may_go_without)?;
         Ok(asked)
     }
 
@@ -79,6 +86,30 @@ impl Asked {
             ipam.assign_v4 = families.iter().any(|family| family == "IPv4");
             ipam.assign_v6 = families.iter().any(|family| family == "IPv6");
         }
+        Ok(())
+    }
+
+    fn heed_addresses_without_ipam(
+        &mut self,
+        annotations: &Object,
+        is_allowed: bool,
+    ) -> Result<(), CniError> {
+        let Some(text) = annotations.get(&format!("{PREFIX}{WITHOUT_IPAM}")).and_then(Value::as_str) else {
+            return Ok(());
+        };
+        if !is_allowed {
+            let message = format!("the pod's annotation {PREFIX}{WITHOUT_IPAM} is not allowed here");
+            let hint = "feature_control.ip_addrs_no_ipam in the network configuration allows it";
+            return Err(CniError::configuration(message).hint(hint));
+        }
+        if !self.addresses.is_empty() {
+            let message =
+                format!("the pod's annotation {PREFIX}{WITHOUT_IPAM} cannot go with other addresses");
+            return Err(CniError::configuration(message));
+        }
+        let mut listed = Asked::default();
+        listed.add_addresses("the annotation ipAddrsNoIpam", &parse(text, WITHOUT_IPAM)?)?;
+        self.without_ipam = listed.addresses;
         Ok(())
     }
 
@@ -168,6 +199,28 @@ mod tests {
         assert_eq!(addresses(&asked), ["10.0.0.9"]);
         assert_eq!(ipam.ipv4_pools, ["special"]);
         assert!(ipam.assign_v4 && ipam.assign_v6 && asked.mac.is_some());
+    }
+
+    #[test]
+    fn addresses_from_no_book_must_be_allowed() {
+        let wish = |is_allowed: bool, others: Value| {
+            let name = "cni.projectcalico.org/ipAddrsNoIpam";
+            let annotations = json!({name: "[\"10.9.0.9\", \"fd00::9\"]"});
+            read(json!({
+                "feature_control": {"ip_addrs_no_ipam": is_allowed},
+                "runtimeConfig": {ANNOTATIONS: annotations, "ips": others},
+            }))
+        };
+        let (asked, _) = wish(true, json!([])).unwrap();
+        assert_eq!(asked.without_ipam.len(), 2);
+        assert_eq!(addresses(&asked), [] as [&str; 0]);
+        for (is_allowed, others, expected) in [
+            (false, json!([]), "is not allowed here"),
+            (true, json!(["10.0.0.7"]), "cannot go with other addresses"),
+        ] {
+            let error = wish(is_allowed, others).unwrap_err();
+            assert!(error.message.ends_with(expected), "{}", error.message);
+        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ const STORE_KEYS: [(&str, &str); 7] = [
 ];
 
 /// Keys that are used, or that ask for nothing: the specification's own, and Calico's for a log file.
-const KNOWN_KEYS: [&str; 25] = [
+const KNOWN_KEYS: [&str; 26] = [
     "cniVersion",
     "cniVersions",
     "name",
@@ -98,6 +98,7 @@ const KNOWN_KEYS: [&str; 25] = [
     "require_mtu_file",
     "ipam",
     "container_settings",
+    "feature_control",
     "log_level",
     "kubernetes",
     "ipMasq",
@@ -139,6 +140,13 @@ impl NetConf {
             state_folder: text(&document, "state_dir")?.unwrap_or_else(|| STATE_FOLDER.to_owned()).into(),
             document,
         })
+    }
+}
+
+impl NetConf {
+    /// Whether our address book has nothing to do with the attachment's addresses.
+    pub(crate) fn goes_without_book(&self) -> bool {
+        self.ipam.other.is_some() || !self.asked.without_ipam.is_empty()
     }
 }
 
@@ -221,7 +229,10 @@ fn ignored_keys(document: &Object, ipam: &IpamConf) -> Vec<String> {
     let inner = document.get("ipam").and_then(Value::as_object).filter(|_| ipam.other.is_none());
     let inner = inner.into_iter().flat_map(Object::keys);
     let inner = inner.filter(|key| !KNOWN_IPAM_KEYS.contains(&key.as_str()));
-    top.chain(inner.map(|key| format!("ipam.{key}"))).collect()
+    let features = document.get("feature_control").and_then(Value::as_object);
+    let features = features.into_iter().flat_map(Object::keys).filter(|key| *key != "ip_addrs_no_ipam");
+    let inner = inner.map(|key| format!("ipam.{key}"));
+    top.chain(inner).chain(features.map(|key| format!("feature_control.{key}"))).collect()
 }
 
 #[cfg(test)]
@@ -245,6 +256,7 @@ mod tests {
             "ipam": {"type": "calico-ipam", "assign_ipv4": "true", "ipv4_pools": ["10.1.0.0/16", "second"]},
             "container_settings": {"allow_ip_forwarding": true},
             "policy": {"type": "k8s"}, "kubernetes": {"kubeconfig": "/kc"}, "device_type": "veth",
+            "feature_control": {"ip_addrs_no_ipam": true, "floating_ips": true},
         }))
         .unwrap();
         assert_eq!(netconf.mtu, 1440);
@@ -253,7 +265,7 @@ mod tests {
         assert_eq!(netconf.store["DATASTORE_TYPE"], "etcdv3");
         assert_eq!(netconf.store["KUBECONFIG"], "/kc");
         assert!(netconf.pod_forwards);
-        assert_eq!(netconf.ignored, ["device_type", "policy"]);
+        assert_eq!(netconf.ignored, ["device_type", "policy", "feature_control.floating_ips"]);
     }
 
     #[test]

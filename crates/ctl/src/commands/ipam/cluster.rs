@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use model::cluster::CLUSTER_INFORMATION;
 use model::{Key, Kind};
 use serde_json::Value;
 use store::{Revision, Store};
 
 use crate::failure::Failure;
 use crate::records;
-use crate::write::CLUSTER_INFORMATION;
 
 /// What reports say about the cluster they were made in.
 #[derive(Clone, Debug, Default)]

@@ -24,8 +24,8 @@ fn work(command: LabCommand) -> Result<(), Failures> {
     match command {
         LabCommand::Up(command) => up(command),
         LabCommand::Down(command) => down(&command),
-        LabCommand::Status(command) => show::status(&open(&command.which.name)?, command.output),
-        LabCommand::Ping(command) => ping::run(&open(&command.which.name)?, command.output),
+        LabCommand::Status(command) => show::status(&open(&command.shown.which.name)?, command.shown.output),
+        LabCommand::Ping(command) => ping::run(&open(&command.shown.which.name)?, command.shown.output),
         LabCommand::Pod(command) => match command.command {
             PodCommand::Add(pods) => pod_add(&pods),
             PodCommand::Del(pods) => pod_del(&pods),
