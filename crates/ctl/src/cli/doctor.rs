@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Finds what is wrong with the network, why, and what would mend it
 ///
-/// Looks at the records of the store. What may be a pod that comes or goes just now is looked at twice. Nothing is
+/// Looks at the records of the store or, with --from, at texts that were collected. What may be a pod that comes or goes just now is looked at twice. Nothing is
 /// changed.
 #[derive(Args, Debug)]
 #[command(
@@ -22,6 +22,9 @@ Examples:
   # A page to look at and to send to a colleague
   plumb doctor -o html --out report.html
 
+  # From whatever somebody pasted: output of kubectl, calicoctl, ip, etcdctl, logs
+  plumb doctor --from evidence/ kubelet.log
+
   # What is new and what is gone, again and again
   plumb doctor --watch
 
@@ -36,6 +39,9 @@ Exit codes:
 pub(crate) struct Doctor {
     #[command(subcommand)]
     pub(crate) command: Option<DoctorCommand>,
+    /// Look at these files and folders instead of the store; what each is, is told by its content (- is stdin)
+    #[arg(long, value_name = "DIR|FILE", num_args = 1.., conflicts_with = "watch")]
+    pub(crate) from: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: DoctorOutput,
     /// Look again and again, and tell what is new and what is gone

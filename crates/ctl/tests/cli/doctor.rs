@@ -74,6 +74,20 @@ fn what_cannot_be_looked_at_is_not_clean() {
 }
 
 #[test]
+fn files_that_somebody_collected_are_evidence() {
+    let desk = Desk::on_sqlite();
+    let incidents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/incidents/shared-address");
+    let json = desk.plumb(&["doctor", "--from", incidents, "-o", "json"]);
+    assert_eq!(json.code, Some(1), "{json:?}");
+    assert!(codes(&json.stdout).contains(&"address-shared".to_owned()), "{json:?}");
+    assert!(json.stdout.contains("workloadendpoints.wide.txt"), "{json:?}");
+    desk.file("node-a.route.txt", "default via 10.0.0.1 dev eth0\n");
+    let clean = desk.plumb(&["doctor", "--from", "node-a.route.txt"]);
+    assert_eq!(clean.code, Some(0), "{clean:?}");
+    desk.plumb(&["doctor", "--from", "no-such-folder"]).refused(2, &["cannot read no-such-folder"]);
+}
+
+#[test]
 fn a_watch_tells_what_is_new_and_what_is_gone() {
     if machine_has_own_config("a_watch_tells_what_is_new_and_what_is_gone") {
         return;

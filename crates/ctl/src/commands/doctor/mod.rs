@@ -1,6 +1,7 @@
 //! `plumb doctor`: evidence in, findings out.
 
 mod explain;
+mod from;
 mod live;
 mod tell;
 mod watch;
@@ -25,7 +26,8 @@ async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
     if doctor.watch {
         return watch::run(global, doctor).await;
     }
-    let examined = live::examine(global, doctor).await?;
+    let examined =
+        if doctor.from.is_empty() { live::examine(global, doctor).await? } else { from::examine(doctor)? };
     tell::tell(&doctor.output, &examined)?;
     Ok(examined.report)
 }

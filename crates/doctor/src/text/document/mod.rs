@@ -82,8 +82,10 @@ impl Documents {
 /// What stands for an item in a report: its kind and name, since its first line is hardly more than a brace.
 fn shown(item: &Item) -> String {
     let value = item.value.as_ref().unwrap_or(&Value::Null);
-    let name = value["metadata"]["name"]
+    // Those of 2017 have the interface for a name.
+    let name = value["metadata"]["workload"]
         .as_str()
+        .or_else(|| value["metadata"]["name"].as_str())
         .or_else(|| value["ifname"].as_str())
         .or_else(|| value["dst"].as_str());
     let first = item.lines.first().map_or("", |line| line.text.trim());

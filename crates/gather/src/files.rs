@@ -1,0 +1,120 @@
+//! Texts that people collected: files, and folders with files in them.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use doctor::Evidence;
+use doctor::text::Intake;
+
+/// Folders in folders beyond this are not looked into.
+const DEPTH_MAX: usize = 16;
+/// How much is read at once.
+const CHUNK: usize = 256 << 10;
+
+/// Something that was named cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {path}")]
+pub struct FilesError {
+    pub path: String,
+    #[source]
+    source: io::Error,
+}
+
+/// Reads files and, of folders, everything in them. A file in a folder goes by its name below that folder, others by the name
+/// they were given. `-` is stdin. What is hidden in a folder is left alone.
+pub fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
+    let mut intake = Intake::default();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            feed(&mut intake, "stdin", Path::new("stdin"), &mut io::stdin().lock())?;
+            continue;
+        }
+        let metadata = fs::metadata(path).map_err(|source| error(path, source))?;
+        if !metadata.is_dir() {
+            feed_file(&mut intake, &path.to_string_lossy(), path)?;
+            continue;
+        }
+        let mut files = Vec::new();
+        find(path, "", 0, &mut files)?;
+        for (name, file) in files {
+            feed_file(&mut intake, &name, &file)?;
+        }
+    }
+    Ok(intake.finish())
+}
+
+/// In the order of their names, so that the same folder always gives the same report.
+fn find(
+    folder: &Path,
+    prefix: &str,
+    depth: usize,
+    files: &mut Vec<(String, PathBuf)>,
+) -> Result<(), FilesError> {
+    let entries = fs::read_dir(folder).map_err(|source| error(folder, source))?;
+    let mut entries: Vec<_> = entries.collect::<Result<_, _>>().map_err(|source| error(folder, source))?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type().map_err(|source| error(&entry.path(), source))?;
+        let below = format!("{prefix}{name}");
+        if name.starts_with('.') {
+            continue;
+        }
+        // A link to a folder may lead back here; sockets and pipes would keep us waiting.
+        if kind.is_dir() && depth < DEPTH_MAX {
+            find(&entry.path(), &format!("{below}/"), depth + 1, files)?;
+        } else if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
+            files.push((below, entry.path()));
+        }
+    }
+    Ok(())
+}
+
+fn feed_file(intake: &mut Intake, name: &str, path: &Path) -> Result<(), FilesError> {
+    let mut file = File::open(path).map_err(|source| error(path, source))?;
+    feed(intake, name, path, &mut file)
+}
+
+fn feed(intake: &mut Intake, name: &str, path: &Path, from: &mut dyn Read) -> Result<(), FilesError> {
+    let mut file = intake.file(name);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => drop(file.feed(&chunk[..count])),
+            Err(failed) if failed.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(error(path, source)),
+        }
+    }
+}
+
+fn error(path: &Path, source: io::Error) -> FilesError {
+    FilesError { path: path.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_read_in_order_and_hidden_files_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        put("b.route.txt", "default via 10.0.0.1 dev eth0\n");
+        put(".hidden.txt", "default via 10.0.0.2 dev eth0\n");
+        put("sub/a.neigh.txt", "10.0.0.1 dev eth0 FAILED\n");
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+        let evidence = of_files(&[folder.path().to_owned()]).unwrap();
+        assert_eq!(evidence.nodes.keys().collect::<Vec<_>>(), ["a", "b"]);
+        let routes = evidence.node("b").unwrap().kernel.routes.as_ref().unwrap();
+        assert_eq!((routes.len(), routes[0].exhibit("").file.as_str()), (1, "b.route.txt"));
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let error = of_files(&[PathBuf::from("no-such-file")]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read no-such-file");
+    }
+}
