@@ -54,6 +54,7 @@ pub(crate) const FOR_TESTS: &[Tool] = &[
         "plugins to work with and to be measured against",
     ),
     tool("iptables", "iptables", "the plugin portmap asks for it"),
+    tool("chromium-headless-shell", "chromium-headless-shell", "shows the doctor's page as a browser does"),
 ];
 
 /// How long to wait for another run, or the machine's own updates, to let go of the package database.

@@ -56,16 +56,17 @@ pub fn page(checks: &[&Check]) -> String {
     for check in checks {
         writeln!(text, "\n## {}\n\n**{}** · {}\n", check.code, check.title, check.severity.as_str())
             .expect("a string takes any text");
-        for paragraph in
-            [check.explanation, &format!("*What to do:* {}.", check.remedy.trim_end_matches('.'))]
-        {
-            for line in wrapped(&markdown(paragraph), PAGE_WIDTH) {
+        let remedy = markdown(check.remedy.trim_end_matches('.'));
+        for paragraph in [markdown(check.explanation), format!("*What to do:* {remedy}.")] {
+            for line in wrapped(&paragraph, PAGE_WIDTH) {
                 writeln!(text, "{line}").expect("a string takes any text");
             }
             text.push('\n');
         }
-        writeln!(text, "*Needs:* {}. *Told:* {}.", needs(check), settles(check))
-            .expect("a string takes any text");
+        let conditions = format!("*Needs:* {}. *Told:* {}.", needs(check), settles(check));
+        for line in wrapped(&conditions, PAGE_WIDTH) {
+            writeln!(text, "{line}").expect("a string takes any text");
+        }
     }
     text
 }

@@ -8,7 +8,9 @@ mod changes;
 mod count;
 pub mod explain;
 mod group;
+mod happening;
 mod harmless;
+mod html;
 mod json;
 mod paint;
 mod text;
@@ -16,5 +18,6 @@ mod wrap;
 
 pub use changes::Changes;
 pub use harmless::{Harmless, harmless};
+pub use html::html;
 pub use json::json;
 pub use text::{Style, text};

@@ -1,6 +1,7 @@
 //! The outputs of one report: text, JSON and page, for friendly and for hostile names.
 
 mod hostile;
+mod html;
 mod json;
 mod page_of_codes;
 mod reports;

@@ -18,7 +18,7 @@ pub(super) fn tell(output: &DoctorOutput, examined: &Examined) -> Result<(), Fai
     let text = match output.output {
         Format::Text => render::text(&examined.report, &style),
         Format::Json => render::json(&examined.report, examined.evidence.taken_at),
-        Format::Html => return Err(Failure::usage("pages are not there yet")),
+        Format::Html => render::html(&examined.report, &examined.evidence),
     };
     write(output, &text)
 }

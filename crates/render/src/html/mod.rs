@@ -1,0 +1,147 @@
+//! The report as one page that can be opened anywhere and sent to anybody: no script, nothing from the network.
+//!
+//! Its size is bounded. What is left out is counted on the page; JSON has all of it.
+
+mod findings;
+mod map;
+mod markup;
+mod matrix;
+mod timeline;
+
+use doctor::{Case, Evidence, Options, Report, Severity};
+
+use crate::count::{count, grouped};
+use crate::group::Counts;
+use markup::Markup;
+
+const STYLE: &str = include_str!("style.css");
+
+/// Even if a name got in as markup, a browser would neither run it nor fetch anything.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// How many things that were not looked at are named.
+const UNSEEN_SHOWN: usize = 100;
+
+/// The whole page.
+pub fn html(report: &Report, evidence: &Evidence) -> String {
+    let mut page = Markup::default();
+    let title = match Counts::of(report).words() {
+        words if words.is_empty() => "Plumbline doctor: nothing wrong was found".to_owned(),
+        words => format!("Plumbline doctor: {words}"),
+    };
+    page.raw("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+    page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"").raw(POLICY).raw("\">\n");
+    page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    page.raw("<meta name=\"referrer\" content=\"no-referrer\">\n");
+    page.element("title", "", &title).raw("\n<style>\n").raw(STYLE).raw("</style>\n</head>\n<body>\n");
+    let options = Options::default();
+    let case = Case::new(evidence, &options);
+    let mut sections = Markup::default();
+    let mut contents = vec![("findings", "Findings")];
+    findings::section(&mut sections, report);
+    if matrix::section(&mut sections, &case) {
+        contents.push(("reachability", "Reachability"));
+    }
+    if map::section(&mut sections, report, evidence) {
+        contents.push(("addresses", "Addresses"));
+    }
+    if timeline::section(&mut sections, report, evidence) {
+        contents.push(("timeline", "Timeline"));
+    }
+    if unseen(&mut sections, &report.unseen) {
+        contents.push(("unseen", "Not looked at"));
+    }
+    summary(&mut page, report, evidence, &contents);
+    let mut text = page.finish();
+    text.push_str(&sections.finish());
+    text.push_str("</main>\n</body>\n</html>\n");
+    text
+}
+
+fn summary(
+    page: &mut Markup,
+    report: &Report,
+    evidence: &Evidence,
+    contents: &[(&'static str, &'static str)],
+) {
+    page.raw("<header>\n<h1>").text(&headline(report)).raw("</h1>\n<p class=\"soft\">");
+    let seen = seen(evidence);
+    match evidence.taken_at {
+        Some(at) => page.text(&format!("Evidence of {}: {seen}", at.strftime("%Y-%m-%d %H:%M:%S UTC"))),
+        None => page.text(&format!("Evidence: {seen}")),
+    };
+    page.raw("</p>\n<ul class=\"counts\">\n");
+    let counts = Counts::of(report);
+    for (severity, number, words) in [
+        (Severity::Error, counts.error, "errors: broken now"),
+        (Severity::Warning, counts.warning, "warnings: will hurt"),
+        (Severity::Info, counts.info, "notes: worth knowing"),
+    ] {
+        page.raw("<li class=\"").raw(if number == 0 { "none" } else { severity.as_str() }).raw("\">");
+        page.element("b", "", &grouped(number)).text(words).raw("</li>\n");
+    }
+    page.raw("</ul>\n<nav aria-label=\"On this page\">\n");
+    for (id, words) in contents {
+        page.raw("<a href=\"#").raw(id).raw("\">").raw(words).raw("</a>\n");
+    }
+    page.raw("</nav>\n</header>\n<main>\n");
+}
+
+fn headline(report: &Report) -> String {
+    match (Counts::of(report).words(), report.unseen.is_empty()) {
+        (words, true) if words.is_empty() => "Nothing wrong was found".to_owned(),
+        (words, false) if words.is_empty() => "Nothing wrong was found in what could be looked at".to_owned(),
+        (words, _) => format!("The doctor found {words}"),
+    }
+}
+
+/// What was looked at, in numbers.
+fn seen(evidence: &Evidence) -> String {
+    let lists = [
+        (evidence.kube_nodes.as_ref().map(Vec::len), "Kubernetes node"),
+        (evidence.pods.as_ref().map(Vec::len), "pod"),
+        (evidence.endpoints.as_ref().map(Vec::len), "endpoint"),
+        (evidence.ipam.as_ref().map(|ipam| ipam.books.blocks.len()), "block"),
+        (evidence.ipam.as_ref().map(|ipam| ipam.books.handles.len()), "handle"),
+        (Some(evidence.nodes.len()).filter(|nodes| *nodes > 0), "node's kernel and set-up"),
+        (evidence.log.as_ref().map(Vec::len), "log event"),
+    ];
+    let told: Vec<String> =
+        lists.into_iter().filter_map(|(number, word)| Some(counted(number?, word))).collect();
+    if told.is_empty() { "none that could be used".to_owned() } else { told.join(", ") }
+}
+
+fn counted(number: usize, word: &str) -> String {
+    match word {
+        "node's kernel and set-up" => format!("kernel and set-up of {}", count(number, "node")),
+        _ => count(number, word),
+    }
+}
+
+/// Says whether there is anything of the sort.
+fn unseen(page: &mut Markup, unseen: &[String]) -> bool {
+    if unseen.is_empty() {
+        return false;
+    }
+    page.raw("<section id=\"unseen\" aria-labelledby=\"unseen-title\">\n");
+    page.raw("<h2 id=\"unseen-title\">Not looked at</h2>\n");
+    page.raw("<p class=\"soft\">Nothing is claimed about what could not be seen.</p>\n<ul>\n");
+    for what in unseen.iter().take(UNSEEN_SHOWN) {
+        page.element("li", "", what).raw("\n");
+    }
+    page.raw("</ul>\n");
+    more(page, unseen.len().saturating_sub(UNSEEN_SHOWN), "more");
+    page.raw("</section>\n");
+    true
+}
+
+/// Says how many are left out, if any.
+fn more(page: &mut Markup, number: usize, words: &'static str) {
+    if number > 0 {
+        page.raw("<p class=\"soft\">")
+            .text(&grouped(number))
+            .raw(" ")
+            .raw(words)
+            .raw(", left out here; <code>-o json</code> has all.</p>\n");
+    }
+}
