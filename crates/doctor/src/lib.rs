@@ -39,6 +39,7 @@ mod fold;
 pub mod sample;
 mod subject;
 pub mod text;
+pub mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -21,6 +21,7 @@ pub use nodes::{NodeView, Recorded};
 use crate::Evidence;
 use crate::evidence::kubernetes::age;
 use crate::evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
+use crate::timeline::Timeline;
 
 /// How young something may be and not yet be held to the rules.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -54,6 +55,7 @@ pub struct Case<'e> {
     hosts: OnceCell<Vec<Host<'e>>>,
     node_views: OnceCell<BTreeMap<String, NodeView<'e>>>,
     books: OnceCell<Option<BooksView>>,
+    timeline: OnceCell<Timeline>,
 }
 
 type ByAddress<'e, T> = BTreeMap<IpAddr, Vec<&'e Sighted<T>>>;
@@ -83,6 +85,7 @@ impl<'e> Case<'e> {
             hosts: OnceCell::new(),
             node_views: OnceCell::new(),
             books: OnceCell::new(),
+            timeline: OnceCell::new(),
         }
     }
 
@@ -102,6 +105,11 @@ impl<'e> Case<'e> {
             || endpoint
                 .pod_name()
                 .is_some_and(|name| self.pods_named(&name).any(|pod| self.is_in_flux(&pod.seen)))
+    }
+
+    /// What the logs tell about sandboxes, put together. `case.timeline().episodes()` are what went wrong.
+    pub fn timeline(&self) -> &Timeline {
+        self.timeline.get_or_init(|| Timeline::of(self.evidence.log.as_deref().unwrap_or_default()))
     }
 
     pub fn all_pods(&self) -> &'e [Sighted<Pod>] {

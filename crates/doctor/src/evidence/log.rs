@@ -125,6 +125,8 @@ pub enum Happening {
         pod_uid: Option<String>,
         address: IpAddr,
         containers: Vec<String>,
+        /// When the pod was started, by its own status.
+        started_at: Option<DateTime>,
     },
     /// The kubelet misses an interface inside a pod.
     InterfaceMissing {

@@ -95,7 +95,7 @@ fn leaked_endpoints() {
         .unwrap()
         .iter()
         .map(|event| match &event.seen.what {
-            Happening::PodAddress { pod, pod_uid, address, containers } => {
+            Happening::PodAddress { pod, pod_uid, address, containers, .. } => {
                 let container = containers.first().map_or("", |id| &id[..12]);
                 format!("{pod} {} {address} {container}", &pod_uid.as_ref().unwrap()[..8])
             }

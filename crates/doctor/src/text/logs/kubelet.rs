@@ -72,7 +72,13 @@ fn pods(line: &LogLine<'_>, message: &str) -> Option<Happening> {
         let (address, rest) = rest.split_once('"')?;
         let (pod, pod_uid) = pod(between(rest, "for pod \"", "\"")?)?;
         let address = words::address(address)?;
-        return Some(Happening::PodAddress { pod, pod_uid, address, containers: Vec::new() });
+        return Some(Happening::PodAddress {
+            pod,
+            pod_uid,
+            address,
+            containers: Vec::new(),
+            started_at: None,
+        });
     }
     if message.contains("status for pod \"") && message.contains("PodIP:") {
         let (pod, pod_uid) = pod(between(message, "status for pod \"", "\"")?)?;
@@ -80,7 +86,10 @@ fn pods(line: &LogLine<'_>, message: &str) -> Option<Happening> {
         let ids = message.split("ContainerID:").skip(1);
         let ids = ids.filter_map(|text| text.split(['}', ' ', ',']).next()?.rsplit('/').next());
         let containers = ids.filter(|id| words::is_container_id(id)).map(str::to_owned).collect();
-        return Some(Happening::PodAddress { pod, pod_uid, address, containers });
+        let started_at =
+            message.split_once(" StartTime:").and_then(|(_, text)| words::local_time(text.get(..19)?));
+        let started_at = started_at.map(|(time, _)| time);
+        return Some(Happening::PodAddress { pod, pod_uid, address, containers, started_at });
     }
     let needs_new = message.contains("Need to start a new one") || message.contains("sandbox changed");
     if needs_new {

@@ -1,0 +1,179 @@
+//! What logs tell about sandboxes, put together: who was added and deleted when, what each call did to the records, and what went
+//! wrong because of it.
+//!
+//! [`Timeline::of`] attributes events to calls: a line of the plugin names a pod, a handle, or nothing, and belongs to the call
+//! that was last made for it on that node. [`Timeline::episodes`] names what operators search for by hand: stale DELs, retry loops,
+//! pods that were replaced without a DEL.
+//!
+//! Logs are cut, rotated and filtered on their way, so silence proves nothing: an episode only says what its lines say.
+
+mod build;
+mod episode;
+
+use std::net::IpAddr;
+
+use jiff::civil::DateTime;
+use model::Cidr;
+
+use crate::Origin;
+use crate::evidence::PodName;
+use crate::evidence::log::{CniCommand, LogEvent, WrittenEndpoint};
+use crate::{Sighted, evidence};
+
+pub use episode::{Episode, Fate, Replaced, RetryLoop, StaleDel};
+
+/// The history of every pod in the logs, by node.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    pub pods: Vec<PodHistory>,
+}
+
+/// One pod name on one node. A name outlives its pods: that is how things go wrong.
+#[derive(Clone, Debug)]
+pub struct PodHistory {
+    /// `None`: no line says where.
+    pub node: Option<String>,
+    pub pod: PodName,
+    /// In the order of time.
+    pub calls: Vec<Call>,
+    pub sightings: Vec<Sighted<Sighting>>,
+}
+
+/// One call of the plugin, as far as it left lines.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub command: CniCommand,
+    /// `None`: its lines do not say.
+    pub container_id: Option<String>,
+    pub at: Option<DateTime>,
+    /// The runtime had no namespace to give.
+    pub is_without_netns: bool,
+    pub effects: Vec<Sighted<Effect>>,
+    /// `None`: nothing says that it failed.
+    pub failure: Option<Sighted<String>>,
+    /// The line that tells of the call, else of the first thing it did.
+    pub origin: Origin,
+}
+
+/// What a call did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    AddressesAssigned(Vec<IpAddr>),
+    /// By handle; what it freed is not said.
+    ReleasedByHandle(String),
+    AddressReleased(IpAddr),
+    HandleDecremented(String),
+    HandleDeleted(String),
+    BlockRead(Cidr),
+    EndpointWritten(WrittenEndpoint),
+    EndpointDeleted,
+    /// There was none to delete.
+    EndpointAbsent,
+    /// It was another sandbox's and was left alone.
+    EndpointSpared,
+}
+
+/// What kubelet or runtime said about the pod itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    pub at: Option<DateTime>,
+    pub what: Seen,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Added { uid: Option<String> },
+    Removed { uid: Option<String> },
+    Address { uid: Option<String>, address: IpAddr, started_at: Option<DateTime> },
+    InterfaceMissing { interface: String },
+    SandboxStarted { container_id: String, uid: Option<String> },
+    SandboxStopped { container_id: String },
+    SandboxChanged { uid: Option<String> },
+}
+
+impl Timeline {
+    pub fn of(log: &[Sighted<LogEvent>]) -> Timeline {
+        build::build(log)
+    }
+
+    /// Everything that went wrong, in the order of time.
+    pub fn episodes(&self) -> Vec<Episode> {
+        let mut episodes: Vec<Episode> = self.pods.iter().flat_map(episode::of_pod).collect();
+        episodes.sort_by_key(Episode::at);
+        episodes
+    }
+}
+
+impl PodHistory {
+    /// The sandboxes that its calls name, in the order in which they appear.
+    pub fn sandboxes(&self) -> Vec<&str> {
+        let mut found: Vec<&str> = Vec::new();
+        for id in self.calls.iter().filter_map(|call| call.container_id.as_deref()) {
+            if !found.iter().any(|known| evidence::same_id(known, id)) {
+                found.push(id);
+            }
+        }
+        found
+    }
+}
+
+impl Call {
+    pub fn is_of(&self, container_id: &str) -> bool {
+        self.container_id.as_deref().is_some_and(|id| evidence::same_id(id, container_id))
+    }
+
+    pub fn has(&self, effect: &Effect) -> bool {
+        self.effects.iter().any(|found| found.seen == *effect)
+    }
+
+    /// The addresses an ADD gave.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let mut addresses = Vec::new();
+        for effect in &self.effects {
+            let told = match &effect.seen {
+                Effect::AddressesAssigned(addresses) => addresses,
+                Effect::EndpointWritten(endpoint) => &endpoint.addresses,
+                _ => continue,
+            };
+            for address in told {
+                if !addresses.contains(address) {
+                    addresses.push(*address);
+                }
+            }
+        }
+        addresses
+    }
+
+    /// The device an ADD made.
+    pub fn device(&self) -> Option<&str> {
+        self.effects.iter().find_map(|effect| match &effect.seen {
+            Effect::EndpointWritten(endpoint) => endpoint.device.as_deref(),
+            _ => None,
+        })
+    }
+}
+
+impl std::fmt::Display for Effect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list =
+            |addresses: &[IpAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Effect::AddressesAssigned(addresses) => write!(f, "assigned {}", list(addresses)),
+            Effect::ReleasedByHandle(handle) => write!(f, "released whatever handle {handle} holds"),
+            Effect::AddressReleased(address) => write!(f, "released {address}"),
+            Effect::HandleDecremented(handle) => write!(f, "counted handle {handle} down"),
+            Effect::HandleDeleted(handle) => write!(f, "deleted handle {handle}"),
+            Effect::BlockRead(block) => write!(f, "read block {block}"),
+            Effect::EndpointWritten(endpoint) => {
+                f.write_str("wrote the endpoint")?;
+                match &endpoint.device {
+                    Some(device) => write!(f, " with device {device}"),
+                    None => Ok(()),
+                }
+            }
+            Effect::EndpointDeleted => f.write_str("deleted the endpoint"),
+            Effect::EndpointAbsent => f.write_str("found no endpoint to delete"),
+            Effect::EndpointSpared => f.write_str("left the endpoint alone, which is another sandbox's"),
+        }
+    }
+}
