@@ -10,6 +10,7 @@ pub mod explain;
 mod group;
 mod happening;
 mod harmless;
+mod history;
 mod html;
 mod json;
 mod paint;
@@ -18,6 +19,7 @@ mod wrap;
 
 pub use changes::Changes;
 pub use harmless::{Harmless, harmless};
+pub use history::{history_json, history_text};
 pub use html::html;
 pub use json::json;
 pub use text::{Style, text};

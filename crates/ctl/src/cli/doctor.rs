@@ -94,6 +94,30 @@ pub(crate) enum FailOn {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DoctorCommand {
     Explain(Explain),
+    Logs(Logs),
+}
+
+/// Rebuilds the history of sandboxes from logs, and names stale DELs, retry loops and replaced pods
+///
+/// Understands logs of kubelets (klog, old and new), of containerd and of Calico's plugin and controllers, as files or as journald
+/// prints them.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb doctor logs kubelet.log
+  journalctl -u kubelet | plumb doctor logs -
+  plumb doctor logs /var/log/calico/cni -o json
+
+Exit codes:
+  0  nothing went wrong in these logs
+  1  something did
+  2  they could not be read, or hold no log")]
+pub(crate) struct Logs {
+    /// Files, folders, or - for stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: DoctorOutput,
 }
 
 /// Says what a finding's code means, and what to do; without a code, lists all

@@ -88,6 +88,29 @@ fn files_that_somebody_collected_are_evidence() {
 }
 
 #[test]
+fn logs_become_a_history() {
+    let desk = Desk::on_sqlite();
+    let log =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/incidents/stale-delete/kubelet-dev-slave-107.log");
+    let text = desk.plumb(&["doctor", "logs", log]);
+    assert_eq!(text.code, Some(1), "{text:?}");
+    for told in [
+        "late DEL of the old sandbox 41857f70ed13",
+        "192.168.8.34 counts as free while in use",
+        "retry loop: ",
+    ] {
+        assert!(text.stdout.contains(told), "{told}: {text:?}");
+    }
+    let json = desk.plumb(&["doctor", "logs", log, "-o", "json"]);
+    let value: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(value["episodes"].as_array().unwrap().len(), 2, "{json:?}");
+    let line = "time=\"2024-01-01T00:00:00Z\" level=info msg=\"nothing\"\n";
+    let quiet = desk.plumb_with_stdin(&["doctor", "logs", "-"], line.as_bytes());
+    assert_eq!(quiet.code, Some(0), "{quiet:?}");
+    desk.plumb_with_stdin(&["doctor", "logs", "-"], b"no log").refused(2, &["no line of a log"]);
+}
+
+#[test]
 fn a_watch_tells_what_is_new_and_what_is_gone() {
     if machine_has_own_config("a_watch_tells_what_is_new_and_what_is_gone") {
         return;

@@ -9,6 +9,7 @@
 
 mod build;
 mod episode;
+mod words;
 
 use std::net::IpAddr;
 

@@ -3,6 +3,7 @@
 mod explain;
 mod from;
 mod live;
+mod logs;
 mod tell;
 mod watch;
 
@@ -15,6 +16,7 @@ use crate::failure::{Failure, Failures};
 pub(crate) async fn run(global: &Global, doctor: &Doctor) -> Result<(), Failures> {
     match &doctor.command {
         Some(DoctorCommand::Explain(wanted)) => explain::run(wanted),
+        Some(DoctorCommand::Logs(wanted)) => logs::run(wanted),
         None => match examine(global, doctor).await {
             Ok(report) => verdict(&report, doctor.output.fail_on),
             Err(failures) => Err(failures.unable()),

@@ -14,13 +14,18 @@ use crate::failure::Failure;
 const WIDTH: usize = 100;
 
 pub(super) fn tell(output: &DoctorOutput, examined: &Examined) -> Result<(), Failure> {
-    let style = if output.out.is_some() { plain(output.all) } else { style_of_stdout(output.all) };
+    let style = style(output);
     let text = match output.output {
         Format::Text => render::text(&examined.report, &style),
         Format::Json => render::json(&examined.report, examined.evidence.taken_at),
         Format::Html => render::html(&examined.report, &examined.evidence),
     };
     write(output, &text)
+}
+
+/// As plain as a file, or as stdout can show it.
+pub(super) fn style(output: &DoctorOutput) -> Style {
+    if output.out.is_some() { plain(output.all) } else { style_of_stdout(output.all) }
 }
 
 /// To the file, or to stdout.

@@ -44,6 +44,9 @@ impl LogReader {
         }
         let at = read.at.map(|time| with_year(time, self.year));
         if let Some(what) = understand(&read) {
+            if let Happening::PodAddress { started_at: Some(started), .. } = &what {
+                self.year.get_or_insert(started.year());
+            }
             self.add(at, &read, what, line, draft);
         }
         true
