@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource};
+use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox};
 use serde_json::Value;
 use store::{Event, ListRequest, Record, Revision, Store, StoreError};
 use tracing::{info, warn};
@@ -17,7 +17,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// What the agent needs to know of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalEndpoint {
-    pub(crate) key: Key,
+    pub(crate) record: Record,
     pub(crate) container_id: String,
     pub(crate) interface: String,
     /// The host end's name.
@@ -38,6 +38,16 @@ pub(crate) struct Endpoints {
 impl Endpoints {
     pub(crate) fn all(&self) -> Vec<LocalEndpoint> {
         self.known().values().cloned().collect()
+    }
+
+    /// The record at this key if it is this sandbox's, as it was last heard of. Whoever changes it by its revision
+    /// learns whether it still is.
+    pub(crate) fn record_of(&self, key: &Key, sandbox: &Sandbox) -> Option<Record> {
+        let known = self.known();
+        let endpoint = known.get(key)?;
+        let is_own =
+            endpoint.container_id == sandbox.container_id() && endpoint.interface == sandbox.interface();
+        is_own.then(|| endpoint.record.clone())
     }
 
     /// Follows the store; never ends. `in_sync` hears whether what is known is complete.
@@ -80,7 +90,7 @@ impl Endpoints {
         loop {
             let page = store.list(request.clone()).await?;
             let local = page.records.iter().filter_map(|record| read(record, node));
-            found.extend(local.map(|endpoint| (endpoint.key.clone(), endpoint)));
+            found.extend(local.map(|endpoint| (endpoint.record.key.clone(), endpoint)));
             match page.next {
                 Some(next) => request = request.continued(next),
                 None => {
@@ -113,7 +123,7 @@ pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
         return None;
     }
     Some(LocalEndpoint {
-        key: record.key.clone(),
+        record: record.clone(),
         container_id: text("containerID")?.to_owned(),
         interface: text("endpoint")?.to_owned(),
         device: text("interfaceName").and_then(|name| DeviceName::new(name).ok()),

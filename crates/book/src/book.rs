@@ -175,17 +175,15 @@ impl Inner {
         handles: &[String],
         must_read: bool,
     ) -> Result<ReleaseGround, BookError> {
-        let handle_lookups = handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone())));
         if !must_read
             && let Some(warm) = &self.warm
             && let Some(scene) = warm.scene()
         {
-            let answers = self.store.read(handle_lookups.collect()).await?.into_iter();
             return Ok(ReleaseGround {
                 lock: scene.lock.clone(),
                 config: scene.config.clone(),
                 pools: scene.pools.iter().map(|stored| stored.value.clone()).collect(),
-                handles: understand_handles(handles, answers),
+                handles: self.recall_handles(warm, handles).await?,
                 is_remembered: true,
             });
         }
@@ -194,7 +192,7 @@ impl Inner {
             Lookup::Record(Key::IpamConfig),
             Lookup::Range(KeyRange::Kind(Kind::IpPool)),
         ];
-        lookups.extend(handle_lookups);
+        lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
         let mut answers = self.store.read(lookups).await?.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         Ok(ReleaseGround {
@@ -204,6 +202,22 @@ impl Inner {
             handles: understand_handles(handles, answers),
             is_remembered: false,
         })
+    }
+
+    /// Those that are not remembered are read, together.
+    async fn recall_handles(
+        &self,
+        warm: &Warm,
+        handles: &[String],
+    ) -> Result<BTreeMap<String, Answer>, BookError> {
+        let recalled = handles.iter().filter_map(|id| Some((id.clone(), warm.handle(id)?)));
+        let mut known: BTreeMap<String, Answer> = recalled.collect();
+        let unknown: Vec<String> = handles.iter().filter(|id| !known.contains_key(*id)).cloned().collect();
+        if !unknown.is_empty() {
+            let lookups = unknown.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))).collect();
+            known.extend(understand_handles(&unknown, self.store.read(lookups).await?.into_iter()));
+        }
+        Ok(known)
     }
 
     /// Takes in what a commit of the queue has left.

@@ -31,7 +31,7 @@
 //! # One commit and nothing else
 //!
 //! A long-lived agent takes [`Book::following`]: what assignments on its node start from is kept up to date by watches,
-//! and an address out of a block that the node has is one round trip, the commit itself (two for a release). What is
+//! and an address out of a block that the node has is one round trip, the commit itself; so is giving it back. What is
 //! remembered may be out of date; the commit notices, and the next attempt reads. A [`Book::new`] without memory takes
 //! three: surroundings and handle, blocks, commit. Neither depends on how many blocks there are.
 //!

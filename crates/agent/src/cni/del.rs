@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use book::Book;
 use host::PodNamespace;
 use model::{Key, Sandbox};
 use tracing::{info, warn};
@@ -125,12 +126,28 @@ async fn release(call: &Call, services: &Services) -> Result<(), CniError> {
 
 async fn release_records(call: &Call, services: &Services) -> Result<(), CniError> {
     match services.existing_book(&call.netconf).await? {
-        Found::Book(book) => records::release(&book, &call.sandbox, endpoint_key(call, services), None).await,
+        Found::Book(book) => release_in(&book, &call.sandbox, endpoint_key(call, services), services).await,
         Found::NoStore(reason) => {
             info!("{reason}, so nothing is recorded");
             Ok(())
         }
     }
+}
+
+/// By what the agent knows of the endpoint, if it knows it, else by looking.
+async fn release_in(
+    book: &Book,
+    sandbox: &Sandbox,
+    key: Option<Key>,
+    services: &Services,
+) -> Result<(), CniError> {
+    let known = key.as_ref().and_then(|key| services.agent()?.endpoints.record_of(key, sandbox));
+    if let Some(endpoint) = known
+        && records::release_known(book, sandbox, &endpoint).await?
+    {
+        return Ok(());
+    }
+    records::release(book, sandbox, key, None).await
 }
 
 /// Where the endpoint is recorded if node and pod are still called the same.
@@ -150,7 +167,7 @@ pub(super) async fn remove(
     services.forget(sandbox)?;
     failpoint::hit(Point::CollectForgotten);
     if let Some(book) = services.agent().and_then(|agent| agent.book.get()) {
-        records::release(book, sandbox, endpoint, None).await?;
+        release_in(book, sandbox, endpoint, services).await?;
     }
     Ok(())
 }

@@ -93,6 +93,20 @@ fn decode(record: Record) -> Result<(Record, Resource), CniError> {
     }
 }
 
+/// Gives back the attachment's addresses and removes its endpoint record, in one commit and without a look at it.
+/// `false`: that record is not what it was, and must be looked at.
+pub(super) async fn release_known(
+    book: &Book,
+    sandbox: &Sandbox,
+    endpoint: &Record,
+) -> Result<bool, CniError> {
+    match release_with(book, sandbox, vec![Addition::delete(endpoint)]).await {
+        Ok(()) => Ok(true),
+        Err(error) if is_about_endpoint(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Gives back the attachment's addresses and removes its endpoint record, in one commit. With `restore`, that record
 /// is put back in the endpoint's place. A record of another sandbox is never touched.
 pub(super) async fn release(
@@ -111,24 +125,32 @@ pub(super) async fn release(
         if additions.is_empty() && !held.handle_exists {
             return Ok(());
         }
-        let owner = sandbox.clone();
-        let request =
-            HandleRequest::only(sandbox.handle(), move |_, attribute, _| is_of_interface(attribute, &owner));
-        match book.release_handle(request.with(additions)).await {
-            Ok(given_back) => {
-                for corrupt in &given_back.corrupt {
-                    warn!("nothing is released into it: {corrupt}");
-                }
-                info!("{sandbox}: gave back {:?}", given_back.addresses);
-                return Ok(());
-            }
+        match release_with(book, sandbox, additions).await {
             // Somebody changed the endpoint in between: look again whose it is.
-            Err(BookError::Addition { source: Some(source), .. }) if source.is_lost_race() => {
-                tries.again(sandbox).await?;
-            }
-            Err(BookError::Addition { source: None, .. }) => tries.again(sandbox).await?,
-            Err(error) => return Err(error.into()),
+            Err(error) if is_about_endpoint(&error) => tries.again(sandbox).await?,
+            outcome => return outcome.map_err(CniError::from),
         }
+    }
+}
+
+async fn release_with(book: &Book, sandbox: &Sandbox, additions: Vec<Addition>) -> Result<(), BookError> {
+    let owner = sandbox.clone();
+    let request =
+        HandleRequest::only(sandbox.handle(), move |_, attribute, _| is_of_interface(attribute, &owner));
+    let given_back = book.release_handle(request.with(additions)).await?;
+    for corrupt in &given_back.corrupt {
+        warn!("nothing is released into it: {corrupt}");
+    }
+    info!("{sandbox}: gave back {:?}", given_back.addresses);
+    Ok(())
+}
+
+/// The endpoint's record was changed by somebody else.
+fn is_about_endpoint(error: &BookError) -> bool {
+    match error {
+        BookError::Addition { source: Some(source), .. } => source.is_lost_race(),
+        BookError::Addition { source: None, .. } => true,
+        _ => false,
     }
 }
 

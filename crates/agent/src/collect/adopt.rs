@@ -78,7 +78,7 @@ async fn adopt(
 async fn is_still_recorded(services: &Services, endpoint: &LocalEndpoint) -> Result<bool, CniError> {
     let agent = services.agent().expect("only the agent adopts");
     let book = agent.book.get().ok_or_else(|| CniError::broken("the store is not open"))?;
-    let record = book.store().get(&endpoint.key).await?;
+    let record = book.store().get(&endpoint.record.key).await?;
     Ok(record.and_then(|record| endpoints::read(&record, &agent.node)).as_ref() == Some(endpoint))
 }
 

@@ -67,7 +67,7 @@ impl Known {
     }
 
     pub(super) fn endpoint_of(&self, sandbox: &Sandbox) -> Option<Key> {
-        self.endpoints.get(sandbox).map(|endpoint| endpoint.key.clone())
+        self.endpoints.get(sandbox).map(|endpoint| endpoint.record.key.clone())
     }
 
     /// Sandboxes with an endpoint record and a device, and whether that carries their alias. Not those of which
@@ -158,8 +158,10 @@ mod tests {
     }
 
     fn endpoint(container: &str, device: &str) -> LocalEndpoint {
+        let key =
+            Key::namespaced(model::Kind::WorkloadEndpoint, "shop", format!("node-k8s-{container}-eth0"));
         LocalEndpoint {
-            key: Key::namespaced(model::Kind::WorkloadEndpoint, "shop", format!("node-k8s-{container}-eth0")),
+            record: store::Record { key, value: "{}".into(), revision: store::Revision::new("1") },
             container_id: container.to_owned(),
             interface: "eth0".to_owned(),
             device: model::DeviceName::new(device).ok(),

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use book::Book;
+use book::{Book, Settings};
 use store::config::Reason;
 use store::{OpenMode, Store, StoreConfig};
 use tokio::signal::unix::{SignalKind, signal};
@@ -88,7 +88,7 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
     let agent = services.agent().expect("these are the agent's services");
     bootstrap::run(&*store, &config, reason, &agent.node).await?;
     failpoint::hit(Point::StartBootstrapped);
-    let _ = agent.book.set(Book::new(store.clone()));
+    let _ = agent.book.set(Book::following(store.clone(), Settings::default(), &agent.node));
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
         services.health().set_store_in_sync(in_sync);
         if in_sync {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   store ──watch──▶ follow: pools, settings, reservations, lock, own Node, own affinities ──▶ Scene
-//!   own commits ───▶ remember: own affinities at once, own blocks ──────────────────────────▶ Scene, blocks
+//!   own commits ───▶ remember: own affinities at once, own blocks and handles ──────────────▶ Scene, blocks, handles
 //! ```
 //!
 //! Nothing here is trusted: every commit names the revisions it was decided on, and what turns out to be out of date
@@ -14,6 +14,7 @@
 //!   was written ourselves stands above what the watch says, so that an older event does not take it back.
 //! * Blocks are not watched. Nearly all writes of a node's blocks are its own, and watching them one by one, or all
 //!   blocks of the cluster, would cost every node more than the attempt that a stranger's write costs.
+//! * Handles are not watched either. Those that were written here are remembered until they are removed here.
 //! * Who has claimed a block will probably need another one. Which blocks nobody has is found out in the meantime
 //!   ([`scout`]), so that the next claim is one commit and nothing else, too.
 
@@ -38,6 +39,9 @@ use crate::scene::{RawScene, Scene};
 
 /// How a block that was written here says that nothing in it is free. It need not be read for that.
 const NONE_FREE: &[u8] = br#""unallocated":[],"#;
+
+/// More handles than a node has containers. Forgetting them costs a read each.
+const HANDLES_MANY: usize = 4096;
 
 /// What is remembered for one node.
 #[derive(Debug)]
@@ -66,6 +70,8 @@ struct State {
     /// Made from the above when it is asked for.
     scene: Option<Arc<Scene>>,
     blocks: BTreeMap<Cidr, Remembered>,
+    /// Those that were written here: who gave an address is likely to take it back.
+    handles: BTreeMap<String, (Bytes, Revision)>,
     scouted: Scouted,
 }
 
@@ -105,6 +111,12 @@ impl Warm {
     /// A block that need not be read.
     pub(crate) fn block(&self, cidr: &Cidr) -> Option<Answer> {
         self.memory.lock().block(cidr).cloned()
+    }
+
+    /// A handle that need not be read.
+    pub(crate) fn handle(&self, id: &str) -> Option<Answer> {
+        let (value, revision) = self.memory.lock().handles.get(id).cloned()?;
+        Some(Answer::read(&Key::Handle(id.to_owned()), Some((&value[..], revision.as_str()))))
     }
 
     pub(crate) fn has_block(&self, cidr: &Cidr) -> bool {
@@ -150,6 +162,7 @@ impl Warm {
                     }
                     _ => drop(state.blocks.remove(cidr)),
                 },
+                Key::Handle(id) => state.write_handle(id, value, revision),
                 _ => {}
             }
         }
@@ -162,6 +175,7 @@ impl Warm {
             state.scouted.forget(&key);
             match &key {
                 Key::Block(cidr) => drop(state.blocks.remove(cidr)),
+                Key::Handle(id) => drop(state.handles.remove(id)),
                 Key::Affinity { .. } if state.own.remove(&key).is_some() => state.scene = None,
                 _ => {}
             }
@@ -230,6 +244,16 @@ impl State {
         match remembered {
             Remembered::Understood(answer) => Some(answer),
             Remembered::Written(..) => None,
+        }
+    }
+
+    fn write_handle(&mut self, id: &str, value: Option<Bytes>, revision: Revision) {
+        if self.handles.len() >= HANDLES_MANY {
+            self.handles.clear();
+        }
+        match value {
+            Some(value) => drop(self.handles.insert(id.to_owned(), (value, revision))),
+            None => drop(self.handles.remove(id)),
         }
     }
 

@@ -53,9 +53,29 @@ async fn an_address_out_of_an_own_block_is_one_commit() {
         assert_eq!(counts.writes, 2, "the block and the handle");
     }
     let (_, counts) = agent.count(agent.book.release_handle(HandleRequest::all("h1"))).await;
-    assert_eq!((counts.round_trips(), counts.commits), (2, 1), "{counts:?}");
+    assert_eq!((counts.round_trips(), counts.commits), (1, 1), "{counts:?}");
     let (_, counts) = agent.count(assign(&agent.book, "node-a", "again")).await;
     assert_eq!(counts.round_trips(), 1);
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn a_handle_that_others_have_changed_is_given_back_as_it_is_now() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    for handle in ["grown", "gone", "kept"] {
+        assign(&agent.book, "node-a", handle).await;
+    }
+    let stranger = Book::new(store.clone());
+    let mut more = one("node-a", "grown");
+    more.handle_may_exist = true;
+    stranger.assign(more).await.unwrap();
+    stranger.release_handle(HandleRequest::all("gone")).await.unwrap();
+    let (given_back, counts) = agent.count(agent.book.release_handle(HandleRequest::all("grown"))).await;
+    assert_eq!(given_back.unwrap().addresses.len(), 2, "what it holds now: {counts:?}");
+    let given_back = agent.book.release_handle(HandleRequest::all("gone")).await.unwrap();
+    assert!(given_back.addresses.is_empty());
+    assert_eq!(holders(&store).await.len(), 1);
     assert_clean(&store).await;
 }
 

@@ -65,7 +65,9 @@ impl Contender {
     fn one_shot(lab: &Lab, node: Node, store: &Place) -> Result<Contender> {
         store.fill()?;
         let netconf = netconf(&node, store.netconf());
-        Ok(Contender::new(Who::OneShotOnSqlite, node, Plugin::new(lab.programs().cni(), netconf)))
+        let plugin = Plugin::new(lab.programs().cni(), netconf);
+        let plugin = plugin.with("state_dir", json!(lab.state_folder(&node)));
+        Ok(Contender::new(Who::OneShotOnSqlite, node, plugin))
     }
 
     fn with_agent(who: Who, lab: &Lab, node: Node, store: &Place) -> Result<Contender> {

@@ -1,7 +1,8 @@
 //! What a pod's network costs: ADD and DEL from exec to exit, one at a time and in bursts, beside Debian's plugins
 //! and beside what the kernel alone needs.
 //!
-//! `cargo xtask bench cni`, or `cargo bench -p lab --bench cni [-- -o json] [-- --quick]`. All take turns, several
+//! `cargo xtask bench cni`, or `cargo bench -p lab --bench cni [-- -o json] [-- --quick] [-- --calls]` (calls only:
+//! not what an agent does between them). All take turns, several
 //! runs each; every call gets a network namespace that was made for it. Each contender has a node of its own.
 
 mod contender;
@@ -11,14 +12,16 @@ mod place;
 mod plugin;
 mod report;
 mod rounds;
+mod strangers;
 
 use anyhow::Result;
-use contender::Who;
+use contender::{Contender, Who};
 use floor::Floor;
-use idle::Idle;
+use idle::{Crowd, Idle};
 use lab::{Lab, Programs};
 use place::Place;
 use report::Measured;
+use strangers::Strangers;
 use testkit::etcd::{EtcdCluster, Setup};
 use testkit::figures::{self, Figure};
 
@@ -31,11 +34,13 @@ pub(crate) struct Extent {
     singles: usize,
     /// Pods that come at once, and go at once.
     bursts: [usize; 2],
+    /// Pods on which a stranger lays hands.
+    harmed: usize,
 }
 
-const FULL: Extent = Extent { runs: 5, singles: 30, bursts: [30, 110] };
+const FULL: Extent = Extent { runs: 5, singles: 30, bursts: [30, 110], harmed: 20 };
 /// To see whether it works.
-const QUICK: Extent = Extent { runs: 1, singles: 5, bursts: [5, 10] };
+const QUICK: Extent = Extent { runs: 1, singles: 5, bursts: [5, 10], harmed: 3 };
 
 fn main() -> Result<()> {
     let is_asked = |wanted: &str| std::env::args().any(|argument| argument == wanted);
@@ -48,11 +53,11 @@ fn main() -> Result<()> {
         anyhow::bail!("this cannot be measured here: {reason}");
     }
     let extent = if is_asked("--quick") { QUICK } else { FULL };
-    figures::print("cni", &measure(extent)?);
+    figures::print("cni", &measure(extent, is_asked("--calls"))?);
     Ok(())
 }
 
-fn measure(extent: Extent) -> Result<Vec<Figure>> {
+fn measure(extent: Extent, only_calls: bool) -> Result<Vec<Figure>> {
     let lab = Lab::new(Programs::of_test()?)?;
     // Its node is the first on which a process is started: all that the bench starts by itself run there.
     let etcd_node = lab.node("etcd")?;
@@ -68,10 +73,28 @@ fn measure(extent: Extent) -> Result<Vec<Figure>> {
         let on_etcd = contender::find(&contenders, Who::AgentOnEtcd);
         floor.measure(&lab, extent, (&place, &on_etcd.node))?;
     }
-    let pods = extent.bursts[1];
-    eprintln!("measuring: an agent with {pods} pods that has nothing to do");
-    let idle = Idle::measure(&lab, contender::find(&contenders, Who::AgentOnSqlite), pods)?;
-    Ok(Measured { contenders, floor, idle, bursts: extent.bursts }.figures())
+    let agent = contender::find(&contenders, Who::AgentOnSqlite);
+    let between = (!only_calls).then(|| Between::measure(&lab, agent, extent)).transpose()?;
+    Ok(Measured { contenders, floor, between, bursts: extent.bursts }.figures())
+}
+
+/// What an agent does between calls.
+#[derive(Debug)]
+pub(crate) struct Between {
+    idle: Idle,
+    strangers: Strangers,
+}
+
+impl Between {
+    fn measure(lab: &Lab, agent: &Contender, extent: Extent) -> Result<Between> {
+        let crowd = Crowd::gather(lab, agent, extent.bursts[1])?;
+        eprintln!("measuring: an agent with {} pods that has nothing to do", extent.bursts[1]);
+        let idle = Idle::measure(&crowd)?;
+        eprintln!("measuring: what a stranger breaks, among those pods");
+        let strangers = Strangers::measure(lab, agent, extent.harmed)?;
+        crowd.disperse()?;
+        Ok(Between { idle, strangers })
+    }
 }
 
 /// As durable as the other side: what tests spare themselves, a measurement must not.

@@ -40,14 +40,17 @@ impl Place {
         }
     }
 
-    /// Makes the one record that pods need. The calling thread is on the store's node.
+    /// Makes the records that pods need. The calling thread is on the store's node.
     pub(crate) fn fill(&self) -> Result<()> {
-        let mut pool = Resource::new(Kind::IpPool, "pods");
-        pool.body.insert("spec".to_owned(), json!({"cidr": "10.244.0.0/16"}));
-        pool.fill_defaults();
         let runtime = runtime()?;
         runtime.block_on(async {
-            self.open().await?.create(pool.key(), pool.encode()).await?;
+            let store = self.open().await?;
+            for (name, cidr) in [("pods", "10.244.0.0/16"), ("pods6", "fd00:10:244::/64")] {
+                let mut pool = Resource::new(Kind::IpPool, name);
+                pool.body.insert("spec".to_owned(), json!({"cidr": cidr}));
+                pool.fill_defaults();
+                store.create(pool.key(), pool.encode()).await?;
+            }
             Ok(())
         })
     }

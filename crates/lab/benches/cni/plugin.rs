@@ -69,8 +69,24 @@ impl Plugin {
         Plugin::new(Path::new(PEERS).join("bridge"), netconf)
     }
 
+    /// The same with another setting.
+    pub(crate) fn with(mut self, key: &str, value: Value) -> Plugin {
+        self.netconf[key] = value;
+        self
+    }
+
     /// From exec to exit. The calling thread is on the plugin's node.
     pub(crate) fn call(&self, verb: &str, pod: &Pod) -> Result<Duration> {
+        self.run(verb, pod).map(|(took, _)| took)
+    }
+
+    /// What it answers.
+    pub(crate) fn ask(&self, verb: &str, pod: &Pod) -> Result<Value> {
+        let (_, said) = self.run(verb, pod)?;
+        serde_json::from_slice(&said).with_context(|| format!("the answer to {verb}"))
+    }
+
+    fn run(&self, verb: &str, pod: &Pod) -> Result<(Duration, Vec<u8>)> {
         let input = self.netconf.to_string();
         let mut command = Command::new(&self.program);
         command
@@ -95,7 +111,7 @@ impl Plugin {
         let took = started.elapsed();
         let said = || String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
         ensure!(output.status.success(), "{} {verb}: {}", self.program.display(), said());
-        Ok(took)
+        Ok((took, output.stdout))
     }
 }
 

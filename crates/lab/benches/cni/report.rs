@@ -2,16 +2,18 @@
 
 use testkit::figures::{Figure, Goal, Peer, Run, median};
 
+use crate::Between;
 use crate::contender::{self, Contender, Who};
 use crate::floor::Floor;
 use crate::idle::Idle;
 use crate::rounds::Rounds;
+use crate::strangers::Harm;
 
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) contenders: Vec<Contender>,
     pub(crate) floor: Floor,
-    pub(crate) idle: Idle,
+    pub(crate) between: Option<Between>,
     pub(crate) bursts: [usize; 2],
 }
 
@@ -28,7 +30,11 @@ impl Measured {
         figures.extend(
             each_call(&self.of(Who::Ptp).singles).map(|call| ptp(&call.name(), call.runs, call.quantile)),
         );
-        figures.extend(self.idle_figures());
+        if let Some(between) = &self.between {
+            figures.extend(idle_figures(&between.idle));
+            let repairs = between.strangers.repairs.iter();
+            figures.extend(repairs.flat_map(|(harm, run)| repair_figures(*harm, run)));
+        }
         figures
     }
 
@@ -79,16 +85,26 @@ impl Measured {
         }
         figures
     }
+}
 
-    fn idle_figures(&self) -> Vec<Figure> {
-        let Idle { pods, resident_mib, cpu_percent } = self.idle;
-        vec![
-            Figure::new(format!("agent with {pods} pods: resident memory"), resident_mib, "MiB")
-                .wanted(Goal::ValueAtMost(20.0)),
-            Figure::new(format!("agent with {pods} pods, idle: CPU"), cpu_percent, "%")
-                .wanted(Goal::ValueAtMost(0.1)),
-        ]
-    }
+fn idle_figures(idle: &Idle) -> [Figure; 3] {
+    let Idle { pods, resident_mib, cpu_percent, wakeups_per_second } = *idle;
+    [
+        Figure::new(format!("agent with {pods} pods: resident memory"), resident_mib, "MiB")
+            .wanted(Goal::ValueAtMost(20.0)),
+        Figure::new(format!("agent with {pods} pods, idle: CPU"), cpu_percent, "%")
+            .wanted(Goal::ValueAtMost(0.1)),
+        Figure::new(format!("agent with {pods} pods, idle: wakeups"), wakeups_per_second, "per second"),
+    ]
+}
+
+fn repair_figures(harm: Harm, run: &Run) -> [Figure; 2] {
+    let most = if harm == Harm::SilentSetting { 10_000.0 } else { 100.0 };
+    let name = |what: &str| format!("{} is put right, {what}", harm.words());
+    [
+        Figure::new(name("p50"), run.at(0.5), "ms"),
+        Figure::new(name("longest"), run.at(1.0), "ms").wanted(Goal::ValueAtMost(most)),
+    ]
 }
 
 fn name(who: Who) -> &'static str {

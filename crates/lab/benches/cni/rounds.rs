@@ -31,6 +31,8 @@ impl Rounds {
             let pod = lab.pod("bench", &format!("single-{number}"))?;
             adds.push(plugin.call("ADD", &pod)?);
             dels.push(plugin.call("DEL", &pod)?);
+            // As runtimes do; the kernel removes the link along with the namespace.
+            drop(pod);
             await_removal()?;
         }
         self.add(Burst::one_by_one(adds), Burst::one_by_one(dels));
