@@ -140,10 +140,13 @@ impl<'e> Case<'e> {
 
     /// Pods whose status shows this address, host-network pods among them.
     pub fn pods_at(&self, address: IpAddr) -> &[&'e Sighted<Pod>] {
-        let index = self.pods_by_address.get_or_init(|| {
+        self.pods_by_address().get(&address).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    pub fn pods_by_address(&self) -> &BTreeMap<IpAddr, Vec<&'e Sighted<Pod>>> {
+        self.pods_by_address.get_or_init(|| {
             by_address(self.all_pods().iter().map(|pod| (pod, pod.seen.addresses.as_slice())))
-        });
-        index.get(&address).map(Vec::as_slice).unwrap_or_default()
+        })
     }
 
     pub fn endpoints_of(&self, pod: &PodName) -> impl Iterator<Item = &'e Sighted<Endpoint>> {

@@ -2,8 +2,10 @@
 
 use crate::Check;
 
-mod address_shared;
+mod endpoints;
 mod ipam;
+mod kernel;
+mod pods;
 #[cfg(test)]
 mod testing;
 mod words;
@@ -13,7 +15,7 @@ pub const ALL: &[&Check] = &[
     &ipam::address_allocated_twice::CHECK,
     &ipam::address_leaked::CHECK,
     &ipam::address_outside_pools::CHECK,
-    &address_shared::CHECK,
+    &endpoints::address_shared::CHECK,
     &ipam::address_used_but_free::CHECK,
     &ipam::affinity_contradicted::CHECK,
     &ipam::affinity_missing::CHECK,
@@ -23,13 +25,38 @@ pub const ALL: &[&Check] = &[
     &ipam::block_contradicts_itself::CHECK,
     &ipam::block_outside_pools::CHECK,
     &ipam::block_overlap::CHECK,
+    &kernel::device_down::CHECK,
+    &kernel::device_setting_wrong::CHECK,
+    &endpoints::device_shared::CHECK,
+    &kernel::device_without_endpoint::CHECK,
+    &endpoints::endpoint_address_differs::CHECK,
+    &endpoints::endpoint_misplaced::CHECK,
+    &endpoints::endpoint_of_old_sandbox::CHECK,
+    &endpoints::endpoint_on_two_nodes::CHECK,
+    &kernel::endpoint_without_device::CHECK,
+    &endpoints::endpoint_without_pod::CHECK,
+    &endpoints::endpoint_without_sandbox::CHECK,
     &ipam::handle_by_name::CHECK,
     &ipam::handle_count_wrong::CHECK,
     &ipam::handle_missing::CHECK,
     &ipam::handle_unused::CHECK,
+    &kernel::mtu_differs::CHECK,
+    &kernel::mtu_too_large::CHECK,
+    &kernel::neighbour_missing::CHECK,
+    &kernel::neighbour_without_endpoint::CHECK,
+    &kernel::neighbour_wrong::CHECK,
+    &pods::pod_address_missing::CHECK,
+    &pods::pod_default_route_missing::CHECK,
+    &pods::pod_gateway_unresolved::CHECK,
+    &pods::pod_interface_missing::CHECK,
+    &endpoints::pod_without_endpoint::CHECK,
     &ipam::pool_overlap::CHECK,
     &ipam::record_unreadable::CHECK,
     &ipam::reported_by_calicoctl::CHECK,
+    &kernel::route_missing::CHECK,
+    &kernel::route_shadowed::CHECK,
+    &kernel::route_to_wrong_device::CHECK,
+    &kernel::route_without_endpoint::CHECK,
     &ipam::tombstone::CHECK,
     &ipam::tunnel_address_shared::CHECK,
 ];

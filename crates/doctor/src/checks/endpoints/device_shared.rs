@@ -1,0 +1,63 @@
+//! Identity: two endpoints of one node claim the same device.
+
+use std::collections::BTreeMap;
+
+use crate::checks::words::{endpoint_exhibit, listed};
+use crate::evidence::Endpoint;
+use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "device-shared",
+    severity: Severity::Error,
+    title: "Two endpoints claim one device",
+    explanation: "Endpoint records of two pods on one node name the same network device. A device leads into one pod: the other's traffic goes \
+                  there, too, or is dropped.",
+    remedy: "find out which pod the device leads into, and recreate the other",
+    needs: &[&[Need::Endpoints]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+type Owner<'e> = (Option<&'e str>, &'e str, Option<&'e str>);
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let mut by_device: BTreeMap<(&str, &str), BTreeMap<Owner<'_>, &Sighted<Endpoint>>> = BTreeMap::new();
+    for endpoint in case.all_endpoints() {
+        let seen = &endpoint.seen;
+        let (Some(node), Some(device)) = (seen.node.as_deref(), seen.device.as_deref()) else { continue };
+        let owner =
+            (seen.namespace.as_deref(), seen.pod.as_deref().unwrap_or(&seen.name), seen.interface.as_deref());
+        by_device.entry((device, node)).or_default().insert(owner, endpoint);
+    }
+    for ((device, node), owners) in by_device.into_iter().filter(|(_, owners)| owners.len() > 1) {
+        if owners.values().any(|endpoint| case.is_endpoint_in_flux(&endpoint.seen)) {
+            continue;
+        }
+        let names = listed(owners.values().map(|endpoint| &endpoint.seen));
+        look.found(
+            Subject::device(node, device),
+            format!("{} endpoints on {node} name the device {device}: {names}", owners.len()),
+        )
+        .seen_all(owners.values().map(|endpoint| endpoint_exhibit(endpoint)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_two_pods_and_not_for_a_record_listed_twice() {
+        let mut evidence = small();
+        let endpoints = evidence.endpoints.as_mut().unwrap();
+        endpoints.push(endpoints[0].clone());
+        silent(&CHECK, &evidence);
+        let endpoints = evidence.endpoints.as_mut().unwrap();
+        endpoints[1].seen.device = endpoints[0].seen.device.clone();
+        assert!(
+            only(&CHECK, &evidence).summary.starts_with("2 endpoints on worker-0000 name the device cali")
+        );
+    }
+}

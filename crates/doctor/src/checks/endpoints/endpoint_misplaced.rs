@@ -1,0 +1,67 @@
+//! Books agree: an endpoint says another node than its pod does.
+
+use super::{is_of_pod, is_running};
+use crate::checks::words::{endpoint_exhibit, endpoint_subject};
+use crate::{Case, Check, Look, Need, Settles, Severity};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "endpoint-misplaced",
+    severity: Severity::Error,
+    title: "An endpoint on another node than its pod",
+    explanation: "A pod's only endpoint record names a node where the pod does not run. The node where it runs does not know of it and keeps no \
+                  route to it. A machine that was cloned with another's nodename file records its pods like this.",
+    remedy: "look at /var/lib/calico/nodename and the name the node registers under; then recreate the pod",
+    needs: &[&[Need::Endpoints, Need::Pods]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for endpoint in case.all_endpoints().iter().filter(|endpoint| is_of_pod(&endpoint.seen)) {
+        let (Some(name), Some(node)) = (endpoint.seen.pod_name(), endpoint.seen.node.as_deref()) else {
+            continue;
+        };
+        // Namespaces that are not told could make two pods of one.
+        let Some(pod) = case.pods_named(&name).next().filter(|pod| pod.seen.name == name) else { continue };
+        let Some(real) = pod.seen.node.as_deref().filter(|real| !real.eq_ignore_ascii_case(node)) else {
+            continue;
+        };
+        let is_alone = case.endpoints_of(&name).all(|other| other.seen.node == endpoint.seen.node);
+        let is_settled = !pod.seen.is_finished() && !case.is_endpoint_in_flux(&endpoint.seen);
+        if is_alone && is_settled && !is_running(case, &endpoint.seen) {
+            look.found(
+                endpoint_subject(&endpoint.seen),
+                format!("endpoint {} says node {node}, and its pod is on {real}", endpoint.seen),
+            )
+            .seen(endpoint_exhibit(endpoint))
+            .seen(pod.exhibit(format!("pod {name} is on {real}")))
+            .explains("endpoint-without-device", endpoint_subject(&endpoint.seen))
+            .explains("endpoint-without-sandbox", endpoint_subject(&endpoint.seen));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::Sample;
+
+    #[test]
+    fn fires_for_the_only_endpoint_of_a_pod() {
+        let sample = Sample { nodes: 2, blocks_per_node: 1, pods_per_node: 1, has_kernels: false };
+        let mut evidence = sample.evidence();
+        silent(&CHECK, &evidence);
+        let endpoints = evidence.endpoints.as_mut().unwrap();
+        let right = endpoints[0].clone();
+        endpoints[0].seen.node = Some("worker-0001".to_owned());
+        let finding = only(&CHECK, &evidence);
+        assert!(
+            finding.summary.ends_with("says node worker-0001, and its pod is on worker-0000"),
+            "{}",
+            finding.summary
+        );
+        evidence.endpoints.as_mut().unwrap().push(right);
+        silent(&CHECK, &evidence);
+    }
+}

@@ -1,0 +1,87 @@
+//! Identity is the sandbox: an endpoint names another sandbox than the one that runs.
+
+use super::{Sandboxes, is_of_pod};
+use crate::checks::words::{endpoint_exhibit, endpoint_subject};
+use crate::evidence::kubernetes::age;
+use crate::evidence::same_id;
+use crate::{Case, Check, Look, Need, Settles, Severity};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "endpoint-of-old-sandbox",
+    severity: Severity::Error,
+    title: "An endpoint that names a sandbox which does not run",
+    explanation: "The runtime has a ready sandbox for a pod, and the pod's endpoint record names another one. The record was left by a sandbox \
+                  that is gone, or overwritten by a late ADD. Addresses and device in it may not be those of the running pod.",
+    remedy: "write the record of the running sandbox (plumb repair endpoints), or recreate the pod",
+    needs: &[&[Need::Endpoints, Need::Runtime]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for node in case.evidence.nodes.values() {
+        let Some(sandboxes) = Sandboxes::of(node) else { continue };
+        for endpoint in case.endpoints_on(&node.name).iter().filter(|endpoint| is_of_pod(&endpoint.seen)) {
+            let (Some(name), Some(recorded)) =
+                (endpoint.seen.pod_name(), endpoint.seen.container_id.as_deref())
+            else {
+                continue;
+            };
+            let ready = sandboxes.ready(&name);
+            let is_young = ready
+                .iter()
+                .any(|sandbox| case.is_young(age(sandbox.seen.created_at, sandbox.seen.age, case.taken_at)));
+            if is_young
+                || ready.is_empty()
+                || ready.iter().any(|sandbox| same_id(&sandbox.seen.id, recorded))
+                || case.is_endpoint_in_flux(&endpoint.seen)
+            {
+                continue;
+            }
+            let short = |id: &str| id.get(..12).unwrap_or(id).to_owned();
+            let running = &ready[0].seen.id;
+            let subject = endpoint_subject(&endpoint.seen);
+            look.found(
+                subject.clone(),
+                format!(
+                    "endpoint {} names sandbox {}, and {} runs",
+                    endpoint.seen,
+                    short(recorded),
+                    short(running)
+                ),
+            )
+            .seen(endpoint_exhibit(endpoint))
+            .seen(ready[0].exhibit(format!("sandbox {running} of pod {name} is ready")))
+            .explains("endpoint-without-sandbox", subject);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_a_record_of_the_former_sandbox() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        evidence.endpoints.as_mut().unwrap()[0].seen.container_id = Some("ab".repeat(32));
+        let finding = only(&CHECK, &evidence);
+        assert!(
+            finding.summary.ends_with("names sandbox abababababab, and 000000010000 runs"),
+            "{}",
+            finding.summary
+        );
+    }
+
+    #[test]
+    fn is_silent_for_a_sandbox_that_was_just_made() {
+        let mut evidence = small();
+        evidence.endpoints.as_mut().unwrap()[0].seen.container_id = Some("ab".repeat(32));
+        let taken_at = evidence.taken_at;
+        evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap()[0].seen.created_at = taken_at;
+        silent(&CHECK, &evidence);
+    }
+}

@@ -1,0 +1,100 @@
+//! No orphans: an endpoint whose pod does not exist.
+
+use super::{is_of_pod, is_running};
+use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
+use crate::evidence::{Endpoint, Pod};
+use crate::{Case, Check, Look, Need, Settles, Severity, Sighted};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "endpoint-without-pod",
+    severity: Severity::Warning,
+    title: "An endpoint whose pod is not there",
+    explanation: "An endpoint record names a pod that does not exist. Its DEL never reached the store. The record keeps an address, a route and \
+                  membership in policies; when the address is given to somebody else, two endpoints hold it.",
+    remedy: "remove the record once runtime and kernel agree that nothing is left of the sandbox (plumb repair endpoints)",
+    needs: &[&[Need::Endpoints, Need::Pods]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for endpoint in case.all_endpoints().iter().filter(|endpoint| is_of_pod(&endpoint.seen)) {
+        let Some(name) = endpoint.seen.pod_name() else { continue };
+        if case.pods_named(&name).next().is_some()
+            || case.is_endpoint_in_flux(&endpoint.seen)
+            || is_running(case, &endpoint.seen)
+        {
+            continue;
+        }
+        let others = pods_at_its_addresses(case, &endpoint.seen);
+        // Some lines of a list say something only about what they are lines of.
+        if case.partial.pods && others.is_empty() {
+            continue;
+        }
+        let place = endpoint.seen.node.as_deref().map_or_else(String::new, |node| format!(" on node {node}"));
+        let addresses = listed(&endpoint.seen.addresses);
+        let summary = if case.partial.pods {
+            format!("endpoint {}{place} holds {addresses}, and no pod of that name shows it", endpoint.seen)
+        } else {
+            format!("endpoint {}{place} holds {addresses}, and there is no pod {name}", endpoint.seen)
+        };
+        let subject = endpoint_subject(&endpoint.seen);
+        let finding = look.found(subject.clone(), summary);
+        finding
+            .seen(endpoint_exhibit(endpoint))
+            .explains("endpoint-without-device", subject.clone())
+            .explains("endpoint-without-sandbox", subject);
+        if case.partial.pods {
+            finding.because(format!(
+                "the list of pods is a part of all, but has others with the same address: {}",
+                listed(others.iter().map(|pod| &pod.seen.name))
+            ));
+        }
+    }
+}
+
+fn pods_at_its_addresses<'e>(case: &Case<'e>, endpoint: &Endpoint) -> Vec<&'e Sighted<Pod>> {
+    endpoint.addresses.iter().flat_map(|address| case.pods_at(*address)).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    fn without_first_pod() -> crate::Evidence {
+        let mut evidence = small();
+        evidence.pods.as_mut().unwrap().remove(0);
+        evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap().remove(0);
+        evidence
+    }
+
+    #[test]
+    fn fires_when_the_pod_is_gone() {
+        silent(&CHECK, &small());
+        let finding = only(&CHECK, &without_first_pod());
+        assert_eq!(finding.subject.to_string(), "endpoint team-0/worker--0000-k8s-web--0-eth0");
+        assert!(finding.summary.ends_with("there is no pod team-0/web-0"), "{}", finding.summary);
+    }
+
+    #[test]
+    fn is_silent_while_the_sandbox_runs_and_for_the_young() {
+        let mut evidence = small();
+        evidence.pods.as_mut().unwrap().remove(0);
+        silent(&CHECK, &evidence);
+        let mut evidence = without_first_pod();
+        let endpoint = &mut evidence.endpoints.as_mut().unwrap()[0].seen;
+        endpoint.created_at = evidence.taken_at;
+        silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn of_a_part_of_the_pods_it_believes_what_shares_the_address() {
+        let mut evidence = without_first_pod();
+        evidence.partial.pods = true;
+        silent(&CHECK, &evidence);
+        evidence.pods.as_mut().unwrap()[0].seen.addresses = vec!["10.0.0.0".parse().unwrap()];
+        assert!(only(&CHECK, &evidence).summary.ends_with("no pod of that name shows it"));
+    }
+}

@@ -1,0 +1,53 @@
+//! Endpoint records against pods, sandboxes and each other: who holds what, and whether both exist.
+
+pub(super) mod address_shared;
+pub(super) mod device_shared;
+pub(super) mod endpoint_address_differs;
+pub(super) mod endpoint_misplaced;
+pub(super) mod endpoint_of_old_sandbox;
+pub(super) mod endpoint_on_two_nodes;
+pub(super) mod endpoint_without_pod;
+pub(super) mod endpoint_without_sandbox;
+pub(super) mod pod_without_endpoint;
+
+use std::collections::BTreeMap;
+
+use crate::evidence::node::RuntimeSandbox;
+use crate::evidence::{Endpoint, NodeEvidence, PodName, same_id};
+use crate::{Case, Origin, Sighted};
+
+/// A runtime's sandboxes, by the pod's bare name.
+struct Sandboxes<'e>(BTreeMap<&'e str, Vec<&'e Sighted<RuntimeSandbox>>>);
+
+impl<'e> Sandboxes<'e> {
+    fn of(node: &'e NodeEvidence) -> Option<Sandboxes<'e>> {
+        let mut by_name: BTreeMap<&str, Vec<&Sighted<RuntimeSandbox>>> = BTreeMap::new();
+        for sandbox in node.sandboxes.as_ref()? {
+            by_name.entry(&sandbox.seen.pod.name).or_default().push(sandbox);
+        }
+        Some(Sandboxes(by_name))
+    }
+
+    /// Those of a pod that the runtime calls ready.
+    fn ready(&self, pod: &PodName) -> Vec<&'e Sighted<RuntimeSandbox>> {
+        let named = self.0.get(pod.name.as_str()).into_iter().flatten().copied();
+        named.filter(|sandbox| sandbox.seen.is_ready == Some(true) && sandbox.seen.pod.may_be(pod)).collect()
+    }
+}
+
+/// Whether a list was asked from the thing itself. A text may be a part of it, so what it lacks is not gone.
+fn is_asked(list: &[Sighted<RuntimeSandbox>]) -> bool {
+    list.iter().all(|sandbox| !matches!(sandbox.origin, Origin::File { .. }))
+}
+
+/// Whether the runtime of its node lists an endpoint's own sandbox as ready.
+fn is_running(case: &Case<'_>, endpoint: &Endpoint) -> bool {
+    let node = endpoint.node.as_deref().and_then(|node| case.node(node));
+    let sandboxes = node.and_then(|node| node.sandboxes.as_deref()).unwrap_or_default();
+    let Some(id) = endpoint.container_id.as_deref() else { return false };
+    sandboxes.iter().any(|sandbox| sandbox.seen.is_ready == Some(true) && same_id(&sandbox.seen.id, id))
+}
+
+fn is_of_pod(endpoint: &Endpoint) -> bool {
+    endpoint.pod.is_some() && matches!(endpoint.orchestrator.as_str(), "k8s" | "")
+}

@@ -1,0 +1,79 @@
+//! No orphans: a pod's device that no endpoint knows.
+
+use super::{knows_endpoints, neighbour_subject};
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "device-without-endpoint",
+    severity: Severity::Warning,
+    title: "A pod's device that no endpoint knows",
+    explanation: "A node has a device with Calico's prefix, and no endpoint record names it. Either its pod is gone and nobody removed the device, \
+                  or a running pod lost its record and is cut off. Nothing in Calico ever deletes such devices.",
+    remedy: "see whether a sandbox is behind it (the other end of the veth); if so repair its endpoint, if not delete the device",
+    needs: &[&[Need::Endpoints, Need::Links]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    if !knows_endpoints(case) {
+        return;
+    }
+    for host in case.hosts() {
+        for link in host.links().filter(|link| link.seen.is_workload()) {
+            let device = link.seen.name.as_str();
+            if !host.endpoints_at_device(device).is_empty() || host.attachment(device).is_some() {
+                continue;
+            }
+            let finding = look.found(
+                Subject::device(host.name(), device),
+                format!("{} has the device {device}, and no endpoint names it", host.name()),
+            );
+            finding.seen(link.exhibit(format!("link {device}")));
+            for route in host.routes().filter(|route| route.seen.device.as_deref() == Some(device)) {
+                let destination = route.seen.destination;
+                finding.explains(
+                    "route-without-endpoint",
+                    Subject::Route { node: host.name().to_owned(), destination },
+                );
+            }
+            for neighbour in host.neighbours().filter(|neighbour| neighbour.seen.device == device) {
+                finding.explains(
+                    "neighbour-without-endpoint",
+                    neighbour_subject(host, neighbour.seen.address, device),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_calicos_prefix_only() {
+        let mut evidence = small();
+        let links = evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap();
+        let mut link = links[2].clone();
+        link.seen.name = "veth0".to_owned();
+        links.push(link.clone());
+        silent(&CHECK, &evidence);
+        link.seen.name = "cali00000000000".to_owned();
+        evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap().push(link);
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "device cali00000000000 on worker-0000");
+        evidence.partial.endpoints = true;
+        silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn is_silent_for_what_the_agent_knows() {
+        let mut evidence = small();
+        evidence.endpoints.as_mut().unwrap().remove(0);
+        silent(&CHECK, &evidence);
+        evidence.node_mut("worker-0000").attachments = None;
+        assert_eq!(CHECK.alone(&evidence).findings().len(), 1);
+    }
+}

@@ -1,0 +1,61 @@
+//! Kernel agrees: what a node's kernel holds against the endpoints that are recorded for it.
+
+pub(super) mod device_down;
+pub(super) mod device_setting_wrong;
+pub(super) mod device_without_endpoint;
+pub(super) mod endpoint_without_device;
+pub(super) mod mtu_differs;
+pub(super) mod mtu_too_large;
+pub(super) mod neighbour_missing;
+pub(super) mod neighbour_without_endpoint;
+pub(super) mod neighbour_wrong;
+pub(super) mod route_missing;
+pub(super) mod route_shadowed;
+pub(super) mod route_to_wrong_device;
+pub(super) mod route_without_endpoint;
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use crate::evidence::Endpoint;
+use crate::{Case, Host, Sighted, Subject};
+
+/// Endpoints of a node that are neither coming nor going, each with its device.
+fn settled<'c, 'e>(
+    case: &'c Case<'e>,
+    host: &'c Host<'e>,
+) -> impl Iterator<Item = (&'e Sighted<Endpoint>, &'e str)> + use<'c, 'e> {
+    host.endpoints.iter().copied().filter_map(move |endpoint| {
+        let device = endpoint.seen.device.as_deref()?;
+        let is_at_work = host.attachment(device).is_some_and(|held| held.is_in_flux);
+        let is_finished = endpoint
+            .seen
+            .pod_name()
+            .is_some_and(|name| case.pods_named(&name).any(|pod| pod.seen.is_finished()));
+        (!is_at_work && !is_finished && !case.is_endpoint_in_flux(&endpoint.seen))
+            .then_some((endpoint, device))
+    })
+}
+
+fn route_subject(host: &Host<'_>, address: IpAddr) -> Subject {
+    Subject::Route { node: host.name().to_owned(), destination: IpNet::from(address) }
+}
+
+fn neighbour_subject(host: &Host<'_>, address: IpAddr, device: &str) -> Subject {
+    Subject::Neighbour { node: host.name().to_owned(), address, device: device.to_owned() }
+}
+
+/// Whether somebody of this node has the address: an endpoint, or an attachment of the agent.
+fn is_held(case: &Case<'_>, host: &Host<'_>, address: IpAddr, device: &str) -> bool {
+    let is_here = |endpoint: &&&Sighted<Endpoint>| {
+        endpoint.seen.node.as_deref().is_some_and(|node| node.eq_ignore_ascii_case(host.name()))
+    };
+    case.endpoints_at(address).iter().any(|endpoint| is_here(&endpoint))
+        || host.attachment(device).is_some_and(|held| held.is_in_flux || held.addresses.contains(&address))
+}
+
+/// Whether every endpoint there is was collected.
+fn knows_endpoints(case: &Case<'_>) -> bool {
+    case.evidence.endpoints.is_some() && !case.partial.endpoints
+}

@@ -1,0 +1,108 @@
+//! Node set-up: a tunnel or its pods have an MTU that does not fit through.
+
+use ::ipam::Pool;
+use model::Kind;
+
+use crate::evidence::kernel::Link;
+use crate::{Case, Check, Host, Look, Need, Settles, Severity, Sighted, Subject};
+
+/// What a tunnel adds to every packet, over IPv4.
+const VXLAN_BYTES: u32 = 50;
+const IPIP_BYTES: u32 = 20;
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "mtu-too-large",
+    severity: Severity::Warning,
+    title: "An MTU that does not fit through the tunnel",
+    explanation: "A tunnel between nodes adds a header to each packet. If the tunnel's MTU leaves no room for it below the MTU of the network \
+                  card, or pods have a larger MTU than their tunnel, large packets between nodes are dropped or cut into pieces: \
+                  connections open and then hang.",
+    remedy: "set the MTU in FelixConfiguration (or the CNI configuration) to that of the network card less the tunnel's header, and recreate pods",
+    needs: &[&[Need::Links, Need::Record(Kind::IpPool)]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let records = case.evidence.records.all(Kind::IpPool);
+    let pools: Vec<Pool> = records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
+    let (has_vxlan, has_ipip) = (pools.iter().any(Pool::has_vxlan), pools.iter().any(Pool::has_ipip));
+    for host in case.hosts() {
+        if has_vxlan && let Some(tunnel) = host.link("vxlan.calico") {
+            check(look, host, tunnel, VXLAN_BYTES);
+        }
+        if has_ipip && let Some(tunnel) = host.link("tunl0") {
+            check(look, host, tunnel, IPIP_BYTES);
+        }
+    }
+}
+
+fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u32) {
+    let Some(mtu) = tunnel.seen.mtu else { return };
+    let (place, name) = (host.name(), &tunnel.seen.name);
+    let parent = tunnel.seen.vxlan.as_ref().and_then(|vxlan| vxlan.parent.as_deref());
+    if let Some(card) = parent.and_then(|parent| host.link(parent))
+        && let Some(outer) = card.seen.mtu
+        && mtu.saturating_add(header) > outer
+    {
+        look.found(Subject::device(place, name), format!("{name} on {place} has MTU {mtu}, which with {header} bytes of header does not fit through {} with {outer}", card.seen.name))
+            .seen(tunnel.exhibit(format!("{name} has MTU {mtu}")))
+            .seen(card.exhibit(format!("{} has MTU {outer}", card.seen.name)));
+    }
+    let larger: Vec<_> = host
+        .links()
+        .filter(|link| link.seen.is_workload() && link.seen.mtu.is_some_and(|pods| pods > mtu))
+        .collect();
+    if let Some(first) = larger.first() {
+        look.found(
+            Subject::node(place),
+            format!(
+                "{} of pods on {place} have a larger MTU than {name} with {mtu}",
+                if larger.len() == 1 { "one device".to_owned() } else { format!("{} devices", larger.len()) }
+            ),
+        )
+        .known_by(format!("larger than {name}"))
+        .seen(tunnel.exhibit(format!("{name} has MTU {mtu}")))
+        .seen(first.exhibit(format!(
+            "{} has MTU {}",
+            first.seen.name,
+            first.seen.mtu.unwrap_or_default()
+        )));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Origin;
+    use crate::checks::testing::{silent, subjects};
+    use crate::evidence::kernel::Vxlan;
+    use crate::sample::{record, small};
+
+    fn with_tunnel(mtu: u32) -> crate::Evidence {
+        let mut evidence = small();
+        evidence.records.add(record(
+            Kind::IpPool,
+            "v",
+            json!({"cidr": "10.64.0.0/16", "vxlanMode": "Always"}),
+        ));
+        let vxlan = Some(Vxlan { parent: Some("eth0".to_owned()), ..Vxlan::default() });
+        let link = Link { name: "vxlan.calico".to_owned(), mtu: Some(mtu), vxlan, ..Link::default() };
+        let links = evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap();
+        for link in links.iter_mut().filter(|link| link.seen.is_workload()) {
+            link.seen.mtu = Some(1450);
+        }
+        links.push(Sighted::new(link, Origin::file("links")));
+        evidence
+    }
+
+    #[test]
+    fn fires_for_tunnel_and_pods() {
+        silent(&CHECK, &small());
+        silent(&CHECK, &with_tunnel(1450));
+        assert_eq!(subjects(&CHECK, &with_tunnel(1480)), ["device vxlan.calico on worker-0000"]);
+        assert_eq!(subjects(&CHECK, &with_tunnel(1400)), ["node worker-0000"]);
+    }
+}

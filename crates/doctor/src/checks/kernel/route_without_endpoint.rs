@@ -1,0 +1,62 @@
+//! No orphans: a route into a pod's device for an address that nobody has.
+
+use super::{is_held, knows_endpoints};
+use crate::evidence::kernel::RouteKind;
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "route-without-endpoint",
+    severity: Severity::Warning,
+    title: "A route to an address that no endpoint has",
+    explanation: "A node routes an address to a pod's device, and no endpoint of that node has the address. If the address is given to a pod \
+                  elsewhere, this node sends its traffic to the wrong place, and nobody else sees why.",
+    remedy: "remove the route: ip route del ADDRESS dev DEVICE",
+    needs: &[&[Need::Endpoints, Need::Routes]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    if !knows_endpoints(case) {
+        return;
+    }
+    for host in case.hosts() {
+        for route in host.routes() {
+            let net = route.seen.destination;
+            let Some(device) = route.seen.device.as_deref() else { continue };
+            let is_single = net.prefix_len() == net.max_prefix_len() && route.seen.kind == RouteKind::Unicast;
+            let is_pods = device.starts_with(model::DeviceName::CALICO_PREFIX);
+            if !is_single || !is_pods || is_held(case, host, net.addr(), device) {
+                continue;
+            }
+            let (place, address) = (host.name(), net.addr());
+            look.found(
+                Subject::Route { node: place.to_owned(), destination: net },
+                format!("{place} routes {address} to {device}, and no endpoint has it"),
+            )
+            .remedy(format!("on {place}: ip route del {address} dev {device}"))
+            .seen(route.exhibit(route.seen.to_string()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_a_route_into_a_pod_and_not_for_strangers() {
+        let mut evidence = small();
+        let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
+        let mut route = routes[2].clone();
+        route.seen.destination = "10.0.0.60/32".parse().unwrap();
+        let mut stranger = route.clone();
+        stranger.seen.device = Some("docker0".to_owned());
+        routes.push(stranger);
+        silent(&CHECK, &evidence);
+        evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap().push(route);
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "route 10.0.0.60/32 on worker-0000");
+    }
+}

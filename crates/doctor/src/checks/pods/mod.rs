@@ -1,0 +1,75 @@
+//! What is seen from inside pods.
+
+pub(super) mod pod_address_missing;
+pub(super) mod pod_default_route_missing;
+pub(super) mod pod_gateway_unresolved;
+pub(super) mod pod_interface_missing;
+
+use crate::evidence::kernel::PodView;
+use crate::evidence::{NodeEvidence, PodName};
+use crate::{Case, Subject};
+
+/// Everything that was seen from inside pods that are neither coming nor going, and on which node.
+fn views<'e>(case: &Case<'e>) -> Vec<(&'e NodeEvidence, &'e PodView)> {
+    let views =
+        case.all_nodes().flat_map(|node| node.pod_views.iter().flatten().map(move |view| (node, view)));
+    views
+        .filter(|(node, view)| {
+            let is_at_work = |held: &crate::evidence::node::Attachment| {
+                held.is_in_flux && view.container_id.as_deref() == Some(&held.container_id)
+            };
+            let pods = view.pod.iter().flat_map(|name| case.pods_named(name));
+            let mut gone = pods.filter(|pod| case.is_in_flux(&pod.seen) || pod.seen.is_finished());
+            gone.next().is_none() && !node.attachments.iter().flatten().any(|held| is_at_work(&held.seen))
+        })
+        .collect()
+}
+
+/// Whose view it is, as far as the evidence tells, and why.
+struct Whose {
+    subject: Subject,
+    name: String,
+    /// Set where it is known by elimination only.
+    reason: Option<String>,
+}
+
+fn whose(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> Whose {
+    if let Some(pod) = &view.pod {
+        return Whose { subject: Subject::Pod(pod.clone()), name: format!("pod {pod}"), reason: None };
+    }
+    let networked = case.pods_on(&node.name).iter().filter(|pod| !case.is_on_host_network(&pod.seen));
+    let names: std::collections::BTreeSet<&PodName> = networked.map(|pod| &pod.seen.name).collect();
+    if names.len() == 1
+        && let Some(only) = names.first()
+    {
+        let reason = format!(
+            "the text does not say whose view it is; {only} is the only pod of {} in the evidence",
+            node.name
+        );
+        return Whose {
+            subject: Subject::Pod((*only).clone()),
+            name: format!("pod {only}"),
+            reason: Some(reason),
+        };
+    }
+    let name = format!("a pod on {}", node.name);
+    Whose {
+        subject: Subject::node(&node.name),
+        name,
+        reason: Some("the text does not say whose view it is".to_owned()),
+    }
+}
+
+/// IPv4 and IPv6 addresses of a view's pod: which versions it must have routes for.
+fn versions(case: &Case<'_>, view: &PodView) -> (bool, bool) {
+    let recorded: Vec<std::net::IpAddr> = view
+        .pod
+        .iter()
+        .flat_map(|pod| case.endpoints_of(pod))
+        .flat_map(|endpoint| endpoint.seen.addresses.clone())
+        .collect();
+    (
+        recorded.is_empty() || recorded.iter().any(std::net::IpAddr::is_ipv4),
+        recorded.iter().any(std::net::IpAddr::is_ipv6),
+    )
+}

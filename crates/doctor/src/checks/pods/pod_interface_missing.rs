@@ -1,0 +1,80 @@
+//! In the pod: its interface is not there, as the kernel or the kubelet's log tell.
+
+use super::{views, whose};
+use crate::evidence::Happening;
+use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "pod-interface-missing",
+    severity: Severity::Error,
+    title: "A pod without its network interface",
+    explanation: "Inside a pod the interface eth0 is not there. The pod has no network at all. The device on the node was deleted (both ends of \
+                  a veth go together), or the plugin never finished.",
+    remedy: "recreate the pod",
+    needs: &[&[Need::PodViews], &[Need::Log]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for (node, view) in views(case) {
+        let Some(links) = view.kernel.links.as_ref().filter(|_| !view.kernel.partial.links) else { continue };
+        let interface = view
+            .pod
+            .iter()
+            .flat_map(|pod| case.endpoints_of(pod))
+            .find_map(|endpoint| endpoint.seen.interface.as_deref());
+        let interface = interface.unwrap_or("eth0");
+        if view.kernel.link(interface).is_some() {
+            continue;
+        }
+        let whose = whose(case, node, view);
+        let finding = look.found(whose.subject.clone(), format!("{} has no {interface}", whose.name));
+        let origin = links.first().map_or_else(
+            || Origin::probe(node.name.as_str(), "links of the pod"),
+            |link| link.origin.clone(),
+        );
+        finding.seen(origin.exhibit(format!("no {interface} among {} links", links.len())));
+        if let Some(reason) = whose.reason {
+            finding.because(reason);
+        }
+    }
+    for event in case.log.iter().flatten() {
+        if let Happening::InterfaceMissing { pod, interface } = &event.seen.what {
+            // A moment's sight, which later lines may have overtaken.
+            look.found(Subject::Pod(pod.clone()), format!("the kubelet missed {interface} in pod {pod}"))
+                .severity(Severity::Warning)
+                .seen(event.exhibit(format!("missing {interface}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::evidence::{LogEvent, PodName};
+    use crate::sample::small;
+    use crate::{Evidence, Sighted};
+
+    #[test]
+    fn fires_where_all_links_are_known() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let views = evidence.node_mut("worker-0000").pod_views.as_mut().unwrap();
+        views[0].kernel.links.as_mut().unwrap().remove(0);
+        assert_eq!(only(&CHECK, &evidence).summary, "pod team-0/web-0 has no eth0");
+        evidence.node_mut("worker-0000").pod_views.as_mut().unwrap()[0].kernel.partial.links = true;
+        silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn what_the_kubelet_missed_once_is_a_warning() {
+        let what = Happening::InterfaceMissing { pod: PodName::new("a", "b"), interface: "eth0".to_owned() };
+        let event = LogEvent { at: None, node: None, what, count: 1, last_at: None };
+        let log =
+            Some(vec![Sighted::new(event, Origin::line("kubelet.log", 4, "Missing default interface"))]);
+        let finding = only(&CHECK, &Evidence { log, ..Evidence::default() });
+        assert_eq!((finding.severity, finding.evidence[0].line), (Severity::Warning, Some(4)));
+    }
+}
