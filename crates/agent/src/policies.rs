@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::{Key, KeyRange, Kind, Resource};
-use serde_json::Value;
 use store::{Record, Store, StoreError};
 use tracing::{debug, error, info};
 
@@ -67,18 +66,10 @@ async fn unenforced(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     Ok(found)
 }
 
-/// A policy denies what it does not allow to those whom it selects, so each of them counts; of profiles, only those
-/// with a rule that denies. What cannot be understood might deny.
+/// What cannot be understood might deny.
 fn would_deny(record: &Record, kind: Kind) -> bool {
-    let Ok(resource) = Resource::decode(&record.key, kind, &record.value, record.revision.as_str()) else {
-        return true;
-    };
-    if kind != Kind::Profile {
-        return true;
-    }
-    let denies = |rule: &Value| rule.get("action").and_then(Value::as_str) == Some("Deny");
-    let rules = ["ingress", "egress"].into_iter().filter_map(|list| resource.spec(list)?.as_array());
-    rules.flatten().any(denies)
+    let decoded = Resource::decode(&record.key, kind, &record.value, record.revision.as_str());
+    decoded.map_or(true, |resource| resource.would_deny())
 }
 
 /// Keeps the annotation on the node's record right.
@@ -99,7 +90,7 @@ async fn note(store: &dyn Store, node: &str, found: &[String]) -> Result<(), Sto
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
     use store::MemoryStore;
 
     use super::*;

@@ -142,6 +142,18 @@ impl Resource {
         }
     }
 
+    /// Whether it would deny traffic if it were enforced. A policy denies what it does not allow to those whom it
+    /// selects, so each of them counts; of profiles, only those with a rule that denies.
+    pub fn would_deny(&self) -> bool {
+        let denies = |rule: &Value| rule.get("action").and_then(Value::as_str) == Some("Deny");
+        let mut lists = ["ingress", "egress"].into_iter().filter_map(|list| self.spec(list)?.as_array());
+        match self.kind {
+            Kind::GlobalNetworkPolicy | Kind::NetworkPolicy => true,
+            Kind::Profile => lists.any(|rules| rules.iter().any(denies)),
+            _ => false,
+        }
+    }
+
     /// Takes the name from the annotation, or else a name that an old release prefixed with its tier.
     fn restore_policy_name(&mut self) -> Result<(), serde_json::Error> {
         #[derive(Deserialize)]

@@ -2,16 +2,22 @@
 
 use crate::Check;
 
+mod bgp;
 mod endpoints;
 mod ipam;
 mod kernel;
+mod logs;
+mod nodes;
 mod pods;
+mod policy;
+mod reach;
 #[cfg(test)]
 mod testing;
 mod words;
 
 /// In the order of their codes.
 pub const ALL: &[&Check] = &[
+    &logs::add_failing::CHECK,
     &ipam::address_allocated_twice::CHECK,
     &ipam::address_leaked::CHECK,
     &ipam::address_outside_pools::CHECK,
@@ -22,9 +28,19 @@ pub const ALL: &[&Check] = &[
     &ipam::affinity_of_gone_node::CHECK,
     &ipam::affinity_unfinished::CHECK,
     &ipam::allocation_without_handle::CHECK,
+    &bgp::bgp_as_wrong::CHECK,
+    &bgp::bgp_not_running::CHECK,
+    &bgp::bgp_password_wrong::CHECK,
+    &bgp::bgp_port_closed::CHECK,
+    &bgp::bgp_session_down::CHECK,
     &ipam::block_contradicts_itself::CHECK,
     &ipam::block_outside_pools::CHECK,
     &ipam::block_overlap::CHECK,
+    &reach::block_route_missing::CHECK,
+    &nodes::calico_node_not_ready::CHECK,
+    &nodes::clock_skew::CHECK,
+    &nodes::credentials_expired::CHECK,
+    &logs::del_retried::CHECK,
     &kernel::device_down::CHECK,
     &kernel::device_setting_wrong::CHECK,
     &endpoints::device_shared::CHECK,
@@ -36,27 +52,45 @@ pub const ALL: &[&Check] = &[
     &kernel::endpoint_without_device::CHECK,
     &endpoints::endpoint_without_pod::CHECK,
     &endpoints::endpoint_without_sandbox::CHECK,
+    &nodes::etcd_even_members::CHECK,
+    &nodes::forwarding_off::CHECK,
     &ipam::handle_by_name::CHECK,
     &ipam::handle_count_wrong::CHECK,
     &ipam::handle_missing::CHECK,
     &ipam::handle_unused::CHECK,
+    &nodes::kubelet_failing::CHECK,
+    &nodes::kubelet_refuses_swap::CHECK,
+    &policy::mode_unsupported::CHECK,
     &kernel::mtu_differs::CHECK,
     &kernel::mtu_too_large::CHECK,
     &kernel::neighbour_missing::CHECK,
     &kernel::neighbour_without_endpoint::CHECK,
     &kernel::neighbour_wrong::CHECK,
+    &nodes::node_address_missing::CHECK,
+    &nodes::node_address_shared::CHECK,
+    &nodes::node_address_unfit::CHECK,
+    &nodes::node_address_wrong::CHECK,
+    &nodes::node_not_ready::CHECK,
+    &nodes::nodename_differs::CHECK,
     &pods::pod_address_missing::CHECK,
     &pods::pod_default_route_missing::CHECK,
     &pods::pod_gateway_unresolved::CHECK,
     &pods::pod_interface_missing::CHECK,
+    &logs::pod_replaced_without_del::CHECK,
     &endpoints::pod_without_endpoint::CHECK,
+    &policy::policy_not_enforced::CHECK,
     &ipam::pool_overlap::CHECK,
     &ipam::record_unreadable::CHECK,
     &ipam::reported_by_calicoctl::CHECK,
+    &reach::route_gateway_unreachable::CHECK,
     &kernel::route_missing::CHECK,
     &kernel::route_shadowed::CHECK,
     &kernel::route_to_wrong_device::CHECK,
+    &reach::route_via_wrong_node::CHECK,
     &kernel::route_without_endpoint::CHECK,
+    &nodes::rp_filter_loose::CHECK,
+    &logs::stale_del::CHECK,
+    &nodes::store_unstable::CHECK,
     &ipam::tombstone::CHECK,
     &ipam::tunnel_address_shared::CHECK,
 ];

@@ -1,0 +1,110 @@
+//! BGP: the two sides of a session name different AS numbers.
+
+use std::net::IpAddr;
+
+use model::{Kind, Resource};
+use serde_json::Value;
+
+use super::{described, node_at, sessions};
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+/// Calico's, where nothing is configured.
+const USUAL_AS: u64 = 64512;
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "bgp-as-wrong",
+    severity: Severity::Error,
+    title: "AS numbers of a BGP session do not agree",
+    explanation: "One side of a BGP session expects another AS number than the other side has. The session is refused at once, each time it is tried. \
+                  BIRD says Bad peer AS; or a BGPPeer record names a number that the node it points at does not have.",
+    remedy: "correct asNumber in the BGPPeer, the Node or the BGPConfiguration, or on the router",
+    needs: &[&[Need::Bgp], &[Need::Record(Kind::BgpPeer), Need::Record(Kind::Node)]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for (node, session) in sessions(case).filter(|(_, session)| session.seen.info.contains("Bad peer AS")) {
+        let peer = session.seen.peer;
+        let subject = Subject::Session { node: node.to_owned(), peer };
+        look.found(subject.clone(), format!("{node} and {peer} name different AS numbers"))
+            .seen(session.exhibit(described(&session.seen)))
+            .explains("bgp-session-down", subject);
+    }
+    for peer in case.evidence.records.all(Kind::BgpPeer) {
+        let address = peer.seen.spec("peerIP").and_then(Value::as_str).and_then(address_of);
+        let expected = peer.seen.spec("asNumber").and_then(as_number);
+        let (Some(address), Some(expected)) = (address, expected) else { continue };
+        let Some(record) = node_at(case, address).and_then(|node| case.node_view(node)?.record) else {
+            continue;
+        };
+        let real = as_of(case, &record.seen);
+        if real != expected {
+            let name = &record.seen.metadata.name;
+            look.found(
+                peer.seen.key(),
+                format!(
+                    "{} expects AS {expected} at {address}, and node {name} has AS {real}",
+                    peer.seen.key()
+                ),
+            )
+            .seen(peer.exhibit(format!("asNumber {expected}")))
+            .seen(record.exhibit(format!("AS {real}")));
+        }
+    }
+}
+
+/// `10.0.0.1`, `10.0.0.1:1790`.
+fn address_of(text: &str) -> Option<IpAddr> {
+    text.parse().ok().or_else(|| text.rsplit_once(':')?.0.trim_matches(['[', ']']).parse().ok())
+}
+
+fn as_number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok()).filter(|number| *number != 0)
+}
+
+fn as_of(case: &Case<'_>, node: &Resource) -> u64 {
+    let own = node.spec("bgp").and_then(|bgp| as_number(bgp.get("asNumber")?));
+    let configuration = case.evidence.records.find(Kind::BgpConfiguration, "default");
+    own.or_else(|| as_number(configuration?.seen.spec("asNumber")?)).unwrap_or(USUAL_AS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::{record, small};
+
+    #[test]
+    fn fires_for_what_bird_says() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let session = &mut evidence.node_mut("worker-0000").bgp.as_mut().unwrap().sessions[0].seen;
+        session.info = "Idle BGP Error: Bad peer AS".to_owned();
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "BGP session worker-0000 to 172.16.0.2");
+    }
+
+    #[test]
+    fn fires_for_records_that_disagree() {
+        let mut evidence = small();
+        evidence.records.add(record(
+            Kind::BgpPeer,
+            "right",
+            json!({"peerIP": "172.16.0.2", "asNumber": 64512}),
+        ));
+        evidence.records.add(record(
+            Kind::BgpPeer,
+            "router",
+            json!({"peerIP": "172.16.250.1", "asNumber": 65000}),
+        ));
+        silent(&CHECK, &evidence);
+        evidence.records.add(record(
+            Kind::BgpPeer,
+            "wrong",
+            json!({"peerIP": "172.16.0.2", "asNumber": 64513}),
+        ));
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "BGPPeer(wrong)");
+    }
+}

@@ -1,0 +1,46 @@
+//! BGP: the two sides of a session have different passwords.
+
+use super::{described, sessions};
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "bgp-password-wrong",
+    severity: Severity::Error,
+    title: "A BGP session fails to authenticate",
+    explanation: "A BGP session is refused because the two sides have different passwords, or only one has any. The kernel drops segments with a wrong \
+                  signature, so to the program it often looks like nobody answering; here the evidence says authentication.",
+    remedy: "compare the secret that BGPPeer.spec.password names with the router's, and that calico-node may read it",
+    needs: &[&[Need::Bgp]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for (node, session) in sessions(case).filter(|(_, session)| !session.seen.is_established()) {
+        let info = session.seen.info.to_lowercase();
+        if !["authentication", "md5", "key was rejected"].iter().any(|word| info.contains(word)) {
+            continue;
+        }
+        let peer = session.seen.peer;
+        let subject = Subject::Session { node: node.to_owned(), peer };
+        look.found(subject.clone(), format!("{node} and {peer} do not agree on a BGP password"))
+            .seen(session.exhibit(described(&session.seen)))
+            .explains("bgp-session-down", subject);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_where_the_session_says_so() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let session = &mut evidence.node_mut("worker-0000").bgp.as_mut().unwrap().sessions[0].seen;
+        session.info = "Idle BGP Error: Authentication failure".to_owned();
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "BGP session worker-0000 to 172.16.0.2");
+    }
+}

@@ -1,0 +1,63 @@
+//! BGP: nobody listens on its port.
+
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+const BGP_PORT: u16 = 179;
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "bgp-port-closed",
+    severity: Severity::Error,
+    title: "Nobody listens on the BGP port",
+    explanation: "A node takes part in BGP, and nobody listens on TCP port 179 there (or on the port that BGPConfiguration names). Others that call it \
+                  are refused; sessions come up only if this node calls first.",
+    remedy: "look at BIRD on that node: another program may hold the port, or it listens on another address",
+    needs: &[&[Need::Bgp, Need::Setup]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let configuration = case.evidence.records.find(model::Kind::BgpConfiguration, "default");
+    let port = configuration
+        .and_then(|record| record.seen.spec("listenPort")?.as_u64())
+        .and_then(|port| u16::try_from(port).ok());
+    let port = port.unwrap_or(BGP_PORT);
+    for node in case.evidence.nodes.values().filter(|node| node.bgp.is_some()) {
+        let Some(ports) = node.setup.listening_ports.as_ref().filter(|ports| !ports.seen.contains(&port))
+        else {
+            continue;
+        };
+        let finding = look
+            .found(Subject::node(&node.name), format!("nobody listens on TCP port {port} on {}", node.name));
+        finding.seen(ports.exhibit(format!("no {port} among {} ports", ports.seen.len())));
+        for recorded in case.node_view(&node.name).iter().flat_map(|view| &view.addresses) {
+            for other in case.evidence.nodes.values() {
+                let subject = Subject::Session { node: other.name.clone(), peer: recorded.address() };
+                finding.explains("bgp-session-down", subject);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::{record, small};
+
+    #[test]
+    fn fires_unless_another_port_is_configured() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let ports = evidence.node_mut("worker-0000").setup.listening_ports.as_mut().unwrap();
+        ports.seen = vec![22, 1790];
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "node worker-0000");
+        for node in ["worker-0001", "worker-0002"] {
+            evidence.node_mut(node).setup.listening_ports = None;
+        }
+        evidence.records.add(record(model::Kind::BgpConfiguration, "default", json!({"listenPort": 1790})));
+        silent(&CHECK, &evidence);
+    }
+}

@@ -1,0 +1,87 @@
+//! Reachable: a BGP session that is not established.
+
+use std::collections::BTreeMap;
+
+use ipnet::IpNet;
+
+use super::{missed_sessions, node_at};
+use crate::checks::reach::node_blocks;
+use crate::{Case, Check, Finding, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "bgp-session-down",
+    severity: Severity::Error,
+    title: "A BGP session is not established",
+    explanation: "Two nodes, or a node and a router, have no BGP session. Neither learns the other's routes: pods of the one do not reach pods of the \
+                  other, unless another way leads there.",
+    remedy: "see that each side reaches the other's address and port 179, and that AS numbers and passwords agree",
+    needs: &[&[Need::Bgp], &[Need::Events], &[Need::Log]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let mut blocks: Blocks = BTreeMap::new();
+    for (_, net, owner) in node_blocks(case) {
+        blocks.entry(owner.to_lowercase()).or_default().push(net);
+    }
+    for session in missed_sessions(case) {
+        let (node, peer) = (session.node, session.peer);
+        let other = node_at(case, peer);
+        let whose = other.map_or_else(String::new, |other| format!(" ({other})"));
+        let finding = look.found(
+            Subject::Session { node: node.clone(), peer },
+            format!("{node} has no BGP session with {peer}{whose}"),
+        );
+        for words in session.words {
+            finding.because(words);
+        }
+        finding.explains("calico-node-not-ready", Subject::node(&node)).seen_all(session.exhibits);
+        if let Some(other) = other {
+            explain_routes(&blocks, finding, &node, other);
+            explain_routes(&blocks, finding, other, &node);
+        }
+    }
+}
+
+/// By node in lower case.
+type Blocks = BTreeMap<String, Vec<IpNet>>;
+
+/// The blocks of one are not learned by the other.
+fn explain_routes(blocks: &Blocks, finding: &mut Finding, owner: &str, learner: &str) {
+    for destination in blocks.get(&owner.to_lowercase()).into_iter().flatten() {
+        let subject = Subject::Route { node: learner.to_owned(), destination: *destination };
+        finding.explains("block-route-missing", subject);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::evidence::Event;
+    use crate::sample::small;
+    use crate::{Evidence, Origin, Sighted};
+
+    #[test]
+    fn fires_for_what_bird_says() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let session = &mut evidence.node_mut("worker-0000").bgp.as_mut().unwrap().sessions[0].seen;
+        (session.state, session.info) = ("start".to_owned(), "Passive".to_owned());
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(finding.summary, "worker-0000 has no BGP session with 172.16.0.2 (worker-0001)");
+        assert!(finding.cause[0].contains("waiting for the other side"), "{:?}", finding.cause);
+    }
+
+    #[test]
+    fn fires_for_a_readiness_probe_and_reads_through_its_date() {
+        let message = "Readiness probe failed: calico/node is not ready: BIRD is not ready: BGP not established with \
+                       10.0.0.662020-05-27 03:45:40.461 [INFO][17547] health.go 156: Number of node(s) with BGP peering established = 0";
+        let event =
+            Event { node: Some("a".into()), message: message.to_owned(), count: 3, ..Event::default() };
+        let events = Some(vec![Sighted::new(event, Origin::line("e.txt", 4, "…"))]);
+        let finding = only(&CHECK, &Evidence { events, ..Evidence::default() });
+        assert_eq!(finding.subject.to_string(), "BGP session a to 10.0.0.66");
+    }
+}

@@ -1,0 +1,113 @@
+//! BGP: sessions that should be established, and why they are not.
+
+pub(super) mod bgp_as_wrong;
+pub(super) mod bgp_not_running;
+pub(super) mod bgp_password_wrong;
+pub(super) mod bgp_port_closed;
+pub(super) mod bgp_session_down;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::evidence::Happening;
+use crate::evidence::node::BgpSession;
+use crate::{Case, Exhibit, Sighted};
+
+/// A session that is not established, by everything that tells of it.
+pub(super) struct Missed {
+    pub node: String,
+    pub peer: IpAddr,
+    pub exhibits: Vec<Exhibit>,
+    /// What BIRD says, and how often a probe failed.
+    pub words: Vec<String>,
+}
+
+/// From BIRD's own words, from readiness probes and from logs.
+pub(super) fn missed_sessions(case: &Case<'_>) -> Vec<Missed> {
+    let mut missed: BTreeMap<(String, IpAddr), Missed> = BTreeMap::new();
+    let mut note = |node: &str, peer: IpAddr, exhibit: Exhibit, words: String| {
+        let entry = missed.entry((node.to_lowercase(), peer)).or_insert_with(|| {
+            let node = case.node(node).map_or(node, |known| known.name.as_str());
+            Missed { node: node.to_owned(), peer, exhibits: Vec::new(), words: Vec::new() }
+        });
+        entry.exhibits.push(exhibit);
+        if !entry.words.contains(&words) {
+            entry.words.push(words);
+        }
+    };
+    for (node, session) in sessions(case).filter(|(_, session)| !session.seen.is_established()) {
+        note(node, session.seen.peer, session.exhibit(described(&session.seen)), told_by_bird(&session.seen));
+    }
+    for event in case.events.iter().flatten() {
+        let Some(peers) = crate::text::peers_without_session(&event.seen.message) else { continue };
+        let Some(node) = event.seen.node.as_deref() else { continue };
+        let often = match event.seen.first_age {
+            Some(first) if event.seen.count > 1 => {
+                format!("the readiness probe failed {} times in {}", event.seen.count, days(first))
+            }
+            _ => format!(
+                "the readiness probe failed{}",
+                if event.seen.count > 1 { format!(" {} times", event.seen.count) } else { String::new() }
+            ),
+        };
+        for peer in peers {
+            note(node, peer, event.exhibit(event.seen.message.clone()), often.clone());
+        }
+    }
+    for event in case.log.iter().flatten() {
+        if let (Happening::BgpDown { peers, message }, Some(node)) =
+            (&event.seen.what, event.seen.node.as_deref())
+        {
+            for peer in peers {
+                note(node, *peer, event.exhibit(message.clone()), "its log says so".to_owned());
+            }
+        }
+    }
+    missed.into_values().collect()
+}
+
+/// Every session that anybody looked at.
+fn sessions<'e>(case: &Case<'e>) -> impl Iterator<Item = (&'e str, &'e Sighted<BgpSession>)> + use<'e> {
+    let nodes = case.evidence.nodes.values();
+    nodes.flat_map(|node| {
+        node.bgp.iter().flat_map(|bgp| &bgp.sessions).map(|session| (node.name.as_str(), session))
+    })
+}
+
+fn described(session: &BgpSession) -> String {
+    format!("{} {} {} {}", session.peer, session.state, session.since, session.info)
+}
+
+fn told_by_bird(session: &BgpSession) -> String {
+    let since = if session.since.is_empty() { String::new() } else { format!(" since {}", session.since) };
+    let meaning = match session.info.as_str() {
+        info if info.starts_with("Passive") => ", that is, waiting for the other side to call",
+        info if info.contains("refused") => ": nobody listens on the BGP port there, or a firewall answers",
+        info if info.contains("unreachable") || info.contains("No route") => {
+            ": there is no way to that address"
+        }
+        info if info.contains("timed out") => ": nobody answers at that address",
+        _ => "",
+    };
+    let info = if session.info.is_empty() { "no words" } else { &session.info };
+    format!(
+        "{} is {} with {info:?}{since}{meaning}",
+        session.peer,
+        if session.state.is_empty() { "not up" } else { &session.state }
+    )
+}
+
+fn days(age: jiff::SignedDuration) -> String {
+    let hours = age.as_hours();
+    if hours >= 48 { format!("{} days", hours / 24) } else { format!("{hours} hours") }
+}
+
+/// The node that goes by an address.
+fn node_at<'c>(case: &'c Case<'_>, address: IpAddr) -> Option<&'c str> {
+    let mut views = case.node_views().values();
+    let view = views.find(|view| {
+        view.addresses.iter().any(|recorded| recorded.address() == address)
+            || view.internal_ips().any(|ip| ip == address)
+    });
+    view.map(|view| view.name)
+}

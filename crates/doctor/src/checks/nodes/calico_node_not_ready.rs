@@ -1,0 +1,56 @@
+//! Ready means ready: the network's own pod runs and is not ready.
+
+use super::is_network_pod;
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "calico-node-not-ready",
+    severity: Severity::Error,
+    title: "The network's pod runs and is not ready",
+    explanation: "The pod that brings a node its network (calico-node) is shown as Running with 0 of 1 ready. Its readiness asks whether Felix \
+                  works and whether BGP sessions are established. Running alone says nothing: routes may be old or missing.",
+    remedy: "look at its readiness events (kubectl describe pod) and at its BGP sessions (plumb node status)",
+    needs: &[&[Need::Pods]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for pod in case.all_pods().iter().filter(|pod| is_network_pod(&pod.seen)) {
+        let (Some((ready, all)), Some(node)) = (pod.seen.ready, pod.seen.node.as_deref()) else { continue };
+        if ready < all && pod.seen.status == "Running" && !case.is_in_flux(&pod.seen) {
+            let name = &pod.seen.name;
+            look.found(
+                Subject::node(node),
+                format!("{name} on {node} runs and is not ready ({ready}/{all})"),
+            )
+            .seen(pod.exhibit(format!("{name} {ready}/{all} Running")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_calico_node_and_not_for_others() {
+        let mut evidence = small();
+        evidence.pods.as_mut().unwrap()[0].seen.ready = Some((0, 1));
+        silent(&CHECK, &evidence);
+        let pods = evidence.pods.as_mut().unwrap();
+        let pod = pods.iter_mut().find(|pod| pod.seen.name.name == "calico-node-00001").unwrap();
+        pod.seen.ready = Some((0, 1));
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            finding.summary,
+            "kube-system/calico-node-00001 on worker-0001 runs and is not ready (0/1)"
+        );
+        let taken_at = evidence.taken_at;
+        let pods = evidence.pods.as_mut().unwrap();
+        pods.iter_mut().for_each(|pod| pod.seen.created_at = taken_at);
+        silent(&CHECK, &evidence);
+    }
+}

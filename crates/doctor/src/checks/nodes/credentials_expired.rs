@@ -1,0 +1,52 @@
+//! Node set-up: credentials that have expired.
+
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "credentials-expired",
+    severity: Severity::Error,
+    title: "A node's credentials have expired",
+    explanation: "A token or certificate that the plugin or the agent uses has expired. The plugin's kubeconfig holds a token that Calico renews \
+                  while calico-node runs; when that stands still, every ADD and DEL on the node fails as soon as the token ends.",
+    remedy: "restart the agent so that it writes the file anew; renew certificates where it is one",
+    needs: &[&[Need::Setup]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let Some(now) = case.taken_at else { return };
+    for node in case.evidence.nodes.values() {
+        for (file, expires) in
+            node.setup.credentials_expire_at.iter().flatten().filter(|(_, at)| at.seen < now)
+        {
+            look.found(
+                Subject::node(&node.name),
+                format!("{file} on {} expired at {}", node.name, expires.seen),
+            )
+            .seen(expires.exhibit(format!("{file} expired at {}", expires.seen)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+    use crate::{Origin, Sighted};
+
+    #[test]
+    fn fires_for_the_past_only() {
+        let mut evidence = small();
+        let mut set = |at: &str| {
+            let at = Sighted::new(at.parse().unwrap(), Origin::file("/etc/cni/net.d/calico-kubeconfig"));
+            let files = [("calico-kubeconfig".to_owned(), at)].into();
+            evidence.node_mut("worker-0000").setup.credentials_expire_at = Some(files);
+            evidence.clone()
+        };
+        silent(&CHECK, &set("2026-08-23T00:00:00Z"));
+        let finding = only(&CHECK, &set("2026-08-22T00:00:00Z"));
+        assert_eq!(finding.summary, "calico-kubeconfig on worker-0000 expired at 2026-08-22T00:00:00Z");
+    }
+}

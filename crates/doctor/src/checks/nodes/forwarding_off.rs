@@ -1,0 +1,68 @@
+//! Node set-up: a node that does not forward.
+
+use crate::{Case, Check, Finding, Host, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "forwarding-off",
+    severity: Severity::Error,
+    title: "A node does not forward packets",
+    explanation: "IP forwarding is off on a node that has pods. Pods reach their own node and nothing else, and nothing else reaches them. Hardening \
+                  scripts and sysctl.d files switch it off at boot, or whenever they are applied.",
+    remedy: "sysctl -w net.ipv4.ip_forward=1 (net.ipv6.conf.all.forwarding=1), and put it into /etc/sysctl.d",
+    needs: &[&[Need::Sysctls]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+const V4: &str = "net/ipv4/ip_forward";
+const V6: &str = "net/ipv6/conf/all/forwarding";
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for host in case.hosts() {
+        let has_ipv6 = host
+            .endpoints
+            .iter()
+            .any(|endpoint| endpoint.seen.addresses.iter().any(|address| address.is_ipv6()));
+        for (path, folder, is_asked) in [(V4, "net/ipv4/conf", true), (V6, "net/ipv6/conf", has_ipv6)] {
+            let Some(value) =
+                host.node.kernel.sysctl(path).filter(|value| is_asked && value.seen.trim() == "0")
+            else {
+                continue;
+            };
+            let subject = Subject::Sysctl { node: host.name().to_owned(), path: path.to_owned() };
+            let finding =
+                look.found(subject, format!("{} does not forward packets ({path} is 0)", host.name()));
+            finding.seen(value.exhibit(format!("{path} = 0")));
+            explain_devices(finding, host, folder);
+        }
+    }
+}
+
+/// The kernel writes this setting through to every device.
+fn explain_devices(finding: &mut Finding, host: &Host<'_>, folder: &str) {
+    for device in host.endpoints.iter().filter_map(|endpoint| endpoint.seen.device.as_deref()) {
+        let path = format!("{folder}/{device}/forwarding");
+        finding.explains("device-setting-wrong", Subject::Sysctl { node: host.name().to_owned(), path });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_ipv4_and_for_ipv6_where_it_is_used() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let sysctls = evidence.node_mut("worker-0000").kernel.sysctls.as_mut().unwrap();
+        let mut off = sysctls[V4].clone();
+        off.seen = "0".to_owned();
+        sysctls.insert(V6.to_owned(), off.clone());
+        silent(&CHECK, &evidence);
+        let sysctls = evidence.node_mut("worker-0000").kernel.sysctls.as_mut().unwrap();
+        sysctls.insert(V4.to_owned(), off);
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "net/ipv4/ip_forward on worker-0000");
+    }
+}

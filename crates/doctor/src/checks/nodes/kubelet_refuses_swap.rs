@@ -1,0 +1,78 @@
+//! Node set-up: the kubelet does not start, because swap is on.
+
+use std::collections::BTreeMap;
+
+use crate::evidence::Happening;
+use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "kubelet-refuses-swap",
+    severity: Severity::Error,
+    title: "The kubelet refuses to start with swap on",
+    explanation: "The kubelet does not start while swap is on, unless it is told to. Swap that was switched off by hand, and not in /etc/fstab, comes \
+                  back with the next boot; the node then stays NotReady.",
+    remedy: "swapoff -a, and remove the swap lines from /etc/fstab (or the systemd swap unit), then restart the kubelet",
+    needs: &[&[Need::Log], &[Need::Setup]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let mut nodes: BTreeMap<String, Vec<Exhibit>> = BTreeMap::new();
+    for event in case.log.iter().flatten() {
+        if let (Happening::Fatal { message, .. }, Some(node)) = (&event.seen.what, event.seen.node.as_deref())
+            && message.contains("running with swap on is not supported")
+        {
+            nodes.entry(super::spelled(case, node)).or_default().push(event.exhibit(message.clone()));
+        }
+    }
+    for node in case.evidence.nodes.values() {
+        let units = node.setup.units.iter().flatten();
+        let mut kubelet =
+            units.filter(|(name, _)| name.trim_end_matches(".service") == "kubelet").map(|(_, state)| state);
+        if let (Some(swaps), Some(state)) = (&node.setup.swaps, kubelet.next())
+            && !swaps.seen.is_empty()
+            && state.seen != "active"
+        {
+            let exhibits = nodes.entry(super::spelled(case, &node.name)).or_default();
+            exhibits.push(swaps.exhibit(format!("swap is on: {}", swaps.seen.join(", "))));
+            exhibits.push(state.exhibit(format!("kubelet is {}", state.seen)));
+        }
+    }
+    for (node, exhibits) in nodes {
+        look.found(Subject::node(&node), format!("the kubelet on {node} does not start, because swap is on"))
+            .explains("kubelet-failing", Subject::node(&node))
+            .explains("node-not-ready", Subject::node(&node))
+            .seen_all(exhibits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::evidence::LogEvent;
+    use crate::sample::small;
+    use crate::{Evidence, Origin, Sighted};
+
+    #[test]
+    fn fires_for_swap_and_a_kubelet_that_is_down() {
+        let mut evidence = small();
+        let setup = &mut evidence.node_mut("worker-0000").setup;
+        setup.swaps.as_mut().unwrap().seen.push("/dev/sda2".to_owned());
+        silent(&CHECK, &evidence);
+        let setup = &mut evidence.node_mut("worker-0000").setup;
+        setup.units.as_mut().unwrap().get_mut("kubelet.service").unwrap().seen = "activating".to_owned();
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "node worker-0000");
+    }
+
+    #[test]
+    fn fires_for_the_kubelets_last_words() {
+        let message =
+            "failed to run Kubelet: running with swap on is not supported, please disable swap!".to_owned();
+        let what = Happening::Fatal { program: "kubelet".to_owned(), message };
+        let event = LogEvent { at: None, node: Some("a".into()), what, count: 1, last_at: None };
+        let log = Some(vec![Sighted::new(event, Origin::line("kubelet.log", 12, "F0526 …"))]);
+        assert_eq!(only(&CHECK, &Evidence { log, ..Evidence::default() }).evidence[0].line, Some(12));
+    }
+}

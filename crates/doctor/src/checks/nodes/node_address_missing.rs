@@ -1,0 +1,46 @@
+//! Node set-up: a node without an address for the others.
+
+use model::Kind;
+
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "node-address-missing",
+    severity: Severity::Warning,
+    title: "A node record without an address",
+    explanation: "A node's record has no address under which the other nodes could reach it, while theirs have one. The others cannot route to its \
+                  pods. Calico clears the address when it finds that another node has the same.",
+    remedy: "see why the node's agent chooses no address (its log at start), or set IP for that node",
+    needs: &[&[Need::Record(Kind::Node)]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let views = || case.node_views().values();
+    if views().all(|view| view.addresses.is_empty()) {
+        return;
+    }
+    for view in views().filter(|view| view.addresses.is_empty()) {
+        let Some(record) = view.record else { continue };
+        look.found(Subject::node(view.name), format!("node {} has no address in its record", view.name))
+            .seen(record.exhibit("no spec.bgp.ipv4Address"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::{record, small};
+
+    #[test]
+    fn fires_for_the_one_that_lacks_it() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        evidence.records.add(record(Kind::Node, "worker-0003", json!({})));
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "node worker-0003");
+    }
+}

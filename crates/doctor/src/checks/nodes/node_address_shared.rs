@@ -1,0 +1,59 @@
+//! Node set-up: two nodes with one address.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::checks::words::listed;
+use crate::{Case, Check, Look, Need, NodeView, Recorded, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "node-address-shared",
+    severity: Severity::Error,
+    title: "Two nodes with one address",
+    explanation: "The records of two nodes have the same address. Both chose it: a virtual address that moves between them, or the machine was \
+                  cloned. Each takes the other for itself and sets up no session with it, and the others reach only one of them.",
+    remedy: "set IP_AUTODETECTION_METHOD so that each node chooses an address of its own; remove the record of a node that is gone",
+    needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let mut holders: BTreeMap<IpAddr, Vec<(&NodeView<'_>, &Recorded<'_>)>> = BTreeMap::new();
+    for view in case.node_views().values() {
+        for recorded in &view.addresses {
+            holders.entry(recorded.address()).or_default().push((view, recorded));
+        }
+    }
+    for (address, holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
+        let names = listed(holders.iter().map(|(view, _)| view.name));
+        let finding = look.found(
+            Subject::Address(address),
+            format!("{} nodes have the address {address}: {names}", holders.len()),
+        );
+        for (view, recorded) in &holders {
+            finding.seen(recorded.exhibit()).explains("node-address-wrong", Subject::node(view.name));
+            finding.explains("node-address-unfit", Subject::node(view.name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_two_nodes() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let annotation = "projectcalico.org/IPv4Address".to_owned();
+        let nodes = evidence.kube_nodes.as_mut().unwrap();
+        nodes[0].seen.annotations.insert(annotation, "172.16.0.2/16".to_owned());
+        assert_eq!(
+            only(&CHECK, &evidence).summary,
+            "2 nodes have the address 172.16.0.2: worker-0000, worker-0001"
+        );
+    }
+}

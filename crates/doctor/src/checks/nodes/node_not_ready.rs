@@ -1,0 +1,89 @@
+//! Nodes that Kubernetes calls not ready, and what their pods are shown as all the same.
+
+use crate::checks::words::{counted, listed};
+use crate::evidence::Pod;
+use crate::{Case, Check, Look, Need, NodeView, Settles, Severity, Sighted, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "node-not-ready",
+    severity: Severity::Error,
+    title: "A node that is not ready",
+    explanation: "Kubernetes does not hear from a node, or hears that it is not ready. Pods there are shown as they were when the node was last \
+                  heard of: Running means nothing any more. Addresses and endpoints of such pods may still be in use on the node.",
+    remedy: "look at the node's kubelet and network; do not force-delete its pods before it is certain that the machine is off",
+    needs: &[&[Need::KubeNodes]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for view in case.node_views().values() {
+        let Some(node) = view.kube.iter().find(|kube| kube.seen.is_ready() == Some(false)) else { continue };
+        if view.kube.iter().any(|kube| case.is_young(kube.seen.age(case.taken_at))) {
+            continue;
+        }
+        let name = view.name;
+        let running: Vec<&&Sighted<Pod>> =
+            case.pods_on(name).iter().filter(|pod| pod.seen.status == "Running").collect();
+        let shown = match running.len() {
+            0 => String::new(),
+            count => format!(
+                ", and {} there are still shown as Running",
+                if count == 1 { "one pod".to_owned() } else { counted(count, "pod") }
+            ),
+        };
+        let finding = look.found(Subject::node(name), format!("node {name} is not ready{shown}"));
+        finding.known_by("not ready").seen(node.exhibit(format!("node {name} is NotReady")));
+        if let Some(ready) = node.seen.condition("Ready") {
+            let since = ready.changed_at.map_or_else(String::new, |at| format!(" since {at}"));
+            finding.because(format!("{}{since}: {}", ready.reason, ready.message));
+        }
+        if !running.is_empty() {
+            finding
+                .because(format!(
+                    "what is shown of its pods is what was heard last: {}",
+                    listed(running.iter().map(|pod| &pod.seen.name))
+                ))
+                .seen_all(
+                    running.iter().map(|pod| pod.exhibit(format!("{} is shown as Running", pod.seen.name))),
+                );
+        }
+        finding.explains("calico-node-not-ready", Subject::node(name));
+        explain_sessions(case, finding, view);
+    }
+}
+
+/// Others cannot hold a session with a node that is down.
+fn explain_sessions(case: &Case<'_>, finding: &mut crate::Finding, view: &NodeView<'_>) {
+    let addresses: Vec<std::net::IpAddr> =
+        view.addresses.iter().map(|recorded| recorded.address()).chain(view.internal_ips()).collect();
+    for other in case.evidence.nodes.values().filter(|other| !other.name.eq_ignore_ascii_case(view.name)) {
+        for peer in &addresses {
+            finding.explains("bgp-session-down", Subject::Session { node: other.name.clone(), peer: *peer });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_and_names_the_pods_that_seem_to_run() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let node = &mut evidence.kube_nodes.as_mut().unwrap()[1].seen;
+        node.conditions[0].status = "Unknown".to_owned();
+        node.conditions[0].message = "Kubelet stopped posting node status.".to_owned();
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            finding.summary,
+            "node worker-0001 is not ready, and 5 pods there are still shown as Running"
+        );
+        assert!(finding.cause[0].ends_with("Kubelet stopped posting node status."));
+        evidence.kube_nodes.as_mut().unwrap()[1].seen.created_at = evidence.taken_at;
+        silent(&CHECK, &evidence);
+    }
+}

@@ -1,0 +1,4 @@
+//! What is asked for and not done is never silent.
+
+pub(super) mod mode_unsupported;
+pub(super) mod policy_not_enforced;

@@ -1,0 +1,83 @@
+//! A mode that a node's kernel lacks.
+
+use ::ipam::Pool;
+use model::Kind;
+
+use crate::checks::words::listed;
+use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "mode-unsupported",
+    severity: Severity::Error,
+    title: "A pool's mode that a kernel lacks",
+    explanation: "A pool asks for an encapsulation (IPIP or VXLAN) for which a node's kernel has no support: neither the module nor a device of that \
+                  kind is there. Pods on that node do not reach pods of the pool elsewhere, and nothing says why.",
+    remedy: "choose another mode for the pool (vxlanMode instead of ipipMode), or load the module on these nodes",
+    needs: &[&[Need::Record(Kind::IpPool), Need::Setup]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for record in case.evidence.records.all(Kind::IpPool) {
+        let Ok(pool) = Pool::new(&record.seen) else { continue };
+        for (is_asked, module, device) in
+            [(pool.has_ipip(), "ipip", "tunl0"), (pool.has_vxlan(), "vxlan", "vxlan.calico")]
+        {
+            let lacking = if is_asked { lacking(case, module, device) } else { Vec::new() };
+            if lacking.is_empty() {
+                continue;
+            }
+            let names = listed(lacking.iter().map(|(node, _)| node));
+            look.found(
+                record.seen.key(),
+                format!("pool {} asks for {module}, which the kernel of {names} lacks", pool.name),
+            )
+            .seen(record.exhibit(format!("pool {} uses {module}", pool.name)))
+            .seen_all(lacking.into_iter().map(|(_, exhibit)| exhibit));
+        }
+    }
+}
+
+fn lacking<'e>(case: &Case<'e>, module: &str, device: &str) -> Vec<(&'e str, Exhibit)> {
+    let nodes = case.evidence.nodes.values().filter(|node| node.kernel.link(device).is_none());
+    nodes
+        .filter_map(|node| {
+            let modules = node.setup.kernel_modules.as_ref()?;
+            let has_it = modules.seen.iter().any(|known| known == module);
+            (!has_it).then(|| {
+                (node.name.as_str(), modules.exhibit(format!("no {module} among the kernel's modules")))
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::{record, small};
+
+    #[test]
+    fn fires_for_ipip_and_not_for_what_is_there() {
+        let mut evidence = small();
+        evidence.records.add(record(
+            Kind::IpPool,
+            "v",
+            json!({"cidr": "10.64.0.0/16", "vxlanMode": "Always"}),
+        ));
+        silent(&CHECK, &evidence);
+        evidence.records.add(record(
+            Kind::IpPool,
+            "i",
+            json!({"cidr": "10.65.0.0/16", "ipipMode": "Always"}),
+        ));
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            finding.summary,
+            "pool i asks for ipip, which the kernel of worker-0000, worker-0001, worker-0002 lacks"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Reachable: a node has no route to another node's block.
+
+use ::ipam::Pool;
+use model::{Key, Kind};
+
+use super::node_blocks;
+use crate::{Case, Check, Host, Look, Need, Origin, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "block-route-missing",
+    severity: Severity::Error,
+    title: "A node has no route to another node's pods",
+    explanation: "A node has no route to a block of another node, although routes between nodes are its own business here: some of the others are \
+                  there, or tunnels or BGP are in use. Its pods do not reach the pods of that block; packets go to the default gateway.",
+    remedy: "see whether the session with that node is up (BGP), or whether its tunnel address is known (VXLAN); then whether a filter keeps the route out",
+    needs: &[&[Need::Ipam, Need::Routes]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let blocks = node_blocks(case);
+    let pools = case.evidence.records.all(Kind::IpPool).iter().filter_map(|pool| Pool::new(&pool.seen).ok());
+    let has_tunnels = pools.into_iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
+    for host in case.hosts().iter().filter(|host| host.has_all_routes()) {
+        let elsewhere = || blocks.iter().filter(|(_, _, node)| !node.eq_ignore_ascii_case(host.name()));
+        let missing: Vec<_> = elsewhere()
+            .filter(|(_, net, node)| !is_routed(host, *net) && case.node_view(node).is_some())
+            .collect();
+        let routes_others = elsewhere().any(|(_, net, _)| is_routed(host, *net));
+        let has_bgp = host.node.bgp.as_ref().is_some_and(|bgp| !bgp.sessions.is_empty());
+        // Where neither holds, somebody else (a cloud, a router) knows the way.
+        if !(routes_others || has_bgp || has_tunnels) {
+            continue;
+        }
+        for (block, net, owner) in missing {
+            let place = host.name();
+            let finding = look.found(
+                Subject::Route { node: place.to_owned(), destination: *net },
+                format!("{place} has no route to block {block} of node {owner}"),
+            );
+            if let Some(route) = host.route_for(net.addr()) {
+                finding.because(format!("packets to it take {}", route.seen));
+            }
+            finding.seen(Origin::probe(place, "routes").exhibit(format!("none to {block}"))).seen(
+                case.evidence
+                    .ipam
+                    .as_ref()
+                    .map_or_else(
+                        || Origin::store(&Key::Block(*block)),
+                        |ipam| ipam.origin(&Key::Block(*block)),
+                    )
+                    .exhibit(format!("block {block} belongs to node {owner}")),
+            );
+        }
+    }
+}
+
+/// By a route of its own, or by one that was summed up; the default route is neither.
+fn is_routed(host: &Host<'_>, block: ipnet::IpNet) -> bool {
+    host.route_for(block.addr()).is_some_and(|route| {
+        let to = route.seen.destination;
+        let is_local = route.seen.protocol.as_deref() == Some("kernel");
+        to.prefix_len() > 0 && !is_local && to.prefix_len() <= block.prefix_len() || is_within(host, block)
+    })
+}
+
+/// Routes to parts of the block: single addresses that were borrowed or moved.
+fn is_within(host: &Host<'_>, block: ipnet::IpNet) -> bool {
+    !host.routes_to(block).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_the_one_that_is_missing() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
+        routes.retain(|route| route.seen.destination.to_string() != "10.0.0.64/26");
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(finding.summary, "worker-0000 has no route to block 10.0.0.64/26 of node worker-0001");
+        assert!(finding.cause[0].contains("0.0.0.0/0 via 172.16.255.254"), "{:?}", finding.cause);
+    }
+
+    #[test]
+    fn is_silent_where_others_route() {
+        let mut evidence = small();
+        let node = evidence.node_mut("worker-0000");
+        node.bgp = None;
+        node.kernel.routes.as_mut().unwrap().retain(|route| route.seen.protocol.as_deref() != Some("bird"));
+        silent(&CHECK, &evidence);
+    }
+}

@@ -1,0 +1,73 @@
+//! Reachable: a block is routed to another node than the one it belongs to.
+
+use super::node_blocks;
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "route-via-wrong-node",
+    severity: Severity::Error,
+    title: "A block is routed to the wrong node",
+    explanation: "A node's route to a block leads to the address of a node that the block does not belong to. Packets arrive where nobody has the \
+                  address. The block changed hands, or two nodes announce it.",
+    remedy: "see who announces the block (birdc show route for BLOCK all), and whether its affinity is contradicted",
+    needs: &[&[Need::Ipam, Need::Routes]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let mut owners: std::collections::BTreeMap<std::net::IpAddr, &str> = Default::default();
+    for view in case.node_views().values() {
+        let tunnels = view.tunnels.iter().map(|(_, address)| *address);
+        for address in
+            view.addresses.iter().map(|recorded| recorded.address()).chain(view.internal_ips()).chain(tunnels)
+        {
+            owners.insert(address, view.name);
+        }
+    }
+    let blocks = node_blocks(case);
+    for host in case.hosts() {
+        for (block, net, owner) in
+            blocks.iter().filter(|(_, _, owner)| !owner.eq_ignore_ascii_case(host.name()))
+        {
+            for route in host.routes_to(*net).into_iter().take(1) {
+                let Some(via) = route.seen.via else { continue };
+                let Some(leads_to) = owners.get(&via).filter(|node| !node.eq_ignore_ascii_case(owner)) else {
+                    continue;
+                };
+                let place = host.name();
+                look.found(
+                    Subject::Route { node: place.to_owned(), destination: *net },
+                    format!("{place} routes block {block} of node {owner} to {leads_to} ({via})"),
+                )
+                .seen(route.exhibit(route.seen.to_string()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    #[test]
+    fn fires_for_another_nodes_address() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
+        let route =
+            routes.iter_mut().find(|route| route.seen.destination.to_string() == "10.0.0.64/26").unwrap();
+        route.seen.via = Some("172.16.0.3".parse().unwrap());
+        assert_eq!(
+            only(&CHECK, &evidence).summary,
+            "worker-0000 routes block 10.0.0.64/26 of node worker-0001 to worker-0002 (172.16.0.3)"
+        );
+        let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
+        let route =
+            routes.iter_mut().find(|route| route.seen.destination.to_string() == "10.0.0.64/26").unwrap();
+        route.seen.via = Some("172.16.200.1".parse().unwrap());
+        silent(&CHECK, &evidence);
+    }
+}
