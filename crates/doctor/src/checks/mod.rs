@@ -4,6 +4,8 @@ use crate::Check;
 
 mod bgp;
 mod endpoints;
+#[cfg(test)]
+mod faults;
 mod ipam;
 mod kernel;
 mod logs;

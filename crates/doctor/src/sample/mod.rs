@@ -12,6 +12,9 @@ use model::names::{EndpointName, host_interface_name};
 use model::{AffinityOwner, Cidr, Key, Kind, Mac, Resource};
 use serde_json::{Value, json};
 
+#[cfg(test)]
+pub(crate) use kernel::route as kernel_route;
+
 use crate::evidence::kubernetes::Condition;
 use crate::evidence::{Endpoint, Evidence, IpamEvidence, KubeNode, Pod, PodName};
 use crate::{Origin, Sighted};

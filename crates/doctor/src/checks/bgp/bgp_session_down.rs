@@ -29,13 +29,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let (node, peer) = (session.node, session.peer);
         let other = node_at(case, peer);
         let whose = other.map_or_else(String::new, |other| format!(" ({other})"));
+        let words = session.words.join("; ");
         let finding = look.found(
             Subject::Session { node: node.clone(), peer },
-            format!("{node} has no BGP session with {peer}{whose}"),
+            format!("{node} has no BGP session with {peer}{whose}: {words}"),
         );
-        for words in session.words {
-            finding.because(words);
-        }
+        // What BIRD says of it moves from look to look.
+        finding.known_by("down");
         finding.explains("calico-node-not-ready", Subject::node(&node)).seen_all(session.exhibits);
         if let Some(other) = other {
             explain_routes(&blocks, finding, &node, other);
@@ -70,8 +70,12 @@ mod tests {
         let session = &mut evidence.node_mut("worker-0000").bgp.as_mut().unwrap().sessions[0].seen;
         (session.state, session.info) = ("start".to_owned(), "Passive".to_owned());
         let finding = only(&CHECK, &evidence);
-        assert_eq!(finding.summary, "worker-0000 has no BGP session with 172.16.0.2 (worker-0001)");
-        assert!(finding.cause[0].contains("waiting for the other side"), "{:?}", finding.cause);
+        assert!(
+            finding.summary.starts_with("worker-0000 has no BGP session with 172.16.0.2 (worker-0001): "),
+            "{}",
+            finding.summary
+        );
+        assert!(finding.summary.contains("waiting for the other side"), "{}", finding.summary);
     }
 
     #[test]

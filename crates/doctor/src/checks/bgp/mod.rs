@@ -91,8 +91,7 @@ fn told_by_bird(session: &BgpSession) -> String {
     };
     let info = if session.info.is_empty() { "no words" } else { &session.info };
     format!(
-        "{} is {} with {info:?}{since}{meaning}",
-        session.peer,
+        "BIRD has it as {} with {info:?}{since}{meaning}",
         if session.state.is_empty() { "not up" } else { &session.state }
     )
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ipnet::IpNet;
+
 use crate::checks::words::{endpoint_exhibit, listed};
 use crate::evidence::Endpoint;
 use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
@@ -34,11 +36,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             continue;
         }
         let names = listed(owners.values().map(|endpoint| &endpoint.seen));
-        look.found(
-            Subject::device(node, device),
-            format!("{} endpoints on {node} name the device {device}: {names}", owners.len()),
-        )
-        .seen_all(owners.values().map(|endpoint| endpoint_exhibit(endpoint)));
+        let summary = format!("{} endpoints on {node} name the device {device}: {names}", owners.len());
+        let finding = look.found(Subject::device(node, device), summary);
+        finding.seen_all(owners.values().map(|endpoint| endpoint_exhibit(endpoint)));
+        for address in owners.values().flat_map(|endpoint| &endpoint.seen.addresses) {
+            let destination = IpNet::from(*address);
+            let route = Subject::Route { node: node.to_owned(), destination };
+            let neighbour =
+                Subject::Neighbour { node: node.to_owned(), address: *address, device: device.to_owned() };
+            finding.explains("route-to-wrong-device", route).explains("neighbour-missing", neighbour);
+        }
     }
 }
 

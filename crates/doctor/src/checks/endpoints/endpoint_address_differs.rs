@@ -49,12 +49,17 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         };
         let missing: Vec<&IpAddr> = seen.addresses.iter().filter(is_missing).collect();
         if !missing.is_empty() && !endpoints.iter().any(|endpoint| case.is_endpoint_in_flux(&endpoint.seen)) {
-            look.found(
-                name.clone(),
-                format!("pod {name} shows {}, and its endpoint has {}", listed(missing), listed(&known)),
-            )
-            .seen(pod.exhibit(format!("pod {name} shows {}", listed(&seen.addresses))))
-            .seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
+            let summary =
+                format!("pod {name} shows {}, and its endpoint has {}", listed(&missing), listed(&known));
+            let finding = look.found(name.clone(), summary);
+            finding
+                .seen(pod.exhibit(format!("pod {name} shows {}", listed(&seen.addresses))))
+                .seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
+            for address in missing {
+                finding
+                    .explains("address-used-but-free", *address)
+                    .explains("address-outside-pools", *address);
+            }
         }
     }
 }

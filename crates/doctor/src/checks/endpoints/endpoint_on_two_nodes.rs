@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::is_of_pod;
-use crate::checks::words::{endpoint_exhibit, listed};
+use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
 use crate::evidence::Endpoint;
 use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
 
@@ -56,6 +56,15 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, endpoints: &[&Sighted<Endpoint>]) 
                     listed(stale)
                 ))
                 .seen(pod.exhibit(format!("pod {name} is on {node}")));
+            let is_elsewhere = |other: &Option<String>| {
+                !other.as_ref().is_some_and(|other| other.eq_ignore_ascii_case(node))
+            };
+            for endpoint in endpoints.iter().filter(|endpoint| is_elsewhere(&endpoint.seen.node)) {
+                let subject = endpoint_subject(&endpoint.seen);
+                finding
+                    .explains("endpoint-without-device", subject.clone())
+                    .explains("endpoint-without-sandbox", subject);
+            }
         }
         None => {
             finding.because("where the pod runs was not collected, so the evidence does not tell which record is the leftover");

@@ -62,7 +62,13 @@ mod tests {
             error: "no more addresses".to_owned(),
         };
         let address = "10.0.0.1".parse().unwrap();
-        let has = Happening::PodAddress { pod: pod(), pod_uid: None, address, containers: Vec::new() };
+        let has = Happening::PodAddress {
+            pod: pod(),
+            pod_uid: None,
+            address,
+            containers: Vec::new(),
+            started_at: None,
+        };
         silent(&CHECK, &log(vec![failed()]));
         silent(&CHECK, &log(vec![failed(), failed(), has]));
         assert_eq!(

@@ -30,7 +30,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             members.insert(node, pod);
         }
     }
-    let is_even = members.len() >= 2 && members.len() % 2 == 0;
+    let is_even = members.len() >= 2 && members.len().is_multiple_of(2);
     // Of a part of the pods there may be more members.
     if !is_even || case.partial.pods {
         return;

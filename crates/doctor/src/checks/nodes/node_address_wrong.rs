@@ -81,7 +81,7 @@ fn chosen(case: &Case<'_>, own: &Own, missed: &[Missed]) -> BTreeMap<String, Cho
         let candidates: Vec<&String> = own.keys().filter(is_open).collect();
         if let [only] = candidates[..] {
             let reason = format!(
-                "{} is looked for by {} and is no other node's, so it is {}'s",
+                "{} is looked for by {} and is no other node's: by elimination it is {}'s",
                 session.peer,
                 session.node,
                 spelled(case, only)
@@ -158,7 +158,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
     }
     let reached = listed(told.others.iter().map(|(other, address)| format!("{other} ({address})")));
     finding.because(format!(
-        "{reached} cannot be expected to reach {address}, and BGP does not come up with it"
+        "{reached} cannot be expected to reach {address}, and without that no BGP session comes up"
     ));
     finding.explains("calico-node-not-ready", Subject::node(name));
     explain_sessions(case, finding, name, address, told.missed);

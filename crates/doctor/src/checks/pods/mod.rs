@@ -42,21 +42,30 @@ fn whose(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> Whose {
     if names.len() == 1
         && let Some(only) = names.first()
     {
+        let only = full_name(case, only);
         let reason = format!(
             "the text does not say whose view it is; {only} is the only pod of {} in the evidence",
             node.name
         );
-        return Whose {
-            subject: Subject::Pod((*only).clone()),
-            name: format!("pod {only}"),
-            reason: Some(reason),
-        };
+        let name = format!("pod {only}");
+        return Whose { subject: Subject::Pod(only), name, reason: Some(reason) };
     }
     let name = format!("a pod on {}", node.name);
     Whose {
         subject: Subject::node(&node.name),
         name,
         reason: Some("the text does not say whose view it is".to_owned()),
+    }
+}
+
+/// With the namespace that a log tells, where a table does not.
+fn full_name(case: &Case<'_>, name: &PodName) -> PodName {
+    let named = case.timeline().pods.iter().map(|history| &history.pod).filter(|known| known.may_be(name));
+    let known: std::collections::BTreeSet<&PodName> =
+        named.filter(|known| known.namespace.is_some()).collect();
+    match known.first() {
+        Some(only) if known.len() == 1 && name.namespace.is_none() => (*only).clone(),
+        _ => name.clone(),
     }
 }
 

@@ -1,0 +1,189 @@
+//! Faults of the address book.
+
+use ::ipam::{Books, Owner, Reservations, Stored};
+use model::ipam::{Affinity, AffinityState, Block, Handle};
+use model::{AffinityOwner, Cidr, Key, Kind};
+use serde_json::json;
+
+use super::{OTHER, PODS};
+use crate::sample::{block_cidr, kernel_route, node_address, node_name, record};
+use crate::{Evidence, Origin, Sighted};
+
+type Inject = fn(&mut Evidence, usize) -> String;
+
+pub(super) const FAULTS: &[(&str, Inject)] = &[
+    ("address-leaked", address_leaked),
+    ("address-used-but-free", address_used_but_free),
+    ("affinity-contradicted", affinity_contradicted),
+    ("affinity-missing", affinity_missing),
+    ("affinity-of-gone-node", affinity_of_gone_node),
+    ("affinity-unfinished", affinity_unfinished),
+    ("allocation-without-handle", allocation_without_handle),
+    ("block-contradicts-itself", block_contradicts_itself),
+    ("block-outside-pools", block_outside_pools),
+    ("block-overlap", block_overlap),
+    ("handle-by-name", handle_by_name),
+    ("handle-count-wrong", handle_count_wrong),
+    ("handle-missing", handle_missing),
+    ("handle-unused", handle_unused),
+    ("pool-overlap", pool_overlap),
+    ("record-unreadable", record_unreadable),
+    ("tombstone", tombstone),
+    ("tunnel-address-shared", tunnel_address_shared),
+];
+
+fn books(evidence: &mut Evidence) -> &mut Books {
+    &mut evidence.ipam.as_mut().unwrap().books
+}
+
+pub(super) fn block(evidence: &mut Evidence, node: usize) -> &mut Block {
+    &mut books(evidence).blocks.get_mut(&block_cidr(node)).unwrap().value
+}
+
+/// The handle of a node's first pod.
+fn handle(evidence: &mut Evidence, node: usize) -> String {
+    block(evidence, node).attributes[0].handle_id.clone().unwrap()
+}
+
+fn owner(node: usize) -> AffinityOwner {
+    AffinityOwner::Host(node_name(node))
+}
+
+fn give(books: &mut Books, cidr: Cidr, handle: &str) -> String {
+    let holder = Owner { handle: handle.to_owned(), attributes: Default::default() };
+    let block = &mut books.blocks.get_mut(&cidr).unwrap().value;
+    let taken = ::ipam::take(block, &holder, 1, &Reservations::default())[0];
+    let record = Handle { block: [(cidr.to_string(), 1)].into(), ..Handle::default() };
+    books.handles.insert(handle.to_owned(), Stored::new(record, "1"));
+    taken.to_string()
+}
+
+fn claim(books: &mut Books, cidr: Cidr, owner: &AffinityOwner) {
+    books.blocks.insert(cidr, Stored::new(Block::new(cidr, Some(owner), 1), "1"));
+    books.affinities.insert((owner.clone(), cidr), Stored::new(Affinity::default(), "1"));
+}
+
+fn address_leaked(evidence: &mut Evidence, node: usize) -> String {
+    give(books(evidence), block_cidr(node), &format!("k8s-pod-network.{}", "ab".repeat(32)))
+}
+
+fn address_used_but_free(evidence: &mut Evidence, node: usize) -> String {
+    let handle = handle(evidence, node);
+    books(evidence).handles.remove(&handle);
+    ::ipam::give_back(block(evidence, node), &[0], None);
+    block_cidr(node).network().to_string()
+}
+
+fn affinity_contradicted(evidence: &mut Evidence, node: usize) -> String {
+    books(evidence)
+        .affinities
+        .insert((owner(OTHER), block_cidr(node)), Stored::new(Affinity::default(), "1"));
+    format!("affinity of {} for {}", node_name(OTHER), block_cidr(node))
+}
+
+fn affinity_missing(evidence: &mut Evidence, node: usize) -> String {
+    books(evidence).affinities.remove(&(owner(node), block_cidr(node)));
+    format!("block {}", block_cidr(node))
+}
+
+fn affinity_of_gone_node(evidence: &mut Evidence, node: usize) -> String {
+    let gone = AffinityOwner::Host(format!("gone-{node}"));
+    let cidr = block_cidr(100 + node);
+    claim(books(evidence), cidr, &gone);
+    give(books(evidence), cidr, &format!("k8s-pod-network.{}", "cd".repeat(32)));
+    format!("node gone-{node}")
+}
+
+fn affinity_unfinished(evidence: &mut Evidence, node: usize) -> String {
+    let affinity = books(evidence).affinities.get_mut(&(owner(node), block_cidr(node))).unwrap();
+    affinity.value.state = AffinityState::PendingDeletion;
+    format!("affinity of {} for {}", node_name(node), block_cidr(node))
+}
+
+fn allocation_without_handle(evidence: &mut Evidence, node: usize) -> String {
+    let handle = handle(evidence, node);
+    books(evidence).handles.remove(&handle);
+    block(evidence, node).attributes[0].handle_id = None;
+    block_cidr(node).network().to_string()
+}
+
+fn block_contradicts_itself(evidence: &mut Evidence, node: usize) -> String {
+    block(evidence, node).unallocated.push(0);
+    format!("block {}", block_cidr(node))
+}
+
+fn block_outside_pools(evidence: &mut Evidence, node: usize) -> String {
+    let cidr: Cidr = format!("10.200.{node}.0/26").parse().unwrap();
+    claim(books(evidence), cidr, &owner(node));
+    let via = node_address(node);
+    for (name, other) in &mut evidence.nodes {
+        if *name != node_name(node) {
+            let route = kernel_route(cidr.to_string().parse().unwrap(), Some(via), Some("eth0"), "bird");
+            other
+                .kernel
+                .routes
+                .as_mut()
+                .unwrap()
+                .push(Sighted::new(route, Origin::probe(name.as_str(), "routes")));
+        }
+    }
+    format!("block {cidr}")
+}
+
+fn block_overlap(evidence: &mut Evidence, node: usize) -> String {
+    let cidr = Cidr::containing(block_cidr(node).network(), 28).unwrap();
+    claim(books(evidence), cidr, &owner(node));
+    format!("block {cidr}")
+}
+
+fn handle_by_name(evidence: &mut Evidence, node: usize) -> String {
+    let old = handle(evidence, node);
+    let record = books(evidence).handles.remove(&old).unwrap();
+    let name = format!("default.web-{node}");
+    books(evidence).handles.insert(name.clone(), record);
+    block(evidence, node).attributes[0].handle_id = Some(name);
+    format!("block {}", block_cidr(node))
+}
+
+fn handle_count_wrong(evidence: &mut Evidence, node: usize) -> String {
+    let handle = handle(evidence, node);
+    let record = &mut books(evidence).handles.get_mut(&handle).unwrap().value;
+    *record.block.values_mut().next().unwrap() += 1;
+    format!("handle {handle}")
+}
+
+fn handle_missing(evidence: &mut Evidence, node: usize) -> String {
+    let handle = handle(evidence, node);
+    books(evidence).handles.remove(&handle);
+    format!("handle {handle}")
+}
+
+fn handle_unused(evidence: &mut Evidence, node: usize) -> String {
+    let record = Handle { block: [(block_cidr(node).to_string(), 1)].into(), ..Handle::default() };
+    books(evidence).handles.insert(format!("left-{node}"), Stored::new(record, "1"));
+    format!("handle left-{node}")
+}
+
+fn pool_overlap(evidence: &mut Evidence, node: usize) -> String {
+    evidence.records.add(record(Kind::IpPool, &format!("inner-{node}"), json!({"cidr": "10.15.0.0/16"})));
+    format!("IPPool(inner-{node})")
+}
+
+fn record_unreadable(evidence: &mut Evidence, node: usize) -> String {
+    let key = Key::Handle(format!("odd-{node}"));
+    evidence.ipam.as_mut().unwrap().add(key, b"[", Origin::file("dump"));
+    format!("handle odd-{node}")
+}
+
+fn tombstone(evidence: &mut Evidence, node: usize) -> String {
+    let record = Handle { deleted: true, ..Handle::default() };
+    books(evidence).handles.insert(format!("dead-{node}"), Stored::new(record, "1"));
+    format!("handle dead-{node}")
+}
+
+fn tunnel_address_shared(evidence: &mut Evidence, node: usize) -> String {
+    let address = evidence.endpoints.as_ref().unwrap()[node * PODS].seen.addresses[0];
+    let kube = &mut evidence.kube_nodes.as_mut().unwrap()[OTHER].seen;
+    kube.annotations.insert("projectcalico.org/IPv4VXLANTunnelAddr".to_owned(), address.to_string());
+    address.to_string()
+}

@@ -1,0 +1,230 @@
+//! Faults of kernels: on the node, inside pods, and between nodes.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::Kind;
+use serde_json::json;
+
+use super::records::endpoint;
+use super::{OTHER, PODS};
+use crate::evidence::NodeEvidence;
+use crate::evidence::kernel::{Link, NeighbourState, PodView, Route, Vxlan};
+use crate::sample::{block_cidr, node_address, node_name, record};
+use crate::{Evidence, Origin, Sighted};
+
+type Inject = fn(&mut Evidence, usize) -> String;
+
+pub(super) const FAULTS: &[(&str, Inject)] = &[
+    ("block-route-missing", block_route_missing),
+    ("device-down", device_down),
+    ("device-setting-wrong", device_setting_wrong),
+    ("device-without-endpoint", device_without_endpoint),
+    ("endpoint-without-device", endpoint_without_device),
+    ("mtu-differs", mtu_differs),
+    ("mtu-too-large", mtu_too_large),
+    ("neighbour-missing", neighbour_missing),
+    ("neighbour-without-endpoint", neighbour_without_endpoint),
+    ("neighbour-wrong", neighbour_wrong),
+    ("pod-address-missing", pod_address_missing),
+    ("pod-default-route-missing", pod_default_route_missing),
+    ("pod-gateway-unresolved", pod_gateway_unresolved),
+    ("pod-interface-missing", pod_interface_missing),
+    ("route-gateway-unreachable", route_gateway_unreachable),
+    ("route-missing", route_missing),
+    ("route-shadowed", route_shadowed),
+    ("route-to-wrong-device", route_to_wrong_device),
+    ("route-via-wrong-node", route_via_wrong_node),
+    ("route-without-endpoint", route_without_endpoint),
+];
+
+/// A node's first pod: its address and its device.
+fn first(evidence: &mut Evidence, node: usize) -> (IpAddr, String) {
+    let endpoint = &endpoint(evidence, node * PODS).seen;
+    (endpoint.addresses[0], endpoint.device.clone().unwrap())
+}
+
+fn host(evidence: &mut Evidence, node: usize) -> &mut NodeEvidence {
+    evidence.node_mut(&node_name(node))
+}
+
+fn links(evidence: &mut Evidence, node: usize) -> &mut Vec<Sighted<Link>> {
+    host(evidence, node).kernel.links.as_mut().unwrap()
+}
+
+fn routes(evidence: &mut Evidence, node: usize) -> &mut Vec<Sighted<Route>> {
+    host(evidence, node).kernel.routes.as_mut().unwrap()
+}
+
+fn route(evidence: &mut Evidence, node: usize, to: IpNet) -> &mut Route {
+    &mut routes(evidence, node).iter_mut().find(|route| route.seen.destination == to).unwrap().seen
+}
+
+fn inside(evidence: &mut Evidence, node: usize) -> (&mut PodView, String) {
+    let view = &mut host(evidence, node).pod_views.as_mut().unwrap()[0];
+    let subject = format!("pod {}", view.pod.clone().unwrap());
+    (view, subject)
+}
+
+fn route_subject(node: usize, to: IpNet) -> String {
+    format!("route {to} on {}", node_name(node))
+}
+
+fn other_block() -> IpNet {
+    block_cidr(OTHER).to_string().parse().unwrap()
+}
+
+fn block_route_missing(evidence: &mut Evidence, node: usize) -> String {
+    routes(evidence, node).retain(|route| route.seen.destination != other_block());
+    route_subject(node, other_block())
+}
+
+fn route_via_wrong_node(evidence: &mut Evidence, node: usize) -> String {
+    let wrong = if node == 0 { 1 } else { 0 };
+    route(evidence, node, other_block()).via = Some(node_address(wrong));
+    route_subject(node, other_block())
+}
+
+fn route_gateway_unreachable(evidence: &mut Evidence, node: usize) -> String {
+    route(evidence, node, other_block()).is_dead = true;
+    route_subject(node, other_block())
+}
+
+/// The kernel takes the routes and neighbours of a device that goes down.
+fn device_down(evidence: &mut Evidence, node: usize) -> String {
+    let (_, device) = first(evidence, node);
+    let link = links(evidence, node).iter_mut().find(|link| link.seen.name == device).unwrap();
+    link.seen.is_up = Some(false);
+    forget_device(evidence, node, &device);
+    format!("device {device} on {}", node_name(node))
+}
+
+fn forget_device(evidence: &mut Evidence, node: usize, device: &str) {
+    let kernel = &mut host(evidence, node).kernel;
+    kernel.routes.as_mut().unwrap().retain(|route| route.seen.device.as_deref() != Some(device));
+    kernel.neighbours.as_mut().unwrap().retain(|neighbour| neighbour.seen.device != device);
+}
+
+fn endpoint_without_device(evidence: &mut Evidence, node: usize) -> String {
+    let (_, device) = first(evidence, node);
+    links(evidence, node).retain(|link| link.seen.name != device);
+    forget_device(evidence, node, &device);
+    // Both ends of a veth go together.
+    inside(evidence, node).0.kernel.links = Some(Vec::new());
+    format!("endpoint {}", endpoint(evidence, node * PODS).seen)
+}
+
+fn device_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
+    let mut link = links(evidence, node)[2].clone();
+    link.seen.name = format!("cali0000000000{node}");
+    let mut leftover = routes(evidence, node)[2].clone();
+    leftover.seen.device = Some(link.seen.name.clone());
+    leftover.seen.destination = IpAddr::from([10, 0, 200, node as u8]).into();
+    let subject = format!("device {} on {}", link.seen.name, node_name(node));
+    links(evidence, node).push(link);
+    routes(evidence, node).push(leftover);
+    subject
+}
+
+fn device_setting_wrong(evidence: &mut Evidence, node: usize) -> String {
+    let (_, device) = first(evidence, node);
+    let path = format!("net/ipv4/conf/{device}/proxy_arp");
+    let sysctls = host(evidence, node).kernel.sysctls.as_mut().unwrap();
+    sysctls.get_mut(&path).unwrap().seen = "0".to_owned();
+    format!("{path} on {}", node_name(node))
+}
+
+fn mtu_differs(evidence: &mut Evidence, node: usize) -> String {
+    let (_, device) = first(evidence, node);
+    inside(evidence, node).0.kernel.links.as_mut().unwrap()[0].seen.mtu = Some(9000);
+    format!("device {device} on {}", node_name(node))
+}
+
+fn mtu_too_large(evidence: &mut Evidence, node: usize) -> String {
+    let spec = json!({"cidr": format!("10.9{node}.0.0/16"), "vxlanMode": "Always"});
+    evidence.records.add(record(Kind::IpPool, &format!("vxlan-{node}"), spec));
+    let vxlan = Some(Vxlan { parent: Some("eth0".to_owned()), ..Vxlan::default() });
+    let link = Link { name: "vxlan.calico".to_owned(), mtu: Some(1500), vxlan, ..Link::default() };
+    links(evidence, node).push(Sighted::new(link, Origin::probe(node_name(node), "links")));
+    format!("device vxlan.calico on {}", node_name(node))
+}
+
+fn neighbour_missing(evidence: &mut Evidence, node: usize) -> String {
+    let (address, device) = first(evidence, node);
+    let neighbours = host(evidence, node).kernel.neighbours.as_mut().unwrap();
+    neighbours.retain(|neighbour| neighbour.seen.device != device);
+    format!("neighbour {address} at {device} on {}", node_name(node))
+}
+
+fn neighbour_wrong(evidence: &mut Evidence, node: usize) -> String {
+    let (address, device) = first(evidence, node);
+    let neighbours = host(evidence, node).kernel.neighbours.as_mut().unwrap();
+    let neighbour = neighbours.iter_mut().find(|neighbour| neighbour.seen.device == device).unwrap();
+    neighbour.seen.mac = Some("02:ff:ff:ff:ff:ff".parse().unwrap());
+    format!("neighbour {address} at {device} on {}", node_name(node))
+}
+
+fn neighbour_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
+    let (_, device) = first(evidence, node);
+    let neighbours = host(evidence, node).kernel.neighbours.as_mut().unwrap();
+    let mut leftover = neighbours.iter().find(|neighbour| neighbour.seen.device == device).unwrap().clone();
+    leftover.seen.address = IpAddr::from([10, 0, 201, node as u8]);
+    let subject = format!("neighbour {} at {device} on {}", leftover.seen.address, node_name(node));
+    neighbours.push(leftover);
+    subject
+}
+
+fn pod_address_missing(evidence: &mut Evidence, node: usize) -> String {
+    let (view, subject) = inside(evidence, node);
+    view.kernel.addresses.as_mut().unwrap()[0].seen.net = "10.0.202.1/32".parse().unwrap();
+    subject
+}
+
+fn pod_default_route_missing(evidence: &mut Evidence, node: usize) -> String {
+    let (view, subject) = inside(evidence, node);
+    view.kernel.routes.as_mut().unwrap().retain(|route| route.seen.destination.prefix_len() > 0);
+    subject
+}
+
+fn pod_gateway_unresolved(evidence: &mut Evidence, node: usize) -> String {
+    let (view, subject) = inside(evidence, node);
+    view.kernel.neighbours.as_mut().unwrap()[0].seen.state = NeighbourState::Missing;
+    subject
+}
+
+fn pod_interface_missing(evidence: &mut Evidence, node: usize) -> String {
+    let (view, subject) = inside(evidence, node);
+    view.kernel.links = Some(Vec::new());
+    subject
+}
+
+fn route_missing(evidence: &mut Evidence, node: usize) -> String {
+    let (address, _) = first(evidence, node);
+    routes(evidence, node).retain(|route| route.seen.destination != IpNet::from(address));
+    route_subject(node, address.into())
+}
+
+fn route_to_wrong_device(evidence: &mut Evidence, node: usize) -> String {
+    let (address, _) = first(evidence, node);
+    route(evidence, node, address.into()).device = Some("eth0".to_owned());
+    route_subject(node, address.into())
+}
+
+fn route_shadowed(evidence: &mut Evidence, node: usize) -> String {
+    let (address, _) = first(evidence, node);
+    let ours = route(evidence, node, address.into());
+    let mut stranger = ours.clone();
+    ours.metric = Some(100);
+    (stranger.device, stranger.protocol) = (Some("eth0".to_owned()), Some("static".to_owned()));
+    routes(evidence, node).push(Sighted::new(stranger, Origin::probe(node_name(node), "routes")));
+    route_subject(node, address.into())
+}
+
+fn route_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
+    let (address, _) = first(evidence, node);
+    let mut leftover = route(evidence, node, address.into()).clone();
+    leftover.destination = IpAddr::from([10, 0, 203, node as u8]).into();
+    let subject = route_subject(node, leftover.destination);
+    routes(evidence, node).push(Sighted::new(leftover, Origin::probe(node_name(node), "routes")));
+    subject
+}

@@ -1,0 +1,212 @@
+//! Faults of nodes: their addresses, their set-up, and BGP.
+
+use jiff::SignedDuration;
+use model::Kind;
+use serde_json::json;
+
+use super::{OTHER, PODS};
+use crate::evidence::kernel::Address;
+use crate::evidence::node::{BgpSession, Setup};
+use crate::evidence::{KubeNode, PodName};
+use crate::sample::{node_address, node_name, record};
+use crate::{Evidence, Origin, Sighted};
+
+type Inject = fn(&mut Evidence, usize) -> String;
+
+pub(super) const FAULTS: &[(&str, Inject)] = &[
+    ("bgp-as-wrong", bgp_as_wrong),
+    ("bgp-not-running", bgp_not_running),
+    ("bgp-password-wrong", bgp_password_wrong),
+    ("bgp-port-closed", bgp_port_closed),
+    ("bgp-session-down", bgp_session_down),
+    ("calico-node-not-ready", calico_node_not_ready),
+    ("clock-skew", clock_skew),
+    ("credentials-expired", credentials_expired),
+    ("etcd-even-members", etcd_even_members),
+    ("forwarding-off", forwarding_off),
+    ("kubelet-failing", kubelet_failing),
+    ("kubelet-refuses-swap", kubelet_refuses_swap),
+    ("node-address-missing", node_address_missing),
+    ("node-address-shared", node_address_shared),
+    ("node-address-unfit", node_address_unfit),
+    ("node-address-wrong", node_address_wrong),
+    ("node-not-ready", node_not_ready),
+    ("nodename-differs", nodename_differs),
+    ("rp-filter-loose", rp_filter_loose),
+];
+
+fn setup(evidence: &mut Evidence, node: usize) -> &mut Setup {
+    &mut evidence.node_mut(&node_name(node)).setup
+}
+
+fn kube(evidence: &mut Evidence, node: usize) -> &mut KubeNode {
+    &mut evidence.kube_nodes.as_mut().unwrap()[node].seen
+}
+
+fn subject(node: usize) -> String {
+    format!("node {}", node_name(node))
+}
+
+fn break_session(evidence: &mut Evidence, node: usize, peer: usize, info: &str) -> String {
+    let sessions = &mut evidence.node_mut(&node_name(node)).bgp.as_mut().unwrap().sessions;
+    let session: &mut BgpSession =
+        &mut sessions.iter_mut().find(|session| session.seen.peer == node_address(peer)).unwrap().seen;
+    (session.state, session.info) = ("start".to_owned(), info.to_owned());
+    format!("BGP session {} to {}", node_name(node), node_address(peer))
+}
+
+/// Without its session the node learns nothing of the other, is not ready, and says so.
+fn bgp_session_down(evidence: &mut Evidence, node: usize) -> String {
+    let routes = evidence.node_mut(&node_name(node)).kernel.routes.as_mut().unwrap();
+    routes.retain(|route| route.seen.via != Some(node_address(OTHER)));
+    calico_node_not_ready(evidence, node);
+    break_session(evidence, node, OTHER, "Passive")
+}
+
+fn bgp_as_wrong(evidence: &mut Evidence, node: usize) -> String {
+    break_session(evidence, node, OTHER, "Idle BGP Error: Bad peer AS")
+}
+
+fn bgp_password_wrong(evidence: &mut Evidence, node: usize) -> String {
+    break_session(evidence, node, OTHER, "Idle BGP Error: Authentication failure")
+}
+
+fn bgp_not_running(evidence: &mut Evidence, node: usize) -> String {
+    evidence.node_mut(&node_name(node)).bgp.as_mut().unwrap().is_running = Some(false);
+    setup(evidence, node).listening_ports.as_mut().unwrap().seen.retain(|port| *port != 179);
+    break_session(evidence, OTHER, node, "Connect Socket: Connection refused");
+    subject(node)
+}
+
+fn bgp_port_closed(evidence: &mut Evidence, node: usize) -> String {
+    setup(evidence, node).listening_ports.as_mut().unwrap().seen.retain(|port| *port != 179);
+    break_session(evidence, OTHER, node, "Connect Socket: Connection refused");
+    subject(node)
+}
+
+fn calico_node_not_ready(evidence: &mut Evidence, node: usize) -> String {
+    let name = format!("calico-node-{node:05}");
+    let pods = evidence.pods.as_mut().unwrap();
+    pods.iter_mut().find(|pod| pod.seen.name.name == name).unwrap().seen.ready = Some((0, 1));
+    subject(node)
+}
+
+fn clock_skew(evidence: &mut Evidence, node: usize) -> String {
+    setup(evidence, node).clock_ahead.as_mut().unwrap().seen = SignedDuration::from_mins(3);
+    subject(node)
+}
+
+fn credentials_expired(evidence: &mut Evidence, node: usize) -> String {
+    let at = Sighted::new("2026-08-01T00:00:00Z".parse().unwrap(), Origin::probe(node_name(node), "token"));
+    setup(evidence, node).credentials_expire_at = Some([("calico-kubeconfig".to_owned(), at)].into());
+    subject(node)
+}
+
+fn etcd_even_members(evidence: &mut Evidence, _: usize) -> String {
+    for node in [0, OTHER] {
+        let pods = evidence.pods.as_mut().unwrap();
+        let mut pod = pods
+            .iter()
+            .find(|pod| pod.seen.node == Some(node_name(node)) && pod.seen.host_network == Some(true))
+            .unwrap()
+            .clone();
+        pod.seen.name = PodName::new("kube-system", format!("etcd-{}", node_name(node)));
+        pod.seen.ready = Some((1, 1));
+        pods.push(pod);
+    }
+    "cluster".to_owned()
+}
+
+/// The kernel writes it through to every device.
+fn forwarding_off(evidence: &mut Evidence, node: usize) -> String {
+    let sysctls = evidence.node_mut(&node_name(node)).kernel.sysctls.as_mut().unwrap();
+    for (path, value) in sysctls.iter_mut() {
+        if path.ends_with("/forwarding") || path == "net/ipv4/ip_forward" {
+            value.seen = "0".to_owned();
+        }
+    }
+    format!("net/ipv4/ip_forward on {}", node_name(node))
+}
+
+fn kubelet_failing(evidence: &mut Evidence, node: usize) -> String {
+    setup(evidence, node).units.as_mut().unwrap().get_mut("kubelet.service").unwrap().seen =
+        "failed".to_owned();
+    node_not_ready(evidence, node)
+}
+
+fn kubelet_refuses_swap(evidence: &mut Evidence, node: usize) -> String {
+    setup(evidence, node).swaps.as_mut().unwrap().seen.push("/swapfile".to_owned());
+    kubelet_failing(evidence, node)
+}
+
+fn node_not_ready(evidence: &mut Evidence, node: usize) -> String {
+    kube(evidence, node).conditions[0].status = "Unknown".to_owned();
+    calico_node_not_ready(evidence, node);
+    break_session(evidence, OTHER, node, "Connect Socket: Host is unreachable");
+    subject(node)
+}
+
+fn node_address_missing(evidence: &mut Evidence, node: usize) -> String {
+    let name = format!("new-{node}");
+    evidence.records.add(record(Kind::Node, &name, json!({})));
+    format!("node {name}")
+}
+
+fn node_address_shared(evidence: &mut Evidence, node: usize) -> String {
+    let address = node_address(OTHER);
+    let annotations = &mut kube(evidence, node).annotations;
+    annotations.insert("projectcalico.org/IPv4Address".to_owned(), format!("{address}/16"));
+    address.to_string()
+}
+
+fn node_address_unfit(evidence: &mut Evidence, node: usize) -> String {
+    let annotations = &mut kube(evidence, node).annotations;
+    annotations.insert("projectcalico.org/IPv4Address".to_owned(), "169.254.10.1/16".to_owned());
+    subject(node)
+}
+
+/// A second card: the node goes by its address, sessions do not come up, routes are not learned.
+fn node_address_wrong(evidence: &mut Evidence, node: usize) -> String {
+    let address = format!("192.168.{}.1/24", 100 + node);
+    let own = Address {
+        device: "eth1".to_owned(),
+        net: address.parse().unwrap(),
+        scope: "global".to_owned(),
+        is_secondary: false,
+        is_duplicate: false,
+    };
+    let host = evidence.node_mut(&node_name(node));
+    host.kernel
+        .addresses
+        .as_mut()
+        .unwrap()
+        .push(Sighted::new(own, Origin::probe(node_name(node), "addresses")));
+    let others = evidence.records.all(Kind::Node).to_vec();
+    let kept: Vec<_> = evidence.records.kinds().filter(|kind| *kind != Kind::Node).collect();
+    let mut records = crate::evidence::Records::default();
+    for kind in kept {
+        records.looked_for(kind);
+        evidence.records.all(kind).iter().cloned().for_each(|record| records.add(record));
+    }
+    for other in others.into_iter().filter(|other| other.seen.metadata.name != node_name(node)) {
+        records.add(other);
+    }
+    records.add(record(Kind::Node, &node_name(node), json!({"bgp": {"ipv4Address": address}})));
+    evidence.records = records;
+    break_session(evidence, node, OTHER, "Passive");
+    calico_node_not_ready(evidence, node);
+    subject(node)
+}
+
+fn nodename_differs(evidence: &mut Evidence, node: usize) -> String {
+    setup(evidence, node).nodename_file.as_mut().unwrap().seen = format!("template-{node}-{PODS}");
+    subject(node)
+}
+
+fn rp_filter_loose(evidence: &mut Evidence, node: usize) -> String {
+    let host = evidence.node_mut(&node_name(node));
+    host.attachments = None;
+    let path = "net/ipv4/conf/all/rp_filter";
+    host.kernel.sysctls.as_mut().unwrap().get_mut(path).unwrap().seen = "2".to_owned();
+    format!("{path} on {}", node_name(node))
+}

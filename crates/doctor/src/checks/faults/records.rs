@@ -1,0 +1,237 @@
+//! Faults of endpoint records, pods, policies and logs.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::civil::DateTime;
+use model::Kind;
+use serde_json::json;
+
+use super::books::block;
+use super::{OTHER, PODS};
+use crate::evidence::log::CniCommand;
+use crate::evidence::{Endpoint, Happening, LogEvent, PodName};
+use crate::sample::{node_name, record};
+use crate::{Evidence, Origin, Sighted};
+
+type Inject = fn(&mut Evidence, usize) -> String;
+
+pub(super) const FAULTS: &[(&str, Inject)] = &[
+    ("add-failing", add_failing),
+    ("address-outside-pools", address_outside_pools),
+    ("address-shared", address_shared),
+    ("del-retried", del_retried),
+    ("device-shared", device_shared),
+    ("endpoint-address-differs", endpoint_address_differs),
+    ("endpoint-misplaced", endpoint_misplaced),
+    ("endpoint-of-old-sandbox", endpoint_of_old_sandbox),
+    ("endpoint-on-two-nodes", endpoint_on_two_nodes),
+    ("endpoint-without-pod", endpoint_without_pod),
+    ("endpoint-without-sandbox", endpoint_without_sandbox),
+    ("mode-unsupported", mode_unsupported),
+    ("pod-replaced-without-del", pod_replaced_without_del),
+    ("pod-without-endpoint", pod_without_endpoint),
+    ("policy-not-enforced", policy_not_enforced),
+    ("stale-del", stale_del),
+    ("store-unstable", store_unstable),
+];
+
+/// Records come and go, so they are found by the pod's number.
+pub(super) fn endpoint(evidence: &mut Evidence, number: usize) -> &mut Sighted<Endpoint> {
+    let name = format!("web-{number}");
+    let endpoints = evidence.endpoints.as_mut().unwrap();
+    endpoints.iter_mut().find(|endpoint| endpoint.seen.pod.as_deref() == Some(&name)).unwrap()
+}
+
+fn subject(evidence: &mut Evidence, number: usize) -> String {
+    format!("endpoint {}", endpoint(evidence, number).seen)
+}
+
+fn pod_name(number: usize) -> PodName {
+    PodName::new(format!("team-{}", number % 50), format!("web-{number}"))
+}
+
+/// Moves everything of a pod to another address; what the books held is given back.
+fn readdress(evidence: &mut Evidence, node: usize, number: usize, to: IpAddr) {
+    let ordinal = number - node * PODS;
+    let endpoint = endpoint(evidence, number);
+    let from = std::mem::replace(&mut endpoint.seen.addresses, vec![to])[0];
+    let pods = evidence.pods.as_mut().unwrap();
+    pods.iter_mut().find(|pod| pod.seen.addresses == [from]).unwrap().seen.addresses = vec![to];
+    let handle = block(evidence, node).attribute(ordinal).unwrap().handle_id.clone().unwrap();
+    evidence.ipam.as_mut().unwrap().books.handles.remove(&handle);
+    ::ipam::give_back(block(evidence, node), &[ordinal], None);
+    let host = evidence.node_mut(&node_name(node));
+    let kernel = &mut host.kernel;
+    for route in
+        kernel.routes.iter_mut().flatten().filter(|route| route.seen.destination == IpNet::from(from))
+    {
+        route.seen.destination = IpNet::from(to);
+    }
+    for neighbour in kernel.neighbours.iter_mut().flatten().filter(|neighbour| neighbour.seen.address == from)
+    {
+        neighbour.seen.address = to;
+    }
+    for held in host.attachments.iter_mut().flatten().filter(|held| held.seen.addresses == [from]) {
+        held.seen.addresses = vec![to];
+    }
+    let inside =
+        host.pod_views.iter_mut().flatten().flat_map(|view| view.kernel.addresses.iter_mut().flatten());
+    for held in inside.filter(|held| held.seen.net.addr() == from) {
+        held.seen.net = IpNet::from(to);
+    }
+}
+
+fn address_outside_pools(evidence: &mut Evidence, node: usize) -> String {
+    let to = IpAddr::from([192, 0, 2, node as u8]);
+    readdress(evidence, node, node * PODS, to);
+    to.to_string()
+}
+
+/// The second pod of the node has the first one's address, and the route leads to the first.
+fn address_shared(evidence: &mut Evidence, node: usize) -> String {
+    let shared = endpoint(evidence, node * PODS).seen.addresses[0];
+    let second = endpoint(evidence, node * PODS + 1).seen.device.clone();
+    readdress(evidence, node, node * PODS + 1, shared);
+    let routes = evidence.node_mut(&node_name(node)).kernel.routes.as_mut().unwrap();
+    routes.retain(|route| route.seen.device != second);
+    shared.to_string()
+}
+
+fn device_shared(evidence: &mut Evidence, node: usize) -> String {
+    let device = endpoint(evidence, node * PODS).seen.device.clone().unwrap();
+    endpoint(evidence, node * PODS + 1).seen.device = Some(device.clone());
+    format!("device {device} on {}", node_name(node))
+}
+
+fn endpoint_address_differs(evidence: &mut Evidence, node: usize) -> String {
+    let name = pod_name(node * PODS);
+    let shown = block(evidence, node).address(40).unwrap();
+    let pods = evidence.pods.as_mut().unwrap();
+    pods.iter_mut().find(|pod| pod.seen.name == name).unwrap().seen.addresses = vec![shown];
+    format!("pod {name}")
+}
+
+fn endpoint_misplaced(evidence: &mut Evidence, node: usize) -> String {
+    endpoint(evidence, node * PODS).seen.node = Some(node_name(OTHER));
+    subject(evidence, node * PODS)
+}
+
+fn endpoint_of_old_sandbox(evidence: &mut Evidence, node: usize) -> String {
+    endpoint(evidence, node * PODS).seen.container_id = Some("ef".repeat(32));
+    subject(evidence, node * PODS)
+}
+
+fn endpoint_on_two_nodes(evidence: &mut Evidence, node: usize) -> String {
+    let mut second = endpoint(evidence, node * PODS).clone();
+    second.seen.node = Some(node_name(OTHER));
+    second.seen.name = format!("left-{node}");
+    evidence.endpoints.as_mut().unwrap().push(second);
+    format!("pod {}", pod_name(node * PODS))
+}
+
+fn endpoint_without_pod(evidence: &mut Evidence, node: usize) -> String {
+    let name = pod_name(node * PODS);
+    evidence.pods.as_mut().unwrap().retain(|pod| pod.seen.name != name);
+    let host = evidence.node_mut(&node_name(node));
+    host.sandboxes.as_mut().unwrap().retain(|sandbox| sandbox.seen.pod != name);
+    host.pod_views.as_mut().unwrap().retain(|view| view.pod.as_ref() != Some(&name));
+    subject(evidence, node * PODS)
+}
+
+fn endpoint_without_sandbox(evidence: &mut Evidence, node: usize) -> String {
+    let name = pod_name(node * PODS);
+    let sandboxes = evidence.node_mut(&node_name(node)).sandboxes.as_mut().unwrap();
+    sandboxes.iter_mut().find(|sandbox| sandbox.seen.pod == name).unwrap().seen.is_ready = Some(false);
+    subject(evidence, node * PODS)
+}
+
+fn pod_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
+    let name = pod_name(node * PODS);
+    let endpoints = evidence.endpoints.as_mut().unwrap();
+    endpoints.retain(|endpoint| endpoint.seen.pod_name().as_ref() != Some(&name));
+    // As on a node of Calico, whose agent has no journal.
+    evidence.node_mut(&node_name(node)).attachments = None;
+    format!("pod {name}")
+}
+
+fn mode_unsupported(evidence: &mut Evidence, node: usize) -> String {
+    let spec = json!({"cidr": format!("10.8{node}.0.0/16"), "ipipMode": "Always"});
+    evidence.records.add(record(Kind::IpPool, &format!("ipip-{node}"), spec));
+    format!("IPPool(ipip-{node})")
+}
+
+fn policy_not_enforced(evidence: &mut Evidence, _: usize) -> String {
+    evidence.records.add(record(Kind::GlobalNetworkPolicy, "deny", json!({"selector": "all()"})));
+    "cluster".to_owned()
+}
+
+fn log(evidence: &mut Evidence, node: usize, events: Vec<Happening>) {
+    let start: DateTime = "2026-08-22T05:00:00".parse().unwrap();
+    let log = evidence.log.get_or_insert_default();
+    for (second, what) in (1i64..).zip(events) {
+        let at = Some(start + jiff::SignedDuration::from_secs(second));
+        let event = LogEvent { at, node: Some(node_name(node).into()), what, count: 1, last_at: None };
+        log.push(Sighted::new(event, Origin::line(format!("kubelet-{node}.log"), second as u32, "…")));
+    }
+}
+
+/// A pod that only logs know.
+fn former(node: usize) -> PodName {
+    PodName::new("logs", format!("db-{node}"))
+}
+
+fn call(node: usize, command: CniCommand, id: &str) -> Happening {
+    let pod = Some(former(node));
+    Happening::CniCall { command, container_id: id.repeat(16), pod, interface: None, netns: None }
+}
+
+fn add_failing(evidence: &mut Evidence, node: usize) -> String {
+    let failed = |_| Happening::CniFailed {
+        command: CniCommand::Add,
+        container_id: None,
+        pod: Some(former(node)),
+        error: "no address".to_owned(),
+    };
+    log(evidence, node, (0..2).map(failed).collect());
+    format!("pod {}", former(node))
+}
+
+fn del_retried(evidence: &mut Evidence, node: usize) -> String {
+    let id = format!("{node}abc");
+    let pod = Some(former(node));
+    let failed = Happening::SandboxStopFailed { container_id: id.repeat(16), pod, error: "no".to_owned() };
+    log(evidence, node, vec![call(node, CniCommand::Del, &id), failed, call(node, CniCommand::Del, &id)]);
+    format!("sandbox {}", id.repeat(3))
+}
+
+fn stale_del(evidence: &mut Evidence, node: usize) -> String {
+    let deleted = Happening::EndpointDeleted { pod: Some(former(node)), node: None };
+    log(
+        evidence,
+        node,
+        vec![call(node, CniCommand::Add, "feed"), call(node, CniCommand::Del, "dead"), deleted],
+    );
+    format!("pod {}", former(node))
+}
+
+fn pod_replaced_without_del(evidence: &mut Evidence, node: usize) -> String {
+    // An address that is allocated, so that the books do not contradict the suspicion.
+    let old = endpoint(evidence, node * PODS).seen.addresses[0];
+    let new = endpoint(evidence, node * PODS + 1).seen.addresses[0];
+    let has = |address| Happening::PodAddress {
+        pod: former(node),
+        pod_uid: Some(format!("uid-of-{address}")),
+        address,
+        containers: Vec::new(),
+        started_at: None,
+    };
+    log(evidence, node, vec![has(old), has(new)]);
+    format!("pod {}", former(node))
+}
+
+fn store_unstable(evidence: &mut Evidence, node: usize) -> String {
+    let trouble = || Happening::StoreTrouble { message: "etcdserver: leader changed".to_owned() };
+    log(evidence, node, vec![trouble(), trouble()]);
+    "cluster".to_owned()
+}
