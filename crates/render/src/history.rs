@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use doctor::timeline::{Call, Episode, PodHistory, Seen, Sighting, Timeline};
 use doctor::{Exhibit, Severity, Sighted};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::harmless::harmless;
@@ -52,14 +52,57 @@ pub fn history_text(timeline: &Timeline, unread: &[String], style: &Style) -> St
     text
 }
 
-/// For programs. `docs/` describes the fields; new ones may be added.
+/// For programs. New fields may be added.
 pub fn history_json(timeline: &Timeline, unread: &[String]) -> String {
-    let pods: Vec<Value> = timeline.pods.iter().map(pod_json).collect();
-    let episodes: Vec<Value> = timeline.episodes().iter().map(episode_json).collect();
-    let document = json!({"version": 1, "episodes": episodes, "pods": pods, "unseen": unread});
+    let document = Document {
+        version: 1,
+        episodes: timeline.episodes().iter().map(episode_json).collect(),
+        pods: timeline.pods.iter().map(PodJson::of).collect(),
+        unseen: unread,
+    };
     let mut text = escaped(serde_json::to_string_pretty(&document).expect("a history can be written"));
     text.push('\n');
     text
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u32,
+    episodes: Vec<Value>,
+    pods: Vec<PodJson<'a>>,
+    unseen: &'a [String],
+}
+
+/// Calls become JSON one by one while it is written: there may be very many.
+#[derive(Serialize)]
+struct PodJson<'a> {
+    node: Option<&'a str>,
+    pod: String,
+    sandboxes: Vec<&'a str>,
+    #[serde(serialize_with = "calls_json")]
+    calls: &'a [Call],
+    #[serde(serialize_with = "sightings_json")]
+    sightings: &'a [Sighted<Sighting>],
+}
+
+impl PodJson<'_> {
+    fn of(history: &PodHistory) -> PodJson<'_> {
+        PodJson {
+            node: history.node.as_deref(),
+            pod: history.pod.to_string(),
+            sandboxes: history.sandboxes(),
+            calls: &history.calls,
+            sightings: &history.sightings,
+        }
+    }
+}
+
+fn calls_json<S: Serializer>(calls: &[Call], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(calls.iter().map(call_json))
+}
+
+fn sightings_json<S: Serializer>(seen: &[Sighted<Sighting>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(seen.iter().map(sighting_json))
 }
 
 fn tell_episode(text: &mut String, episode: &Episode, style: &Style) {
@@ -160,15 +203,6 @@ fn episode_json(episode: &Episode) -> Value {
     json!({
         "sort": episode.sort(), "at": episode.at(), "node": node, "pod": pod.to_string(), "summary": episode.summary(),
         "cause": episode.steps(), "evidence": evidence(episode),
-    })
-}
-
-fn pod_json(history: &PodHistory) -> Value {
-    let calls: Vec<Value> = history.calls.iter().map(call_json).collect();
-    let sightings: Vec<Value> = history.sightings.iter().map(sighting_json).collect();
-    json!({
-        "node": history.node, "pod": history.pod.to_string(), "sandboxes": history.sandboxes(), "calls": calls,
-        "sightings": sightings,
     })
 }
 

@@ -127,3 +127,33 @@ fn a_watch_tells_what_is_new_and_what_is_gone() {
         !lines[0]["new"].as_array().unwrap().is_empty() && lines[1]["new"].as_array().unwrap().is_empty()
     );
 }
+
+/// A log as a busy kubelet writes it: mostly nothing, now and then a pod that comes and goes.
+fn long_log(bytes: usize, number: usize) -> String {
+    let call = |command: &str| {
+        format!(
+            "Dec 12 20:30:00 n1 kubelet[1]: time=\"2017-12-12T20:30:00+08:00\" level=info msg=\"Configured environment: [CNI_COMMAND={command} \
+             CNI_CONTAINERID={number:064x} CNI_NETNS=/proc/1/ns/net CNI_ARGS=K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-{number} CNI_IFNAME=eth0]\"\n"
+        )
+    };
+    let idle = "Dec 12 20:30:00 n1 kubelet[1]: I1212 20:30:00.000000 1 reconciler.go:1] volume is mounted, password=abc\n";
+    let mut log = call("ADD");
+    while log.len() < bytes {
+        log.push_str(idle);
+    }
+    log + &call("DEL")
+}
+
+#[test]
+fn a_huge_log_takes_little_memory() {
+    const MIB_MAX: f64 = 256.0;
+    let desk = Desk::on_sqlite();
+    let mut file = std::fs::File::create(desk.folder.path().join("n1.kubelet.log")).unwrap();
+    for number in 0..testkit::count(8, 1_024) {
+        std::io::Write::write_all(&mut file, long_log(1 << 20, number).as_bytes()).unwrap();
+    }
+    let mut command = desk.command(crate::harness::PLUMB);
+    command.args(["doctor", "logs", "n1.kubelet.log", "-o", "json"]);
+    let peak = testkit::process::peak_mib(command).unwrap();
+    assert!(peak < MIB_MAX, "{peak} MiB");
+}

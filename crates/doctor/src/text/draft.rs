@@ -9,7 +9,7 @@ use crate::{Evidence, Origin, Sighted};
 use super::lines::Line;
 
 /// The longest line that is kept with what was read from it.
-const QUOTE_CHARS_MAX: usize = 400;
+const QUOTE_CHARS_MAX: usize = 300;
 
 /// One file's evidence.
 #[derive(Debug, Default)]

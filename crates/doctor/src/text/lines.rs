@@ -71,6 +71,10 @@ impl LineCutter {
 
 /// Valid text without anything that moves a cursor, changes colours, hides or reorders text.
 pub(crate) fn clean(bytes: &[u8]) -> String {
+    let trimmed = bytes.trim_ascii_end();
+    if trimmed.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+        return String::from_utf8_lossy(trimmed).into_owned();
+    }
     let text = String::from_utf8_lossy(bytes);
     let mut safe = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -35,35 +35,59 @@ const SECRET_NAMES: &[&str] = &[
     "auth_key",
 ];
 
+/// What every such name has in it, and schemes of authorization. A line without any of them is not looked at further, which
+/// is nearly every line of a log.
+const ROOTS: &[&[u8]] =
+    &[b"pass", b"token", b"secret", b"key", b"cred", b"auth", b"psk", b"bearer", b"basic"];
+
+/// A private key has no more lines than this; more are masked of no text that was cut before the end of one.
+const KEY_LINES_MAX: usize = 200;
+
 /// Masks line by line; remembers whether it is inside a private key.
 #[derive(Debug, Default)]
 pub(crate) struct Masker {
-    is_in_key: bool,
+    /// How many more lines the key may have.
+    key_lines: usize,
 }
 
 impl Masker {
     pub(crate) fn mask(&mut self, line: String) -> String {
-        if self.is_in_key {
-            self.is_in_key = !line.contains("-----END ");
+        if self.key_lines > 0 {
+            self.key_lines = if line.contains("-----END ") { 0 } else { self.key_lines - 1 };
             return MASK.to_owned();
         }
-        if let Some(start) = private_key(&line) {
-            let ends = line[start..].contains("-----END ");
-            self.is_in_key = !ends;
-            return format!("{}{MASK}", &line[..start]);
-        }
-        // Cheap for the lines that hold nothing, which is nearly all of a log.
-        if !line.bytes().any(|byte| matches!(byte, b'=' | b':' | b'.' | b' ')) {
-            return mask_shapes(&line).unwrap_or(line);
-        }
-        let line = mask_named(&line).unwrap_or(line);
+        let line = match private_key(&line) {
+            Some((start, Some(end))) => format!("{}{MASK}{}", &line[..start], &line[end..]),
+            Some((start, None)) => {
+                self.key_lines = KEY_LINES_MAX;
+                return format!("{}{MASK}", &line[..start]);
+            }
+            None => line,
+        };
+        let line = if has_root(line.as_bytes()) { mask_named(&line).unwrap_or(line) } else { line };
         mask_shapes(&line).unwrap_or(line)
     }
 }
 
-fn private_key(line: &str) -> Option<usize> {
+/// Where a private key begins, and where it ends if that is on the same line.
+fn private_key(line: &str) -> Option<(usize, Option<usize>)> {
     let start = line.find("-----BEGIN ")?;
-    line[start..].contains("PRIVATE KEY").then_some(start)
+    if !line[start..].contains("PRIVATE KEY") {
+        return None;
+    }
+    let end = line[start..].find("-----END ").map(|end| start + end + "-----END ".len());
+    let end = end.and_then(|end| line[end..].find("-----").map(|dashes| end + dashes + "-----".len()));
+    Some((start, end))
+}
+
+fn has_root(line: &[u8]) -> bool {
+    let begins = |at: usize, root: &[u8]| {
+        line.len() - at >= root.len() && line[at..at + root.len()].eq_ignore_ascii_case(root)
+    };
+    (0..line.len()).any(|at| {
+        let first = line[at] | 0x20;
+        ROOTS.iter().any(|root| root[0] == first && begins(at, root))
+    })
 }
 
 /// Values after `name=`, `name:`, `"name": "…"`, and after `Bearer` and `Basic`. `None`: there are none.
@@ -73,10 +97,11 @@ fn mask_named(line: &str) -> Option<String> {
     let mut is_changed = false;
     while let Some(separator) = rest.find(['=', ':']) {
         let (name, value) = rest.split_at(separator + 1);
+        let is_first = masked.is_empty() && is_lone_name(&name[..separator]);
         masked.push_str(name);
         rest = value;
         if is_secret_name(&name[..separator])
-            && let Some((before, secret)) = find_value(value)
+            && let Some((before, secret)) = find_value(value, is_first)
         {
             masked.push_str(&value[..before]);
             masked.push_str(MASK);
@@ -91,19 +116,22 @@ fn mask_named(line: &str) -> Option<String> {
     Some(masked)
 }
 
+/// A field of YAML: its value may have spaces, and goes on to the end of the line.
+fn is_lone_name(before: &str) -> bool {
+    !before.trim_start_matches([' ', '-']).contains(' ')
+}
+
 /// Whether the name right before a separator is a secret's.
 fn is_secret_name(before: &str) -> bool {
     let name = before.trim_end().trim_end_matches(['"', '\'', '\\']);
-    let start =
-        name.rfind(|character: char| !(character.is_ascii_alphanumeric() || "-_.".contains(character)));
-    let name = name
-        [start.map_or(0, |start| start + name[start..].chars().next().map_or(0, char::len_utf8))..]
-        .to_ascii_lowercase();
-    SECRET_NAMES.iter().any(|secret| name.ends_with(secret))
+    SECRET_NAMES.iter().any(|secret| {
+        let at = name.len().checked_sub(secret.len());
+        at.is_some_and(|at| name.as_bytes()[at..].eq_ignore_ascii_case(secret.as_bytes()))
+    })
 }
 
 /// Where the value of a secret starts and how long it is. A path, an empty value or a nested object is none.
-fn find_value(value: &str) -> Option<(usize, usize)> {
+fn find_value(value: &str, is_lone: bool) -> Option<(usize, usize)> {
     let trimmed = value.trim_start();
     let mut before = value.len() - trimmed.len();
     let mut quote = None;
@@ -118,6 +146,7 @@ fn find_value(value: &str) -> Option<(usize, usize)> {
     }
     let end = match quote {
         Some(quote) => text.find(['\\', quote]),
+        None if is_lone && before > 0 => None,
         None => text.find(|character: char| character.is_whitespace() || ",;]})&\"".contains(character)),
     };
     let secret = &text[..end.unwrap_or(text.len())];
@@ -206,6 +235,8 @@ mod tests {
         for (line, masked) in [
             ("K8S_API_TOKEN=abc123]\"", "K8S_API_TOKEN=[masked]]\""),
             ("    password: hunter2", "    password: [masked]"),
+            ("- Password: three words long", "- Password: [masked]"),
+            ("a -----BEGIN RSA PRIVATE KEY-----x\\ny-----END RSA PRIVATE KEY----- b", "a [masked] b"),
             (r#"{"token": "abc", "a": 1}"#, r#"{"token": "[masked]", "a": 1}"#),
             (r#"msg="x \"ETCD_PASSWORD\": \"pw\" y""#, r#"msg="x \"ETCD_PASSWORD\": \"[masked]\" y""#),
             ("Authorization: Bearer abcdefghijkl.mno", "Authorization: Bearer [masked]"),
@@ -227,6 +258,9 @@ mod tests {
         let lines = ["a: -----BEGIN RSA PRIVATE KEY-----", "MIIE", "-----END RSA PRIVATE KEY-----", "after"];
         let masked: Vec<String> = lines.iter().map(|line| masker.mask((*line).to_owned())).collect();
         assert_eq!(masked, ["a: [masked]", "[masked]", "[masked]", "after"]);
+        masker.mask("-----BEGIN PRIVATE KEY-----".to_owned());
+        let rest: Vec<String> = (0..=KEY_LINES_MAX).map(|_| masker.mask("x".to_owned())).collect();
+        assert_eq!((rest[0].as_str(), rest[KEY_LINES_MAX].as_str()), (MASK, "x"), "a key that was cut");
         assert_eq!(mask("-----BEGIN CERTIFICATE-----"), "-----BEGIN CERTIFICATE-----");
     }
 

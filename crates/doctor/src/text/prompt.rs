@@ -55,6 +55,9 @@ const PROGRAMS: &[&str] = &[
     "uname",
 ];
 
+/// A prompt ends before this.
+const PROMPT_BYTES_MAX: usize = 80;
+
 /// The section that begins with this line, if it is a prompt.
 pub(crate) fn section(line: &str) -> Option<Section> {
     let (host, command) = split_prompt(line.trim_start())?;
@@ -77,7 +80,7 @@ fn split_prompt(line: &str) -> Option<(Option<String>, &str)> {
         return Some((place.split_whitespace().next().and_then(host), command));
     }
     // `root@host:dir# command`, `/ # command`, `# command`, `$command`
-    let mark = line.find(['#', '$']).filter(|mark| *mark < 80)?;
+    let mark = line.bytes().take(PROMPT_BYTES_MAX).position(|byte| matches!(byte, b'#' | b'$'))?;
     let (before, command) = (line[..mark].trim(), &line[mark + 1..]);
     match before.split_once('@') {
         Some((user, place)) if is_word(user) && !place.contains(' ') => {

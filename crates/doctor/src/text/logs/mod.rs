@@ -22,7 +22,7 @@ pub(crate) use trouble::bgp_down;
 use prefix::LogLine;
 
 /// More events of one file than this are not kept; that they are not is said.
-const EVENTS_MAX: usize = 400_000;
+const EVENTS_MAX: usize = 200_000;
 
 /// Reads the lines of one file.
 #[derive(Debug, Default)]
