@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use serde_json::Value;
-use testkit::process::{on_path, run};
+use testkit::process::{on_path, run, wait_until};
 
 use crate::machine::{self, NODE_ADDRESS};
 use crate::node::{NETWORK, Node, Service};
@@ -80,7 +80,8 @@ fn node_with_all_verbs(test: &str, service: Service) -> Option<Node> {
 
 fn cnitool_asks_for_the_status(test: &str, service: Service) {
     let Some(node) = node_with_all_verbs(test, service) else { return };
-    cnitool(&node, "status", Path::new("")).unwrap();
+    // An agent that has just started says that it is not ready yet.
+    wait_until("the network to be ready", || cnitool(&node, "status", Path::new("")).is_ok()).unwrap();
     assert_eq!(node.calls().last().map(|call| call.verb.clone()), Some("STATUS".to_owned()));
 }
 
