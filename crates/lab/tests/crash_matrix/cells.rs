@@ -38,6 +38,13 @@ pub(crate) enum Way {
     AtOnce,
 }
 
+impl Cell {
+    /// Pods of both IP versions take their turn, too.
+    pub(crate) fn has_ipv6(&self) -> bool {
+        self.store == StoreKind::Sqlite && self.way == Way::AtOnce
+    }
+}
+
 impl Way {
     pub(crate) fn setting(self, point: &str) -> String {
         match self {
@@ -53,9 +60,13 @@ pub(crate) enum Story {
     Add,
     /// An ADD that cannot succeed, and is undone.
     FailingAdd,
+    /// An ADD by a runtime that then uses the same ID and namespace again.
+    AddSameId,
     /// An ADD of a sandbox whose DEL is still queued.
     AddAgain,
     Del,
+    /// A DEL by a runtime that leaves the namespace open.
+    DelSameId,
     /// A DEL whose records cannot be released now.
     DelWithoutStore,
     /// A DEL that finds no agent.
@@ -104,6 +115,12 @@ impl Points {
                     cells.push(Cell { victim: Victim::Agent, point: point.clone(), way, store, story });
                 }
             }
+            if let Some(story) = with_same_id(story) {
+                for way in [Way::Held, Way::AtOnce] {
+                    let store = StoreKind::Sqlite;
+                    cells.push(Cell { victim: Victim::Agent, point: point.clone(), way, store, story });
+                }
+            }
             if is_passed_without_agent(point, story) {
                 let (way, store) = (Way::AtOnce, StoreKind::Sqlite);
                 cells.push(Cell { victim: Victim::OneShot, point: point.clone(), way, store, story });
@@ -146,6 +163,15 @@ fn story_of(point: &str) -> Result<Story> {
         _ if point.starts_with("start.") => Story::Start,
         _ => bail!("nothing is told that passes the point {point}"),
     })
+}
+
+/// Kubelets never use an ID again, and remove a namespace with all that is in it. Others do not.
+fn with_same_id(story: Story) -> Option<Story> {
+    match story {
+        Story::Add => Some(Story::AddSameId),
+        Story::Del => Some(Story::DelSameId),
+        _ => None,
+    }
 }
 
 /// A single call keeps no journal, and passes no point of it.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::scene::{NODE, Scene};
 
 const CONTAINER: &str = "0123456789abcdef";
-const NAMESPACE: &str = "again";
+pub(crate) const NAMESPACE: &str = "again";
 
 pub(crate) struct Direct {
     /// What the plugin reads.
@@ -38,7 +38,8 @@ impl Direct {
         ensure!(output.status.success(), "ADD failed: {answer}");
         let answer: Value = serde_json::from_str(&answer)?;
         let text = |value: &Value| value.as_str().map(str::to_owned).context("a text in ADD's answer");
-        let address = text(&answer["ips"][0]["address"])?;
+        let ips = answer["ips"].as_array().context("addresses in ADD's answer")?;
+        let address = |ip: &Value| Ok(text(&ip["address"])?.split('/').next().unwrap_or_default().to_owned());
         Ok(PodReport {
             namespace: "default".to_owned(),
             name: CONTAINER.to_owned(),
@@ -47,7 +48,7 @@ impl Direct {
             container_id: CONTAINER.to_owned(),
             netns: format!("/run/netns/{NAMESPACE}"),
             device: text(&answer["interfaces"][0]["name"])?,
-            addresses: vec![address.trim_end_matches("/32").to_owned()],
+            addresses: ips.iter().map(address).collect::<Result<_>>()?,
             attempts: 1,
             last_error: None,
         })

@@ -116,11 +116,15 @@ fn endpoints_are_of(scene: &Scene, pods: &[PodReport]) -> Result<()> {
     }
     let mut expected = BTreeSet::new();
     for pod in pods {
-        let networks: Vec<String> = pod.addresses.iter().map(|address| format!("{address}/32")).collect();
+        let networks: Vec<String> = pod.addresses.iter().map(|address| network(address)).collect();
         expected.insert((pod.container_id.clone(), pod.device.clone(), serde_json::to_string(&networks)?));
     }
     ensure!(found == expected, "endpoints: {found:?}, and should be {expected:?}");
     Ok(())
+}
+
+fn network(address: &str) -> String {
+    format!("{address}/{}", if address.contains(':') { 128 } else { 32 })
 }
 
 /// Journal, queue, and the namespaces that the runtime has made.
@@ -136,7 +140,11 @@ fn files_are_of(scene: &Scene, pods: &[PodReport]) -> Result<()> {
     };
     ensure!(journal == expected, "in the journal: {journal:?}, and should be {expected:?}");
     let namespaces = names(&root.join("run/netns"));
-    ensure!(namespaces.len() == pods.len(), "namespaces: {namespaces:?}");
+    ensure!(namespaces.len() == pods.len() + scene.idle.len(), "namespaces: {namespaces:?}");
+    for namespace in &scene.idle {
+        let inside = scene.lab.run_on(NODE, &["ip", "-n", namespace, "-br", "link"])?;
+        ensure!(inside.lines().count() == 1, "in {namespace}, besides its loopback: {inside}");
+    }
     Ok(())
 }
 

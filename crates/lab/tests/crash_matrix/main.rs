@@ -4,6 +4,7 @@
 mod cells;
 mod direct;
 mod invariants;
+mod same_id;
 mod scene;
 mod stories;
 

@@ -28,6 +28,8 @@ pub(crate) struct Scene {
     pinger: Option<Pinger>,
     /// Sandboxes that this test made without the kubelet.
     pub(crate) own: Vec<PodReport>,
+    /// Namespaces on the node in which nothing of ours must be.
+    pub(crate) idle: Vec<String>,
 }
 
 impl Scene {
@@ -37,7 +39,7 @@ impl Scene {
             nodes: 1,
             store: cell.store,
             mode: Mode::Direct,
-            ipv6: false,
+            ipv6: cell.has_ipv6(),
             grace: GRACE_LONG,
             has_agents: cell.victim != Victim::OneShot,
             programs: programs.folder().to_owned(),
@@ -56,7 +58,7 @@ impl Scene {
         let address = lab.description().node(NODE)?.address().context("a node has an address")?;
         let from_pod = lab.command_in(NODE, &bystander.netns)?;
         let pinger = Pinger::start("bystander", from_pod, &address.to_string())?;
-        Ok(Scene { lab, pinger: Some(pinger), own: Vec::new() })
+        Ok(Scene { lab, pinger: Some(pinger), own: Vec::new(), idle: Vec::new() })
     }
 
     /// A pod that runs.
@@ -99,6 +101,16 @@ impl Scene {
     /// The runtime forgets a pod, and its device stays on the node.
     pub(crate) fn lose(&self, name: &str) -> Result<()> {
         self.ask(&KubeletRequest::Lose { pods: vec![key(name)?], leaves: LeftBehind::Devices })
+    }
+
+    /// One more DEL of a sandbox that is long gone, as kubelets make them.
+    pub(crate) fn repeat_del(&self, old: &PodReport) -> Result<()> {
+        self.ask(&KubeletRequest::RepeatDel { sandbox: old.sandbox() })
+    }
+
+    pub(crate) fn restart_kubelet(&self) -> Result<()> {
+        self.lab.kill(NODE, "kubelet")?;
+        self.lab.start(NODE, "kubelet", &[])
     }
 
     /// CNI's GC; whether it succeeded.

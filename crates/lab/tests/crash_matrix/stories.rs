@@ -8,13 +8,11 @@ use std::net::Ipv4Addr;
 use anyhow::{Context as _, Result, ensure};
 use host::Host;
 use lab::kubelet::PodReport;
-use lab::wait_for;
 use model::{Key, KeyRange, Kind};
 
 use crate::cells::{Cell, Story, Victim, Way};
-use crate::direct::Direct;
-use crate::invariants;
 use crate::scene::{NODE, Scene};
+use crate::{invariants, same_id};
 
 const POD: &str = "shop/web-0";
 const OTHER: &str = "shop/db-0";
@@ -25,7 +23,9 @@ pub(crate) fn tell(scene: &mut Scene, cell: &Cell) -> Result<()> {
     match (cell.victim, cell.story) {
         (Victim::Agent, Story::Add) => agent_dies_in_add(scene, cell),
         (Victim::Agent, Story::FailingAdd) => agent_dies_undoing(scene, cell),
-        (Victim::Agent, Story::AddAgain) => agent_dies_adding_again(scene, cell),
+        (Victim::Agent, Story::AddSameId) => same_id::agent_dies_in_add(scene, cell),
+        (Victim::Agent, Story::AddAgain) => same_id::agent_dies_adding_again(scene, cell),
+        (Victim::Agent, Story::DelSameId) => same_id::agent_dies_in_del(scene, cell),
         (Victim::Agent, Story::Del) => agent_dies_in_del(scene, cell),
         (Victim::Agent, Story::DelWithoutStore) => agent_dies_queueing(scene, cell),
         (Victim::Agent, Story::Gc) => agent_dies_in_gc(scene, cell),
@@ -46,13 +46,13 @@ pub(crate) fn tell(scene: &mut Scene, cell: &Cell) -> Result<()> {
 }
 
 /// An agent that is ready, and will die at the cell's point.
-fn arm(scene: &Scene, cell: &Cell) -> Result<()> {
+pub(crate) fn arm(scene: &Scene, cell: &Cell) -> Result<()> {
     scene.arm_agent(&cell.point, cell.way, false)?;
     scene.wait_until_ready()
 }
 
 /// It dies, and what it leaves in the store is whole.
-fn see_die(scene: &Scene, cell: &Cell) -> Result<()> {
+pub(crate) fn see_die(scene: &Scene, cell: &Cell) -> Result<()> {
     see_die_and_lose(scene, cell, &[])
 }
 
@@ -79,47 +79,17 @@ fn agent_dies_undoing(scene: &Scene, cell: &Cell) -> Result<()> {
     scene.wait_until_running(POD).map(|_| ())
 }
 
-/// Some runtimes use an ID again. Whoever is quick meets the queued DEL before the agent has finished it.
-fn agent_dies_adding_again(scene: &mut Scene, cell: &Cell) -> Result<()> {
-    const TRIES: usize = 20;
-    let direct = Direct::new(scene)?;
-    direct.add(scene)?;
-    arm(scene, cell)?;
-    let is_hit = || scene.is_hit("agent", &cell.point);
-    for _ in 0..TRIES {
-        scene.lock_store(true)?;
-        direct.del(scene)?;
-        scene.lock_store(false)?;
-        std::thread::scope(|scope| {
-            let add = scope.spawn(|| direct.add(scene).map(|_| ()));
-            wait_for("the ADD to end or to be stopped", || {
-                ensure!(add.is_finished() || is_hit(), "it goes on");
-                Ok(())
-            })?;
-            if is_hit() { see_die(scene, cell) } else { add.join().unwrap_or(Ok(())) }
-        })?;
-        if is_hit() {
-            break;
-        }
-    }
-    ensure!(is_hit(), "the agent was always faster");
-    scene.start_agent()?;
-    let pod = direct.add(scene)?;
-    scene.own.push(pod);
-    invariants::hold(scene)?;
-    scene.own.clear();
-    direct.del(scene)?;
-    direct.close(scene)
-}
-
 fn agent_dies_in_del(scene: &Scene, cell: &Cell) -> Result<()> {
-    scene.add(POD)?;
+    let old = scene.add(POD)?;
     scene.add(OTHER)?;
     arm(scene, cell)?;
     scene.begin_delete(POD)?;
     see_die(scene, cell)?;
     scene.start_agent()?;
-    scene.wait_until_gone(POD)
+    scene.wait_until_gone(POD)?;
+    // A new pod of that name has nothing to fear from the old one's DELs.
+    scene.add(POD)?;
+    scene.repeat_del(&old)
 }
 
 fn agent_dies_queueing(scene: &Scene, cell: &Cell) -> Result<()> {
@@ -143,6 +113,8 @@ fn agent_dies_in_gc(scene: &Scene, cell: &Cell) -> Result<()> {
         Ok(())
     })?;
     scene.start_agent()?;
+    // A runtime that comes back asks for it.
+    scene.restart_kubelet()?;
     scene.gc()
 }
 
@@ -157,9 +129,9 @@ fn lose_some(scene: &Scene) -> Result<String> {
 }
 
 fn agent_dies_sweeping(scene: &Scene, cell: &Cell) -> Result<()> {
-    lose_some(scene)?;
+    let lost = lose_some(scene)?;
     // The first to die leaves something to be swept.
-    let first = "gc.after-release";
+    let first = "gc.detached";
     scene.arm_agent(first, Way::AtOnce, false)?;
     scene.wait_until_ready()?;
     ensure!(scene.gc().is_err(), "GC succeeds without an agent");
@@ -167,8 +139,9 @@ fn agent_dies_sweeping(scene: &Scene, cell: &Cell) -> Result<()> {
     let waiting = scene.on_node(|| Host::here()?.detached_links())??;
     ensure!(!waiting.is_empty(), "nothing waits to be swept");
     scene.arm_agent(&cell.point, cell.way, false)?;
-    see_die(scene, cell)?;
-    scene.start_agent()
+    see_die_and_lose(scene, cell, &[lost])?;
+    scene.start_agent()?;
+    scene.gc()
 }
 
 fn agent_dies_collecting(scene: &Scene, cell: &Cell) -> Result<()> {
