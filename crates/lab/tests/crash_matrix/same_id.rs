@@ -72,6 +72,14 @@ pub(crate) fn agent_dies_adding_again(scene: &mut Scene, cell: &Cell) -> Result<
     add_and_end(scene, &direct)
 }
 
+/// What fails is undone: no DEL is needed.
+pub(crate) fn add_in_vain(scene: &mut Scene) -> Result<()> {
+    let direct = Direct::new(scene)?;
+    ensure!(direct.add(scene).is_err(), "an ADD succeeds that should not");
+    hold_while_idle(scene)?;
+    direct.close(scene)
+}
+
 /// Connected, held against the invariants; disconnected, and again; then the namespace goes.
 fn add_and_end(scene: &mut Scene, direct: &Direct) -> Result<()> {
     let pod = direct.add(scene)?;

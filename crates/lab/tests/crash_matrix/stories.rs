@@ -69,9 +69,10 @@ fn agent_dies_in_add(scene: &Scene, cell: &Cell) -> Result<()> {
     scene.wait_until_running(POD).map(|_| ())
 }
 
-fn agent_dies_undoing(scene: &Scene, cell: &Cell) -> Result<()> {
-    arm(scene, cell)?;
+fn agent_dies_undoing(scene: &mut Scene, cell: &Cell) -> Result<()> {
     let strangers = Strangers::take_all_addresses(scene)?;
+    same_id::add_in_vain(scene)?;
+    arm(scene, cell)?;
     scene.begin_add(POD)?;
     see_die(scene, cell)?;
     strangers.leave(scene)?;
