@@ -15,6 +15,7 @@ use tracing::{debug, info};
 use super::known::Known;
 use crate::cni::{CniError, Services};
 use crate::endpoints::{self, LocalEndpoint};
+use crate::failpoint::{self, Point};
 use crate::journal::Entry;
 
 /// `ready` is what the runtime lists, if it could be asked.
@@ -58,6 +59,7 @@ async fn adopt(
     let (mac, addresses) = (endpoint.mac, endpoint.addresses.clone());
     let claim = Claim { sandbox: sandbox.clone(), device, mac, addresses };
     let path = netns.clone();
+    failpoint::hit(Point::AdoptBefore);
     let adoption = services.in_kernel(move |host| {
         let mut pod = path.map(|path| PodNamespace::open(&path)).transpose()?;
         host.adopt(pod.as_mut(), &claim)
@@ -65,10 +67,12 @@ async fn adopt(
     match adoption.await? {
         Adoption::Refused(reason) => Ok(Some(reason)),
         Adoption::Done(attachment) => {
+            failpoint::hit(Point::AdoptClaimed);
             note(
                 services,
                 Entry { attachment, netns: netns.unwrap_or_default(), pod: endpoint.pod.clone() },
             )?;
+            failpoint::hit(Point::AdoptAfter);
             Ok(None)
         }
     }

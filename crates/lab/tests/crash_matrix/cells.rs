@@ -76,6 +76,8 @@ pub(crate) enum Story {
     Sweep,
     /// A sandbox that the runtime lost.
     Collect,
+    /// A pod that is not in the journal when the agent starts.
+    Adopt,
     /// A DEL that waits in the queue when the agent starts.
     Queue,
     Start,
@@ -158,6 +160,7 @@ fn story_of(point: &str) -> Result<Story> {
         _ if point.starts_with("gc.") => Story::Gc,
         _ if point.starts_with("sweep.") => Story::Sweep,
         _ if point.starts_with("collect.") => Story::Collect,
+        _ if point.starts_with("adopt.") => Story::Adopt,
         _ if point.starts_with("queue.") => Story::Queue,
         _ if point.starts_with("bootstrap.") => Story::Bootstrap,
         _ if point.starts_with("start.") => Story::Start,

@@ -21,7 +21,7 @@ use lab::kubelet::{KubeletRequest, PodReport, PodState};
 use lab::ping::{self, Outcome};
 use lab::wait_for;
 use model::{DeviceName, KeyRange, Kind, Sandbox};
-use plan::{Attachment, NodeDesired, NodeDifference, PodWiring, node_differences};
+use plan::{Attachment, NodeDesired, PodWiring, node_differences};
 use serde_json::Value;
 
 use crate::scene::{NODE, Scene};
@@ -155,7 +155,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
 
 /// One device per sandbox with its routes, neighbours and settings on both ends; nothing of ours besides.
 fn kernel_agrees(scene: &Scene, pods: &[PodReport]) -> Result<()> {
-    let (root, has_agent) = (scene.root()?, scene.lab.description().has_agents);
+    let root = scene.root()?;
     scene.on_node(|| {
         let mut host = Host::here()?;
         let facts = host.facts()?;
@@ -169,9 +169,7 @@ fn kernel_agrees(scene: &Scene, pods: &[PodReport]) -> Result<()> {
             desired.insert(wiring);
         }
         let observed = host.observe_node()?;
-        let mut differences = node_differences(&desired, &observed);
-        // The node's own settings are the agent's to keep.
-        differences.retain(|found| has_agent || !matches!(found, NodeDifference::Setting { .. }));
+        let differences = node_differences(&desired, &observed);
         ensure!(differences.is_empty(), "on the node: {differences:?}");
         let is_known = |name: &str| OWN_DEVICES.contains(&name) || pods.iter().any(|pod| pod.device == name);
         let devices: Vec<&String> =

@@ -103,6 +103,18 @@ impl Scene {
         self.ask(&KubeletRequest::Lose { pods: vec![key(name)?], leaves: LeftBehind::Devices })
     }
 
+    /// As if the pod had been there before the agent.
+    pub(crate) fn forget_journal_of(&self, pod: &PodReport) -> Result<()> {
+        let journal = self.root()?.join("var/lib/plumb/attachments");
+        for entry in fs::read_dir(&journal)? {
+            let path = entry?.path();
+            if path.to_string_lossy().contains(&pod.container_id) {
+                return Ok(fs::remove_file(path)?);
+            }
+        }
+        anyhow::bail!("{} is not in the journal", pod.key())
+    }
+
     /// One more DEL of a sandbox that is long gone, as kubelets make them.
     pub(crate) fn repeat_del(&self, old: &PodReport) -> Result<()> {
         self.ask(&KubeletRequest::RepeatDel { sandbox: old.sandbox() })

@@ -31,6 +31,7 @@ pub(crate) fn tell(scene: &mut Scene, cell: &Cell) -> Result<()> {
         (Victim::Agent, Story::Gc) => agent_dies_in_gc(scene, cell),
         (Victim::Agent, Story::Sweep) => agent_dies_sweeping(scene, cell),
         (Victim::Agent, Story::Collect) => agent_dies_collecting(scene, cell),
+        (Victim::Agent, Story::Adopt) => agent_dies_adopting(scene, cell),
         (Victim::Agent, Story::Queue) => agent_dies_finishing(scene, cell),
         (Victim::Agent, Story::Start) => agent_dies_starting(scene, cell),
         (Victim::Agent, Story::Remake) => agent_dies_remaking(scene, cell),
@@ -152,6 +153,15 @@ fn agent_dies_collecting(scene: &Scene, cell: &Cell) -> Result<()> {
     scene.lose(POD)?;
     see_die(scene, cell)?;
     scene.start_impatient_agent()
+}
+
+fn agent_dies_adopting(scene: &Scene, cell: &Cell) -> Result<()> {
+    let pod = scene.add(POD)?;
+    scene.kill_agent()?;
+    scene.forget_journal_of(&pod)?;
+    scene.arm_agent(&cell.point, cell.way, false)?;
+    see_die(scene, cell)?;
+    scene.start_agent()
 }
 
 fn agent_dies_finishing(scene: &Scene, cell: &Cell) -> Result<()> {
