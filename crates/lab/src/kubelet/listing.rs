@@ -48,6 +48,15 @@ impl Listing {
         Ok(())
     }
 
+    /// It is not ready any more, but has its namespace still.
+    pub fn stop(&self, pod: &Pod) -> Result<()> {
+        self.runtime.records.change(|memory| {
+            if let Some(sandbox) = memory.sandboxes.get_mut(&pod.container_id) {
+                sandbox.state = State::Stopped;
+            }
+        })
+    }
+
     /// It has it no more.
     pub fn remove(&self, pod: &Pod) -> Result<()> {
         self.runtime.records.change(|memory| memory.sandboxes.remove(&pod.container_id))?;

@@ -1,6 +1,7 @@
 //! Pods that were there before the agent: made by single calls, or by Calico. With an endpoint record and the runtime's
 //! word they are taken over; without, nobody touches them. And what dead ones left is found wherever it is.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use lab::kubelet::Listing;
@@ -12,18 +13,21 @@ use serde_json::json;
 use crate::common::{Bench, DelOutcome as _, sandbox_of};
 use crate::running::{Agent, wait_until};
 
-/// A runtime for the agent to ask, and an agent that asks it often.
-fn agent_with_runtime(bench: &Bench, listed: &[&Pod]) -> (Listing, Agent) {
+/// A runtime for the agent to ask, with these sandboxes.
+fn runtime(bench: &Bench, ready: &[&Pod]) -> Listing {
     let folder = bench.state_folder();
     std::fs::create_dir_all(&folder).unwrap();
-    let socket = folder.join("cri.sock");
-    let runtime = Listing::serve(&socket, &folder.join("cri.json")).unwrap();
-    for pod in listed {
+    let runtime = Listing::serve(&folder.join("cri.sock"), &folder.join("cri.json")).unwrap();
+    for pod in ready {
         runtime.add(pod).unwrap();
     }
-    let endpoint = format!("unix://{}", socket.display());
-    let agent = bench.agent(&[("CONTAINER_RUNTIME_ENDPOINT", &endpoint), ("PLUMB_GRACE", "1s")]);
-    (runtime, agent)
+    runtime
+}
+
+/// An agent that asks the runtime often.
+fn agent_with_runtime(bench: &Bench) -> Agent {
+    let endpoint = format!("unix://{}/cri.sock", bench.state_folder().display());
+    bench.agent(&[("CONTAINER_RUNTIME_ENDPOINT", &endpoint), ("PLUMB_GRACE", "1s")])
 }
 
 fn device_of(bench: &Bench, pod: &Pod) -> String {
@@ -68,7 +72,8 @@ fn pods_of_single_calls_are_taken_over() {
     let Some(bench) = Bench::new("pods_of_single_calls_are_taken_over") else { return };
     let (pod, unlisted) = (bench.pod("shop", "web-0"), bench.pod("shop", "web-1"));
     let (address, other) = (bench.add(&pod).address().unwrap(), bench.add(&unlisted).address().unwrap());
-    let (runtime, agent) = agent_with_runtime(&bench, &[&pod]);
+    let _runtime = runtime(&bench, &[&pod]);
+    let agent = agent_with_runtime(&bench);
     wait_until(|| bench.metric("attachments") == 1, || agent.log());
     assert_eq!(bench.metric("adopted_total"), 1);
     assert_protected(&bench, &agent, &pod, address);
@@ -83,7 +88,6 @@ fn pods_of_single_calls_are_taken_over() {
         || add.clone().with_netconf("prevResult", answer.clone()).run(&bench.node).unwrap().success,
         || agent.log(),
     );
-    drop(runtime);
     bench.assert_books_match_pods(&[(&pod, address), (&unlisted, other)]);
     for pod in [&pod, &unlisted] {
         bench.agent_del(pod).result_of_del();
@@ -95,12 +99,13 @@ fn pods_of_single_calls_are_taken_over() {
 fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch() {
     let test = "calicos_pods_are_taken_over_only_if_record_and_runtime_vouch";
     let Some(bench) = Bench::new(test) else { return };
-    let (pod, unlisted, late) =
-        (bench.pod("shop", "web-0"), bench.pod("shop", "web-1"), bench.pod("shop", "late"));
+    let [pod, stopped, unlisted, late] =
+        ["web-0", "web-1", "web-2", "late"].map(|name| bench.pod("shop", name));
     let address = bench.add(&pod).address().unwrap();
     let device = as_calico_made_it(&bench, &pod, address);
-    let other = bench.add(&unlisted).address().unwrap();
-    let foreign = as_calico_made_it(&bench, &unlisted, other);
+    let others = [&stopped, &unlisted].map(|pod| bench.add(pod).address().unwrap());
+    let foreign = [(&stopped, others[0]), (&unlisted, others[1])]
+        .map(|(pod, address)| as_calico_made_it(&bench, pod, address));
     // Calico's pods ask for their gateway, and the kernel answers for addresses that it has a route to.
     let node = bench.node.namespace();
     node.ip(&["link", "add", "uplink", "type", "veth", "peer", "name", "switch"]).unwrap();
@@ -110,12 +115,16 @@ fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch() {
     node.ip(&["link", "add", "cali0123456789a", "type", "veth", "peer", "name", "eth0"]).unwrap();
     node.ip(&["link", "set", "eth0", "netns", late.netns().name()]).unwrap();
     let strangers = || {
-        let links = [&*foreign, "cali0123456789a"].map(|name| node.ip(&["link", "show", name]).unwrap());
-        (links, node.ip(&["route", "show", "dev", &foreign]).unwrap(), bench.endpoint_of(&unlisted))
+        let devices = [&*foreign[0], &*foreign[1], "cali0123456789a"];
+        let links = devices.map(|name| node.ip(&["link", "show", name]).unwrap());
+        let routes = devices.map(|name| node.ip(&["route", "show", "dev", name]).unwrap());
+        (links, routes, [&stopped, &unlisted].map(|pod| bench.endpoint_of(pod)))
     };
     let before = strangers();
 
-    let (runtime, agent) = agent_with_runtime(&bench, &[&pod]);
+    let runtime = runtime(&bench, &[&pod, &stopped]);
+    runtime.stop(&stopped).unwrap();
+    let agent = agent_with_runtime(&bench);
     wait_until(|| bench.metric("attachments") == 1, || agent.log());
     assert_eq!(alias_of(&bench, &device), Some(sandbox_of(&pod).alias()));
     let routes = node.ip(&["route", "show", "dev", &device]).unwrap();
@@ -131,8 +140,8 @@ fn calicos_pods_are_taken_over_only_if_record_and_runtime_vouch() {
     for pod in [&pod, &third] {
         bench.agent_del(pod).result_of_del();
     }
-    let left = bench.books().allocations();
-    assert_eq!(left.into_values().collect::<Vec<_>>(), [other]);
+    let left: BTreeSet<IpAddr> = bench.books().allocations().into_values().collect();
+    assert_eq!(left, BTreeSet::from(others));
     assert_eq!(strangers(), before);
     assert_eq!(bench.metric("collected_total"), 0);
 }
@@ -145,7 +154,8 @@ fn a_namespace_that_is_not_as_recorded_is_not_taken_over() {
     let device = as_calico_made_it(&bench, &pod, address);
     pod.netns().ip(&["addr", "flush", "dev", "eth0"]).unwrap();
     pod.netns().ip(&["addr", "add", "10.9.9.9/32", "dev", "eth0"]).unwrap();
-    let (_runtime, agent) = agent_with_runtime(&bench, &[&pod]);
+    let _runtime = runtime(&bench, &[&pod]);
+    let agent = agent_with_runtime(&bench);
     let reason = "its interface has other addresses than were recorded";
     wait_until(|| agent.log().contains(reason), || agent.log());
     assert_eq!((alias_of(&bench, &device), bench.metric("attachments")), (None, 0));
@@ -168,7 +178,8 @@ fn addresses_that_dead_sandboxes_borrowed_are_given_back() {
     bench.remove_record(&Key::namespaced(Kind::WorkloadEndpoint, &dead.namespace, name));
     dead.netns().delete().unwrap();
 
-    let (_runtime, agent) = agent_with_runtime(&bench, &[&live]);
+    let _runtime = runtime(&bench, &[&live]);
+    let agent = agent_with_runtime(&bench);
     wait_until(|| bench.books().allocations().len() < 3, || agent.log());
     let left: Vec<IpAddr> = bench.books().allocations().into_values().collect();
     assert!(left.contains(&kept) && left.contains(&borrowed), "{left:?}");
