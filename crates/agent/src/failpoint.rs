@@ -132,9 +132,18 @@ fn act(point: Point, action: Action) {
     eprintln!("plumbd: failpoint {} reached", point.name());
     match action {
         Action::Abort => std::process::abort(),
-        Action::Pause => loop {
-            std::thread::park();
-        },
+        Action::Pause => hold(),
+    }
+}
+
+/// Holds this call and nothing else: what else the thread has to do is left to others.
+fn hold() -> ! {
+    let forever = || loop {
+        std::thread::park();
+    };
+    match tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(forever),
+        _ => forever(),
     }
 }
 

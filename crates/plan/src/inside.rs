@@ -36,7 +36,8 @@ fn is_lost(difference: &Difference, pod: &ObservedEnd) -> bool {
             !pod.addresses.iter().any(|other| replaces(other, address))
         }
         Difference::RouteMissing { route, .. } => {
-            let mut others = pod.routes.iter().chain(&pod.rivals);
+            // Those of ours through another of the pod's interfaces stand behind this one, not in its place.
+            let mut others = pod.routes.iter().chain(&pod.rivals).filter(|other| !other.is_ours());
             // No route of the pod goes through a device that is down.
             pod.up && !others.any(|other| other.destination == route.destination)
         }

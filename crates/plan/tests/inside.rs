@@ -36,6 +36,14 @@ fn what_is_lost_is_put_back() {
         &[],
     );
     check(
+        |pod| {
+            let lost = pod.routes.remove(1);
+            pod.rivals.push(Route { metric: 101, ..lost });
+        },
+        &["pod: route 0.0.0.0/0 via 169.254.1.1 is missing on eth0"],
+        &[],
+    );
+    check(
         |pod| pod.addresses.retain(|address| address.addr().is_ipv6()),
         &["pod: address 10.244.0.5/32 is missing on eth0"],
         &[],

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use host::{Host, HostError, Monitor};
 use model::Sandbox;
-use plan::{Affected, NodeFacts, PodWiring};
+use plan::{Affected, InsidePod, NodeFacts, PodWiring};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
@@ -68,9 +68,14 @@ struct Reconciler<'a> {
 /// Whether no call is at work on a pod, and none has changed what is wanted of it. Asked on the thread that does all
 /// kernel work, so a call that comes later finds the look ended.
 fn is_at_rest(services: &Services, facts: &NodeFacts, wiring: &PodWiring) -> bool {
+    is_still_wanted(services, facts, wiring) && !services.fences().is_busy(&wiring.sandbox)
+}
+
+/// Whether the journal says so now. It may have changed since a look began.
+fn is_still_wanted(services: &Services, facts: &NodeFacts, wiring: &PodWiring) -> bool {
     let entry = services.journal().and_then(|journal| journal.get(&wiring.sandbox));
     let wanted = entry.and_then(|entry| PodWiring::new(&entry.attachment, facts).ok());
-    wanted.as_ref() == Some(wiring) && !services.fences().is_busy(&wiring.sandbox)
+    wanted.as_ref() == Some(wiring)
 }
 
 impl<'a> Reconciler<'a> {
@@ -229,12 +234,16 @@ impl<'a> Reconciler<'a> {
             return true;
         };
         let _fenced = self.services.fences().enter(sandbox).await;
-        if self.services.journal().is_none_or(|journal| journal.get(sandbox).is_none()) {
-            return true;
-        }
         let Ok(kernel) = self.services.kernel() else { return false };
         failpoint::hit(Point::StartBeforeRemake);
-        match kernel.run(move |host| look::remake(host, &netns, &wiring)).await {
+        let services = Arc::clone(self.services);
+        let remake = move |host: &mut Host| {
+            if !is_still_wanted(&services, &host.facts()?, &wiring) {
+                return Ok(look::Remade::PodGone);
+            }
+            look::remake(host, &netns, &wiring)
+        };
+        match kernel.run(remake).await {
             Ok(Ok(look::Remade::Done)) => {
                 failpoint::hit(Point::StartAfterRemake);
                 warn!("the device of {sandbox} was gone; made it anew");
@@ -256,11 +265,14 @@ impl<'a> Reconciler<'a> {
         for (netns, wiring) in self.desired.pods() {
             let sandbox = wiring.sandbox.clone();
             let Ok(kernel) = self.services.kernel() else { return };
-            if self.services.fences().is_busy(&sandbox) {
-                continue;
-            }
-            let wiring = Arc::new(wiring);
-            match kernel.run(move |host| look::inside(host, &netns, &wiring)).await {
+            let services = Arc::clone(self.services);
+            let look = move |host: &mut Host| {
+                if !is_at_rest(&services, &host.facts()?, &wiring) {
+                    return Ok(InsidePod::default());
+                }
+                look::inside(host, &netns, &wiring)
+            };
+            match kernel.run(look).await {
                 Ok(Ok(inside)) => {
                     for difference in inside.restore {
                         warn!("inside {sandbox}: {difference}; put back");

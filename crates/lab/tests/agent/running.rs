@@ -80,6 +80,7 @@ impl Bench {
             .visit(move || {
                 use std::io::{Read as _, Write as _};
                 let mut stream = std::net::TcpStream::connect("127.0.0.1:9099").unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 stream.write_all(request.as_bytes()).unwrap();
                 let mut answer = String::new();
                 stream.read_to_string(&mut answer).unwrap();

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use lab::Programs;
 use model::Kind;
 use serde_json::{Value, json};
-use testkit::process::{Process, run, wait_until};
+use testkit::process::{Process, on_path, run, wait_until};
 
 use crate::books::Books;
 use crate::machine::Machine;
@@ -69,6 +69,22 @@ impl Node {
         let node = Node::start(service).unwrap();
         node.configure("1.0.0", &[]).unwrap();
         Some(node)
+    }
+
+    /// The same with the plugin portmap behind us.
+    pub(crate) fn start_with_portmap(test: &str, missing: Option<String>, service: Service) -> Option<Node> {
+        let missing = missing
+            .or_else(|| missing_plugin(&["portmap"]))
+            .or_else(|| (!on_path("iptables")).then(|| "iptables is not installed".to_owned()));
+        let node = Node::start_unless(test, missing, service)?;
+        let portmap = json!({"type": "portmap", "capabilities": {"portMappings": true}});
+        node.configure("1.0.0", &[portmap]).unwrap();
+        Some(node)
+    }
+
+    /// Whether packets to this port of the node are led elsewhere.
+    pub(crate) fn maps_port(&self, port: u16) -> bool {
+        self.machine.run("iptables-save", &["-t", "nat"]).unwrap().contains(&port.to_string())
     }
 
     pub(crate) fn start(service: Service) -> Result<Node> {

@@ -7,7 +7,7 @@ use host::cri::SandboxState;
 use host::cri::messages::PortMapping;
 use model::Kind;
 use serde_json::json;
-use testkit::process::{Process, on_path, run, wait_until};
+use testkit::process::{Process, run, wait_until};
 
 use crate::containerd::{self, Containerd};
 use crate::machine::NODE_ADDRESS;
@@ -154,13 +154,7 @@ fn after_a_power_cut_the_runtimes_dels_find_all_that_is_left(test: &str, service
 }
 
 fn portmap_behind_us_leads_to_the_pod(test: &str, service: Service) {
-    let lacking = node::missing_plugin(&["portmap"])
-        .or_else(|| (!on_path("iptables")).then(|| "iptables is not installed".to_owned()));
-    if let Some(reason) = lacking {
-        return testkit::skip(test, &reason);
-    }
-    let Some(node) = node(test, service) else { return };
-    node.configure("1.0.0", &[json!({"type": "portmap", "capabilities": {"portMappings": true}})]).unwrap();
+    let Some(node) = Node::start_with_portmap(test, containerd::missing(), service) else { return };
     let containerd = containerd(&node);
     let mut config = containerd.new_pod("web");
     config.port_mappings =
@@ -177,8 +171,7 @@ fn portmap_behind_us_leads_to_the_pod(test: &str, service: Service) {
     .unwrap();
     containerd.end(&pod.id).unwrap();
     node.assert_pods(0);
-    let rules = node.machine.run("iptables-save", &["-t", "nat"]).unwrap();
-    assert!(!rules.contains("18080"), "{rules}");
+    assert!(!node.maps_port(18_080));
 }
 
 fn bandwidth_behind_us_limits_the_pod(test: &str, service: Service) {

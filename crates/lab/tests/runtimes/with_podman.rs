@@ -3,10 +3,9 @@
 use std::thread;
 
 use serde_json::json;
-use testkit::process::on_path;
 
 use crate::machine::NODE_ADDRESS;
-use crate::node::{self, Node, Service};
+use crate::node::{Node, Service};
 use crate::podman::{self, Podman};
 
 with_and_without_agent! {
@@ -72,19 +71,11 @@ fn a_container_that_podman_cannot_start_leaves_nothing(test: &str, service: Serv
 }
 
 fn podman_publishes_ports_through_portmap(test: &str, service: Service) {
-    let lacking = node::missing_plugin(&["portmap"])
-        .or_else(|| (!on_path("iptables")).then(|| "iptables is not installed".to_owned()));
-    if let Some(reason) = lacking {
-        return testkit::skip(test, &reason);
-    }
-    let Some(node) = node(test, service) else { return };
-    node.configure("1.0.0", &[json!({"type": "portmap", "capabilities": {"portMappings": true}})]).unwrap();
+    let Some(node) = Node::start_with_portmap(test, podman::missing(), service) else { return };
     let podman = Podman::new(&node).unwrap();
     podman.start("web", &["--publish", "18080:8080"]).unwrap();
-    let rules = node.machine.run("iptables-save", &["-t", "nat"]).unwrap();
-    assert!(rules.contains("18080"), "{rules}");
+    assert!(node.maps_port(18_080));
     podman.run(&["rm", "--force", "--time", "0", "web"]).unwrap();
     node.assert_pods(0);
-    let rules = node.machine.run("iptables-save", &["-t", "nat"]).unwrap();
-    assert!(!rules.contains("18080"), "{rules}");
+    assert!(!node.maps_port(18_080));
 }
