@@ -9,6 +9,7 @@
 //! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
 //! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
+//! * [`survey`]: everything that a namespace holds, whoever made it.
 //! * [`cri`]: the container runtime, asked which sandboxes it has.
 //!
 //! Everything made here can be recognised as ours without memory: links by the sandbox in their alias, routes by
@@ -44,6 +45,7 @@ mod netns;
 mod node;
 mod objects;
 mod observe;
+pub mod survey;
 mod sysctl;
 mod worker;
 

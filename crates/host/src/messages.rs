@@ -291,6 +291,13 @@ pub(crate) fn list_neighbours(index: Option<u32>) -> Message {
     }
 }
 
+/// Addresses that the node answers for.
+pub(crate) fn list_proxies() -> Message {
+    let mut message = neighbour_message(RTM_GETNEIGH, AF_UNSPEC, 0, 0);
+    message.body[10] = NTF_PROXY;
+    message
+}
+
 /// `struct ndmsg`.
 fn neighbour_message(kind: u16, family: u8, index: u32, state: u16) -> Message {
     let mut header = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -9,10 +9,10 @@ use plan::{Neighbour, ObservedRoute, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
 use crate::netlink::message::{Attributes, read_text, read_u16, read_u32};
 use crate::netlink::numbers::*;
 
-const LINK_HEADER: usize = 16;
-const ADDRESS_HEADER: usize = 8;
-const ROUTE_HEADER: usize = 12;
-const NEIGHBOUR_HEADER: usize = 12;
+pub(crate) const LINK_HEADER: usize = 16;
+pub(crate) const ADDRESS_HEADER: usize = 8;
+pub(crate) const ROUTE_HEADER: usize = 12;
+pub(crate) const NEIGHBOUR_HEADER: usize = 12;
 const NEIGHBOUR_TABLE_HEADER: usize = 4;
 
 /// What one link message says, as far as we care.
@@ -229,7 +229,7 @@ pub(crate) fn read_proxy_delay(kind: u16, body: &[u8]) -> Option<(u32, u64)> {
     (kind == RTM_NEWNEIGHTBL).then_some((index?, delay? / 10))
 }
 
-fn read_ip(family: u8, value: &[u8]) -> Option<IpAddr> {
+pub(crate) fn read_ip(family: u8, value: &[u8]) -> Option<IpAddr> {
     match family {
         AF_INET => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
         AF_INET6 => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
@@ -237,7 +237,7 @@ fn read_ip(family: u8, value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn unspecified(family: u8) -> Option<IpAddr> {
+pub(crate) fn unspecified(family: u8) -> Option<IpAddr> {
     match family {
         AF_INET => Some(Ipv4Addr::UNSPECIFIED.into()),
         AF_INET6 => Some(Ipv6Addr::UNSPECIFIED.into()),

@@ -1,0 +1,195 @@
+//! Everything that one network namespace holds, whoever made it: for those who look for what is wrong.
+//!
+//! Unlike [`crate::Host::observe_node`], which reads what decisions are made of, this leaves nothing out but what the kernel keeps
+//! for itself: the tables of local addresses and what other tables than the main one hold.
+
+mod read;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ipnet::IpNet;
+use model::Mac;
+
+use crate::netlink::Netlink;
+use crate::netlink::numbers::{AF_INET, AF_INET6};
+use crate::objects::{read_link, read_proxy_delay};
+use crate::{HostError, messages, sysctl};
+
+/// One namespace at (nearly) one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    pub links: Vec<SurveyedLink>,
+    pub addresses: Vec<SurveyedAddress>,
+    /// Of the main table.
+    pub routes: Vec<SurveyedRoute>,
+    pub neighbours: Vec<SurveyedNeighbour>,
+    /// By path below `/proc/sys`. What cannot be read is not there.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SurveyedLink {
+    pub index: u32,
+    pub name: String,
+    /// `veth`, `bridge`, `vxlan` …; nothing for hardware.
+    pub kind: Option<String>,
+    pub peer_index: Option<u32>,
+    pub peer_is_elsewhere: bool,
+    pub alias: Option<String>,
+    pub mac: Option<Mac>,
+    pub mtu: u32,
+    pub up: bool,
+    pub running: bool,
+    /// The bridge or bond it is part of.
+    pub master: Option<u32>,
+    pub vxlan: Option<SurveyedVxlan>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SurveyedVxlan {
+    pub vni: Option<u32>,
+    pub port: Option<u16>,
+    pub local: Option<IpAddr>,
+    pub parent: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurveyedAddress {
+    pub index: u32,
+    pub net: IpNet,
+    pub scope: u8,
+    pub is_secondary: bool,
+    /// Another machine has it, as the kernel noticed.
+    pub is_duplicate: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurveyedRoute {
+    pub destination: IpNet,
+    /// The kernel's number: 1 is unicast, 6 a black hole.
+    pub kind: u8,
+    /// Of several next hops, the first.
+    pub gateway: Option<IpAddr>,
+    pub index: Option<u32>,
+    pub protocol: u8,
+    pub scope: u8,
+    pub source: Option<IpAddr>,
+    pub metric: Option<u32>,
+    pub is_onlink: bool,
+    pub is_dead: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SurveyedNeighbour {
+    pub address: IpAddr,
+    pub index: u32,
+    pub mac: Option<Mac>,
+    /// The kernel's bits: 0x80 is permanent.
+    pub state: u16,
+    pub is_proxy: bool,
+}
+
+/// Settings that are no device's.
+const SETTINGS: &[&str] = &[
+    "net/ipv4/ip_forward",
+    "net/ipv4/conf/all/rp_filter",
+    "net/ipv4/conf/all/forwarding",
+    "net/ipv4/conf/all/arp_ignore",
+    "net/ipv4/conf/all/arp_announce",
+    "net/ipv4/conf/default/rp_filter",
+    "net/ipv4/neigh/default/gc_thresh1",
+    "net/ipv4/neigh/default/gc_thresh2",
+    "net/ipv4/neigh/default/gc_thresh3",
+    "net/ipv6/conf/all/forwarding",
+    "net/ipv6/conf/all/disable_ipv6",
+    "net/ipv6/conf/default/disable_ipv6",
+    "net/ipv6/neigh/default/gc_thresh3",
+    "net/bridge/bridge-nf-call-iptables",
+    "net/netfilter/nf_conntrack_max",
+    "net/netfilter/nf_conntrack_count",
+];
+
+impl Survey {
+    /// Looks at the namespace that the calling thread is in. For a pod's: `NetNs::open(path)?.visit(Survey::here)`.
+    pub fn here() -> Result<Survey, HostError> {
+        let mut netlink = Netlink::open()?;
+        let mut survey = Survey::default();
+        let (links, settings) = list_links(&mut netlink)?;
+        survey.links = links;
+        survey.sysctls = settings;
+        survey.addresses = netlink.dump("list addresses", &messages::list_addresses(0), read::address)?;
+        let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
+            let found = netlink.dump("list routes", &messages::list_routes(family), read::route)?;
+            survey.routes.extend(found);
+        }
+        survey.neighbours =
+            netlink.dump("list neighbours", &messages::list_neighbours(None), read::neighbour)?;
+        survey.neighbours.extend(netlink.dump(
+            "list proxied neighbours",
+            &messages::list_proxies(),
+            read::neighbour,
+        )?);
+        for path in SETTINGS {
+            if let Ok(value) = sysctl::read(path) {
+                survey.sysctls.insert((*path).to_owned(), value);
+            }
+        }
+        Ok(survey)
+    }
+
+    /// The name of a device.
+    pub fn device(&self, index: u32) -> Option<&str> {
+        self.links.iter().find(|link| link.index == index).map(|link| link.name.as_str())
+    }
+}
+
+/// Links, and the settings that the kernel tells with them.
+fn list_links(netlink: &mut Netlink) -> Result<(Vec<SurveyedLink>, BTreeMap<String, String>), HostError> {
+    let read = |kind, body: &[u8]| Some((read_link(kind, body)?, read::link_details(body)));
+    let found = netlink.dump("list links", &messages::list_links(), read)?;
+    let delays =
+        netlink.dump("list settings for neighbours", &messages::list_neighbour_tables(), read_proxy_delay)?;
+    let (mut links, mut settings) = (Vec::new(), BTreeMap::new());
+    for (link, details) in found {
+        settings.extend(link.settings.all(&link.name).into_iter().map(|sysctl| (sysctl.path, sysctl.value)));
+        if let Some((_, delay)) = delays.iter().find(|(index, _)| *index == link.index) {
+            settings.insert(format!("net/ipv4/neigh/{}/proxy_delay", link.name), delay.to_string());
+        }
+        links.push(SurveyedLink {
+            index: link.index,
+            name: link.name,
+            peer_index: link.peer_index,
+            peer_is_elsewhere: link.peer_is_elsewhere,
+            alias: link.alias,
+            mac: link.mac,
+            mtu: link.mtu,
+            up: link.up,
+            running: link.running,
+            ..details
+        });
+    }
+    Ok((links, settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_surveyed_as_it_is() {
+        let survey = Survey::here().unwrap();
+        let lo = survey.links.iter().find(|link| link.name == "lo").expect("every namespace has one");
+        assert_eq!(survey.device(lo.index), Some("lo"));
+        assert!(survey.sysctls.contains_key("net/ipv4/ip_forward"));
+        assert!(survey.sysctls.contains_key("net/ipv4/conf/lo/forwarding"));
+        let has_loopback =
+            |address: &SurveyedAddress| address.net.to_string() == "127.0.0.1/8" && address.index == lo.index;
+        assert_eq!(lo.up, survey.addresses.iter().any(has_loopback));
+        for route in &survey.routes {
+            assert!(route.index.is_none_or(|index| survey.device(index).is_some()), "{route:?}");
+        }
+    }
+}
