@@ -7,6 +7,7 @@ mod endpoints;
 mod failpoint;
 mod fence;
 mod files;
+mod findings;
 mod health;
 mod journal;
 mod node;

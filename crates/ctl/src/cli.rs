@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Ipam(Ipam),
     Datastore(Datastore),
     Doctor(doctor::Doctor),
+    Collect(doctor::Collect),
     Lab(lab::Lab),
     Install(install::Install),
     Version(Version),

@@ -56,6 +56,11 @@ impl Failure {
         Failure { causes: chain(error.source()), ..Failure::new(error.to_string()) }
     }
 
+    /// What happened and why, on one line.
+    pub(crate) fn words(&self) -> String {
+        std::iter::once(&self.message).chain(&self.causes).cloned().collect::<Vec<_>>().join(": ")
+    }
+
     #[must_use]
     pub(crate) fn caused_by(mut self, error: &dyn Error) -> Failure {
         self.causes.push(error.to_string());

@@ -117,6 +117,32 @@ fn a_lab_from_up_to_down() {
 }
 
 #[test]
+fn the_doctor_sees_a_node_through_its_agent_and_from_a_bundle() {
+    let Some(desk) = Desk::new("the_doctor_sees_a_node_through_its_agent_and_from_a_bundle") else { return };
+    desk.done(&["up", "--nodes", "1"]);
+    desk.done(&["pod", "add", "node1", "web-0", "shop/db-0"]);
+    let bundle = desk.done(&["exec", "node1", "--", "plumb", "collect", "--settle", "0", "--out", "-"]);
+    let lines: Vec<serde_json::Value> =
+        bundle.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let node =
+        &lines.iter().find(|line| line["node"].is_object()).expect("the agent told of its node")["node"];
+    let length = |value: &serde_json::Value| value.as_array().map(Vec::len);
+    assert_eq!((length(&node["attachments"]), length(&node["sandboxes"])), (Some(2), Some(2)), "{node}");
+    assert_eq!(length(&node["pod_views"]), Some(2), "both pods were looked at from inside");
+    assert!(node["kernel"]["links"].to_string().contains("cali"), "{}", node["kernel"]["links"]);
+    assert!(node["pod_views"][0]["kernel"]["routes"].to_string().contains("169.254.1.1"));
+    let route = ["exec", "node1", "--", "sh", "-c", "ip route show | grep cali | head -1"];
+    let device = desk.done(&route).split_whitespace().nth(2).expect("a pod has a route").to_owned();
+    assert!(node["kernel"]["routes"].to_string().contains(&device), "{device} is in the evidence");
+    let report = desk.lab(&["exec", "node1", "--", "plumb", "doctor", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let unseen = report["unseen"].to_string();
+    for seen in ["links of nodes", "routes of nodes", "views from inside pods", "sandboxes of the runtime"] {
+        assert!(!unseen.contains(seen), "{unseen}");
+    }
+}
+
+#[test]
 fn an_up_that_was_killed_is_removed_by_down() {
     let Some(desk) = Desk::new("an_up_that_was_killed_is_removed_by_down") else { return };
     eprintln!("seed {}", testkit::seed());

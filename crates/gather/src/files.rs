@@ -1,11 +1,13 @@
 //! Texts that people collected: files, and folders with files in them.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use doctor::Evidence;
 use doctor::text::Intake;
+
+use crate::bundle;
 
 /// Folders in folders beyond this are not looked into.
 const DEPTH_MAX: usize = 16;
@@ -24,24 +26,59 @@ pub struct FilesError {
 /// Reads files and, of folders, everything in them. A file in a folder goes by its name below that folder, others by the name
 /// they were given. `-` is stdin. What is hidden in a folder is left alone.
 pub fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
-    let mut intake = Intake::default();
+    let mut pile = Pile::default();
     for path in paths {
         if path.as_os_str() == "-" {
-            feed(&mut intake, "stdin", Path::new("stdin"), &mut io::stdin().lock())?;
+            pile.add("stdin", Path::new("stdin"), &mut io::stdin().lock())?;
             continue;
         }
         let metadata = fs::metadata(path).map_err(|source| error(path, source))?;
         if !metadata.is_dir() {
-            feed_file(&mut intake, &path.to_string_lossy(), path)?;
+            pile.add_file(&path.to_string_lossy(), path)?;
             continue;
         }
         let mut files = Vec::new();
         find(path, "", 0, &mut files)?;
         for (name, file) in files {
-            feed_file(&mut intake, &name, &file)?;
+            pile.add_file(&name, &file)?;
         }
     }
-    Ok(intake.finish())
+    Ok(pile.finish())
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Pile {
+    texts: Intake,
+    bundles: Vec<Evidence>,
+}
+
+impl Pile {
+    fn add_file(&mut self, name: &str, path: &Path) -> Result<(), FilesError> {
+        let file = File::open(path).map_err(|source| error(path, source))?;
+        self.add(name, path, &mut BufReader::with_capacity(CHUNK, file))
+    }
+
+    fn add(&mut self, name: &str, path: &Path, from: &mut dyn BufRead) -> Result<(), FilesError> {
+        let first = from.fill_buf().map_err(|source| error(path, source))?;
+        if bundle::is_bundle(first) {
+            let bundle = bundle::read(name, from).map_err(|source| error(path, source))?;
+            self.bundles.push(bundle);
+            return Ok(());
+        }
+        feed(&mut self.texts, name, path, from)
+    }
+
+    fn finish(self) -> Evidence {
+        let mut evidence = self.texts.finish();
+        for mut bundle in self.bundles {
+            if let Some(earlier) = bundle.earlier.take() {
+                evidence.earlier.get_or_insert_default().absorb(*earlier);
+            }
+            evidence.absorb(bundle);
+        }
+        evidence
+    }
 }
 
 /// In the order of their names, so that the same folder always gives the same report.
@@ -71,12 +108,7 @@ fn find(
     Ok(())
 }
 
-fn feed_file(intake: &mut Intake, name: &str, path: &Path) -> Result<(), FilesError> {
-    let mut file = File::open(path).map_err(|source| error(path, source))?;
-    feed(intake, name, path, &mut file)
-}
-
-fn feed(intake: &mut Intake, name: &str, path: &Path, from: &mut dyn Read) -> Result<(), FilesError> {
+fn feed(intake: &mut Intake, name: &str, path: &Path, from: &mut dyn BufRead) -> Result<(), FilesError> {
     let mut file = intake.file(name);
     let mut chunk = vec![0; CHUNK];
     loop {

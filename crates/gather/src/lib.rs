@@ -3,8 +3,12 @@
 //! An edge crate. It reads and concludes nothing: what could not be read is said in the evidence, and every check decides for itself
 //! what that means.
 
+pub mod agent;
+pub mod bundle;
 mod files;
+mod node;
 mod records;
 
 pub use files::{FilesError, of_files};
+pub use node::{Attached, NodeSources, of_node};
 pub use records::of_store;

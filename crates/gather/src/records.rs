@@ -1,8 +1,10 @@
 //! A store's records as evidence.
 
 use book::load::{self, Progress};
+use doctor::evidence::books::Whole;
 use doctor::evidence::{Endpoint, IpamEvidence};
 use doctor::{Evidence, Origin, Sighted};
+use ipam::{Answer, Books};
 use jiff::Timestamp;
 use model::ipam::IpamConfig;
 use model::{Key, KeyRange, Kind, Resource};
@@ -18,67 +20,100 @@ const READ_OTHERWISE: [Kind; 5] =
 pub async fn of_store(store: &dyn Store, progress: &Progress) -> Result<Evidence, StoreError> {
     // Of the beginning, so that whatever is made while we read counts as young.
     let taken_at = Timestamp::now();
-    let (books, endpoints, mut evidence, config) = tokio::try_join!(
+    let others: Vec<KeyRange> = other_kinds().map(KeyRange::Kind).collect();
+    let (books, endpoints, others, config) = tokio::try_join!(
         load::books(store, progress),
-        load::gather(store, vec![KeyRange::Kind(Kind::WorkloadEndpoint)], progress, Endpoints::add),
-        resources(store, progress),
-        async { store.get(&Key::IpamConfig).await },
+        load::gather(store, vec![KeyRange::Kind(Kind::WorkloadEndpoint)], progress, Records::add_record),
+        load::gather(store, others, progress, Records::add_record),
+        load::gather(store, vec![KeyRange::IpamConfig], progress, Records::add_record),
     )?;
+    let mut records = Records { books, ..others };
+    records.endpoints = endpoints.endpoints;
+    records.config = config.config;
+    records.unread.extend(endpoints.unread.into_iter().chain(config.unread));
+    let mut evidence = records.finish(true);
     evidence.taken_at = Some(taken_at);
-    evidence.endpoints = Some(endpoints.seen);
-    evidence.unread.extend(endpoints.unread);
-    let mut ipam = IpamEvidence::of_store(books);
-    if let Some(record) = config {
-        match IpamConfig::decode(&record.value) {
-            Ok(config) => ipam.config = Some(Sighted::new(config, Origin::store(&record.key))),
-            Err(error) => evidence.unread.push(unread(&record.key, &error)),
-        }
-    }
-    evidence.ipam = Some(ipam);
     Ok(evidence)
 }
 
-/// All other records.
-async fn resources(store: &dyn Store, progress: &Progress) -> Result<Evidence, StoreError> {
-    let kinds: Vec<Kind> = Kind::all().filter(|kind| !READ_OTHERWISE.contains(kind)).collect();
-    let ranges = kinds.iter().map(|kind| KeyRange::Kind(*kind)).collect();
-    let mut evidence = load::gather(store, ranges, progress, add_resource).await?;
-    for kind in kinds {
-        evidence.records.looked_for(kind);
-    }
-    Ok(evidence)
+fn other_kinds() -> impl Iterator<Item = Kind> {
+    Kind::all().filter(|kind| !READ_OTHERWISE.contains(kind))
 }
 
-fn add_resource(evidence: &mut Evidence, record: &Record) {
-    match read(record) {
-        Ok(resource) => evidence.records.add(Sighted::new(resource, Origin::store(&record.key))),
-        Err(reason) => evidence.unread.push(reason),
-    }
-}
-
+/// Records that have been read so far, wherever they come from.
 #[derive(Default)]
-struct Endpoints {
-    seen: Vec<Sighted<Endpoint>>,
+pub(crate) struct Records {
+    others: Evidence,
+    books: Books,
+    endpoints: Vec<Sighted<Endpoint>>,
+    config: Option<Sighted<IpamConfig>>,
     unread: Vec<String>,
 }
 
-impl Endpoints {
-    fn add(&mut self, record: &Record) {
-        match read(record) {
-            Ok(resource) => {
-                self.seen.push(Sighted::new(Endpoint::of_resource(&resource), Origin::store(&record.key)));
+impl Records {
+    fn add_record(&mut self, record: &Record) {
+        self.add(&record.key, &record.value, record.revision.as_str());
+    }
+
+    pub(crate) fn add(&mut self, key: &Key, value: &[u8], revision: &str) {
+        let added = match key {
+            Key::Resource { kind: Kind::WorkloadEndpoint, .. } => self.add_endpoint(key, value, revision),
+            Key::Resource { .. } => self.add_resource(key, value, revision),
+            Key::IpamConfig => self.add_config(key, value),
+            key => {
+                self.books.add(key, Answer::read(key, Some((value, revision))));
+                Ok(())
             }
-            Err(reason) => self.unread.push(reason),
+        };
+        if let Err(reason) = added {
+            self.unread.push(reason);
         }
+    }
+
+    fn add_endpoint(&mut self, key: &Key, value: &[u8], revision: &str) -> Result<(), String> {
+        let endpoint = Endpoint::of_resource(&read(key, value, revision)?);
+        self.endpoints.push(Sighted::new(endpoint, Origin::store(key)));
+        Ok(())
+    }
+
+    fn add_resource(&mut self, key: &Key, value: &[u8], revision: &str) -> Result<(), String> {
+        let resource = read(key, value, revision)?;
+        self.others.records.add(Sighted::new(resource, Origin::store(key)));
+        Ok(())
+    }
+
+    fn add_config(&mut self, key: &Key, value: &[u8]) -> Result<(), String> {
+        let config = IpamConfig::decode(value).map_err(|error| unread(key, &error))?;
+        self.config = Some(Sighted::new(config, Origin::store(key)));
+        Ok(())
+    }
+
+    /// `is_whole`: nothing of the store is missing, so what is not there does not exist.
+    pub(crate) fn finish(self, is_whole: bool) -> Evidence {
+        let mut evidence = self.others;
+        evidence.unread.extend(self.unread);
+        if is_whole {
+            other_kinds().for_each(|kind| evidence.records.looked_for(kind));
+        }
+        evidence.partial.endpoints = !is_whole;
+        if is_whole || !self.endpoints.is_empty() {
+            evidence.endpoints = Some(self.endpoints);
+        }
+        let mut ipam = IpamEvidence::of_store(self.books);
+        ipam.config = self.config;
+        if !is_whole {
+            ipam.whole = Whole::default();
+        }
+        evidence.ipam = Some(ipam);
+        evidence
     }
 }
 
-fn read(record: &Record) -> Result<Resource, String> {
-    let Key::Resource { kind, namespace, name } = &record.key else {
-        return Err(format!("{} is no resource", record.key));
+fn read(key: &Key, value: &[u8], revision: &str) -> Result<Resource, String> {
+    let Key::Resource { kind, namespace, name } = key else {
+        return Err(format!("{key} is no resource"));
     };
-    let mut resource = Resource::decode(&record.key, *kind, &record.value, record.revision.as_str())
-        .map_err(|error| unread(&record.key, &error))?;
+    let mut resource = Resource::decode(key, *kind, value, revision).map_err(|error| unread(key, &error))?;
     if resource.metadata.name.is_empty() {
         resource.metadata.name.clone_from(name);
         resource.metadata.namespace.clone_from(namespace);

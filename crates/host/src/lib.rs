@@ -33,6 +33,7 @@
 
 mod adopt;
 mod apply;
+pub mod bird;
 mod create;
 pub mod cri;
 mod detach;

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::findings::Counts;
 
 /// Numbers that only grow, and numbers of the moment. All start at nought with the process.
 #[derive(Debug, Default)]
@@ -23,12 +26,18 @@ pub(crate) struct Metrics {
     pub(crate) store_in_sync: AtomicI64,
     pub(crate) runtime_answers: AtomicI64,
     pub(crate) policies_unenforced: AtomicI64,
+    /// Empty before the first look.
+    findings: Mutex<Counts>,
 }
 
 impl Metrics {
     pub(crate) fn count_call(&self, success: bool) {
         let counter = if success { &self.calls_served } else { &self.calls_failed };
         counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_findings(&self, findings: Counts) {
+        *self.findings.lock().unwrap_or_else(PoisonError::into_inner) = findings;
     }
 
     /// In the text format of Prometheus, version 0.0.4.
@@ -38,7 +47,22 @@ impl Metrics {
             writeln!(text, "# HELP plumb_{name} {help}\n# TYPE plumb_{name} {sort}\nplumb_{name} {value}")
                 .expect("a string takes any text");
         }
+        self.write_findings(&mut text);
         text
+    }
+
+    fn write_findings(&self, text: &mut String) {
+        let findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        if findings.is_empty() {
+            return;
+        }
+        text.push_str(
+            "# HELP plumb_findings What the doctor finds on this node\n# TYPE plumb_findings gauge\n",
+        );
+        for ((code, severity), number) in findings.iter() {
+            writeln!(text, "plumb_findings{{code=\"{code}\",severity=\"{}\"}} {number}", severity.as_str())
+                .expect("a string takes any text");
+        }
     }
 
     fn of_calls(&self) -> [Row; 8] {
@@ -95,6 +119,15 @@ fn gauge(name: &'static str, help: &'static str, number: &AtomicI64) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn findings_have_their_code_and_severity() {
+        let metrics = Metrics::default();
+        assert!(!metrics.text().contains("plumb_findings"), "nobody has looked yet");
+        metrics.set_findings([(("pool-overlap", doctor::Severity::Error), 2)].into());
+        let text = metrics.text();
+        assert!(text.ends_with("plumb_findings{code=\"pool-overlap\",severity=\"error\"} 2\n"), "{text}");
+    }
 
     #[test]
     fn every_metric_has_its_three_lines() {

@@ -1,13 +1,30 @@
 //! The words between the plugin and the agent: a length in four bytes, then JSON, once in each direction.
+//!
+//! Besides calls of the plugin, `{"version":1,"ask":"evidence"}` asks for what the agent sees of its node; the answer's text is a
+//! bundle ([`gather::bundle`]).
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use serde::Deserialize;
+
 use crate::cni::{Answer, BadRequest, CallRequest, REQUEST_BYTES_MAX};
 
+/// What somebody wants.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Call(CallRequest),
+    /// What the agent sees of its node.
+    Evidence,
+}
+
+#[derive(Deserialize)]
+struct Question {
+    version: u32,
+    ask: String,
+}
+
 /// Reads a request. `None` if the connection was closed before there was one.
-pub(super) async fn read_request(
-    stream: &mut (impl AsyncRead + Unpin),
-) -> Result<Option<CallRequest>, BadRequest> {
+pub(super) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Result<Option<Asked>, BadRequest> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length).await {
         Ok(_) => {}
@@ -24,7 +41,10 @@ pub(super) async fn read_request(
     if text.len() < length as usize {
         return Err(BadRequest::CutOff(std::io::ErrorKind::UnexpectedEof.into()));
     }
-    CallRequest::decode(&text).map(Some)
+    match serde_json::from_slice::<Question>(&text) {
+        Ok(Question { version: 1, ask }) if ask == "evidence" => Ok(Some(Asked::Evidence)),
+        _ => CallRequest::decode(&text).map(|call| Some(Asked::Call(call))),
+    }
 }
 
 pub(super) async fn write_answer(
@@ -53,9 +73,24 @@ mod tests {
         frame
     }
 
-    fn read(bytes: &[u8]) -> Result<Option<CallRequest>, BadRequest> {
+    fn ask(bytes: &[u8]) -> Result<Option<Asked>, BadRequest> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(read_request(&mut &bytes[..]))
+    }
+
+    fn read(bytes: &[u8]) -> Result<Option<CallRequest>, BadRequest> {
+        ask(bytes).map(|asked| match asked {
+            Some(Asked::Call(call)) => Some(call),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn evidence_can_be_asked_for() {
+        let asked = |text: &str| ask(&frame(text.as_bytes()));
+        assert!(matches!(asked(r#"{"version":1,"ask":"evidence"}"#), Ok(Some(Asked::Evidence))));
+        assert!(asked(r#"{"version":2,"ask":"evidence"}"#).is_err());
+        assert!(asked(r#"{"version":1,"ask":"secrets"}"#).is_err());
     }
 
     #[test]
@@ -71,8 +106,8 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused_with_a_reason() {
-        assert!(read(b"").unwrap().is_none());
-        assert!(read(b"\0\0").unwrap().is_none());
+        assert!(ask(b"").unwrap().is_none());
+        assert!(ask(b"\0\0").unwrap().is_none());
         for (bytes, expected) in [
             (b"\0\x10\0\x01".to_vec(), "the request is longer than 1048576 bytes"),
             (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "the request is longer than 1048576 bytes"),

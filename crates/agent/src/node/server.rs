@@ -13,9 +13,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::protocol;
+use super::protocol::{self, Asked};
 use crate::cni::{self, Answer, CallRequest, Caller, Services};
 use crate::failpoint::{self, Point};
+use crate::findings;
 
 /// Whoever comes when all of these are taken waits in the socket's backlog.
 const CONNECTIONS_MAX: usize = 256;
@@ -113,14 +114,19 @@ async fn converse(
         }
     };
     let (answer, stream) = match read {
-        Ok(Some(request)) => serve(request, stream, services).await,
+        Ok(Some(Asked::Call(request))) => {
+            let (answer, stream) = serve(request, stream, services).await;
+            services.metrics().count_call(answer.success);
+            (answer, stream)
+        }
+        Ok(Some(Asked::Evidence)) => (findings::answer(services).await, Arc::new(stream)),
         Ok(None) => return,
         Err(error) => {
             warn!("a request that cannot be served: {error}");
+            services.metrics().count_call(false);
             (cni::refuse(&error), Arc::new(stream))
         }
     };
-    services.metrics().count_call(answer.success);
     let Ok(mut stream) = Arc::try_unwrap(stream) else { return };
     if let Err(error) = protocol::write_answer(&mut stream, &answer).await {
         debug!("the caller did not wait for its answer: {error}");

@@ -40,6 +40,10 @@ pub(crate) struct NodeArguments {
     #[arg(long, env = "PLUMB_GRACE", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     pub(super) grace: Duration,
 
+    /// How often to look for what is wrong with this node, for the metric plumb_findings; 0s for never.
+    #[arg(long, env = "PLUMB_DOCTOR_EVERY", default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
+    pub(super) doctor_every: Duration,
+
     /// Where to serve /liveness, /readiness and /metrics; `off` for nowhere.
     #[arg(long, env = "PLUMB_HEALTH_ADDRESS", default_value = "127.0.0.1:9099", value_name = "ADDRESS")]
     pub(super) health_address: String,

@@ -22,7 +22,7 @@ use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
-use crate::{bootstrap, collect, policies, queue, reconcile};
+use crate::{bootstrap, collect, findings, policies, queue, reconcile};
 
 const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
@@ -68,6 +68,10 @@ pub(super) async fn run(arguments: &NodeArguments) -> Result<()> {
     tokio::spawn({
         let services = services.clone();
         async move { sweep::run(&services).await }
+    });
+    tokio::spawn({
+        let (services, every) = (services.clone(), arguments.doctor_every);
+        async move { findings::watch(&services, every).await }
     });
     let background = tokio::spawn(work(services.clone(), config, reason, arguments.grace));
     tokio::select! {

@@ -44,6 +44,8 @@ pub(crate) struct Doctor {
     pub(crate) from: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: DoctorOutput,
+    #[command(flatten)]
+    pub(crate) this_node: ThisNode,
     /// Look again and again, and tell what is new and what is gone
     #[arg(long)]
     pub(crate) watch: bool,
@@ -59,6 +61,44 @@ pub(crate) struct Doctor {
     /// Say on stderr how long collecting and analysing took
     #[arg(long)]
     pub(crate) timings: bool,
+}
+
+/// Which node is looked at, besides the store.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ThisNode {
+    /// The socket of this node's agent; asked if it is there
+    #[arg(long, value_name = "PATH", default_value = gather::agent::AGENT_SOCKET)]
+    pub(crate) agent_socket: PathBuf,
+    /// Without an agent: look at this machine itself, as the node of this name. Not needed where Calico has left
+    /// its nodename file
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+    /// The container runtime's socket; the first usual one that exists if not given
+    #[arg(long, value_name = "SOCKET", env = "CONTAINER_RUNTIME_ENDPOINT")]
+    pub(crate) cri_socket: Option<String>,
+}
+
+/// Collects the evidence of this node and of the store in one file, for plumb doctor --from
+///
+/// Secrets are masked, and only the owner can read the file. Everything is looked at twice, so that whoever reads it
+/// can tell what is wrong from what just comes or goes.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  # Here, on a node
+  plumb collect --out node-a.bundle
+
+  # There, by a colleague; several bundles are looked at together
+  plumb doctor --from node-a.bundle node-b.bundle")]
+pub(crate) struct Collect {
+    /// Where to; - is stdout. plumb-TIME.bundle if not given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) this_node: ThisNode,
+    /// How long to wait before the second look, in seconds; 0 for only one
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = super::ipam::seconds)]
+    pub(crate) settle: f64,
 }
 
 /// How findings are told.

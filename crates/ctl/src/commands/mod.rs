@@ -29,6 +29,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Validate(validate) => change::validate(validate),
         Command::Ipam(ipam) => ipam::run(global, ipam).await,
         Command::Datastore(datastore) => datastore::run(global, datastore).await,
+        Command::Collect(collect) => doctor::collect(global, collect).await,
         Command::Doctor(doctor) => doctor::run(global, doctor).await,
         Command::Lab(lab) => lab::run(lab.clone()).await,
         Command::Install(install) => install::run(install),

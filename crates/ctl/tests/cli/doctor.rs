@@ -1,5 +1,7 @@
 //! `plumb doctor` on a live store.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use model::{Key, Kind};
 use serde_json::Value;
 use store::Change;
@@ -156,4 +158,37 @@ fn a_huge_log_takes_little_memory() {
     command.args(["doctor", "logs", "n1.kubelet.log", "-o", "json"]);
     let peak = testkit::process::peak_mib(command).unwrap();
     assert!(peak < MIB_MAX, "{peak} MiB");
+}
+
+#[test]
+fn a_bundle_says_the_same_as_the_store_and_no_secrets() {
+    if machine_has_own_config("a_bundle_says_the_same_as_the_store_and_no_secrets") {
+        return;
+    }
+    let desk = desk_with_a_fault();
+    let peer = serde_json::json!({"spec": {"peerIP": "192.0.2.1", "asNumber": 64512, "password": "hunter2"}});
+    desk.write(vec![Change::create(Key::cluster(Kind::BgpPeer, "p"), peer.to_string())]);
+    let collected = desk.plumb(&["collect", "--settle", "0.1", "--out", "a.bundle"]);
+    assert_eq!((collected.code, collected.stderr.as_str()), (Some(0), "wrote a.bundle\n"), "{collected:?}");
+    let path = desk.folder.path().join("a.bundle");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!text.contains("hunter2") && text.contains("[masked]"), "{text}");
+    assert_eq!(text.matches("plumbBundle").count(), 2, "two looks");
+    let live = desk.plumb(&["doctor", "--settle", "0", "-o", "json"]);
+    let later = desk.plumb(&["doctor", "--from", "a.bundle", "-o", "json"]);
+    assert_eq!((codes(&later.stdout), later.code), (codes(&live.stdout), Some(1)));
+    let findings =
+        |ran: &crate::harness::Ran| serde_json::from_str::<Value>(&ran.stdout).unwrap()["findings"].clone();
+    assert_eq!(findings(&later), findings(&live));
+}
+
+#[test]
+fn this_machine_can_be_looked_at_without_store_and_agent() {
+    let desk = Desk::on_sqlite();
+    let seen = desk.plumb(&["doctor", "--node", "here", "-o", "json"]);
+    let report: Value = serde_json::from_str(&seen.stdout).unwrap();
+    let unseen = report["unseen"].to_string();
+    assert!(unseen.contains("the store was not looked at: "), "{unseen}");
+    assert!(!unseen.contains("links of nodes"), "its kernel was: {unseen}");
 }

@@ -3,7 +3,8 @@
 //! Goes by names (`password=…`, `"token": "…"`), by shapes (tokens in three parts, keys of clouds) and by blocks
 //! (private keys). It rather masks too much: nothing that is diagnosed here is ever spelled like that.
 
-const MASK: &str = "[masked]";
+/// What stands in the place of a secret.
+pub const MASK: &str = "[masked]";
 
 /// Ends of names whose values are secrets. Paths to files with secrets are not secrets.
 const SECRET_NAMES: &[&str] = &[
@@ -122,7 +123,8 @@ fn is_lone_name(before: &str) -> bool {
 }
 
 /// Whether the name right before a separator is a secret's.
-fn is_secret_name(before: &str) -> bool {
+/// Whether a name, or a text that ends in one, is that of a secret.
+pub fn is_secret_name(before: &str) -> bool {
     let name = before.trim_end().trim_end_matches(['"', '\'', '\\']);
     SECRET_NAMES.iter().any(|secret| {
         let at = name.len().checked_sub(secret.len());

@@ -39,6 +39,7 @@ use lines::LineCutter;
 use reader::FileReader;
 
 pub use document::{kube_event, kube_node, kube_pod};
+pub use mask::{MASK, is_secret_name};
 
 /// Takes in files, one after the other.
 ///
@@ -97,6 +98,14 @@ impl Drop for FileIntake<'_> {
 /// The peers that a readiness probe of calico-node misses: `BGP not established with 10.0.0.1`.
 pub fn peers_without_session(message: &str) -> Option<Vec<std::net::IpAddr>> {
     logs::bgp_down(message)
+}
+
+/// A text with whatever looks like a secret masked, and nothing in it that a terminal would obey.
+pub fn masked(text: &str) -> String {
+    let (mut cutter, mut lines) = (LineCutter::default(), Vec::new());
+    cutter.feed(text.as_bytes(), |line| lines.push(line.text));
+    cutter.finish(|line| lines.push(line.text));
+    lines.join("\n")
 }
 
 /// Files that are at hand as a whole.

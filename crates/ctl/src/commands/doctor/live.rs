@@ -7,31 +7,74 @@ use book::load::Progress;
 use doctor::{Evidence, Report, Settles, checks, diagnose};
 use store::Store;
 
-use super::Examined;
+use super::{Examined, node};
 use crate::cli::Global;
-use crate::cli::doctor::Doctor;
+use crate::cli::doctor::{Doctor, ThisNode};
 use crate::failure::Failure;
 use crate::{connect, progress};
 
-/// Whatever can be asked.
+/// Whatever can be asked: the store, and this node.
 pub(super) struct Sources {
-    store: Arc<dyn Store>,
+    store: Result<Arc<dyn Store>, Failure>,
+    node: Option<node::Source>,
 }
 
 impl Sources {
-    pub(super) async fn open(global: &Global) -> Result<Sources, Failure> {
-        Ok(Sources { store: connect::open_for_reading(global).await? })
+    /// Fails if there is nothing at all to look at.
+    pub(super) async fn open(global: &Global, this_node: &ThisNode) -> Result<Sources, Failure> {
+        let node = node::Source::find(this_node)?;
+        let store = connect::open_for_reading(global).await;
+        match (store, &node) {
+            (Err(failure), None) => Err(failure),
+            (store, _) => Ok(Sources { store, node }),
+        }
     }
 
     /// Everything as it is now.
     pub(super) async fn collect(&self) -> Result<Evidence, Failure> {
         let records = Progress::default();
-        Ok(progress::while_reading(&records, gather::of_store(&*self.store, &records)).await?)
+        let of_store = async {
+            match &self.store {
+                Ok(store) => gather::of_store(&**store, &records).await.map_err(Failure::from),
+                Err(failure) => Ok(without_store(failure)),
+            }
+        };
+        let of_node = async {
+            match &self.node {
+                Some(node) => node.collect().await,
+                None => Evidence::default(),
+            }
+        };
+        let both = async { tokio::join!(of_store, of_node) };
+        let (of_store, of_node) = progress::while_reading(&records, both).await;
+        let mut evidence = match (of_store, &self.node) {
+            (Ok(evidence), _) => evidence,
+            (Err(failure), None) => return Err(failure),
+            // A node whose store is away is looked at all the same: it may be the reason.
+            (Err(failure), Some(_)) => without_store(&failure),
+        };
+        evidence.absorb(of_node);
+        Ok(evidence)
+    }
+
+    pub(super) fn store(&self) -> Result<&Arc<dyn Store>, &Failure> {
+        self.store.as_ref()
+    }
+
+    pub(super) fn node(&self) -> Option<&node::Source> {
+        self.node.as_ref()
+    }
+}
+
+fn without_store(failure: &Failure) -> Evidence {
+    Evidence {
+        unread: vec![format!("the store was not looked at: {}", failure.words())],
+        ..Evidence::default()
     }
 }
 
 pub(super) async fn examine(global: &Global, doctor: &Doctor) -> Result<Examined, Failure> {
-    examine_from(&Sources::open(global).await?, doctor).await
+    examine_from(&Sources::open(global, &doctor.this_node).await?, doctor).await
 }
 
 pub(super) async fn examine_from(sources: &Sources, doctor: &Doctor) -> Result<Examined, Failure> {

@@ -1,11 +1,15 @@
 //! `plumb doctor`: evidence in, findings out.
 
+mod collect;
 mod explain;
 mod from;
 mod live;
 mod logs;
+mod node;
 mod tell;
 mod watch;
+
+pub(crate) use collect::run as collect;
 
 use doctor::{Report, Severity};
 

@@ -1,0 +1,192 @@
+//! The doctor on its own node: what the agent sees, for whoever asks over the socket, and what is wrong with it, as metrics.
+//!
+//! The agent looks at its node and at its node's endpoint records, never at the whole store: a cluster has thousands of
+//! agents. Findings that need more come from `plumb doctor`, which asks the agent for its part.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use doctor::evidence::node::Attachment;
+use doctor::evidence::{Endpoint, PodName};
+use doctor::{Evidence, Finding, Origin, Report, Settles, Severity, Sighted, checks, diagnose};
+use gather::bundle::BundleWriter;
+use gather::{Attached, NodeSources};
+use host::cri::RuntimeClient;
+use jiff::Timestamp;
+use tracing::{debug, warn};
+
+use crate::cni::{Agent, Answer, Services};
+use crate::endpoints::LocalEndpoint;
+use crate::journal::Entry;
+
+/// Variables that say how a node is set up. None of them is a secret.
+const ENVIRONMENT: &[&str] = &[
+    "NODENAME",
+    "IP",
+    "IP6",
+    "IP_AUTODETECTION_METHOD",
+    "IP6_AUTODETECTION_METHOD",
+    "AS",
+    "CALICO_NETWORKING_BACKEND",
+    "CALICO_IPV4POOL_CIDR",
+    "CALICO_IPV6POOL_CIDR",
+    "DATASTORE_TYPE",
+    "FELIX_IPINIPMTU",
+    "FELIX_VXLANMTU",
+    "KUBERNETES_SERVICE_HOST",
+];
+
+/// How many findings there are, by code and severity.
+pub(crate) type Counts = BTreeMap<(&'static str, Severity), u64>;
+
+/// What the agent sees of its node, as a bundle.
+pub(crate) async fn answer(services: &Services) -> Answer {
+    let evidence = collect(services).await;
+    match write(&evidence) {
+        Ok(text) => Answer { success: true, text },
+        Err(error) => Answer { success: false, text: format!("the evidence cannot be written: {error}") },
+    }
+}
+
+fn write(evidence: &Evidence) -> std::io::Result<String> {
+    let mut writer = BundleWriter::new(Vec::new());
+    writer.look(evidence.taken_at.unwrap_or_else(Timestamp::now))?;
+    writer.nodes(evidence)?;
+    String::from_utf8(writer.finish()?).map_err(std::io::Error::other)
+}
+
+/// Looks now and then, and counts; never ends.
+pub(crate) async fn watch(services: &Services, every: Duration) {
+    if every.is_zero() {
+        return std::future::pending().await;
+    }
+    let mut before = BTreeSet::new();
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(agent) = services.agent().filter(|_| services.health().is_store_in_sync()) else { continue };
+        let mut evidence = collect(services).await;
+        evidence.endpoints = Some(agent.endpoints.all().iter().map(|known| endpoint(known, agent)).collect());
+        evidence.partial.endpoints = true;
+        // Some thousand comparisons: nothing that calls should wait for.
+        let Ok(report) = tokio::task::spawn_blocking(move || diagnose(&evidence)).await else { continue };
+        let seen: BTreeSet<_> = report.findings.iter().map(identity).collect();
+        let told = settled(&report, &before);
+        for finding in &told {
+            let level = format!("{} [{}]", finding.severity.as_str(), finding.code);
+            match before.contains(&identity(finding)) {
+                true => debug!("still {level}: {}", finding.summary),
+                false => warn!("{level}: {}", finding.summary),
+            }
+        }
+        services.metrics().set_findings(counts(&told));
+        before = seen;
+    }
+}
+
+async fn collect(services: &Services) -> Evidence {
+    let Some(agent) = services.agent() else { return Evidence::default() };
+    let attachments = agent.journal.all().into_iter().map(|entry| attached(entry, services)).collect();
+    let named = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
+    gather::of_node(NodeSources {
+        name: agent.node.clone(),
+        // It may have come up after the agent.
+        runtime: agent.runtime.clone().or_else(RuntimeClient::usual),
+        attachments: Some(attachments),
+        environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
+    })
+    .await
+}
+
+fn attached(entry: Entry, services: &Services) -> Attached {
+    let sandbox = &entry.attachment.sandbox;
+    let is_queued = services.queue().waiting_for(sandbox).is_ok_and(|waiting| !waiting.is_empty());
+    let attachment = Attachment {
+        network: sandbox.network().to_owned(),
+        container_id: sandbox.container_id().to_owned(),
+        interface: sandbox.interface().to_owned(),
+        device: entry.attachment.device.to_string(),
+        addresses: entry.attachment.addresses.clone(),
+        pod: entry.pod.map(|(namespace, name)| PodName::new(namespace, name)),
+        is_in_flux: is_queued || services.fences().is_busy(sandbox),
+    };
+    Attached { attachment, netns: entry.netns }
+}
+
+fn endpoint(known: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
+    let (namespace, pod) = known.pod.clone().unzip();
+    let name = match &known.key {
+        model::Key::Resource { name, .. } => name.clone(),
+        other => other.to_string(),
+    };
+    let endpoint = Endpoint {
+        namespace,
+        name,
+        orchestrator: "k8s".to_owned(),
+        pod,
+        node: Some(agent.node.clone()),
+        interface: Some(known.interface.clone()),
+        device: known.device.as_ref().map(ToString::to_string),
+        mac: known.mac,
+        container_id: Some(known.container_id.clone()).filter(|id| !id.is_empty()),
+        addresses: known.addresses.clone(),
+        ..Endpoint::default()
+    };
+    Sighted::new(endpoint, Origin::store(&known.key))
+}
+
+/// What may come from churn counts if the look before found it, too.
+fn settled<'r>(report: &'r Report, before: &BTreeSet<(&'static str, String)>) -> Vec<&'r Finding> {
+    let is_settled = |finding: &&Finding| {
+        let at_once = checks::find(finding.code).is_some_and(|check| check.settles == Settles::AtOnce);
+        at_once || before.contains(&identity(finding))
+    };
+    report.findings.iter().filter(is_settled).collect()
+}
+
+fn identity(finding: &Finding) -> (&'static str, String) {
+    (finding.code, finding.subject.to_string())
+}
+
+/// Every code is there, so that one that is gone can be told from one that was never looked for.
+fn counts(findings: &[&Finding]) -> Counts {
+    let mut counts: Counts = checks::ALL.iter().map(|check| ((check.code, check.severity), 0)).collect();
+    for finding in findings {
+        *counts.entry((finding.code, finding.severity)).or_default() += 1;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use doctor::{Look, Subject};
+
+    fn report() -> Report {
+        let mut findings = Vec::new();
+        for code in ["address-shared", "pool-overlap"] {
+            let mut look = Look::new(checks::find(code).unwrap());
+            look.found(Subject::node("a"), "it is so");
+            findings.extend(look.findings().to_vec());
+        }
+        Report { findings, unseen: Vec::new() }
+    }
+
+    #[test]
+    fn what_may_be_churn_counts_at_the_second_look() {
+        let report = report();
+        let codes =
+            |before: &BTreeSet<_>| -> Vec<&str> { settled(&report, before).iter().map(|f| f.code).collect() };
+        assert_eq!(codes(&BTreeSet::new()), ["pool-overlap"]);
+        let before = report.findings.iter().map(identity).collect();
+        assert_eq!(codes(&before), ["address-shared", "pool-overlap"]);
+    }
+
+    #[test]
+    fn every_code_is_counted() {
+        let report = report();
+        let counts = counts(&report.findings.iter().collect::<Vec<_>>());
+        assert_eq!(counts.len(), checks::ALL.len());
+        assert_eq!(counts[&("pool-overlap", Severity::Error)], 1);
+        assert_eq!(counts.values().sum::<u64>(), 2);
+    }
+}

@@ -1,0 +1,61 @@
+//! This node, if it is one: its agent, or else the machine itself.
+
+use std::path::{Path, PathBuf};
+
+use doctor::Evidence;
+use gather::{NodeSources, agent};
+use host::cri::RuntimeClient;
+
+use crate::cli::doctor::ThisNode;
+use crate::failure::Failure;
+
+/// Where Calico's agent leaves the name of its node.
+const NODENAME_FILE: &str = "/var/lib/calico/nodename";
+
+/// Who tells about this node.
+#[derive(Debug)]
+pub(super) enum Source {
+    Agent(PathBuf),
+    Machine { name: String, runtime: Option<RuntimeClient> },
+}
+
+impl Source {
+    /// `None` if this machine is no node, as far as can be told.
+    pub(super) fn find(this_node: &ThisNode) -> Result<Option<Source>, Failure> {
+        if this_node.node.is_none() && this_node.agent_socket.exists() {
+            return Ok(Some(Source::Agent(this_node.agent_socket.clone())));
+        }
+        let Some(name) = this_node.node.clone().or_else(|| name_in(Path::new(NODENAME_FILE))) else {
+            return Ok(None);
+        };
+        let runtime = match this_node.cri_socket.as_deref().filter(|endpoint| !endpoint.is_empty()) {
+            Some(endpoint) => {
+                Some(RuntimeClient::from_endpoint(endpoint).map_err(|error| Failure::of(&error))?)
+            }
+            None => RuntimeClient::usual(),
+        };
+        Ok(Some(Source::Machine { name, runtime }))
+    }
+
+    /// What it tells now. That it could not be asked is evidence, too.
+    pub(super) async fn collect(&self) -> Evidence {
+        match self {
+            Source::Agent(socket) => agent::ask(socket).await.unwrap_or_else(|error| {
+                let words = Failure::of(&error).words();
+                Evidence {
+                    unread: vec![format!("this node was not looked at: {words}")],
+                    ..Evidence::default()
+                }
+            }),
+            Source::Machine { name, runtime } => {
+                let (name, runtime) = (name.clone(), runtime.clone());
+                gather::of_node(NodeSources { name, runtime, ..NodeSources::default() }).await
+            }
+        }
+    }
+}
+
+fn name_in(file: &Path) -> Option<String> {
+    let name = std::fs::read_to_string(file).ok()?.trim().to_owned();
+    (!name.is_empty()).then_some(name)
+}

@@ -1,0 +1,200 @@
+//! A survey of a namespace, in the words of evidence.
+
+use doctor::evidence::kernel::{
+    Address, Kernel, Link, Neighbour, NeighbourState, PartialKernel, Route, RouteKind, Vxlan,
+};
+use doctor::{Origin, Sighted};
+use host::survey::{Survey, SurveyedLink, SurveyedNeighbour, SurveyedRoute};
+
+/// `inside` says whose namespace it is, if not the node's own: ` of pod shop/cart-0`.
+pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
+    let origin = |what: &str| Origin::probe(node, format!("{what}{inside}"));
+    let device = |index: u32| survey.device(index).map_or_else(|| format!("if{index}"), str::to_owned);
+    let (links, addresses, routes, neighbours) =
+        (origin("links"), origin("addresses"), origin("routes"), origin("neighbours"));
+    let sighted_sysctl = |(path, value): (&String, &String)| {
+        (path.clone(), Sighted::new(value.clone(), origin(&format!("sysctl {path}"))))
+    };
+    Kernel {
+        links: Some(
+            survey.links.iter().map(|link| Sighted::new(of_link(link, &device), links.clone())).collect(),
+        ),
+        addresses: Some(
+            survey
+                .addresses
+                .iter()
+                .map(|held| {
+                    let address = Address {
+                        device: device(held.index),
+                        net: held.net,
+                        scope: scope(held.scope).unwrap_or("global").to_owned(),
+                        is_secondary: held.is_secondary,
+                        is_duplicate: held.is_duplicate,
+                    };
+                    Sighted::new(address, addresses.clone())
+                })
+                .collect(),
+        ),
+        routes: Some(
+            survey
+                .routes
+                .iter()
+                .map(|route| Sighted::new(of_route(route, &device), routes.clone()))
+                .collect(),
+        ),
+        neighbours: Some(
+            survey
+                .neighbours
+                .iter()
+                .map(|neighbour| Sighted::new(of_neighbour(neighbour, &device), neighbours.clone()))
+                .collect(),
+        ),
+        sysctls: Some(survey.sysctls.iter().map(sighted_sysctl).collect()),
+        partial: PartialKernel::default(),
+    }
+}
+
+fn of_link(link: &SurveyedLink, device: &impl Fn(u32) -> String) -> Link {
+    Link {
+        name: link.name.clone(),
+        index: Some(link.index),
+        kind: link.kind.clone(),
+        peer_index: link.peer_index,
+        has_peer_elsewhere: Some(link.peer_is_elsewhere),
+        alias: link.alias.clone(),
+        mac: link.mac,
+        mtu: Some(link.mtu),
+        is_up: Some(link.up),
+        is_running: Some(link.running),
+        master: link.master.map(device),
+        vxlan: link.vxlan.as_ref().map(|vxlan| Vxlan {
+            vni: vxlan.vni,
+            port: vxlan.port,
+            local: vxlan.local,
+            parent: vxlan.parent.map(device),
+        }),
+    }
+}
+
+fn of_route(route: &SurveyedRoute, device: &impl Fn(u32) -> String) -> Route {
+    Route {
+        destination: route.destination,
+        kind: match route.kind {
+            1 => RouteKind::Unicast,
+            2 => RouteKind::Local,
+            3 => RouteKind::Broadcast,
+            6 => RouteKind::Blackhole,
+            7 => RouteKind::Unreachable,
+            8 => RouteKind::Prohibit,
+            _ => RouteKind::Other,
+        },
+        via: route.gateway,
+        // Of a black hole the kernel says lo, which means nothing.
+        device: route.index.filter(|_| !(6..=8).contains(&route.kind)).map(device),
+        protocol: protocol(route.protocol),
+        scope: scope(route.scope).map(str::to_owned),
+        source: route.source,
+        metric: route.metric,
+        table: None,
+        is_onlink: route.is_onlink,
+        is_dead: route.is_dead,
+    }
+}
+
+/// The names that `ip route` uses.
+fn protocol(number: u8) -> Option<String> {
+    Some(match number {
+        // Not said, or `boot`.
+        0 | 3 => return None,
+        1 => "redirect".to_owned(),
+        2 => "kernel".to_owned(),
+        4 => "static".to_owned(),
+        9 => "ra".to_owned(),
+        12 => "bird".to_owned(),
+        16 => "dhcp".to_owned(),
+        other => other.to_string(),
+    })
+}
+
+fn scope(number: u8) -> Option<&'static str> {
+    match number {
+        0 => Some("global"),
+        200 => Some("site"),
+        253 => Some("link"),
+        254 => Some("host"),
+        _ => None,
+    }
+}
+
+fn of_neighbour(neighbour: &SurveyedNeighbour, device: &impl Fn(u32) -> String) -> Neighbour {
+    let has = |bits: u16| neighbour.state & bits != 0;
+    let state = match () {
+        () if has(0x80) => NeighbourState::Permanent,
+        () if has(0x40) => NeighbourState::NoArp,
+        () if has(0x02) => NeighbourState::Reachable,
+        () if has(0x04 | 0x08 | 0x10) => NeighbourState::Stale,
+        () if has(0x01 | 0x20) => NeighbourState::Missing,
+        () => NeighbourState::Known,
+    };
+    Neighbour {
+        address: neighbour.address,
+        device: device(neighbour.index),
+        mac: neighbour.mac,
+        state,
+        is_proxy: neighbour.is_proxy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use host::survey::SurveyedAddress;
+
+    use super::*;
+
+    #[test]
+    fn a_survey_speaks_the_words_of_ip() {
+        let link = SurveyedLink { index: 2, name: "eth0".to_owned(), up: true, ..SurveyedLink::default() };
+        let address = SurveyedAddress {
+            index: 2,
+            net: "192.0.2.1/24".parse().unwrap(),
+            scope: 253,
+            is_secondary: false,
+            is_duplicate: false,
+        };
+        let route = SurveyedRoute {
+            destination: "10.0.0.0/26".parse().unwrap(),
+            kind: 6,
+            gateway: None,
+            index: Some(1),
+            protocol: 12,
+            scope: 0,
+            source: None,
+            metric: None,
+            is_onlink: false,
+            is_dead: false,
+        };
+        let via = SurveyedRoute {
+            kind: 1,
+            gateway: Some([192, 0, 2, 9].into()),
+            index: Some(2),
+            protocol: 80,
+            ..route.clone()
+        };
+        let survey = Survey {
+            links: vec![link],
+            addresses: vec![address],
+            routes: vec![route, via],
+            ..Survey::default()
+        };
+        let kernel = of_survey(&survey, "node-a", "");
+        let routes: Vec<String> =
+            kernel.routes.iter().flatten().map(|route| route.seen.to_string()).collect();
+        assert_eq!(routes, ["blackhole 10.0.0.0/26", "10.0.0.0/26 via 192.0.2.9 dev eth0"]);
+        let protocols: Vec<Option<String>> =
+            kernel.routes.unwrap().into_iter().map(|route| route.seen.protocol).collect();
+        assert_eq!(protocols, [Some("bird".to_owned()), Some("80".to_owned())]);
+        let addresses = kernel.addresses.unwrap();
+        assert_eq!((addresses[0].seen.device.as_str(), addresses[0].seen.scope.as_str()), ("eth0", "link"));
+        assert_eq!(addresses[0].exhibit("").file, "node-a: addresses");
+    }
+}

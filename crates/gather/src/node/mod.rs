@@ -1,0 +1,202 @@
+//! One node as it is now: its kernel, its pods from inside, BGP, the runtime, how it is set up.
+//!
+//! Everything is optional: what cannot be asked is said in words, and the rest is evidence all the same.
+
+mod bird;
+mod kernel;
+mod pods;
+mod setup;
+mod token;
+
+use std::path::PathBuf;
+
+use doctor::evidence::node::{Attachment, RuntimeSandbox};
+use doctor::evidence::{NodeEvidence, PodName};
+use doctor::{Evidence, Origin, Sighted};
+use host::NetNs;
+use host::cri::{PodSandbox, RuntimeClient, SandboxState};
+use host::survey::Survey;
+use jiff::Timestamp;
+
+/// What is known beforehand.
+#[derive(Debug, Default)]
+pub struct NodeSources {
+    /// The name the node registers under.
+    pub name: String,
+    pub runtime: Option<RuntimeClient>,
+    /// The agent's journal, if an agent asks.
+    pub attachments: Option<Vec<Attached>>,
+    /// Settings of the node's agent, from its environment.
+    pub environment: Option<Vec<(String, String)>>,
+}
+
+/// An attachment, and where its pod lives.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    pub attachment: Attachment,
+    pub netns: PathBuf,
+}
+
+/// Looks at the node that this process runs on.
+pub async fn of_node(sources: NodeSources) -> Evidence {
+    let taken_at = Timestamp::now();
+    let mut look = Look::new(&sources.name);
+    let namespaces = look.runtime(sources.runtime.as_ref()).await;
+    look.journal(sources.attachments, sources.environment);
+    let namespaces = look.with_journal(namespaces);
+    // Netlink, files and other namespaces all block.
+    let looked = tokio::task::spawn_blocking(move || {
+        look.kernel();
+        look.inside(&namespaces);
+        look.bgp();
+        look.setup();
+        look
+    });
+    let mut evidence = Evidence { taken_at: Some(taken_at), ..Evidence::default() };
+    match looked.await {
+        Ok(look) => {
+            *evidence.node_mut(&sources.name) = look.node;
+            evidence.unread = look.unread;
+        }
+        Err(error) => evidence.unread.push(format!("node {} could not be looked at: {error}", sources.name)),
+    }
+    evidence
+}
+
+/// A look under way.
+struct Look {
+    node: NodeEvidence,
+    unread: Vec<String>,
+    attached: Vec<Attached>,
+}
+
+/// A pod's namespace and whose it is.
+struct Inside {
+    pod: Option<PodName>,
+    container_id: String,
+    netns: PathBuf,
+}
+
+impl Look {
+    fn new(name: &str) -> Look {
+        Look { node: NodeEvidence::new(name), unread: Vec::new(), attached: Vec::new() }
+    }
+
+    fn from(&self, what: &str) -> Origin {
+        Origin::probe(self.node.name.as_str(), what)
+    }
+
+    fn could_not(&mut self, what: &str, error: &dyn std::error::Error) {
+        let mut words = format!("node {}: {what} could not be read: {error}", self.node.name);
+        let mut source = error.source();
+        while let Some(cause) = source {
+            words = format!("{words}: {cause}");
+            source = cause.source();
+        }
+        self.unread.push(words);
+    }
+
+    /// The runtime's sandboxes; gives back where the pods of those that are ready live.
+    async fn runtime(&mut self, runtime: Option<&RuntimeClient>) -> Vec<Inside> {
+        let Some(runtime) = runtime else { return Vec::new() };
+        let sandboxes = match runtime.sandboxes().await {
+            Ok(sandboxes) => sandboxes,
+            Err(error) => {
+                self.could_not("the list of sandboxes", &error);
+                return Vec::new();
+            }
+        };
+        let origin = self.from("sandboxes");
+        let sighted = sandboxes.iter().map(|sandbox| Sighted::new(seen(sandbox), origin.clone()));
+        self.node.sandboxes = Some(sighted.collect());
+        let ready = sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready);
+        let mut inside = Vec::new();
+        for sandbox in ready.take(pods::PODS_MAX) {
+            if let Ok(Some(netns)) = runtime.namespace_of(&sandbox.id).await {
+                let pod = Some(pod_name(sandbox));
+                inside.push(Inside { pod, container_id: sandbox.id.clone(), netns });
+            }
+        }
+        inside
+    }
+
+    fn journal(&mut self, attachments: Option<Vec<Attached>>, environment: Option<Vec<(String, String)>>) {
+        let origin = self.from("journal");
+        self.node.attachments = attachments.as_ref().map(|all| {
+            all.iter().map(|attached| Sighted::new(attached.attachment.clone(), origin.clone())).collect()
+        });
+        self.attached = attachments.unwrap_or_default();
+        let origin = self.from("environment");
+        self.node.setup.environment = environment.map(|all| {
+            let sighted = |(name, value): (String, String)| (name, Sighted::new(value, origin.clone()));
+            all.into_iter().map(sighted).collect()
+        });
+    }
+
+    /// Pods that only the journal knows: the runtime did not answer, or does not tell where they are.
+    fn with_journal(&self, mut inside: Vec<Inside>) -> Vec<Inside> {
+        for attached in &self.attached {
+            let attachment = &attached.attachment;
+            if !inside.iter().any(|known| known.container_id == attachment.container_id) {
+                inside.push(Inside {
+                    pod: attachment.pod.clone(),
+                    container_id: attachment.container_id.clone(),
+                    netns: attached.netns.clone(),
+                });
+            }
+        }
+        inside
+    }
+
+    fn kernel(&mut self) {
+        match Survey::here() {
+            Ok(survey) => self.node.kernel = kernel::of_survey(&survey, &self.node.name, ""),
+            Err(error) => self.could_not("the kernel", &error),
+        }
+    }
+
+    fn inside(&mut self, namespaces: &[Inside]) {
+        // Without any the view from inside was not looked for, unless it is known that there are no pods.
+        if namespaces.is_empty() && self.node.sandboxes.is_none() {
+            return;
+        }
+        let Ok(home) = NetNs::current() else { return };
+        let mut views = Vec::new();
+        for inside in namespaces.iter().take(pods::PODS_MAX) {
+            match pods::look_inside(inside, &home, &self.node.name) {
+                Ok(view) => views.extend(view),
+                Err(error) if error.is_namespace_gone() => {}
+                Err(error) => self.could_not("a pod from inside", &error),
+            }
+        }
+        self.node.pod_views = Some(views);
+        self.node.namespaces = Some(pods::namespaces(&self.from("namespaces")));
+    }
+
+    fn bgp(&mut self) {
+        let (bgp, problems) = bird::sessions(&self.node.name);
+        self.node.bgp = bgp;
+        self.unread.extend(problems);
+    }
+
+    fn setup(&mut self) {
+        let name = self.node.name.clone();
+        setup::fill(&mut self.node.setup, std::path::Path::new("/"), &name);
+    }
+}
+
+fn seen(sandbox: &PodSandbox) -> RuntimeSandbox {
+    RuntimeSandbox {
+        id: sandbox.id.clone(),
+        is_ready: Some(sandbox.state == SandboxState::Ready),
+        pod: pod_name(sandbox),
+        pod_uid: Some(sandbox.pod_uid.clone()).filter(|uid| !uid.is_empty()),
+        attempt: Some(sandbox.attempt),
+        created_at: Timestamp::from_nanosecond(sandbox.created_at.into()).ok(),
+        age: None,
+    }
+}
+
+fn pod_name(sandbox: &PodSandbox) -> PodName {
+    PodName::new(&sandbox.pod_namespace, &sandbox.pod_name)
+}

@@ -1,0 +1,150 @@
+//! How a node is set up, from files that every Linux has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use doctor::evidence::node::Setup;
+use doctor::{Origin, Sighted, text};
+
+use super::token;
+
+const NODENAME_FILE: &str = "var/lib/calico/nodename";
+const CNI_FOLDER: &str = "etc/cni/net.d";
+/// The plugin's credentials for the API.
+const KUBECONFIGS: [&str; 2] = ["etc/cni/net.d/calico-kubeconfig", "etc/cni/net.d/plumb-kubeconfig"];
+const UNITS: [&str; 5] = ["kubelet", "containerd", "crio", "docker", "plumbd"];
+/// No configuration of a network is longer.
+const CONFIG_BYTES_MAX: u64 = 256 << 10;
+
+/// `root` is `/`, but for tests.
+pub(super) fn fill(setup: &mut Setup, root: &Path, node: &str) {
+    let origin = |what: &str| Origin::probe(node, what);
+    let line = |path: &str| {
+        let value = fs::read_to_string(root.join(path)).ok()?.trim().to_owned();
+        Some(Sighted::new(value, origin(&format!("/{path}")))).filter(|sighted| !sighted.seen.is_empty())
+    };
+    setup.node_name = Some(Sighted::new(node.to_owned(), origin("node name")));
+    setup.hostname = line("proc/sys/kernel/hostname");
+    setup.nodename_file = line(NODENAME_FILE);
+    setup.machine_id = line("etc/machine-id");
+    let read = |path: &str| Some((fs::read_to_string(root.join(path)).ok()?, origin(&format!("/{path}"))));
+    setup.swaps = read("proc/swaps").map(|(text, origin)| Sighted::new(first_words(&text, 1), origin));
+    setup.kernel_modules =
+        read("proc/modules").map(|(text, origin)| Sighted::new(first_words(&text, 0), origin));
+    let sockets =
+        ["proc/net/tcp", "proc/net/tcp6"].map(|path| read(path).map(|(text, _)| text).unwrap_or_default());
+    let ports: BTreeSet<u16> = sockets.iter().flat_map(|text| listening(text)).collect();
+    setup.listening_ports = Some(Sighted::new(ports.into_iter().collect(), origin("/proc/net/tcp")));
+    setup.cni_configs = Some(cni_configs(&root.join(CNI_FOLDER), node));
+    setup.credentials_expire_at = Some(
+        KUBECONFIGS
+            .iter()
+            .filter_map(|path| {
+                let expiry = token::expiry(&fs::read_to_string(root.join(path)).ok()?)?;
+                Some((format!("/{path}"), Sighted::new(expiry, origin(&format!("/{path}")))))
+            })
+            .collect(),
+    );
+    if root == Path::new("/") && Path::new("/run/systemd/system").is_dir() {
+        setup.units = units(node);
+    }
+}
+
+/// The first word of each line after the heading.
+fn first_words(text: &str, heading_lines: usize) -> Vec<String> {
+    let lines = text.lines().skip(heading_lines);
+    lines.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+/// Ports in state LISTEN, as `/proc/net/tcp` has them.
+fn listening(text: &str) -> Vec<u16> {
+    const LISTEN: &str = "0A";
+    let port = |line: &str| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, state) = (words.next()?, words.nth(1)?);
+        (state == LISTEN).then(|| u16::from_str_radix(local.rsplit(':').next()?, 16).ok())?
+    };
+    text.lines().skip(1).filter_map(port).collect()
+}
+
+fn cni_configs(folder: &Path, node: &str) -> BTreeMap<String, Sighted<String>> {
+    let mut configs = BTreeMap::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_config = [".conf", ".conflist", ".json"].iter().any(|end| name.ends_with(end));
+        let is_small =
+            entry.metadata().is_ok_and(|status| status.is_file() && status.len() <= CONFIG_BYTES_MAX);
+        if !is_config || !is_small {
+            continue;
+        }
+        if let Ok(content) = fs::read_to_string(entry.path()) {
+            let origin = Origin::probe(node, format!("/{CNI_FOLDER}/{name}"));
+            configs.insert(name, Sighted::new(text::masked(&content), origin));
+        }
+    }
+    configs
+}
+
+/// What systemd says of those units that it knows.
+fn units(node: &str) -> Option<BTreeMap<String, Sighted<String>>> {
+    let mut command = Command::new("systemctl");
+    command.args(["show", "--property=Id,LoadState,ActiveState"]).args(UNITS);
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let units = text.split("\n\n").filter_map(unit);
+    Some(units.map(|(name, state)| (name, Sighted::new(state, Origin::probe(node, "systemctl")))).collect())
+}
+
+fn unit(properties: &str) -> Option<(String, String)> {
+    let value = |name: &str| {
+        properties.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+    };
+    let is_known = value("LoadState").is_some_and(|state| state == "loaded");
+    let name = value("Id")?;
+    is_known.then(|| Some((name.trim_end_matches(".service").to_owned(), value("ActiveState")?)))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_node_are_read_and_secrets_are_not() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, content: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        put("var/lib/calico/nodename", "node-b\n");
+        put("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n");
+        put(
+            "proc/net/tcp",
+            "  sl  local_address rem_address   st\n   0: 0100007F:00B3 00000000:0000 0A 00\n   1: 0100007F:1F90 0100007F:0050 01 00\n",
+        );
+        put("etc/cni/net.d/10-calico.conflist", "{\"type\": \"calico\", \"password\": \"hunter2\"}");
+        put("etc/cni/net.d/notes.txt", "x");
+        let mut setup = Setup::default();
+        fill(&mut setup, root.path(), "node-a");
+        assert_eq!(setup.nodename_file.unwrap().seen, "node-b");
+        assert_eq!(setup.swaps.unwrap().seen, ["/dev/sda2"]);
+        assert_eq!(setup.listening_ports.unwrap().seen, [179]);
+        let configs = setup.cni_configs.unwrap();
+        assert_eq!(configs.len(), 1);
+        let config = &configs["10-calico.conflist"].seen;
+        assert!(config.contains("calico") && !config.contains("hunter2"), "{config}");
+        assert!(setup.hostname.is_none() && setup.units.is_none());
+    }
+
+    #[test]
+    fn units_that_systemd_does_not_know_are_left_out() {
+        assert_eq!(
+            unit("Id=kubelet.service\nLoadState=loaded\nActiveState=failed"),
+            Some(("kubelet".to_owned(), "failed".to_owned()))
+        );
+        assert_eq!(unit("Id=crio.service\nLoadState=not-found\nActiveState=inactive"), None);
+        assert_eq!(unit(""), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! BIRD, asked over its control socket as `birdc` does.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where BIRD listens: Debian's own, Calico's for both IP versions, and BIRD's default.
+pub const USUAL_SOCKETS: [&str; 5] = [
+    "/run/bird/bird.ctl",
+    "/var/run/calico/bird.ctl",
+    "/var/run/calico/bird6.ctl",
+    "/run/bird.ctl",
+    "/usr/local/var/run/bird.ctl",
+];
+
+/// BIRD answers from memory.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A node of a large mesh has some thousand sessions of a line each.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Those of the usual sockets that are there; none twice, even if one is a link to another.
+pub fn sockets() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in USUAL_SOCKETS {
+        if let Ok(path) = Path::new(path).canonicalize()
+            && !found.contains(&path)
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Asks one question, and gives back the answer as `birdc` would print it.
+pub fn ask(socket: &Path, command: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut received = Vec::new();
+    // It greets first.
+    read_answer(&mut stream, &mut received)?;
+    received.clear();
+    stream.write_all(format!("{command}\n").as_bytes())?;
+    read_answer(&mut stream, &mut received)?;
+    Ok(printed(&String::from_utf8_lossy(&received)))
+}
+
+/// Reads up to the line that ends an answer.
+fn read_answer(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<()> {
+    let mut part = [0; 4096];
+    while !is_complete(received) {
+        let length = stream.read(&mut part)?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        received.extend_from_slice(&part[..length]);
+        if received.len() > ANSWER_BYTES_MAX {
+            return Err(io::Error::other("the answer is too long"));
+        }
+    }
+    Ok(())
+}
+
+/// The last line is the first with a blank after its number; lines that go on have a dash, or no number at all.
+fn is_complete(received: &[u8]) -> bool {
+    let Some(lines) = received.strip_suffix(b"\n") else { return false };
+    let last = lines.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    number_of(last).is_some_and(|separator| separator == b' ')
+}
+
+/// What follows the four digits that begin a line.
+fn number_of(line: &[u8]) -> Option<u8> {
+    let (number, rest) = line.split_at_checked(4)?;
+    number.iter().all(u8::is_ascii_digit).then(|| rest.first().copied())?
+}
+
+/// Without the numbers, which are for programs.
+fn printed(answer: &str) -> String {
+    let mut text = String::new();
+    for line in answer.lines() {
+        let shown = match number_of(line.as_bytes()) {
+            Some(_) => &line[5..],
+            None => line.strip_prefix(' ').unwrap_or(line),
+        };
+        // The end of an answer is an empty line with a number.
+        if !(shown.is_empty() && line.starts_with("0000")) {
+            text.push_str(shown);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ANSWER: &str = "2002-Name       Proto      Table      State  Since         Info\n\
+                          1002-device1    Device     ---        up     10:00:00.000  \n \
+                          mesh_1     BGP        ---        up     10:00:01.000  Established   \n0000 \n";
+
+    #[test]
+    fn an_answer_is_what_birdc_prints() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("bird.ctl");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let bird = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"0001 BIRD 2.0.12 ready.\n").unwrap();
+            let mut question = [0; 15];
+            stream.read_exact(&mut question).unwrap();
+            // In two pieces, as it may well come.
+            stream.write_all(&ANSWER.as_bytes()[..70]).unwrap();
+            stream.write_all(&ANSWER.as_bytes()[70..]).unwrap();
+            question
+        });
+        let answer = ask(&socket, "show protocols").unwrap();
+        assert_eq!(&bird.join().unwrap(), b"show protocols\n");
+        let lines: Vec<&str> = answer.lines().collect();
+        assert_eq!(lines.len(), 3, "{answer}");
+        assert!(lines[0].starts_with("Name ") && lines[2].starts_with("mesh_1 "), "{answer}");
+    }
+
+    #[test]
+    fn one_who_hangs_up_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("bird.ctl");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let bird = std::thread::spawn(move || drop(listener.accept()));
+        assert!(ask(&socket, "show protocols").is_err());
+        bird.join().unwrap();
+        assert!(ask(&folder.path().join("none"), "x").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_can_be_printed(answer in any::<String>()) {
+            let _ = (printed(&answer), is_complete(answer.as_bytes()));
+        }
+    }
+}
