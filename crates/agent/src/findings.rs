@@ -114,7 +114,7 @@ fn attached(entry: Entry, services: &Services) -> Attached {
 
 fn endpoint(known: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
     let (namespace, pod) = known.pod.clone().unzip();
-    let name = match &known.key {
+    let name = match &known.record.key {
         model::Key::Resource { name, .. } => name.clone(),
         other => other.to_string(),
     };
@@ -131,7 +131,7 @@ fn endpoint(known: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
         addresses: known.addresses.clone(),
         ..Endpoint::default()
     };
-    Sighted::new(endpoint, Origin::store(&known.key))
+    Sighted::new(endpoint, Origin::store(&known.record.key))
 }
 
 /// What may come from churn counts if the look before found it, too.
