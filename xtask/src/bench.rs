@@ -21,10 +21,11 @@ const BENCHES: &[(&str, &[Source])] = &[
     ("store", &[Source { package: "store", bench: "store" }, Source { package: "ctl", bench: "table" }]),
     ("ipam", &[Source { package: "book", bench: "ipam" }, Source { package: "ctl", bench: "ipam" }]),
     ("cni", &[Source { package: "lab", bench: "cni" }]),
+    ("doctor", &[Source { package: "doctor", bench: "analysis" }]),
 ];
 
 /// Names that are reserved for parts which do not exist yet.
-const LATER: &[&str] = &["routes", "doctor", "kube"];
+const LATER: &[&str] = &["routes", "kube"];
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (name, as_json) = parse(args)?;

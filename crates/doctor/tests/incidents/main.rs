@@ -3,6 +3,8 @@
 //!
 //! Beside it, the drift of which the incident's file shows a part only, whole; and clusters that look odd and are healthy.
 
+#![expect(clippy::disallowed_methods, reason = "evidence and golden files are files of this test")]
+
 mod drift;
 mod healthy;
 

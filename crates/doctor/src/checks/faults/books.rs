@@ -1,6 +1,6 @@
 //! Faults of the address book.
 
-use ::ipam::{Books, Owner, Reservations, Stored};
+use ::ipam::{Books, Owner, Reservations, Stored, Tunnel};
 use model::ipam::{Affinity, AffinityState, Block, Handle};
 use model::{AffinityOwner, Cidr, Key, Kind};
 use serde_json::json;
@@ -26,6 +26,8 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("handle-count-wrong", handle_count_wrong),
     ("handle-missing", handle_missing),
     ("handle-unused", handle_unused),
+    ("leak-collection-off", leak_collection_off),
+    ("pool-full", pool_full),
     ("pool-overlap", pool_overlap),
     ("record-unreadable", record_unreadable),
     ("tombstone", tombstone),
@@ -167,6 +169,35 @@ fn handle_unused(evidence: &mut Evidence, node: usize) -> String {
 fn pool_overlap(evidence: &mut Evidence, node: usize) -> String {
     evidence.records.add(record(Kind::IpPool, &format!("inner-{node}"), json!({"cidr": "10.15.0.0/16"})));
     format!("IPPool(inner-{node})")
+}
+
+fn leak_collection_off(evidence: &mut Evidence, node: usize) -> String {
+    let spec = json!({"controllers": {"node": {"leakGracePeriod": "0s"}}});
+    evidence.records.add(record(Kind::KubeControllersConfiguration, &format!("config-{node}"), spec));
+    format!("KubeControllersConfiguration(config-{node})")
+}
+
+/// One address, and a tunnel has it.
+fn pool_full(evidence: &mut Evidence, node: usize) -> String {
+    let cidr: Cidr = format!("10.150.{node}.0/32").parse().unwrap();
+    evidence.records.add(record(
+        Kind::IpPool,
+        &format!("tiny-{node}"),
+        json!({"cidr": cidr, "blockSize": 32}),
+    ));
+    books(evidence).blocks.insert(cidr, Stored::new(Block::new(cidr, None, 1), "1"));
+    let tunnel = Tunnel::Vxlan.owner(&node_name(node));
+    ::ipam::take(
+        &mut books(evidence).blocks.get_mut(&cidr).unwrap().value,
+        &tunnel,
+        1,
+        &Reservations::default(),
+    );
+    let record = Handle { block: [(cidr.to_string(), 1)].into(), ..Handle::default() };
+    books(evidence).handles.insert(tunnel.handle, Stored::new(record, "1"));
+    let kube = &mut evidence.kube_nodes.as_mut().unwrap()[node].seen;
+    kube.annotations.insert("projectcalico.org/IPv4VXLANTunnelAddr".to_owned(), cidr.network().to_string());
+    format!("IPPool(tiny-{node})")
 }
 
 fn record_unreadable(evidence: &mut Evidence, node: usize) -> String {

@@ -17,6 +17,8 @@ pub(super) mod handle_by_name;
 pub(super) mod handle_count_wrong;
 pub(super) mod handle_missing;
 pub(super) mod handle_unused;
+pub(super) mod leak_collection_off;
+pub(super) mod pool_full;
 pub(super) mod pool_overlap;
 pub(super) mod record_unreadable;
 pub(super) mod reported_by_calicoctl;

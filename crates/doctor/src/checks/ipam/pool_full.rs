@@ -1,0 +1,67 @@
+//! Books: a pool that has no address left.
+
+use ::ipam::{Pool, PoolUse, pool_usage, reserved_networks};
+use model::Kind;
+
+use crate::{Case, Check, Look, Need, Settles, Severity};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "pool-full",
+    severity: Severity::Warning,
+    title: "A pool without a free address",
+    explanation: "Every address of an enabled pool for pods is in use, cooling down or reserved. The next pod that can only be served from this pool \
+                  stays in ContainerCreating.",
+    remedy: "look for leaked addresses first (plumb ipam check); else add a pool, or make room by moving workloads",
+    needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let Some(ipam) = case.evidence.ipam.as_ref().filter(|ipam| ipam.whole.blocks) else { return };
+    let records = case.evidence.records.all(Kind::IpPool);
+    let pools: Vec<(Pool, _)> =
+        records.iter().filter_map(|record| Some((Pool::new(&record.seen).ok()?, record))).collect();
+    let reservations = case.evidence.records.all(Kind::IpReservation).iter().map(|record| &record.seen);
+    let reserved = ::ipam::Reservations::new(&reservations.flat_map(reserved_networks).collect::<Vec<_>>());
+    let only_pools: Vec<Pool> = pools.iter().map(|(pool, _)| pool.clone()).collect();
+    let blocks = ipam.books.blocks.values().map(|stored| &stored.value).filter(|block| !block.deleted);
+    for ((pool, record), usage) in pools.iter().zip(pool_usage(&only_pools, blocks, &reserved)) {
+        if pool.is_enabled() && pool.allows(PoolUse::Workload) && usage.total.available() == 0 {
+            let words = format!("pool {} ({}) has no free address", pool.name, pool.cidr);
+            look.found(record.seen.key(), words.clone())
+                .known_by("full")
+                .because(format!(
+                    "{} of {} addresses are in use, {} are reserved",
+                    usage.total.in_use, usage.total.capacity, usage.total.reserved
+                ))
+                .seen(record.exhibit(words));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::ipam::{Reservations, Stored, Tunnel};
+    use model::ipam::Block;
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::{record, small};
+
+    #[test]
+    fn fires_when_the_last_address_is_gone() {
+        let mut evidence = small();
+        let spec = json!({"cidr": "10.150.0.0/32", "blockSize": 32});
+        evidence.records.add(record(Kind::IpPool, "tiny", spec));
+        silent(&CHECK, &evidence);
+        let mut block = Block::new("10.150.0.0/32".parse().unwrap(), None, 1);
+        ::ipam::take(&mut block, &Tunnel::Vxlan.owner("worker-0000"), 1, &Reservations::default());
+        let books = &mut evidence.ipam.as_mut().unwrap().books;
+        books.blocks.insert(block.cidr, Stored::new(block, "1"));
+        assert_eq!(only(&CHECK, &evidence).summary, "pool tiny (10.150.0.0/32) has no free address");
+        evidence.ipam.as_mut().unwrap().whole.blocks = false;
+        silent(&CHECK, &evidence);
+    }
+}
