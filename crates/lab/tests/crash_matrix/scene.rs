@@ -68,7 +68,12 @@ impl Scene {
 
     /// Has the kubelet begin with a pod.
     pub(crate) fn begin_add(&self, name: &str) -> Result<()> {
-        let pods = vec![NewPod::new(&key(name)?)];
+        self.begin_adds(&[name.to_owned()])
+    }
+
+    /// Has it begin with several at once.
+    pub(crate) fn begin_adds(&self, names: &[String]) -> Result<()> {
+        let pods = names.iter().map(|name| Ok(NewPod::new(&key(name)?))).collect::<Result<_>>()?;
         self.ask(&KubeletRequest::Add { pods, waits: false })
     }
 
@@ -82,7 +87,12 @@ impl Scene {
     }
 
     pub(crate) fn begin_delete(&self, name: &str) -> Result<()> {
-        self.ask(&KubeletRequest::Delete { pods: vec![key(name)?], waits: false })
+        self.begin_deletes(&[name.to_owned()])
+    }
+
+    pub(crate) fn begin_deletes(&self, names: &[String]) -> Result<()> {
+        let pods = names.iter().map(|name| key(name)).collect::<Result<_>>()?;
+        self.ask(&KubeletRequest::Delete { pods, waits: false })
     }
 
     pub(crate) fn delete(&self, name: &str) -> Result<()> {

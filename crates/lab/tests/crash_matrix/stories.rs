@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context as _, Result, ensure};
 use host::Host;
+use lab::cluster::StoreKind;
 use lab::kubelet::PodReport;
 use model::{Key, KeyRange, Kind};
 
@@ -62,12 +63,21 @@ fn see_die_and_lose(scene: &Scene, cell: &Cell, lost: &[String]) -> Result<()> {
     invariants::books_agree(scene, lost).context("while the agent is dead")
 }
 
+/// Several at once, of which the agent dies with the first that gets there.
 fn agent_dies_in_add(scene: &Scene, cell: &Cell) -> Result<()> {
     arm(scene, cell)?;
-    scene.begin_add(POD)?;
+    let crowd = crowd(cell);
+    scene.begin_adds(&crowd)?;
     see_die(scene, cell)?;
     scene.start_agent()?;
-    scene.wait_until_running(POD).map(|_| ())
+    crowd.iter().try_for_each(|pod| scene.wait_until_running(pod).map(|_| ()))
+}
+
+/// One pod by itself, or a burst that shares commits.
+fn crowd(cell: &Cell) -> Vec<String> {
+    let more = if cell.store == StoreKind::Etcdv3 { 5 } else { 0 };
+    let more = (0..more).map(|number| format!("shop/more-{number}"));
+    more.chain([POD.to_owned()]).collect()
 }
 
 fn agent_dies_undoing(scene: &mut Scene, cell: &Cell) -> Result<()> {
@@ -82,13 +92,16 @@ fn agent_dies_undoing(scene: &mut Scene, cell: &Cell) -> Result<()> {
 }
 
 fn agent_dies_in_del(scene: &Scene, cell: &Cell) -> Result<()> {
-    let old = scene.add(POD)?;
+    let crowd = crowd(cell);
+    scene.begin_adds(&crowd)?;
+    crowd.iter().try_for_each(|pod| scene.wait_until_running(pod).map(|_| ()))?;
+    let old = scene.wait_until_running(POD)?;
     scene.add(OTHER)?;
     arm(scene, cell)?;
-    scene.begin_delete(POD)?;
+    scene.begin_deletes(&crowd)?;
     see_die(scene, cell)?;
     scene.start_agent()?;
-    scene.wait_until_gone(POD)?;
+    crowd.iter().try_for_each(|pod| scene.wait_until_gone(pod))?;
     // A new pod of that name has nothing to fear from the old one's DELs.
     scene.add(POD)?;
     scene.repeat_del(&old)
