@@ -15,6 +15,7 @@ use super::records::Held;
 use super::result::{self, GivenAddress};
 use super::services::Found;
 use super::{Call, Caller, ROLE_ATTRIBUTE, Role, Services, del, records};
+use crate::failpoint::{self, Point};
 
 /// What a node's own address in another plugin's network is noted down as.
 const GATEWAY: &str = "gateway";
@@ -32,18 +33,22 @@ pub(super) async fn add(call: &Call, caller: &Caller, services: &Services) -> Re
     }
     super::finish_queued(call, services).await?;
     let book = services.book(&call.netconf).await?;
+    failpoint::hit(Point::AddressesBefore);
     let mut addresses = give(call, &book, &node).await?;
+    failpoint::hit(Point::AddressesGiven);
     addresses.sort_by_key(|(address, _)| address.is_ipv6());
     let mut given = Vec::new();
     for (address, block) in addresses {
         let gateway = gateway(call, &book, &node, block).await?;
         given.push(GivenAddress { network: in_block(address, block), gateway });
     }
+    failpoint::hit(Point::AddressesGateway);
     if !caller.waits() {
         records::release(&book, &call.sandbox, None, None).await?;
         return Err(CniError::broken("nobody waits for this ADD any more"));
     }
     info!(sandbox = %call.sandbox, addresses = ?given, "gave addresses to another plugin");
+    failpoint::hit(Point::AddressesAfter);
     Ok(result::of_ipam(&call.netconf.cni_version, &given))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -43,6 +44,20 @@ impl Cell {
     pub(crate) fn has_ipv6(&self) -> bool {
         self.store == StoreKind::Sqlite && self.way == Way::AtOnce
     }
+
+    /// Why it cannot be tried here.
+    pub(crate) fn missing(&self) -> Option<String> {
+        let of_store = if self.store == StoreKind::Etcdv3 { testkit::etcd::missing() } else { None };
+        let plugin = match self.story {
+            Story::AddDelegated => Some("host-local"),
+            Story::Addresses => Some("ptp"),
+            _ => None,
+        };
+        let is_lacking = |name: &&str| !Path::new("/usr/lib/cni").join(name).exists();
+        let of_plugin = plugin.filter(is_lacking);
+        of_store.or(of_plugin
+            .map(|name| format!("there is no plugin {name} (Debian package containernetworking-plugins)")))
+    }
 }
 
 impl Way {
@@ -62,6 +77,10 @@ pub(crate) enum Story {
     FailingAdd,
     /// An ADD by a runtime that then uses the same ID and namespace again.
     AddSameId,
+    /// An ADD for which another plugin gives the address.
+    AddDelegated,
+    /// Addresses for another plugin.
+    Addresses,
     /// An ADD of a sandbox whose DEL is still queued.
     AddAgain,
     Del,
@@ -150,10 +169,12 @@ fn listed(command: &mut Command) -> Result<Vec<String>> {
 fn story_of(point: &str) -> Result<Story> {
     Ok(match point {
         "add.before-queued" | "add.after-queued" => Story::AddAgain,
+        "add.delegated" => Story::AddDelegated,
         "add.before-undo" | "add.after-undo" => Story::FailingAdd,
         "del.before-queue" | "del.after-queue" => Story::DelWithoutStore,
         "start.before-remake" | "start.after-remake" => Story::Remake,
         _ if point.starts_with("add.undo-") => Story::FailingAdd,
+        _ if point.starts_with("addresses.") => Story::Addresses,
         _ if point.starts_with("add.") => Story::Add,
         _ if point.starts_with("del.queue-") => Story::DelWithoutStore,
         _ if point.starts_with("del.") => Story::Del,

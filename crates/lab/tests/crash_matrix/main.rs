@@ -4,6 +4,7 @@
 mod cells;
 mod direct;
 mod invariants;
+mod others;
 mod same_id;
 mod scene;
 mod stories;
@@ -57,7 +58,7 @@ fn chosen(mut cells: Vec<Cell>) -> Vec<Cell> {
     }
     let count = testkit::count(QUICK, cells.len());
     let mut cells = cells::choose(cells, count, testkit::seed());
-    cells.retain(|cell| match scene::is_runnable(cell.store) {
+    cells.retain(|cell| match cell.missing() {
         Some(reason) => {
             testkit::skip(&cell.to_string(), &reason);
             false

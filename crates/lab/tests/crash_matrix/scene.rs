@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::cluster::{Mode, OwnCluster, Plan};
 use lab::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
 use lab::{Pinger, Programs, wait_for};
 use store::config::{Overrides, Sources};
@@ -279,8 +279,4 @@ fn add(lab: &OwnCluster, name: &str) -> Result<PodReport> {
 
 pub(crate) fn key(name: &str) -> Result<PodKey> {
     Ok(name.parse()?)
-}
-
-pub(crate) fn is_runnable(store: StoreKind) -> Option<String> {
-    lab::missing().or_else(|| if store == StoreKind::Etcdv3 { testkit::etcd::missing() } else { None })
 }

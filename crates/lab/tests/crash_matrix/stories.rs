@@ -13,9 +13,9 @@ use model::{Key, KeyRange, Kind};
 
 use crate::cells::{Cell, Story, Victim, Way};
 use crate::scene::{NODE, Scene};
-use crate::{invariants, same_id};
+use crate::{invariants, others, same_id};
 
-const POD: &str = "shop/web-0";
+pub(crate) const POD: &str = "shop/web-0";
 const OTHER: &str = "shop/db-0";
 
 /// Tells a cell's story up to the point where everything has settled again. The pods that run then are to be held
@@ -27,6 +27,8 @@ pub(crate) fn tell(scene: &mut Scene, cell: &Cell) -> Result<()> {
         (Victim::Agent, Story::AddSameId) => same_id::agent_dies_in_add(scene, cell),
         (Victim::Agent, Story::AddAgain) => same_id::agent_dies_adding_again(scene, cell),
         (Victim::Agent, Story::DelSameId) => same_id::agent_dies_in_del(scene, cell),
+        (Victim::Agent, Story::AddDelegated) => others::agent_dies_delegating(scene, cell),
+        (Victim::Agent, Story::Addresses) => others::agent_dies_giving(scene, cell),
         (Victim::Agent, Story::Del) => agent_dies_in_del(scene, cell),
         (Victim::Agent, Story::DelWithoutStore) => agent_dies_queueing(scene, cell),
         (Victim::Agent, Story::Gc) => agent_dies_in_gc(scene, cell),

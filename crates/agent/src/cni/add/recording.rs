@@ -15,6 +15,7 @@ use super::super::error::CniError;
 use super::super::records::{Held, Tries, find_endpoint};
 use super::super::{Call, Services, delegate, node};
 use super::mac;
+use crate::failpoint::{self, Point};
 
 /// What the store holds for the attachment by now.
 #[derive(Debug)]
@@ -137,6 +138,7 @@ impl Recording<'_> {
     /// Another plugin gives the addresses; only the endpoint is recorded here.
     async fn record_delegated(&self, endpoint: Option<&(Record, Resource)>) -> Result<Vec<IpAddr>, Obstacle> {
         let addresses = delegate::add(self.call).await?;
+        failpoint::hit(Point::AddDelegated);
         let resource = self.endpoint(&addresses, endpoint.map(|(_, known)| known))?;
         let store = self.book.store();
         let written = match endpoint {
