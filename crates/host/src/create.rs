@@ -16,7 +16,6 @@ use std::os::fd::AsRawFd as _;
 
 use model::{DeviceName, Mac, Sandbox};
 use plan::{End, PodWiring, Sysctl};
-use rustix::io::Errno;
 
 use crate::detach::own_name;
 use crate::links::{get_link, is_no_device};
@@ -45,7 +44,7 @@ impl Host {
         mtu: u32,
     ) -> Result<Option<Prepared>, HostError> {
         match self.create_pair(pod, sandbox, mac, mtu) {
-            Err(error) if is_existing(&error) => Ok(None),
+            Err(error) if error.is_in_the_way() => Ok(None),
             link => link.map(|link| Some(Prepared { link })),
         }
     }
@@ -168,7 +167,7 @@ impl Host {
         requests.extend(contents(end, link.index));
         let mut outcomes = self.netlink.transact(requests)?.into_iter();
         match outcomes.next() {
-            Some(Err(error)) if is_existing(&error) => {
+            Some(Err(error)) if error.is_in_the_way() => {
                 return Err(HostError::NameTaken { device: end.device.clone() });
             }
             started => started.unwrap_or(Ok(None))?,
@@ -232,8 +231,4 @@ fn needs_file(wanted: &Sysctl, device: &DeviceName) -> bool {
 fn under_name(sysctl: &Sysctl, device: &DeviceName, name: &str) -> Sysctl {
     let path = sysctl.path.replacen(&format!("/{device}/"), &format!("/{name}/"), 1);
     Sysctl { path, value: sysctl.value.clone() }
-}
-
-pub(crate) fn is_existing(error: &HostError) -> bool {
-    error.errno() == Some(Errno::EXIST.raw_os_error())
 }

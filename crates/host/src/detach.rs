@@ -9,7 +9,6 @@
 
 use model::{DeviceName, Sandbox};
 
-use crate::create::is_existing;
 use crate::links::{find_link, is_no_device};
 use crate::netlink::Request;
 use crate::objects::{Link, read_link};
@@ -67,7 +66,7 @@ impl Host {
                 // Its pod's namespace went away in the meantime, and took the link along.
                 Err(error) if is_no_device(&error) => {}
                 // The name for waiting is taken. Then there is no waiting.
-                Err(error) if is_existing(&error) => {
+                Err(error) if error.is_in_the_way() => {
                     let link = &links[position / REQUESTS_EACH];
                     self.netlink.execute_all(vec![messages::delete_link(&link.name, link.index)])?;
                 }

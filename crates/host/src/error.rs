@@ -80,6 +80,11 @@ impl HostError {
         }
     }
 
+    /// Something of that kind is there already, and was not replaced.
+    pub fn is_in_the_way(&self) -> bool {
+        self.errno() == Some(rustix::io::Errno::EXIST.raw_os_error())
+    }
+
     /// The namespace is not there (any more).
     pub fn is_namespace_gone(&self) -> bool {
         let HostError::Namespace { source: Some(source), .. } = self else { return false };

@@ -6,7 +6,6 @@ use model::{DeviceName, Sandbox};
 use plan::{NodeDesired, NodeFacts, PodWiring, Sysctl};
 use rustix::io::Errno;
 
-use crate::create::is_existing;
 use crate::netlink::{Netlink, Request};
 use crate::objects::{Link, read_link};
 use crate::{HostError, PodNamespace, messages, sysctl};
@@ -125,7 +124,7 @@ impl Host {
         let (sandbox, mac, mtu) = (&wiring.sandbox, wiring.pod.mac, wiring.host.mtu);
         let link = match self.create_pair(pod, sandbox, mac, mtu) {
             // A try of this same sandbox that was killed before it gave the link its final name.
-            Err(error) if is_existing(&error) => {
+            Err(error) if error.is_in_the_way() => {
                 self.remove_links_of(sandbox)?;
                 self.create_pair(pod, sandbox, mac, mtu)?
             }
@@ -143,7 +142,7 @@ impl Host {
 
     pub(crate) fn rename(&mut self, index: u32, wanted: &DeviceName) -> Result<(), HostError> {
         match self.netlink.execute_all(vec![messages::rename(index, wanted)]) {
-            Err(error) if is_existing(&error) => Err(HostError::NameTaken { device: wanted.clone() }),
+            Err(error) if error.is_in_the_way() => Err(HostError::NameTaken { device: wanted.clone() }),
             outcome => outcome,
         }
     }

@@ -146,7 +146,26 @@ pub(super) fn remake(host: &mut Host, netns: &Path, wiring: &PodWiring) -> Resul
         Err(HostError::Namespace { .. }) => return Ok(Remade::PodGone),
         pod => pod?,
     };
-    host.ensure(&mut pod, wiring).map(|()| Remade::Done)
+    match host.ensure(&mut pod, wiring) {
+        Err(error) if error.is_in_the_way() => remake_behind(host, &mut pod, wiring, error)?,
+        outcome => outcome?,
+    }
+    Ok(Remade::Done)
+}
+
+/// A stranger took the place of a route while the device was gone. At an ADD that is a refusal; but this pod lives, and
+/// has the address: so without routes first, and then ours in front.
+fn remake_behind(
+    host: &mut Host,
+    pod: &mut PodNamespace,
+    wiring: &PodWiring,
+    refusal: HostError,
+) -> Result<(), HostError> {
+    let mut without_routes = wiring.clone();
+    without_routes.host.routes.clear();
+    host.ensure(pod, &without_routes)?;
+    let found = host.check_host_end(wiring, None)?;
+    if host.mend(&found)?.is_empty() { Ok(()) } else { Err(refusal) }
 }
 
 /// Puts back what a pod has lost, and says what it has changed.
