@@ -145,15 +145,18 @@ impl NodeObserved {
             .wirings()
             .flat_map(|wiring| wiring.host.routes.iter().map(move |route| (route.destination, wiring)))
             .collect();
+        let to_pods = self.routes.iter().filter(|found| !found.route.is_ours());
+        let to_pods = to_pods.filter_map(|found| Some((*of_pods.get(&found.route.destination)?, found)));
+        let to_pods: Vec<(&PodWiring, &ObservedRoute)> = to_pods.collect();
+        if to_pods.is_empty() {
+            return Vec::new();
+        }
         let view = View::new(self);
-        let is_elsewhere = |found: &ObservedRoute, wiring: &PodWiring| {
-            !found.route.is_ours() && found.device != view.link_of(wiring).map(|link| link.index)
+        let is_elsewhere = |(wiring, found): &(&PodWiring, &ObservedRoute)| {
+            found.device != view.link_of(wiring).map(|link| link.index)
         };
-        let rival = |found: &'a ObservedRoute| {
-            let wiring = of_pods.get(&found.route.destination)?;
-            is_elsewhere(found, wiring).then_some((&wiring.sandbox, found))
-        };
-        self.routes.iter().filter_map(rival).collect()
+        let rivals = to_pods.into_iter().filter(is_elsewhere);
+        rivals.map(|(wiring, found)| (&wiring.sandbox, found)).collect()
     }
 }
 
