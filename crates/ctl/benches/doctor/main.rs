@@ -1,0 +1,51 @@
+//! What a diagnosis of a large cluster costs: time, memory, and how both grow.
+//!
+//! `cargo xtask bench doctor`, or `cargo bench -p ctl --bench doctor [-- --quick] [-- -o json]`; `--quick` takes a tenth of
+//! everything.
+
+mod analysis;
+mod program;
+
+use anyhow::Result;
+use testkit::figures;
+
+/// How large a cluster is: two blocks per node, fifteen pods per block, one in a hundred of them with a fault.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    nodes: usize,
+}
+
+impl Size {
+    const BLOCKS_PER_NODE: usize = 2;
+    const PODS_PER_BLOCK: usize = 15;
+    /// One fault for this many pods.
+    const PODS_PER_FAULT: usize = 100;
+
+    fn blocks(self) -> usize {
+        self.nodes * Size::BLOCKS_PER_NODE
+    }
+
+    fn pods(self) -> usize {
+        self.blocks() * Size::PODS_PER_BLOCK
+    }
+
+    fn faults(self) -> usize {
+        self.pods() / Size::PODS_PER_FAULT
+    }
+
+    fn words(self) -> String {
+        format!("{} nodes, {} pods", self.nodes, self.pods())
+    }
+}
+
+const RUNS: usize = 5;
+
+fn main() -> Result<()> {
+    let is_quick = std::env::args().any(|argument| argument == "--quick");
+    let (small, large) = if is_quick { (50, 500) } else { (500, 5_000) };
+    let (small, large) = (Size { nodes: small }, Size { nodes: large });
+    let mut figures = analysis::figures(small, large, RUNS)?;
+    figures.extend(program::figures(large, RUNS)?);
+    figures::print("doctor", &figures);
+    Ok(())
+}
