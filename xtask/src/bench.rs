@@ -20,9 +20,11 @@ struct Source {
 const BENCHES: &[(&str, &[Source])] = &[
     ("store", &[Source { package: "store", bench: "store" }, Source { package: "ctl", bench: "table" }]),
     ("ipam", &[Source { package: "book", bench: "ipam" }, Source { package: "ctl", bench: "ipam" }]),
-    ("doctor", &[Source { package: "ctl", bench: "doctor" }]),
     ("cni", &[Source { package: "lab", bench: "cni" }]),
-    ("doctor", &[Source { package: "doctor", bench: "analysis" }]),
+    (
+        "doctor",
+        &[Source { package: "doctor", bench: "analysis" }, Source { package: "ctl", bench: "doctor" }],
+    ),
 ];
 
 /// Names that are reserved for parts which do not exist yet.
