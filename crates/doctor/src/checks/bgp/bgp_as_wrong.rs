@@ -15,8 +15,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "bgp-as-wrong",
     severity: Severity::Error,
     title: "AS numbers of a BGP session do not agree",
-    explanation: "One side of a BGP session expects another AS number than the other side has. The session is refused at once, each time it is tried. \
-                  BIRD says Bad peer AS; or a BGPPeer record names a number that the node it points at does not have.",
+    explanation: "One side of a BGP session expects another AS number than the other side has. The session \
+                  is refused at once, each time it is tried. BIRD says Bad peer AS; or a BGPPeer record \
+                  names a number that the node it points at does not have.",
     remedy: "correct asNumber in the BGPPeer, the Node or the BGPConfiguration, or on the router",
     needs: &[&[Need::Bgp], &[Need::Record(Kind::BgpPeer), Need::Record(Kind::Node)]],
     settles: Settles::InTwoLooks,

@@ -6,9 +6,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "bgp-not-running",
     severity: Severity::Error,
     title: "BGP does not run on a node",
-    explanation: "The BGP daemon of a node is not running. The node tells nobody of its pods and learns nothing of the others'. Routes that it learned \
-                  before may still be there, and get old.",
-    remedy: "look at calico-node on that node; if BGP is not meant to be used, set the backend to vxlan or none",
+    explanation: "The BGP daemon of a node is not running. The node tells nobody of its pods and learns \
+                  nothing of the others'. Routes that it learned before may still be there, and get old.",
+    remedy: "look at calico-node on that node; if BGP is not meant to be used, set the backend to vxlan or \
+             none",
     needs: &[&[Need::Bgp]],
     settles: Settles::InTwoLooks,
     look,

@@ -7,9 +7,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "bgp-password-wrong",
     severity: Severity::Error,
     title: "A BGP session fails to authenticate",
-    explanation: "A BGP session is refused because the two sides have different passwords, or only one has any. The kernel drops segments with a wrong \
-                  signature, so to the program it often looks like nobody answering; here the evidence says authentication.",
-    remedy: "compare the secret that BGPPeer.spec.password names with the router's, and that calico-node may read it",
+    explanation: "A BGP session is refused because the two sides have different passwords, or only one has \
+                  any. The kernel drops segments with a wrong signature, so to the program it often looks \
+                  like nobody answering; here the evidence says authentication.",
+    remedy: "compare the secret that BGPPeer.spec.password names with the router's, and that calico-node \
+             may read it",
     needs: &[&[Need::Bgp]],
     settles: Settles::InTwoLooks,
     look,

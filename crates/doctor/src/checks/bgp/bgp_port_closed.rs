@@ -8,8 +8,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "bgp-port-closed",
     severity: Severity::Error,
     title: "Nobody listens on the BGP port",
-    explanation: "A node takes part in BGP, and nobody listens on TCP port 179 there (or on the port that BGPConfiguration names). Others that call it \
-                  are refused; sessions come up only if this node calls first.",
+    explanation: "A node takes part in BGP, and nobody listens on TCP port 179 there (or on the port that \
+                  BGPConfiguration names). Others that call it are refused; sessions come up only if this \
+                  node calls first.",
     remedy: "look at BIRD on that node: another program may hold the port, or it listens on another address",
     needs: &[&[Need::Bgp, Need::Setup]],
     settles: Settles::InTwoLooks,

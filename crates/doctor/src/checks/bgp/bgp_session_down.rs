@@ -12,9 +12,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "bgp-session-down",
     severity: Severity::Error,
     title: "A BGP session is not established",
-    explanation: "Two nodes, or a node and a router, have no BGP session. Neither learns the other's routes: pods of the one do not reach pods of the \
-                  other, unless another way leads there.",
-    remedy: "see that each side reaches the other's address and port 179, and that AS numbers and passwords agree",
+    explanation: "Two nodes, or a node and a router, have no BGP session. Neither learns the other's \
+                  routes: pods of the one do not reach pods of the other, unless another way leads there.",
+    remedy: "see that each side reaches the other's address and port 179, and that AS numbers and passwords \
+             agree",
     needs: &[&[Need::Bgp], &[Need::Events], &[Need::Log]],
     settles: Settles::InTwoLooks,
     look,
@@ -80,8 +81,9 @@ mod tests {
 
     #[test]
     fn fires_for_a_readiness_probe_and_reads_through_its_date() {
-        let message = "Readiness probe failed: calico/node is not ready: BIRD is not ready: BGP not established with \
-                       10.0.0.662020-05-27 03:45:40.461 [INFO][17547] health.go 156: Number of node(s) with BGP peering established = 0";
+        let message = "Readiness probe failed: calico/node is not ready: BIRD is not ready: BGP not \
+                       established with 10.0.0.662020-05-27 03:45:40.461 [INFO][17547] health.go 156: \
+                       Number of node(s) with BGP peering established = 0";
         let event =
             Event { node: Some("a".into()), message: message.to_owned(), count: 3, ..Event::default() };
         let events = Some(vec![Sighted::new(event, Origin::line("e.txt", 4, "…"))]);

@@ -9,8 +9,8 @@ pub(super) mod bgp_session_down;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::evidence::Happening;
 use crate::evidence::node::BgpSession;
+use crate::evidence::{Event, Happening};
 use crate::{Case, Exhibit, Sighted};
 
 /// A session that is not established, by everything that tells of it.
@@ -41,17 +41,8 @@ pub(super) fn missed_sessions(case: &Case<'_>) -> Vec<Missed> {
     for event in case.events.iter().flatten() {
         let Some(peers) = crate::text::peers_without_session(&event.seen.message) else { continue };
         let Some(node) = event.seen.node.as_deref() else { continue };
-        let often = match event.seen.first_age {
-            Some(first) if event.seen.count > 1 => {
-                format!("the readiness probe failed {} times in {}", event.seen.count, days(first))
-            }
-            _ => format!(
-                "the readiness probe failed{}",
-                if event.seen.count > 1 { format!(" {} times", event.seen.count) } else { String::new() }
-            ),
-        };
         for peer in peers {
-            note(node, peer, event.exhibit(event.seen.message.clone()), often.clone());
+            note(node, peer, event.exhibit(event.seen.message.clone()), failures(&event.seen));
         }
     }
     for event in case.log.iter().flatten() {
@@ -64,6 +55,17 @@ pub(super) fn missed_sessions(case: &Case<'_>) -> Vec<Missed> {
         }
     }
     missed.into_values().collect()
+}
+
+/// How often a readiness probe failed.
+fn failures(event: &Event) -> String {
+    match event.first_age {
+        Some(first) if event.count > 1 => {
+            format!("the readiness probe failed {} times in {}", event.count, days(first))
+        }
+        _ if event.count > 1 => format!("the readiness probe failed {} times", event.count),
+        _ => "the readiness probe failed".to_owned(),
+    }
 }
 
 /// Every session that anybody looked at.

@@ -1,26 +1,26 @@
 //! One owner: an address belongs to at most one sandbox. Finds endpoints, pods and neighbours that break it, and says where
 //! traffic really goes and, if the books are at hand, who is entitled to the address.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use ::ipam::{NAMESPACE_ATTRIBUTE, POD_ATTRIBUTE};
 use ipnet::IpNet;
 
-use crate::checks::words::{counted, described as described_endpoint, listed};
+use super::owners::{Owners, neighbours_at_several_devices, workload_neighbours};
+use crate::checks::words::{described as described_endpoint, listed};
 use crate::evidence::kernel::{Neighbour, NeighbourState};
-use crate::evidence::{Endpoint, NodeEvidence, Pod, same_id};
+use crate::evidence::{Endpoint, Pod};
 use crate::{Case, Check, Exhibit, Finding, Look, Need, Settles, Severity, Sighted, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "address-shared",
     severity: Severity::Error,
     title: "Several endpoints hold one address",
-    explanation: "Several sandboxes hold the same address, by their endpoint records, by their pods' status or by the node's neighbours. A \
-                  node has one route per address, so all traffic to it reaches one of them, whichever is meant. A ping is \
-                  answered and proves nothing.",
-    remedy: "find out which sandbox the address was allocated to, keep that one, and recreate the pods of the \
-             others so that each gets an address of its own",
+    explanation: "Several sandboxes hold the same address, by their endpoint records, by their pods' status \
+                  or by the node's neighbours. A node has one route per address, so all traffic to it \
+                  reaches one of them, whichever is meant. A ping is answered and proves nothing.",
+    remedy: "find out which sandbox the address was allocated to, keep that one, and recreate the pods of \
+             the others so that each gets an address of its own",
     needs: &[&[Need::Endpoints], &[Need::Pods], &[Need::Neighbours]],
     settles: Settles::InTwoLooks,
     look,
@@ -58,94 +58,7 @@ fn is_of(pod: &Sighted<Pod>, endpoint: &Sighted<Endpoint>) -> bool {
         && (pod.seen.name.namespace.is_none() || endpoint.seen.namespace == pod.seen.name.namespace)
 }
 
-/// Everyone who holds an address, each once.
-struct Owners<'e> {
-    endpoints: Vec<&'e Sighted<Endpoint>>,
-    /// Pods that show it and have no endpoint with it.
-    pods: Vec<&'e Sighted<Pod>>,
-    /// Devices where a neighbour has it, and neither of the above is known to be behind.
-    neighbours: Vec<&'e Sighted<Neighbour>>,
-}
-
-impl<'e> Owners<'e> {
-    fn of(case: &Case<'e>, address: IpAddr) -> Owners<'e> {
-        let sandboxes: BTreeMap<Sandbox<'_>, &Sighted<Endpoint>> = case
-            .endpoints_at(address)
-            .iter()
-            .rev()
-            .map(|endpoint| (Sandbox::of(&endpoint.seen), *endpoint))
-            .collect();
-        let mut endpoints: Vec<_> = sandboxes.into_values().collect();
-        endpoints.sort_by(|a, b| a.origin.cmp(&b.origin));
-        let has_endpoint = |pod: &Pod| {
-            endpoints
-                .iter()
-                .filter_map(|endpoint| endpoint.seen.pod_name())
-                .any(|name| name.may_be(&pod.name))
-        };
-        let mut pods: Vec<_> = case.pods_at(address).to_vec();
-        pods.retain(|pod| {
-            let is_owner = !pod.seen.is_finished() && !case.is_in_flux(&pod.seen);
-            is_owner && !case.is_on_host_network(&pod.seen) && !has_endpoint(&pod.seen)
-        });
-        pods.dedup_by(|a, b| a.seen.name == b.seen.name);
-        let mut neighbours = Vec::new();
-        if endpoints.is_empty() && pods.is_empty() {
-            neighbours.extend(case.all_nodes().flat_map(|node| workload_neighbours(node, address)));
-        }
-        Owners { endpoints, pods, neighbours }
-    }
-
-    fn count(&self) -> usize {
-        self.endpoints.len() + self.pods.len() + self.neighbours.len()
-    }
-
-    fn nodes(&self) -> BTreeSet<&'e str> {
-        let endpoints = self.endpoints.iter().filter_map(|endpoint| endpoint.seen.node.as_deref());
-        endpoints.chain(self.pods.iter().filter_map(|pod| pod.seen.node.as_deref())).collect()
-    }
-
-    fn words(&self) -> String {
-        let mut parts = Vec::new();
-        for (count, word) in [
-            (self.endpoints.len(), "endpoint"),
-            (self.pods.len(), "pod"),
-            (self.neighbours.len(), "neighbour"),
-        ] {
-            if count > 0 {
-                parts.push(if count == self.count() {
-                    format!("{count} {word}s")
-                } else {
-                    counted(count, word)
-                });
-            }
-        }
-        parts.join(" and ")
-    }
-}
-
-/// Who an endpoint record speaks of: the sandbox and its interface, or, where an old record does not name the
-/// sandbox, the record itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Sandbox<'a> {
-    Named { container: &'a str, interface: Option<&'a str> },
-    Unnamed { node: Option<&'a str>, namespace: Option<&'a str>, record: &'a str },
-}
-
-impl<'a> Sandbox<'a> {
-    fn of(endpoint: &'a Endpoint) -> Sandbox<'a> {
-        match &endpoint.container_id {
-            Some(container) => Sandbox::Named { container, interface: endpoint.interface.as_deref() },
-            None => Sandbox::Unnamed {
-                node: endpoint.node.as_deref(),
-                namespace: endpoint.namespace.as_deref(),
-                record: &endpoint.name,
-            },
-        }
-    }
-}
-
-fn tell(case: &Case<'_>, look: &mut Look<'_>, address: IpAddr, owners: Owners<'_>) {
+fn tell<'e>(case: &Case<'e>, look: &mut Look<'_>, address: IpAddr, owners: Owners<'e>) {
     let nodes = owners.nodes();
     let place = match nodes.len() {
         0 => String::new(),
@@ -160,15 +73,15 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, address: IpAddr, owners: Owners<'_
         owners.pods.iter().map(|pod| pod.exhibit(format!("pod {} shows {address}", pod.seen.name))),
     );
     tell_traffic(case, finding, address, &owners);
-    tell_neighbours(case, finding, address);
+    tell_neighbours(case, finding, address, &owners);
     tell_pods(case, finding, address, &owners);
     tell_entitled(case, finding, address, &owners);
 }
 
 /// Which of them the route leads to, on every node whose routes are known.
-fn tell_traffic(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners: &Owners<'_>) {
+fn tell_traffic<'e>(case: &Case<'e>, finding: &mut Finding, address: IpAddr, owners: &Owners<'e>) {
     let mut is_known = false;
-    for node in case.all_nodes() {
+    for node in owners.seen_on(case) {
         let mut routes: Vec<_> = node.kernel.routes_to(IpNet::from(address)).collect();
         routes.sort_by_key(|route| route.seen.metric.unwrap_or(0));
         let Some(route) = routes.first() else { continue };
@@ -198,8 +111,8 @@ fn tell_traffic(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners:
     }
 }
 
-fn tell_neighbours(case: &Case<'_>, finding: &mut Finding, address: IpAddr) {
-    for node in case.all_nodes() {
+fn tell_neighbours<'e>(case: &Case<'e>, finding: &mut Finding, address: IpAddr, owners: &Owners<'e>) {
+    for node in owners.seen_on(case) {
         let neighbours: Vec<_> = workload_neighbours(node, address).collect();
         if neighbours.len() > 1 {
             let permanent = neighbours.iter().filter(|n| n.seen.state == NeighbourState::Permanent).count();
@@ -219,14 +132,10 @@ fn tell_pods(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners: &O
     if pods.is_empty() || owners.endpoints.is_empty() {
         return;
     }
-    finding.because(format!(
-        "{} with it",
-        if pods.len() == 1 {
-            "one pod is shown".to_owned()
-        } else {
-            format!("{} pods are shown", pods.len())
-        }
-    ));
+    finding.because(match pods.len() {
+        1 => "one pod is shown with it".to_owned(),
+        count => format!("{count} pods are shown with it"),
+    });
     for pod in pods {
         finding.seen(pod.exhibit(format!("pod {} shows {address}", pod.seen.name)));
     }
@@ -238,60 +147,24 @@ fn tell_entitled(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners
             .because("the evidence does not tell which of them is entitled to it, nor how it came to this");
         return;
     };
-    let (handle, secondary) =
-        (allocation.attribute.handle().unwrap_or_default(), &allocation.attribute.secondary);
-    let id = handle.rsplit('.').next().unwrap_or_default();
-    let by_sandbox = |endpoint: &Endpoint| {
-        endpoint.container_id.as_deref().is_some_and(|container| same_id(container, id))
-    };
-    let by_pod = |endpoint: &Endpoint| {
-        let of = |name: &str| secondary.get(name).map(String::as_str);
-        of(POD_ATTRIBUTE).is_some()
-            && of(POD_ATTRIBUTE) == endpoint.pod.as_deref()
-            && of(NAMESPACE_ATTRIBUTE) == endpoint.namespace.as_deref()
-    };
-    let endpoints = || owners.endpoints.iter().map(|endpoint| &endpoint.seen);
-    let entitled: Vec<&Endpoint> = match endpoints().find(|endpoint| by_sandbox(endpoint)) {
-        Some(endpoint) => vec![endpoint],
-        None => endpoints().filter(|endpoint| by_pod(endpoint)).collect(),
-    };
     let block = allocation.block.cidr;
-    match entitled[..] {
+    match owners.entitled(&allocation)[..] {
         [owner] => {
-            let others = listed(
-                endpoints()
-                    .filter(|endpoint| !std::ptr::eq(*endpoint, owner))
-                    .map(|endpoint| endpoint.to_string()),
-            );
-            finding
-                .because(format!("block {block} says that {owner} is entitled to it"))
-                .remedy(format!("keep {owner}; recreate the pods of the others, so that each gets an address of its own: {others}"));
+            let endpoints = owners.endpoints.iter().map(|endpoint| &endpoint.seen);
+            let others = listed(endpoints.filter(|endpoint| !std::ptr::eq(*endpoint, owner)));
+            finding.because(format!("block {block} says that {owner} is entitled to it")).remedy(format!(
+                "keep {owner}; recreate the pods of the others, so that each gets an address of its own: \
+                 {others}"
+            ));
         }
         _ => {
-            finding.because(format!("block {block} has it allocated under {handle:?}, which is none of them: who is entitled cannot be told"));
+            let handle = allocation.attribute.handle().unwrap_or_default();
+            finding.because(format!(
+                "block {block} has it allocated under {handle:?}, which is none of them: who is entitled \
+                 cannot be told"
+            ));
         }
     }
-}
-
-fn workload_neighbours(node: &NodeEvidence, address: IpAddr) -> impl Iterator<Item = &Sighted<Neighbour>> {
-    let neighbours = node.kernel.neighbours.as_deref().unwrap_or_default().iter();
-    neighbours.filter(move |neighbour| neighbour.seen.address == address && is_workload(&neighbour.seen))
-}
-
-fn is_workload(neighbour: &Neighbour) -> bool {
-    neighbour.device.starts_with(model::DeviceName::CALICO_PREFIX)
-        && neighbour.state != NeighbourState::Missing
-        && !neighbour.is_proxy
-}
-
-/// Addresses that neighbours at more than one pod's device have.
-fn neighbours_at_several_devices(node: &NodeEvidence) -> Vec<IpAddr> {
-    let mut devices: BTreeMap<IpAddr, BTreeSet<&str>> = BTreeMap::new();
-    for neighbour in node.kernel.neighbours.iter().flatten().filter(|neighbour| is_workload(&neighbour.seen))
-    {
-        devices.entry(neighbour.seen.address).or_default().insert(&neighbour.seen.device);
-    }
-    devices.into_iter().filter(|(_, devices)| devices.len() > 1).map(|(address, _)| address).collect()
 }
 
 fn neighbour_exhibit(neighbour: &Sighted<Neighbour>) -> Exhibit {
@@ -310,6 +183,8 @@ mod tests {
 
     use super::*;
     use crate::Evidence;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
 
     fn endpoint(pod: &str, spec: Value) -> Sighted<Endpoint> {
         let mut resource = Resource::new(Kind::WorkloadEndpoint, format!("node--a-k8s-{pod}-eth0"));
@@ -399,8 +274,8 @@ mod tests {
         assert_eq!(look.unseen().len(), 4);
         assert_eq!(
             look.unseen()[0],
-            "WorkloadEndpoint(default/node--a-k8s-a-eth0): ipNetworks \"10.0.0.0/24\" cannot be read, \
-             so address-shared left it out"
+            "WorkloadEndpoint(default/node--a-k8s-a-eth0): ipNetworks \"10.0.0.0/24\" cannot be read, so \
+             address-shared left it out"
         );
     }
 
@@ -417,8 +292,42 @@ mod tests {
         );
         assert_eq!(
             exhibit.text,
-            "WorkloadEndpoint(default/node--a-k8s-b-eth0) holds 10.0.0.1, node node-a, sandbox c2, device cali2"
+            "WorkloadEndpoint(default/node--a-k8s-b-eth0) holds 10.0.0.1, node node-a, sandbox c2, device \
+             cali2"
         );
+    }
+
+    #[test]
+    fn pods_alone_and_neighbours_alone_tell_it_too() {
+        let mut evidence = small();
+        evidence.endpoints = None;
+        silent(&CHECK, &evidence);
+        let pods = evidence.pods.as_mut().unwrap();
+        pods[1].seen.addresses = pods[0].seen.addresses.clone();
+        assert_eq!(only(&CHECK, &evidence).summary, "2 pods on node worker-0000 hold the address 10.0.0.0");
+        evidence.pods = None;
+        silent(&CHECK, &evidence);
+        let neighbours = evidence.node_mut("worker-0000").kernel.neighbours.as_mut().unwrap();
+        neighbours[1].seen.address = neighbours[0].seen.address;
+        assert_eq!(only(&CHECK, &evidence).summary, "2 neighbours hold the address 10.0.0.0");
+    }
+
+    #[test]
+    fn the_books_tell_who_is_entitled() {
+        let mut evidence = small();
+        let endpoints = evidence.endpoints.as_mut().unwrap();
+        endpoints[1].seen.addresses = endpoints[0].seen.addresses.clone();
+        let (owner, other) = (endpoints[0].seen.to_string(), endpoints[1].seen.to_string());
+        let finding = only(&CHECK, &evidence);
+        let entitled = format!("block 10.0.0.0/26 says that {owner} is entitled to it");
+        assert!(finding.cause.contains(&entitled), "{:?}", finding.cause);
+        assert!(finding.remedy.starts_with(&format!("keep {owner};")) && finding.remedy.ends_with(&other));
+        let books = &mut evidence.ipam.as_mut().unwrap().books;
+        let attribute = &mut books.blocks.values_mut().next().unwrap().value.attributes[0];
+        attribute.handle_id = Some("somebody.else".to_owned());
+        attribute.secondary.clear();
+        let cause = only(&CHECK, &evidence).cause;
+        assert!(cause.iter().any(|step| step.ends_with("who is entitled cannot be told")), "{cause:?}");
     }
 
     proptest! {

@@ -12,8 +12,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "device-shared",
     severity: Severity::Error,
     title: "Two endpoints claim one device",
-    explanation: "Endpoint records of two pods on one node name the same network device. A device leads into one pod: the other's traffic goes \
-                  there, too, or is dropped.",
+    explanation: "Endpoint records of two pods on one node name the same network device. A device leads \
+                  into one pod: the other's traffic goes there, too, or is dropped.",
     remedy: "find out which pod the device leads into, and recreate the other",
     needs: &[&[Need::Endpoints]],
     settles: Settles::InTwoLooks,

@@ -8,8 +8,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-misplaced",
     severity: Severity::Error,
     title: "An endpoint on another node than its pod",
-    explanation: "A pod's only endpoint record names a node where the pod does not run. The node where it runs does not know of it and keeps no \
-                  route to it. A machine that was cloned with another's nodename file records its pods like this.",
+    explanation: "A pod's only endpoint record names a node where the pod does not run. The node where it \
+                  runs does not know of it and keeps no route to it. A machine that was cloned with \
+                  another's nodename file records its pods like this.",
     remedy: "look at /var/lib/calico/nodename and the name the node registers under; then recreate the pod",
     needs: &[&[Need::Endpoints, Need::Pods]],
     settles: Settles::InTwoLooks,

@@ -10,8 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-of-old-sandbox",
     severity: Severity::Error,
     title: "An endpoint that names a sandbox which does not run",
-    explanation: "The runtime has a ready sandbox for a pod, and the pod's endpoint record names another one. The record was left by a sandbox \
-                  that is gone, or overwritten by a late ADD. Addresses and device in it may not be those of the running pod.",
+    explanation: "The runtime has a ready sandbox for a pod, and the pod's endpoint record names another \
+                  one. The record was left by a sandbox that is gone, or overwritten by a late ADD. \
+                  Addresses and device in it may not be those of the running pod.",
     remedy: "write the record of the running sandbox (plumb repair endpoints), or recreate the pod",
     needs: &[&[Need::Endpoints, Need::Runtime]],
     settles: Settles::InTwoLooks,

@@ -11,9 +11,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-on-two-nodes",
     severity: Severity::Warning,
     title: "A pod with endpoints on two nodes",
-    explanation: "The same pod has endpoint records on more than one node. A pod runs on one node at a time: it was moved, and the record of \
-                  its former place was never removed. That node may still route the old address, and whoever finds the pod by \
-                  its name may find the wrong record.",
+    explanation: "The same pod has endpoint records on more than one node. A pod runs on one node at a \
+                  time: it was moved, and the record of its former place was never removed. That node may \
+                  still route the old address, and whoever finds the pod by its name may find the wrong \
+                  record.",
     remedy: "remove the record of the node where the pod does not run (plumb repair endpoints)",
     needs: &[&[Need::Endpoints]],
     settles: Settles::InTwoLooks,
@@ -67,7 +68,10 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, endpoints: &[&Sighted<Endpoint>]) 
             }
         }
         None => {
-            finding.because("where the pod runs was not collected, so the evidence does not tell which record is the leftover");
+            finding.because(
+                "where the pod runs was not collected, so the evidence does not tell which \
+                             record is the leftover",
+            );
         }
     }
 }

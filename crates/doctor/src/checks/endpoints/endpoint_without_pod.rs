@@ -9,9 +9,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-without-pod",
     severity: Severity::Warning,
     title: "An endpoint whose pod is not there",
-    explanation: "An endpoint record names a pod that does not exist. Its DEL never reached the store. The record keeps an address, a route and \
-                  membership in policies; when the address is given to somebody else, two endpoints hold it.",
-    remedy: "remove the record once runtime and kernel agree that nothing is left of the sandbox (plumb repair endpoints)",
+    explanation: "An endpoint record names a pod that does not exist. Its DEL never reached the store. The \
+                  record keeps an address, a route and membership in policies; when the address is given to \
+                  somebody else, two endpoints hold it.",
+    remedy: "remove the record once runtime and kernel agree that nothing is left of the sandbox (plumb \
+             repair endpoints)",
     needs: &[&[Need::Endpoints, Need::Pods]],
     settles: Settles::InTwoLooks,
     look,

@@ -9,9 +9,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-without-sandbox",
     severity: Severity::Warning,
     title: "An endpoint whose sandbox is not there",
-    explanation: "An endpoint record names a sandbox that the runtime of its node does not list as ready, and no other sandbox of that pod is \
-                  ready either. The pod was stopped and its DEL did not reach the store.",
-    remedy: "remove the record once a second witness agrees that the sandbox is gone (plumb repair endpoints)",
+    explanation: "An endpoint record names a sandbox that the runtime of its node does not list as ready, \
+                  and no other sandbox of that pod is ready either. The pod was stopped and its DEL did not \
+                  reach the store.",
+    remedy: "remove the record once a second witness agrees that the sandbox is gone (plumb repair \
+             endpoints)",
     needs: &[&[Need::Endpoints, Need::Runtime]],
     settles: Settles::InTwoLooks,
     look,

@@ -8,6 +8,7 @@ pub(super) mod endpoint_of_old_sandbox;
 pub(super) mod endpoint_on_two_nodes;
 pub(super) mod endpoint_without_pod;
 pub(super) mod endpoint_without_sandbox;
+mod owners;
 pub(super) mod pod_without_endpoint;
 
 use std::collections::BTreeMap;

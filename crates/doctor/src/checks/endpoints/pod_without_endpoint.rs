@@ -15,10 +15,12 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-without-endpoint",
     severity: Severity::Error,
     title: "A running pod without an endpoint",
-    explanation: "A pod runs and shows an address, and there is no endpoint record for it. Agents program what records say: its route and its \
-                  neighbours are removed, or will be, and it is cut off both ways while Kubernetes calls it Running. \
-                  Typically a late DEL of an older sandbox of that name removed the record.",
-    remedy: "write the endpoint and allocation of the running sandbox anew (plumb repair endpoints), or recreate the pod",
+    explanation: "A pod runs and shows an address, and there is no endpoint record for it. Agents program \
+                  what records say: its route and its neighbours are removed, or will be, and it is cut off \
+                  both ways while Kubernetes calls it Running. Typically a late DEL of an older sandbox of \
+                  that name removed the record.",
+    remedy: "write the endpoint and allocation of the running sandbox anew (plumb repair endpoints), or \
+             recreate the pod",
     needs: &[&[Need::Pods, Need::Endpoints]],
     settles: Settles::InTwoLooks,
     look,
@@ -63,7 +65,10 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>) {
     let finding =
         look.found(name.clone(), format!("pod {name}{place} runs with {addresses} and has no endpoint"));
     finding
-        .because("what programs routes and neighbours knows pods by their endpoints, so nothing keeps those of this pod")
+        .because(
+            "what programs routes and neighbours knows pods by their endpoints, so nothing keeps those \
+                  of this pod",
+        )
         .seen(pod.exhibit(format!("pod {name} shows {addresses}")))
         .explains("pod-gateway-unresolved", name.clone());
     if let Some(node) = pod.seen.node.as_deref() {

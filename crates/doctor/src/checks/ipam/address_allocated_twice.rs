@@ -11,8 +11,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "address-allocated-twice",
     severity: Severity::Error,
     title: "An address that two blocks gave away",
-    explanation: "Two blocks overlap and both have given out the same address, each to an owner of its own. Nothing in either block \
-                  looks wrong, and two pods have one address.",
+    explanation: "Two blocks overlap and both have given out the same address, each to an owner of its own. \
+                  Nothing in either block looks wrong, and two pods have one address.",
     remedy: "recreate the pods of one of the two owners, then remove the block that should not be there",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,

@@ -11,9 +11,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "address-leaked",
     severity: Severity::Warning,
     title: "An allocated address that nobody uses",
-    explanation: "A block says that an address is taken, but no endpoint, no pod and no tunnel has it. Its sandbox went away \
-                  without a DEL that reached the address book. Such addresses add up until a node finds none that is free.",
-    remedy: "release it with its handle and sequence number: plumb ipam check -o FILE, then plumb ipam release --from-report FILE",
+    explanation: "A block says that an address is taken, but no endpoint, no pod and no tunnel has it. Its \
+                  sandbox went away without a DEL that reached the address book. Such addresses add up \
+                  until a node finds none that is free.",
+    remedy: "release it with its handle and sequence number: plumb ipam check -o FILE, then plumb ipam \
+             release --from-report FILE",
     needs: &[&[Need::Ipam, Need::Endpoints], &[Need::Ipam, Need::Pods]],
     settles: Settles::InTwoLooks,
     look,
@@ -21,7 +23,10 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if !case.books_view().is_some_and(|view| view.knows_users) {
-        look.could_not_see("not everyone who may use addresses was collected, so address-leaked cannot tell which are unused");
+        look.could_not_see(
+            "not everyone who may use addresses was collected, so address-leaked cannot tell which are \
+             unused",
+        );
         return;
     }
     for problem in problems(case) {

@@ -13,9 +13,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "address-outside-pools",
     severity: Severity::Warning,
     title: "An address in use that is in no pool",
-    explanation: "An endpoint has an address that lies in no IP pool, or in a disabled one without being allocated there. Without a pool \
-                  nobody says how it is encapsulated, whether it is NATed, and whether it is routed between nodes. The pool was \
-                  deleted or changed while pods had addresses of it.",
+    explanation: "An endpoint has an address that lies in no IP pool, or in a disabled one without being \
+                  allocated there. Without a pool nobody says how it is encapsulated, whether it is NATed, \
+                  and whether it is routed between nodes. The pool was deleted or changed while pods had \
+                  addresses of it.",
     remedy: "bring the pool back (disabled, if no new pods are to use it) until these pods are recreated",
     needs: &[
         &[Need::Ipam, Need::Record(model::Kind::IpPool), Need::Endpoints],

@@ -11,10 +11,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "address-used-but-free",
     severity: Severity::Error,
     title: "An address in use that the books call free",
-    explanation: "An endpoint, a pod or a tunnel has an address that is allocated in no block. It will be given out again, and then \
-                  two pods have it. This happens when an address is released for one sandbox while another holds it: by a handle \
-                  or a name that both share.",
-    remedy: "allocate the address to its user (plumb repair ipam), or recreate the pod so that it gets an address of its own",
+    explanation: "An endpoint, a pod or a tunnel has an address that is allocated in no block. It will be \
+                  given out again, and then two pods have it. This happens when an address is released for \
+                  one sandbox while another holds it: by a handle or a name that both share.",
+    remedy: "allocate the address to its user (plumb repair ipam), or recreate the pod so that it gets an \
+             address of its own",
     needs: &[
         &[Need::Ipam, Need::Endpoints, Need::Record(model::Kind::IpPool)],
         &[Need::Ipam, Need::Pods, Need::Record(model::Kind::IpPool)],

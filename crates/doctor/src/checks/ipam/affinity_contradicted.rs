@@ -11,8 +11,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "affinity-contradicted",
     severity: Severity::Warning,
     title: "An affinity that its block contradicts",
-    explanation: "A confirmed affinity says that a block belongs to a node, and the block says otherwise or does not exist. Where they \
-                  disagree the block is right. The node may announce a route for addresses that are not its own.",
+    explanation: "A confirmed affinity says that a block belongs to a node, and the block says otherwise or \
+                  does not exist. Where they disagree the block is right. The node may announce a route for \
+                  addresses that are not its own.",
     remedy: "remove the affinity (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,

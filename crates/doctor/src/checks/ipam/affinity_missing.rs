@@ -10,8 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "affinity-missing",
     severity: Severity::Warning,
     title: "A block whose owner does not know of it",
-    explanation: "A block says which node it belongs to, and there is no affinity record that says the same. The node finds its blocks by \
-                  affinities: it will take no more addresses from this one, and nobody gives it back when the node goes.",
+    explanation: "A block says which node it belongs to, and there is no affinity record that says the \
+                  same. The node finds its blocks by affinities: it will take no more addresses from this \
+                  one, and nobody gives it back when the node goes.",
     remedy: "write the affinity anew, or release the block if it is empty (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,

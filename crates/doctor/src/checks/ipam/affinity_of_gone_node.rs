@@ -1,6 +1,7 @@
 //! No orphans: blocks and affinities of nodes that are gone.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use model::{AffinityOwner, Cidr, Key};
 
@@ -13,9 +14,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "affinity-of-gone-node",
     severity: Severity::Warning,
     title: "Blocks that belong to a node that is gone",
-    explanation: "Blocks or affinities name a node of which there is no record any more. Its blocks are lost to the others, routes for them \
-                  lead nowhere, and if a node of that name comes back it takes up addresses that somebody else may have by then.",
-    remedy: "if the node will not come back: plumb repair node NAME. If it was deleted by mistake while it runs, make its record anew first",
+    explanation: "Blocks or affinities name a node of which there is no record any more. Its blocks are \
+                  lost to the others, routes for them lead nowhere, and if a node of that name comes back \
+                  it takes up addresses that somebody else may have by then.",
+    remedy: "if the node will not come back: plumb repair node NAME. If it was deleted by mistake while it \
+             runs, make its record anew first",
     needs: &[&[Need::Ipam, Need::KubeNodes], &[Need::Ipam, Need::Record(model::Kind::Node)]],
     settles: Settles::InTwoLooks,
     look,
@@ -33,16 +36,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         return;
     }
     for (node, left) in left_behind(case, ipam) {
-        let mut what = Vec::new();
-        if !left.blocks.is_empty() {
-            what.push(format!("{} ({})", counted(left.blocks.len(), "block"), listed(&left.blocks)));
-        }
-        let bare = left.affinities.iter().filter(|block| !left.blocks.contains(block)).count();
-        if bare > 0 {
-            what.push(counted(bare, "affinity record"));
-        }
-        let finding = look
-            .found(Subject::node(&node), format!("node {node} is gone and still has {}", what.join(" and ")));
+        let summary = format!("node {node} is gone and still has {}", left.words());
+        let finding = look.found(Subject::node(&node), summary);
         finding.known_by("left behind");
         let owner = AffinityOwner::Host(node.clone());
         for block in &left.affinities {
@@ -55,18 +50,36 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for block in &left.blocks {
             finding.seen(exhibit(case, Key::Block(*block), format!("block {block} belongs to node {node}")));
             finding.explains("affinity-missing", Subject::Block(*block));
-            if let Some(stored) = ipam.books.blocks.get(block) {
-                let addresses =
-                    (0..stored.value.allocations.len()).filter(|at| stored.value.allocations[*at].is_some());
-                for address in addresses.filter_map(|at| stored.value.address(at)) {
-                    finding.explains("address-leaked", address);
-                }
+            for address in allocated(ipam, block) {
+                finding.explains("address-leaked", address);
             }
         }
         for endpoint in case.endpoints_on(&node) {
             finding.explains("endpoint-without-pod", endpoint_subject(&endpoint.seen));
         }
     }
+}
+
+impl Left {
+    fn words(&self) -> String {
+        let mut what = Vec::new();
+        if !self.blocks.is_empty() {
+            what.push(format!("{} ({})", counted(self.blocks.len(), "block"), listed(&self.blocks)));
+        }
+        let bare = self.affinities.iter().filter(|block| !self.blocks.contains(block)).count();
+        if bare > 0 {
+            what.push(counted(bare, "affinity record"));
+        }
+        what.join(" and ")
+    }
+}
+
+fn allocated(ipam: &IpamEvidence, block: &Cidr) -> Vec<IpAddr> {
+    let block = ipam.books.blocks.get(block).map(|stored| &stored.value);
+    let taken = |block: &model::ipam::Block, at: usize| block.allocations[at].and(block.address(at));
+    block.map_or_else(Vec::new, |block| {
+        (0..block.allocations.len()).filter_map(|at| taken(block, at)).collect()
+    })
 }
 
 fn left_behind(case: &Case<'_>, ipam: &IpamEvidence) -> BTreeMap<String, Left> {

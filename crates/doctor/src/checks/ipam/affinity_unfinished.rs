@@ -11,8 +11,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "affinity-unfinished",
     severity: Severity::Warning,
     title: "A claim of a block that was never finished",
-    explanation: "An affinity is still pending, or pending deletion: somebody started to claim or to release a block and was stopped. No \
-                  part of Calico collects a pending affinity without a block; it outlives even its node.",
+    explanation: "An affinity is still pending, or pending deletion: somebody started to claim or to \
+                  release a block and was stopped. No part of Calico collects a pending affinity without a \
+                  block; it outlives even its node.",
     remedy: "finish or remove the claim (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,

@@ -10,8 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "allocation-without-handle",
     severity: Severity::Warning,
     title: "An allocation without a handle",
-    explanation: "A pod's address is allocated, and the allocation names no handle. A DEL releases by handle, so this address will never \
-                  be released; Calico's own garbage collection passes over such allocations, too.",
+    explanation: "A pod's address is allocated, and the allocation names no handle. A DEL releases by \
+                  handle, so this address will never be released; Calico's own garbage collection passes \
+                  over such allocations, too.",
     remedy: "recreate the pod, then release the address by hand (plumb ipam release --ip=ADDRESS)",
     needs: &[&[Need::Ipam, Need::Endpoints]],
     settles: Settles::InTwoLooks,

@@ -10,9 +10,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "block-contradicts-itself",
     severity: Severity::Error,
     title: "A block that contradicts itself",
-    explanation: "Inside one block the list of allocations, the list of free addresses, the attributes or the sequence numbers do not fit \
-                  together: an address is both taken and free, or neither, or refers to an owner that is not there. Whoever \
-                  takes from such a block may give out an address that is in use.",
+    explanation: "Inside one block the list of allocations, the list of free addresses, the attributes or \
+                  the sequence numbers do not fit together: an address is both taken and free, or neither, \
+                  or refers to an owner that is not there. Whoever takes from such a block may give out an \
+                  address that is in use.",
     remedy: "rebuild the block from the endpoints and sandboxes that exist (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,

@@ -10,8 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "block-outside-pools",
     severity: Severity::Warning,
     title: "A block of no pool",
-    explanation: "A block lies in no IP pool: its pool was deleted, or was made again with another network. Its addresses stay allocated, but \
-                  nobody says any more how they are encapsulated or NATed, and nobody takes new ones there.",
+    explanation: "A block lies in no IP pool: its pool was deleted, or was made again with another network. \
+                  Its addresses stay allocated, but nobody says any more how they are encapsulated or \
+                  NATed, and nobody takes new ones there.",
     remedy: "bring the pool back (disabled), recreate the pods that have its addresses, then delete it",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
     settles: Settles::InTwoLooks,

@@ -10,10 +10,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "block-overlap",
     severity: Severity::Error,
     title: "Blocks share addresses",
-    explanation: "One block lies inside another. Both can give out the same address without noticing, and two nodes may announce routes \
-                  for the same addresses. It happens when a pool's block size was changed, or a pool was deleted and made again \
-                  while its blocks stayed.",
-    remedy: "empty the smaller block by recreating its pods, then release it; until then keep nodes from taking addresses there",
+    explanation: "One block lies inside another. Both can give out the same address without noticing, and \
+                  two nodes may announce routes for the same addresses. It happens when a pool's block size \
+                  was changed, or a pool was deleted and made again while its blocks stayed.",
+    remedy: "empty the smaller block by recreating its pods, then release it; until then keep nodes from \
+             taking addresses there",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,
     look,

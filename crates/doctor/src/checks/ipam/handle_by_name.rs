@@ -13,10 +13,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "handle-by-name",
     severity: Severity::Warning,
     title: "Handles that name a pod instead of a sandbox",
-    explanation: "Addresses are allocated under handles of the form NAMESPACE.POD, as the Calico plugin of 2017 did. A pod that is made again \
-                  under its name, as those of a StatefulSet are, has the same handle: a late DEL of the old sandbox releases \
-                  the address of the new one.",
-    remedy: "upgrade the CNI plugin to one whose handles carry the container ID; pods get new handles when they are recreated",
+    explanation: "Addresses are allocated under handles of the form NAMESPACE.POD, as the Calico plugin of \
+                  2017 did. A pod that is made again under its name, as those of a StatefulSet are, has the \
+                  same handle: a late DEL of the old sandbox releases the address of the new one.",
+    remedy: "upgrade the CNI plugin to one whose handles carry the container ID; pods get new handles when \
+             they are recreated",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,
     look,

@@ -10,9 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "handle-count-wrong",
     severity: Severity::Warning,
     title: "A handle that counts wrong",
-    explanation: "A handle says how many addresses it holds in each block, and a block has another number of them. Too much: an \
-                  allocation was interrupted, or counted what was asked for instead of what was got. Too little: the handle \
-                  will be deleted while it still holds addresses.",
+    explanation: "A handle says how many addresses it holds in each block, and a block has another number \
+                  of them. Too much: an allocation was interrupted, or counted what was asked for instead \
+                  of what was got. Too little: the handle will be deleted while it still holds addresses.",
     remedy: "count the handle anew from the blocks (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,

@@ -11,8 +11,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "handle-missing",
     severity: Severity::Warning,
     title: "An allocation whose handle is not there",
-    explanation: "A block has given out an address under a handle, and there is no such handle record. Releases go by handle: they will find \
-                  nothing, succeed, and leave the address allocated for ever.",
+    explanation: "A block has given out an address under a handle, and there is no such handle record. \
+                  Releases go by handle: they will find nothing, succeed, and leave the address allocated \
+                  for ever.",
     remedy: "write the handle anew from the blocks (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,

@@ -10,9 +10,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "handle-unused",
     severity: Severity::Warning,
     title: "A handle that holds no address",
-    explanation: "A handle record says that it holds addresses, and no block knows of any. Calico writes handle and block one after the \
-                  other; whoever was stopped in between leaves such handles, and nothing collects them.",
-    remedy: "delete the handle by its revision: plumb ipam check -o FILE, then plumb ipam release --from-report FILE",
+    explanation: "A handle record says that it holds addresses, and no block knows of any. Calico writes \
+                  handle and block one after the other; whoever was stopped in between leaves such handles, \
+                  and nothing collects them.",
+    remedy: "delete the handle by its revision: plumb ipam check -o FILE, then plumb ipam release \
+             --from-report FILE",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,
     look,

@@ -9,8 +9,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "leak-collection-off",
     severity: Severity::Warning,
     title: "Leaked addresses are never collected",
-    explanation: "leakGracePeriod of the node controller is 0: Calico's kube-controllers do not release addresses whose pods are gone. Whatever \
-                  leaks stays allocated for ever.",
+    explanation: "leakGracePeriod of the node controller is 0: Calico's kube-controllers do not release \
+                  addresses whose pods are gone. Whatever leaks stays allocated for ever.",
     remedy: "set controllers.node.leakGracePeriod in KubeControllersConfiguration to its default of 15m",
     needs: &[&[Need::Record(Kind::KubeControllersConfiguration)]],
     settles: Settles::AtOnce,

@@ -9,9 +9,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "pool-full",
     severity: Severity::Warning,
     title: "A pool without a free address",
-    explanation: "Every address of an enabled pool for pods is in use, cooling down or reserved. The next pod that can only be served from this pool \
-                  stays in ContainerCreating.",
-    remedy: "look for leaked addresses first (plumb ipam check); else add a pool, or make room by moving workloads",
+    explanation: "Every address of an enabled pool for pods is in use, cooling down or reserved. The next \
+                  pod that can only be served from this pool stays in ContainerCreating.",
+    remedy: "look for leaked addresses first (plumb ipam check); else add a pool, or make room by moving \
+             workloads",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
     settles: Settles::InTwoLooks,
     look,

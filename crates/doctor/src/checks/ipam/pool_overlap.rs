@@ -10,8 +10,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     severity: Severity::Error,
     title: "Pools share addresses",
     explanation: "Two IP pools contain the same addresses. Which pool a block belongs to, and so its \
-                  encapsulation, NAT and block size, then depends on which pool is found first. Calico refuses \
-                  to create such pools, so one was written past its checks.",
+                  encapsulation, NAT and block size, then depends on which pool is found first. Calico \
+                  refuses to create such pools, so one was written past its checks.",
     remedy: "let one pool keep the common part: disable the other, move its workloads, then delete it",
     needs: &[&[Need::Record(Kind::IpPool)]],
     settles: Settles::AtOnce,
@@ -109,7 +109,8 @@ mod tests {
             &["10.1.2.0/24", "10.0.0.0/8", "10.2.0.0/16", "10.1.0.0/16"],
             &[
                 "pool 10.1.0.0/16 (10.1.0.0/16) lies inside 10.0.0.0/8 (10.0.0.0/8)",
-                "pool 10.1.2.0/24 (10.1.2.0/24) lies inside 10.0.0.0/8 (10.0.0.0/8) and 10.1.0.0/16 (10.1.0.0/16)",
+                "pool 10.1.2.0/24 (10.1.2.0/24) lies inside 10.0.0.0/8 (10.0.0.0/8) and 10.1.0.0/16 \
+                 (10.1.0.0/16)",
                 "pool 10.2.0.0/16 (10.2.0.0/16) lies inside 10.0.0.0/8 (10.0.0.0/8)",
             ],
         );

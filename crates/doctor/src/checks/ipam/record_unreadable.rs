@@ -7,9 +7,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "record-unreadable",
     severity: Severity::Error,
     title: "A record of the books that cannot be read",
-    explanation: "A block, handle or affinity in the store is not what it should be: no JSON, or with fields of the wrong kind. Nobody can \
-                  allocate or release there, and pods on that node may get no address at all.",
-    remedy: "look at the record; rebuild it from the endpoints that exist (plumb repair ipam), or restore it from a backup",
+    explanation: "A block, handle or affinity in the store is not what it should be: no JSON, or with \
+                  fields of the wrong kind. Nobody can allocate or release there, and pods on that node may \
+                  get no address at all.",
+    remedy: "look at the record; rebuild it from the endpoints that exist (plumb repair ipam), or restore \
+             it from a backup",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,
     look,

@@ -8,9 +8,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "reported-by-calicoctl",
     severity: Severity::Warning,
     title: "calicoctl says that the books do not agree",
-    explanation: "The evidence holds the output of calicoctl ipam check, which found addresses that are leaked or used without being \
-                  allocated. It is passed on as it is, since the books themselves were not collected. Note that calicoctl takes \
-                  IPv6 tunnel addresses for leaked ones.",
+    explanation: "The evidence holds the output of calicoctl ipam check, which found addresses that are \
+                  leaked or used without being allocated. It is passed on as it is, since the books \
+                  themselves were not collected. Note that calicoctl takes IPv6 tunnel addresses for leaked \
+                  ones.",
     remedy: "collect the books themselves (plumb collect) and look again before anything is released",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,

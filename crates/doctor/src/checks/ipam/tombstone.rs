@@ -9,9 +9,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "tombstone",
     severity: Severity::Warning,
     title: "A record that is marked as deleted and still there",
-    explanation: "On Kubernetes, Calico deletes blocks, handles and affinities in two steps: it marks the record, then removes it. Whoever \
-                  was stopped in between leaves the mark. The record holds nothing, but lists show it, and a new claim of the \
-                  same block stumbles over it.",
+    explanation: "On Kubernetes, Calico deletes blocks, handles and affinities in two steps: it marks the \
+                  record, then removes it. Whoever was stopped in between leaves the mark. The record holds \
+                  nothing, but lists show it, and a new claim of the same block stumbles over it.",
     remedy: "delete the record by its revision (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,

@@ -10,10 +10,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "tunnel-address-shared",
     severity: Severity::Error,
     title: "A tunnel shares its address",
-    explanation: "The address of a node's tunnel device (IPIP, VXLAN, WireGuard) is also a pod's or another node's tunnel's. Packets to one \
-                  end at the other. It happens when a node was deleted and made again: its old address was given to a pod \
-                  in between.",
-    remedy: "remove the tunnel's address from the Node record, so that the node takes a new one at its next start",
+    explanation: "The address of a node's tunnel device (IPIP, VXLAN, WireGuard) is also a pod's or another \
+                  node's tunnel's. Packets to one end at the other. It happens when a node was deleted and \
+                  made again: its old address was given to a pod in between.",
+    remedy: "remove the tunnel's address from the Node record, so that the node takes a new one at its next \
+             start",
     needs: &[&[Need::Ipam, Need::Record(model::Kind::Node)], &[Need::Ipam, Need::KubeNodes]],
     settles: Settles::InTwoLooks,
     look,

@@ -8,9 +8,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "device-down",
     severity: Severity::Error,
     title: "A pod's device is down",
-    explanation: "The node's end of a pod's veth is there and is not up, or the pod's end is not. No packet passes, and the kernel removes the \
-                  routes that lead there.",
-    remedy: "set it up again: ip link set DEVICE up; if the pod's end is down, do the same for eth0 inside the pod",
+    explanation: "The node's end of a pod's veth is there and is not up, or the pod's end is not. No packet \
+                  passes, and the kernel removes the routes that lead there.",
+    remedy: "set it up again: ip link set DEVICE up; if the pod's end is down, do the same for eth0 inside \
+             the pod",
     needs: &[&[Need::Endpoints, Need::Links]],
     settles: Settles::InTwoLooks,
     look,

@@ -8,9 +8,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "device-setting-wrong",
     severity: Severity::Error,
     title: "A pod's device has a wrong setting",
-    explanation: "A pod's device on the node needs certain settings: forwarding, or packets stop at the node; proxy ARP (and proxy NDP), or the \
-                  pod's gateway 169.254.1.1 does not answer. Calico writes them once, when the device appears; a later sysctl -p or \
-                  a network manager undoes them and nobody notices.",
+    explanation: "A pod's device on the node needs certain settings: forwarding, or packets stop at the \
+                  node; proxy ARP (and proxy NDP), or the pod's gateway 169.254.1.1 does not answer. Calico \
+                  writes them once, when the device appears; a later sysctl -p or a network manager undoes \
+                  them and nobody notices.",
     remedy: "write the value back (sysctl -w), and look for what changes it",
     needs: &[&[Need::Endpoints, Need::Sysctls]],
     settles: Settles::InTwoLooks,

@@ -7,9 +7,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "device-without-endpoint",
     severity: Severity::Warning,
     title: "A pod's device that no endpoint knows",
-    explanation: "A node has a device with Calico's prefix, and no endpoint record names it. Either its pod is gone and nobody removed the device, \
-                  or a running pod lost its record and is cut off. Nothing in Calico ever deletes such devices.",
-    remedy: "see whether a sandbox is behind it (the other end of the veth); if so repair its endpoint, if not delete the device",
+    explanation: "A node has a device with Calico's prefix, and no endpoint record names it. Either its pod \
+                  is gone and nobody removed the device, or a running pod lost its record and is cut off. \
+                  Nothing in Calico ever deletes such devices.",
+    remedy: "see whether a sandbox is behind it (the other end of the veth); if so repair its endpoint, if \
+             not delete the device",
     needs: &[&[Need::Endpoints, Need::Links]],
     settles: Settles::InTwoLooks,
     look,

@@ -8,9 +8,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-without-device",
     severity: Severity::Error,
     title: "An endpoint whose device is not there",
-    explanation: "An endpoint record names a network device that its node does not have. Either the pod is gone and the record is a leftover, or \
-                  the device of a running pod was removed, and the pod is cut off.",
-    remedy: "if the pod runs, recreate it or let the agent make its device anew; if not, remove the record (plumb repair endpoints)",
+    explanation: "An endpoint record names a network device that its node does not have. Either the pod is \
+                  gone and the record is a leftover, or the device of a running pod was removed, and the \
+                  pod is cut off.",
+    remedy: "if the pod runs, recreate it or let the agent make its device anew; if not, remove the record \
+             (plumb repair endpoints)",
     needs: &[&[Need::Endpoints, Need::Links]],
     settles: Settles::InTwoLooks,
     look,

@@ -9,8 +9,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "mtu-differs",
     severity: Severity::Warning,
     title: "Two ends of a veth with different MTUs",
-    explanation: "The pod's end and the node's end of a veth have different MTUs. Packets that fit the one and not the other are dropped \
-                  without a word: small requests work, large answers hang.",
+    explanation: "The pod's end and the node's end of a veth have different MTUs. Packets that fit the one \
+                  and not the other are dropped without a word: small requests work, large answers hang.",
     remedy: "recreate the pod, or set both ends to the same MTU",
     needs: &[&[Need::Endpoints, Need::Links, Need::PodViews]],
     settles: Settles::InTwoLooks,

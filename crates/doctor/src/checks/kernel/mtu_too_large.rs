@@ -14,10 +14,12 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "mtu-too-large",
     severity: Severity::Warning,
     title: "An MTU that does not fit through the tunnel",
-    explanation: "A tunnel between nodes adds a header to each packet. If the tunnel's MTU leaves no room for it below the MTU of the network \
-                  card, or pods have a larger MTU than their tunnel, large packets between nodes are dropped or cut into pieces: \
-                  connections open and then hang.",
-    remedy: "set the MTU in FelixConfiguration (or the CNI configuration) to that of the network card less the tunnel's header, and recreate pods",
+    explanation: "A tunnel between nodes adds a header to each packet. If the tunnel's MTU leaves no room \
+                  for it below the MTU of the network card, or pods have a larger MTU than their tunnel, \
+                  large packets between nodes are dropped or cut into pieces: connections open and then \
+                  hang.",
+    remedy: "set the MTU in FelixConfiguration (or the CNI configuration) to that of the network card less \
+             the tunnel's header, and recreate pods",
     needs: &[&[Need::Links, Need::Record(Kind::IpPool)]],
     settles: Settles::AtOnce,
     look,
@@ -45,9 +47,16 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
         && let Some(outer) = card.seen.mtu
         && mtu.saturating_add(header) > outer
     {
-        look.found(Subject::device(place, name), format!("{name} on {place} has MTU {mtu}, which with {header} bytes of header does not fit through {} with {outer}", card.seen.name))
-            .seen(tunnel.exhibit(format!("{name} has MTU {mtu}")))
-            .seen(card.exhibit(format!("{} has MTU {outer}", card.seen.name)));
+        look.found(
+            Subject::device(place, name),
+            format!(
+                "{name} on {place} has MTU {mtu}, which with \
+            {header} bytes of header does not fit through {} with {outer}",
+                card.seen.name
+            ),
+        )
+        .seen(tunnel.exhibit(format!("{name} has MTU {mtu}")))
+        .seen(card.exhibit(format!("{} has MTU {outer}", card.seen.name)));
     }
     let larger: Vec<_> = host
         .links()

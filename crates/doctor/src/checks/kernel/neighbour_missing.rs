@@ -12,10 +12,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "neighbour-missing",
     severity: Severity::Error,
     title: "The node does not know a pod's hardware address",
-    explanation: "A node sends packets to a pod's hardware address, which it keeps as a neighbour entry. The entry is not there although it is \
-                  meant to be permanent, or the node asked for it and nobody answered: then the pod's end is gone, down, or does \
-                  not have the address.",
-    remedy: "let the agent put it back; by hand: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud permanent. If it failed, look inside the pod",
+    explanation: "A node sends packets to a pod's hardware address, which it keeps as a neighbour entry. \
+                  The entry is not there although it is meant to be permanent, or the node asked for it and \
+                  nobody answered: then the pod's end is gone, down, or does not have the address.",
+    remedy: "let the agent put it back; by hand: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud \
+             permanent. If it failed, look inside the pod",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
     settles: Settles::InTwoLooks,
     look,

@@ -8,8 +8,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "neighbour-without-endpoint",
     severity: Severity::Warning,
     title: "A permanent neighbour that no endpoint has",
-    explanation: "A node keeps a permanent neighbour entry at a pod's device for an address that no endpoint of that node has. It is a leftover: \
-                  harmless until the address comes back at that device with another hardware address.",
+    explanation: "A node keeps a permanent neighbour entry at a pod's device for an address that no \
+                  endpoint of that node has. It is a leftover: harmless until the address comes back at \
+                  that device with another hardware address.",
     remedy: "remove the entry: ip neigh del ADDRESS dev DEVICE",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
     settles: Settles::InTwoLooks,

@@ -8,9 +8,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "neighbour-wrong",
     severity: Severity::Error,
     title: "The node has a wrong hardware address for a pod",
-    explanation: "A node's neighbour entry for a pod has another hardware address than the pod's endpoint. Packets reach the pod's device and \
-                  are dropped there, because they are addressed to somebody else. Usually the entry is of an earlier sandbox.",
-    remedy: "let the agent put it right; by hand: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud permanent",
+    explanation: "A node's neighbour entry for a pod has another hardware address than the pod's endpoint. \
+                  Packets reach the pod's device and are dropped there, because they are addressed to \
+                  somebody else. Usually the entry is of an earlier sandbox.",
+    remedy: "let the agent put it right; by hand: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud \
+             permanent",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
     settles: Settles::InTwoLooks,
     look,
@@ -24,10 +26,20 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 let Some(neighbour) = host.neighbour(*address, device) else { continue };
                 let Some(known) = neighbour.seen.mac.filter(|known| *known != mac) else { continue };
                 let place = host.name();
-                look.found(neighbour_subject(host, *address, device), format!("{place} has {known} for {address} of endpoint {}, which has {mac}", endpoint.seen))
-                    .remedy(format!("let the agent put it right; by hand, on {place}: ip neigh replace {address} lladdr {mac} dev {device} nud permanent"))
-                    .seen(neighbour.exhibit(format!("{address} at {device} is {known}")))
-                    .seen(endpoint_exhibit(endpoint));
+                look.found(
+                    neighbour_subject(host, *address, device),
+                    format!(
+                        "{place} has {known} for \
+                    {address} of endpoint {}, which has {mac}",
+                        endpoint.seen
+                    ),
+                )
+                .remedy(format!(
+                    "let the agent put it right; by hand, on {place}: ip neigh replace \
+                        {address} lladdr {mac} dev {device} nud permanent"
+                ))
+                .seen(neighbour.exhibit(format!("{address} at {device} is {known}")))
+                .seen(endpoint_exhibit(endpoint));
             }
         }
     }

@@ -10,8 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "route-missing",
     severity: Severity::Error,
     title: "A pod's address has no route",
-    explanation: "The node on which a pod runs has no route to the pod's address. Packets to it follow some wider route, usually out of the node \
-                  again or into a black hole: nobody reaches the pod, and answers to its own packets do not arrive.",
+    explanation: "The node on which a pod runs has no route to the pod's address. Packets to it follow some \
+                  wider route, usually out of the node again or into a black hole: nobody reaches the pod, \
+                  and answers to its own packets do not arrive.",
     remedy: "let the agent put it back; by hand: ip route replace ADDRESS dev DEVICE scope link",
     needs: &[&[Need::Endpoints, Need::Routes]],
     settles: Settles::InTwoLooks,
@@ -36,7 +37,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 );
                 finding
                     .because(really)
-                    .remedy(format!("let the agent put it back; by hand, on {place}: ip route replace {address} dev {device} scope link"))
+                    .remedy(format!(
+                        "let the agent put it back; by hand, on {place}: ip route replace \
+                        {address} dev {device} scope link"
+                    ))
                     .seen(endpoint_exhibit(endpoint))
                     .seen(Origin::probe(place, "routes").exhibit(format!("none to {address}")));
             }

@@ -10,8 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "route-shadowed",
     severity: Severity::Error,
     title: "Another route goes before the pod's",
-    explanation: "The node has the right route to a pod's address, and another route to the very same address with a better metric. The kernel \
-                  takes that one, so the right route does nothing. Somebody else's program or hand put it there.",
+    explanation: "The node has the right route to a pod's address, and another route to the very same \
+                  address with a better metric. The kernel takes that one, so the right route does nothing. \
+                  Somebody else's program or hand put it there.",
     remedy: "find out who made the other route, and remove it",
     needs: &[&[Need::Endpoints, Need::Routes]],
     settles: Settles::InTwoLooks,

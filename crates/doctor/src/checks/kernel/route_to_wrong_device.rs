@@ -10,8 +10,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "route-to-wrong-device",
     severity: Severity::Error,
     title: "The route to a pod leads to another device",
-    explanation: "The node's route to a pod's address points at another device than the one its endpoint names. Traffic for the pod ends in \
-                  another pod, or nowhere.",
+    explanation: "The node's route to a pod's address points at another device than the one its endpoint \
+                  names. Traffic for the pod ends in another pod, or nowhere.",
     remedy: "let the agent put it right; by hand: ip route replace ADDRESS dev DEVICE scope link",
     needs: &[&[Need::Endpoints, Need::Routes]],
     settles: Settles::InTwoLooks,
@@ -31,10 +31,20 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     continue;
                 }
                 let place = host.name();
-                look.found(route_subject(host, *address), format!("{place} routes {address} of endpoint {} by {}, not to {device}", endpoint.seen, route.seen))
-                    .remedy(format!("let the agent put it right; by hand, on {place}: ip route replace {address} dev {device} scope link"))
-                    .seen(route.exhibit(route.seen.to_string()))
-                    .seen(endpoint_exhibit(endpoint));
+                look.found(
+                    route_subject(host, *address),
+                    format!(
+                        "{place} routes {address} of endpoint {} \
+                    by {}, not to {device}",
+                        endpoint.seen, route.seen
+                    ),
+                )
+                .remedy(format!(
+                    "let the agent put it right; by hand, on {place}: ip route replace \
+                        {address} dev {device} scope link"
+                ))
+                .seen(route.exhibit(route.seen.to_string()))
+                .seen(endpoint_exhibit(endpoint));
             }
         }
     }

@@ -8,8 +8,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "route-without-endpoint",
     severity: Severity::Warning,
     title: "A route to an address that no endpoint has",
-    explanation: "A node routes an address to a pod's device, and no endpoint of that node has the address. If the address is given to a pod \
-                  elsewhere, this node sends its traffic to the wrong place, and nobody else sees why.",
+    explanation: "A node routes an address to a pod's device, and no endpoint of that node has the address. \
+                  If the address is given to a pod elsewhere, this node sends its traffic to the wrong \
+                  place, and nobody else sees why.",
     remedy: "remove the route: ip route del ADDRESS dev DEVICE",
     needs: &[&[Need::Endpoints, Need::Routes]],
     settles: Settles::InTwoLooks,

@@ -13,8 +13,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "add-failing",
     severity: Severity::Error,
     title: "A pod gets no network",
-    explanation: "The plugin fails to give a pod its network, more than once. The pod stays in ContainerCreating. The error says what it stumbles \
-                  over: no address left, no store, no permission, no configuration.",
+    explanation: "The plugin fails to give a pod its network, more than once. The pod stays in \
+                  ContainerCreating. The error says what it stumbles over: no address left, no store, no \
+                  permission, no configuration.",
     remedy: "mend what the error names; the kubelet tries again by itself",
     needs: &[&[Need::Log]],
     settles: Settles::AtOnce,

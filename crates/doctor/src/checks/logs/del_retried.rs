@@ -8,8 +8,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "del-retried",
     severity: Severity::Warning,
     title: "A DEL that fails and is retried",
-    explanation: "Stopping a sandbox fails, and the kubelet tries again and again. A DEL must succeed when there is nothing left to delete; plugins \
-                  that fail then keep the sandbox and its records half alive, and each retry may hit whoever has the pod's name by then.",
+    explanation: "Stopping a sandbox fails, and the kubelet tries again and again. A DEL must succeed when \
+                  there is nothing left to delete; plugins that fail then keep the sandbox and its records \
+                  half alive, and each retry may hit whoever has the pod's name by then.",
     remedy: "see what the DEL complains of; upgrade a plugin that fails for what is already gone",
     needs: &[&[Need::Log]],
     settles: Settles::AtOnce,

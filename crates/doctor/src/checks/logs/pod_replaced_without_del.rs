@@ -9,10 +9,12 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-replaced-without-del",
     severity: Severity::Warning,
     title: "A pod was replaced, and the old one was never deleted",
-    explanation: "A log shows a pod of the same name with one address, and later another one with another address, and no DEL of the first in \
-                  between. Its address, endpoint and device are probably still there. A kubelet that is upgraded or restarted may \
-                  make sandboxes anew without ending the old ones.",
-    remedy: "look whether the old address is still allocated and its device still there (plumb ipam check, plumb doctor on the node), and release what is left",
+    explanation: "A log shows a pod of the same name with one address, and later another one with another \
+                  address, and no DEL of the first in between. Its address, endpoint and device are \
+                  probably still there. A kubelet that is upgraded or restarted may make sandboxes anew \
+                  without ending the old ones.",
+    remedy: "look whether the old address is still allocated and its device still there (plumb ipam check, \
+             plumb doctor on the node), and release what is left",
     needs: &[&[Need::Log]],
     settles: Settles::AtOnce,
     look,
@@ -38,13 +40,17 @@ fn tell(look: &mut Look<'_>, replaced: Replaced) {
     let Replaced { pod, old_address, new_address, .. } = &replaced;
     let within = replaced.within.map_or_else(String::new, |within| format!(" within {} s", within.as_secs()));
     let summary = format!(
-        "pod {pod} (UID {}) with {old_address} was replaced{within} by UID {} with {new_address}, and no DEL of the old one is in the log",
+        "pod {pod} (UID {}) with {old_address} was replaced{within} by UID {} with {new_address}, and no \
+         DEL of the old one is in the log",
         uid(&replaced.old_uid),
         uid(&replaced.new_uid)
     );
     let finding = look.found(Subject::Pod(pod.clone()), summary);
     finding
-        .because(format!("{old_address} is suspected to be leaked, with its endpoint and device: nothing in the log releases it"))
+        .because(format!(
+            "{old_address} is suspected to be leaked, with its endpoint and device: nothing in \
+                          the log releases it"
+        ))
         .explains("address-leaked", *old_address)
         .explains("pod-interface-missing", pod.clone())
         .seen_all(replaced.evidence.clone());
@@ -74,7 +80,8 @@ mod tests {
         let finding = only(&CHECK, &log(vec![has("10.0.0.1", "u1"), has("10.0.0.2", "u2")]));
         assert_eq!(
             finding.summary,
-            "pod lijiaob/etcd1-0 (UID u1) with 10.0.0.1 was replaced by UID u2 with 10.0.0.2, and no DEL of the old one is in the log"
+            "pod lijiaob/etcd1-0 (UID u1) with 10.0.0.1 was replaced by UID u2 with 10.0.0.2, and no DEL of \
+             the old one is in the log"
         );
         silent(
             &CHECK,

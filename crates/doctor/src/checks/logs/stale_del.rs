@@ -9,11 +9,13 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "stale-del",
     severity: Severity::Error,
     title: "A late DEL removed a new pod's endpoint",
-    explanation: "A DEL for an old sandbox came after the ADD of a new one of the same pod name, and removed the endpoint or the address of the new \
-                  one. Endpoint and handle carried the pod's name only, so the plugin could not tell the two apart. The pod stays \
-                  Running; nothing keeps its network any more, and its own DEL will fail and be retried against its successor.",
-    remedy: "write endpoint and allocation of the running sandbox anew (plumb repair endpoints), or recreate the pod; upgrade the CNI plugin to one \
-             that compares the container ID",
+    explanation: "A DEL for an old sandbox came after the ADD of a new one of the same pod name, and \
+                  removed the endpoint or the address of the new one. Endpoint and handle carried the pod's \
+                  name only, so the plugin could not tell the two apart. The pod stays Running; nothing \
+                  keeps its network any more, and its own DEL will fail and be retried against its \
+                  successor.",
+    remedy: "write endpoint and allocation of the running sandbox anew (plumb repair endpoints), or \
+             recreate the pod; upgrade the CNI plugin to one that compares the container ID",
     needs: &[&[Need::Log]],
     settles: Settles::AtOnce,
     look,
@@ -161,7 +163,8 @@ pub(super) mod tests {
         );
         assert_eq!(
             finding.summary,
-            "the DEL of old sandbox old1old1old1 at 20:00:03 deleted the endpoint of new1new1new1, which runs as pod lijiaob/etcd1-0"
+            "the DEL of old sandbox old1old1old1 at 20:00:03 deleted the endpoint of new1new1new1, which \
+             runs as pod lijiaob/etcd1-0"
         );
     }
 

@@ -7,8 +7,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "calico-node-not-ready",
     severity: Severity::Error,
     title: "The network's pod runs and is not ready",
-    explanation: "The pod that brings a node its network (calico-node) is shown as Running with 0 of 1 ready. Its readiness asks whether Felix \
-                  works and whether BGP sessions are established. Running alone says nothing: routes may be old or missing.",
+    explanation: "The pod that brings a node its network (calico-node) is shown as Running with 0 of 1 \
+                  ready. Its readiness asks whether Felix works and whether BGP sessions are established. \
+                  Running alone says nothing: routes may be old or missing.",
     remedy: "look at its readiness events (kubectl describe pod) and at its BGP sessions (plumb node status)",
     needs: &[&[Need::Pods]],
     settles: Settles::InTwoLooks,

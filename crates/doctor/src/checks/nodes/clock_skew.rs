@@ -11,8 +11,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "clock-skew",
     severity: Severity::Warning,
     title: "A node's clock is off",
-    explanation: "A node's clock is more than a few seconds off. Leases and certificates go by the clock, and so does the reuse delay of \
-                  addresses: an address that one node released may be given out too early by another. Logs cannot be compared.",
+    explanation: "A node's clock is more than a few seconds off. Leases and certificates go by the clock, \
+                  and so does the reuse delay of addresses: an address that one node released may be given \
+                  out too early by another. Logs cannot be compared.",
     remedy: "synchronise the node's clock (chrony or systemd-timesyncd)",
     needs: &[&[Need::Setup]],
     settles: Settles::AtOnce,

@@ -6,8 +6,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "credentials-expired",
     severity: Severity::Error,
     title: "A node's credentials have expired",
-    explanation: "A token or certificate that the plugin or the agent uses has expired. The plugin's kubeconfig holds a token that Calico renews \
-                  while calico-node runs; when that stands still, every ADD and DEL on the node fails as soon as the token ends.",
+    explanation: "A token or certificate that the plugin or the agent uses has expired. The plugin's \
+                  kubeconfig holds a token that Calico renews while calico-node runs; when that stands \
+                  still, every ADD and DEL on the node fails as soon as the token ends.",
     remedy: "restart the agent so that it writes the file anew; renew certificates where it is one",
     needs: &[&[Need::Setup]],
     settles: Settles::AtOnce,

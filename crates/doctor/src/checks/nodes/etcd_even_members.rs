@@ -10,8 +10,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "etcd-even-members",
     severity: Severity::Warning,
     title: "An etcd with an even number of members",
-    explanation: "etcd needs more than half of its members. Two members tolerate the loss of none, which is worse than one: either of the two \
-                  stops the whole cluster. Four tolerate as much as three.",
+    explanation: "etcd needs more than half of its members. Two members tolerate the loss of none, which is \
+                  worse than one: either of the two stops the whole cluster. Four tolerate as much as \
+                  three.",
     remedy: "add or remove a member so that there are three or five",
     needs: &[&[Need::Pods]],
     settles: Settles::AtOnce,

@@ -6,8 +6,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "forwarding-off",
     severity: Severity::Error,
     title: "A node does not forward packets",
-    explanation: "IP forwarding is off on a node that has pods. Pods reach their own node and nothing else, and nothing else reaches them. Hardening \
-                  scripts and sysctl.d files switch it off at boot, or whenever they are applied.",
+    explanation: "IP forwarding is off on a node that has pods. Pods reach their own node and nothing else, \
+                  and nothing else reaches them. Hardening scripts and sysctl.d files switch it off at \
+                  boot, or whenever they are applied.",
     remedy: "sysctl -w net.ipv4.ip_forward=1 (net.ipv6.conf.all.forwarding=1), and put it into /etc/sysctl.d",
     needs: &[&[Need::Sysctls]],
     settles: Settles::AtOnce,

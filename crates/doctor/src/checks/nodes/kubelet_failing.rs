@@ -9,8 +9,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "kubelet-failing",
     severity: Severity::Error,
     title: "A kubelet that does not run",
-    explanation: "The kubelet's unit is not active, or its log shows it failing and being started again. Without a kubelet no pod on the node is \
-                  started, stopped or reported; what Kubernetes shows of them is what it heard last.",
+    explanation: "The kubelet's unit is not active, or its log shows it failing and being started again. \
+                  Without a kubelet no pod on the node is started, stopped or reported; what Kubernetes \
+                  shows of them is what it heard last.",
     remedy: "look at the end of journalctl -u kubelet for what it refuses",
     needs: &[&[Need::Log], &[Need::Setup]],
     settles: Settles::InTwoLooks,

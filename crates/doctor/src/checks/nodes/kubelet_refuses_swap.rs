@@ -9,9 +9,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "kubelet-refuses-swap",
     severity: Severity::Error,
     title: "The kubelet refuses to start with swap on",
-    explanation: "The kubelet does not start while swap is on, unless it is told to. Swap that was switched off by hand, and not in /etc/fstab, comes \
-                  back with the next boot; the node then stays NotReady.",
-    remedy: "swapoff -a, and remove the swap lines from /etc/fstab (or the systemd swap unit), then restart the kubelet",
+    explanation: "The kubelet does not start while swap is on, unless it is told to. Swap that was switched \
+                  off by hand, and not in /etc/fstab, comes back with the next boot; the node then stays \
+                  NotReady.",
+    remedy: "swapoff -a, and remove the swap lines from /etc/fstab (or the systemd swap unit), then restart \
+             the kubelet",
     needs: &[&[Need::Log], &[Need::Setup]],
     settles: Settles::AtOnce,
     look,

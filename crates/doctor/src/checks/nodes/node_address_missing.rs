@@ -8,8 +8,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "node-address-missing",
     severity: Severity::Warning,
     title: "A node record without an address",
-    explanation: "A node's record has no address under which the other nodes could reach it, while theirs have one. The others cannot route to its \
-                  pods. Calico clears the address when it finds that another node has the same.",
+    explanation: "A node's record has no address under which the other nodes could reach it, while theirs \
+                  have one. The others cannot route to its pods. Calico clears the address when it finds \
+                  that another node has the same.",
     remedy: "see why the node's agent chooses no address (its log at start), or set IP for that node",
     needs: &[&[Need::Record(Kind::Node)]],
     settles: Settles::InTwoLooks,

@@ -10,9 +10,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "node-address-shared",
     severity: Severity::Error,
     title: "Two nodes with one address",
-    explanation: "The records of two nodes have the same address. Both chose it: a virtual address that moves between them, or the machine was \
-                  cloned. Each takes the other for itself and sets up no session with it, and the others reach only one of them.",
-    remedy: "set IP_AUTODETECTION_METHOD so that each node chooses an address of its own; remove the record of a node that is gone",
+    explanation: "The records of two nodes have the same address. Both chose it: a virtual address that \
+                  moves between them, or the machine was cloned. Each takes the other for itself and sets \
+                  up no session with it, and the others reach only one of them.",
+    remedy: "set IP_AUTODETECTION_METHOD so that each node chooses an address of its own; remove the record \
+             of a node that is gone",
     needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
     settles: Settles::AtOnce,
     look,

@@ -8,10 +8,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "node-address-unfit",
     severity: Severity::Error,
     title: "A node's address that does not fit",
-    explanation: "A node is recorded with an address that others cannot use: one of the loopback or link-local range, one of a bridge or of pods, a \
-                  secondary (virtual) one that moves to another machine when that takes over, or one that the node does not \
-                  have at all.",
-    remedy: "set IP or IP_AUTODETECTION_METHOD (kubernetes-internal-ip, cidr=…, interface=…) for the node's agent",
+    explanation: "A node is recorded with an address that others cannot use: one of the loopback or \
+                  link-local range, one of a bridge or of pods, a secondary (virtual) one that moves to \
+                  another machine when that takes over, or one that the node does not have at all.",
+    remedy: "set IP or IP_AUTODETECTION_METHOD (kubernetes-internal-ip, cidr=…, interface=…) for the node's \
+             agent",
     needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
     settles: Settles::AtOnce,
     look,

@@ -15,10 +15,12 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "node-address-wrong",
     severity: Severity::Error,
     title: "A node uses an address on the wrong network",
-    explanation: "A node is known to the others by an address on another network than theirs, although it has one on theirs. Calico's default takes \
-                  the address of whatever network card it finds first, so a second card, a VPN or a bridge moves the node there. The \
-                  others cannot reach it: no BGP session, no routes, and its pods are cut off from those of other nodes.",
-    remedy: "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip (or cidr=NETWORK) for the node's agent, restart it, and watch the sessions establish",
+    explanation: "A node is known to the others by an address on another network than theirs, although it \
+                  has one on theirs. Calico's default takes the address of whatever network card it finds \
+                  first, so a second card, a VPN or a bridge moves the node there. The others cannot reach \
+                  it: no BGP session, no routes, and its pods are cut off from those of other nodes.",
+    remedy: "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip (or cidr=NETWORK) for the node's agent, \
+             restart it, and watch the sessions establish",
     needs: &[&[Need::KubeNodes], &[Need::Record(model::Kind::Node)], &[Need::Bgp], &[Need::Events]],
     settles: Settles::AtOnce,
     look,
@@ -168,7 +170,8 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
         None => "IP_AUTODETECTION_METHOD=kubernetes-internal-ip".to_owned(),
     };
     finding.remedy(format!(
-        "set {method} for calico-node on {name}, restart it, and watch the sessions establish (plumb node status)"
+        "set {method} for calico-node on {name}, restart it, and watch the sessions establish (plumb node \
+         status)"
     ));
 }
 
@@ -227,7 +230,8 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "node worker-0000 goes by 10.99.0.1, which is not on the nodes' common network 172.16.0.0/16; there it has 172.16.0.1"
+            "node worker-0000 goes by 10.99.0.1, which is not on the nodes' common network 172.16.0.0/16; \
+             there it has 172.16.0.1"
         );
         assert!(
             finding.cause.iter().any(|step| step.contains("4 pods on worker-0000 cannot be reached")),

@@ -8,9 +8,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "node-not-ready",
     severity: Severity::Error,
     title: "A node that is not ready",
-    explanation: "Kubernetes does not hear from a node, or hears that it is not ready. Pods there are shown as they were when the node was last \
-                  heard of: Running means nothing any more. Addresses and endpoints of such pods may still be in use on the node.",
-    remedy: "look at the node's kubelet and network; do not force-delete its pods before it is certain that the machine is off",
+    explanation: "Kubernetes does not hear from a node, or hears that it is not ready. Pods there are shown \
+                  as they were when the node was last heard of: Running means nothing any more. Addresses \
+                  and endpoints of such pods may still be in use on the node.",
+    remedy: "look at the node's kubelet and network; do not force-delete its pods before it is certain that \
+             the machine is off",
     needs: &[&[Need::KubeNodes]],
     settles: Settles::InTwoLooks,
     look,

@@ -6,10 +6,12 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "nodename-differs",
     severity: Severity::Error,
     title: "A node whose nodename file names another",
-    explanation: "The plugin reads the node's name from /var/lib/calico/nodename, and that is another name than the node registers under. Its pods are \
-                  recorded for the other node: their addresses are counted there, garbage collection takes them for moved, and \
-                  frees what is in use. Cloned machines and templates carry such files.",
-    remedy: "stop the node's pods, write the right name into the file (or remove it and restart the agent), then recreate the pods",
+    explanation: "The plugin reads the node's name from /var/lib/calico/nodename, and that is another name \
+                  than the node registers under. Its pods are recorded for the other node: their addresses \
+                  are counted there, garbage collection takes them for moved, and frees what is in use. \
+                  Cloned machines and templates carry such files.",
+    remedy: "stop the node's pods, write the right name into the file (or remove it and restart the agent), \
+             then recreate the pods",
     needs: &[&[Need::Setup]],
     settles: Settles::AtOnce,
     look,

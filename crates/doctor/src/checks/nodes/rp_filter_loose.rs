@@ -9,8 +9,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "rp-filter-loose",
     severity: Severity::Warning,
     title: "Loose reverse path filtering on a Calico node",
-    explanation: "net.ipv4.conf.all.rp_filter is 2 (loose) on a node that runs Calico. Pods could send from addresses that are not their own, and \
-                  Felix refuses to start unless it is told to ignore this (IgnoreLooseRPF). Some distributions set it at boot.",
+    explanation: "net.ipv4.conf.all.rp_filter is 2 (loose) on a node that runs Calico. Pods could send from \
+                  addresses that are not their own, and Felix refuses to start unless it is told to ignore \
+                  this (IgnoreLooseRPF). Some distributions set it at boot.",
     remedy: "sysctl -w net.ipv4.conf.all.rp_filter=1 (or 0), and look for the file in sysctl.d that sets it",
     needs: &[&[Need::Sysctls, Need::Pods]],
     settles: Settles::AtOnce,

@@ -9,10 +9,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "store-unstable",
     severity: Severity::Warning,
     title: "The store does not answer, or changes its leader",
-    explanation: "Logs tell of a store that does not answer in time, refuses connections, or changes its leader. Each such moment stops allocations, \
-                  releases and updates of routes; calls that were under way may be done or not. Slow disks and a lost member are \
-                  the usual reasons.",
-    remedy: "look at etcd: members, disk latency (etcd_disk_wal_fsync_duration_seconds), and the network between members",
+    explanation: "Logs tell of a store that does not answer in time, refuses connections, or changes its \
+                  leader. Each such moment stops allocations, releases and updates of routes; calls that \
+                  were under way may be done or not. Slow disks and a lost member are the usual reasons.",
+    remedy: "look at etcd: members, disk latency (etcd_disk_wal_fsync_duration_seconds), and the network \
+             between members",
     needs: &[&[Need::Log]],
     settles: Settles::AtOnce,
     look,

@@ -6,23 +6,36 @@ pub(super) mod pod_gateway_unresolved;
 pub(super) mod pod_interface_missing;
 
 use crate::evidence::kernel::PodView;
+use crate::evidence::node::Attachment;
 use crate::evidence::{NodeEvidence, PodName};
 use crate::{Case, Subject};
 
-/// Everything that was seen from inside pods that are neither coming nor going, and on which node.
+/// Everything that was seen from inside pods of ours that are neither coming nor going, and on which node.
 fn views<'e>(case: &Case<'e>) -> Vec<(&'e NodeEvidence, &'e PodView)> {
     let views =
         case.all_nodes().flat_map(|node| node.pod_views.iter().flatten().map(move |view| (node, view)));
-    views
-        .filter(|(node, view)| {
-            let is_at_work = |held: &crate::evidence::node::Attachment| {
-                held.is_in_flux && view.container_id.as_deref() == Some(&held.container_id)
-            };
-            let pods = view.pod.iter().flat_map(|name| case.pods_named(name));
-            let mut gone = pods.filter(|pod| case.is_in_flux(&pod.seen) || pod.seen.is_finished());
-            gone.next().is_none() && !node.attachments.iter().flatten().any(|held| is_at_work(&held.seen))
-        })
-        .collect()
+    views.filter(|(node, view)| is_settled(case, node, view) && is_networked(case, node, view)).collect()
+}
+
+fn attachment<'e>(node: &'e NodeEvidence, view: &PodView) -> Option<&'e Attachment> {
+    let held = node.attachments.iter().flatten().map(|held| &held.seen);
+    held.into_iter().find(|held| view.container_id.as_deref() == Some(&held.container_id))
+}
+
+fn is_settled(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> bool {
+    let pods = view.pod.iter().flat_map(|name| case.pods_named(name));
+    let mut leaving = pods.filter(|pod| case.is_in_flux(&pod.seen) || pod.seen.is_finished());
+    leaving.next().is_none() && !attachment(node, view).is_some_and(|held| held.is_in_flux)
+}
+
+/// Has a network of ours: pods on the host network, and those of others, have their own ways. A text that does not say whose it is
+/// was taken because somebody looked for the network there.
+fn is_networked(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> bool {
+    let Some(name) = &view.pod else { return true };
+    let mut pods = case.pods_named(name);
+    attachment(node, view).is_some()
+        || case.endpoints_of(name).next().is_some()
+        || pods.any(|pod| !case.is_on_host_network(&pod.seen))
 }
 
 /// Whose view it is, as far as the evidence tells, and why.

@@ -9,8 +9,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-address-missing",
     severity: Severity::Error,
     title: "A pod does not have its address",
-    explanation: "Inside a pod its interface does not have the address that the pod's endpoint record says. The node routes one address, the pod \
-                  has another: nothing that is sent to it is taken.",
+    explanation: "Inside a pod its interface does not have the address that the pod's endpoint record says. \
+                  The node routes one address, the pod has another: nothing that is sent to it is taken.",
     remedy: "recreate the pod",
     needs: &[&[Need::PodViews, Need::Endpoints]],
     settles: Settles::InTwoLooks,

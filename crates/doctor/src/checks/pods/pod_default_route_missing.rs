@@ -7,9 +7,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-default-route-missing",
     severity: Severity::Error,
     title: "A pod without a default route",
-    explanation: "Inside a pod there is no default route, so it reaches nobody: not its node, not other pods, not the world. Somebody in the pod \
-                  removed it, or the plugin was stopped halfway.",
-    remedy: "recreate the pod, or inside it: ip route add 169.254.1.1 dev eth0 scope link; ip route add default via 169.254.1.1",
+    explanation: "Inside a pod there is no default route, so it reaches nobody: not its node, not other \
+                  pods, not the world. Somebody in the pod removed it, or the plugin was stopped halfway.",
+    remedy: "recreate the pod, or inside it: ip route add 169.254.1.1 dev eth0 scope link; ip route add \
+             default via 169.254.1.1",
     needs: &[&[Need::PodViews]],
     settles: Settles::InTwoLooks,
     look,

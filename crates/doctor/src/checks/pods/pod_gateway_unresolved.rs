@@ -10,10 +10,12 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-gateway-unresolved",
     severity: Severity::Error,
     title: "A pod does not reach its gateway",
-    explanation: "Inside a pod the gateway (169.254.1.1, or a link-local address for IPv6) has no hardware address: the pod asked, and its node \
-                  did not answer. No packet leaves the pod. The node answers only for pods whose device it has set up, so usually \
-                  the device is another sandbox's, is not set up, or has no endpoint.",
-    remedy: "look for the pod's endpoint and device on its node (proxy_arp of the device must be 1); recreating the pod mends it",
+    explanation: "Inside a pod the gateway (169.254.1.1, or a link-local address for IPv6) has no hardware \
+                  address: the pod asked, and its node did not answer. No packet leaves the pod. The node \
+                  answers only for pods whose device it has set up, so usually the device is another \
+                  sandbox's, is not set up, or has no endpoint.",
+    remedy: "look for the pod's endpoint and device on its node (proxy_arp of the device must be 1); \
+             recreating the pod mends it",
     needs: &[&[Need::PodViews]],
     settles: Settles::InTwoLooks,
     look,

@@ -8,8 +8,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-interface-missing",
     severity: Severity::Error,
     title: "A pod without its network interface",
-    explanation: "Inside a pod the interface eth0 is not there. The pod has no network at all. The device on the node was deleted (both ends of \
-                  a veth go together), or the plugin never finished.",
+    explanation: "Inside a pod the interface eth0 is not there. The pod has no network at all. The device \
+                  on the node was deleted (both ends of a veth go together), or the plugin never finished.",
     remedy: "recreate the pod",
     needs: &[&[Need::PodViews], &[Need::Log]],
     settles: Settles::InTwoLooks,
@@ -65,6 +65,20 @@ mod tests {
         views[0].kernel.links.as_mut().unwrap().remove(0);
         assert_eq!(only(&CHECK, &evidence).summary, "pod team-0/web-0 has no eth0");
         evidence.node_mut("worker-0000").pod_views.as_mut().unwrap()[0].kernel.partial.links = true;
+        silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn is_silent_for_pods_without_a_network_of_their_own() {
+        let mut evidence = small();
+        let node = evidence.node_mut("worker-0000");
+        let mut view = node.pod_views.as_ref().unwrap()[0].clone();
+        view.pod = Some(PodName::new("kube-system", "calico-node-00000"));
+        view.container_id = Some("ff".repeat(32));
+        view.kernel.links = Some(Vec::new());
+        node.pod_views.as_mut().unwrap().push(view);
+        silent(&CHECK, &evidence);
+        evidence.pods = None;
         silent(&CHECK, &evidence);
     }
 

@@ -1,4 +1,4 @@
-//! A mode that a node's kernel lacks.
+//! A mode that a node does not have.
 
 use ::ipam::Pool;
 use model::Kind;
@@ -9,10 +9,12 @@ use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity};
 pub(in crate::checks) const CHECK: Check = Check {
     code: "mode-unsupported",
     severity: Severity::Error,
-    title: "A pool's mode that a kernel lacks",
-    explanation: "A pool asks for an encapsulation (IPIP or VXLAN) for which a node's kernel has no support: neither the module nor a device of that \
-                  kind is there. Pods on that node do not reach pods of the pool elsewhere, and nothing says why.",
-    remedy: "choose another mode for the pool (vxlanMode instead of ipipMode), or load the module on these nodes",
+    title: "A pool's mode that a node does not have",
+    explanation: "A pool asks for an encapsulation (IPIP or VXLAN), and a node has neither the kernel's \
+                  module for it nor a tunnel device. Its kernel lacks it, or nobody set the tunnel up. Pods \
+                  on that node do not reach pods of the pool elsewhere, and nothing says why.",
+    remedy: "choose another mode for the pool (vxlanMode instead of ipipMode), or load the module on these \
+             nodes and see why their agent makes no tunnel",
     needs: &[&[Need::Record(Kind::IpPool), Need::Setup]],
     settles: Settles::AtOnce,
     look,
@@ -31,7 +33,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let names = listed(lacking.iter().map(|(node, _)| node));
             look.found(
                 record.seen.key(),
-                format!("pool {} asks for {module}, which the kernel of {names} lacks", pool.name),
+                format!(
+                    "pool {} asks for {module}, and there is neither module nor device for it on \
+                         {names}",
+                    pool.name
+                ),
             )
             .seen(record.exhibit(format!("pool {} uses {module}", pool.name)))
             .seen_all(lacking.into_iter().map(|(_, exhibit)| exhibit));
@@ -77,7 +83,8 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "pool i asks for ipip, which the kernel of worker-0000, worker-0001, worker-0002 lacks"
+            "pool i asks for ipip, and there is neither module nor device for it on worker-0000, \
+             worker-0001, worker-0002"
         );
     }
 }

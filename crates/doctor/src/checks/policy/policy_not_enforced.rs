@@ -12,8 +12,9 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "policy-not-enforced",
     severity: Severity::Error,
     title: "Policies that nobody enforces",
-    explanation: "The store holds network policies, or profiles with rules that deny, and nodes of this cluster run an agent that does not enforce \
-                  them yet. What they would deny is allowed there.",
+    explanation: "The store holds network policies, or profiles with rules that deny, and nodes of this \
+                  cluster run an agent that does not enforce them yet. What they would deny is allowed \
+                  there.",
     remedy: "run Calico's Felix for policy on these nodes, or remove the policies if they are not meant",
     needs: &[
         &[Need::Record(Kind::NetworkPolicy), Need::Record(Kind::Node)],

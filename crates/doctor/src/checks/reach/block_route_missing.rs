@@ -10,9 +10,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "block-route-missing",
     severity: Severity::Error,
     title: "A node has no route to another node's pods",
-    explanation: "A node has no route to a block of another node, although routes between nodes are its own business here: some of the others are \
-                  there, or tunnels or BGP are in use. Its pods do not reach the pods of that block; packets go to the default gateway.",
-    remedy: "see whether the session with that node is up (BGP), or whether its tunnel address is known (VXLAN); then whether a filter keeps the route out",
+    explanation: "A node has no route to a block of another node, although routes between nodes are its own \
+                  business here: some of the others are there, or tunnels or BGP are in use. Its pods do \
+                  not reach the pods of that block; packets go to the default gateway.",
+    remedy: "see whether the session with that node is up (BGP), or whether its tunnel address is known \
+             (VXLAN); then whether a filter keeps the route out",
     needs: &[&[Need::Ipam, Need::Routes]],
     settles: Settles::InTwoLooks,
     look,

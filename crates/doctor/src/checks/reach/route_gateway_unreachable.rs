@@ -10,9 +10,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "route-gateway-unreachable",
     severity: Severity::Error,
     title: "A block is routed through an address that does not answer",
-    explanation: "A node routes another node's block through an address that it cannot reach: the kernel calls the route dead, the address answers \
-                  neither to ARP nor to a probe. The route is there and does nothing.",
-    remedy: "see whether the other node is up and has that address; whether both are on one network; whether a tunnel is needed between them",
+    explanation: "A node routes another node's block through an address that it cannot reach: the kernel \
+                  calls the route dead, the address answers neither to ARP nor to a probe. The route is \
+                  there and does nothing.",
+    remedy: "see whether the other node is up and has that address; whether both are on one network; \
+             whether a tunnel is needed between them",
     needs: &[&[Need::Ipam, Need::Routes]],
     settles: Settles::InTwoLooks,
     look,

@@ -7,9 +7,11 @@ pub(in crate::checks) const CHECK: Check = Check {
     code: "route-via-wrong-node",
     severity: Severity::Error,
     title: "A block is routed to the wrong node",
-    explanation: "A node's route to a block leads to the address of a node that the block does not belong to. Packets arrive where nobody has the \
-                  address. The block changed hands, or two nodes announce it.",
-    remedy: "see who announces the block (birdc show route for BLOCK all), and whether its affinity is contradicted",
+    explanation: "A node's route to a block leads to the address of a node that the block does not belong \
+                  to. Packets arrive where nobody has the address. The block changed hands, or two nodes \
+                  announce it.",
+    remedy: "see who announces the block (birdc show route for BLOCK all), and whether its affinity is \
+             contradicted",
     needs: &[&[Need::Ipam, Need::Routes]],
     settles: Settles::InTwoLooks,
     look,
