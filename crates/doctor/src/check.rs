@@ -169,7 +169,7 @@ impl Need {
             Need::PodViews => "views from inside pods".to_owned(),
             Need::Bgp => "BGP sessions".to_owned(),
             Need::Runtime => "sandboxes of the runtime".to_owned(),
-            Need::Setup => "node set-up".to_owned(),
+            Need::Setup => "facts about the set-up of nodes".to_owned(),
             Need::Log => "logs".to_owned(),
         }
     }

@@ -54,6 +54,13 @@ pub fn diagnose(evidence: &Evidence) -> Report {
     diagnose_with(evidence, checks::ALL, &Options::default())
 }
 
+/// What logs alone tell: the checks that need nothing else.
+pub fn diagnose_logs(evidence: &Evidence) -> Report {
+    let needs_only_logs = |check: &&&Check| check.needs.contains(&[Need::Log].as_slice());
+    let of_logs: Vec<&Check> = checks::ALL.iter().filter(needs_only_logs).copied().collect();
+    diagnose_with(evidence, &of_logs, &Options::default())
+}
+
 /// Runs these checks.
 pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) -> Report {
     let case = Case::new(evidence, options);

@@ -1,9 +1,10 @@
-//! What `plumb doctor logs` tells: the history of sandboxes by pod, and what went wrong in it.
+//! What `plumb doctor logs` tells: what went wrong, and then the history of sandboxes, pod by pod.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use doctor::timeline::{Call, Episode, PodHistory, Seen, Sighting, Timeline};
-use doctor::{Exhibit, Severity, Sighted};
+use doctor::timeline::{Call, PodHistory, Seen, Sighting, Timeline};
+use doctor::{Exhibit, Finding, Report, Sighted, Subject};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
@@ -12,32 +13,15 @@ use crate::json::escaped;
 use crate::paint::Paint;
 use crate::text::Style;
 
-/// How many pods are shown unless all are asked for. Those with episodes always are.
+/// How many pods are shown unless all are asked for. Those with findings always are.
 const PODS_SHOWN: usize = 20;
 
 /// For people: what went wrong first, then what happened to each pod.
-pub fn history_text(timeline: &Timeline, unread: &[String], style: &Style) -> String {
-    let mut episodes = timeline.episodes();
-    // What took something from the living comes first.
-    episodes.sort_by_key(|episode| match episode {
-        Episode::StaleDel(_) => 0,
-        Episode::Replaced(_) => 1,
-        Episode::RetryLoop(_) => 2,
-    });
-    let mut text = String::new();
-    let count = match episodes.len() {
-        0 => "Nothing wrong was found in these logs.".to_owned(),
-        1 => "Found 1 episode.".to_owned(),
-        count => format!("Found {count} episodes."),
-    };
-    line(&mut text, &count);
-    for episode in &episodes {
-        tell_episode(&mut text, episode, style);
-    }
-    let is_told = |history: &PodHistory| {
-        episodes.iter().any(|episode| pod_of(episode) == (&history.node, &history.pod))
-    };
-    let (named, others): (Vec<_>, Vec<_>) = timeline.pods.iter().partition(|history| is_told(history));
+pub fn history_text(report: &Report, timeline: &Timeline, style: &Style) -> String {
+    let mut text = crate::text::text(report, style);
+    let named: BTreeSet<String> = report.findings.iter().map(|finding| finding.subject.to_string()).collect();
+    let is_named = |history: &PodHistory| named.contains(&Subject::Pod(history.pod.clone()).to_string());
+    let (named, others): (Vec<_>, Vec<_>) = timeline.pods.iter().partition(|history| is_named(history));
     let limit = if style.is_whole { usize::MAX } else { PODS_SHOWN };
     for history in named.iter().chain(others.iter().take(limit)) {
         tell_pod(&mut text, history, style);
@@ -45,20 +29,16 @@ pub fn history_text(timeline: &Timeline, unread: &[String], style: &Style) -> St
     if others.len() > limit {
         line(&mut text, &format!("\n{} more pods: --all shows them", others.len() - limit));
     }
-    if !unread.is_empty() {
-        line(&mut text, "\nCould not be looked at");
-        unread.iter().for_each(|what| line(&mut text, &format!("  - {}", harmless(what))));
-    }
     text
 }
 
-/// For programs. New fields may be added.
-pub fn history_json(timeline: &Timeline, unread: &[String]) -> String {
+/// For programs: findings as `docs/doctor.schema.json` describes them, and the history. New fields may be added.
+pub fn history_json(report: &Report, timeline: &Timeline) -> String {
     let document = Document {
         version: 1,
-        episodes: timeline.episodes().iter().map(episode_json).collect(),
+        findings: &report.findings,
         pods: timeline.pods.iter().map(PodJson::of).collect(),
-        unseen: unread,
+        unseen: &report.unseen,
     };
     let mut text = escaped(serde_json::to_string_pretty(&document).expect("a history can be written"));
     text.push('\n');
@@ -68,7 +48,7 @@ pub fn history_json(timeline: &Timeline, unread: &[String]) -> String {
 #[derive(Serialize)]
 struct Document<'a> {
     version: u32,
-    episodes: Vec<Value>,
+    findings: &'a [Finding],
     pods: Vec<PodJson<'a>>,
     unseen: &'a [String],
 }
@@ -103,20 +83,6 @@ fn calls_json<S: Serializer>(calls: &[Call], serializer: S) -> Result<S::Ok, S::
 
 fn sightings_json<S: Serializer>(seen: &[Sighted<Sighting>], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(seen.iter().map(sighting_json))
-}
-
-fn tell_episode(text: &mut String, episode: &Episode, style: &Style) {
-    let sort = Paint::Of(Severity::Error).on(episode.sort(), style.is_coloured);
-    line(text, &format!("\n{sort}: {}", harmless(&episode.summary())));
-    for step in episode.steps() {
-        line(text, &format!("  {} {}", Paint::Faint.on("why ", style.is_coloured), harmless(&step)));
-    }
-    for exhibit in evidence(episode) {
-        line(
-            text,
-            &format!("  {} {}", Paint::Faint.on("seen", style.is_coloured), cut(&place(exhibit), style)),
-        );
-    }
 }
 
 fn tell_pod(text: &mut String, history: &PodHistory, style: &Style) {
@@ -182,30 +148,6 @@ fn sighting_words(sighting: &Sighting) -> String {
     }
 }
 
-fn pod_of(episode: &Episode) -> (&Option<String>, &doctor::evidence::PodName) {
-    match episode {
-        Episode::StaleDel(stale) => (&stale.node, &stale.pod),
-        Episode::RetryLoop(retries) => (&retries.node, &retries.pod),
-        Episode::Replaced(replaced) => (&replaced.node, &replaced.pod),
-    }
-}
-
-fn evidence(episode: &Episode) -> &[Exhibit] {
-    match episode {
-        Episode::StaleDel(stale) => &stale.evidence,
-        Episode::RetryLoop(retries) => &retries.evidence,
-        Episode::Replaced(replaced) => &replaced.evidence,
-    }
-}
-
-fn episode_json(episode: &Episode) -> Value {
-    let (node, pod) = pod_of(episode);
-    json!({
-        "sort": episode.sort(), "at": episode.at(), "node": node, "pod": pod.to_string(), "summary": episode.summary(),
-        "cause": episode.steps(), "evidence": evidence(episode),
-    })
-}
-
 fn call_json(call: &Call) -> Value {
     let effects: Vec<Value> =
         call.effects.iter().map(|effect| told_json(effect, effect.seen.to_string())).collect();
@@ -235,11 +177,6 @@ fn short(id: &str) -> &str {
     id.get(..12).unwrap_or(id)
 }
 
-fn place(exhibit: &Exhibit) -> String {
-    let at = exhibit.line.map(|line| format!(":{line}")).unwrap_or_default();
-    format!("{}{at}  {}", exhibit.file, exhibit.text)
-}
-
 /// Lines of logs are long; what matters about them stands at the start, or in the steps.
 fn cut(text: &str, style: &Style) -> String {
     let text = harmless(text);
@@ -260,34 +197,34 @@ mod tests {
 
     const LOG: &[u8] = include_bytes!("../../../tests/incidents/stale-delete/kubelet-slave-197.log");
 
-    fn timeline() -> Timeline {
+    fn history() -> (Report, Timeline) {
         let evidence = doctor::text::read([("kubelet-slave-197.log", LOG)]);
-        Timeline::of(evidence.log.as_deref().unwrap())
+        (doctor::diagnose_logs(&evidence), Timeline::of(evidence.log.as_deref().unwrap()))
     }
 
     #[test]
     fn the_text_names_the_fatal_moment() {
-        let text = history_text(&timeline(), &[], &Style::PLAIN);
+        let (report, timeline) = history();
+        let text = history_text(&report, &timeline, &Style::PLAIN);
         for told in [
-            "Found 2 episodes.",
-            "stale DEL: a late DEL of the old sandbox 94feeebc95fb deleted the endpoint of the new sandbox 291716a39be9 of pod lijiaob/etcd1-0",
-            "the log does not show what became of 192.168.252.66 in the address book",
+            "[stale-del]",
             "pod lijiaob/etcd1-0 on slave-197: 2 sandboxes",
             "  2017-12-12 20:22:24  DEL 94feeebc95fb, its namespace is gone  (kubelet-slave-197.log:34)",
+            "released whatever handle lijiaob.etcd1-0 holds",
         ] {
             assert!(text.contains(told), "{told}\n{text}");
         }
-        assert!(text.lines().all(|line| line.chars().count() < 200), "{text}");
+        assert!(!text.contains("not collected"), "only logs were asked for: {text}");
     }
 
     #[test]
     fn the_json_can_be_read() {
-        let value: Value = serde_json::from_str(&history_json(&timeline(), &["x".to_owned()])).unwrap();
-        assert_eq!(value["episodes"].as_array().unwrap().len(), 2);
+        let (report, timeline) = history();
+        let value: Value = serde_json::from_str(&history_json(&report, &timeline)).unwrap();
+        assert_eq!(value["findings"][0]["code"], "stale-del");
         assert_eq!(value["pods"][0]["calls"].as_array().unwrap().len(), 3);
         assert_eq!(value["pods"][0]["calls"][2]["command"], "DEL");
-        assert_eq!(value["unseen"][0], "x");
-        let nothing = history_text(&Timeline::default(), &[], &Style::PLAIN);
-        assert_eq!(nothing, "Nothing wrong was found in these logs.\n");
+        let nothing = history_text(&Report::default(), &Timeline::default(), &Style::PLAIN);
+        assert_eq!(nothing, "Nothing wrong was found.\n");
     }
 }

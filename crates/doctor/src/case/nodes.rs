@@ -88,7 +88,7 @@ pub(super) fn views(evidence: &Evidence) -> BTreeMap<String, NodeView<'_>> {
         let view = view_of(&mut views, &node.seen.name);
         view.kube.push(node);
         for place in [V4_ANNOTATION, V6_ANNOTATION] {
-            note(view, node.seen.annotations.get(place).map(String::as_str), place, &node.origin);
+            note(view, node.seen.annotations.get(place).map(String::as_str), place, node.place(place));
         }
         let told = TUNNEL_ANNOTATIONS
             .iter()

@@ -7,6 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use model::Cidr;
 use serde::{Deserialize, Serialize};
 
+use super::{Origin, Sighted};
+
 /// A pod's name. The namespace is not known where a table without that column was pasted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PodName {
@@ -71,6 +73,8 @@ pub struct KubeNode {
     pub lease_renewed_at: Option<Timestamp>,
     /// What `kubectl describe node` lists as running there.
     pub pods: Option<Vec<PodName>>,
+    /// Where single facts stand, in a text of many lines: by the name of the annotation or condition, or `InternalIP`.
+    pub places: BTreeMap<String, Origin>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +160,13 @@ impl Pod {
     /// How old it was when the evidence was taken.
     pub fn age(&self, taken_at: Option<Timestamp>) -> Option<SignedDuration> {
         age(self.created_at, self.age, taken_at)
+    }
+}
+
+impl Sighted<KubeNode> {
+    /// Where one fact about the node stands, or else the node.
+    pub fn place(&self, fact: &str) -> &Origin {
+        self.seen.places.get(fact).unwrap_or(&self.origin)
     }
 }
 

@@ -1,8 +1,10 @@
 //! `kubectl describe node` and `kubectl describe pod`: fields at the left edge, whatever belongs to them indented below.
 
-use crate::Sighted;
+use std::collections::BTreeMap;
+
 use crate::evidence::kubernetes::{Condition, PodContainer, Taint};
 use crate::evidence::{KubeNode, Pod, PodName};
+use crate::{Origin, Sighted};
 
 use super::draft::{Draft, Section};
 use super::lines::Line;
@@ -36,7 +38,7 @@ impl Description {
         let fields = fields(&self.lines);
         let has = |name: &str| fields.iter().any(|field| field.name == name);
         if has("System Info") || has("Unschedulable") || has("Allocatable") {
-            let node = node(&fields);
+            let node = KubeNode { places: places(&fields, draft), ..node(&fields) };
             let origin = draft.origin(&self.lines[0]);
             draft.cluster.kube_nodes.get_or_insert_default().push(Sighted::new(node, origin));
         } else if has("Containers") || has("Node") {
@@ -52,6 +54,7 @@ impl Description {
 
 /// A field at the left edge: its own value, and the lines below it.
 struct Field<'a> {
+    line: &'a Line,
     name: &'a str,
     value: &'a str,
     below: Vec<&'a Line>,
@@ -77,7 +80,7 @@ fn fields(lines: &[Line]) -> Vec<Field<'_>> {
     for line in lines {
         match line.text.split_once(':') {
             Some((name, value)) if !line.text.starts_with([' ', '\t']) => {
-                fields.push(Field { name, value: value.trim(), below: Vec::new() });
+                fields.push(Field { line, name, value: value.trim(), below: Vec::new() });
             }
             _ => {
                 if let Some(field) = fields.last_mut() {
@@ -116,6 +119,27 @@ fn node(fields: &[Field<'_>]) -> KubeNode {
         }
     }
     node
+}
+
+/// The lines of annotations, conditions and addresses.
+fn places(fields: &[Field<'_>], draft: &Draft) -> BTreeMap<String, Origin> {
+    let mut places = BTreeMap::new();
+    for field in fields {
+        let lines = std::iter::once(field.line).chain(field.below.iter().copied());
+        for line in lines {
+            let text = line.text.trim();
+            let text = if std::ptr::eq(line, field.line) { field.value } else { text };
+            let name = match field.name {
+                "Annotations" | "Addresses" => text.split_once(':').map(|(name, _)| name),
+                "Conditions" => text.split_whitespace().next(),
+                _ => None,
+            };
+            if let Some(name) = name {
+                places.entry(name.to_owned()).or_insert_with(|| draft.origin(line));
+            }
+        }
+    }
+    places
 }
 
 fn pair(entry: &str, separator: char) -> Option<(String, String)> {

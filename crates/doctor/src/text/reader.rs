@@ -58,10 +58,17 @@ impl FileReader {
     pub(crate) fn line(&mut self, line: Line) {
         if let Some(section) = prompt::section(&line.text) {
             self.end_section();
+            self.documents.command(section.command.as_deref().unwrap_or_default());
             self.section = section;
             return;
         }
-        if matches!(self.mode, Mode::Description(_)) && describe::begins(&line.text) {
+        let is_over = match self.mode {
+            Mode::Lines => false,
+            Mode::Description(_) => describe::begins(&line.text) || LogReader::is_log(&line.text),
+            // A document that was cut, in the middle of a log.
+            Mode::Json(_) | Mode::Yaml(_) => LogReader::is_log(&line.text),
+        };
+        if is_over {
             self.end_mode();
         }
         match self.mode {
@@ -122,8 +129,7 @@ impl FileReader {
 
     /// Switches to a format that is read as a whole.
     fn begin_document(&mut self, line: &Line) -> bool {
-        if let Ok(key) = model::Key::from_etcd_text(line.text.trim()) {
-            self.documents.key = Some(key);
+        if self.documents.key(line.text.trim()) {
             return true;
         }
         // `etcdctl get --print-value-only=false` on one line, or a key that nobody here knows.

@@ -90,6 +90,7 @@ fn join_nodes(mine: &mut KubeNode, theirs: KubeNode) {
     fill(&mut mine.container_runtime, theirs.container_runtime);
     fill(&mut mine.lease_renewed_at, theirs.lease_renewed_at);
     fill(&mut mine.pods, theirs.pods);
+    mine.places.extend(theirs.places);
 }
 
 fn join_pods(mine: &mut Pod, theirs: Pod) {

@@ -9,7 +9,6 @@
 
 mod build;
 mod episode;
-mod words;
 
 use std::net::IpAddr;
 

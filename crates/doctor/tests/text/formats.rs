@@ -118,6 +118,32 @@ fn values_of_etcd_under_their_keys() {
 }
 
 #[test]
+fn values_of_etcd_without_their_keys() {
+    let block = model::ipam::Block::new("10.0.0.0/30".parse().unwrap(), None, 7);
+    let block = String::from_utf8(block.encode()).unwrap();
+    let evidence = one(&format!(
+        "{block}\n$ etcdctl get /calico/ipam/v2/handle/shop.web-0\n{{\"block\":{{\"10.0.0.0/30\":1}},\"id\":\"shop.web-0\"}}\n\
+         $ etcdctl get /calico/v1/host/n1/workload/k8s/shop.web-0/endpoint/eth0\n\
+         {{\"state\":\"active\",\"name\":\"cali11111111111\",\"mac\":\"aa:aa:aa:aa:aa:aa\",\"ipv4_nets\":[\"10.0.0.1/32\"],\"ipv6_nets\":[]}}\n"
+    ));
+    let ipam = evidence.ipam.as_ref().unwrap();
+    assert_eq!((ipam.books.blocks.len(), ipam.books.handles.len()), (1, 1));
+    assert!(ipam.books.handles.contains_key("shop.web-0"));
+    assert_eq!(evidence.endpoints.as_ref().unwrap()[0].seen.to_string(), "shop.web-0");
+}
+
+#[test]
+fn a_document_that_is_cut_does_not_swallow_the_log_around_it() {
+    let line = "Dec 12 20:00:18 n kubelet[1]: E1212 20:00:18.678639 1 a.go:1] it failed\n";
+    let text = format!(
+        "{line}{{\n  \"a\": [\n{line}kind: Pod\nmetadata:\n{line}Name:         web-0\nNode:  n\n{line}"
+    );
+    let evidence = read([("n.log", text.as_bytes())]);
+    let told: u32 = evidence.log.iter().flatten().map(|event| event.seen.count).sum();
+    assert_eq!(told, 4, "{:?}", evidence.log);
+}
+
+#[test]
 fn sandboxes_and_containers() {
     let evidence = one("[root@node-a ~]# crictl pods\n\
          POD ID              CREATED             STATE               NAME                NAMESPACE           ATTEMPT             RUNTIME\n\

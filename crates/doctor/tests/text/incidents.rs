@@ -178,6 +178,12 @@ fn wrong_nic() {
     assert_eq!(ceph.seen.condition("Ready").unwrap().reason, "NodeStatusUnknown");
     assert_eq!(ceph.seen.pods.as_ref().unwrap().len(), 3);
     assert_eq!(ceph.seen.taints.len(), 2);
+    let line = |fact: &str| ceph.place(fact).exhibit("").line;
+    assert_eq!(
+        (line("projectcalico.org/IPv4Address"), line("InternalIP"), line("Ready")),
+        (Some(10), Some(30), Some(28))
+    );
+    assert_eq!(line("no such fact"), Some(1));
     assert!(ceph.seen.lease_renewed_at.is_some());
     let event = &evidence.events.as_ref().unwrap()[0].seen;
     assert_eq!((event.count, event.node.as_deref()), (52_551, Some("k8smaster2")));

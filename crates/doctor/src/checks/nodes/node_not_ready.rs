@@ -35,7 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             ),
         };
         let finding = look.found(Subject::node(name), format!("node {name} is not ready{shown}"));
-        finding.known_by("not ready").seen(node.exhibit(format!("node {name} is NotReady")));
+        finding.known_by("not ready").seen(node.place("Ready").exhibit(format!("node {name} is NotReady")));
         if let Some(ready) = node.seen.condition("Ready") {
             let since = ready.changed_at.map_or_else(String::new, |at| format!(" since {at}"));
             finding.because(format!("{}{since}: {}", ready.reason, ready.message));

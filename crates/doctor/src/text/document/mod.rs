@@ -6,6 +6,7 @@ mod crd;
 mod cut;
 mod json;
 mod kube;
+mod legacy;
 mod runtime;
 mod yaml;
 
@@ -35,14 +36,39 @@ pub(crate) struct Item {
 #[derive(Debug, Default)]
 pub(crate) struct Documents {
     /// The key that `etcdctl get` printed above a value.
-    pub(crate) key: Option<Key>,
+    key: Option<AnyKey>,
     /// What `ip -j` told.
     pub(crate) kernel: Kernel,
     /// Namespaces of listed pods and endpoints: a list of several is one of all.
     namespaces: std::collections::BTreeSet<String>,
 }
 
+#[derive(Debug)]
+enum AnyKey {
+    Now(Key),
+    Of2017(legacy::EndpointKey),
+}
+
 impl Documents {
+    /// Takes in a key, whose value will follow. `false`: it is none.
+    pub(crate) fn key(&mut self, text: &str) -> bool {
+        let now = Key::from_etcd_text(text).ok().map(AnyKey::Now);
+        let key = now.or_else(|| legacy::EndpointKey::read(text).map(AnyKey::Of2017));
+        let is_key = key.is_some();
+        if is_key {
+            self.key = key;
+        }
+        is_key
+    }
+
+    /// `etcdctl` of 2017 prints values alone: the key stands in the command.
+    pub(crate) fn command(&mut self, command: &str) {
+        self.key = None;
+        if command.contains("etcdctl") && !command.contains("--prefix") {
+            command.split_whitespace().any(|word| self.key(word.trim_matches(['"', '\''])));
+        }
+    }
+
     /// Takes in an item. `false`: nobody here knows it.
     pub(crate) fn item(&mut self, item: Item, section: &Section, draft: &mut Draft) -> bool {
         let Some(first) = item.lines.first() else { return true };
@@ -50,8 +76,10 @@ impl Documents {
             return cut::block(&item, draft) || cut::tell(&item, draft);
         };
         let origin = draft.origin_at(first.number, &shown(&item));
-        if let Some(key) = self.key.take() {
-            return calico::stored(&key, value, origin, draft);
+        match self.key.take() {
+            Some(AnyKey::Now(key)) => return calico::stored(&key, value, origin, draft),
+            Some(AnyKey::Of2017(key)) => return legacy::endpoint(&key, value, &origin, draft),
+            None => {}
         }
         if super::iproute::json::element(value, &mut self.kernel, &origin) {
             return true;
@@ -59,7 +87,9 @@ impl Documents {
         if runtime::element(value, &origin, section, draft) {
             return true;
         }
-        let known = kube::object(value, &origin, draft) || calico::object(value, &origin, draft);
+        let known = kube::object(value, &origin, draft)
+            || calico::object(value, &origin, draft)
+            || legacy::block(value, &origin, draft);
         if known && item.is_listed {
             self.note_namespace(value, draft);
         }

@@ -52,6 +52,11 @@ impl LogReader {
         true
     }
 
+    /// Whether a line is one of a log. Documents hold none that begin like it, except quoted or indented.
+    pub(crate) fn is_log(text: &str) -> bool {
+        prefix::read(text).is_some()
+    }
+
     fn add(&mut self, at: Option<DateTime>, read: &LogLine<'_>, what: Happening, line: &Line, draft: &Draft) {
         if let Some(last) = self.events.last_mut()
             && last.seen.what == what
