@@ -140,6 +140,12 @@ fn the_doctor_sees_a_node_through_its_agent_and_from_a_bundle() {
     for seen in ["links of nodes", "routes of nodes", "views from inside pods", "sandboxes of the runtime"] {
         assert!(!unseen.contains(seen), "{unseen}");
     }
+    assert_eq!(
+        report["findings"].as_array().map(Vec::len),
+        Some(0),
+        "nothing is wrong: {}",
+        report["findings"]
+    );
 }
 
 #[test]

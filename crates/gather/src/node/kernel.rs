@@ -46,6 +46,8 @@ pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
             survey
                 .neighbours
                 .iter()
+                // What needs no asking (multicast, loopback) is no neighbour; `ip neigh` does not show it either.
+                .filter(|neighbour| neighbour.state & NO_ARP == 0)
                 .map(|neighbour| Sighted::new(of_neighbour(neighbour, &device), neighbours.clone()))
                 .collect(),
         ),
@@ -126,11 +128,13 @@ fn scope(number: u8) -> Option<&'static str> {
     }
 }
 
+/// The kernel's bit for addresses that it never asks for.
+const NO_ARP: u16 = 0x40;
+
 fn of_neighbour(neighbour: &SurveyedNeighbour, device: &impl Fn(u32) -> String) -> Neighbour {
     let has = |bits: u16| neighbour.state & bits != 0;
     let state = match () {
         () if has(0x80) => NeighbourState::Permanent,
-        () if has(0x40) => NeighbourState::NoArp,
         () if has(0x02) => NeighbourState::Reachable,
         () if has(0x04 | 0x08 | 0x10) => NeighbourState::Stale,
         () if has(0x01 | 0x20) => NeighbourState::Missing,
@@ -150,6 +154,23 @@ mod tests {
     use host::survey::SurveyedAddress;
 
     use super::*;
+
+    #[test]
+    fn only_those_who_can_be_asked_are_neighbours() {
+        let neighbour = |address: &str, state: u16| SurveyedNeighbour {
+            address: address.parse().unwrap(),
+            index: 2,
+            mac: None,
+            state,
+            is_proxy: false,
+        };
+        let neighbours =
+            vec![neighbour("10.0.0.1", 0x80), neighbour("ff02::16", 0x40), neighbour("10.0.0.2", 0x20)];
+        let kernel = of_survey(&Survey { neighbours, ..Survey::default() }, "node-a", "");
+        let states: Vec<NeighbourState> =
+            kernel.neighbours.iter().flatten().map(|found| found.seen.state).collect();
+        assert_eq!(states, [NeighbourState::Permanent, NeighbourState::Missing]);
+    }
 
     #[test]
     fn a_survey_speaks_the_words_of_ip() {
