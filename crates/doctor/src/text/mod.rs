@@ -12,7 +12,7 @@
 //! everything in the [`Evidence`] is safe to print.
 //!
 //! A file's name up to its first dot may name the node that it was taken on; whether it does is settled when all files
-//! are read ([`place`]).
+//! are read (`place`).
 
 mod bgp;
 mod describe;

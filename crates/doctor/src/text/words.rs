@@ -106,7 +106,7 @@ pub(crate) fn destination(text: &str, is_v6: bool) -> Option<IpNet> {
     }
 }
 
-/// The name of a pod as logs spell it: `name_namespace(uid)`, `name_namespace`, `namespace/name`.
+/// Hexadecimal digits, as many as runtimes and their tools print.
 pub(crate) fn is_container_id(text: &str) -> bool {
     (12..=64).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
