@@ -79,7 +79,7 @@ Examples:
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Cni { role } => cni::run(role),
-        Command::Node(arguments) => node::run(&arguments),
+        Command::Node(arguments) => node::run(arguments),
         Command::Failpoints => {
             for point in failpoint::Point::ALL {
                 println!("{}", point.name());

@@ -2,9 +2,10 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde_json::Value;
 
 use crate::failpoint;
@@ -27,29 +28,21 @@ pub(crate) struct Answer {
 /// Asks the agent. The error says why there is no answer; whether the call was carried out is then not known.
 pub(crate) fn call(socket: &str, request: &Request) -> Result<Answer, String> {
     let wait = if request.verb() == "DEL" { DEL_WAIT } else { OTHER_WAIT };
-    call_within(socket.to_owned(), request.text(), wait)
+    call_within(socket, &request.text(), wait)
 }
 
-/// On a thread of its own: connecting to a socket whose backlog is full has no limit of time otherwise.
-fn call_within(socket: String, request: String, wait: Duration) -> Result<Answer, String> {
-    let (sender, receiver) = mpsc::channel();
-    let place = socket.clone();
-    let started = std::thread::Builder::new().spawn(move || {
-        let answer = exchange(&socket, request.as_bytes());
-        // Nobody listens any more if it took too long.
-        let _ = sender.send(answer);
-    });
-    started.map_err(|error| format!("cannot start a thread: {error}"))?;
-    match receiver.recv_timeout(wait) {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(format!("{place}: {error}")),
-        Err(_) => Err(format!("{place}: no answer within {} s", wait.as_secs())),
-    }
+fn call_within(socket: &str, request: &str, wait: Duration) -> Result<Answer, String> {
+    exchange(socket, request.as_bytes(), Instant::now() + wait).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("{socket}: no answer within {} s", wait.as_secs())
+        }
+        _ => format!("{socket}: {error}"),
+    })
 }
 
-fn exchange(socket: &str, request: &[u8]) -> io::Result<Answer> {
+fn exchange(socket: &str, request: &[u8], deadline: Instant) -> io::Result<Answer> {
     failpoint::hit("cni.before-connect");
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = connect(socket, deadline)?;
     failpoint::hit("cni.connected");
     let length = u32::try_from(request.len()).map_err(|_| io::Error::other("the request is too long"))?;
     let mut frame = Vec::with_capacity(4 + request.len());
@@ -58,20 +51,36 @@ fn exchange(socket: &str, request: &[u8]) -> io::Result<Answer> {
     // An agent that refuses early answers and closes before it has read everything; the answer is worth more.
     let sent = stream.write_all(&frame);
     failpoint::hit("cni.sent");
-    match read_answer(&mut stream) {
+    match read_answer(&mut stream, deadline) {
         Ok(answer) => Ok(answer),
         Err(error) => Err(sent.err().unwrap_or(error)),
     }
 }
 
-fn read_answer(stream: &mut UnixStream) -> io::Result<Answer> {
+/// Not std's: to connect to a socket whose backlog is full has no limit of time there.
+fn connect(socket: &str, deadline: Instant) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(socket)?;
+    let descriptor = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&descriptor, Timeout::Send, Some(left_until(deadline)))?;
+    rustix::net::connect(&descriptor, &address)?;
+    Ok(UnixStream::from(descriptor))
+}
+
+/// Never nothing, which would mean for ever.
+fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
+}
+
+fn read_answer(stream: &mut UnixStream, deadline: Instant) -> io::Result<Answer> {
     let mut length = [0; 4];
+    stream.set_read_timeout(Some(left_until(deadline)))?;
     stream.read_exact(&mut length).map_err(no_answer)?;
     let length = u32::from_be_bytes(length);
     if length > ANSWER_MAX {
         return Err(io::Error::other("the answer is too long"));
     }
     let mut text = vec![0; length as usize];
+    stream.set_read_timeout(Some(left_until(deadline)))?;
     stream.read_exact(&mut text).map_err(no_answer)?;
     parse(&text).ok_or_else(|| io::Error::other("the answer cannot be understood"))
 }
@@ -121,7 +130,7 @@ mod tests {
     fn ask(name: &str, says: &'static [u8], reads: bool) -> Result<Answer, String> {
         let (path, thread) = agent(name, says, reads);
         let place = path.display().to_string();
-        let answer = call_within(place.clone(), "request".to_owned(), Duration::from_secs(60));
+        let answer = call_within(&place, "request", Duration::from_secs(60));
         thread.join().unwrap();
         answer.map_err(|error| error.replace(&place, "agent"))
     }
@@ -147,7 +156,7 @@ mod tests {
 
     #[test]
     fn nobody_there_is_said_at_once() {
-        let error = call_within("/nowhere/agent.sock".to_owned(), String::new(), Duration::from_secs(60));
+        let error = call_within("/nowhere/agent.sock", "", Duration::from_secs(60));
         assert!(error.unwrap_err().starts_with("/nowhere/agent.sock: "));
     }
 
@@ -155,7 +164,7 @@ mod tests {
     fn a_silent_agent_is_given_up() {
         let path = std::env::temp_dir().join(format!("plumb-cni-{}-silent", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
-        let error = call_within(path.display().to_string(), "x".to_owned(), Duration::from_millis(50));
+        let error = call_within(&path.display().to_string(), "x", Duration::from_millis(50));
         assert!(error.unwrap_err().contains("no answer within"));
         drop(listener);
         std::fs::remove_file(path).unwrap();

@@ -25,7 +25,8 @@ const WORKER_THREADS: usize = 2;
 const BLOCKING_THREADS_MAX: usize = 16;
 
 /// Runs the agent until it is told to stop.
-pub(crate) fn run(arguments: &NodeArguments) -> ExitCode {
+pub(crate) fn run(arguments: NodeArguments) -> ExitCode {
+    host::share_heaps();
     start_log(&arguments.log);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)

@@ -9,6 +9,9 @@ use serde::Deserialize;
 
 use crate::cni::{Answer, BadRequest, CallRequest, REQUEST_BYTES_MAX};
 
+/// Enough for nearly all requests.
+const REQUEST_BYTES_USUAL: usize = 8 * 1024;
+
 /// What somebody wants.
 #[derive(Debug)]
 pub(super) enum Asked {
@@ -35,8 +38,8 @@ pub(super) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Resul
     if length > REQUEST_BYTES_MAX {
         return Err(BadRequest::TooLong);
     }
-    // Grows with what really arrives: a length alone costs nothing.
-    let mut text = Vec::new();
+    // Grows with what really arrives: a length alone costs next to nothing.
+    let mut text = Vec::with_capacity(REQUEST_BYTES_USUAL.min(length as usize));
     stream.take(u64::from(length)).read_to_end(&mut text).await.map_err(BadRequest::CutOff)?;
     if text.len() < length as usize {
         return Err(BadRequest::CutOff(std::io::ErrorKind::UnexpectedEof.into()));

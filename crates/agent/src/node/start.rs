@@ -28,7 +28,7 @@ const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
 const STORE_RETRY_MAX: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(arguments: &NodeArguments) -> Result<()> {
+pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     failpoint::hit(Point::StartBegin);
     let node = arguments.name()?;
     let (config, reason) = settings::store_config()?;

@@ -63,6 +63,8 @@ struct Reconciler<'a> {
     touched: BTreeSet<Sandbox>,
     look_at: Instant,
     look_inside_at: Instant,
+    /// How many calls there had been when memory was last given back.
+    calls_seen: u64,
 }
 
 /// Whether no call is at work on a pod, and none has changed what is wanted of it. Asked on the thread that does all
@@ -87,6 +89,7 @@ impl<'a> Reconciler<'a> {
             touched: BTreeSet::new(),
             look_at: Instant::now(),
             look_inside_at: Instant::now() + LOOK_INSIDE_EVERY,
+            calls_seen: 0,
         }
     }
 
@@ -109,7 +112,11 @@ impl<'a> Reconciler<'a> {
                         self.look_at = Instant::now();
                     }
                 }
-                () = agent.journal.changed() => self.refresh().await?,
+                () = agent.journal.changed() => {
+                    // Calls come in bursts, too, and have the kernel's thread to themselves meanwhile.
+                    tokio::time::sleep(BUNCH).await;
+                    self.refresh().await?;
+                }
                 () = sleep_until(next) => {}
             }
             self.look_at_touched().await?;
@@ -169,7 +176,17 @@ impl<'a> Reconciler<'a> {
         self.services.metrics().unmended.store(i64::try_from(found).unwrap_or(i64::MAX), Ordering::Relaxed);
         self.services.health().set_reconciled(found == 0);
         failpoint::hit(Point::StartReconciled);
+        self.give_back_memory();
         Ok(())
+    }
+
+    /// What a burst of calls needed, the agent does not need all day.
+    fn give_back_memory(&mut self) {
+        let calls = self.services.calls_begun();
+        if calls != self.calls_seen {
+            self.calls_seen = calls;
+            host::give_back_memory();
+        }
     }
 
     async fn look_at_touched(&mut self) -> Result<(), HostError> {

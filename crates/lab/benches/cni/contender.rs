@@ -92,19 +92,21 @@ impl Contender {
         self.node.namespace().visit(act)
     }
 
-    /// One run of everything.
-    pub(crate) fn measure(&mut self, lab: &Lab, extent: Extent) -> Result<()> {
-        let Contender { who, plugin, node, singles, bursts, .. } = self;
-        let measure = || {
-            singles.singles(lab, plugin, extent.singles)?;
-            // Without an agent nobody gathers calls; what many at once then cost is not what this is about.
-            let wanted = if *who == Who::OneShotOnSqlite { &[][..] } else { &extent.bursts };
-            for (burst, &count) in bursts.iter_mut().zip(wanted) {
-                burst.burst(lab, plugin, count)?;
-            }
-            Ok(())
-        };
-        let measured: Result<()> = node.namespace().visit(measure)?;
+    /// One pod that comes and goes.
+    pub(crate) fn single(&mut self, lab: &Lab, name: &str) -> Result<()> {
+        let Contender { who, plugin, node, singles, .. } = self;
+        let measured = node.namespace().visit(|| singles.single(lab, plugin, name))?;
+        measured.with_context(|| format!("measuring {who:?}"))
+    }
+
+    /// Pods that come all at once, and go all at once. Not without an agent: nobody gathers calls then, and what many at
+    /// once cost is not what this is about.
+    pub(crate) fn burst(&mut self, lab: &Lab, extent: Extent, which: usize) -> Result<()> {
+        let Contender { who, plugin, node, bursts, .. } = self;
+        if *who == Who::OneShotOnSqlite {
+            return Ok(());
+        }
+        let measured = node.namespace().visit(|| bursts[which].burst(lab, plugin, extent.bursts[which]))?;
         measured.with_context(|| format!("measuring {who:?}"))
     }
 }

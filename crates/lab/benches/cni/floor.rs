@@ -10,19 +10,31 @@ use plan::{Attachment, PodWiring};
 use serde_json::json;
 use testkit::figures::Run;
 
-use crate::Extent;
 use crate::place::Place;
 use crate::plugin::{self, Plugin};
 use crate::rounds::await_removal;
+
+/// Runs of each, and the times of the run under way.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    pub(crate) runs: Vec<Run>,
+    of_run: Vec<Duration>,
+}
+
+impl Times {
+    fn end_run(&mut self) {
+        self.runs.push(Run::new(std::mem::take(&mut self.of_run)));
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Floor {
     node: Node,
     sqlite: Place,
-    pub(crate) kernel: Vec<Run>,
-    pub(crate) starts: Vec<Run>,
-    pub(crate) sqlite_commits: Vec<Run>,
-    pub(crate) etcd_commits: Vec<Run>,
+    pub(crate) kernel: Times,
+    pub(crate) starts: Times,
+    pub(crate) sqlite_commits: Times,
+    pub(crate) etcd_commits: Times,
 }
 
 impl Floor {
@@ -30,26 +42,31 @@ impl Floor {
         Ok(Floor {
             node: lab.node("floor")?,
             sqlite: Place::Sqlite(lab.folder().join("commits.db")),
-            kernel: Vec::new(),
-            starts: Vec::new(),
-            sqlite_commits: Vec::new(),
-            etcd_commits: Vec::new(),
+            kernel: Times::default(),
+            starts: Times::default(),
+            sqlite_commits: Times::default(),
+            etcd_commits: Times::default(),
         })
     }
 
-    /// One run. `etcd` is a store and the node on which it can be reached.
-    pub(crate) fn measure(&mut self, lab: &Lab, extent: Extent, etcd: (&Place, &Node)) -> Result<()> {
-        let count = extent.singles;
+    /// Some of each. `etcd` is a store and the node on which it can be reached.
+    pub(crate) fn measure(&mut self, lab: &Lab, count: usize, etcd: (&Place, &Node)) -> Result<()> {
         let kernel = self.node.namespace().visit(|| wire_pods(lab, count))??;
-        self.kernel.push(Run::new(kernel));
+        self.kernel.of_run.extend(kernel);
         let version = Plugin::new(plugin::released(lab.programs())?, json!({"cniVersion": "1.0.0"}));
         let pod = lab.pod("bench", "version")?;
-        let starts: Result<Vec<Duration>> = (0..count).map(|_| version.call("VERSION", &pod)).collect();
-        self.starts.push(Run::new(starts?));
-        self.sqlite_commits.push(Run::new(self.sqlite.commit_times(count)?));
+        for _ in 0..count {
+            self.starts.of_run.push(version.call("VERSION", &pod)?);
+        }
+        self.sqlite_commits.of_run.extend(self.sqlite.commit_times(count)?);
         let (place, node) = etcd;
-        self.etcd_commits.push(Run::new(node.namespace().visit(|| place.commit_times(count))??));
+        self.etcd_commits.of_run.extend(node.namespace().visit(|| place.commit_times(count))??);
         Ok(())
+    }
+
+    pub(crate) fn end_run(&mut self) {
+        let all = [&mut self.kernel, &mut self.starts, &mut self.sqlite_commits, &mut self.etcd_commits];
+        all.into_iter().for_each(Times::end_run);
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Extent {
 }
 
 const FULL: Extent = Extent { runs: 5, singles: 30, bursts: [30, 110], harmed: 20 };
+/// The floor is measured as often as all others, some at a time: stores are quicker once they are warm.
+const FLOOR_EVERY: usize = 10;
 /// To see whether it works.
 const QUICK: Extent = Extent { runs: 1, singles: 5, bursts: [5, 10], harmed: 3 };
 
@@ -67,15 +69,38 @@ fn measure(extent: Extent, only_calls: bool) -> Result<Vec<Figure>> {
     let mut floor = Floor::new(&lab)?;
     for run in 0..extent.runs {
         eprintln!("measuring: run {} of {}", run + 1, extent.runs);
-        for contender in &mut contenders {
-            contender.measure(&lab, extent)?;
-        }
-        let on_etcd = contender::find(&contenders, Who::AgentOnEtcd);
-        floor.measure(&lab, extent, (&place, &on_etcd.node))?;
+        measure_run(&lab, extent, &mut contenders, &mut floor, &place)?;
     }
     let agent = contender::find(&contenders, Who::AgentOnSqlite);
     let between = (!only_calls).then(|| Between::measure(&lab, agent, extent)).transpose()?;
     Ok(Measured { contenders, floor, between, bursts: extent.bursts }.figures())
+}
+
+/// All take turns, pod by pod and burst by burst: whatever else the machine does hits all of them.
+fn measure_run(
+    lab: &Lab,
+    extent: Extent,
+    contenders: &mut [Contender],
+    floor: &mut Floor,
+    etcd: &Place,
+) -> Result<()> {
+    for number in 0..extent.singles {
+        for contender in contenders.iter_mut() {
+            contender.single(lab, &format!("single-{number}"))?;
+        }
+        if number % FLOOR_EVERY == 0 {
+            let on_etcd = contender::find(contenders, Who::AgentOnEtcd);
+            floor.measure(lab, FLOOR_EVERY, (etcd, &on_etcd.node))?;
+        }
+    }
+    contenders.iter_mut().for_each(|contender| contender.singles.end_run());
+    floor.end_run();
+    for which in 0..extent.bursts.len() {
+        for contender in contenders.iter_mut() {
+            contender.burst(lab, extent, which)?;
+        }
+    }
+    Ok(())
 }
 
 /// What an agent does between calls.

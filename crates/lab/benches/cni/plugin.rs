@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -25,8 +26,17 @@ pub(crate) struct Plugin {
     netconf: Value,
 }
 
-/// Our own plugin as it is released: static, where this machine can build it that way.
+/// Our own plugin as it is released: static, where this machine can build it that way. Built once.
 pub(crate) fn released(programs: &Programs) -> Result<PathBuf> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(built) = BUILT.get() {
+        return Ok(built.clone());
+    }
+    let built = build_released(programs)?;
+    Ok(BUILT.get_or_init(|| built).clone())
+}
+
+fn build_released(programs: &Programs) -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let asked = Command::new(rustc).args(["--print", "target-libdir", "--target", &target]).output();

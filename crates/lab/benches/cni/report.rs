@@ -50,7 +50,7 @@ impl Measured {
             let own = &self.of(who).singles.adds;
             let sums: Vec<f64> = (0..own.len())
                 .map(|run| {
-                    [&floor.kernel, &floor.starts].map(|runs| runs[run].at(0.5)).iter().sum::<f64>()
+                    [&floor.kernel, &floor.starts].map(|times| times.runs[run].at(0.5)).iter().sum::<f64>()
                         + commits[run].at(0.5)
                 })
                 .collect();
@@ -61,12 +61,12 @@ impl Measured {
             Figure::of_runs(name, own, 0.5).with_peer(peer).wanted(Goal::RatioAtMost(2.0))
         };
         vec![
-            alone("the kernel's objects of one pod", &floor.kernel),
-            alone("start of plumb-cni (VERSION)", &floor.starts),
-            alone("one commit on SQLite", &floor.sqlite_commits),
-            alone("one commit on etcd", &floor.etcd_commits),
-            beyond(Who::AgentOnSqlite, &floor.sqlite_commits),
-            beyond(Who::AgentOnEtcd, &floor.etcd_commits),
+            alone("the kernel's objects of one pod", &floor.kernel.runs),
+            alone("start of plumb-cni (VERSION)", &floor.starts.runs),
+            alone("one commit on SQLite", &floor.sqlite_commits.runs),
+            alone("one commit on etcd", &floor.etcd_commits.runs),
+            beyond(Who::AgentOnSqlite, &floor.sqlite_commits.runs),
+            beyond(Who::AgentOnEtcd, &floor.etcd_commits.runs),
         ]
     }
 

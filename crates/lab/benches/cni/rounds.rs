@@ -21,22 +21,26 @@ pub(crate) struct Rounds {
     pub(crate) del_rates: Vec<f64>,
     /// Pods per second, from the first exec of a DEL until the kernel has removed the last link. Only of bursts.
     pub(crate) removal_rates: Vec<f64>,
+    /// ADD and DEL of the run under way.
+    singles: Vec<(Duration, Duration)>,
 }
 
 impl Rounds {
-    /// One after another.
-    pub(crate) fn singles(&mut self, lab: &Lab, plugin: &Plugin, count: usize) -> Result<()> {
-        let (mut adds, mut dels) = (Vec::new(), Vec::new());
-        for number in 0..count {
-            let pod = lab.pod("bench", &format!("single-{number}"))?;
-            adds.push(plugin.call("ADD", &pod)?);
-            dels.push(plugin.call("DEL", &pod)?);
-            // As runtimes do; the kernel removes the link along with the namespace.
-            drop(pod);
-            await_removal()?;
-        }
-        self.add(Burst::one_by_one(adds), Burst::one_by_one(dels));
+    /// One more, of those that come one after another.
+    pub(crate) fn single(&mut self, lab: &Lab, plugin: &Plugin, name: &str) -> Result<()> {
+        let pod = lab.pod("bench", name)?;
+        let times = (plugin.call("ADD", &pod)?, plugin.call("DEL", &pod)?);
+        // As runtimes do; the kernel removes the link along with the namespace.
+        drop(pod);
+        await_removal()?;
+        self.singles.push(times);
         Ok(())
+    }
+
+    /// Makes a run of those that came one after another.
+    pub(crate) fn end_run(&mut self) {
+        let (adds, dels) = std::mem::take(&mut self.singles).into_iter().unzip();
+        self.add(Burst::one_by_one(adds), Burst::one_by_one(dels));
     }
 
     /// All at once.

@@ -197,8 +197,20 @@ impl Inner {
 #[derive(Clone, Debug, Default)]
 struct News {
     revision: i64,
+    /// What the writer of this process has done last.
+    latest: Option<Latest>,
     /// The file can no longer be followed.
     trouble: Option<Trouble>,
+}
+
+/// One transaction of this process: a watch that was in step before it, and has nothing of it in its range, need not
+/// read to be in step again.
+#[derive(Clone, Debug)]
+struct Latest {
+    before: i64,
+    after: i64,
+    /// As they are in the file.
+    keys: Arc<[String]>,
 }
 
 impl News {

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use super::read::{Since, since};
 use super::readers::finished;
 use super::{Inner, News};
+use crate::request::interval;
 use crate::watch::{Batch, EventSource};
 use crate::{Event, StoreError};
 
@@ -23,6 +24,8 @@ pub(super) struct Following {
     inner: Arc<Inner>,
     news: watch::Receiver<News>,
     range: KeyRange,
+    /// The range as texts: its first, and the first beyond it.
+    interval: (String, String),
     position: i64,
     /// The newest revision known to exist.
     newest: i64,
@@ -34,7 +37,20 @@ impl Following {
     pub(super) fn new(inner: Arc<Inner>, range: KeyRange, position: i64) -> Following {
         let news = inner.news.subscribe();
         // Nothing is known yet, so the first thing is to read.
-        Following { inner, news, range, position, newest: i64::MAX, reading: None }
+        let interval = interval(&range);
+        Following { inner, news, range, interval, position, newest: i64::MAX, reading: None }
+    }
+
+    /// Whether all that is new is a transaction of this process that has nothing to do with this watch.
+    fn is_unconcerned(&self, news: &News) -> bool {
+        let (first, end) = &self.interval;
+        self.reading.is_none()
+            && self.newest == news.revision
+            && news.latest.as_ref().is_some_and(|latest| {
+                latest.before == self.position
+                    && latest.after == news.revision
+                    && !latest.keys.iter().any(|key| first <= key && key < end)
+            })
     }
 
     async fn read(&mut self) -> Result<Batch, StoreError> {
@@ -63,12 +79,14 @@ impl Following {
 impl EventSource for Following {
     async fn next(&mut self) -> Result<Batch, StoreError> {
         loop {
-            {
-                let news = self.news.borrow_and_update();
-                if let Some(trouble) = &news.trouble {
-                    return Err(trouble.at(&self.inner.file.path));
-                }
-                self.newest = self.newest.max(news.revision);
+            let news = self.news.borrow_and_update().clone();
+            if let Some(trouble) = &news.trouble {
+                return Err(trouble.at(&self.inner.file.path));
+            }
+            self.newest = self.newest.max(news.revision);
+            if self.is_unconcerned(&news) {
+                self.position = news.revision;
+                return Ok(Batch { events: Vec::new(), upto: news.revision.into() });
             }
             if self.position < self.newest || self.reading.is_some() {
                 return self.read().await;

@@ -18,7 +18,7 @@ use super::commit::{apply, finish};
 use super::error::Trouble;
 use super::file::DatabaseFile;
 use super::read::standing;
-use super::{History, News};
+use super::{History, Latest, News};
 use crate::{Change, Committed, StoreError};
 
 type Answer = Result<Committed, StoreError>;
@@ -104,13 +104,17 @@ impl Desk {
 
     fn serve(&mut self, group: Vec<Request>) {
         match self.write(&group) {
-            Ok((answers, revision)) => {
-                if let Some(revision) = revision {
-                    self.news.send_if_modified(|news| news.advance(revision));
-                    self.file.announce();
-                }
+            Ok((answers, latest)) => {
+                // First of all those who wait: what watches do about the news may take a while.
                 for (request, answer) in group.into_iter().zip(answers) {
                     let _ = request.answer.send(answer);
+                }
+                if let Some(latest) = latest {
+                    self.news.send_modify(|news| {
+                        news.advance(latest.after);
+                        news.latest = Some(latest);
+                    });
+                    self.file.announce();
                 }
             }
             Err(failure) => {
@@ -121,8 +125,8 @@ impl Desk {
         }
     }
 
-    /// Answers for each request, and the new revision if there is one. An error concerns all of them.
-    fn write(&mut self, group: &[Request]) -> Result<(Vec<Answer>, Option<i64>), Failure> {
+    /// Answers for each request, and what has changed, if anything. An error concerns all of them.
+    fn write(&mut self, group: &[Request]) -> Result<(Vec<Answer>, Option<Latest>), Failure> {
         self.file.check_identity()?;
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let before = standing(&transaction)?;
@@ -136,7 +140,9 @@ impl Desk {
         }
         let after = finish(&transaction, after, &self.history)?;
         transaction.commit().map_err(Failure::at_commit)?;
-        Ok((answers, Some(after.revision)))
+        let keys = group.iter().flat_map(|request| &request.changes).map(|change| change.key.etcd_text());
+        let latest = Latest { before: before.revision, after: after.revision, keys: keys.collect() };
+        Ok((answers, Some(latest)))
     }
 }
 

@@ -4,14 +4,15 @@
 mod recording;
 mod wiring;
 
-use host::{HostError, PodInterface, PodNamespace, Prepared};
+use host::{HostError, PodNamespace, Prepared};
 use model::{DeviceName, Mac};
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use recording::{Recorded, Recording};
-use wiring::WireError;
+use wiring::{Looked, WireError};
 
 use super::endpoint::{EndpointId, Wired};
 use super::error::CniError;
@@ -83,14 +84,44 @@ impl Add<'_> {
         }
     }
 
-    /// Writes the records, and makes the veth meanwhile. If one of them fails, the other is undone.
+    /// Looks at what there is, then writes the records and makes the veth meanwhile. If one of them fails, the other is
+    /// undone.
     async fn record_and_prepare(
         &mut self,
         device: &DeviceName,
         mtu: u32,
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
-        let (interface, is_taken) = self.look(device.clone()).await?;
-        if is_taken {
+        let (tell, told) = oneshot::channel();
+        let (call, services, pod) = (self.call, self.services, self.pod.take());
+        let preparing = wiring::look_and_prepare(call, services, pod, device.clone(), mtu, tell);
+        let recording = async {
+            // Nothing is told if the look failed; the other half then says why.
+            let Ok(looked) = told.await else { return Ok(None) };
+            self.record(looked, device).await.map(Some)
+        };
+        let (recorded, prepared) = tokio::join!(recording, preparing);
+        match (recorded, prepared) {
+            (Ok(Some(recorded)), Ok((pod, prepared))) => {
+                self.pod = Some(pod);
+                Ok(self.use_if_new(recorded, prepared).await)
+            }
+            (Ok(Some(recorded)), Err(error)) => {
+                self.undo(&recorded).await;
+                Err(error.into())
+            }
+            (Ok(None), prepared) => {
+                let error = prepared.err().map(CniError::from);
+                Err(error.unwrap_or_else(|| CniError::broken("the pod was not looked at")))
+            }
+            (Err(error), prepared) => {
+                self.abandon(prepared.ok().and_then(|(_, prepared)| prepared)).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn record(&self, looked: Looked, device: &DeviceName) -> Result<Recorded, CniError> {
+        if looked.is_taken {
             info!("{device} belongs to another sandbox; using a name of this sandbox's own");
         }
         let recording = Recording {
@@ -98,29 +129,13 @@ impl Add<'_> {
             book: &self.book,
             node: &self.node,
             id: &self.id,
-            device: if is_taken { self.own_device_name() } else { device.clone() },
-            interface,
+            device: if looked.is_taken { self.own_device_name() } else { device.clone() },
+            interface: looked.interface,
         };
-        if interface != PodInterface::None {
-            return Ok((record(&recording, self.services).await?, None));
-        }
-        let pod = self.pod.take().expect("it was looked into just now");
-        let preparing = wiring::prepare(self.call, self.services, pod, mtu);
-        let (recorded, prepared) = tokio::join!(record(&recording, self.services), preparing);
-        match (recorded, prepared) {
-            (Ok(recorded), Ok((pod, prepared))) => {
-                self.pod = Some(pod);
-                Ok(self.use_if_new(recorded, prepared).await)
-            }
-            (Ok(recorded), Err(error)) => {
-                self.undo(&recorded).await;
-                Err(error.into())
-            }
-            (Err(error), prepared) => {
-                self.abandon(prepared.ok().and_then(|(_, prepared)| prepared)).await;
-                Err(error)
-            }
-        }
+        failpoint::hit(Point::AddBeforeRecords);
+        let recorded = recording.ensure(self.services).await?;
+        failpoint::hit(Point::AddAfterRecords);
+        Ok(recorded)
     }
 
     /// What an earlier call recorded may be connected already, or with other settings: that must be looked at first.
@@ -141,20 +156,6 @@ impl Add<'_> {
         if let Err(error) = self.services.in_kernel(|host| host.abandon(prepared)).await {
             warn!("not everything could be undone: {error}");
         }
-    }
-
-    /// Whether the pod has that interface, and whether another sandbox has that device.
-    async fn look(&mut self, device: DeviceName) -> Result<(PodInterface, bool), CniError> {
-        let netns = self.call.request.netns.clone().unwrap_or_default();
-        let (known, sandbox) = (self.pod.take(), self.call.sandbox.clone());
-        let looked = self.services.in_kernel(move |host| {
-            let mut pod = known.map_or_else(|| PodNamespace::open(&netns), Ok)?;
-            let found = (host.pod_interface(&sandbox, &mut pod)?, host.is_name_taken(&device, &sandbox)?);
-            Ok((pod, found))
-        });
-        let (pod, found) = looked.await?;
-        self.pod = Some(pod);
-        Ok(found)
     }
 
     /// Returns when the pod can exchange packets with the node.
@@ -226,13 +227,6 @@ impl Add<'_> {
         }
         failpoint::hit(Point::AddAfterUndo);
     }
-}
-
-async fn record(recording: &Recording<'_>, services: &Services) -> Result<Recorded, CniError> {
-    failpoint::hit(Point::AddBeforeRecords);
-    let recorded = recording.ensure(services).await?;
-    failpoint::hit(Point::AddAfterRecords);
-    Ok(recorded)
 }
 
 /// The hardware address of the pod's end.
