@@ -54,7 +54,7 @@ impl Desk {
             has_endpoints: true,
         };
         let started = Instant::now();
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&self.path(), OpenMode::CreateIfMissing)?);
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(self.path(), OpenMode::CreateIfMissing)?);
         let mut number = 0;
         let commits = cluster.commits().map(move |commit| {
             let kept = commit.into_iter().filter(|change| {
