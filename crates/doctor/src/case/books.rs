@@ -124,8 +124,7 @@ fn addresses_without_endpoint(case: &Case<'_>, pod: &Pod) -> Vec<IpAddr> {
         return Vec::new();
     }
     let known = |address: &IpAddr| {
-        let mut of_pod = case.endpoints_at(*address).iter().filter_map(|endpoint| endpoint.seen.pod_name());
-        of_pod.any(|name| name.may_be(&pod.name))
+        case.endpoints_at(*address).iter().any(|endpoint| endpoint.seen.may_be_of(&pod.name))
     };
     let unknown: BTreeSet<IpAddr> = pod.addresses.iter().copied().filter(|address| !known(address)).collect();
     if unknown.is_empty() || case.is_on_host_network(pod) {

@@ -160,7 +160,7 @@ impl<'e> Case<'e> {
             index
         });
         let found = index.get(pod.name.as_str()).into_iter().flatten().copied();
-        found.filter(move |endpoint| endpoint.seen.pod_name().is_some_and(|name| name.may_be(pod)))
+        found.filter(move |endpoint| endpoint.seen.may_be_of(pod))
     }
 
     pub fn endpoints_at(&self, address: IpAddr) -> &[&'e Sighted<Endpoint>] {

@@ -86,6 +86,12 @@ impl Endpoint {
         Some(PodName { namespace: self.namespace.clone(), name })
     }
 
+    /// Whether it may be this pod's: a namespace that is not known fits any.
+    pub fn may_be_of(&self, pod: &PodName) -> bool {
+        let differs = self.namespace.is_some() && pod.namespace.is_some() && self.namespace != pod.namespace;
+        self.pod.as_deref() == Some(&pod.name) && !differs
+    }
+
     /// Takes in the text of a hardware address.
     pub fn read_mac(&mut self, text: Option<String>) {
         let Some(text) = text else { return };

@@ -21,18 +21,23 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 type Owner<'e> = (Option<&'e str>, &'e str, Option<&'e str>);
+type Named<'e> = (&'e str, &'e str, Owner<'e>, &'e Sighted<Endpoint>);
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let mut by_device: BTreeMap<(&str, &str), BTreeMap<Owner<'_>, &Sighted<Endpoint>>> = BTreeMap::new();
+    let mut named: Vec<Named<'_>> = Vec::with_capacity(case.all_endpoints().len());
     for endpoint in case.all_endpoints() {
         let seen = &endpoint.seen;
         let (Some(node), Some(device)) = (seen.node.as_deref(), seen.device.as_deref()) else { continue };
         let owner =
             (seen.namespace.as_deref(), seen.pod.as_deref().unwrap_or(&seen.name), seen.interface.as_deref());
-        by_device.entry((device, node)).or_default().insert(owner, endpoint);
+        named.push((device, node, owner, endpoint));
     }
-    for ((device, node), owners) in by_device.into_iter().filter(|(_, owners)| owners.len() > 1) {
-        if owners.values().any(|endpoint| case.is_endpoint_in_flux(&endpoint.seen)) {
+    named.sort_by_key(|(device, node, ..)| (*device, *node));
+    for group in named.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).filter(|group| group.len() > 1) {
+        let (device, node) = (group[0].0, group[0].1);
+        let owners: BTreeMap<Owner<'_>, &Sighted<Endpoint>> =
+            group.iter().map(|(_, _, owner, endpoint)| (*owner, *endpoint)).collect();
+        if owners.len() < 2 || owners.values().any(|endpoint| case.is_endpoint_in_flux(&endpoint.seen)) {
             continue;
         }
         let names = listed(owners.values().map(|endpoint| &endpoint.seen));

@@ -1,6 +1,6 @@
 //! Identity is the sandbox: one pod has endpoints on two nodes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::is_of_pod;
 use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
@@ -22,18 +22,19 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let mut by_pod: BTreeMap<(Option<&str>, &str), Vec<&Sighted<Endpoint>>> = BTreeMap::new();
-    for endpoint in case.all_endpoints().iter().filter(|endpoint| is_of_pod(&endpoint.seen)) {
-        let Some(pod) = endpoint.seen.pod.as_deref() else { continue };
-        by_pod.entry((endpoint.seen.namespace.as_deref(), pod)).or_default().push(endpoint);
-    }
-    for endpoints in by_pod.into_values().filter(|endpoints| endpoints.len() > 1) {
+    let of_pods = case.all_endpoints().iter().filter(|endpoint| is_of_pod(&endpoint.seen));
+    let mut endpoints: Vec<&Sighted<Endpoint>> = of_pods.collect();
+    endpoints.sort_by(|a, b| (&a.seen.pod, &a.seen.namespace).cmp(&(&b.seen.pod, &b.seen.namespace)));
+    for endpoints in endpoints
+        .chunk_by(|a, b| (&a.seen.pod, &a.seen.namespace) == (&b.seen.pod, &b.seen.namespace))
+        .filter(|endpoints| endpoints.len() > 1)
+    {
         let nodes: BTreeSet<String> = endpoints
             .iter()
             .filter_map(|endpoint| Some(endpoint.seen.node.as_ref()?.to_lowercase()))
             .collect();
         if nodes.len() > 1 && !endpoints.iter().any(|endpoint| case.is_endpoint_in_flux(&endpoint.seen)) {
-            tell(case, look, &endpoints);
+            tell(case, look, endpoints);
         }
     }
 }

@@ -16,9 +16,11 @@ use crate::sample::Sample;
 use crate::{Evidence, diagnose};
 
 const PODS: usize = 4;
-/// The last node is nobody's: faults that need another node take it.
-const NODES: usize = 7;
-const OTHER: usize = NODES - 1;
+/// The last two nodes are nobody's: faults that need another node take the one, the fault that shares a node's
+/// address the other.
+const NODES: usize = 8;
+const OTHER: usize = NODES - 2;
+const TWIN: usize = NODES - 1;
 
 /// What is broken, and the subject of the one finding that is expected.
 pub(super) struct Fault {

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use model::Kind;
 use serde_json::json;
 
-use super::{OTHER, PODS};
+use super::{OTHER, PODS, TWIN};
 use crate::evidence::kernel::Address;
 use crate::evidence::node::{BgpSession, Setup};
 use crate::evidence::{KubeNode, PodName};
@@ -153,7 +153,7 @@ fn node_address_missing(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn node_address_shared(evidence: &mut Evidence, node: usize) -> String {
-    let address = node_address(OTHER);
+    let address = node_address(TWIN);
     let annotations = &mut kube(evidence, node).annotations;
     annotations.insert("projectcalico.org/IPv4Address".to_owned(), format!("{address}/16"));
     address.to_string()

@@ -1,6 +1,9 @@
 //! Identity: an address that a pod has, and that is allocated under no handle.
 
+use std::net::IpAddr;
+
 use model::Key;
+use model::ipam::{Block, BlockAttribute};
 
 use super::exhibit;
 use crate::checks::words::{endpoint_exhibit, listed};
@@ -20,17 +23,33 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for (address, endpoints) in case.endpoints_by_address() {
-        let Some(allocation) = case.allocation(*address) else { continue };
-        let is_named = allocation.attribute.handle().is_some_and(|handle| !handle.is_empty());
-        if is_named || allocation.attribute.released_at.is_some() {
+    let blocks = case.evidence.ipam.iter().flat_map(|ipam| ipam.books.blocks.values());
+    for block in blocks.map(|stored| &stored.value).filter(|block| !block.deleted) {
+        let is_unnamed = |attribute: &BlockAttribute| {
+            attribute.handle().is_none_or(str::is_empty) && attribute.released_at.is_none()
+        };
+        // Nearly every block has none.
+        if !block.attributes.iter().any(is_unnamed) {
             continue;
         }
-        let names = listed(endpoints.iter().map(|endpoint| &endpoint.seen));
-        look.found(*address, format!("{address} of endpoint {names} is allocated under no handle"))
-            .seen(exhibit(case, Key::Block(allocation.block.cidr), format!("{address} has no handle_id")))
-            .seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
+        for ordinal in (0..block.allocations.len()).filter(|at| block.attribute(*at).is_some_and(is_unnamed))
+        {
+            if let Some(address) = block.address(ordinal) {
+                tell(case, look, block, address);
+            }
+        }
     }
+}
+
+fn tell(case: &Case<'_>, look: &mut Look<'_>, block: &Block, address: IpAddr) {
+    let endpoints = case.endpoints_at(address);
+    if endpoints.is_empty() {
+        return;
+    }
+    let names = listed(endpoints.iter().map(|endpoint| &endpoint.seen));
+    look.found(address, format!("{address} of endpoint {names} is allocated under no handle"))
+        .seen(exhibit(case, Key::Block(block.cidr), format!("{address} has no handle_id")))
+        .seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
 }
 
 #[cfg(test)]
