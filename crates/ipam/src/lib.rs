@@ -75,8 +75,8 @@ pub use block::{
 pub use books::Books;
 pub use host_reserve::HostReserve;
 pub use owner::{
-    INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, Owner, POD_ATTRIBUTE, POD_UID_ATTRIBUTE,
-    TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE,
+    GATEWAY_TYPE, INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, Owner, POD_ATTRIBUTE,
+    POD_UID_ATTRIBUTE, ROLE_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE,
 };
 pub use owner_change::{Attributes, Expected, OwnerChange, OwnerChangeError, OwnerUpdate};
 pub use pool::{Pool, PoolError, PoolUse};

@@ -19,6 +19,19 @@ pub const INTERFACE_ATTRIBUTE: &str = "interface";
 /// An attribute of ours beside Calico's: the pod's UID. A pod that was made again under its name is another one.
 pub const POD_UID_ATTRIBUTE: &str = "pod-uid";
 
+/// An attribute of ours beside Calico's: the address was given to another network plugin, which keeps no endpoint. Only
+/// the node that it is on knows whether the sandbox still lives.
+pub const ROLE_ATTRIBUTE: &str = "role";
+
+/// The type of a node's own address in a block that another network plugin uses.
+pub const GATEWAY_TYPE: &str = "gateway";
+
+/// Whether no record would tell that the address is in use.
+pub(crate) fn is_of_other_plugin(attribute: &BlockAttribute) -> bool {
+    let kind = attribute.secondary.get(TYPE_ATTRIBUTE);
+    attribute.secondary.contains_key(ROLE_ATTRIBUTE) || kind.is_some_and(|kind| kind == GATEWAY_TYPE)
+}
+
 /// Who holds an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {

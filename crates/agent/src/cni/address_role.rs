@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use book::{AssignRequest, Book, BookError, GivenRequest, HeldAddress};
-use ipam::{AssignError, Granted, INTERFACE_ATTRIBUTE, Owner, TYPE_ATTRIBUTE};
+use ipam::{AssignError, GATEWAY_TYPE, Granted, INTERFACE_ATTRIBUTE, Owner, ROLE_ATTRIBUTE, TYPE_ATTRIBUTE};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use model::{Cidr, IpVersion};
@@ -14,11 +14,8 @@ use super::error::{CniError, code};
 use super::records::Held;
 use super::result::{self, GivenAddress};
 use super::services::Found;
-use super::{Call, Caller, ROLE_ATTRIBUTE, Role, Services, del, records};
+use super::{Call, Caller, Role, Services, del, records};
 use crate::failpoint::{self, Point};
-
-/// What a node's own address in another plugin's network is noted down as.
-const GATEWAY: &str = "gateway";
 
 /// Gives addresses with the network that they lie in: a bridge or a point-to-point link needs one, and an address
 /// in it for the node.
@@ -108,13 +105,13 @@ async fn give(call: &Call, book: &Book, node: &str) -> Result<Vec<(IpAddr, Cidr)
 
 /// The node's own address in a block: one for each network, kept for as long as the block is used.
 async fn gateway(call: &Call, book: &Book, node: &str, block: Cidr) -> Result<Option<IpAddr>, CniError> {
-    let handle = format!("{GATEWAY}-{}-{node}", call.netconf.name);
+    let handle = format!("{GATEWAY_TYPE}-{}-{node}", call.netconf.name);
     let (holding, _) = book.held(&handle, Vec::new()).await?;
     let is_in = |held: &&HeldAddress| held.block == block;
     if let Some(held) = holding.addresses.iter().find(is_in) {
         return Ok(Some(held.address));
     }
-    let owner = Owner::on_node(handle, node, Timestamp::now()).with(TYPE_ATTRIBUTE, GATEWAY);
+    let owner = Owner::on_node(handle, node, Timestamp::now()).with(TYPE_ATTRIBUTE, GATEWAY_TYPE);
     // The first address of a network is not one for a machine.
     for candidate in in_block(block.network(), block).hosts() {
         let request = GivenRequest::new(node, owner.clone(), vec![candidate]);

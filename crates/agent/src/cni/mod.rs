@@ -53,9 +53,6 @@ use request::{Request, Verb};
 
 use crate::failpoint::{self, Point};
 
-/// What is noted down with an address that was given to another plugin.
-pub(crate) const ROLE_ATTRIBUTE: &str = "role";
-
 /// Everything a verb needs to know about the call.
 #[derive(Debug)]
 struct Call {

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use host::OwnedLink;
-use ipam::{INTERFACE_ATTRIBUTE, NODE_ATTRIBUTE, TYPE_ATTRIBUTE};
+use ipam::{INTERFACE_ATTRIBUTE, NODE_ATTRIBUTE, ROLE_ATTRIBUTE, TYPE_ATTRIBUTE};
 use model::ipam::{Block, BlockAttribute};
 use model::{Key, Sandbox};
 
 use super::blocks::Blocks;
-use crate::cni::{CniError, NetConf, ROLE_ATTRIBUTE, Services};
+use crate::cni::{CniError, NetConf, Services};
 use crate::endpoints::LocalEndpoint;
 use crate::witness::Word;
 

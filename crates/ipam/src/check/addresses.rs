@@ -1,5 +1,6 @@
 //! Addresses that are allocated against addresses that are in use.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::ipam::{Block, BlockAttribute};
@@ -7,6 +8,7 @@ use model::{AffinityOwner, Cidr};
 
 use super::{Allocated, Evidence, Problem, Tunnel, User};
 use crate::block::is_cooling_down;
+use crate::owner::is_of_other_plugin;
 use crate::{NODE_ATTRIBUTE, Reservations, WINDOWS_RESERVED_HANDLE};
 
 /// Who uses an address, by reference: most are never named.
@@ -72,7 +74,8 @@ pub(super) fn check_addresses<'a>(
             problems.push(Problem::UsedOutsidePools { address, users: named() });
         }
     }
-    problems.extend(allocations.iter().filter(|allocated| is_leaked(allocated)).map(leaked));
+    let nodes: BTreeSet<&str> = evidence.nodes.iter().map(|node| node.name.as_str()).collect();
+    problems.extend(allocations.iter().filter(|allocated| is_leaked(allocated, &nodes)).map(leaked));
     (allocations, in_use)
 }
 
@@ -136,9 +139,13 @@ fn untrusted(evidence: &Evidence<'_>, sound: &[&Block]) -> Vec<Cidr> {
     unreadable.chain(unsound.map(|(cidr, _)| *cidr)).collect()
 }
 
-fn is_leaked(allocated: &Allocated<'_>) -> bool {
-    let is_reserved = allocated.attribute.handle() == Some(WINDOWS_RESERVED_HANDLE);
-    !allocated.is_in_use && !allocated.is_cooling_down && !is_reserved
+fn is_leaked(allocated: &Allocated<'_>, nodes: &BTreeSet<&str>) -> bool {
+    let attribute = allocated.attribute;
+    let is_reserved = attribute.handle() == Some(WINDOWS_RESERVED_HANDLE);
+    // The agent of that node collects these when their sandboxes are gone; from here they all look alike.
+    let node = attribute.secondary.get(NODE_ATTRIBUTE);
+    let is_agents = is_of_other_plugin(attribute) && node.is_some_and(|node| nodes.contains(node.as_str()));
+    !allocated.is_in_use && !allocated.is_cooling_down && !is_reserved && !is_agents
 }
 
 fn leaked(allocated: &Allocated<'_>) -> Problem {

@@ -8,7 +8,7 @@ use model::ipam::{AffinityState, Block};
 use model::{AffinityOwner, Cidr, Key};
 use serde_json::json;
 
-use crate::common::World;
+use crate::common::{World, owner};
 
 fn cidr(text: &str) -> Cidr {
     text.parse().unwrap()
@@ -49,6 +49,28 @@ fn cluster() -> Cluster {
     let node = |name: &str, tunnels| NodeFacts { name: name.to_owned(), tunnels };
     let nodes = vec![node("node-a", Vec::new()), node("node-b", tunnels)];
     Cluster { world, nodes, endpoints: vec![endpoint("one", first), endpoint("two", second)], first }
+}
+
+/// Pods of other network plugins have no endpoint. What nobody can tell to be unused is not called leaked, or a release
+/// by the report would take it from the living; on a node that is gone nobody lives.
+#[test]
+fn addresses_of_other_plugins_are_not_leaked_while_their_node_is_there() {
+    let mut cluster = cluster();
+    let owners = [
+        owner("other.1").with(ipam::ROLE_ATTRIBUTE, "ipam"),
+        owner("gateway-other-node-a").with(ipam::TYPE_ATTRIBUTE, ipam::GATEWAY_TYPE),
+    ];
+    for owner in owners {
+        let owner = owner.with(ipam::NODE_ATTRIBUTE, "node-a");
+        let wants = vec![ipam::Want::one_each(owner, None, &[model::IpVersion::V4])];
+        let (_, steps) =
+            cluster.world.plan(cluster.world.request("node-a", wants)).unwrap().single().unwrap();
+        cluster.world.commit(&steps).unwrap();
+    }
+    assert_eq!(cluster.problems(), []);
+    cluster.nodes.retain(|node| node.name != "node-a");
+    let is_leaked = |problem: &&Problem| matches!(problem, Problem::Leaked { .. });
+    assert_eq!(cluster.problems().iter().filter(is_leaked).count(), 2);
 }
 
 impl Cluster {
