@@ -1,5 +1,6 @@
 //! BGP: the daemon itself does not run.
 
+use super::explain_sessions_to;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -30,13 +31,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 Subject::Session { node: node.name.clone(), peer: session.seen.peer },
             );
         }
-        let view = case.node_view(&node.name);
-        for recorded in view.iter().flat_map(|view| &view.addresses) {
-            for other in case.evidence.nodes.values() {
-                let subject = Subject::Session { node: other.name.clone(), peer: recorded.address() };
-                finding.explains("bgp-session-down", subject);
-            }
-        }
+        explain_sessions_to(case, &node.name, finding);
     }
 }
 

@@ -1,5 +1,6 @@
 //! BGP: nobody listens on its port.
 
+use super::explain_sessions_to;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 const BGP_PORT: u16 = 179;
@@ -31,12 +32,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let finding = look
             .found(Subject::node(&node.name), format!("nobody listens on TCP port {port} on {}", node.name));
         finding.seen(ports.exhibit(format!("no {port} among {} ports", ports.seen.len())));
-        for recorded in case.node_view(&node.name).iter().flat_map(|view| &view.addresses) {
-            for other in case.evidence.nodes.values() {
-                let subject = Subject::Session { node: other.name.clone(), peer: recorded.address() };
-                finding.explains("bgp-session-down", subject);
-            }
-        }
+        explain_sessions_to(case, &node.name, finding);
     }
 }
 

@@ -11,7 +11,17 @@ use std::net::IpAddr;
 
 use crate::evidence::node::BgpSession;
 use crate::evidence::{Event, Happening};
-use crate::{Case, Exhibit, Sighted};
+use crate::{Case, Exhibit, Finding, Sighted, Subject};
+
+/// What is wrong with BGP on a node explains why nobody has a session with it.
+pub(super) fn explain_sessions_to(case: &Case<'_>, node: &str, finding: &mut Finding) {
+    for recorded in case.node_view(node).iter().flat_map(|view| &view.addresses) {
+        for other in case.evidence.nodes.values() {
+            let subject = Subject::Session { node: other.name.clone(), peer: recorded.address() };
+            finding.explains("bgp-session-down", subject);
+        }
+    }
+}
 
 /// A session that is not established, by everything that tells of it.
 pub(super) struct Missed {
