@@ -7,7 +7,7 @@ use serde_json::json;
 use store::StoreError;
 
 use crate::common::{
-    address, assert_clean, assign, block, cidr, delete, holders, one, owner, put, small, with_pools,
+    address, assert_clean, assign, block, cidr, delete, holders, one, owner, put, small, wait_for, with_pools,
 };
 
 #[tokio::test]
@@ -340,6 +340,31 @@ async fn recovery_finds_nothing_where_nothing_is_wrong_and_mends_what_is() {
     assert_eq!(book.recover(twice).await.unwrap().repaired.len(), 1);
     assert_clean(&store).await;
     assert_eq!(holders(&store).await.len(), 1);
+}
+
+/// What only the second look finds may be someone's work in the middle.
+#[tokio::test]
+async fn recovery_leaves_alone_what_only_its_second_look_finds() {
+    let store = small().await;
+    let counting = std::sync::Arc::new(store::wrap::CountingStore::new(store.clone()));
+    let book = Book::new(counting.clone());
+    let addresses = [assign(&book, "node-a", "early").await, assign(&book, "node-a", "late").await];
+    let before = counting.counts();
+    book.recover(Looks::Once).await.unwrap();
+    let one_look = (counting.counts() - before).round_trips();
+    delete(&store, Key::Handle("early".to_owned())).await;
+    let before = counting.counts();
+    let recovery = tokio::spawn({
+        let book = book.clone();
+        async move { book.recover(Looks::Twice { apart: std::time::Duration::from_millis(500) }).await }
+    });
+    let has_looked = || async { (counting.counts() - before).round_trips() >= one_look };
+    wait_for("the first look", has_looked).await;
+    delete(&store, Key::Handle("late".to_owned())).await;
+    assert_eq!(recovery.await.unwrap().unwrap().repaired.len(), 1);
+    assert!(store.get(&Key::Handle("early".to_owned())).await.unwrap().is_some());
+    assert_eq!(store.get(&Key::Handle("late".to_owned())).await.unwrap(), None);
+    assert_eq!(holders(&store).await.len(), addresses.len());
 }
 
 /// The store is asked as seldom as it can be: what surrounds the decision, the blocks, the commit.
