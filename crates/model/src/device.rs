@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha1::{Digest, Sha1};
 
+use crate::IpVersion;
+
 /// The name of a network device, as the kernel accepts it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceName(String);
@@ -75,6 +77,16 @@ pub struct MacError(String);
 impl Mac {
     /// What Calico gives to the host end of every pod.
     pub const HOST_END: Mac = Mac([0xee; 6]);
+
+    /// What Calico gives to a node's VXLAN device where the record of the node names none.
+    pub fn of_vxlan(node: &str, version: IpVersion) -> Mac {
+        let digest: [u8; 20] = match version {
+            IpVersion::V4 => Sha1::digest(node).into(),
+            IpVersion::V6 => Sha1::digest(format!("{node}-v6")).into(),
+        };
+        let [a, b, c, d, e, ..] = digest;
+        Mac([0x66, a, b, c, d, e])
+    }
 }
 
 impl fmt::Display for Mac {
@@ -128,6 +140,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn tunnels_have_calicos_hardware_addresses() {
+        assert_eq!(Mac::of_vxlan("node-a", IpVersion::V4).to_string(), "66:07:02:c1:cc:60");
+        assert_eq!(Mac::of_vxlan("node-a", IpVersion::V6).to_string(), "66:d4:d5:51:3d:42");
+    }
 
     #[test]
     fn pod_devices_have_calicos_names() {

@@ -6,9 +6,11 @@
 //!   is also the smallest repair, so that making, checking and mending a pod's network are one piece of logic.
 //! * [`NodeDesired`], [`NodeObserved`], [`node_differences`]: the same for the node's side of all pods at once.
 //! * [`inside_pod`]: what of the differences inside a pod may be put right, since a pod may change its own network.
+//! * [`between`]: routes and tunnels to other nodes.
 //! * [`Notice`], [`Watched`]: what the kernel announces, and which pod it concerns.
 
 pub mod address;
+pub mod between;
 mod difference;
 mod inside;
 mod node;

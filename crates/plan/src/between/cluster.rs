@@ -1,0 +1,407 @@
+//! The cluster as this node needs to know it, and what follows from it, kept up to date change by change.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::{Cidr, IpVersion, Mac};
+
+use super::claims::Claims;
+use super::nat;
+use super::records::{BlockView, Encapsulation, NodeView, PoolView};
+use super::settings::{BetweenSettings, Writer};
+use super::trouble::Trouble;
+use super::tunnel::{Uplinks, Vtep, VxlanDevice};
+use super::way::{Ground, NodeRoute, Way, slot};
+
+const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
+
+/// Take in what has changed with the `set_…` verbs, in any order, then [`Between::settle`], and then ask for what is wanted.
+#[derive(Clone, Debug)]
+pub struct Between {
+    own: String,
+    nodes: BTreeMap<String, NodeView>,
+    pools: BTreeMap<String, PoolView>,
+    blocks: BTreeMap<Cidr, BlockView>,
+    settings: BetweenSettings,
+    uplinks: Uplinks,
+    // What follows.
+    ground: Ground,
+    /// The blocks whose routes depend on a node.
+    blocks_of: BTreeMap<String, BTreeSet<Cidr>>,
+    names_at: BTreeMap<IpAddr, BTreeSet<String>>,
+    shared: BTreeSet<IpAddr>,
+    routes: Claims<IpNet, Cidr, Way>,
+    routes_of: BTreeMap<Cidr, Box<[IpNet]>>,
+    neighbours: Claims<IpAddr, String, Mac>,
+    forwards: Claims<(IpVersion, Mac), String, IpAddr>,
+    vteps: BTreeMap<(String, IpVersion), Vtep>,
+    devices: [Option<VxlanDevice>; 2],
+    troubles: BTreeMap<Cidr, Box<[(String, Trouble)]>>,
+    nat: Option<String>,
+    // What waits for the next settling.
+    touched_blocks: BTreeSet<Cidr>,
+    touched_nodes: BTreeSet<String>,
+    is_ground_touched: bool,
+    is_nat_touched: bool,
+}
+
+/// What is wanted otherwise than before, and how it was before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    pub routes: BTreeMap<IpNet, Option<Way>>,
+    pub neighbours: BTreeMap<IpAddr, Option<Mac>>,
+    pub forwards: BTreeMap<(IpVersion, Mac), Option<IpAddr>>,
+    /// One of the VXLAN devices.
+    pub devices: bool,
+    /// The rules for packets that leave the cluster.
+    pub nat: bool,
+}
+
+impl Changed {
+    pub fn is_empty(&self) -> bool {
+        *self == Changed::default()
+    }
+}
+
+impl Between {
+    /// Of the node with this name, in a cluster of which nothing is known yet.
+    pub fn new(own: &str) -> Between {
+        Between {
+            own: own.to_owned(),
+            nodes: BTreeMap::new(),
+            pools: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            settings: BetweenSettings::default(),
+            uplinks: Uplinks::default(),
+            ground: Ground::default(),
+            blocks_of: BTreeMap::new(),
+            names_at: BTreeMap::new(),
+            shared: BTreeSet::new(),
+            routes: Claims::default(),
+            routes_of: BTreeMap::new(),
+            neighbours: Claims::default(),
+            forwards: Claims::default(),
+            vteps: BTreeMap::new(),
+            devices: [None, None],
+            troubles: BTreeMap::new(),
+            nat: None,
+            touched_blocks: BTreeSet::new(),
+            touched_nodes: BTreeSet::new(),
+            is_ground_touched: true,
+            is_nat_touched: true,
+        }
+    }
+
+    /// A node's record, or that there is none any more.
+    pub fn set_node(&mut self, name: &str, node: Option<NodeView>) {
+        if self.nodes.get(name) == node.as_ref() {
+            return;
+        }
+        let before = self.nodes.remove(name);
+        for address in before.iter().flat_map(addresses) {
+            self.leave_address(address, name);
+        }
+        for address in node.iter().flat_map(addresses) {
+            self.take_address(address, name);
+        }
+        if let Some(node) = node {
+            self.nodes.insert(name.to_owned(), node);
+        }
+        self.touched_nodes.insert(name.to_owned());
+        self.is_ground_touched |= name == self.own;
+        self.is_nat_touched |= self.settings.nat.excludes_nodes;
+    }
+
+    pub fn set_pool(&mut self, name: &str, pool: Option<PoolView>) {
+        match pool {
+            Some(pool) => drop(self.pools.insert(name.to_owned(), pool)),
+            None => drop(self.pools.remove(name)),
+        }
+        self.is_ground_touched = true;
+        self.is_nat_touched = true;
+    }
+
+    pub fn set_block(&mut self, cidr: Cidr, block: Option<BlockView>) {
+        if self.blocks.get(&cidr) == block.as_ref() {
+            return;
+        }
+        for node in self.blocks.get(&cidr).into_iter().flat_map(BlockView::nodes) {
+            if let Some(blocks) = self.blocks_of.get_mut(node) {
+                blocks.remove(&cidr);
+                if blocks.is_empty() {
+                    self.blocks_of.remove(node);
+                }
+            }
+        }
+        for node in block.iter().flat_map(BlockView::nodes) {
+            self.blocks_of.entry(node.to_owned()).or_default().insert(cidr);
+        }
+        match block {
+            Some(block) => drop(self.blocks.insert(cidr, block)),
+            None => drop(self.blocks.remove(&cidr)),
+        }
+        self.touched_blocks.insert(cidr);
+    }
+
+    pub fn set_settings(&mut self, settings: BetweenSettings) {
+        self.settings = settings;
+        self.is_ground_touched = true;
+        self.is_nat_touched = true;
+    }
+
+    /// What the node's own devices offer.
+    pub fn set_uplinks(&mut self, uplinks: Uplinks) {
+        self.uplinks = uplinks;
+        self.is_ground_touched = true;
+    }
+
+    /// Thinks over what was touched. Says what is wanted otherwise now.
+    pub fn settle(&mut self) -> Changed {
+        let mut changed = Changed::default();
+        let mut blocks = std::mem::take(&mut self.touched_blocks);
+        let mut nodes = std::mem::take(&mut self.touched_nodes);
+        if std::mem::take(&mut self.is_ground_touched) {
+            let devices = VERSIONS.map(|version| self.device(version));
+            changed.devices = devices != self.devices;
+            self.devices = devices;
+            let ground = self.lay_ground();
+            if ground != self.ground {
+                self.ground = ground;
+                blocks.extend(self.blocks.keys().copied());
+                nodes.extend(self.nodes.keys().cloned());
+            }
+        }
+        for name in &nodes {
+            blocks.extend(self.blocks_of.get(name).into_iter().flatten().copied());
+            VERSIONS.into_iter().for_each(|version| self.settle_vtep(name, version, &mut changed));
+        }
+        blocks.into_iter().for_each(|cidr| self.settle_block(cidr, &mut changed));
+        if std::mem::take(&mut self.is_nat_touched) {
+            let nat = nat::rules(self.pools.values(), &self.settings.nat, || self.node_addresses());
+            changed.nat = nat != self.nat;
+            self.nat = nat;
+        }
+        // What came back to how it was is no change.
+        changed.routes.retain(|destination, before| self.routes.get(destination) != *before);
+        changed.neighbours.retain(|address, before| self.neighbours.get(address) != *before);
+        changed.forwards.retain(|key, before| self.forwards.get(key) != *before);
+        changed
+    }
+
+    fn lay_ground(&self) -> Ground {
+        let mut pools: Vec<(Cidr, Encapsulation)> =
+            self.pools.values().map(|pool| (pool.cidr, pool.encapsulation)).collect();
+        pools.sort_by_key(|(cidr, _)| (std::cmp::Reverse(cidr.prefix_len()), *cidr));
+        // Of two pools of one network, the first by name.
+        pools.dedup_by_key(|(cidr, _)| *cidr);
+        let mut ground = Ground {
+            own: self.nodes.get(&self.own).cloned().unwrap_or_default(),
+            has_vxlan: [self.devices[0].is_some(), self.devices[1].is_some()],
+            writes_direct: self.settings.writer() == Writer::Agent,
+            pools,
+            ..Ground::default()
+        };
+        ground.set_uplinks(&self.uplinks);
+        ground
+    }
+
+    fn device(&self, version: IpVersion) -> Option<VxlanDevice> {
+        let is_wanted = self.settings.vxlan_enabled && self.wants_vxlan(version);
+        let own = self.nodes.get(&self.own).filter(|_| is_wanted)?;
+        VxlanDevice::of(&self.own, own, version, &self.settings, &self.uplinks)
+    }
+
+    /// Whether a pool of this IP version is reached through VXLAN.
+    pub fn wants_vxlan(&self, version: IpVersion) -> bool {
+        let is_tunnelled = |pool: &PoolView| matches!(pool.encapsulation, Encapsulation::Vxlan(_));
+        self.pools.values().any(|pool| pool.cidr.version() == version && is_tunnelled(pool))
+    }
+
+    fn settle_vtep(&mut self, name: &str, version: IpVersion, changed: &mut Changed) {
+        let key = (name.to_owned(), version);
+        let own = self.ground.own.of(version).address.filter(|_| self.ground.has_vxlan[slot(version)]);
+        let node = self.nodes.get(name).filter(|_| name != self.own);
+        let vtep = node.zip(own).and_then(|(node, own)| Vtep::of(name, node, version, own.addr()));
+        if self.vteps.get(&key).copied() == vtep {
+            return;
+        }
+        for vtep in self.vteps.get(&key).copied().into_iter().chain(vtep) {
+            let before = self.neighbours.get(&vtep.address);
+            changed.neighbours.entry(vtep.address).or_insert(before);
+            let before = self.forwards.get(&(version, vtep.mac));
+            changed.forwards.entry((version, vtep.mac)).or_insert(before);
+        }
+        if let Some(before) = self.vteps.remove(&key) {
+            self.neighbours.remove(&before.address, &key.0);
+            self.forwards.remove(&(version, before.mac), &key.0);
+        }
+        if let Some(vtep) = vtep {
+            self.neighbours.insert(vtep.address, key.0.clone(), vtep.mac);
+            self.forwards.insert((version, vtep.mac), key.0.clone(), vtep.node);
+            self.vteps.insert(key, vtep);
+        }
+    }
+
+    fn settle_block(&mut self, cidr: Cidr, changed: &mut Changed) {
+        let (routes, troubles) = self.decide_block(&cidr);
+        let before = self.routes_of.remove(&cidr).unwrap_or_default();
+        for destination in before.iter().copied().chain(routes.iter().map(|route| route.destination)) {
+            changed.routes.entry(destination).or_insert_with(|| self.routes.get(&destination));
+        }
+        for destination in &before {
+            self.routes.remove(destination, &cidr);
+        }
+        for route in &routes {
+            self.routes.insert(route.destination, cidr, route.way);
+        }
+        if !routes.is_empty() {
+            self.routes_of.insert(cidr, routes.iter().map(|route| route.destination).collect());
+        }
+        match troubles.is_empty() {
+            true => drop(self.troubles.remove(&cidr)),
+            false => drop(self.troubles.insert(cidr, troubles.into())),
+        }
+    }
+
+    fn decide_block(&self, cidr: &Cidr) -> (Vec<NodeRoute>, Vec<(String, Trouble)>) {
+        let (mut routes, mut troubles) = (Vec::new(), Vec::new());
+        let Some(block) = self.blocks.get(cidr) else { return (routes, troubles) };
+        let version = cidr.version();
+        let encapsulation = self.ground.encapsulation_of(cidr);
+        if encapsulation.is_none() {
+            troubles.push((block.owner.clone().unwrap_or_default(), Trouble::NoPool));
+        }
+        let encapsulation = encapsulation.unwrap_or(Encapsulation::None);
+        let mut lead = |destination: IpNet, node: &str| match self.ground.way_to(
+            self.nodes.get(node),
+            version,
+            encapsulation,
+        ) {
+            Ok(Some(way)) => routes.push(NodeRoute { destination, way }),
+            Ok(None) => {}
+            Err(trouble) => troubles.push((node.to_owned(), trouble)),
+        };
+        let network = IpNet::new(cidr.network(), cidr.prefix_len()).expect("a network has a valid length");
+        if let Some(owner) = block.owner.as_deref().filter(|owner| *owner != self.own) {
+            lead(network, owner);
+        }
+        for (address, node) in block.lent.iter().filter(|(_, node)| *node != self.own) {
+            lead(IpNet::from(*address), node);
+        }
+        let is_own = block.owner.as_deref() == Some(&*self.own);
+        if is_own && cidr.prefix_len() < version.bits() {
+            routes.push(NodeRoute { destination: network, way: Way::Blackhole });
+        }
+        (routes, troubles)
+    }
+
+    fn take_address(&mut self, address: IpAddr, name: &str) {
+        let names = self.names_at.entry(address).or_default();
+        names.insert(name.to_owned());
+        if names.len() > 1 {
+            self.shared.insert(address);
+        }
+    }
+
+    fn leave_address(&mut self, address: IpAddr, name: &str) {
+        let Some(names) = self.names_at.get_mut(&address) else { return };
+        names.remove(name);
+        if names.len() < 2 {
+            self.shared.remove(&address);
+        }
+        if names.is_empty() {
+            self.names_at.remove(&address);
+        }
+    }
+
+    fn node_addresses(&self) -> BTreeSet<IpAddr> {
+        self.names_at.keys().copied().collect()
+    }
+}
+
+/// What is wanted, since the last settling.
+impl Between {
+    pub fn own_name(&self) -> &str {
+        &self.own
+    }
+
+    pub fn own_node(&self) -> Option<&NodeView> {
+        self.nodes.get(&self.own)
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = (&str, &NodeView)> {
+        self.nodes.iter().map(|(name, node)| (name.as_str(), node))
+    }
+
+    pub fn pool_names(&self) -> impl Iterator<Item = &str> {
+        self.pools.keys().map(String::as_str)
+    }
+
+    pub fn block_cidrs(&self) -> impl Iterator<Item = &Cidr> {
+        self.blocks.keys()
+    }
+
+    pub fn settings(&self) -> &BetweenSettings {
+        &self.settings
+    }
+
+    pub fn uplinks(&self) -> &Uplinks {
+        &self.uplinks
+    }
+
+    pub fn route_to(&self, destination: &IpNet) -> Option<NodeRoute> {
+        self.routes.get(destination).map(|way| NodeRoute { destination: *destination, way })
+    }
+
+    pub fn routes(&self) -> impl Iterator<Item = NodeRoute> {
+        self.routes.iter().map(|(destination, way)| NodeRoute { destination, way })
+    }
+
+    pub fn route_count(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// The hardware address of a tunnel address.
+    pub fn neighbour(&self, address: &IpAddr) -> Option<Mac> {
+        self.neighbours.get(address)
+    }
+
+    pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, Mac)> {
+        self.neighbours.iter()
+    }
+
+    /// The node at which a hardware address is.
+    pub fn forward(&self, version: IpVersion, mac: Mac) -> Option<IpAddr> {
+        self.forwards.get(&(version, mac))
+    }
+
+    pub fn forwards(&self) -> impl Iterator<Item = ((IpVersion, Mac), IpAddr)> {
+        self.forwards.iter()
+    }
+
+    pub fn vxlan(&self, version: IpVersion) -> Option<&VxlanDevice> {
+        self.devices[slot(version)].as_ref()
+    }
+
+    /// A ruleset for `nft -f`; `None` if no pool wants any.
+    pub fn nat(&self) -> Option<&str> {
+        self.nat.as_deref()
+    }
+
+    /// What cannot be reached as the records want it: the block, the node it is at, and why.
+    pub fn troubles(&self) -> impl Iterator<Item = (&Cidr, &str, Trouble)> {
+        self.troubles.iter().flat_map(|(cidr, found)| {
+            found.iter().map(move |(node, trouble)| (cidr, node.as_str(), *trouble))
+        })
+    }
+
+    /// Addresses that several nodes claim. At most one of them is reached.
+    pub fn shared_addresses(&self) -> impl Iterator<Item = (&IpAddr, &BTreeSet<String>)> {
+        self.shared.iter().filter_map(|address| Some((address, self.names_at.get(address)?)))
+    }
+}
+
+fn addresses(node: &NodeView) -> impl Iterator<Item = IpAddr> + use<> {
+    [node.v4.address, node.v6.address].into_iter().flatten().map(|network| network.addr())
+}

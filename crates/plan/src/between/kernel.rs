@@ -1,0 +1,205 @@
+//! What the kernel holds of routes and tunnels between nodes, and what stands between that and what is wanted.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::{IpVersion, Mac};
+
+use super::cluster::{Between, Changed};
+use super::way::{NodeRoute, Via, Way};
+
+/// All of ours, recognised without memory: routes by their protocol, the rest by the device it is on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BetweenObserved {
+    pub routes: Vec<FoundRoute>,
+    /// Permanent entries on the VXLAN devices.
+    pub neighbours: Vec<(IpAddr, Mac)>,
+    /// Permanent entries of the VXLAN devices: behind which node a hardware address is.
+    pub forwards: Vec<(IpVersion, Mac, IpAddr)>,
+}
+
+/// A route of ours, as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundRoute {
+    pub destination: IpNet,
+    pub metric: u32,
+    pub hop: Hop,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hop {
+    Blackhole,
+    /// `via` is unknown if the device is none of those that routes of ours lead by.
+    Device {
+        index: u32,
+        via: Option<Via>,
+        gateway: Option<IpAddr>,
+    },
+    /// Several, or of a sort that we do not make.
+    Odd,
+}
+
+/// One thing to do, in an order in which there is no gap: what is new comes before what goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    PutRoute {
+        route: NodeRoute,
+        /// What it takes the place of, with the same metric.
+        instead_of: Option<FoundRoute>,
+    },
+    PutNeighbour {
+        address: IpAddr,
+        mac: Mac,
+    },
+    PutForward {
+        version: IpVersion,
+        mac: Mac,
+        node: IpAddr,
+    },
+    DropRoute {
+        route: FoundRoute,
+    },
+    DropNeighbour {
+        address: IpAddr,
+    },
+    DropForward {
+        version: IpVersion,
+        mac: Mac,
+        node: IpAddr,
+    },
+}
+
+/// Whether a route that was found is the one that is wanted.
+pub fn is_as_wanted(found: &FoundRoute, wanted: &NodeRoute) -> bool {
+    let leads_right = match (found.hop, wanted.way) {
+        (Hop::Blackhole, Way::Blackhole) => true,
+        (Hop::Device { via, gateway, .. }, Way::Via { via: wanted_via, .. }) => {
+            via == Some(wanted_via) && gateway == wanted.gateway()
+        }
+        _ => false,
+    };
+    leads_right && (found.destination, found.metric) == (wanted.destination, wanted.metric())
+}
+
+/// What a look at everything shows.
+pub fn differences(wanted: &Between, observed: &BetweenObserved) -> Vec<Step> {
+    let (mut puts, mut drops) = (Vec::new(), Vec::new());
+    route_differences(wanted, observed, &mut puts, &mut drops);
+    let there: BTreeMap<IpAddr, Mac> = observed.neighbours.iter().copied().collect();
+    for (address, mac) in wanted.neighbours().filter(|(address, mac)| there.get(address) != Some(mac)) {
+        puts.push(Step::PutNeighbour { address, mac });
+    }
+    for address in there.keys().filter(|address| wanted.neighbour(address).is_none()) {
+        drops.push(Step::DropNeighbour { address: *address });
+    }
+    let there: BTreeMap<(IpVersion, Mac), Vec<IpAddr>> =
+        observed.forwards.iter().fold(BTreeMap::new(), |mut all, (version, mac, node)| {
+            all.entry((*version, *mac)).or_insert_with(Vec::new).push(*node);
+            all
+        });
+    for ((version, mac), node) in wanted.forwards() {
+        if !there.get(&(version, mac)).is_some_and(|nodes| nodes.contains(&node)) {
+            puts.push(Step::PutForward { version, mac, node });
+        }
+    }
+    for ((version, mac), nodes) in there {
+        let superfluous = nodes.into_iter().filter(|node| wanted.forward(version, mac) != Some(*node));
+        drops.extend(superfluous.map(|node| Step::DropForward { version, mac, node }));
+    }
+    in_order(puts, drops)
+}
+
+fn route_differences(
+    wanted: &Between,
+    observed: &BetweenObserved,
+    puts: &mut Vec<Step>,
+    drops: &mut Vec<Step>,
+) {
+    let mut there: BTreeMap<IpNet, Vec<FoundRoute>> = BTreeMap::new();
+    for found in &observed.routes {
+        there.entry(found.destination).or_default().push(*found);
+    }
+    for route in wanted.routes() {
+        let found = there.remove(&route.destination).unwrap_or_default();
+        let right = found.iter().position(|found| is_as_wanted(found, &route));
+        let replaced = match right {
+            Some(right) => right,
+            None => {
+                let replaced = found.iter().position(|found| found.metric == route.metric());
+                puts.push(Step::PutRoute { route, instead_of: replaced.map(|place| found[place]) });
+                replaced.unwrap_or(usize::MAX)
+            }
+        };
+        let others = found.iter().enumerate().filter(|(place, _)| *place != replaced);
+        drops.extend(others.map(|(_, route)| Step::DropRoute { route: *route }));
+    }
+    drops.extend(there.into_values().flatten().map(|route| Step::DropRoute { route }));
+}
+
+/// What a change of what is wanted asks for, if the kernel held what was wanted before.
+pub fn changes_of(
+    wanted: &Between,
+    changed: &Changed,
+    index_of: impl Fn(IpVersion, Via) -> Option<u32>,
+) -> Vec<Step> {
+    let (mut puts, mut drops) = (Vec::new(), Vec::new());
+    for (destination, before) in &changed.routes {
+        let before = before.and_then(|way| {
+            let route = NodeRoute { destination: *destination, way };
+            let hop = match way {
+                Way::Blackhole => Hop::Blackhole,
+                Way::Via { via, .. } => {
+                    let index = index_of(route.version(), via)?;
+                    Hop::Device { index, via: Some(via), gateway: route.gateway() }
+                }
+            };
+            Some(FoundRoute { destination: *destination, metric: route.metric(), hop })
+        });
+        match (wanted.route_to(destination), before) {
+            (Some(route), instead_of) => puts.push(Step::PutRoute { route, instead_of }),
+            (None, Some(route)) => drops.push(Step::DropRoute { route }),
+            (None, None) => {}
+        }
+    }
+    for (&address, before) in &changed.neighbours {
+        match (wanted.neighbour(&address), before) {
+            (Some(mac), _) => puts.push(Step::PutNeighbour { address, mac }),
+            (None, Some(_)) => drops.push(Step::DropNeighbour { address }),
+            (None, None) => {}
+        }
+    }
+    for (&(version, mac), before) in &changed.forwards {
+        if let Some(node) = wanted.forward(version, mac) {
+            puts.push(Step::PutForward { version, mac, node });
+        }
+        if let Some(node) = *before {
+            drops.push(Step::DropForward { version, mac, node });
+        }
+    }
+    in_order(puts, drops)
+}
+
+/// Tunnels' ends before the routes that lead there, and everything new before anything goes.
+fn in_order(mut puts: Vec<Step>, mut drops: Vec<Step>) -> Vec<Step> {
+    let is_route = |step: &Step| matches!(step, Step::PutRoute { .. } | Step::DropRoute { .. });
+    puts.sort_by_key(is_route);
+    drops.sort_by_key(|step| !is_route(step));
+    puts.append(&mut drops);
+    puts
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Step::PutRoute { route, instead_of: None } => write!(f, "route {route} is missing"),
+            Step::PutRoute { route, .. } => write!(f, "route {route} leads elsewhere"),
+            Step::PutNeighbour { address, mac } => write!(f, "tunnel end {address} is not known to be {mac}"),
+            Step::PutForward { mac, node, .. } => write!(f, "tunnel end {mac} is not known to be at {node}"),
+            Step::DropRoute { route } => write!(f, "route to {} is superfluous", route.destination),
+            Step::DropNeighbour { address } => write!(f, "tunnel end {address} is superfluous"),
+            Step::DropForward { mac, node, .. } => write!(f, "tunnel end {mac} at {node} is superfluous"),
+        }
+    }
+}

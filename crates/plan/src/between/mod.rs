@@ -1,0 +1,38 @@
+//! How packets get from this node to the pods of others: routes, tunnels, and the address with which they leave the cluster.
+//!
+//! ```text
+//!   records ─▶ NodeView, PoolView, BlockView, BetweenSettings ─▶ Between ─▶ settle() ─▶ Changed: what is wanted otherwise now
+//!   the node's own devices ─▶ Uplinks ────────────────────────────┘  │
+//!                                                                    └▶ the whole, for a look at everything (differences())
+//! ```
+//!
+//! By block, as its pool says:
+//! * A block of this node is a black hole: its pods have routes of their own, and a packet to nobody must not wander.
+//! * A block of another node is reached directly if the two share a network and the pool is not always encapsulated; through the
+//!   tunnel if the pool has one; else not at all, which is said ([`Trouble`]).
+//! * An address of a block that is at another node than its block has a route of its own, wherever the block is.
+//!
+//! A change of one record costs what depends on that record, not what the cluster has: blocks are known by the nodes that they
+//! depend on. Only what concerns this node, the pools or the settings makes everything be thought over.
+//!
+//! Who writes routes that need no tunnel is [`BetweenSettings::writer`]'s to say, for us and for BIRD.
+
+mod claims;
+mod cluster;
+mod kernel;
+mod nat;
+mod records;
+mod settings;
+mod trouble;
+mod tunnel;
+mod way;
+
+pub use cluster::{Between, Changed};
+pub use kernel::{
+    BetweenObserved, FoundRoute, Hop, Step, changes_of, differences as between_differences, is_as_wanted,
+};
+pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
+pub use settings::{BetweenSettings, NatSettings, Writer};
+pub use trouble::Trouble;
+pub use tunnel::{Uplink, Uplinks, VXLAN_DEVICES, Vtep, VxlanDevice};
+pub use way::{BETWEEN_PROTOCOL, NodeRoute, Via, Way};

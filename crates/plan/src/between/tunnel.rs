@@ -1,0 +1,110 @@
+//! The VXLAN devices: this node's own, and where the others' are.
+
+use std::net::IpAddr;
+
+use model::{IpVersion, Mac};
+
+use super::records::NodeView;
+use super::settings::BetweenSettings;
+
+/// The names of the devices for IPv4 and IPv6, Calico's.
+pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
+
+/// What encapsulation takes of each packet.
+const OVERHEAD_V4: u32 = 50;
+const OVERHEAD_V6: u32 = 70;
+
+/// What this node offers for its own routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uplinks {
+    pub v4: Option<Uplink>,
+    pub v6: Option<Uplink>,
+    /// The kernel has IPIP tunnels.
+    pub has_ipip: bool,
+}
+
+/// The device that has the node's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uplink {
+    pub device: String,
+    pub index: u32,
+    pub mtu: u32,
+}
+
+impl Uplinks {
+    pub fn of(&self, version: IpVersion) -> Option<&Uplink> {
+        match version {
+            IpVersion::V4 => self.v4.as_ref(),
+            IpVersion::V6 => self.v6.as_ref(),
+        }
+    }
+}
+
+/// A VXLAN device as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VxlanDevice {
+    pub version: IpVersion,
+    pub vni: u32,
+    pub port: u16,
+    pub mac: Mac,
+    /// The node's address: packets come from there.
+    pub local: IpAddr,
+    /// The index of the device that packets leave by.
+    pub parent: u32,
+    /// Its own address, alone.
+    pub address: IpAddr,
+    pub mtu: u32,
+}
+
+impl VxlanDevice {
+    pub fn name(&self) -> &'static str {
+        match self.version {
+            IpVersion::V4 => VXLAN_DEVICES[0],
+            IpVersion::V6 => VXLAN_DEVICES[1],
+        }
+    }
+
+    /// This node's, unless something that it needs is missing.
+    pub(super) fn of(
+        name: &str,
+        own: &NodeView,
+        version: IpVersion,
+        settings: &BetweenSettings,
+        uplinks: &Uplinks,
+    ) -> Option<VxlanDevice> {
+        let (presence, uplink) = (own.of(version), uplinks.of(version)?);
+        let (said, overhead) = match version {
+            IpVersion::V4 => (settings.vxlan_mtu, OVERHEAD_V4),
+            IpVersion::V6 => (settings.vxlan_mtu_v6, OVERHEAD_V6),
+        };
+        Some(VxlanDevice {
+            version,
+            vni: settings.vxlan_vni,
+            port: settings.vxlan_port,
+            mac: presence.mac.unwrap_or_else(|| Mac::of_vxlan(name, version)),
+            local: presence.address?.addr(),
+            parent: uplink.index,
+            address: presence.tunnel?,
+            mtu: said.unwrap_or_else(|| uplink.mtu.saturating_sub(overhead)),
+        })
+    }
+}
+
+/// The far end of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vtep {
+    /// The device's own address.
+    pub address: IpAddr,
+    pub mac: Mac,
+    /// The node's.
+    pub node: IpAddr,
+}
+
+impl Vtep {
+    pub(super) fn of(name: &str, node: &NodeView, version: IpVersion, own: IpAddr) -> Option<Vtep> {
+        let presence = node.of(version);
+        let address = presence.address?.addr();
+        let mac = presence.mac.unwrap_or_else(|| Mac::of_vxlan(name, version));
+        (address != own).then_some(Vtep { address: presence.tunnel?, mac, node: address })
+    }
+}

@@ -1,0 +1,149 @@
+//! One route, and the decision which way it leads.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::{Cidr, IpVersion};
+
+use super::records::{Encapsulation, Extent, NodeView};
+use super::trouble::Trouble;
+use super::tunnel::Uplinks;
+
+/// Marks every route of ours that leads to another node, or away from one of our blocks. Another number than that of routes to
+/// pods, so that either can be listed without the other.
+pub const BETWEEN_PROTOCOL: u8 = 113;
+
+/// A route that the node shall have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeRoute {
+    pub destination: IpNet,
+    pub way: Way,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// Packets are thrown away.
+    Blackhole,
+    /// By a device, to this gateway, which is taken to be right there.
+    Via { via: Via, gateway: IpAddr },
+}
+
+/// A device, by what it is for: which one that is only the node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Via {
+    /// The network card with the node's address of the route's IP version.
+    Uplink,
+    /// The VXLAN device of the route's IP version.
+    Vxlan,
+    Ipip,
+}
+
+impl NodeRoute {
+    pub fn version(&self) -> IpVersion {
+        IpVersion::of(self.destination.addr())
+    }
+
+    /// The lowest wins. Routes to single addresses stand behind those of pods that are here: whoever has just got an address
+    /// is right, and the record that says so may not have arrived yet.
+    pub fn metric(&self) -> u32 {
+        let usual = match self.version() {
+            IpVersion::V4 => 0,
+            IpVersion::V6 => 1024,
+        };
+        usual + u32::from(self.destination.prefix_len() == self.destination.max_prefix_len())
+    }
+
+    /// The gateway to name. An address at the end of a tunnel is its own gateway: then none is named.
+    pub fn gateway(&self) -> Option<IpAddr> {
+        match self.way {
+            Way::Blackhole => None,
+            Way::Via { gateway, .. } => (IpNet::from(gateway) != self.destination).then_some(gateway),
+        }
+    }
+}
+
+impl fmt::Display for NodeRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.way {
+            Way::Blackhole => write!(f, "blackhole {}", self.destination),
+            Way::Via { via, gateway } => {
+                let through = match via {
+                    Via::Uplink => "",
+                    Via::Vxlan => " through VXLAN",
+                    Via::Ipip => " through IPIP",
+                };
+                write!(f, "{} via {gateway}{through}", self.destination)
+            }
+        }
+    }
+}
+
+/// What every decision starts from. While it stays the same, so do the decisions about blocks and nodes that stay the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ground {
+    pub(super) own: NodeView,
+    pub(super) has_uplink: [bool; 2],
+    pub(super) has_vxlan: [bool; 2],
+    pub(super) has_ipip: bool,
+    pub(super) writes_direct: bool,
+    /// The most special first.
+    pub(super) pools: Vec<(Cidr, Encapsulation)>,
+}
+
+pub(super) fn slot(version: IpVersion) -> usize {
+    match version {
+        IpVersion::V4 => 0,
+        IpVersion::V6 => 1,
+    }
+}
+
+impl Ground {
+    pub(super) fn set_uplinks(&mut self, uplinks: &Uplinks) {
+        self.has_uplink = [uplinks.v4.is_some(), uplinks.v6.is_some()];
+        self.has_ipip = uplinks.has_ipip;
+    }
+
+    pub(super) fn encapsulation_of(&self, block: &Cidr) -> Option<Encapsulation> {
+        self.pools.iter().find(|(pool, _)| pool.contains_cidr(block)).map(|(_, encapsulation)| *encapsulation)
+    }
+
+    /// Which way packets to what a node has go; `None` if that is for somebody else to say.
+    pub(super) fn way_to(
+        &self,
+        node: Option<&NodeView>,
+        version: IpVersion,
+        encapsulation: Encapsulation,
+    ) -> Result<Option<Way>, Trouble> {
+        let address = node.and_then(|node| node.of(version).address).ok_or(Trouble::NoAddress)?;
+        let own = self.own.of(version).address.ok_or(Trouble::NoOwnAddress { version })?;
+        if own.addr() == address.addr() {
+            return Err(Trouble::OurAddress);
+        }
+        if !self.has_uplink[slot(version)] {
+            return Err(Trouble::NoUplink { version });
+        }
+        let is_near = own.contains(&address.addr());
+        let gateway = address.addr();
+        let direct = Way::Via { via: Via::Uplink, gateway };
+        match encapsulation {
+            Encapsulation::None if !self.writes_direct => Ok(None),
+            Encapsulation::None if is_near => Ok(Some(direct)),
+            Encapsulation::None => Err(Trouble::Apart),
+            Encapsulation::Vxlan(Extent::CrossSubnet) | Encapsulation::Ipip(Extent::CrossSubnet)
+                if is_near =>
+            {
+                Ok(Some(direct))
+            }
+            Encapsulation::Vxlan(_) => {
+                let gateway = node.and_then(|node| node.of(version).tunnel).ok_or(Trouble::NoTunnel)?;
+                if !self.has_vxlan[slot(version)] {
+                    return Err(Trouble::NoOwnTunnel { version });
+                }
+                Ok(Some(Way::Via { via: Via::Vxlan, gateway }))
+            }
+            Encapsulation::Ipip(_) if !self.has_ipip => Err(Trouble::NoIpip),
+            Encapsulation::Ipip(_) => Ok(Some(Way::Via { via: Via::Ipip, gateway })),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Routes and tunnels between nodes: each mode by itself, and any sequence of changes.
+
+mod cluster;
+mod kernel;
+mod modes;
+mod sequences;
+mod trouble;
