@@ -47,6 +47,7 @@ mod assign;
 mod block;
 mod books;
 pub mod check;
+mod fingerprint;
 mod host_reserve;
 mod owner;
 mod owner_change;
@@ -73,6 +74,7 @@ pub use block::{
     is_empty, is_of_windows, new_block, take, take_address,
 };
 pub use books::Books;
+pub use fingerprint::fingerprint;
 pub use host_reserve::HostReserve;
 pub use owner::{
     GATEWAY_TYPE, INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, Owner, POD_ATTRIBUTE,

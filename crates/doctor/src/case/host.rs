@@ -22,7 +22,7 @@ pub struct Host<'e> {
 }
 
 impl<'e> Host<'e> {
-    pub(super) fn new(node: &'e NodeEvidence, endpoints: &[&'e Sighted<Endpoint>]) -> Host<'e> {
+    pub(super) fn new(node: &'e NodeEvidence, endpoints: Vec<&'e Sighted<Endpoint>>) -> Host<'e> {
         let kernel = &node.kernel;
         let links = kernel.links.iter().flatten().map(|link| (link.seen.name.as_str(), link)).collect();
         let mut routes: BTreeMap<IpNet, Vec<&Sighted<Route>>> = BTreeMap::new();
@@ -34,7 +34,7 @@ impl<'e> Host<'e> {
             .map(|neighbour| ((neighbour.seen.address, neighbour.seen.device.as_str()), neighbour))
             .collect();
         let mut endpoints_by_device: BTreeMap<&str, Vec<&Sighted<Endpoint>>> = BTreeMap::new();
-        for endpoint in endpoints {
+        for endpoint in &endpoints {
             if let Some(device) = &endpoint.seen.device {
                 endpoints_by_device.entry(device).or_default().push(endpoint);
             }
@@ -42,7 +42,7 @@ impl<'e> Host<'e> {
         let attachments = node.attachments.iter().flatten();
         Host {
             node,
-            endpoints: endpoints.to_vec(),
+            endpoints,
             links,
             routes,
             neighbours,

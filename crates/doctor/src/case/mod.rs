@@ -3,12 +3,14 @@
 
 mod books;
 mod host;
+mod index;
 mod nodes;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use ipam::fingerprint;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use model::Kind;
@@ -16,6 +18,7 @@ use serde_json::Value;
 
 pub use books::{Allocation, BooksView};
 pub use host::Host;
+pub use index::Index;
 pub use nodes::{NodeView, Recorded};
 
 use crate::Evidence;
@@ -44,22 +47,23 @@ impl Default for Options {
 pub struct Case<'e> {
     pub evidence: &'e Evidence,
     pub options: &'e Options,
-    pods_by_name: OnceCell<BTreeMap<&'e str, Vec<&'e Sighted<Pod>>>>,
+    pods_by_name: OnceCell<ByText<'e, Pod>>,
     pods_by_address: OnceCell<ByAddress<'e, Pod>>,
-    endpoints_by_pod: OnceCell<BTreeMap<&'e str, Vec<&'e Sighted<Endpoint>>>>,
+    endpoints_by_pod: OnceCell<ByText<'e, Endpoint>>,
     endpoints_by_address: OnceCell<ByAddress<'e, Endpoint>>,
     node_addresses: OnceCell<BTreeSet<IpAddr>>,
     kube_nodes: OnceCell<BTreeMap<String, &'e Sighted<KubeNode>>>,
-    pods_by_node: OnceCell<ByNode<'e, Pod>>,
-    endpoints_by_node: OnceCell<ByNode<'e, Endpoint>>,
+    pods_by_node: OnceCell<ByText<'e, Pod>>,
+    endpoints_by_node: OnceCell<ByText<'e, Endpoint>>,
     hosts: OnceCell<Vec<Host<'e>>>,
     node_views: OnceCell<BTreeMap<String, NodeView<'e>>>,
     books: OnceCell<Option<BooksView>>,
     timeline: OnceCell<Timeline>,
 }
 
-type ByAddress<'e, T> = BTreeMap<IpAddr, Vec<&'e Sighted<T>>>;
-type ByNode<'e, T> = BTreeMap<String, Vec<&'e Sighted<T>>>;
+type ByAddress<'e, T> = Index<IpAddr, &'e Sighted<T>>;
+/// By the fingerprint of a text: names are long and begin alike. Whoever asks compares the text itself, too.
+type ByText<'e, T> = Index<u64, &'e Sighted<T>>;
 
 impl std::ops::Deref for Case<'_> {
     type Target = Evidence;
@@ -128,22 +132,18 @@ impl<'e> Case<'e> {
     /// Pods that may be the one of this name: one, unless a namespace is not known or a list is listed twice.
     pub fn pods_named(&self, name: &PodName) -> impl Iterator<Item = &'e Sighted<Pod>> {
         let index = self.pods_by_name.get_or_init(|| {
-            let mut index: BTreeMap<&str, Vec<&Sighted<Pod>>> = BTreeMap::new();
-            for pod in self.all_pods() {
-                index.entry(&pod.seen.name.name).or_default().push(pod);
-            }
-            index
+            Index::new(self.all_pods().iter().map(|pod| (fingerprint(&pod.seen.name.name), pod)))
         });
-        let found = index.get(name.name.as_str()).into_iter().flatten();
-        found.copied().filter(move |pod| pod.seen.name.may_be(name))
+        let found = index.get(fingerprint(&name.name)).iter().copied();
+        found.filter(move |pod| pod.seen.name.may_be(name))
     }
 
     /// Pods whose status shows this address, host-network pods among them.
     pub fn pods_at(&self, address: IpAddr) -> &[&'e Sighted<Pod>] {
-        self.pods_by_address().get(&address).map(Vec::as_slice).unwrap_or_default()
+        self.pods_by_address().get(address)
     }
 
-    pub fn pods_by_address(&self) -> &BTreeMap<IpAddr, Vec<&'e Sighted<Pod>>> {
+    pub fn pods_by_address(&self) -> &Index<IpAddr, &'e Sighted<Pod>> {
         self.pods_by_address.get_or_init(|| {
             by_address(self.all_pods().iter().map(|pod| (pod, pod.seen.addresses.as_slice())))
         })
@@ -151,23 +151,20 @@ impl<'e> Case<'e> {
 
     pub fn endpoints_of(&self, pod: &PodName) -> impl Iterator<Item = &'e Sighted<Endpoint>> {
         let index = self.endpoints_by_pod.get_or_init(|| {
-            let mut index: BTreeMap<&str, Vec<&Sighted<Endpoint>>> = BTreeMap::new();
-            for endpoint in self.all_endpoints() {
-                if let Some(pod) = &endpoint.seen.pod {
-                    index.entry(pod).or_default().push(endpoint);
-                }
-            }
-            index
+            let with_pod = |endpoint: &'e Sighted<Endpoint>| {
+                Some((fingerprint(endpoint.seen.pod.as_deref()?), endpoint))
+            };
+            Index::new(self.all_endpoints().iter().filter_map(with_pod))
         });
-        let found = index.get(pod.name.as_str()).into_iter().flatten().copied();
+        let found = index.get(fingerprint(&pod.name)).iter().copied();
         found.filter(move |endpoint| endpoint.seen.may_be_of(pod))
     }
 
     pub fn endpoints_at(&self, address: IpAddr) -> &[&'e Sighted<Endpoint>] {
-        self.endpoints_by_address().get(&address).map(Vec::as_slice).unwrap_or_default()
+        self.endpoints_by_address().get(address)
     }
 
-    pub fn endpoints_by_address(&self) -> &BTreeMap<IpAddr, Vec<&'e Sighted<Endpoint>>> {
+    pub fn endpoints_by_address(&self) -> &Index<IpAddr, &'e Sighted<Endpoint>> {
         self.endpoints_by_address.get_or_init(|| {
             by_address(
                 self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.addresses.as_slice())),
@@ -176,25 +173,27 @@ impl<'e> Case<'e> {
     }
 
     /// Pods that are bound to this node, whatever their state.
-    pub fn pods_on(&self, node: &str) -> &[&'e Sighted<Pod>] {
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &'e Sighted<Pod>> {
         let index = self
             .pods_by_node
             .get_or_init(|| by_node(self.all_pods().iter().map(|pod| (pod, pod.seen.node.as_deref()))));
-        index.get(&node.to_lowercase()).map(Vec::as_slice).unwrap_or_default()
+        let found = index.get(node_fingerprint(node)).iter().copied();
+        found.filter(move |pod| is_called(pod.seen.node.as_deref(), node))
     }
 
-    pub fn endpoints_on(&self, node: &str) -> &[&'e Sighted<Endpoint>] {
+    pub fn endpoints_on(&self, node: &str) -> impl Iterator<Item = &'e Sighted<Endpoint>> {
         let index = self.endpoints_by_node.get_or_init(|| {
             by_node(self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.node.as_deref())))
         });
-        index.get(&node.to_lowercase()).map(Vec::as_slice).unwrap_or_default()
+        let found = index.get(node_fingerprint(node)).iter().copied();
+        found.filter(move |endpoint| is_called(endpoint.seen.node.as_deref(), node))
     }
 
     /// Nodes whose kernel somebody looked at.
     pub fn hosts(&self) -> &[Host<'e>] {
         self.hosts.get_or_init(|| {
             let nodes = self.evidence.nodes.values().filter(|node| !node.kernel.is_empty());
-            nodes.map(|node| Host::new(node, self.endpoints_on(&node.name))).collect()
+            nodes.map(|node| Host::new(node, self.endpoints_on(&node.name).collect())).collect()
         })
     }
 
@@ -260,23 +259,23 @@ fn is_workload_device(name: &str) -> bool {
 }
 
 fn by_address<'e, T>(things: impl Iterator<Item = (&'e Sighted<T>, &'e [IpAddr])>) -> ByAddress<'e, T> {
-    let mut index: ByAddress<'e, T> = BTreeMap::new();
-    for (thing, addresses) in things {
-        for address in addresses {
-            index.entry(*address).or_default().push(thing);
-        }
-    }
-    index
+    Index::new(things.flat_map(|(thing, addresses)| addresses.iter().map(move |address| (*address, thing))))
 }
 
-fn by_node<'e, T>(things: impl Iterator<Item = (&'e Sighted<T>, Option<&'e str>)>) -> ByNode<'e, T> {
-    let mut index: ByNode<'e, T> = BTreeMap::new();
-    for (thing, node) in things {
-        if let Some(node) = node {
-            index.entry(node.to_lowercase()).or_default().push(thing);
-        }
+fn by_node<'e, T: 'e>(things: impl Iterator<Item = (&'e Sighted<T>, Option<&'e str>)>) -> ByText<'e, T> {
+    Index::new(things.filter_map(|(thing, node)| Some((node_fingerprint(node?), thing))))
+}
+
+/// The same however the name is spelled.
+fn node_fingerprint(node: &str) -> u64 {
+    if node.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return fingerprint(&node.to_ascii_lowercase());
     }
-    index
+    fingerprint(node)
+}
+
+fn is_called(found: Option<&str>, node: &str) -> bool {
+    found.is_some_and(|found| found.eq_ignore_ascii_case(node))
 }
 
 #[cfg(test)]

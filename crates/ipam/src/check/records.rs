@@ -9,7 +9,7 @@ use model::{AffinityOwner, Cidr, Key};
 use super::{Evidence, Problem, Really};
 use crate::books::{contradictions, count_by_handle};
 use crate::reserved::bounds;
-use crate::{Corrupt, Stored, WINDOWS_RESERVED_HANDLE};
+use crate::{Corrupt, Stored, WINDOWS_RESERVED_HANDLE, fingerprint};
 
 /// The blocks that can be trusted. Tombstones are none.
 pub(super) fn check_blocks<'a>(evidence: &Evidence<'a>, problems: &mut Vec<Problem>) -> Vec<&'a Block> {
@@ -87,9 +87,14 @@ pub(super) fn check_handles(evidence: &Evidence<'_>, sound: &[&Block], problems:
     held.sort_unstable();
     let mut is_known = vec![false; held.len()];
     let sound: BTreeSet<Cidr> = sound.iter().map(|block| block.cidr).collect();
-    for (id, stored) in evidence.books.handles.iter().filter(|(_, stored)| !stored.value.deleted) {
-        let key = (fingerprint(id), id.as_str());
-        let start = held.partition_point(|held| (held.fingerprint, held.handle) < key);
+    let live = evidence.books.handles.iter().filter(|(_, stored)| !stored.value.deleted);
+    let mut handles: Vec<_> = live.map(|(id, stored)| (fingerprint(id), id.as_str(), stored)).collect();
+    handles.sort_unstable_by_key(|(fingerprint, id, _)| (*fingerprint, *id));
+    // Both are in the same order, so one walk through them finds who belongs to whom.
+    let mut start = 0;
+    for (fingerprint, id, stored) in handles {
+        let before = |held: &&Held<'_>| (held.fingerprint, held.handle) < (fingerprint, id);
+        start += held[start..].iter().take_while(before).count();
         let of_handle = held[start..].iter().take_while(|held| held.handle == id).count();
         is_known[start..start + of_handle].fill(true);
         check_handle(evidence, id, stored, &held[start..start + of_handle], &sound, problems);
@@ -132,12 +137,6 @@ fn check_handle(
             problems.push(Problem::HandleCount { handle: id.to_owned(), block, said, found });
         }
     }
-}
-
-/// FNV-1a, 64 bits.
-fn fingerprint(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 pub(super) fn check_affinities(evidence: &Evidence<'_>, problems: &mut Vec<Problem>) {

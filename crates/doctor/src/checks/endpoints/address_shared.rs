@@ -34,8 +34,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     let mut told: BTreeSet<IpAddr> = BTreeSet::new();
     let by_pods =
-        case.pods_by_address().iter().filter(|(_, pods)| pods.len() > 1).map(|(address, _)| *address);
-    let by_endpoints = case.endpoints_by_address().keys().copied();
+        case.pods_by_address().groups().filter(|(_, pods)| pods.len() > 1).map(|(address, _)| address);
+    let by_endpoints = case.endpoints_by_address().groups().map(|(address, _)| address);
     let by_neighbours = case.all_nodes().flat_map(neighbours_at_several_devices);
     for address in by_endpoints.chain(by_pods).chain(by_neighbours) {
         // Nearly every address has one endpoint and one pod, and that is that.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipam::fingerprint;
 use ipnet::IpNet;
 
 use crate::checks::words::{endpoint_exhibit, listed};
@@ -21,7 +22,8 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 type Owner<'e> = (Option<&'e str>, &'e str, Option<&'e str>);
-type Named<'e> = (&'e str, &'e str, Owner<'e>, &'e Sighted<Endpoint>);
+/// The device by its fingerprint and its name, and its node.
+type Named<'e> = (u64, &'e str, &'e str, Owner<'e>, &'e Sighted<Endpoint>);
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let mut named: Vec<Named<'_>> = Vec::with_capacity(case.all_endpoints().len());
@@ -30,13 +32,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let (Some(node), Some(device)) = (seen.node.as_deref(), seen.device.as_deref()) else { continue };
         let owner =
             (seen.namespace.as_deref(), seen.pod.as_deref().unwrap_or(&seen.name), seen.interface.as_deref());
-        named.push((device, node, owner, endpoint));
+        named.push((fingerprint(device), device, node, owner, endpoint));
     }
-    named.sort_by_key(|(device, node, ..)| (*device, *node));
-    for group in named.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)).filter(|group| group.len() > 1) {
-        let (device, node) = (group[0].0, group[0].1);
+    named.sort_by_key(|(number, device, node, ..)| (*number, *device, *node));
+    for group in named.chunk_by(|a, b| (a.1, a.2) == (b.1, b.2)).filter(|group| group.len() > 1) {
+        let (_, device, node, ..) = group[0];
         let owners: BTreeMap<Owner<'_>, &Sighted<Endpoint>> =
-            group.iter().map(|(_, _, owner, endpoint)| (*owner, *endpoint)).collect();
+            group.iter().map(|(.., owner, endpoint)| (*owner, *endpoint)).collect();
         if owners.len() < 2 || owners.values().any(|endpoint| case.is_endpoint_in_flux(&endpoint.seen)) {
             continue;
         }

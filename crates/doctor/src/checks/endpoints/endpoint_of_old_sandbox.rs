@@ -22,7 +22,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values() {
         let Some(sandboxes) = Sandboxes::of(node) else { continue };
-        for endpoint in case.endpoints_on(&node.name).iter().filter(|endpoint| is_of_pod(&endpoint.seen)) {
+        for endpoint in case.endpoints_on(&node.name).filter(|endpoint| is_of_pod(&endpoint.seen)) {
             let (Some(name), Some(recorded)) =
                 (endpoint.seen.pod_name(), endpoint.seen.container_id.as_deref())
             else {

@@ -26,7 +26,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if !is_asked(list) {
             continue;
         }
-        for endpoint in case.endpoints_on(&node.name).iter().filter(|endpoint| is_of_pod(&endpoint.seen)) {
+        for endpoint in case.endpoints_on(&node.name).filter(|endpoint| is_of_pod(&endpoint.seen)) {
             let (Some(name), Some(recorded)) =
                 (endpoint.seen.pod_name(), endpoint.seen.container_id.as_deref())
             else {

@@ -70,14 +70,16 @@ fn tell(look: &mut Look<'_>, subject: Subject, names: &[&str], exhibits: Vec<Exh
 pub(in crate::checks) fn is_by_name(handle: &str) -> bool {
     let Some((namespace, rest)) = handle.split_once('.') else { return false };
     let last = rest.rsplit('.').next().unwrap_or(rest);
-    let is_id = last.len() >= 32 && last.bytes().all(|byte| byte.is_ascii_hexdigit());
+    // Nearly all of them are, so it is asked first.
+    if last.len() >= 32 && last.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return false;
+    }
     let is_tunnel = Tunnel::ALL.iter().any(|tunnel| handle.starts_with(&tunnel.handle("")));
     let is_label = |text: &str| {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
     };
-    !is_id
-        && !is_tunnel
+    !is_tunnel
         && handle != WINDOWS_RESERVED_HANDLE
         && is_label(namespace)
         && rest.split('.').all(is_label)

@@ -38,7 +38,6 @@ fn cluster_addresses(case: &Case<'_>, node: &str) -> BTreeSet<IpAddr> {
         case.node_view(node).into_iter().flat_map(|view| view.internal_ips().collect::<Vec<_>>()).collect();
     let on_host = case
         .pods_on(node)
-        .iter()
         .filter(|pod| is_network_pod(&pod.seen) || pod.seen.name.name.starts_with("kube-proxy-"));
     addresses.extend(on_host.flat_map(|pod| pod.seen.addresses.iter().copied()));
     addresses

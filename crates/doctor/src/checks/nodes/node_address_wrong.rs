@@ -192,7 +192,6 @@ fn explain_sessions(case: &Case<'_>, finding: &mut Finding, name: &str, address:
 fn tell_cut_off(case: &Case<'_>, finding: &mut Finding, name: &str) {
     let pods: Vec<_> = case
         .pods_on(name)
-        .iter()
         .filter(|pod| {
             pod.seen.status == "Running"
                 && !pod.seen.addresses.is_empty()

@@ -25,8 +25,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             continue;
         }
         let name = view.name;
-        let running: Vec<&&Sighted<Pod>> =
-            case.pods_on(name).iter().filter(|pod| pod.seen.status == "Running").collect();
+        let running: Vec<&Sighted<Pod>> =
+            case.pods_on(name).filter(|pod| pod.seen.status == "Running").collect();
         let shown = match running.len() {
             0 => String::new(),
             count => format!(

@@ -24,7 +24,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         .iter()
         .any(|felix| felix.seen.spec("ignoreLooseRPF").and_then(serde_json::Value::as_bool) == Some(true));
     for host in case.hosts().iter().filter(|host| !is_ignored && !host.has_agent()) {
-        let runs_calico = case.pods_on(host.name()).iter().any(|pod| is_network_pod(&pod.seen));
+        let runs_calico = case.pods_on(host.name()).any(|pod| is_network_pod(&pod.seen));
         let Some(value) =
             host.node.kernel.sysctl(PATH).filter(|value| value.seen.trim() == "2" && runs_calico)
         else {

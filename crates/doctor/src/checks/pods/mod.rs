@@ -50,7 +50,7 @@ fn whose(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> Whose {
     if let Some(pod) = &view.pod {
         return Whose { subject: Subject::Pod(pod.clone()), name: format!("pod {pod}"), reason: None };
     }
-    let networked = case.pods_on(&node.name).iter().filter(|pod| !case.is_on_host_network(&pod.seen));
+    let networked = case.pods_on(&node.name).filter(|pod| !case.is_on_host_network(&pod.seen));
     let names: std::collections::BTreeSet<&PodName> = networked.map(|pod| &pod.seen.name).collect();
     if names.len() == 1
         && let Some(only) = names.first()
