@@ -85,13 +85,16 @@ pub(crate) async fn watch(services: &Services, every: Duration) {
 
 async fn collect(services: &Services) -> Evidence {
     let Some(agent) = services.agent() else { return Evidence::default() };
-    let attachments = agent.journal.all().into_iter().map(|entry| attached(entry, services)).collect();
+    let attachments: Vec<Attached> =
+        agent.journal.all().into_iter().map(|entry| attached(entry, services)).collect();
+    // Where somebody else makes the network, an empty journal is nobody's, and no sign of our agent's habits.
+    let is_ours = !agent.only_observes || !attachments.is_empty();
     let named = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
     gather::of_node(NodeSources {
         name: agent.node.clone(),
         // It may have come up after the agent.
         runtime: agent.runtime.clone().or_else(RuntimeClient::usual),
-        attachments: Some(attachments),
+        attachments: is_ours.then_some(attachments),
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
     })
     .await

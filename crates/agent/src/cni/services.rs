@@ -54,6 +54,8 @@ enum Records {
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) node: String,
+    /// It looks and changes nothing: the node's network is somebody else's.
+    pub(crate) only_observes: bool,
     pub(crate) book: OnceLock<Book>,
     pub(crate) runtime: Option<RuntimeClient>,
     pub(crate) endpoints: Endpoints,

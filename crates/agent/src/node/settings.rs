@@ -44,6 +44,11 @@ pub(crate) struct NodeArguments {
     #[arg(long, env = "PLUMB_DOCTOR_EVERY", default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     pub(super) doctor_every: Duration,
 
+    /// Only look: answer `plumb doctor` and count findings, and change nothing. For a node whose network is another's,
+    /// such as Calico's.
+    #[arg(long, env = "PLUMB_OBSERVE")]
+    pub(super) observe: bool,
+
     /// Where to serve /liveness, /readiness and /metrics; `off` for nowhere.
     #[arg(long, env = "PLUMB_HEALTH_ADDRESS", default_value = "127.0.0.1:9099", value_name = "ADDRESS")]
     pub(super) health_address: String,

@@ -27,6 +27,8 @@ use crate::{bootstrap, collect, findings, policies, queue, reconcile};
 const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
 const STORE_RETRY_MAX: Duration = Duration::from_secs(5);
+/// Well below what counts as hanging.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     failpoint::hit(Point::StartBegin);
@@ -42,6 +44,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     let health = Arc::new(Health::new());
     let agent = Agent {
         node,
+        only_observes: arguments.observe,
         book: OnceLock::new(),
         runtime: arguments.runtime()?,
         endpoints: Endpoints::default(),
@@ -62,18 +65,15 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     health.set_serving(true);
     info!(socket = %arguments.socket.display(), "serving");
     tokio::spawn({
-        let services = services.clone();
-        async move { reconcile::run(&services).await }
-    });
-    tokio::spawn({
-        let services = services.clone();
-        async move { sweep::run(&services).await }
-    });
-    tokio::spawn({
         let (services, every) = (services.clone(), arguments.doctor_every);
         async move { findings::watch(&services, every).await }
     });
-    let background = tokio::spawn(work(services.clone(), config, reason, arguments.grace));
+    let background = if arguments.observe {
+        tokio::spawn(observe(services.clone(), config))
+    } else {
+        keep_kernel(&services);
+        tokio::spawn(work(services.clone(), config, reason, arguments.grace))
+    };
     tokio::select! {
         () = server.run(services, stop.asked()) => {}
         ended = background => {
@@ -85,9 +85,41 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     Ok(())
 }
 
+fn keep_kernel(services: &Arc<Services>) {
+    tokio::spawn({
+        let services = services.clone();
+        async move { reconcile::run(&services).await }
+    });
+    tokio::spawn({
+        let services = services.clone();
+        async move { sweep::run(&services).await }
+    });
+}
+
+/// Follows the records, and changes neither them nor the kernel.
+async fn observe(services: Arc<Services>, config: StoreConfig) -> Result<()> {
+    info!("only observing");
+    let store = open_store(&config, OpenMode::ReadOnly).await;
+    let agent = services.agent().expect("these are the agent's services");
+    let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
+        services.health().set_store_in_sync(in_sync);
+    });
+    tokio::join!(following, stay_alive(&services));
+    Ok(())
+}
+
+/// In the place of the loop that keeps the kernel: there is nothing to keep, so nothing is amiss.
+async fn stay_alive(services: &Services) {
+    services.health().set_reconciled(true);
+    loop {
+        services.health().heard_of_reconcile();
+        tokio::time::sleep(ALIVE_EVERY).await;
+    }
+}
+
 /// Everything besides answering calls. Calls that need records fail until the store is there.
 async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grace: Duration) -> Result<()> {
-    let store = open_store(&config).await;
+    let store = open_store(&config, OpenMode::CreateIfMissing).await;
     failpoint::hit(Point::StartStoreOpen);
     let agent = services.agent().expect("these are the agent's services");
     bootstrap::run(&*store, &config, reason, &agent.node).await?;
@@ -105,10 +137,10 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
     Ok(())
 }
 
-async fn open_store(config: &StoreConfig) -> Arc<dyn Store> {
+async fn open_store(config: &StoreConfig, mode: OpenMode) -> Arc<dyn Store> {
     let mut delay = STORE_RETRY_MIN;
     loop {
-        match store::open(config, OpenMode::CreateIfMissing).await {
+        match store::open(config, mode).await {
             Ok(store) => return store,
             Err(error) => {
                 warn!(%error, "the store cannot be opened; trying again");
