@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use doctor::Evidence;
+use doctor::evidence::books::Whole;
 use doctor::text::Intake;
 
 use crate::bundle;
@@ -71,7 +72,17 @@ impl Pile {
 
     fn finish(self) -> Evidence {
         let mut evidence = self.texts.finish();
-        for mut bundle in self.bundles {
+        let newest = self
+            .bundles
+            .iter()
+            .enumerate()
+            .filter(|(_, bundle)| has_whole_store(bundle))
+            .max_by_key(|(_, bundle)| bundle.taken_at)
+            .map(|(index, _)| index);
+        for (index, bundle) in self.bundles.into_iter().enumerate() {
+            // Every node collects the same store. Told twice, each record would seem to be there twice.
+            let is_superseded = has_whole_store(&bundle) && newest != Some(index);
+            let mut bundle = if is_superseded { bundle.without_store() } else { bundle };
             if let Some(earlier) = bundle.earlier.take() {
                 evidence.earlier.get_or_insert_default().absorb(*earlier);
             }
@@ -79,6 +90,10 @@ impl Pile {
         }
         evidence
     }
+}
+
+fn has_whole_store(evidence: &Evidence) -> bool {
+    evidence.ipam.as_ref().is_some_and(|ipam| ipam.whole == Whole::ALL)
 }
 
 /// In the order of their names, so that the same folder always gives the same report.
@@ -127,7 +142,11 @@ fn error(path: &Path, source: io::Error) -> FilesError {
 
 #[cfg(test)]
 mod tests {
+    use doctor::evidence::NodeEvidence;
+    use model::{Key, Kind};
+
     use super::*;
+    use crate::bundle::BundleWriter;
 
     #[test]
     fn folders_are_read_in_order_and_hidden_files_are_not() {
@@ -142,6 +161,35 @@ mod tests {
         assert_eq!(evidence.nodes.keys().collect::<Vec<_>>(), ["a", "b"]);
         let routes = evidence.node("b").unwrap().kernel.routes.as_ref().unwrap();
         assert_eq!((routes.len(), routes[0].exhibit("").file.as_str()), (1, "b.route.txt"));
+    }
+
+    /// Every node's bundle holds the whole store.
+    #[test]
+    fn a_store_that_several_bundles_hold_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = |node: &str, taken_at: &str| {
+            let mut writer = BundleWriter::new(Vec::new());
+            for second in ["00", "05"] {
+                writer.look(format!("{taken_at}:{second}Z").parse().unwrap()).unwrap();
+                let pool = serde_json::json!({"spec": {"cidr": "10.0.0.0/16"}, "by": node}).to_string();
+                writer.record(&Key::cluster(Kind::IpPool, "pods"), pool.as_bytes()).unwrap();
+                writer.whole_store().unwrap();
+                writer.node(&NodeEvidence::new(node)).unwrap();
+            }
+            let path = folder.path().join(format!("{node}.bundle"));
+            fs::write(&path, writer.finish().unwrap()).unwrap();
+            path
+        };
+        let (newer, older) = (bundle("a", "2026-01-01T10:07"), bundle("b", "2026-01-01T10:06"));
+        let mut evidence = of_files(&[newer, older]).unwrap();
+        for _ in 0..2 {
+            let pools = evidence.records.all(Kind::IpPool);
+            assert_eq!(pools.len(), 1);
+            assert_eq!(pools[0].seen.body["by"], "a");
+            assert_eq!(evidence.nodes.len(), 2);
+            assert!(!evidence.partial.endpoints && doctor::diagnose(&evidence).findings.is_empty());
+            evidence = evidence.earlier.take().map_or(evidence, |earlier| *earlier);
+        }
     }
 
     #[test]

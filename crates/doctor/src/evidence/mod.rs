@@ -82,9 +82,20 @@ impl Evidence {
         self.nodes.get(&name.to_lowercase())
     }
 
+    /// The same without what a store says, and so for the earlier look: another look at that store is believed instead.
+    pub fn without_store(mut self) -> Evidence {
+        self.endpoints = None;
+        self.records = Records::default();
+        self.ipam = None;
+        self.partial.endpoints = false;
+        self.earlier = self.earlier.map(|earlier| Box::new(earlier.without_store()));
+        self
+    }
+
     /// Takes in what was collected elsewhere of the same look.
     pub fn absorb(&mut self, other: Evidence) {
         self.taken_at = self.taken_at.max(other.taken_at);
+        self.partial = self.partial_with(&other);
         join(&mut self.pods, other.pods);
         join(&mut self.kube_nodes, other.kube_nodes);
         join(&mut self.events, other.events);
@@ -101,10 +112,25 @@ impl Evidence {
             self.node_mut(&node.name.clone()).absorb(node);
         }
         self.unplaced.extend(other.unplaced);
-        self.partial.pods |= other.partial.pods;
-        self.partial.kube_nodes |= other.partial.kube_nodes;
-        self.partial.endpoints |= other.partial.endpoints;
         self.unread.extend(other.unread);
+    }
+}
+
+impl Evidence {
+    /// Part of a list added to the whole of it leaves it whole.
+    fn partial_with(&self, other: &Evidence) -> Partial {
+        let join = |mine: (bool, bool), theirs: (bool, bool)| {
+            let is_whole = |(is_there, is_partial): (bool, bool)| is_there && !is_partial;
+            !is_whole(mine) && !is_whole(theirs) && (mine.1 || theirs.1)
+        };
+        let pods = |of: &Evidence| (of.pods.is_some(), of.partial.pods);
+        let kube_nodes = |of: &Evidence| (of.kube_nodes.is_some(), of.partial.kube_nodes);
+        let endpoints = |of: &Evidence| (of.endpoints.is_some(), of.partial.endpoints);
+        Partial {
+            pods: join(pods(self), pods(other)),
+            kube_nodes: join(kube_nodes(self), kube_nodes(other)),
+            endpoints: join(endpoints(self), endpoints(other)),
+        }
     }
 }
 
@@ -168,6 +194,22 @@ mod tests {
         assert_eq!(evidence.nodes.len(), 1);
         let node = evidence.node("K8SCEPHNODE").unwrap();
         assert_eq!((node.name.as_str(), node.pod_views.is_some()), ("k8sCephNode", true));
+    }
+
+    #[test]
+    fn a_part_of_a_list_does_not_spoil_the_whole_of_it() {
+        let part = || {
+            let partial = Partial { endpoints: true, ..Partial::default() };
+            Evidence { endpoints: Some(Vec::new()), partial, ..Evidence::default() }
+        };
+        let whole = || Evidence { endpoints: Some(Vec::new()), ..Evidence::default() };
+        let joined = |mut one: Evidence, other: Evidence| {
+            one.absorb(other);
+            one.partial.endpoints
+        };
+        assert!(!joined(part(), whole()) && !joined(whole(), part()));
+        assert!(joined(part(), part()) && joined(part(), Evidence::default()));
+        assert!(joined(Evidence::default(), part()) && !joined(Evidence::default(), whole()));
     }
 
     #[test]

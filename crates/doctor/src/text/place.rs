@@ -32,8 +32,12 @@ pub(crate) fn place(drafts: Vec<Draft>) -> Evidence {
         whole.endpoints |= draft.whole.endpoints;
         evidence.absorb(draft.cluster);
     }
-    evidence.partial =
-        Partial { pods: !whole.pods, kube_nodes: !whole.kube_nodes, endpoints: !whole.endpoints };
+    // What no text tells of is not told in part: somebody else may have listed it.
+    evidence.partial = Partial {
+        pods: evidence.pods.is_some() && !whole.pods,
+        kube_nodes: evidence.kube_nodes.is_some() && !whole.kube_nodes,
+        endpoints: evidence.endpoints.is_some() && !whole.endpoints,
+    };
     evidence
 }
 
