@@ -11,7 +11,8 @@ pub(in crate::checks) const CHECK: Check = Check {
                   boot, or whenever they are applied.",
     remedy: "sysctl -w net.ipv4.ip_forward=1 (net.ipv6.conf.all.forwarding=1), and put it into /etc/sysctl.d",
     needs: &[&[Need::Sysctls]],
-    settles: Settles::AtOnce,
+    // The first pod of a node switches it on.
+    settles: Settles::InTwoLooks,
     look,
 };
 
@@ -19,7 +20,7 @@ const V4: &str = "net/ipv4/ip_forward";
 const V6: &str = "net/ipv6/conf/all/forwarding";
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for host in case.hosts() {
+    for host in case.hosts().iter().filter(|host| has_pods(host)) {
         let has_ipv6 = host
             .endpoints
             .iter()
@@ -37,6 +38,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             explain_devices(finding, host, folder);
         }
     }
+}
+
+/// A node without any has nothing to forward, and nobody has switched it on yet.
+fn has_pods(host: &Host<'_>) -> bool {
+    let is_attached = host.node.attachments.as_ref().is_some_and(|held| !held.is_empty());
+    is_attached || !host.endpoints.is_empty() || host.links().any(|link| link.seen.is_workload())
 }
 
 /// The kernel writes this setting through to every device.
@@ -65,5 +72,18 @@ mod tests {
         let sysctls = evidence.node_mut("worker-0000").kernel.sysctls.as_mut().unwrap();
         sysctls.insert(V4.to_owned(), off);
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "net/ipv4/ip_forward on worker-0000");
+    }
+
+    #[test]
+    fn stays_silent_for_a_node_without_pods() {
+        let mut evidence = small();
+        let host = evidence.node_mut("worker-0000");
+        host.kernel.sysctls.as_mut().unwrap().get_mut(V4).unwrap().seen = "0".to_owned();
+        host.kernel.links.as_mut().unwrap().retain(|link| !link.seen.is_workload());
+        host.attachments = None;
+        only(&CHECK, &evidence);
+        let endpoints = evidence.endpoints.as_mut().unwrap();
+        endpoints.retain(|endpoint| endpoint.seen.node.as_deref() != Some("worker-0000"));
+        silent(&CHECK, &evidence);
     }
 }
