@@ -31,8 +31,7 @@ pub(super) fn fill(setup: &mut Setup, root: &Path, node: &str) {
     setup.machine_id = line("etc/machine-id");
     let read = |path: &str| Some((fs::read_to_string(root.join(path)).ok()?, origin(&format!("/{path}"))));
     setup.swaps = read("proc/swaps").map(|(text, origin)| Sighted::new(first_words(&text, 1), origin));
-    setup.kernel_modules =
-        read("proc/modules").map(|(text, origin)| Sighted::new(first_words(&text, 0), origin));
+    setup.kernel_modules = modules(root).map(|modules| Sighted::new(modules, origin("kernel modules")));
     let sockets =
         ["proc/net/tcp", "proc/net/tcp6"].map(|path| read(path).map(|(text, _)| text).unwrap_or_default());
     let ports: BTreeSet<u16> = sockets.iter().flat_map(|text| listening(text)).collect();
@@ -50,6 +49,27 @@ pub(super) fn fill(setup: &mut Setup, root: &Path, node: &str) {
     if root == Path::new("/") && Path::new("/run/systemd/system").is_dir() {
         setup.units = units(node);
     }
+}
+
+/// Modules that are loaded, and those that are part of the kernel itself: `/proc/modules` knows only the former, `/sys/module`
+/// also the latter where they have parameters, and the list beside a kernel's modules all of the latter. `None` if nothing tells.
+fn modules(root: &Path) -> Option<Vec<String>> {
+    let loaded = fs::read_to_string(root.join("proc/modules")).ok().map(|text| first_words(&text, 0));
+    let known = fs::read_dir(root.join("sys/module")).ok().map(|entries| {
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>()
+    });
+    let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease")).unwrap_or_default();
+    let built_in = root.join("lib/modules").join(release.trim()).join("modules.builtin");
+    let built_in = fs::read_to_string(built_in).ok().map(|text| text.lines().map(module).collect());
+    let told: Vec<Vec<String>> = [loaded, known, built_in].into_iter().flatten().collect();
+    let modules: BTreeSet<String> = told.concat().into_iter().collect();
+    (!modules.is_empty()).then(|| modules.into_iter().collect())
+}
+
+/// `kernel/drivers/net/vxlan/vxlan.ko` is the module vxlan.
+fn module(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split('.').next().unwrap_or(file).replace('-', "_")
 }
 
 /// The first word of each line after the heading.
@@ -124,6 +144,10 @@ mod tests {
             "proc/net/tcp",
             "  sl  local_address rem_address   st\n   0: 0100007F:00B3 00000000:0000 0A 00\n   1: 0100007F:1F90 0100007F:0050 01 00\n",
         );
+        put("proc/modules", "veth 36864 0 - Live 0x0\n");
+        put("proc/sys/kernel/osrelease", "6.1\n");
+        put("lib/modules/6.1/modules.builtin", "kernel/net/ipv4/ipip.ko\nkernel/x/a-b.ko\n");
+        put("sys/module/vxlan/parameters/udp_port", "0\n");
         put("etc/cni/net.d/10-calico.conflist", "{\"type\": \"calico\", \"password\": \"hunter2\"}");
         put("etc/cni/net.d/notes.txt", "x");
         let mut setup = Setup::default();
@@ -131,6 +155,7 @@ mod tests {
         assert_eq!(setup.nodename_file.unwrap().seen, "node-b");
         assert_eq!(setup.swaps.unwrap().seen, ["/dev/sda2"]);
         assert_eq!(setup.listening_ports.unwrap().seen, [179]);
+        assert_eq!(setup.kernel_modules.unwrap().seen, ["a_b", "ipip", "veth", "vxlan"]);
         let configs = setup.cni_configs.unwrap();
         assert_eq!(configs.len(), 1);
         let config = &configs["10-calico.conflist"].seen;
