@@ -25,6 +25,9 @@ Examples:
   # From whatever somebody pasted: output of kubectl, calicoctl, ip, etcdctl, logs
   plumb doctor --from evidence/ kubelet.log
 
+  # The cluster as it is, beside what Kubernetes says
+  kubectl get pods -A -o json | plumb doctor --live --from -
+
   # What is new and what is gone, again and again
   plumb doctor --watch
 
@@ -42,6 +45,9 @@ pub(crate) struct Doctor {
     /// Look at these files and folders instead of the store; what each is, is told by its content (- is stdin)
     #[arg(long, value_name = "DIR|FILE", num_args = 1.., conflicts_with = "watch")]
     pub(crate) from: Vec<PathBuf>,
+    /// With --from: look at the store and the nodes as well, all of it as one cluster
+    #[arg(long, requires = "from")]
+    pub(crate) live: bool,
     #[command(flatten)]
     pub(crate) output: DoctorOutput,
     #[command(flatten)]
@@ -58,6 +64,9 @@ pub(crate) struct Doctor {
     /// How long to wait before looking a second time at what may be coming or going, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::ipam::seconds)]
     pub(crate) settle: f64,
+    /// What is younger than this is not judged: it may still be on its way in. In seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = super::ipam::seconds)]
+    pub(crate) grace: f64,
     /// Say on stderr how long collecting and analysing took
     #[arg(long)]
     pub(crate) timings: bool,
@@ -66,9 +75,10 @@ pub(crate) struct Doctor {
 /// Which node is looked at, besides the store.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ThisNode {
-    /// The socket of this node's agent; asked if it is there
-    #[arg(long, value_name = "PATH", default_value = gather::agent::AGENT_SOCKET)]
-    pub(crate) agent_socket: PathBuf,
+    /// The socket of a node's agent, or of several nodes' (--agent-socket again); /run/plumb/agent.sock if it is there
+    /// and none is named
+    #[arg(long, value_name = "PATH")]
+    pub(crate) agent_socket: Vec<PathBuf>,
     /// Without an agent: look at this machine itself, as the node of this name. Not needed where Calico has left
     /// its nodename file
     #[arg(long, value_name = "NAME")]

@@ -71,9 +71,7 @@ async fn look(bundle: &mut BundleWriter<impl Write>, sources: &Sources) -> Resul
         Ok(store) => records(bundle, store).await?,
         Err(failure) => bundle.unread(&format!("the store was not looked at: {}", failure.words()))?,
     }
-    if let Some(node) = sources.node() {
-        bundle.nodes(&node.collect().await)?;
-    }
+    sources.of_nodes().await.iter().try_for_each(|node| bundle.nodes(node))?;
     Ok(())
 }
 

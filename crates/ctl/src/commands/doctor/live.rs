@@ -1,10 +1,12 @@
 //! A look at what is alive: collect, analyse, and look a second time where something may just be coming or going.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use book::load::Progress;
-use doctor::{Evidence, Report, Settles, checks, diagnose};
+use doctor::{Evidence, Options, Report, Settles, checks, diagnose_with};
+use jiff::SignedDuration;
 use store::Store;
 
 use super::{Examined, node};
@@ -13,21 +15,28 @@ use crate::cli::doctor::{Doctor, ThisNode};
 use crate::failure::Failure;
 use crate::{connect, progress};
 
-/// Whatever can be asked: the store, and this node.
+/// Whatever can be asked: the store, and nodes.
 pub(super) struct Sources {
     store: Result<Arc<dyn Store>, Failure>,
-    node: Option<node::Source>,
+    nodes: Vec<node::Source>,
+    /// Texts that somebody added. They are of one moment, and part of every look.
+    texts: Evidence,
 }
 
 impl Sources {
     /// Fails if there is nothing at all to look at.
     pub(super) async fn open(global: &Global, this_node: &ThisNode) -> Result<Sources, Failure> {
-        let node = node::Source::find(this_node)?;
-        let store = connect::open_for_reading(global).await;
-        match (store, &node) {
-            (Err(failure), None) => Err(failure),
-            (store, _) => Ok(Sources { store, node }),
+        let nodes = node::Source::find(this_node)?;
+        match connect::open_for_reading(global).await {
+            Err(failure) if nodes.is_empty() => Err(failure),
+            store => Ok(Sources { store, nodes, texts: Evidence::default() }),
         }
+    }
+
+    /// Looks at these files and folders as well.
+    fn with_texts(self, paths: &[PathBuf]) -> Result<Sources, Failure> {
+        let texts = gather::of_files(paths).map_err(|error| Failure::of(&error))?;
+        Ok(Sources { texts, ..self })
     }
 
     /// Everything as it is now.
@@ -39,21 +48,17 @@ impl Sources {
                 Err(failure) => Ok(without_store(failure)),
             }
         };
-        let of_node = async {
-            match &self.node {
-                Some(node) => node.collect().await,
-                None => Evidence::default(),
-            }
-        };
-        let both = async { tokio::join!(of_store, of_node) };
-        let (of_store, of_node) = progress::while_reading(&records, both).await;
-        let mut evidence = match (of_store, &self.node) {
-            (Ok(evidence), _) => evidence,
-            (Err(failure), None) => return Err(failure),
+        let of_nodes = self.of_nodes();
+        let both = async { tokio::join!(of_store, of_nodes) };
+        let (of_store, of_nodes) = progress::while_reading(&records, both).await;
+        let mut evidence = match of_store {
+            Ok(evidence) => evidence,
+            Err(failure) if self.nodes.is_empty() => return Err(failure),
             // A node whose store is away is looked at all the same: it may be the reason.
-            (Err(failure), Some(_)) => without_store(&failure),
+            Err(failure) => without_store(&failure),
         };
-        evidence.absorb(of_node);
+        of_nodes.into_iter().for_each(|node| evidence.absorb(node));
+        evidence.absorb(self.texts.clone());
         Ok(evidence)
     }
 
@@ -61,8 +66,19 @@ impl Sources {
         self.store.as_ref()
     }
 
-    pub(super) fn node(&self) -> Option<&node::Source> {
-        self.node.as_ref()
+    /// What the nodes tell now.
+    pub(super) async fn of_nodes(&self) -> Vec<Evidence> {
+        let collect = |source: &node::Source| {
+            let source = source.clone();
+            tokio::spawn(async move { source.collect().await })
+        };
+        let collecting: Vec<_> = self.nodes.iter().map(collect).collect();
+        let mut collected = Vec::new();
+        for node in collecting {
+            // It fails only if it panicked, which has been said by then.
+            collected.extend(node.await.ok());
+        }
+        collected
     }
 }
 
@@ -74,7 +90,8 @@ fn without_store(failure: &Failure) -> Evidence {
 }
 
 pub(super) async fn examine(global: &Global, doctor: &Doctor) -> Result<Examined, Failure> {
-    examine_from(&Sources::open(global, &doctor.this_node).await?, doctor).await
+    let sources = Sources::open(global, &doctor.this_node).await?.with_texts(&doctor.from)?;
+    examine_from(&sources, doctor).await
 }
 
 pub(super) async fn examine_from(sources: &Sources, doctor: &Doctor) -> Result<Examined, Failure> {
@@ -82,7 +99,8 @@ pub(super) async fn examine_from(sources: &Sources, doctor: &Doctor) -> Result<E
     let mut evidence = sources.collect().await?;
     let mut loading = start.elapsed();
     let start = Instant::now();
-    let mut report = diagnose(&evidence);
+    let options = options(doctor);
+    let mut report = diagnose_with(&evidence, checks::ALL, &options);
     let mut analysis = start.elapsed();
     if may_be_churn(&report) {
         tokio::time::sleep(Duration::from_secs_f64(doctor.settle)).await;
@@ -91,13 +109,18 @@ pub(super) async fn examine_from(sources: &Sources, doctor: &Doctor) -> Result<E
         evidence.earlier = Some(Box::new(earlier));
         loading += start.elapsed();
         let start = Instant::now();
-        report = diagnose(&evidence);
+        report = diagnose_with(&evidence, checks::ALL, &options);
         analysis = analysis.max(start.elapsed());
     }
     if doctor.timings {
         eprintln!("timings: loading_ms={} analysis_ms={}", loading.as_millis(), analysis.as_millis());
     }
     Ok(Examined { evidence, report })
+}
+
+/// How the operator wants it looked at.
+pub(super) fn options(doctor: &Doctor) -> Options {
+    Options { grace: SignedDuration::try_from_secs_f64(doctor.grace).unwrap_or(doctor::GRACE) }
 }
 
 /// Some of it is believed only if it is still so at a second look.

@@ -32,8 +32,11 @@ async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
     if doctor.watch {
         return watch::run(global, doctor).await;
     }
-    let examined =
-        if doctor.from.is_empty() { live::examine(global, doctor).await? } else { from::examine(doctor)? };
+    let examined = if doctor.from.is_empty() || doctor.live {
+        live::examine(global, doctor).await?
+    } else {
+        from::examine(doctor)?
+    };
     tell::tell(&doctor.output, &examined)?;
     Ok(examined.report)
 }

@@ -1,4 +1,4 @@
-//! This node, if it is one: its agent, or else the machine itself.
+//! Nodes that can be asked: agents at their sockets, or else this machine itself, if it is a node.
 
 use std::path::{Path, PathBuf};
 
@@ -12,19 +12,29 @@ use crate::failure::Failure;
 /// Where Calico's agent leaves the name of its node.
 const NODENAME_FILE: &str = "/var/lib/calico/nodename";
 
-/// Who tells about this node.
-#[derive(Debug)]
+/// Who tells about a node.
+#[derive(Clone, Debug)]
 pub(super) enum Source {
     Agent(PathBuf),
     Machine { name: String, runtime: Option<RuntimeClient> },
 }
 
 impl Source {
-    /// `None` if this machine is no node, as far as can be told.
-    pub(super) fn find(this_node: &ThisNode) -> Result<Option<Source>, Failure> {
-        if this_node.node.is_none() && this_node.agent_socket.exists() {
-            return Ok(Some(Source::Agent(this_node.agent_socket.clone())));
+    /// Those who are named; else this machine. None if it is no node, as far as can be told.
+    pub(super) fn find(this_node: &ThisNode) -> Result<Vec<Source>, Failure> {
+        let named = this_node.agent_socket.iter().cloned().map(Source::Agent);
+        let mut sources: Vec<Source> = named.collect();
+        let usual = Path::new(agent::AGENT_SOCKET);
+        if sources.is_empty() && this_node.node.is_none() && usual.exists() {
+            sources.push(Source::Agent(usual.to_owned()));
         }
+        if sources.is_empty() || this_node.node.is_some() {
+            sources.extend(Source::machine(this_node)?);
+        }
+        Ok(sources)
+    }
+
+    fn machine(this_node: &ThisNode) -> Result<Option<Source>, Failure> {
         let Some(name) = this_node.node.clone().or_else(|| name_in(Path::new(NODENAME_FILE))) else {
             return Ok(None);
         };
@@ -42,10 +52,7 @@ impl Source {
         match self {
             Source::Agent(socket) => agent::ask(socket).await.unwrap_or_else(|error| {
                 let words = Failure::of(&error).words();
-                Evidence {
-                    unread: vec![format!("this node was not looked at: {words}")],
-                    ..Evidence::default()
-                }
+                Evidence { unread: vec![format!("a node was not looked at: {words}")], ..Evidence::default() }
             }),
             Source::Machine { name, runtime } => {
                 let (name, runtime) = (name.clone(), runtime.clone());
