@@ -34,6 +34,14 @@ pub enum HostError {
     #[error("no route to {destination} can come before one with metric {metric}")]
     Outranked { destination: IpNet, metric: u32 },
 
+    /// It takes a device that is not there.
+    #[error("the device for it is not there: {what}")]
+    NoDevice { what: String },
+
+    /// `problem` is in nft's own words.
+    #[error("nft {what}: {problem}")]
+    Nft { what: String, problem: String },
+
     #[error("cannot {what} over netlink")]
     Socket {
         what: String,

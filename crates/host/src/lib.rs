@@ -5,7 +5,8 @@
 //!   between), [`Host::check`] and [`Host::observe`] look at both ends,
 //!   [`Host::detach`] takes it out of service at once, [`Host::adopt`] takes over what another program wired. For the node: [`Host::observe_node`] reads everything,
 //!   [`Host::check_host_end`] the host end of one pod, [`Host::mend`] puts differences right, [`Host::sweep`]
-//!   removes what was detached.
+//!   removes what was detached. Between nodes: [`Host::find_uplinks`], [`Host::ensure_vxlan`], [`Host::observe_between`] and
+//!   [`Host::apply_between`], and [`between::nft`].
 //! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
 //! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
@@ -33,6 +34,7 @@
 
 mod adopt;
 mod apply;
+pub mod between;
 pub mod bird;
 mod create;
 pub mod cri;

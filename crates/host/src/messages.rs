@@ -178,7 +178,7 @@ pub(crate) fn list_addresses(index: u32) -> Message {
 }
 
 /// `struct ifaddrmsg`.
-fn address_message(kind: u16, family: u8, prefix: u8, flags: u8, index: u32) -> Message {
+pub(crate) fn address_message(kind: u16, family: u8, prefix: u8, flags: u8, index: u32) -> Message {
     let mut header = [family, prefix, flags, 0, 0, 0, 0, 0];
     header[4..].copy_from_slice(&index.to_ne_bytes());
     Message::new(kind, &header)
@@ -299,18 +299,18 @@ pub(crate) fn list_proxies() -> Message {
 }
 
 /// `struct ndmsg`.
-fn neighbour_message(kind: u16, family: u8, index: u32, state: u16) -> Message {
+pub(crate) fn neighbour_message(kind: u16, family: u8, index: u32, state: u16) -> Message {
     let mut header = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     header[4..8].copy_from_slice(&index.to_ne_bytes());
     header[8..10].copy_from_slice(&state.to_ne_bytes());
     Message::new(kind, &header)
 }
 
-fn family(address: IpAddr) -> u8 {
+pub(crate) fn family(address: IpAddr) -> u8 {
     if address.is_ipv4() { AF_INET } else { AF_INET6 }
 }
 
-fn octets(address: IpAddr) -> Vec<u8> {
+pub(crate) fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),

@@ -3,6 +3,7 @@
 use std::io;
 
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use plan::between::BetweenNotice;
 use plan::{Notice, ObservedRoute};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -25,6 +26,15 @@ const GROUPS: [u32; 8] = [
     RTNLGRP_IPV4_NETCONF,
     RTNLGRP_IPV6_NETCONF,
 ];
+/// What concerns routes between nodes.
+const GROUPS_BETWEEN: [u32; 6] = [
+    RTNLGRP_LINK,
+    RTNLGRP_NEIGH,
+    RTNLGRP_IPV4_IFADDR,
+    RTNLGRP_IPV4_ROUTE,
+    RTNLGRP_IPV6_IFADDR,
+    RTNLGRP_IPV6_ROUTE,
+];
 /// Room for more than ten thousand announcements. The kernel takes the memory only when it is needed.
 const BUFFER: usize = 8 * 1024 * 1024;
 const RECEIVE_MAX: usize = 32 * 1024;
@@ -43,21 +53,48 @@ pub struct Monitor {
 impl Monitor {
     /// Needs a tokio runtime around it.
     pub fn open() -> Result<Monitor, HostError> {
-        let socket = open_socket().and_then(register).map_err(failed)?;
+        Monitor::open_for(&GROUPS)
+    }
+
+    /// The same, for announcements about routes between nodes.
+    pub fn open_between() -> Result<Monitor, HostError> {
+        Monitor::open_for(&GROUPS_BETWEEN)
+    }
+
+    fn open_for(groups: &[u32]) -> Result<Monitor, HostError> {
+        let socket = open_socket(groups).and_then(register).map_err(failed)?;
         Ok(Monitor { socket, received: vec![0; RECEIVE_MAX] })
     }
 
     /// Waits for announcements and hands over those that have come, but not without bound. May be cancelled.
-    pub async fn next(&mut self, mut each: impl FnMut(Notice)) -> Result<(), HostError> {
+    pub async fn next(&mut self, each: impl FnMut(Notice)) -> Result<(), HostError> {
+        self.next_as(read_notice, || Notice::Overrun, each).await
+    }
+
+    /// The same, as far as routes between nodes are concerned.
+    pub async fn next_between(&mut self, each: impl FnMut(BetweenNotice)) -> Result<(), HostError> {
+        self.next_as(crate::between::read::notice, || BetweenNotice::Overrun, each).await
+    }
+
+    async fn next_as<N>(
+        &mut self,
+        read: impl Fn(u16, &[u8]) -> Option<N>,
+        overrun: impl Fn() -> N,
+        mut each: impl FnMut(N),
+    ) -> Result<(), HostError> {
         let mut ready = self.socket.readable().await.map_err(failed)?;
         for _ in 0..MESSAGES_AT_ONCE {
             match rustix::net::recv(ready.get_inner(), &mut self.received[..], RecvFlags::empty()) {
-                Ok((length, _)) => read_notices(&self.received[..length], &mut each),
+                Ok((length, _)) => {
+                    if !read_notices(&self.received[..length], &read, &mut each) {
+                        each(overrun());
+                    }
+                }
                 Err(Errno::AGAIN) => {
                     ready.clear_ready();
                     break;
                 }
-                Err(Errno::NOBUFS) => each(Notice::Overrun),
+                Err(Errno::NOBUFS) => each(overrun()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(failed(errno.into())),
             }
@@ -66,7 +103,7 @@ impl Monitor {
     }
 }
 
-fn open_socket() -> io::Result<Socket> {
+fn open_socket(groups: &[u32]) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     // More than an ordinary process may have; with less there are more overruns, and no harm otherwise.
     if set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
@@ -74,8 +111,8 @@ fn open_socket() -> io::Result<Socket> {
     }
     socket.set_non_blocking(true)?;
     socket.bind_auto()?;
-    for group in GROUPS {
-        socket.add_membership(group)?;
+    for group in groups {
+        socket.add_membership(*group)?;
     }
     Ok(socket)
 }
@@ -91,18 +128,17 @@ fn failed(source: io::Error) -> HostError {
     HostError::Socket { what: "listen to the kernel's announcements".to_owned(), source }
 }
 
-fn read_notices(bytes: &[u8], each: &mut impl FnMut(Notice)) {
-    let Ok(frames) = split(bytes) else {
-        // Whatever it was, it is not known now.
-        return each(Notice::Overrun);
-    };
+/// Whether it could be read. If not: whatever it was, it is not known now.
+fn read_notices<N>(bytes: &[u8], read: &impl Fn(u16, &[u8]) -> Option<N>, each: &mut impl FnMut(N)) -> bool {
+    let Ok(frames) = split(bytes) else { return false };
     for frame in frames {
         if let FrameKind::Object { kind, payload } = frame.kind
-            && let Some(notice) = read_notice(kind, payload)
+            && let Some(notice) = read(kind, payload)
         {
             each(notice);
         }
     }
+    true
 }
 
 fn read_notice(kind: u16, body: &[u8]) -> Option<Notice> {
@@ -151,7 +187,7 @@ mod tests {
             body in proptest::collection::vec(any::<u8>(), 0..120),
         ) {
             let _ = read_notice(kind, &body);
-            read_notices(&body, &mut |_| {});
+            read_notices(&body, &read_notice, &mut |_| {});
         }
     }
 }

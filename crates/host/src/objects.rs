@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use model::Mac;
+use plan::between::BETWEEN_PROTOCOL;
 use plan::{Neighbour, ObservedRoute, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
 
 use crate::netlink::message::{Attributes, read_text, read_u16, read_u32};
@@ -153,13 +154,15 @@ pub(crate) fn read_address(kind: u16, body: &[u8]) -> Option<(u32, IpNet)> {
 }
 
 /// A route of the main table, and the index of its device if it has just one. Strangers' routes that throw packets
-/// away are read, too, as routes without a device: they can be in the way.
+/// away are read, too, as routes without a device: they can be in the way. Ours that lead to other nodes are not: they give
+/// way to those of pods.
 pub(crate) fn read_route(kind: u16, body: &[u8]) -> Option<ObservedRoute> {
     let &[family, prefix, _, _, table, protocol, scope, route_kind] = body.first_chunk()?;
     let is_clone = read_u32(body, 8)? & RTM_F_CLONED != 0;
     let throws_away = (RTN_BLACKHOLE..=RTN_PROHIBIT).contains(&route_kind) && protocol != ROUTE_PROTOCOL;
     let is_route = route_kind == RTN_UNICAST || throws_away;
-    if !matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) || !is_route || is_clone {
+    let is_between = protocol == BETWEEN_PROTOCOL;
+    if !matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) || !is_route || is_clone || is_between {
         return None;
     }
     let mut table = u32::from(table);

@@ -33,6 +33,7 @@ pub(crate) const NLM_F_ACK_TLVS: u16 = 0x200;
 pub(crate) const AF_UNSPEC: u8 = 0;
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
+pub(crate) const AF_BRIDGE: u8 = 7;
 
 pub(crate) const IFF_UP: u32 = 0x1;
 pub(crate) const IF_OPER_UP: u8 = 6;
@@ -55,6 +56,7 @@ pub(crate) const VETH_INFO_PEER: u16 = 1;
 pub(crate) const IFLA_VXLAN_ID: u16 = 1;
 pub(crate) const IFLA_VXLAN_LINK: u16 = 3;
 pub(crate) const IFLA_VXLAN_LOCAL: u16 = 4;
+pub(crate) const IFLA_VXLAN_LEARNING: u16 = 7;
 pub(crate) const IFLA_VXLAN_PORT: u16 = 15;
 pub(crate) const IFLA_VXLAN_LOCAL6: u16 = 17;
 pub(crate) const IFLA_INET_CONF: u16 = 1;
@@ -83,6 +85,8 @@ pub(crate) const RTN_BLACKHOLE: u8 = 6;
 pub(crate) const RTN_PROHIBIT: u8 = 8;
 pub(crate) const RT_SCOPE_UNIVERSE: u8 = 0;
 pub(crate) const RT_SCOPE_LINK: u8 = 253;
+/// When deleting: any.
+pub(crate) const RT_SCOPE_NOWHERE: u8 = 255;
 /// The route that a packet to this address would take, as it stands in the table.
 pub(crate) const RTM_F_FIB_MATCH: u32 = 0x2000;
 /// Made by the kernel for one destination out of a route.
@@ -92,6 +96,7 @@ pub(crate) const RTNH_F_DEAD: u32 = 0x1;
 pub(crate) const RTNH_F_ONLINK: u32 = 0x4;
 pub(crate) const RTNH_F_LINKDOWN: u32 = 0x10;
 
+pub(crate) const NTF_SELF: u8 = 0x2;
 pub(crate) const NTF_PROXY: u8 = 0x8;
 pub(crate) const NDA_DST: u16 = 1;
 pub(crate) const NDA_LLADDR: u16 = 2;

@@ -3,7 +3,7 @@
 //! Unlike [`crate::Host::observe_node`], which reads what decisions are made of, this leaves nothing out but what the kernel keeps
 //! for itself: the tables of local addresses and what other tables than the main one hold.
 
-mod read;
+pub(crate) mod read;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -53,6 +53,8 @@ pub struct SurveyedVxlan {
     pub port: Option<u16>,
     pub local: Option<IpAddr>,
     pub parent: Option<u32>,
+    /// The device remembers where packets came from.
+    pub learns: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::netlink::numbers::*;
 use crate::objects::{ADDRESS_HEADER, LINK_HEADER, NEIGHBOUR_HEADER, ROUTE_HEADER, read_ip, unspecified};
 
 /// What a link message says besides what [`crate::objects::read_link`] reads.
-pub(super) fn link_details(body: &[u8]) -> SurveyedLink {
+pub(crate) fn link_details(body: &[u8]) -> SurveyedLink {
     let mut link = SurveyedLink::default();
     for (kind, value) in Attributes::after(body, LINK_HEADER) {
         match kind {
@@ -45,6 +45,7 @@ fn vxlan(data: &[u8]) -> SurveyedVxlan {
             IFLA_VXLAN_LINK => vxlan.parent = read_u32(value, 0).filter(|index| *index != 0),
             IFLA_VXLAN_LOCAL => vxlan.local = read_ip(AF_INET, value),
             IFLA_VXLAN_LOCAL6 => vxlan.local = read_ip(AF_INET6, value),
+            IFLA_VXLAN_LEARNING => vxlan.learns = value.first().is_some_and(|flag| *flag != 0),
             // In the order of the network, unlike nearly everything else.
             IFLA_VXLAN_PORT => vxlan.port = value.first_chunk().map(|port| u16::from_be_bytes(*port)),
             _ => {}

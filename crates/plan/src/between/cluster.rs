@@ -31,7 +31,7 @@ pub struct Between {
     blocks_of: BTreeMap<String, BTreeSet<Cidr>>,
     names_at: BTreeMap<IpAddr, BTreeSet<String>>,
     shared: BTreeSet<IpAddr>,
-    routes: Claims<IpNet, Cidr, Way>,
+    routes: Claims<IpNet, Claimant, Way>,
     routes_of: BTreeMap<Cidr, Box<[IpNet]>>,
     neighbours: Claims<IpAddr, String, Mac>,
     forwards: Claims<(IpVersion, Mac), String, IpAddr>,
@@ -44,6 +44,14 @@ pub struct Between {
     touched_nodes: BTreeSet<String>,
     is_ground_touched: bool,
     is_nat_touched: bool,
+}
+
+/// Who wants a route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Claimant {
+    Block(Cidr),
+    /// The tunnel's end at a node.
+    Vtep(String),
 }
 
 /// What is wanted otherwise than before, and how it was before.
@@ -231,12 +239,21 @@ impl Between {
             changed.neighbours.entry(vtep.address).or_insert(before);
             let before = self.forwards.get(&(version, vtep.mac));
             changed.forwards.entry((version, vtep.mac)).or_insert(before);
+            if let Some(route) = vtep.route() {
+                changed.routes.entry(route.destination).or_insert(self.routes.get(&route.destination));
+            }
         }
         if let Some(before) = self.vteps.remove(&key) {
             self.neighbours.remove(&before.address, &key.0);
             self.forwards.remove(&(version, before.mac), &key.0);
+            if let Some(route) = before.route() {
+                self.routes.remove(&route.destination, &Claimant::Vtep(key.0.clone()));
+            }
         }
         if let Some(vtep) = vtep {
+            if let Some(route) = vtep.route() {
+                self.routes.insert(route.destination, Claimant::Vtep(key.0.clone()), route.way);
+            }
             self.neighbours.insert(vtep.address, key.0.clone(), vtep.mac);
             self.forwards.insert((version, vtep.mac), key.0.clone(), vtep.node);
             self.vteps.insert(key, vtep);
@@ -250,10 +267,10 @@ impl Between {
             changed.routes.entry(destination).or_insert_with(|| self.routes.get(&destination));
         }
         for destination in &before {
-            self.routes.remove(destination, &cidr);
+            self.routes.remove(destination, &Claimant::Block(cidr));
         }
         for route in &routes {
-            self.routes.insert(route.destination, cidr, route.way);
+            self.routes.insert(route.destination, Claimant::Block(cidr), route.way);
         }
         if !routes.is_empty() {
             self.routes_of.insert(cidr, routes.iter().map(|route| route.destination).collect());

@@ -181,10 +181,13 @@ pub fn changes_of(
     in_order(puts, drops)
 }
 
-/// Tunnels' ends before the routes that lead there, and everything new before anything goes.
+/// Tunnels' ends before the routes that lead there, routes to gateways before those that name them, and everything new before
+/// anything goes.
 fn in_order(mut puts: Vec<Step>, mut drops: Vec<Step>) -> Vec<Step> {
     let is_route = |step: &Step| matches!(step, Step::PutRoute { .. } | Step::DropRoute { .. });
-    puts.sort_by_key(is_route);
+    let names_gateway =
+        |step: &Step| matches!(step, Step::PutRoute { route, .. } if route.gateway().is_some());
+    puts.sort_by_key(|step| (is_route(step), names_gateway(step)));
     drops.sort_by_key(|step| !is_route(step));
     puts.append(&mut drops);
     puts

@@ -21,6 +21,7 @@ mod claims;
 mod cluster;
 mod kernel;
 mod nat;
+mod notice;
 mod records;
 mod settings;
 mod trouble;
@@ -31,8 +32,10 @@ pub use cluster::{Between, Changed};
 pub use kernel::{
     BetweenObserved, FoundRoute, Hop, Step, changes_of, differences as between_differences, is_as_wanted,
 };
+pub use nat::TABLE as NAT_TABLE;
+pub use notice::BetweenNotice;
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
 pub use settings::{BetweenSettings, NatSettings, Writer};
 pub use trouble::Trouble;
-pub use tunnel::{Uplink, Uplinks, VXLAN_DEVICES, Vtep, VxlanDevice};
+pub use tunnel::{BetweenDevices, Uplink, Uplinks, VXLAN_DEVICES, Vtep, VxlanDevice};
 pub use way::{BETWEEN_PROTOCOL, NodeRoute, Via, Way};

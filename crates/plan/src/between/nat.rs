@@ -10,7 +10,7 @@ use super::records::PoolView;
 use super::settings::NatSettings;
 
 /// All that is ours in nftables is in this table; `delete table` removes it.
-pub(super) const TABLE: &str = "inet plumb";
+pub const TABLE: &str = "inet plumb";
 
 /// Loading it replaces whatever the table held, in one step. `None` if no pool wants it.
 pub(super) fn rules<'a>(

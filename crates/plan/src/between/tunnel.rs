@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use model::{IpVersion, Mac};
 
 use super::records::NodeView;
 use super::settings::BetweenSettings;
+use super::way::{NodeRoute, Via, Way, slot};
 
 /// The names of the devices for IPv4 and IPv6, Calico's.
 pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
@@ -40,6 +42,40 @@ impl Uplinks {
     }
 }
 
+/// The devices that routes between nodes lead by, as they were last seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BetweenDevices {
+    /// By IP version.
+    pub uplinks: [Option<u32>; 2],
+    pub vxlan: [Option<u32>; 2],
+    pub ipip: Option<u32>,
+}
+
+impl BetweenDevices {
+    pub fn index_of(&self, version: IpVersion, via: Via) -> Option<u32> {
+        match via {
+            Via::Uplink => self.uplinks[slot(version)],
+            Via::Vxlan => self.vxlan[slot(version)],
+            Via::Ipip => self.ipip,
+        }
+    }
+
+    /// What the device with this index is for, to routes of this IP version.
+    pub fn via(&self, version: IpVersion, index: u32) -> Option<Via> {
+        let is_it = |via: &Via| self.index_of(version, *via) == Some(index);
+        [Via::Uplink, Via::Vxlan, Via::Ipip].into_iter().find(is_it)
+    }
+
+    /// The IP version of the VXLAN device with this index.
+    pub fn vxlan_version(&self, index: u32) -> Option<IpVersion> {
+        [IpVersion::V4, IpVersion::V6].into_iter().find(|version| self.vxlan[slot(*version)] == Some(index))
+    }
+
+    pub(super) fn is_known(&self, index: u32) -> bool {
+        self.uplinks.contains(&Some(index)) || self.vxlan.contains(&Some(index)) || self.ipip == Some(index)
+    }
+}
+
 /// A VXLAN device as it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VxlanDevice {
@@ -57,6 +93,9 @@ pub struct VxlanDevice {
 }
 
 impl VxlanDevice {
+    /// Carried by a device that is ours to remove.
+    pub const ALIAS: &str = "plumb:vxlan";
+
     pub fn name(&self) -> &'static str {
         match self.version {
             IpVersion::V4 => VXLAN_DEVICES[0],
@@ -106,5 +145,12 @@ impl Vtep {
         let address = presence.address?.addr();
         let mac = presence.mac.unwrap_or_else(|| Mac::of_vxlan(name, version));
         (address != own).then_some(Vtep { address: presence.tunnel?, mac, node: address })
+    }
+
+    /// The kernel takes no IPv6 gateway, even one that is said to be right there, that it would reach by another device. A block
+    /// that was reached directly until now may hold it: so it has a route of its own.
+    pub(super) fn route(&self) -> Option<NodeRoute> {
+        let way = Way::Via { via: Via::Vxlan, gateway: self.address };
+        self.address.is_ipv6().then(|| NodeRoute { destination: IpNet::from(self.address), way })
     }
 }

@@ -75,7 +75,13 @@ fn both_ip_versions_stand_by_themselves() {
     between.settle();
     assert_eq!(
         routes(&between),
-        [OWN_BLOCK, "10.0.1.0/26 uplink 192.0.2.2", "fd00::/122 blackhole", "fd00::40/122 vxlan fd00::40"]
+        [
+            OWN_BLOCK,
+            "10.0.1.0/26 uplink 192.0.2.2",
+            "fd00::/122 blackhole",
+            "fd00::40/122 vxlan fd00::40",
+            "fd00::40/128 vxlan fd00::40"
+        ]
     );
     let device = between.vxlan(IpVersion::V6).unwrap();
     assert_eq!((device.name(), device.mtu), ("vxlan-v6.calico", 1430));

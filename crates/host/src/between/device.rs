@@ -1,0 +1,172 @@
+//! The devices that routes between nodes lead by: found, made, put right.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::{DeviceName, IpVersion};
+use plan::between::{Uplink, Uplinks, VXLAN_DEVICES, VxlanDevice};
+
+use crate::links::{find_link, is_no_device};
+use crate::netlink::Request;
+use crate::objects::{read_address, read_link};
+use crate::survey::read::link_details;
+use crate::survey::{SurveyedLink, SurveyedVxlan};
+use crate::{Host, HostError, messages};
+
+use super::messages as own;
+
+/// Name of the device through which IPIP goes.
+const IPIP_DEVICE: &str = "tunl0";
+
+impl Host {
+    /// The devices that have these addresses of the node, of either IP version.
+    pub fn find_uplinks(&mut self, v4: Option<IpAddr>, v6: Option<IpAddr>) -> Result<Uplinks, HostError> {
+        let what = "list the node's addresses";
+        let found = self.netlink.dump(what, &messages::list_addresses(0), |kind, body| {
+            let (index, network) = read_address(kind, body)?;
+            [v4, v6].contains(&Some(network.addr())).then_some((index, network.addr()))
+        })?;
+        let index_of = |address: Option<IpAddr>| {
+            found.iter().find(|(_, found)| Some(*found) == address).map(|(index, _)| *index)
+        };
+        let (v4, v6) = (index_of(v4), index_of(v6));
+        let has_ipip = self.find_device(IPIP_DEVICE)?.is_some();
+        Ok(Uplinks { v4: self.uplink(v4)?, v6: self.uplink(v6)?, has_ipip })
+    }
+
+    fn uplink(&mut self, index: Option<u32>) -> Result<Option<Uplink>, HostError> {
+        let Some(index) = index else { return Ok(None) };
+        let found = match self.netlink.get(messages::get_link_by_index(index)) {
+            Err(error) if is_no_device(&error) => return Ok(None),
+            found => found?,
+        };
+        let link = read_link(found.kind, &found.body);
+        Ok(link.map(|link| Uplink { device: link.name, index, mtu: link.mtu }))
+    }
+
+    /// The index of IPIP's device, where the kernel has one.
+    pub fn ipip_device(&mut self) -> Result<Option<u32>, HostError> {
+        self.find_device(IPIP_DEVICE)
+    }
+
+    fn find_device(&mut self, name: &str) -> Result<Option<u32>, HostError> {
+        let name = DeviceName::new(name).expect("a valid name");
+        Ok(find_link(&mut self.netlink, &name)?.map(|link| link.index))
+    }
+
+    /// Makes a VXLAN device, or puts right what is wrong with the one that is there. Its index, and whether it was made anew:
+    /// then nothing leads through it yet.
+    pub fn ensure_vxlan(&mut self, wanted: &VxlanDevice) -> Result<(u32, bool), HostError> {
+        let found = self.look_at_vxlan(wanted.name())?;
+        if let Some(found) = &found
+            && found.vxlan.is_none()
+        {
+            return Err(HostError::NameTaken {
+                device: DeviceName::new(wanted.name()).expect("a valid name"),
+            });
+        }
+        let kept = found.filter(|found| found.vxlan.as_ref().is_some_and(|vxlan| is_same(vxlan, wanted)));
+        let is_new = kept.is_none();
+        if is_new {
+            self.remake_vxlan(wanted)?;
+        }
+        let link = match kept {
+            Some(link) => link,
+            None => self.look_at_vxlan(wanted.name())?.ok_or_else(|| HostError::Malformed {
+                what: format!("create {}", wanted.name()),
+                problem: "the device is not there".to_owned(),
+            })?,
+        };
+        self.adjust_vxlan(wanted, &link)?;
+        Ok((link.index, is_new))
+    }
+
+    /// Removes the VXLAN device of an IP version, if it is ours. Whether there was one.
+    pub fn remove_vxlan(&mut self, version: IpVersion) -> Result<bool, HostError> {
+        let name = match version {
+            IpVersion::V4 => VXLAN_DEVICES[0],
+            IpVersion::V6 => VXLAN_DEVICES[1],
+        };
+        let found = self.look_at_vxlan(name)?;
+        let Some(link) = found.filter(|link| link.alias.as_deref() == Some(VxlanDevice::ALIAS)) else {
+            return Ok(false);
+        };
+        self.netlink.execute_all(vec![messages::delete_link(name, link.index)])?;
+        Ok(true)
+    }
+
+    fn look_at_vxlan(&mut self, name: &str) -> Result<Option<SurveyedLink>, HostError> {
+        let name = DeviceName::new(name).expect("a valid name");
+        let found = match self.netlink.get(messages::get_link(&name)) {
+            Err(error) if is_no_device(&error) => return Ok(None),
+            found => found?,
+        };
+        let Some(link) = read_link(found.kind, &found.body) else { return Ok(None) };
+        let details = link_details(&found.body);
+        Ok(Some(SurveyedLink {
+            index: link.index,
+            name: link.name,
+            alias: link.alias,
+            mac: link.mac,
+            mtu: link.mtu,
+            up: link.up,
+            ..details
+        }))
+    }
+
+    /// One that was there under this name goes: the kernel cannot change most of what a tunnel is.
+    fn remake_vxlan(&mut self, wanted: &VxlanDevice) -> Result<(), HostError> {
+        if let Some(index) = self.find_device(wanted.name())? {
+            self.netlink.execute_all(vec![messages::delete_link(wanted.name(), index)])?;
+        }
+        let name = DeviceName::new(wanted.name()).expect("a valid name");
+        let requests = vec![own::create_vxlan(wanted), messages::set_alias(&name, VxlanDevice::ALIAS)];
+        self.netlink.execute_all(requests)
+    }
+
+    fn adjust_vxlan(&mut self, wanted: &VxlanDevice, link: &SurveyedLink) -> Result<(), HostError> {
+        let name = DeviceName::new(wanted.name()).expect("a valid name");
+        let mut requests: Vec<Request> = Vec::new();
+        if link.alias.as_deref() != Some(VxlanDevice::ALIAS) {
+            requests.push(messages::set_alias(&name, VxlanDevice::ALIAS));
+        }
+        if link.mac != Some(wanted.mac) {
+            requests.push(messages::set_mac(&name, link.index, wanted.mac));
+        }
+        if link.mtu != wanted.mtu {
+            requests.push(messages::set_mtu(&name, link.index, wanted.mtu));
+        }
+        if !link.up {
+            requests.push(messages::set_up(&name, link.index));
+        }
+        let address = IpNet::from(wanted.address);
+        let there = self.addresses_of(link.index, wanted.version)?;
+        if !there.contains(&address) {
+            requests.push(messages::add_address(&name, link.index, address));
+        }
+        for other in there.into_iter().filter(|other| *other != address) {
+            requests.push(own::delete_address(wanted.name(), link.index, other));
+        }
+        self.netlink.execute_all(requests)
+    }
+
+    /// Those of one IP version that somebody gave it: the kernel gives IPv6 devices one of their own.
+    fn addresses_of(&mut self, index: u32, version: IpVersion) -> Result<Vec<IpNet>, HostError> {
+        let is_of_kernel =
+            |address: IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        self.netlink.dump("list a tunnel's addresses", &messages::list_addresses(index), |kind, body| {
+            let (of, network) = read_address(kind, body)?;
+            let is_meant = of == index && IpVersion::of(network.addr()) == version;
+            (is_meant && !is_of_kernel(network.addr())).then_some(network)
+        })
+    }
+}
+
+/// Whether the kernel's tunnel is the one that is wanted, as far as it cannot be changed in place.
+fn is_same(found: &SurveyedVxlan, wanted: &VxlanDevice) -> bool {
+    found.vni == Some(wanted.vni)
+        && found.port == Some(wanted.port)
+        && found.local == Some(wanted.local)
+        && found.parent == Some(wanted.parent)
+        && !found.learns
+}

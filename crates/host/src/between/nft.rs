@@ -1,0 +1,58 @@
+//! Our own table of nftables, through `nft`: rules as text go in, and what it made of them comes out.
+
+use std::io::{self, Write as _};
+use std::process::{Command, Output, Stdio};
+
+use plan::between::NAT_TABLE;
+
+use crate::HostError;
+
+/// Replaces the table in one step, and gives back how nft lists it now. What a later list shows otherwise, somebody changed.
+pub fn load(rules: &str) -> Result<String, HostError> {
+    run(&["-f", "-"], rules)?;
+    list().map(Option::unwrap_or_default)
+}
+
+/// The table as it is; `None` if there is none.
+pub fn list() -> Result<Option<String>, HostError> {
+    let words: Vec<&str> = ["-s", "list", "table"].into_iter().chain(NAT_TABLE.split(' ')).collect();
+    match run(&words, "") {
+        Ok(text) => Ok(Some(text)),
+        Err(HostError::Nft { problem, .. }) if problem.contains("No such file or directory") => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the table, if there is one.
+pub fn remove() -> Result<(), HostError> {
+    run(&["-f", "-"], &format!("table {NAT_TABLE}\ndelete table {NAT_TABLE}\n")).map(|_| ())
+}
+
+fn run(words: &[&str], input: &str) -> Result<String, HostError> {
+    let what = words.join(" ");
+    let output = try_run(words, input).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => {
+            HostError::Nft { what: what.clone(), problem: "nft is not installed".to_owned() }
+        }
+        _ => HostError::Nft { what: what.clone(), problem: source.to_string() },
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let problem = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(HostError::Nft { what, problem })
+}
+
+fn try_run(words: &[&str], input: &str) -> io::Result<Output> {
+    let mut child = Command::new("nft")
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // If it does not read on, its own words say why.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    child.wait_with_output()
+}

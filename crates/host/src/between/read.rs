@@ -1,0 +1,117 @@
+//! Reads what the kernel says of routes and tunnels between nodes.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::{IpVersion, Mac};
+use plan::between::{BETWEEN_PROTOCOL, BetweenDevices, BetweenNotice, FoundRoute, Hop};
+
+use crate::netlink::message::{Attributes, read_u16, read_u32};
+use crate::netlink::numbers::*;
+use crate::objects::{
+    NEIGHBOUR_HEADER, ROUTE_HEADER, read_address, read_ip, read_link, read_neighbour, unspecified,
+};
+
+/// A route of ours.
+pub(super) fn route(kind: u16, body: &[u8], devices: &BetweenDevices) -> Option<FoundRoute> {
+    let (found, protocol) = any_route(kind, body)?;
+    if protocol != BETWEEN_PROTOCOL {
+        return None;
+    }
+    let Hop::Device { index, gateway, .. } = found.hop else { return Some(found) };
+    let via = devices.via(IpVersion::of(found.destination.addr()), index);
+    Some(FoundRoute { hop: Hop::Device { index, via, gateway }, ..found })
+}
+
+/// A route of the main table, and its protocol.
+fn any_route(kind: u16, body: &[u8]) -> Option<(FoundRoute, u8)> {
+    let &[family, prefix, _, _, table, protocol, _, route_kind] = body.first_chunk()?;
+    let is_clone = read_u32(body, 8)? & RTM_F_CLONED != 0;
+    if !matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) || is_clone {
+        return None;
+    }
+    let mut table = u32::from(table);
+    let (mut destination, mut gateway, mut index, mut metric) = (unspecified(family)?, None, None, 0);
+    for (kind, value) in Attributes::after(body, ROUTE_HEADER) {
+        match kind {
+            RTA_DST => destination = read_ip(family, value)?,
+            RTA_GATEWAY => gateway = read_ip(family, value),
+            RTA_OIF => index = read_u32(value, 0),
+            RTA_PRIORITY => metric = read_u32(value, 0)?,
+            RTA_TABLE => table = read_u32(value, 0)?,
+            _ => {}
+        }
+    }
+    let hop = match (route_kind, index) {
+        (RTN_BLACKHOLE, _) => Hop::Blackhole,
+        (RTN_UNICAST, Some(index)) => Hop::Device { index, via: None, gateway },
+        _ => Hop::Odd,
+    };
+    let destination = IpNet::new(destination, prefix).ok()?;
+    (table == u32::from(RT_TABLE_MAIN)).then_some((FoundRoute { destination, metric, hop }, protocol))
+}
+
+/// A permanent entry of a device's own table of hardware addresses: device, hardware address, node.
+pub(super) fn forward(kind: u16, body: &[u8]) -> Option<(u32, Mac, IpAddr)> {
+    if !matches!(kind, RTM_NEWNEIGH | RTM_DELNEIGH) || body.first() != Some(&AF_BRIDGE) {
+        return None;
+    }
+    let is_permanent = read_u16(body, 8)? & NUD_PERMANENT != 0;
+    let (mut mac, mut node) = (None, None);
+    for (kind, value) in Attributes::after(body, NEIGHBOUR_HEADER) {
+        match kind {
+            NDA_LLADDR => mac = value.try_into().ok().map(Mac),
+            NDA_DST => node = read_ip(if value.len() == 4 { AF_INET } else { AF_INET6 }, value),
+            _ => {}
+        }
+    }
+    Some((read_u32(body, 4)?, mac?, node?)).filter(|_| is_permanent)
+}
+
+pub(crate) fn notice(kind: u16, body: &[u8]) -> Option<BetweenNotice> {
+    match kind {
+        RTM_NEWLINK | RTM_DELLINK => {
+            let link = read_link(kind, body)?;
+            Some(BetweenNotice::Link { index: link.index, name: link.name, gone: kind == RTM_DELLINK })
+        }
+        RTM_NEWADDR | RTM_DELADDR => {
+            let (index, address) = read_address(kind, body)?;
+            Some(BetweenNotice::Address { index, address: address.addr() })
+        }
+        RTM_NEWROUTE | RTM_DELROUTE => {
+            let (found, protocol) = any_route(kind, body)?;
+            let (ours, gone) = (protocol == BETWEEN_PROTOCOL, kind == RTM_DELROUTE);
+            Some(BetweenNotice::Route { destination: found.destination, ours, gone })
+        }
+        RTM_NEWNEIGH | RTM_DELNEIGH => {
+            let gone = kind == RTM_DELNEIGH;
+            if let Some((index, mac, node)) = forward(kind, body) {
+                return Some(BetweenNotice::Forward { index, mac, node, gone });
+            }
+            let (index, address, mac) = read_neighbour(kind, body)?;
+            Some(BetweenNotice::Neighbour { index, address, mac, gone })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_object_can_be_read(
+            kind in 16u16..40,
+            mut body in proptest::collection::vec(any::<u8>(), 0..120),
+            family in prop_oneof![Just(AF_INET), Just(AF_INET6), Just(AF_BRIDGE), any::<u8>()],
+        ) {
+            if let Some(first) = body.first_mut() {
+                *first = family;
+            }
+            let _ = (route(kind, &body, &BetweenDevices::default()), forward(kind, &body), notice(kind, &body));
+        }
+    }
+}
