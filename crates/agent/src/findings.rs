@@ -63,10 +63,18 @@ pub(crate) async fn watch(services: &Services, every: Duration) {
     let mut before = BTreeSet::new();
     loop {
         tokio::time::sleep(every).await;
-        let Some(agent) = services.agent().filter(|_| services.health().is_store_in_sync()) else { continue };
+        let Some(agent) = services.agent() else { continue };
+        let has_records = services.health().is_store_in_sync();
+        // An observer has a node to look at, whether or not there is a store.
+        if !has_records && !agent.only_observes {
+            continue;
+        }
         let mut evidence = collect(services).await;
-        evidence.endpoints = Some(agent.endpoints.all().iter().map(|known| endpoint(known, agent)).collect());
-        evidence.partial.endpoints = true;
+        if has_records {
+            let known = agent.endpoints.all();
+            evidence.endpoints = Some(known.iter().map(|known| endpoint(known, agent)).collect());
+            evidence.partial.endpoints = true;
+        }
         // Some thousand comparisons: nothing that calls should wait for.
         let Ok(report) = tokio::task::spawn_blocking(move || diagnose(&evidence)).await else { continue };
         let seen: BTreeSet<_> = report.findings.iter().map(identity).collect();

@@ -12,5 +12,6 @@ mod chains;
 mod churn;
 mod dels;
 mod hostile;
+mod observing;
 mod store_down;
 mod strangers;
