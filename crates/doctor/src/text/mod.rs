@@ -67,7 +67,10 @@ impl Intake {
     pub fn file(&mut self, name: &str) -> FileIntake<'_> {
         // Names come from the same hands as contents.
         let name = lines::clean(name.as_bytes());
-        FileIntake { intake: self, cutter: LineCutter::default(), reader: Some(FileReader::new(&name)) }
+        let kept: usize =
+            self.drafts.iter().map(|draft| draft.cluster.log.as_ref().map_or(0, Vec::len)).sum();
+        let reader = FileReader::new(&name, logs::EVENTS_MAX.saturating_sub(kept));
+        FileIntake { intake: self, cutter: LineCutter::default(), reader: Some(reader) }
     }
 
     /// Everything that was understood, and what was not.

@@ -39,7 +39,8 @@ enum Mode {
 }
 
 impl FileReader {
-    pub(crate) fn new(name: &str) -> FileReader {
+    /// `room`: how many events of logs it may keep.
+    pub(crate) fn new(name: &str, room: usize) -> FileReader {
         FileReader {
             draft: Draft::new(name),
             section: Section::default(),
@@ -48,7 +49,7 @@ impl FileReader {
             ip: IpReader::default(),
             bgp: BgpReader::default(),
             ipam: IpamReportReader::default(),
-            log: LogReader::default(),
+            log: LogReader::new(room),
             documents: Documents::default(),
             unknown: 0,
             first_unknown: 0,

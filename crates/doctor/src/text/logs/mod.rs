@@ -21,12 +21,14 @@ pub(crate) use trouble::bgp_down;
 
 use prefix::LogLine;
 
-/// More events of one file than this are not kept; that they are not is said.
-const EVENTS_MAX: usize = 200_000;
+/// More events than this are not kept, of all files together; that they are not is said. They take half a gigabyte.
+pub(crate) const EVENTS_MAX: usize = 200_000;
 
 /// Reads the lines of one file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LogReader {
+    /// How many events are still kept.
+    room: usize,
     /// The last year that a line told.
     year: Option<i16>,
     events: Vec<Sighted<LogEvent>>,
@@ -35,6 +37,11 @@ pub(crate) struct LogReader {
 }
 
 impl LogReader {
+    /// `room`: how many events it may keep.
+    pub(crate) fn new(room: usize) -> LogReader {
+        LogReader { room, year: None, events: Vec::new(), lines: 0, dropped: 0 }
+    }
+
     /// Takes in a line. `false`: it is no line of a log.
     pub(crate) fn line(&mut self, line: &Line, draft: &Draft) -> bool {
         let Some(read) = prefix::read(&line.text) else { return false };
@@ -66,7 +73,7 @@ impl LogReader {
             last.seen.last_at = at.or(last.seen.last_at);
             return;
         }
-        if self.events.len() >= EVENTS_MAX {
+        if self.events.len() >= self.room {
             self.dropped += 1;
             return;
         }
@@ -87,7 +94,7 @@ impl LogReader {
         }
         if self.dropped > 0 {
             let told = format!(
-                "{}: {} events beyond the first {EVENTS_MAX} were left out",
+                "{}: {} events were left out: no more than {EVENTS_MAX} of all files are kept",
                 draft.file.0, self.dropped
             );
             draft.cluster.unread.push(told);
@@ -119,7 +126,7 @@ mod tests {
 
     pub(super) fn events(text: &str) -> Vec<LogEvent> {
         let mut draft = Draft::new("log");
-        let mut reader = LogReader::default();
+        let mut reader = LogReader::new(EVENTS_MAX);
         for (number, text) in (1..).zip(text.lines()) {
             let line = Line { number, text: text.to_owned(), is_cut: false };
             assert!(reader.line(&line, &draft), "{text}");
@@ -145,18 +152,37 @@ mod tests {
         assert_eq!((found.len(), found[0].count), (1, 3));
     }
 
+    #[test]
+    fn what_does_not_fit_is_left_out_and_said() {
+        let mut draft = Draft::new("log");
+        let mut reader = LogReader::new(1);
+        for (number, id) in (1..).zip(["a1", "a2", "a3"]) {
+            let text = format!(
+                "time=\"2017-12-12T20:30:00+08:00\" level=info msg=\"Configured environment: [CNI_COMMAND=ADD CNI_CONTAINERID={id} CNI_IFNAME=eth0]\""
+            );
+            assert!(reader.line(&Line { number, text, is_cut: false }, &draft));
+        }
+        reader.finish(&mut draft);
+        assert_eq!(draft.cluster.log.unwrap().len(), 1);
+        assert!(
+            draft.cluster.unread[0].starts_with("log: 2 events were left out"),
+            "{:?}",
+            draft.cluster.unread
+        );
+    }
+
     proptest! {
         #[test]
         fn any_line_can_be_tried(text in "\\PC{0,200}") {
             let draft = Draft::new("log");
-            LogReader::default().line(&Line { number: 1, text, is_cut: false }, &draft);
+            LogReader::new(EVENTS_MAX).line(&Line { number: 1, text, is_cut: false }, &draft);
         }
 
         #[test]
         fn any_message_can_be_tried(message in "(pod|\"|_|\\(|[a-z0-9]{0,6}|Key: /calico/|IPv4s|=|\\[|for|sandbox|:| |PodIP:|WorkloadEndpoint\\(){0,20}") {
             let draft = Draft::new("log");
             let text = format!("2017-12-13 14:19:24.189 [ERROR][1] a.go 1: {message}");
-            LogReader::default().line(&Line { number: 1, text, is_cut: false }, &draft);
+            LogReader::new(EVENTS_MAX).line(&Line { number: 1, text, is_cut: false }, &draft);
         }
     }
 }
