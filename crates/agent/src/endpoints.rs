@@ -3,16 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox};
 use serde_json::Value;
-use store::{Event, ListRequest, Record, Revision, Store, StoreError};
-use tracing::{info, warn};
+use store::{Record, Store};
 
 use crate::cni::endpoint_addresses;
-
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+use crate::follow::{Told, follow};
 
 /// What the agent needs to know of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,53 +49,21 @@ impl Endpoints {
 
     /// Follows the store; never ends. `in_sync` hears whether what is known is complete.
     pub(crate) async fn follow(&self, store: &dyn Store, node: &str, in_sync: impl Fn(bool)) {
-        loop {
-            match self.list_and_watch(store, node, &in_sync).await {
-                Ok(()) => info!("the store has forgotten too much; listing the endpoints again"),
-                Err(error) => {
-                    warn!(%error, "the endpoints cannot be listed; trying again");
-                    tokio::time::sleep(RETRY_DELAY).await;
-                }
+        let mut listed = BTreeMap::new();
+        let tell = |told| match told {
+            Told::Listing => listed.clear(),
+            Told::Listed(record) => {
+                listed.extend(read(&record, node).map(|endpoint| (record.key.clone(), endpoint)));
             }
-            in_sync(false);
-        }
-    }
-
-    async fn list_and_watch(
-        &self,
-        store: &dyn Store,
-        node: &str,
-        in_sync: &impl Fn(bool),
-    ) -> Result<(), StoreError> {
-        let revision = self.list(store, node).await?;
-        in_sync(true);
-        let mut watch = store.watch(KeyRange::Kind(Kind::WorkloadEndpoint), revision).await?;
-        loop {
-            match watch.next().await.transpose()? {
-                Some(Event::Put(record)) => self.take_in(&record, node),
-                Some(Event::Deleted { key, .. }) => {
-                    self.known().remove(&key);
-                }
-                Some(Event::HistoryGone) | None => return Ok(()),
+            Told::Complete => {
+                *self.known() = std::mem::take(&mut listed);
+                in_sync(true);
             }
-        }
-    }
-
-    async fn list(&self, store: &dyn Store, node: &str) -> Result<Revision, StoreError> {
-        let mut found = BTreeMap::new();
-        let mut request = ListRequest::new(KeyRange::Kind(Kind::WorkloadEndpoint));
-        loop {
-            let page = store.list(request.clone()).await?;
-            let local = page.records.iter().filter_map(|record| read(record, node));
-            found.extend(local.map(|endpoint| (endpoint.record.key.clone(), endpoint)));
-            match page.next {
-                Some(next) => request = request.continued(next),
-                None => {
-                    *self.known() = found;
-                    return Ok(page.revision);
-                }
-            }
-        }
+            Told::Put(record) => self.take_in(&record, node),
+            Told::Deleted(key) => drop(self.known().remove(&key)),
+            Told::Lost => in_sync(false),
+        };
+        follow(store, KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints", tell).await;
     }
 
     fn take_in(&self, record: &Record, node: &str) {
@@ -137,6 +102,7 @@ pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
 mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use serde_json::json;
     use store::MemoryStore;

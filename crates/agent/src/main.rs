@@ -1,5 +1,6 @@
 //! `plumbd`: what runs on a node. So far the one-shot that serves a container runtime's call.
 
+mod between;
 mod bootstrap;
 mod cni;
 mod collect;
@@ -8,6 +9,7 @@ mod failpoint;
 mod fence;
 mod files;
 mod findings;
+mod follow;
 mod health;
 mod journal;
 mod node;

@@ -93,7 +93,7 @@ fn page(head: &[u8], health: &Health) -> Page {
     }
     match path.split('?').next().unwrap_or_default() {
         "/liveness" => verdict(health.not_alive().into_iter().collect()),
-        "/readiness" => verdict(health.not_ready().into_iter().map(str::to_owned).collect()),
+        "/readiness" => verdict(health.not_ready()),
         "/metrics" => Page { status: "200 OK", text: health.metrics.text() },
         _ => Page { status: "404 Not Found", text: "/liveness, /readiness, /metrics\n".to_owned() },
     }

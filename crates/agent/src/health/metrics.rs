@@ -26,6 +26,13 @@ pub(crate) struct Metrics {
     pub(crate) store_in_sync: AtomicI64,
     pub(crate) runtime_answers: AtomicI64,
     pub(crate) policies_unenforced: AtomicI64,
+    pub(crate) routes_wanted: AtomicI64,
+    pub(crate) routes_failed: AtomicI64,
+    pub(crate) routes_changed: AtomicU64,
+    pub(crate) routes_mended: AtomicU64,
+    pub(crate) blocks_unreachable: AtomicI64,
+    pub(crate) node_addresses_shared: AtomicI64,
+    pub(crate) nat_failed: AtomicI64,
     /// Empty before the first look.
     findings: Mutex<Counts>,
 }
@@ -43,7 +50,9 @@ impl Metrics {
     /// In the text format of Prometheus, version 0.0.4.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        for Row(name, sort, help, value) in self.of_calls().into_iter().chain(self.of_node()) {
+        for Row(name, sort, help, value) in
+            self.of_calls().into_iter().chain(self.of_node()).chain(self.between())
+        {
             writeln!(text, "# HELP plumb_{name} {help}\n# TYPE plumb_{name} {sort}\nplumb_{name} {value}")
                 .expect("a string takes any text");
         }
@@ -101,6 +110,26 @@ impl Metrics {
                 "Policies and profiles in the store that would deny something and are not enforced",
                 &self.policies_unenforced,
             ),
+        ]
+    }
+
+    fn between(&self) -> [Row; 7] {
+        [
+            gauge("routes_wanted", "Routes to other nodes that this node should have", &self.routes_wanted),
+            gauge("routes_failed", "Routes and tunnel ends that could not be set", &self.routes_failed),
+            counter("routes_changed_total", "Changes because records changed", &self.routes_changed),
+            counter(
+                "routes_mended_total",
+                "Changes because the kernel held something else",
+                &self.routes_mended,
+            ),
+            gauge(
+                "blocks_unreachable",
+                "Blocks and borrowed addresses that cannot be reached as the records want it",
+                &self.blocks_unreachable,
+            ),
+            gauge("node_addresses_shared", "Addresses that several nodes claim", &self.node_addresses_shared),
+            gauge("nat_failed", "1 if the rules for natOutgoing could not be loaded", &self.nat_failed),
         ]
     }
 }

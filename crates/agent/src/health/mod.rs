@@ -4,6 +4,7 @@ mod http;
 mod metrics;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) use http::Pages;
@@ -23,6 +24,8 @@ pub(crate) struct Health {
     store_in_sync: AtomicBool,
     store_away: AtomicBool,
     reconciled: AtomicBool,
+    /// Why routes to other nodes are not all there.
+    routes_missing: Mutex<Vec<String>>,
 }
 
 impl Health {
@@ -35,6 +38,7 @@ impl Health {
             store_in_sync: AtomicBool::new(false),
             store_away: AtomicBool::new(false),
             reconciled: AtomicBool::new(false),
+            routes_missing: Mutex::new(vec!["the routes to other nodes are not known yet".to_owned()]),
         }
     }
 
@@ -75,6 +79,11 @@ impl Health {
         self.reconciled.load(Ordering::Relaxed)
     }
 
+    /// Why routes to other nodes are not all there; nothing if they are.
+    pub(crate) fn set_routes_missing(&self, reasons: Vec<String>) {
+        *self.routes_missing.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    }
+
     /// Why the agent should be started anew; nothing if it lives.
     pub(crate) fn not_alive(&self) -> Option<String> {
         let heard = Duration::from_millis(self.reconcile_heard.load(Ordering::Relaxed));
@@ -84,13 +93,16 @@ impl Health {
     }
 
     /// What is missing before pods can be added.
-    pub(crate) fn not_ready(&self) -> Vec<&'static str> {
+    pub(crate) fn not_ready(&self) -> Vec<String> {
         let conditions = [
             (self.serving.load(Ordering::Relaxed), "the socket is not served"),
             (self.is_store_in_sync(), "the store's records are not known yet"),
             (self.is_reconciled(), "the kernel's state differs from what it should be"),
         ];
-        conditions.into_iter().filter(|(fine, _)| !fine).map(|(_, problem)| problem).collect()
+        let mut problems: Vec<String> =
+            conditions.into_iter().filter(|(fine, _)| !fine).map(|(_, problem)| problem.to_owned()).collect();
+        problems.extend(self.routes_missing.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        problems
     }
 }
 
@@ -101,7 +113,8 @@ mod tests {
     #[test]
     fn ready_means_all_of_it() {
         let health = Health::new();
-        assert_eq!(health.not_ready().len(), 3);
+        assert_eq!(health.not_ready().len(), 4);
+        health.set_routes_missing(Vec::new());
         health.set_serving(true);
         health.set_store_in_sync(true);
         assert_eq!(health.not_ready(), ["the kernel's state differs from what it should be"]);

@@ -22,7 +22,7 @@ use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
-use crate::{bootstrap, collect, findings, policies, queue, reconcile};
+use crate::{between, bootstrap, collect, findings, policies, queue, reconcile};
 
 const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
@@ -111,6 +111,7 @@ async fn observe(services: Arc<Services>, config: StoreConfig) -> Result<()> {
 /// In the place of the loop that keeps the kernel: there is nothing to keep, so nothing is amiss.
 async fn stay_alive(services: &Services) {
     services.health().set_reconciled(true);
+    services.health().set_routes_missing(Vec::new());
     loop {
         services.health().heard_of_reconcile();
         tokio::time::sleep(ALIVE_EVERY).await;
@@ -133,7 +134,8 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
         }
     });
     let policies = policies::watch(&*store, &agent.node, services.metrics());
-    tokio::join!(following, queue::work(&services), collect::run(&services, grace), policies);
+    let between = between::run(&services, &store);
+    tokio::join!(following, queue::work(&services), collect::run(&services, grace), policies, between);
     Ok(())
 }
 

@@ -81,18 +81,30 @@ impl Host {
         Ok((link.index, is_new))
     }
 
+    /// Takes the addresses from the VXLAN device of an IP version, if it is ours: they may be a pod's soon. What others still
+    /// send through it arrives nevertheless. Whether there is one.
+    pub fn retire_vxlan(&mut self, version: IpVersion) -> Result<bool, HostError> {
+        let Some(link) = self.own_vxlan(version)? else { return Ok(false) };
+        let addresses = self.addresses_of(link.index, version)?;
+        let delete = |address: IpNet| own::delete_address(&link.name, link.index, address);
+        self.netlink.execute_all(addresses.into_iter().map(delete).collect())?;
+        Ok(true)
+    }
+
     /// Removes the VXLAN device of an IP version, if it is ours. Whether there was one.
     pub fn remove_vxlan(&mut self, version: IpVersion) -> Result<bool, HostError> {
+        let Some(link) = self.own_vxlan(version)? else { return Ok(false) };
+        self.netlink.execute_all(vec![messages::delete_link(&link.name, link.index)])?;
+        Ok(true)
+    }
+
+    fn own_vxlan(&mut self, version: IpVersion) -> Result<Option<SurveyedLink>, HostError> {
         let name = match version {
             IpVersion::V4 => VXLAN_DEVICES[0],
             IpVersion::V6 => VXLAN_DEVICES[1],
         };
         let found = self.look_at_vxlan(name)?;
-        let Some(link) = found.filter(|link| link.alias.as_deref() == Some(VxlanDevice::ALIAS)) else {
-            return Ok(false);
-        };
-        self.netlink.execute_all(vec![messages::delete_link(name, link.index)])?;
-        Ok(true)
+        Ok(found.filter(|link| link.alias.as_deref() == Some(VxlanDevice::ALIAS)))
     }
 
     fn look_at_vxlan(&mut self, name: &str) -> Result<Option<SurveyedLink>, HostError> {

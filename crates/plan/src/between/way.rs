@@ -108,6 +108,11 @@ impl Ground {
         self.pools.iter().find(|(pool, _)| pool.contains_cidr(block)).map(|(_, encapsulation)| *encapsulation)
     }
 
+    fn tunnel_to(&self, node: Option<&NodeView>, version: IpVersion) -> Result<IpAddr, Trouble> {
+        let gateway = node.and_then(|node| node.of(version).tunnel).ok_or(Trouble::NoTunnel)?;
+        if self.has_vxlan[slot(version)] { Ok(gateway) } else { Err(Trouble::NoOwnTunnel { version }) }
+    }
+
     /// Which way packets to what a node has go; `None` if that is for somebody else to say.
     pub(super) fn way_to(
         &self,
@@ -135,13 +140,12 @@ impl Ground {
             {
                 Ok(Some(direct))
             }
-            Encapsulation::Vxlan(_) => {
-                let gateway = node.and_then(|node| node.of(version).tunnel).ok_or(Trouble::NoTunnel)?;
-                if !self.has_vxlan[slot(version)] {
-                    return Err(Trouble::NoOwnTunnel { version });
-                }
-                Ok(Some(Way::Via { via: Via::Vxlan, gateway }))
-            }
+            Encapsulation::Vxlan(_) => match self.tunnel_to(node, version) {
+                Ok(gateway) => Ok(Some(Way::Via { via: Via::Vxlan, gateway })),
+                // One of the two does not have it yet. Rather without it meanwhile than not at all.
+                Err(_) if is_near => Ok(Some(direct)),
+                Err(trouble) => Err(trouble),
+            },
             Encapsulation::Ipip(_) if !self.has_ipip => Err(Trouble::NoIpip),
             Encapsulation::Ipip(_) => Ok(Some(Way::Via { via: Via::Ipip, gateway })),
         }

@@ -1,0 +1,258 @@
+//! The loop: records change, the kernel is touched, time passes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use host::{Host, HostError, Monitor};
+use plan::between::{BetweenDevices, Changed, Step, changes_of};
+use tokio::time::{Instant, sleep_until};
+use tracing::{debug, info};
+
+use super::known::Known;
+use super::nat::Nat;
+use super::steps::{self, Looked};
+use crate::cni::Services;
+
+/// Changes are announced; this is for what was not.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Records and announcements come in bunches; one piece of work serves them all.
+const BUNCH: Duration = Duration::from_millis(2);
+/// Between two looks that announcements ask for.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(250);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
+/// Calls come in between.
+const STEPS_AT_ONCE: usize = 512;
+/// How long a tunnel that nobody wants any more stays: others may not have heard of it yet, and still send through it.
+const LINGER: Duration = Duration::from_secs(10);
+/// How many reasons are said in full.
+const REASONS_MAX: usize = 10;
+
+/// What a look is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// Records have changed.
+    Records,
+    /// To find what somebody else has changed.
+    Check,
+}
+
+pub(super) struct Keeper<'a> {
+    services: &'a Arc<Services>,
+    known: &'a Arc<Known>,
+    monitor: Monitor,
+    nat: Nat,
+    devices: BetweenDevices,
+    /// A look at everything has been had.
+    has_looked: bool,
+    looked_at: Instant,
+    look_at: Instant,
+    retry_delay: Duration,
+    /// When to remove tunnels that are out of service.
+    remove_at: Option<Instant>,
+    /// What could not be reached at the last look.
+    troubles: BTreeSet<String>,
+}
+
+impl<'a> Keeper<'a> {
+    pub(super) fn new(services: &'a Arc<Services>, known: &'a Arc<Known>, monitor: Monitor) -> Keeper<'a> {
+        Keeper {
+            services,
+            known,
+            monitor,
+            nat: Nat::default(),
+            devices: BetweenDevices::default(),
+            has_looked: false,
+            looked_at: Instant::now(),
+            look_at: Instant::now() + LOOK_EVERY,
+            retry_delay: RETRY_DELAY_MIN,
+            remove_at: None,
+            troubles: BTreeSet::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), HostError> {
+        loop {
+            if self.known.lock().is_complete() {
+                if !self.has_looked || self.look_at <= Instant::now() {
+                    self.look(Why::Check).await?;
+                }
+                if self.nat.due() <= Instant::now() {
+                    self.nat.keep(self.services, self.known).await;
+                }
+            }
+            let next = if self.has_looked { self.look_at.min(self.nat.due()) } else { self.look_at };
+            tokio::select! {
+                () = self.known.changed.notified() => {
+                    tokio::time::sleep(BUNCH).await;
+                    self.take_in_changes().await?;
+                }
+                listened = Self::listen(&mut self.monitor, self.known, &self.devices) => {
+                    if listened? && self.has_looked {
+                        self.look_at = self.look_at.min((self.looked_at + LOOK_PAUSE).max(Instant::now()));
+                    }
+                }
+                () = sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Whether something of ours was touched by somebody else.
+    async fn listen(
+        monitor: &mut Monitor,
+        known: &Known,
+        devices: &BetweenDevices,
+    ) -> Result<bool, HostError> {
+        let mut is_disturbed = false;
+        let each = |notice| {
+            if !is_disturbed && known.lock().between.is_disturbed_by(&notice, devices) {
+                debug!("looking at the routes to other nodes: {notice:?}");
+                is_disturbed = true;
+            }
+        };
+        monitor.next_between(each).await?;
+        Ok(is_disturbed)
+    }
+
+    /// What depends on the records that changed.
+    async fn take_in_changes(&mut self) -> Result<(), HostError> {
+        if !self.has_looked {
+            return Ok(());
+        }
+        let (changed, steps) = {
+            let mut state = self.known.lock();
+            let changed = state.between.settle();
+            let steps = self.steps_of(&state.between, &changed);
+            (changed, steps)
+        };
+        if changed.nat {
+            self.nat.keep(self.services, self.known).await;
+        }
+        if changed.devices {
+            // Tunnels come before routes or go after them: a look at everything has that order.
+            return self.look(Why::Records).await;
+        }
+        let count = u64::try_from(steps.len()).unwrap_or_default();
+        let failed = self.apply(steps).await?;
+        self.services.metrics().routes_changed.fetch_add(count, Ordering::Relaxed);
+        if failed.is_empty() {
+            self.tell_state(Vec::new());
+        } else {
+            // Something else may be in the way, which only a look at everything shows.
+            self.look_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn steps_of(&self, between: &plan::between::Between, changed: &Changed) -> Vec<Step> {
+        changes_of(between, changed, |version, via| self.devices.index_of(version, via))
+    }
+
+    /// At everything: what the kernel holds is compared with what is wanted.
+    async fn look(&mut self, why: Why) -> Result<(), HostError> {
+        let kernel = self.services.kernel()?;
+        let known = Arc::clone(self.known);
+        let Looked { devices, steps, mut failed } =
+            kernel.run(move |host: &mut Host| steps::look(host, &known)).await??;
+        self.devices = devices;
+        let is_mending = self.has_looked && why == Why::Check;
+        let count = steps.len();
+        if is_mending {
+            steps.iter().take(REASONS_MAX).for_each(|step| info!("{step}; put right"));
+        } else if count > 0 {
+            info!("{count} routes and tunnel ends to set up, to change or to remove");
+        }
+        failed.extend(self.apply(steps).await?);
+        self.retire_tunnels().await?;
+        let metrics = self.services.metrics();
+        let counter = if is_mending { &metrics.routes_mended } else { &metrics.routes_changed };
+        counter.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
+        self.has_looked = true;
+        self.looked_at = Instant::now();
+        self.look_at = self.looked_at + if failed.is_empty() { LOOK_EVERY } else { self.retry_delay };
+        self.look_at = self.look_at.min(self.remove_at.unwrap_or(self.look_at));
+        self.retry_delay =
+            if failed.is_empty() { RETRY_DELAY_MIN } else { (self.retry_delay * 2).min(RETRY_DELAY_MAX) };
+        self.say_troubles();
+        self.tell_state(failed);
+        Ok(())
+    }
+
+    async fn retire_tunnels(&mut self) -> Result<(), HostError> {
+        let removes = self.remove_at.is_some_and(|due| due <= Instant::now());
+        let known = Arc::clone(self.known);
+        let work = move |host: &mut Host| steps::retire_tunnels(host, &known, removes);
+        let is_left = self.services.kernel()?.run(work).await??;
+        self.remove_at = match (is_left, self.remove_at) {
+            (true, due) => due.or_else(|| Some(Instant::now() + LINGER)),
+            (false, _) => None,
+        };
+        Ok(())
+    }
+
+    /// What could not be done, in words.
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<String>, HostError> {
+        let kernel = self.services.kernel()?;
+        let mut failed = Vec::new();
+        for part in steps.chunks(STEPS_AT_ONCE) {
+            let (part, devices) = (part.to_vec(), self.devices);
+            let left = kernel.run(move |host: &mut Host| host.apply_between(&part, &devices)).await??;
+            failed.extend(left.into_iter().map(|(step, error)| format!("{step}: {error}")));
+        }
+        Ok(failed)
+    }
+
+    /// Troubles that two looks in a row have seen: while a cluster comes up there are many that pass.
+    fn say_troubles(&mut self) {
+        let state = self.known.lock();
+        let mut now: BTreeSet<String> = state
+            .between
+            .troubles()
+            .map(|(cidr, node, trouble)| {
+                format!("{cidr} at {node} cannot be reached as it should be: {trouble}")
+            })
+            .collect();
+        now.extend(state.between.shared_addresses().map(|(address, nodes)| {
+            let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+            format!("the nodes {} claim the same address {address}", nodes.join(", "))
+        }));
+        if state.between.settings().is_contradictory() {
+            now.insert(
+                "programClusterRoutes of FelixConfiguration and BGPConfiguration contradict each other: \
+                 both sides were told to write routes, or neither"
+                    .to_owned(),
+            );
+        }
+        drop(state);
+        now.intersection(&self.troubles)
+            .take(REASONS_MAX)
+            .for_each(|trouble| self.services.say_once(trouble.clone()));
+        self.troubles = now;
+    }
+
+    fn tell_state(&self, failed: Vec<String>) {
+        let state = self.known.lock();
+        let metrics = self.services.metrics();
+        let set = |gauge: &std::sync::atomic::AtomicI64, count: usize| {
+            gauge.store(i64::try_from(count).unwrap_or(i64::MAX), Ordering::Relaxed);
+        };
+        set(&metrics.routes_wanted, state.between.route_count());
+        set(&metrics.routes_failed, failed.len());
+        set(&metrics.blocks_unreachable, state.between.troubles().count());
+        set(&metrics.node_addresses_shared, state.between.shared_addresses().count());
+        let own: BTreeSet<String> = state
+            .between
+            .troubles()
+            .filter(|(_, _, trouble)| trouble.is_own())
+            .map(|(_, _, trouble)| format!("other nodes cannot be reached: {trouble}"))
+            .collect();
+        drop(state);
+        let left = failed.len().saturating_sub(REASONS_MAX);
+        let mut reasons: Vec<String> = failed.into_iter().take(REASONS_MAX).chain(own).collect();
+        reasons.extend((left > 0).then(|| format!("and {left} more")));
+        reasons.iter().for_each(|reason| debug!("{reason}"));
+        self.services.health().set_routes_missing(reasons);
+    }
+}

@@ -1,0 +1,279 @@
+//! What the agent knows of the cluster, kept in step with the store.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use model::ipam::Block;
+use model::{Cidr, IpVersion, Key, KeyRange, Kind, Resource};
+use plan::between::{Between, BetweenSettings, BlockView, NodeView, PoolView};
+use store::{Record, Store};
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::follow::{Told, follow};
+
+/// The name of the settings that hold for all nodes.
+const DEFAULT: &str = "default";
+
+/// What is followed, each by a list and a watch of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Nodes,
+    Pools,
+    BlocksV4,
+    BlocksV6,
+    Felix,
+    Bgp,
+}
+
+impl Part {
+    const ALL: [Part; 6] = [Part::Nodes, Part::Pools, Part::BlocksV4, Part::BlocksV6, Part::Felix, Part::Bgp];
+
+    fn range(self) -> KeyRange {
+        match self {
+            Part::Nodes => KeyRange::Kind(Kind::Node),
+            Part::Pools => KeyRange::Kind(Kind::IpPool),
+            Part::BlocksV4 => KeyRange::Blocks(IpVersion::V4),
+            Part::BlocksV6 => KeyRange::Blocks(IpVersion::V6),
+            Part::Felix => KeyRange::Kind(Kind::FelixConfiguration),
+            Part::Bgp => KeyRange::Kind(Kind::BgpConfiguration),
+        }
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Part::Nodes => "nodes",
+            Part::Pools => "pools",
+            Part::BlocksV4 | Part::BlocksV6 => "blocks",
+            Part::Felix => "settings of the agent",
+            Part::Bgp => "settings of BGP",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Known {
+    state: Mutex<State>,
+    /// There is something to settle.
+    pub(super) changed: Notify,
+    /// Pools or this node's own record have changed.
+    pub(super) tunnels: Notify,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) between: Between,
+    node: String,
+    felix: Option<Resource>,
+    felix_of_node: Option<Resource>,
+    bgp: Option<Resource>,
+    /// Parts that have been listed, once at least.
+    complete: BTreeSet<Part>,
+}
+
+impl Known {
+    pub(super) fn new(node: &str) -> Known {
+        let state = State {
+            between: Between::new(node),
+            node: node.to_owned(),
+            felix: None,
+            felix_of_node: None,
+            bgp: None,
+            complete: BTreeSet::new(),
+        };
+        Known { state: Mutex::new(state), changed: Notify::new(), tunnels: Notify::new() }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never ends.
+    pub(super) async fn follow(&self, store: &dyn Store) {
+        let [a, b, c, d, e, f] = Part::ALL.map(|part| self.follow_part(store, part));
+        tokio::join!(a, b, c, d, e, f);
+    }
+
+    async fn follow_part(&self, store: &dyn Store, part: Part) {
+        let mut listed: BTreeSet<Key> = BTreeSet::new();
+        let tell = |told| {
+            match told {
+                Told::Listing => listed.clear(),
+                Told::Listed(record) => {
+                    self.lock().put(&record);
+                    listed.insert(record.key);
+                    return;
+                }
+                Told::Complete => self.lock().complete(part, &std::mem::take(&mut listed)),
+                Told::Put(record) => self.lock().put(&record),
+                Told::Deleted(key) => self.lock().set(&key, None),
+                // What is known is the best there is.
+                Told::Lost => return,
+            }
+            self.changed.notify_one();
+            if matches!(part, Part::Nodes | Part::Pools) {
+                self.tunnels.notify_one();
+            }
+        };
+        follow(store, part.range(), part.what(), tell).await;
+    }
+}
+
+impl State {
+    /// Whether everything has been listed. Before that nobody knows what is superfluous.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete.len() == Part::ALL.len()
+    }
+
+    fn put(&mut self, record: &Record) {
+        self.set(&record.key, Some(record));
+    }
+
+    /// A record as it is now, or that it is gone.
+    fn set(&mut self, key: &Key, record: Option<&Record>) {
+        match key {
+            Key::Block(cidr) => self.set_block(*cidr, record),
+            Key::Resource { kind, name, .. } => {
+                let resource = match record.map(|record| decode(record, *kind)) {
+                    // What cannot be understood leaves things as they were.
+                    Some(None) => return,
+                    Some(resource) => resource,
+                    None => None,
+                };
+                self.set_resource(*kind, name, resource);
+            }
+            _ => {}
+        }
+    }
+
+    fn set_block(&mut self, cidr: Cidr, record: Option<&Record>) {
+        let view = match record.map(|record| Block::decode(&cidr, &record.value)) {
+            Some(Ok(block)) => BlockView::read(&block),
+            Some(Err(error)) => return warn!("{error}; its routes stay as they are"),
+            None => None,
+        };
+        self.between.set_block(cidr, view);
+    }
+
+    fn set_resource(&mut self, kind: Kind, name: &str, resource: Option<Resource>) {
+        match kind {
+            Kind::Node => self.between.set_node(name, resource.as_ref().map(NodeView::read)),
+            Kind::IpPool => self.between.set_pool(name, resource.as_ref().and_then(PoolView::read)),
+            Kind::FelixConfiguration if name == DEFAULT => self.felix = resource,
+            Kind::FelixConfiguration if name.strip_prefix("node.") == Some(self.node.as_str()) => {
+                self.felix_of_node = resource;
+            }
+            Kind::BgpConfiguration if name == DEFAULT => self.bgp = resource,
+            _ => return,
+        }
+        if matches!(kind, Kind::FelixConfiguration | Kind::BgpConfiguration) {
+            let settings =
+                BetweenSettings::read(self.felix.as_ref(), self.felix_of_node.as_ref(), self.bgp.as_ref());
+            if settings != *self.between.settings() {
+                self.between.set_settings(settings);
+            }
+        }
+    }
+
+    /// A list is complete: what is not in it is gone.
+    fn complete(&mut self, part: Part, listed: &BTreeSet<Key>) {
+        let of_kind = |kind: Kind, name: &str| Key::cluster(kind, name);
+        let known: Vec<Key> = match part {
+            Part::Nodes => self.between.nodes().map(|(name, _)| of_kind(Kind::Node, name)).collect(),
+            Part::Pools => self.between.pool_names().map(|name| of_kind(Kind::IpPool, name)).collect(),
+            Part::BlocksV4 => self.blocks(IpVersion::V4),
+            Part::BlocksV6 => self.blocks(IpVersion::V6),
+            Part::Felix => vec![
+                of_kind(Kind::FelixConfiguration, DEFAULT),
+                of_kind(Kind::FelixConfiguration, &format!("node.{}", self.node)),
+            ],
+            Part::Bgp => vec![of_kind(Kind::BgpConfiguration, DEFAULT)],
+        };
+        known.iter().filter(|key| !listed.contains(key)).for_each(|key| self.set(key, None));
+        self.complete.insert(part);
+    }
+
+    fn blocks(&self, version: IpVersion) -> Vec<Key> {
+        let of_version = self.between.block_cidrs().filter(|cidr| cidr.version() == version);
+        of_version.map(|cidr| Key::Block(*cidr)).collect()
+    }
+}
+
+fn decode(record: &Record, kind: Kind) -> Option<Resource> {
+    match Resource::decode(&record.key, kind, &record.value, record.revision.as_str()) {
+        Ok(resource) => Some(resource),
+        Err(error) => {
+            warn!("{error}; what follows from it stays as it is");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use model::AffinityOwner;
+    use serde_json::{Value, json};
+    use store::MemoryStore;
+
+    use super::*;
+
+    async fn put(store: &dyn Store, kind: Kind, name: &str, spec: Value) -> Key {
+        let mut resource = Resource::new(kind, name);
+        resource.body.insert("spec".to_owned(), spec);
+        store.create(resource.key(), resource.encode()).await.unwrap();
+        resource.key()
+    }
+
+    async fn put_block(store: &dyn Store, cidr: &str, owner: &str) -> Key {
+        let block = Block::new(cidr.parse().unwrap(), Some(&AffinityOwner::Host(owner.to_owned())), 1);
+        store.create(block.key(), block.encode()).await.unwrap();
+        block.key()
+    }
+
+    async fn until(known: &Known, condition: impl Fn(&mut State) -> bool) {
+        while !condition(&mut known.lock()) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_records_are_followed() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        put(&*store, Kind::IpPool, "pods", json!({"cidr": "10.0.0.0/16"})).await;
+        put(&*store, Kind::FelixConfiguration, "node.a", json!({"vxlanVNI": 7})).await;
+        put(&*store, Kind::FelixConfiguration, "node.b", json!({"vxlanVNI": 8})).await;
+        let b = put(&*store, Kind::Node, "b", json!({"bgp": {"ipv4Address": "192.0.2.2/24"}})).await;
+        let block = put_block(&*store, "10.0.1.0/26", "b").await;
+        let known = Arc::new(Known::new("a"));
+        let following = tokio::spawn({
+            let (store, known) = (store.clone(), known.clone());
+            async move { known.follow(&*store).await }
+        });
+        until(&known, |state| state.is_complete()).await;
+        assert_eq!(known.lock().between.settings().vxlan_vni, 7);
+        assert_eq!(known.lock().between.nodes().count(), 1);
+        assert_eq!(known.lock().between.block_cidrs().count(), 1);
+        put_block(&*store, "10.0.2.0/26", "c").await;
+        until(&known, |state| state.between.block_cidrs().count() == 2).await;
+        for key in [b, block] {
+            let record = store.get(&key).await.unwrap().unwrap();
+            store.delete(key, record.revision).await.unwrap();
+        }
+        until(&known, |state| state.between.nodes().count() + state.between.block_cidrs().count() == 1).await;
+        following.abort();
+    }
+
+    #[test]
+    fn a_new_list_tells_what_is_gone() {
+        let known = Known::new("a");
+        let mut state = known.lock();
+        for name in ["b", "c"] {
+            state.between.set_node(name, Some(NodeView::default()));
+        }
+        state.complete(Part::Nodes, &[Key::cluster(Kind::Node, "c")].into());
+        assert_eq!(state.between.nodes().map(|(name, _)| name).collect::<Vec<_>>(), ["c"]);
+        assert!(!state.is_complete());
+    }
+}

@@ -1,0 +1,51 @@
+//! Keeps the routes and tunnels to other nodes as the records say.
+//!
+//! ```text
+//!   store: nodes, pools, blocks, settings ─▶ Known (plan::Between) ─▶ what changed ─┐
+//!                                                                                   ├─▶ steps ─▶ kernel's thread
+//!   kernel ─▶ observed, at the start, now and then, and when a stranger touched it ─┘
+//!   pools, this node's record ─▶ tunnel addresses, from the address book
+//! ```
+//!
+//! Nothing is done before all records have been listed once. While the store is away, what is known stays. A record that changes
+//! costs what depends on it. Stopping leaves everything as it is, and a start finds it so.
+
+mod keep;
+mod known;
+mod nat;
+mod steps;
+mod tunnel;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use host::Monitor;
+use store::Store;
+use tracing::warn;
+
+use crate::cni::Services;
+use keep::Keeper;
+use known::Known;
+
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Never ends.
+pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>) {
+    let agent = services.agent().expect("only the agent keeps routes");
+    let known = Arc::new(Known::new(&agent.node));
+    let keeping = async {
+        loop {
+            // Listening starts before the first look, so that nothing is missed in between.
+            let outcome = match Monitor::open_between() {
+                Ok(monitor) => Keeper::new(services, &known, monitor).run().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = outcome {
+                warn!("the routes to other nodes cannot be kept: {error}; trying again");
+                services.health().set_routes_missing(vec![format!("routes to other nodes: {error}")]);
+            }
+            tokio::time::sleep(RETRY_DELAY).await;
+        }
+    };
+    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), keeping);
+}

@@ -1,0 +1,92 @@
+//! The rules by which packets leave the cluster with this node's address.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use host::HostError;
+use host::between::nft;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::known::Known;
+use crate::cni::Services;
+
+/// How often to look whether somebody changed them. It takes a process, so not often.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// What was loaded, and how nft lists it.
+#[derive(Debug, Default)]
+pub(super) struct Nat {
+    loaded: Option<Option<(String, String)>>,
+    look_at: Option<Instant>,
+}
+
+impl Nat {
+    /// When it wants to be asked again.
+    pub(super) fn due(&self) -> Instant {
+        self.look_at.unwrap_or_else(Instant::now)
+    }
+
+    /// Loads the rules that are wanted if they are not there.
+    pub(super) async fn keep(&mut self, services: &Services, known: &Known) {
+        let wanted = known.lock().between.nat().map(str::to_owned);
+        let outcome = match self.is_there(wanted.as_deref()).await {
+            Ok(true) => Ok(()),
+            Ok(false) => self.load(wanted).await,
+            Err(error) => Err(error),
+        };
+        services.metrics().nat_failed.store(i64::from(outcome.is_err()), Ordering::Relaxed);
+        let pause = if outcome.is_ok() { LOOK_EVERY } else { RETRY_DELAY };
+        self.look_at = Some(Instant::now() + pause);
+        if let Err(error) = outcome {
+            services.say_once(format!("packets that leave the cluster keep their pods' addresses: {error}"));
+        }
+    }
+
+    async fn is_there(&self, wanted: Option<&str>) -> Result<bool, HostError> {
+        let Some(loaded) = &self.loaded else { return Ok(false) };
+        match (loaded, wanted) {
+            (None, None) => Ok(true),
+            (Some((rules, listed)), Some(wanted)) if rules == wanted => {
+                let found = blocking(nft::list).await?;
+                let is_same = found.as_ref() == Some(listed);
+                if !is_same {
+                    warn!(
+                        "somebody changed the rules for packets that leave the cluster; they are loaded again"
+                    );
+                }
+                Ok(is_same)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn load(&mut self, wanted: Option<String>) -> Result<(), HostError> {
+        let loaded = match wanted {
+            Some(rules) => {
+                let text = rules.clone();
+                let listed = blocking(move || nft::load(&text)).await?;
+                info!("packets of pods that leave the cluster get this node's address");
+                Some((rules, listed))
+            }
+            None => {
+                // Where nft is missing, there cannot be a table of ours either.
+                if matches!(blocking(nft::list).await, Ok(Some(_))) {
+                    blocking(nft::remove).await?;
+                }
+                None
+            }
+        };
+        self.loaded = Some(loaded);
+        Ok(())
+    }
+}
+
+/// A process is waited for, and calls need the kernel's thread.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
+) -> Result<T, HostError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or(Err(HostError::Worker { source: None }))
+}

@@ -1,0 +1,80 @@
+//! The pieces of kernel work, each done on the kernel's thread in one go, and small enough that calls need not wait for long.
+
+use std::sync::Arc;
+
+use host::{Host, HostError};
+use model::IpVersion;
+use plan::between::{BetweenDevices, Step, VxlanDevice, between_differences};
+
+use super::known::Known;
+
+/// What a look at everything found to do.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    pub(super) devices: BetweenDevices,
+    pub(super) steps: Vec<Step>,
+    /// Devices that could not be made, in words.
+    pub(super) failed: Vec<String>,
+}
+
+const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
+
+/// Finds the devices, makes the tunnels' and compares the rest.
+pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostError> {
+    find_uplinks(host, known)?;
+    let (mut looked, wanted) = (Looked::default(), wanted_tunnels(known));
+    looked.devices = known_devices(known);
+    looked.devices.ipip = host.ipip_device()?;
+    for (slot, wanted) in wanted.iter().enumerate() {
+        let Some(wanted) = wanted else { continue };
+        match host.ensure_vxlan(wanted) {
+            Ok((index, _)) => looked.devices.vxlan[slot] = Some(index),
+            Err(error) => looked.failed.push(format!("{} cannot be set up: {error}", wanted.name())),
+        }
+    }
+    let observed = host.observe_between(&looked.devices)?;
+    looked.steps = between_differences(&known.lock().between, &observed);
+    Ok(looked)
+}
+
+fn find_uplinks(host: &mut Host, known: &Known) -> Result<(), HostError> {
+    let own = known.lock().between.own_node().cloned().unwrap_or_default();
+    let [v4, v6] = [own.v4, own.v6].map(|presence| presence.address.map(|network| network.addr()));
+    let uplinks = host.find_uplinks(v4, v6)?;
+    let mut state = known.lock();
+    if *state.between.uplinks() != uplinks {
+        state.between.set_uplinks(uplinks);
+    }
+    // Whatever comes of it, a look at everything shows.
+    state.between.settle();
+    Ok(())
+}
+
+fn wanted_tunnels(known: &Known) -> [Option<VxlanDevice>; 2] {
+    let state = known.lock();
+    VERSIONS.map(|version| state.between.vxlan(version).cloned())
+}
+
+fn known_devices(known: &Known) -> BetweenDevices {
+    let state = known.lock();
+    let uplinks = VERSIONS.map(|version| state.between.uplinks().of(version).map(|uplink| uplink.index));
+    BetweenDevices { uplinks, ..BetweenDevices::default() }
+}
+
+/// Takes tunnels that nobody wants any more out of service, or removes them: last, when nothing of ours leads through them. Whether
+/// there is one that is still to be removed.
+pub(super) fn retire_tunnels(host: &mut Host, known: &Known, removes: bool) -> Result<bool, HostError> {
+    let wanted = wanted_tunnels(known);
+    let mut is_left = false;
+    for (version, wanted) in VERSIONS.into_iter().zip(wanted) {
+        if wanted.is_some() {
+            continue;
+        }
+        if !removes {
+            is_left |= host.retire_vxlan(version)?;
+        } else if host.remove_vxlan(version)? {
+            tracing::info!("removed the VXLAN device for {version:?}: no pool wants it any more");
+        }
+    }
+    Ok(is_left)
+}
