@@ -207,7 +207,7 @@ fn routes_and_tunnels_are_made_found_and_mended() {
     for (change, found) in [
         ("route del 10.244.1.0/26", 1),
         ("route replace 10.244.1.0/26 dev eth0 proto 113", 1),
-        ("route del blackhole 10.244.0.0/26", 1),
+        ("route del blackhole 10.244.0.0/26 metric 1048576", 1),
         ("-6 route del fd44::2:0/122", 1),
         ("route add 10.99.0.0/26 dev eth0 proto 113", 1),
         ("-6 route add blackhole fd45::/122 proto 113", 1),

@@ -157,11 +157,12 @@ pub fn changes_of(
             };
             Some(FoundRoute { destination: *destination, metric: route.metric(), hop })
         });
-        match (wanted.route_to(destination), before) {
-            (Some(route), instead_of) => puts.push(Step::PutRoute { route, instead_of }),
-            (None, Some(route)) => drops.push(Step::DropRoute { route }),
-            (None, None) => {}
-        }
+        let route = wanted.route_to(destination);
+        // The kernel keeps one for each metric: only one with the same is in the place of the new one.
+        let is_in_place = |before: &FoundRoute| route.is_some_and(|route| route.metric() == before.metric);
+        let instead_of = before.filter(is_in_place);
+        puts.extend(route.map(|route| Step::PutRoute { route, instead_of }));
+        drops.extend(before.filter(|_| instead_of.is_none()).map(|route| Step::DropRoute { route }));
     }
     for (&address, before) in &changed.neighbours {
         match (wanted.neighbour(&address), before) {

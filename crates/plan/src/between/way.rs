@@ -14,6 +14,8 @@ use super::tunnel::Uplinks;
 /// pods, so that either can be listed without the other.
 pub const BETWEEN_PROTOCOL: u8 = 113;
 
+const BLACKHOLE_METRIC: u32 = 1 << 20;
+
 /// A route that the node shall have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeRoute {
@@ -45,13 +47,18 @@ impl NodeRoute {
     }
 
     /// The lowest wins. Routes to single addresses stand behind those of pods that are here: whoever has just got an address
-    /// is right, and the record that says so may not have arrived yet.
+    /// is right, and the record that says so may not have arrived yet. A black hole gives way to whatever leads somewhere,
+    /// such as the network of another plugin that has its addresses from our book.
     pub fn metric(&self) -> u32 {
         let usual = match self.version() {
             IpVersion::V4 => 0,
             IpVersion::V6 => 1024,
         };
-        usual + u32::from(self.destination.prefix_len() == self.destination.max_prefix_len())
+        let is_single = self.destination.prefix_len() == self.destination.max_prefix_len();
+        match self.way {
+            Way::Blackhole => BLACKHOLE_METRIC,
+            Way::Via { .. } => usual + u32::from(is_single),
+        }
     }
 
     /// The gateway to name. An address at the end of a tunnel is its own gateway: then none is named.

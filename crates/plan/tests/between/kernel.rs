@@ -21,7 +21,7 @@ fn what_is_wrong_is_replaced_and_what_is_superfluous_goes_last() {
     let stray = found("10.9.0.0/26", 0, via("192.0.2.9"));
     let twice = found("10.0.1.0/26", 7, via("192.0.2.2"));
     let observed = BetweenObserved {
-        routes: vec![stray, wrong, twice, found("10.0.0.0/26", 0, Hop::Blackhole)],
+        routes: vec![stray, wrong, twice, found("10.0.0.0/26", 1 << 20, Hop::Blackhole)],
         ..BetweenObserved::default()
     };
     let steps = between_differences(&between, &observed);
@@ -45,7 +45,7 @@ fn a_route_by_another_device_is_not_the_right_one() {
     let between = cluster(Encapsulation::None);
     let elsewhere = Hop::Device { index: 9, via: None, gateway: "192.0.2.2".parse().ok() };
     let observed = BetweenObserved {
-        routes: vec![found("10.0.1.0/26", 0, elsewhere), found("10.0.0.0/26", 0, Hop::Odd)],
+        routes: vec![found("10.0.1.0/26", 0, elsewhere), found("10.0.0.0/26", 1 << 20, Hop::Odd)],
         ..BetweenObserved::default()
     };
     assert_eq!(between_differences(&between, &observed).len(), 2);

@@ -141,6 +141,7 @@ fn apply(kernel: &mut BetweenObserved, step: &Step) {
     match *step {
         Step::PutRoute { route, instead_of } => {
             if let Some(instead_of) = instead_of {
+                assert_eq!(instead_of.metric, route.metric(), "the kernel would keep both");
                 kernel.routes.retain(|found| *found != instead_of);
             }
             let hop = match route.way {
