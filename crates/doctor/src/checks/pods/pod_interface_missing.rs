@@ -1,8 +1,9 @@
 //! In the pod: its interface is not there, as the kernel or the kubelet's log tell.
 
 use super::{views, whose};
-use crate::evidence::Happening;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
+use crate::evidence::kernel::PodView;
+use crate::evidence::{Happening, NodeEvidence};
+use crate::{Case, Check, Finding, Look, Need, Origin, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-interface-missing",
@@ -38,6 +39,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if let Some(reason) = whose.reason {
             finding.because(reason);
         }
+        explain_what_went_with_it(case, finding, node, view, &whose.subject);
     }
     for event in case.log.iter().flatten() {
         if let Happening::InterfaceMissing { pod, interface } = &event.seen.what {
@@ -46,6 +48,23 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .severity(Severity::Warning)
                 .seen(event.exhibit(format!("missing {interface}")));
         }
+    }
+}
+
+/// Address, routes and neighbours go with an interface, and the node's end has nobody behind it.
+fn explain_what_went_with_it(
+    case: &Case<'_>,
+    finding: &mut Finding,
+    node: &NodeEvidence,
+    view: &PodView,
+    subject: &Subject,
+) {
+    for code in ["pod-address-missing", "pod-default-route-missing", "pod-gateway-unresolved"] {
+        finding.explains(code, subject.clone());
+    }
+    let endpoints = view.pod.iter().flat_map(|pod| case.endpoints_of(pod));
+    for device in endpoints.filter_map(|endpoint| endpoint.seen.device.as_deref()) {
+        finding.explains("device-down", Subject::device(&node.name, device));
     }
 }
 
@@ -66,6 +85,29 @@ mod tests {
         assert_eq!(only(&CHECK, &evidence).summary, "pod team-0/web-0 has no eth0");
         evidence.node_mut("worker-0000").pod_views.as_mut().unwrap()[0].kernel.partial.links = true;
         silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn explains_what_an_interface_takes_with_it() {
+        let mut evidence = small();
+        let device = evidence.endpoints.as_ref().unwrap()[0].seen.device.clone();
+        let node = evidence.node_mut("worker-0000");
+        let inside = &mut node.pod_views.as_mut().unwrap()[0].kernel;
+        inside.links.as_mut().unwrap().clear();
+        inside.addresses.as_mut().unwrap().clear();
+        inside.routes.as_mut().unwrap().clear();
+        inside.neighbours.as_mut().unwrap().clear();
+        let links = node.kernel.links.as_mut().unwrap().iter_mut();
+        links.filter(|link| Some(&link.seen.name) == device.as_ref()).for_each(|link| {
+            link.seen.is_running = Some(false);
+        });
+        let report = crate::diagnose(&evidence);
+        assert_eq!(report.findings.len(), 1, "{report:#?}");
+        let mut symptoms: Vec<&str> =
+            report.findings[0].symptoms.iter().map(|symptom| symptom.code).collect();
+        symptoms.sort_unstable();
+        let went = ["device-down", "pod-address-missing", "pod-default-route-missing"];
+        assert_eq!(symptoms[..3], went, "{report:#?}");
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Reachable: a block is routed to another node than the one it belongs to.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
 use super::node_blocks;
+use crate::checks::words::listed;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -18,13 +22,14 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let mut owners: std::collections::BTreeMap<std::net::IpAddr, &str> = Default::default();
+    // Nodes that share an address are another story, told there: each of them may be meant.
+    let mut owners: BTreeMap<IpAddr, BTreeSet<&str>> = BTreeMap::new();
     for view in case.node_views().values() {
         let tunnels = view.tunnels.iter().map(|(_, address)| *address);
         for address in
             view.addresses.iter().map(|recorded| recorded.address()).chain(view.internal_ips()).chain(tunnels)
         {
-            owners.insert(address, view.name);
+            owners.entry(address).or_default().insert(view.name);
         }
     }
     let blocks = node_blocks(case);
@@ -34,9 +39,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         {
             for route in host.routes_to(*net).into_iter().take(1) {
                 let Some(via) = route.seen.via else { continue };
-                let Some(leads_to) = owners.get(&via).filter(|node| !node.eq_ignore_ascii_case(owner)) else {
+                let is_owner = |node: &&str| node.eq_ignore_ascii_case(owner);
+                let Some(others) = owners.get(&via).filter(|nodes| !nodes.iter().any(is_owner)) else {
                     continue;
                 };
+                let leads_to = listed(others);
                 let place = host.name();
                 look.found(
                     Subject::Route { node: place.to_owned(), destination: *net },
@@ -70,6 +77,15 @@ mod tests {
         let route =
             routes.iter_mut().find(|route| route.seen.destination.to_string() == "10.0.0.64/26").unwrap();
         route.seen.via = Some("172.16.200.1".parse().unwrap());
+        silent(&CHECK, &evidence);
+    }
+
+    /// Which is a finding of its own.
+    #[test]
+    fn stays_silent_where_the_owner_shares_its_address() {
+        let mut evidence = small();
+        let nodes = evidence.kube_nodes.as_mut().unwrap();
+        nodes[2].seen.internal_ips = nodes[1].seen.internal_ips.clone();
         silent(&CHECK, &evidence);
     }
 }

@@ -1,0 +1,227 @@
+//! Faults of the address book: blocks, handles, affinities, pools.
+
+use std::net::IpAddr;
+
+use anyhow::{Context as _, Result};
+use ipam::{Owner, Reservations, Tunnel};
+use model::ipam::{Affinity, AffinityState, Block, Handle};
+use model::{AffinityOwner, Cidr, Key, Kind};
+use serde_json::json;
+
+use crate::injection::{Fault, Injection, Takes};
+use crate::scene::NODES;
+
+pub(crate) const FAULTS: &[Fault] = &[
+    Fault { code: "address-allocated-twice", takes: Takes::Node, inject: address_allocated_twice },
+    Fault { code: "address-leaked", takes: Takes::Pod, inject: address_leaked },
+    Fault { code: "address-used-but-free", takes: Takes::Pod, inject: address_used_but_free },
+    Fault { code: "affinity-contradicted", takes: Takes::Pod, inject: affinity_contradicted },
+    Fault { code: "affinity-missing", takes: Takes::Node, inject: affinity_missing },
+    Fault { code: "affinity-of-gone-node", takes: Takes::Pod, inject: affinity_of_gone_node },
+    Fault { code: "affinity-unfinished", takes: Takes::Node, inject: affinity_unfinished },
+    Fault { code: "allocation-without-handle", takes: Takes::Pod, inject: allocation_without_handle },
+    Fault { code: "block-contradicts-itself", takes: Takes::Node, inject: block_contradicts_itself },
+    Fault { code: "block-outside-pools", takes: Takes::Pod, inject: block_outside_pools },
+    Fault { code: "block-overlap", takes: Takes::Node, inject: block_overlap },
+    Fault { code: "handle-by-name", takes: Takes::Node, inject: handle_by_name },
+    Fault { code: "handle-count-wrong", takes: Takes::Pod, inject: handle_count_wrong },
+    Fault { code: "handle-missing", takes: Takes::Pod, inject: handle_missing },
+    Fault { code: "handle-unused", takes: Takes::Pod, inject: handle_unused },
+    Fault { code: "leak-collection-off", takes: Takes::Pod, inject: leak_collection_off },
+    Fault { code: "pool-full", takes: Takes::Pod, inject: pool_full },
+    Fault { code: "pool-overlap", takes: Takes::Pod, inject: pool_overlap },
+    Fault { code: "record-unreadable", takes: Takes::Pod, inject: record_unreadable },
+    Fault { code: "tombstone", takes: Takes::Pod, inject: tombstone },
+    Fault { code: "tunnel-address-shared", takes: Takes::Pod, inject: tunnel_address_shared },
+];
+
+fn nobody(handle: &str) -> Owner {
+    Owner { handle: handle.to_owned(), attributes: Default::default() }
+}
+
+/// A handle as a sandbox that does not exist would have.
+fn lost_handle(i: &Injection<'_>, digit: char) -> String {
+    format!("{}.{:02x}{}", lab::cluster::NETWORK, i.lot(), digit.to_string().repeat(62))
+}
+
+fn claim(i: &Injection<'_>, cidr: Cidr, owner: &AffinityOwner) -> Result<()> {
+    i.put(Key::Block(cidr), Block::new(cidr, Some(owner), 1).encode())?;
+    i.put(Key::Affinity { owner: owner.clone(), block: cidr }, Affinity::default().encode())
+}
+
+fn affinity(i: &Injection<'_>) -> Key {
+    Key::Affinity { owner: i.owner(), block: i.block() }
+}
+
+/// The books' ordinal of the pod's address, given back.
+pub(super) fn give_back(i: &Injection<'_>) -> Result<()> {
+    let address = i.address();
+    i.edit_block(i.block(), |block| {
+        let ordinal = block.ordinal(address).expect("it is in the block");
+        ipam::give_back(block, &[ordinal], None);
+    })?;
+    i.remove(Key::Handle(i.handle()))
+}
+
+/// A smaller block inside, which gave the pod's address to somebody else.
+fn address_allocated_twice(i: &mut Injection<'_>) -> Result<()> {
+    let inner = Cidr::containing(i.address(), 28).context("a block")?;
+    let handle = lost_handle(i, 'a');
+    claim(i, inner, &i.owner())?;
+    let address = i.address();
+    i.edit_block(inner, |block| assert!(ipam::take_address(block, &nobody(&handle), address)))?;
+    i.put_handle(&handle, inner)?;
+    i.expect_within("block-overlap", format!("block {inner}"), address);
+    Ok(())
+}
+
+fn address_leaked(i: &mut Injection<'_>) -> Result<()> {
+    let handle = lost_handle(i, 'b');
+    let mut taken: Vec<IpAddr> = Vec::new();
+    i.edit_block(i.block(), |block| {
+        taken = ipam::take(block, &nobody(&handle), 1, &Reservations::default());
+    })?;
+    i.put_handle(&handle, i.block())?;
+    i.expect(taken[0])
+}
+
+fn address_used_but_free(i: &mut Injection<'_>) -> Result<()> {
+    give_back(i)?;
+    i.expect(i.address())
+}
+
+fn affinity_contradicted(i: &mut Injection<'_>) -> Result<()> {
+    // Of another block for each, so that there can be several.
+    let block: Cidr = format!("10.244.{}.0/26", i.lot()).parse()?;
+    i.put(Key::Affinity { owner: i.owner(), block }, Affinity::default().encode())?;
+    i.expect(format!("affinity of {} for {block}", i.node))
+}
+
+fn affinity_missing(i: &mut Injection<'_>) -> Result<()> {
+    i.remove(affinity(i))?;
+    i.expect(format!("block {}", i.block()))
+}
+
+fn affinity_of_gone_node(i: &mut Injection<'_>) -> Result<()> {
+    let (gone, cidr) = (format!("gone-{}", i.lot()), format!("10.244.{}.64/26", i.lot()).parse()?);
+    claim(i, cidr, &AffinityOwner::Host(gone.clone()))?;
+    i.expect(format!("node {gone}"))
+}
+
+fn affinity_unfinished(i: &mut Injection<'_>) -> Result<()> {
+    i.put(affinity(i), Affinity::new(AffinityState::PendingDeletion).encode())?;
+    i.expect(format!("affinity of {} for {}", i.node, i.block()))
+}
+
+fn allocation_without_handle(i: &mut Injection<'_>) -> Result<()> {
+    let handle = i.handle();
+    i.edit_block(i.block(), |block| {
+        let held = block.attributes.iter_mut().find(|held| held.handle() == Some(&handle));
+        held.expect("the pod's").handle_id = None;
+    })?;
+    i.remove(Key::Handle(handle))?;
+    i.expect(i.address())
+}
+
+fn block_contradicts_itself(i: &mut Injection<'_>) -> Result<()> {
+    let address = i.address();
+    i.edit_block(i.block(), |block| {
+        let ordinal = block.ordinal(address).expect("it is in the block");
+        block.unallocated.push(ordinal);
+    })?;
+    i.expect(format!("block {}", i.block()))
+}
+
+fn block_outside_pools(i: &mut Injection<'_>) -> Result<()> {
+    let cidr: Cidr = format!("10.200.{}.0/26", i.lot()).parse()?;
+    claim(i, cidr, &i.owner())?;
+    let own = i.node;
+    for other in NODES.into_iter().filter(|other| *other != own) {
+        let via = crate::scene::address_of(own);
+        i.on(other, format!("ip route add {cidr} via {via} dev eth0"), format!("ip route del {cidr}"))?;
+    }
+    i.expect(format!("block {cidr}"))
+}
+
+fn block_overlap(i: &mut Injection<'_>) -> Result<()> {
+    let inner = Cidr::containing(i.address(), 28).context("a block")?;
+    claim(i, inner, &i.owner())?;
+    i.expect(format!("block {inner}"))
+}
+
+fn handle_by_name(i: &mut Injection<'_>) -> Result<()> {
+    let (old, name) = (i.handle(), format!("{}.{}", i.pod().namespace, i.pod().name));
+    i.edit_block(i.block(), |block| {
+        let held = block.attributes.iter_mut().find(|held| held.handle() == Some(&old));
+        held.expect("the pod's").handle_id = Some(name.clone());
+    })?;
+    i.remove(Key::Handle(old))?;
+    i.put_handle(&name, i.block())?;
+    i.expect(format!("block {}", i.block()))
+}
+
+fn handle_count_wrong(i: &mut Injection<'_>) -> Result<()> {
+    let record = Handle { block: [(i.block().to_string(), 2)].into(), ..Handle::default() };
+    i.put(Key::Handle(i.handle()), record.encode())?;
+    i.expect(format!("handle {}", i.handle()))
+}
+
+fn handle_missing(i: &mut Injection<'_>) -> Result<()> {
+    i.remove(Key::Handle(i.handle()))?;
+    i.expect(format!("handle {}", i.handle()))
+}
+
+fn handle_unused(i: &mut Injection<'_>) -> Result<()> {
+    let handle = lost_handle(i, 'c');
+    i.put_handle(&handle, i.block())?;
+    i.expect(format!("handle {handle}"))
+}
+
+fn leak_collection_off(i: &mut Injection<'_>) -> Result<()> {
+    let name = format!("config-{}", i.lot());
+    let spec = json!({"controllers": {"node": {"leakGracePeriod": "0s"}}});
+    i.put_resource(Kind::KubeControllersConfiguration, &name, spec)?;
+    i.expect(format!("KubeControllersConfiguration({name})"))
+}
+
+/// A pool of one address, which a pod that is not in the books' other pools has: a tunnel.
+fn pool_full(i: &mut Injection<'_>) -> Result<()> {
+    let (name, cidr): (String, Cidr) =
+        (format!("tiny-{}", i.lot()), format!("10.150.{}.0/32", i.lot()).parse()?);
+    i.put_resource(Kind::IpPool, &name, json!({"cidr": cidr, "blockSize": 32}))?;
+    let node = format!("extra-{}", i.lot());
+    let tunnel = Tunnel::Vxlan.owner(&node);
+    let mut block = Block::new(cidr, None, 1);
+    ipam::take(&mut block, &tunnel, 1, &Reservations::default());
+    i.put(Key::Block(cidr), block.encode())?;
+    i.put_handle(&tunnel.handle, cidr)?;
+    let bgp = json!({"ipv4Address": format!("172.30.0.{}/24", 100 + i.lot())});
+    i.put_resource(Kind::Node, &node, json!({"bgp": bgp, "ipv4VXLANTunnelAddr": cidr.network()}))?;
+    i.expect(format!("IPPool({name})"))
+}
+
+fn pool_overlap(i: &mut Injection<'_>) -> Result<()> {
+    let name = format!("inner-{}", i.lot());
+    i.put_resource(Kind::IpPool, &name, json!({"cidr": format!("10.244.{}.0/24", 200 + i.lot())}))?;
+    i.expect(format!("IPPool({name})"))
+}
+
+fn record_unreadable(i: &mut Injection<'_>) -> Result<()> {
+    let handle = lost_handle(i, 'd');
+    i.put(Key::Handle(handle.clone()), "[")?;
+    i.expect(format!("handle {handle}"))
+}
+
+fn tombstone(i: &mut Injection<'_>) -> Result<()> {
+    let handle = lost_handle(i, 'e');
+    i.put(Key::Handle(handle.clone()), Handle { deleted: true, ..Handle::default() }.encode())?;
+    i.expect(format!("handle {handle}"))
+}
+
+/// The tunnel of a node that is somewhere else has a pod's address.
+fn tunnel_address_shared(i: &mut Injection<'_>) -> Result<()> {
+    let bgp = json!({"ipv4Address": format!("172.30.0.{}/24", 100 + i.lot())});
+    let spec = json!({"bgp": bgp, "ipv4VXLANTunnelAddr": i.address()});
+    i.put_resource(Kind::Node, &format!("extra-{}", i.lot()), spec)?;
+    i.expect(i.address())
+}

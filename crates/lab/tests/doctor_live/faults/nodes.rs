@@ -1,0 +1,135 @@
+//! Faults of how nodes are set up, of what Kubernetes says of them, and of settings of the whole cluster.
+
+use anyhow::Result;
+use model::Kind;
+use serde_json::{Value, json};
+
+use crate::injection::{Fault, Injection, Takes};
+use crate::kubernetes;
+use crate::scene::{BUSY_NODES, CALICO_NODE, address_of};
+
+pub(crate) const FAULTS: &[Fault] = &[
+    Fault { code: "calico-node-not-ready", takes: Takes::Cluster, inject: calico_node_not_ready },
+    Fault { code: "credentials-expired", takes: Takes::Node, inject: credentials_expired },
+    Fault { code: "etcd-even-members", takes: Takes::Cluster, inject: etcd_even_members },
+    Fault { code: "forwarding-off", takes: Takes::Node, inject: forwarding_off },
+    Fault { code: "mode-unsupported", takes: Takes::Pod, inject: mode_unsupported },
+    Fault { code: "node-address-missing", takes: Takes::Node, inject: node_address_missing },
+    Fault { code: "node-address-shared", takes: Takes::Node, inject: node_address_shared },
+    Fault { code: "node-address-unfit", takes: Takes::Node, inject: node_address_unfit },
+    Fault { code: "node-address-wrong", takes: Takes::Node, inject: node_address_wrong },
+    Fault { code: "node-not-ready", takes: Takes::Node, inject: node_not_ready },
+    Fault { code: "nodename-differs", takes: Takes::Node, inject: nodename_differs },
+    Fault { code: "policy-not-enforced", takes: Takes::Cluster, inject: policy_not_enforced },
+    Fault { code: "rp-filter-loose", takes: Takes::Cluster, inject: rp_filter_loose },
+];
+
+fn node_subject(i: &Injection<'_>) -> String {
+    format!("node {}", i.node)
+}
+
+fn calico_node_not_ready(i: &mut Injection<'_>) -> Result<()> {
+    i.edit_item("pods.json", kubernetes::CALICO_POD, |pod| {
+        pod["status"]["containerStatuses"][0]["ready"] = json!(false);
+    })?;
+    i.expect(format!("node {CALICO_NODE}"))
+}
+
+/// A token that ended in 2001: its middle part says so, the rest is nobody's.
+fn credentials_expired(i: &mut Injection<'_>) -> Result<()> {
+    const HEADER: &str = "eyJhbGciOiJub25lIn0";
+    const EXPIRED: &str = "eyJleHAiOjEwMDAwMDAwMDB9";
+    let file = "/etc/cni/net.d/calico-kubeconfig";
+    let text = format!("users:\n- name: calico\n  user:\n    token: {HEADER}.{EXPIRED}.x");
+    i.on_node(format!("echo '{text}' > {file}"), format!("rm {file}"))?;
+    i.expect(node_subject(i))
+}
+
+fn etcd_even_members(i: &mut Injection<'_>) -> Result<()> {
+    i.edit_list("pods.json", |pods| {
+        pods.extend(BUSY_NODES.map(|node| kubernetes::host_pod(&format!("etcd-{node}"), node)));
+    })?;
+    i.expect("cluster")
+}
+
+fn forwarding_off(i: &mut Injection<'_>) -> Result<()> {
+    let path = "net/ipv4/ip_forward";
+    i.on_node(format!("echo 0 > /proc/sys/{path}"), format!("echo 1 > /proc/sys/{path}"))?;
+    i.expect_symptom(
+        "device-setting-wrong",
+        format!("net/ipv4/conf/{}/forwarding on {}", i.device(), i.node),
+    );
+    i.expect(format!("{path} on {}", i.node))
+}
+
+/// This kernel, like that of most clouds, has no IPIP unless it is asked for.
+fn mode_unsupported(i: &mut Injection<'_>) -> Result<()> {
+    let name = format!("ipip-{}", i.lot());
+    i.put_resource(
+        Kind::IpPool,
+        &name,
+        json!({"cidr": format!("198.19.{}.0/24", i.lot()), "ipipMode": "Always"}),
+    )?;
+    i.expect(format!("IPPool({name})"))
+}
+
+fn edit_bgp(i: &Injection<'_>, change: impl FnOnce(&mut Value)) -> Result<()> {
+    i.edit_node(i.node, |spec| change(&mut spec["bgp"]))
+}
+
+fn node_address_missing(i: &mut Injection<'_>) -> Result<()> {
+    edit_bgp(i, |bgp| {
+        bgp.as_object_mut().expect("it is there").remove("ipv4Address");
+    })?;
+    i.expect(node_subject(i))
+}
+
+fn node_address_shared(i: &mut Injection<'_>) -> Result<()> {
+    let other = address_of(i.other_node());
+    edit_bgp(i, |bgp| bgp["ipv4Address"] = json!(format!("{other}/24")))?;
+    i.expect_symptom("node-address-unfit", node_subject(i));
+    i.expect(other)
+}
+
+fn node_address_unfit(i: &mut Injection<'_>) -> Result<()> {
+    edit_bgp(i, |bgp| bgp["ipv4Address"] = json!(format!("172.30.0.{}/24", 150 + i.lot())))?;
+    i.expect(node_subject(i))
+}
+
+/// A second card's network, which the others are not on.
+fn node_address_wrong(i: &mut Injection<'_>) -> Result<()> {
+    let address = format!("10.99.{}.1/24", i.lot());
+    i.on_node(format!("ip address add {address} dev eth0"), format!("ip address del {address} dev eth0"))?;
+    edit_bgp(i, |bgp| bgp["ipv4Address"] = json!(address))?;
+    i.expect(node_subject(i))
+}
+
+fn node_not_ready(i: &mut Injection<'_>) -> Result<()> {
+    i.edit_item("nodes.json", i.node, |node| node["status"]["conditions"][0]["status"] = json!("False"))?;
+    i.expect(node_subject(i))
+}
+
+fn nodename_differs(i: &mut Injection<'_>) -> Result<()> {
+    let file = "/var/lib/calico/nodename";
+    let write = format!("mkdir -p /var/lib/calico; echo another-{} > {file}", i.lot());
+    i.on_node(write, format!("rm {file}"))?;
+    i.expect(node_subject(i))
+}
+
+fn policy_not_enforced(i: &mut Injection<'_>) -> Result<()> {
+    let spec = json!({"selector": "all()", "types": ["Ingress"], "ingress": [{"action": "Deny"}]});
+    i.put_resource(Kind::GlobalNetworkPolicy, "deny-all", spec)?;
+    i.expect("cluster")
+}
+
+/// Felix refuses it; our agent does not mind.
+fn rp_filter_loose(i: &mut Injection<'_>) -> Result<()> {
+    let path = "net/ipv4/conf/all/rp_filter";
+    let before = i.scene.on(CALICO_NODE, &format!("cat /proc/sys/{path}"))?;
+    i.on(
+        CALICO_NODE,
+        format!("echo 2 > /proc/sys/{path}"),
+        format!("echo {} > /proc/sys/{path}", before.trim()),
+    )?;
+    i.expect(format!("{path} on {CALICO_NODE}"))
+}

@@ -1,0 +1,239 @@
+//! A fault under way: what was done, how it is undone, and what the doctor must say of it.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use anyhow::{Context as _, Result};
+use lab::kubelet::PodReport;
+use model::ipam::{Block, Handle};
+use model::names::EndpointName;
+use model::{AffinityOwner, Cidr, Key, Kind};
+use serde_json::Value;
+
+use crate::scene::Scene;
+
+/// A kind of fault, named for the code that must be found.
+#[derive(Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) code: &'static str,
+    /// What of the cluster it takes for itself, so that several at once do not meet.
+    pub(crate) takes: Takes,
+    pub(crate) inject: fn(&mut Injection<'_>) -> Result<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// One pod.
+    Pod,
+    /// A node with all its pods.
+    Node,
+    /// What there is only one of: nothing else can be wrong at the same time.
+    Cluster,
+}
+
+/// A fault at its place.
+pub(crate) struct Injection<'s> {
+    pub(crate) scene: &'s Scene,
+    code: &'static str,
+    /// The node it happens on.
+    pub(crate) node: &'static str,
+    /// The pod it happens to: of a fault that takes the node, the first.
+    pub(crate) number: usize,
+    pub(crate) roots: BTreeSet<(String, String)>,
+    /// What must be told as following from a root.
+    pub(crate) symptoms: BTreeSet<(String, String)>,
+    undo: Vec<Undo>,
+}
+
+enum Undo {
+    OnNode { node: &'static str, line: String },
+    InPod { node: &'static str, pod: usize, line: String },
+}
+
+impl<'s> Injection<'s> {
+    pub(crate) fn new(scene: &'s Scene, fault: &Fault, node: &'static str, number: usize) -> Injection<'s> {
+        let (roots, symptoms, undo) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        Injection { scene, code: fault.code, node, number, roots, symptoms, undo }
+    }
+
+    /// This must be found.
+    pub(crate) fn expect(&mut self, subject: impl std::fmt::Display) -> Result<()> {
+        self.roots.insert((self.code.to_owned(), subject.to_string()));
+        Ok(())
+    }
+
+    /// This must be found as following from what was expected.
+    pub(crate) fn expect_symptom(&mut self, code: &str, subject: impl std::fmt::Display) {
+        self.symptoms.insert((code.to_owned(), subject.to_string()));
+    }
+
+    /// Something else is the root, and the fault's own code follows from it.
+    pub(crate) fn expect_within(
+        &mut self,
+        root: &str,
+        of: impl std::fmt::Display,
+        subject: impl std::fmt::Display,
+    ) {
+        self.roots.insert((root.to_owned(), of.to_string()));
+        self.symptoms.insert((self.code.to_owned(), subject.to_string()));
+    }
+
+    pub(crate) fn pod(&self) -> &'s PodReport {
+        self.scene.pod(self.node, self.number)
+    }
+
+    /// `pod team/node1-0`.
+    pub(crate) fn pod_subject(&self) -> String {
+        format!("pod {}", self.pod().key())
+    }
+
+    pub(crate) fn device(&self) -> &'s str {
+        &self.pod().device
+    }
+
+    pub(crate) fn address(&self) -> IpAddr {
+        self.pod().addresses[0].parse().expect("an address")
+    }
+
+    pub(crate) fn other_node(&self) -> &'static str {
+        if self.node == "node1" { "node2" } else { "node1" }
+    }
+
+    /// A number that no other fault has, for names and addresses.
+    pub(crate) fn lot(&self) -> usize {
+        let node: usize = self.node.trim_start_matches("node").parse().unwrap_or_default();
+        node * 16 + self.number
+    }
+
+    pub(crate) fn block(&self) -> Cidr {
+        self.scene.block_of(self.node)
+    }
+
+    pub(crate) fn owner(&self) -> AffinityOwner {
+        AffinityOwner::Host(self.node.to_owned())
+    }
+
+    pub(crate) fn handle(&self) -> String {
+        format!("{}.{}", lab::cluster::NETWORK, self.pod().container_id)
+    }
+
+    pub(crate) fn endpoint_key(&self) -> Key {
+        endpoint_key(self.node, &self.pod().namespace, &self.pod().name)
+    }
+
+    pub(crate) fn endpoint_subject(&self) -> String {
+        subject_of_endpoint(&self.endpoint_key())
+    }
+
+    /// On the node, and how it is undone.
+    pub(crate) fn on_node(&mut self, line: impl AsRef<str>, undo: impl Into<String>) -> Result<()> {
+        self.on(self.node, line, undo)
+    }
+
+    pub(crate) fn on(
+        &mut self,
+        node: &'static str,
+        line: impl AsRef<str>,
+        undo: impl Into<String>,
+    ) -> Result<()> {
+        self.undo.push(Undo::OnNode { node, line: undo.into() });
+        self.scene.on(node, line.as_ref())?;
+        Ok(())
+    }
+
+    /// Inside the pod.
+    pub(crate) fn in_pod(&mut self, line: impl AsRef<str>, undo: impl Into<String>) -> Result<()> {
+        self.undo.push(Undo::InPod { node: self.node, pod: self.number, line: undo.into() });
+        self.scene.inside(self.node, self.pod(), line.as_ref())?;
+        Ok(())
+    }
+
+    /// A record as it is now.
+    pub(crate) fn record(&self, key: &Key) -> Result<Vec<u8>> {
+        self.scene.records()?.remove(key).with_context(|| format!("no record {key}"))
+    }
+
+    pub(crate) fn put(&self, key: Key, value: impl Into<Vec<u8>>) -> Result<()> {
+        self.scene.change(key, Some(value.into()))
+    }
+
+    pub(crate) fn remove(&self, key: Key) -> Result<()> {
+        self.scene.change(key, None)
+    }
+
+    /// Changes a record's JSON.
+    pub(crate) fn edit(&self, key: &Key, change: impl FnOnce(&mut Value)) -> Result<()> {
+        let mut value: Value = serde_json::from_slice(&self.record(key)?)?;
+        change(&mut value);
+        self.put(key.clone(), value.to_string())
+    }
+
+    pub(crate) fn edit_endpoint(&self, change: impl FnOnce(&mut Value)) -> Result<()> {
+        self.edit(&self.endpoint_key(), |record| change(&mut record["spec"]))
+    }
+
+    pub(crate) fn edit_node(&self, node: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+        self.edit(&Key::cluster(Kind::Node, node), |record| change(&mut record["spec"]))
+    }
+
+    pub(crate) fn edit_block(&self, cidr: Cidr, change: impl FnOnce(&mut Block)) -> Result<()> {
+        let key = Key::Block(cidr);
+        let mut block = Block::decode(&cidr, &self.record(&key)?)?;
+        change(&mut block);
+        self.put(key, block.encode())
+    }
+
+    pub(crate) fn put_handle(&self, id: &str, block: Cidr) -> Result<()> {
+        let record = Handle { block: [(block.to_string(), 1)].into(), ..Handle::default() };
+        self.put(Key::Handle(id.to_owned()), record.encode())
+    }
+
+    /// A resource with this spec.
+    pub(crate) fn put_resource(&self, kind: Kind, name: &str, spec: Value) -> Result<()> {
+        let mut resource = model::Resource::new(kind, name);
+        resource.body.insert("spec".to_owned(), spec);
+        self.put(resource.key(), resource.encode())
+    }
+
+    /// Changes a list that `kubectl` printed.
+    pub(crate) fn edit_list(&self, file: &str, change: impl FnOnce(&mut Vec<Value>)) -> Result<()> {
+        let mut list: Value = serde_json::from_str(&self.scene.read_text(file)?)?;
+        change(list["items"].as_array_mut().context("a list")?);
+        self.scene.write_text(file, &list.to_string())
+    }
+
+    /// Changes what `kubectl` printed of one thing.
+    pub(crate) fn edit_item(&self, file: &str, name: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+        self.edit_list(file, |items| {
+            let named = items.iter_mut().find(|item| item["metadata"]["name"] == name);
+            change(named.expect("it is listed"));
+        })
+    }
+
+    /// Puts back what is not a record: the last change first.
+    pub(crate) fn undo(&mut self) -> Result<()> {
+        while let Some(undo) = self.undo.pop() {
+            match undo {
+                Undo::OnNode { node, line } => self.scene.on(node, &line)?,
+                Undo::InPod { node, pod, line } => {
+                    self.scene.inside(node, self.scene.pod(node, pod), &line)?
+                }
+            };
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn endpoint_key(node: &str, namespace: &str, pod: &str) -> Key {
+    let name = EndpointName::of_pod(node, pod, "eth0").compute().expect("a name");
+    Key::namespaced(Kind::WorkloadEndpoint, namespace, name)
+}
+
+pub(crate) fn subject_of_endpoint(key: &Key) -> String {
+    match key {
+        Key::Resource { namespace, name, .. } => {
+            format!("endpoint {}/{name}", namespace.as_deref().unwrap_or_default())
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,252 @@
+//! A cluster that runs, with agents that only observe: faults stay where they were put, and the doctor asks the real agents
+//! over their sockets. Whatever a fault changed is put back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use host::NetNs;
+use lab::Programs;
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::kubelet::{KubeletRequest, NewPod, PodReport};
+use model::{Cidr, Key, KeyRange};
+use serde_json::Value;
+use store::etcd::EtcdConfig;
+use store::{Change, OpenMode, Store, StoreConfig};
+
+use crate::kubernetes;
+
+/// Nodes with pods. One more has none: it looks as if it was Calico's.
+pub(crate) const BUSY_NODES: [&str; 2] = ["node1", "node2"];
+pub(crate) const CALICO_NODE: &str = "node3";
+pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
+const PODS: usize = 4;
+pub(crate) const NAMESPACE: &str = "team";
+
+pub(crate) struct Scene {
+    lab: OwnCluster,
+    pods: BTreeMap<&'static str, Vec<PodReport>>,
+    texts: tempfile::TempDir,
+    healthy: BTreeMap<Key, Vec<u8>>,
+    store: StoreConfig,
+}
+
+/// What the doctor said: each finding by code and subject, apart from what another explains.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) roots: BTreeSet<(String, String)>,
+    pub(crate) symptoms: BTreeSet<(String, String)>,
+    pub(crate) report: Value,
+}
+
+/// Why a scene cannot be made here.
+pub(crate) fn missing(store: StoreKind) -> Option<String> {
+    let etcd = || testkit::etcd::missing().filter(|_| store == StoreKind::Etcdv3);
+    lab::missing().or_else(etcd)
+}
+
+pub(crate) fn plan(store: StoreKind, nodes: usize) -> Result<Plan> {
+    Ok(Plan {
+        name: Plan::NAME.parse()?,
+        nodes,
+        store,
+        mode: Mode::Direct,
+        ipv6: false,
+        grace: Duration::from_secs(60),
+        has_agents: true,
+        programs: Programs::of_test()?.folder().to_owned(),
+    })
+}
+
+impl Scene {
+    pub(crate) fn up(store: StoreKind) -> Result<Scene> {
+        let lab = OwnCluster::up(plan(store, NODES.len())?, &|_| {})?;
+        let mut pods = BTreeMap::new();
+        for node in BUSY_NODES {
+            let names = (0..PODS).map(|number| format!("{NAMESPACE}/{node}-{number}").parse());
+            let new = names.map(|name| Ok(NewPod::new(&name?))).collect::<Result<_>>()?;
+            let mut added = lab.kubelet(node, &KubeletRequest::Add { pods: new, waits: true })?;
+            added.sort_by(|a, b| a.name.cmp(&b.name));
+            pods.insert(node, added);
+        }
+        let settings = lab.environment_of(NODES[0])?;
+        let setting = |name: &str| settings.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let store = match store {
+            StoreKind::Sqlite => {
+                StoreConfig::Sqlite { path: setting("SQLITE_PATH").context("a store")?.into() }
+            }
+            StoreKind::Etcdv3 => {
+                StoreConfig::Etcd(EtcdConfig::new([setting("ETCD_ENDPOINTS").context("a store")?.clone()]))
+            }
+        };
+        let texts = tempfile::tempdir()?;
+        let mut scene = Scene { lab, pods, texts, healthy: BTreeMap::new(), store };
+        for node in NODES {
+            scene.lab.stop(node, "agent")?;
+            scene.lab.start(node, "agent", &["--observe"])?;
+        }
+        scene.lay_routes()?;
+        scene.healthy = scene.records()?;
+        scene.write_texts()?;
+        Ok(scene)
+    }
+
+    /// Every node knows the way to the others' blocks.
+    fn lay_routes(&self) -> Result<()> {
+        for node in BUSY_NODES {
+            for other in NODES.into_iter().filter(|other| *other != node) {
+                self.on(other, &self.route_to_block_of(node))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn route_to_block_of(&self, node: &str) -> String {
+        format!("ip route replace {} via {} dev eth0 proto bird", self.block_of(node), address_of(node))
+    }
+
+    /// What Kubernetes would tell, in files of their own.
+    fn write_texts(&self) -> Result<()> {
+        self.write_text("pods.json", &kubernetes::pods(self.pods.iter()).to_string())?;
+        self.write_text("nodes.json", &kubernetes::nodes().to_string())
+    }
+
+    pub(crate) fn write_text(&self, name: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(self.texts.path().join(name), text)?)
+    }
+
+    pub(crate) fn read_text(&self, name: &str) -> Result<String> {
+        Ok(std::fs::read_to_string(self.texts.path().join(name))?)
+    }
+
+    pub(crate) fn lab(&self) -> &OwnCluster {
+        &self.lab
+    }
+
+    pub(crate) fn pod(&self, node: &str, number: usize) -> &PodReport {
+        &self.pods[node][number]
+    }
+
+    pub(crate) fn pods_of(&self, node: &str) -> usize {
+        self.pods.get(node).map_or(0, Vec::len)
+    }
+
+    pub(crate) fn block_of(&self, node: &str) -> Cidr {
+        let address = self.pod(node, 0).addresses[0].parse().expect("an address");
+        Cidr::containing(address, 26).expect("a block")
+    }
+
+    /// Runs a line of a shell on a node.
+    pub(crate) fn on(&self, node: &str, line: &str) -> Result<String> {
+        self.lab.run_on(node, &["sh", "-ec", line])
+    }
+
+    /// Runs a line of a shell on a node, in the network of a pod.
+    pub(crate) fn inside(&self, node: &str, pod: &PodReport, line: &str) -> Result<String> {
+        let namespace = pod.netns.rsplit('/').next().unwrap_or_default();
+        self.lab.run_on(node, &["ip", "netns", "exec", namespace, "sh", "-ec", line])
+    }
+
+    pub(crate) fn records(&self) -> Result<BTreeMap<Key, Vec<u8>>> {
+        self.with_store(async |store| {
+            let (records, _) = store.list_all(KeyRange::Everything).await?;
+            Ok(records.into_iter().map(|record| (record.key, record.value.to_vec())).collect())
+        })
+    }
+
+    pub(crate) fn change(&self, key: Key, value: Option<Vec<u8>>) -> Result<()> {
+        self.change_all(vec![(key, value)])
+    }
+
+    /// Writes records as they are said, whatever they were.
+    fn change_all(&self, changes: Vec<(Key, Option<Vec<u8>>)>) -> Result<()> {
+        self.with_store(async |store| {
+            for (key, value) in changes {
+                let known = store.get(&key).await?;
+                let change = match (known, value) {
+                    (Some(known), Some(value)) => Change::update(key, value, known.revision),
+                    (None, Some(value)) => Change::create(key, value),
+                    (Some(known), None) => Change::delete(key, known.revision),
+                    (None, None) => continue,
+                };
+                store.commit(vec![change]).await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// etcd stands on the fabric, where only nodes reach it.
+    fn with_store<T: Send>(&self, act: impl AsyncFnOnce(&dyn Store) -> Result<T> + Send) -> Result<T> {
+        let network = NetNs::open(&self.lab.network_of(NODES[0])?)?;
+        network.visit(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let store = store::open(&self.store, OpenMode::Existing).await?;
+                act(&*store).await
+            })
+        })?
+    }
+
+    /// Records and texts as they were. What was changed elsewhere, whoever changed it puts back.
+    pub(crate) fn restore_records(&self) -> Result<()> {
+        let now = self.records()?;
+        let gone = now.keys().filter(|key| !self.healthy.contains_key(key)).map(|key| (key.clone(), None));
+        let changed = self.healthy.iter().filter(|(key, value)| now.get(key) != Some(value));
+        let changed = changed.map(|(key, value)| (key.clone(), Some(value.clone())));
+        self.change_all(gone.chain(changed).collect())?;
+        for entry in std::fs::read_dir(self.texts.path())? {
+            std::fs::remove_file(entry?.path())?;
+        }
+        self.write_texts()
+    }
+
+    fn agent_socket(&self, node: &str) -> Result<PathBuf> {
+        Ok(self.lab.root_of(node)?.join("run/plumb/agent.sock"))
+    }
+
+    /// `plumb doctor` as an operator would call it, with every node's agent and what Kubernetes says.
+    pub(crate) fn doctor(&self) -> Result<Command> {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net={}", self.lab.network_of(NODES[0])?.display())).arg("--");
+        command.arg(Programs::of_test()?.folder().join("plumb")).args(["doctor", "-o", "json"]);
+        command.env_clear().envs(self.lab.environment_of(NODES[0])?);
+        for node in NODES {
+            command.arg("--agent-socket").arg(self.agent_socket(node)?);
+        }
+        Ok(command)
+    }
+
+    /// What the doctor finds now: two looks, and nothing is too young.
+    pub(crate) fn audit(&self) -> Result<Verdict> {
+        let mut doctor = self.doctor()?;
+        doctor.args(["--grace", "0", "--settle", "0.02", "--live", "--from"]).arg(self.texts.path());
+        Verdict::of(doctor)
+    }
+}
+
+impl Verdict {
+    pub(crate) fn of(mut doctor: Command) -> Result<Verdict> {
+        let output = doctor.output().context("cannot run plumb doctor")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(matches!(output.status.code(), Some(0 | 1)), "plumb doctor could not look: {errors}");
+        let report: Value = serde_json::from_slice(&output.stdout).context("a report")?;
+        let named = |finding: &Value| {
+            let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+            (text("code"), text("subject"))
+        };
+        let findings = report["findings"].as_array().context("findings")?;
+        let symptoms = findings.iter().filter_map(|finding| finding["symptoms"].as_array()).flatten();
+        Ok(Verdict {
+            roots: findings.iter().map(named).collect(),
+            symptoms: symptoms.map(named).collect(),
+            report: report.clone(),
+        })
+    }
+}
+
+/// The address of a node in every lab.
+pub(crate) fn address_of(node: &str) -> String {
+    format!("172.30.0.{}", node.trim_start_matches("node"))
+}

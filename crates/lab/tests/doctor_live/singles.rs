@@ -1,0 +1,65 @@
+//! Every fault alone: found, and nothing besides.
+
+use anyhow::{Result, ensure};
+use lab::cluster::StoreKind;
+
+use crate::faults;
+use crate::injection::{Fault, Injection};
+use crate::scene::{BUSY_NODES, Scene, Verdict, missing};
+
+/// Injects one fault, looks, and undoes it. Whether all is well again shows at the next look.
+pub(crate) fn try_fault(scene: &Scene, fault: &Fault, node: &'static str, number: usize) -> Result<()> {
+    let mut injection = Injection::new(scene, fault, node, number);
+    let injected = (fault.inject)(&mut injection);
+    let verdict = injected.and_then(|()| scene.audit());
+    injection.undo()?;
+    scene.restore_records()?;
+    check(&verdict?, &injection)
+}
+
+fn check(verdict: &Verdict, injection: &Injection<'_>) -> Result<()> {
+    ensure!(
+        verdict.roots == injection.roots,
+        "expected {:#?}, found {:#?}",
+        injection.roots,
+        verdict.report["findings"]
+    );
+    let untold: Vec<_> = injection.symptoms.difference(&verdict.symptoms).collect();
+    ensure!(untold.is_empty(), "{untold:?} should follow from it, found {:#?}", verdict.report["findings"]);
+    Ok(())
+}
+
+/// Nothing is found in a cluster in which nothing is wrong.
+pub(crate) fn see_that_it_is_clean(scene: &Scene) {
+    let verdict = scene.audit().unwrap();
+    assert!(verdict.roots.is_empty(), "{:#}", verdict.report);
+}
+
+fn every_fault(test: &str, store: StoreKind, layers: &[&str]) {
+    if let Some(reason) = missing(store) {
+        return testkit::skip(test, &reason);
+    }
+    let scene = Scene::up(store).unwrap();
+    see_that_it_is_clean(&scene);
+    let mut failures = Vec::new();
+    let wanted = std::env::var("PLUMB_FAULT").unwrap_or_default();
+    for (layer, faults) in faults::LAYERS.iter().filter(|(layer, _)| layers.contains(layer)) {
+        for (index, fault) in faults.iter().enumerate().filter(|(_, fault)| fault.code.contains(&wanted)) {
+            let node = BUSY_NODES[index % BUSY_NODES.len()];
+            let number = index / BUSY_NODES.len() % scene.pods_of(node);
+            let start = std::time::Instant::now();
+            if let Err(error) = try_fault(&scene, fault, node, number) {
+                failures.push(format!("{} on {node}: {error:#}", fault.code));
+            }
+            eprintln!("{layer}: {} on {node} ({} ms)", fault.code, start.elapsed().as_millis());
+        }
+        see_that_it_is_clean(&scene);
+    }
+    assert!(failures.is_empty(), "{} faults:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_fault_is_found_alone() {
+    let layers: Vec<&str> = faults::LAYERS.iter().map(|(layer, _)| *layer).collect();
+    every_fault("every_fault_is_found_alone", StoreKind::Sqlite, &layers);
+}
