@@ -45,6 +45,13 @@ impl Fences {
         self.gates().get(&sandbox.handle()).is_some_and(|gate| Arc::strong_count(gate) > 1)
     }
 
+    /// Containers that somebody works on, or waits to, by their handles.
+    pub(crate) fn busy(&self) -> Vec<String> {
+        let gates = self.gates();
+        let busy = gates.iter().filter(|(_, gate)| Arc::strong_count(gate) > 1);
+        busy.map(|(handle, _)| handle.clone()).collect()
+    }
+
     fn gates(&self) -> std::sync::MutexGuard<'_, HashMap<String, Gate>> {
         self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,10 +89,11 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(!waiting.is_finished() && fences.is_busy(&sandbox("a", "eth0")));
+        assert_eq!(fences.busy().len(), 2);
         drop(first);
         waiting.await.unwrap();
         drop(other);
         assert!(fences.gates().is_empty());
-        assert!(!fences.is_busy(&sandbox("a", "eth0")));
+        assert!(!fences.is_busy(&sandbox("a", "eth0")) && fences.busy().is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! agents. Findings that need more come from `plumb doctor`, which asks the agent for its part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use doctor::evidence::node::Attachment;
@@ -93,8 +94,9 @@ pub(crate) async fn watch(services: &Services, every: Duration) {
 
 async fn collect(services: &Services) -> Evidence {
     let Some(agent) = services.agent() else { return Evidence::default() };
-    let attachments: Vec<Attached> =
+    let mut attachments: Vec<Attached> =
         agent.journal.all().into_iter().map(|entry| attached(entry, services)).collect();
+    attachments.extend(being_made(&attachments, services));
     // Where somebody else makes the network, an empty journal is nobody's, and no sign of our agent's habits.
     let is_ours = !agent.only_observes || !attachments.is_empty();
     let named = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
@@ -106,6 +108,21 @@ async fn collect(services: &Services) -> Evidence {
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
     })
     .await
+}
+
+/// Those that a call works on and that are not in the journal yet, or no longer.
+fn being_made(known: &[Attached], services: &Services) -> Vec<Attached> {
+    let mut made = Vec::new();
+    for handle in services.fences().busy() {
+        let Some((network, container_id)) = handle.rsplit_once('.') else { continue };
+        if known.iter().any(|attached| attached.attachment.container_id == container_id) {
+            continue;
+        }
+        let (network, container_id) = (network.to_owned(), container_id.to_owned());
+        let attachment = Attachment { network, container_id, is_in_flux: true, ..Attachment::default() };
+        made.push(Attached { attachment, netns: PathBuf::new() });
+    }
+    made
 }
 
 fn attached(entry: Entry, services: &Services) -> Attached {

@@ -30,7 +30,7 @@ pub struct NodeSources {
     pub environment: Option<Vec<(String, String)>>,
 }
 
-/// An attachment, and where its pod lives.
+/// An attachment, and where its pod lives; an empty path if that is not known.
 #[derive(Clone, Debug)]
 pub struct Attached {
     pub attachment: Attachment,
@@ -135,7 +135,8 @@ impl Look {
 
     /// Pods that only the journal knows: the runtime did not answer, or does not tell where they are.
     fn with_journal(&self, mut inside: Vec<Inside>) -> Vec<Inside> {
-        for attached in &self.attached {
+        // Of one that is just being made it is not known yet.
+        for attached in self.attached.iter().filter(|attached| !attached.netns.as_os_str().is_empty()) {
             let attachment = &attached.attachment;
             if !inside.iter().any(|known| known.container_id == attachment.container_id) {
                 inside.push(Inside {

@@ -24,13 +24,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for host in case.hosts() {
         for link in host.links().filter(|link| link.seen.is_workload()) {
             let device = link.seen.name.as_str();
-            if !host.endpoints_at_device(device).is_empty() || host.attachment(device).is_some() {
+            let is_known = !host.endpoints_at_device(device).is_empty() || host.attachment(device).is_some();
+            if is_known || host.is_at_work_on(&link.seen) {
                 continue;
             }
             let finding = look.found(
                 Subject::device(host.name(), device),
                 format!("{} has the device {device}, and no endpoint names it", host.name()),
             );
+            // A pod that is made anew has a device of the same name, which is another one.
+            finding.known_by(format!("link {:?}", link.seen.index));
             finding.seen(link.exhibit(format!("link {device}")));
             for route in host.routes().filter(|route| route.seen.device.as_deref() == Some(device)) {
                 let destination = route.seen.destination;
@@ -53,7 +56,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
+    use crate::evidence::node::Attachment;
     use crate::sample::small;
+    use crate::{Origin, Sighted};
 
     #[test]
     fn fires_for_calicos_prefix_only() {
@@ -68,6 +73,39 @@ mod tests {
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "device cali00000000000 on worker-0000");
         evidence.partial.endpoints = true;
         silent(&CHECK, &evidence);
+    }
+
+    fn stray(index: u32, alias: Option<String>) -> crate::Evidence {
+        let mut evidence = small();
+        let links = evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap();
+        let mut link = links[2].clone();
+        link.seen.name = "cali00000000000".to_owned();
+        (link.seen.index, link.seen.alias) = (Some(index), alias);
+        links.push(link);
+        evidence
+    }
+
+    #[test]
+    fn is_silent_while_a_call_makes_it() {
+        let sandbox = model::Sandbox::new("net", "c0ffee", "eth0").unwrap();
+        let mut evidence = stray(77, Some(sandbox.alias()));
+        only(&CHECK, &evidence);
+        let call =
+            Attachment { container_id: "c0ffee".to_owned(), is_in_flux: true, ..Attachment::default() };
+        let attachments = evidence.node_mut("worker-0000").attachments.as_mut().unwrap();
+        attachments.push(Sighted::new(call, Origin::probe("worker-0000", "journal")));
+        silent(&CHECK, &evidence);
+    }
+
+    /// Pods of one name come and go, and each time the name is free for a moment.
+    #[test]
+    fn another_device_of_the_same_name_is_another_fault() {
+        let found = |before: u32, now: u32| {
+            let mut evidence = stray(now, None);
+            evidence.earlier = Some(Box::new(stray(before, None)));
+            crate::diagnose(&evidence).findings.len()
+        };
+        assert_eq!((found(77, 77), found(77, 78)), (1, 0));
     }
 
     #[test]

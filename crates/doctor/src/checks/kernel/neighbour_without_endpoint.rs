@@ -35,6 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 neighbour_subject(host, address, device),
                 format!("{place} keeps {address} as a neighbour at {device}, and no endpoint has it"),
             )
+            .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
             .remedy(format!("on {place}: ip neigh del {address} dev {device}"))
             .seen(neighbour.exhibit(format!("{address} at {device}, permanent")));
         }

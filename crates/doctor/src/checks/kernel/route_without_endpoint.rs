@@ -35,6 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 Subject::Route { node: place.to_owned(), destination: net },
                 format!("{place} routes {address} to {device}, and no endpoint has it"),
             )
+            .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
             .remedy(format!("on {place}: ip route del {address} dev {device}"))
             .seen(route.exhibit(route.seen.to_string()));
         }
