@@ -1,5 +1,7 @@
 //! BGP sessions, as BIRD tells them.
 
+use std::path::PathBuf;
+
 use doctor::evidence::NodeEvidence;
 use doctor::evidence::node::Bgp;
 use doctor::text;
@@ -9,9 +11,13 @@ const QUESTION: &str = "show protocols";
 
 /// `None` if there is no BIRD; and what went wrong, in words.
 pub(super) fn sessions(node: &str) -> (Option<Bgp>, Vec<String>) {
+    sessions_at(node, &host::bird::sockets())
+}
+
+fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>) {
     let (mut found, mut problems) = (None, Vec::new());
-    for socket in host::bird::sockets() {
-        match host::bird::ask(&socket, QUESTION) {
+    for socket in sockets {
+        match host::bird::ask(socket, QUESTION) {
             Ok(answer) => {
                 let bgp: &mut Bgp = found.get_or_insert_default();
                 bgp.is_running = Some(true);
@@ -19,6 +25,10 @@ pub(super) fn sessions(node: &str) -> (Option<Bgp>, Vec<String>) {
                     bgp.sessions.extend(read.sessions);
                     bgp.protocols.extend(read.protocols);
                 }
+            }
+            // It left its socket and nobody is behind it: killed, or crashed. A BIRD that was stopped takes its socket along.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                found.get_or_insert_with(|| Bgp { is_running: Some(false), ..Bgp::default() });
             }
             Err(error) => {
                 problems
@@ -40,6 +50,18 @@ fn read(node: &str, answer: &str) -> Option<Bgp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_nobody_serves_is_a_bird_that_died() {
+        let folder = tempfile::tempdir().unwrap();
+        let (left, never) = (folder.path().join("bird.ctl"), folder.path().join("never.ctl"));
+        drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
+        let (bgp, problems) = sessions_at("node-a", &[left]);
+        assert_eq!((bgp.unwrap().is_running, problems.len()), (Some(false), 0));
+        let (bgp, problems) = sessions_at("node-a", &[never]);
+        assert_eq!((bgp, problems.len()), (None, 1));
+        assert_eq!(sessions_at("node-a", &[]), (None, Vec::new()));
+    }
 
     #[test]
     fn the_answer_is_read_as_if_it_was_pasted() {
