@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use doctor::{Report, diagnose};
+use doctor::{Report, checks, diagnose_with};
 use jiff::Timestamp;
 use render::Changes;
 
@@ -44,7 +44,7 @@ async fn look_again(sources: &Sources, doctor: &Doctor, before: Examined) -> Res
     let mut earlier = before.evidence;
     earlier.earlier = None;
     evidence.earlier = Some(Box::new(earlier));
-    let report = diagnose(&evidence);
+    let report = diagnose_with(&evidence, checks::ALL, &super::live::options(doctor));
     let examined = Examined { evidence, report };
     tell_changes(doctor, &before.report, &examined)?;
     Ok(examined)
