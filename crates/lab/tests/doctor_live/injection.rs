@@ -10,7 +10,8 @@ use model::names::EndpointName;
 use model::{AffinityOwner, Cidr, Key, Kind};
 use serde_json::Value;
 
-use crate::scene::Scene;
+use crate::bird;
+use crate::scene::{NODES, Scene};
 
 /// A kind of fault, named for the code that must be found.
 #[derive(Clone, Copy)]
@@ -43,6 +44,7 @@ pub(crate) struct Injection<'s> {
     /// What must be told as following from a root.
     pub(crate) symptoms: BTreeSet<(String, String)>,
     undo: Vec<Undo>,
+    undo_waits_for_bgp: bool,
 }
 
 enum Undo {
@@ -53,7 +55,8 @@ enum Undo {
 impl<'s> Injection<'s> {
     pub(crate) fn new(scene: &'s Scene, fault: &Fault, node: &'static str, number: usize) -> Injection<'s> {
         let (roots, symptoms, undo) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        Injection { scene, code: fault.code, node, number, roots, symptoms, undo }
+        let undo_waits_for_bgp = false;
+        Injection { scene, code: fault.code, node, number, roots, symptoms, undo, undo_waits_for_bgp }
     }
 
     /// This must be found.
@@ -148,6 +151,11 @@ impl<'s> Injection<'s> {
         Ok(())
     }
 
+    /// Sessions take their time to come back.
+    pub(crate) fn undo_waits_for_bgp(&mut self) {
+        self.undo_waits_for_bgp = true;
+    }
+
     /// A record as it is now.
     pub(crate) fn record(&self, key: &Key) -> Result<Vec<u8>> {
         self.scene.records()?.remove(key).with_context(|| format!("no record {key}"))
@@ -220,7 +228,8 @@ impl<'s> Injection<'s> {
                 }
             };
         }
-        Ok(())
+        let all = NODES.len() * (NODES.len() - 1);
+        if self.undo_waits_for_bgp { bird::wait_for_sessions(self.scene, all) } else { Ok(()) }
     }
 }
 

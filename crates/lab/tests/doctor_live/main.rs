@@ -1,8 +1,12 @@
 //! The doctor on a cluster that runs: faults are put into the store, the kernel, pods and nodes with the means that make them
 //! in the wild, and `plumb doctor` must find each with its right subject, and nothing else.
 
+mod bird;
+mod churn;
+mod combos;
 mod faults;
 mod injection;
 mod kubernetes;
 mod scene;
 mod singles;
+mod table;

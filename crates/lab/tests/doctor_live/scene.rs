@@ -2,21 +2,20 @@
 //! over their sockets. Whatever a fault changed is put back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
 use lab::Programs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::cluster::{Cluster, Mode, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
 use model::{Cidr, Key, KeyRange};
 use serde_json::Value;
 use store::etcd::EtcdConfig;
 use store::{Change, OpenMode, Store, StoreConfig};
 
-use crate::kubernetes;
+use crate::{bird, kubernetes};
 
 /// Nodes with pods. One more has none: it looks as if it was Calico's.
 pub(crate) const BUSY_NODES: [&str; 2] = ["node1", "node2"];
@@ -44,7 +43,7 @@ pub(crate) struct Verdict {
 /// Why a scene cannot be made here.
 pub(crate) fn missing(store: StoreKind) -> Option<String> {
     let etcd = || testkit::etcd::missing().filter(|_| store == StoreKind::Etcdv3);
-    lab::missing().or_else(etcd)
+    lab::missing().or_else(etcd).or_else(bird::missing)
 }
 
 pub(crate) fn plan(store: StoreKind, nodes: usize) -> Result<Plan> {
@@ -88,6 +87,7 @@ impl Scene {
             scene.lab.start(node, "agent", &["--observe"])?;
         }
         scene.lay_routes()?;
+        bird::start_all(&scene)?;
         scene.healthy = scene.records()?;
         scene.write_texts()?;
         Ok(scene)
@@ -119,10 +119,6 @@ impl Scene {
 
     pub(crate) fn read_text(&self, name: &str) -> Result<String> {
         Ok(std::fs::read_to_string(self.texts.path().join(name))?)
-    }
-
-    pub(crate) fn lab(&self) -> &OwnCluster {
-        &self.lab
     }
 
     pub(crate) fn pod(&self, node: &str, number: usize) -> &PodReport {
@@ -202,25 +198,9 @@ impl Scene {
         self.write_texts()
     }
 
-    fn agent_socket(&self, node: &str) -> Result<PathBuf> {
-        Ok(self.lab.root_of(node)?.join("run/plumb/agent.sock"))
-    }
-
-    /// `plumb doctor` as an operator would call it, with every node's agent and what Kubernetes says.
-    pub(crate) fn doctor(&self) -> Result<Command> {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net={}", self.lab.network_of(NODES[0])?.display())).arg("--");
-        command.arg(Programs::of_test()?.folder().join("plumb")).args(["doctor", "-o", "json"]);
-        command.env_clear().envs(self.lab.environment_of(NODES[0])?);
-        for node in NODES {
-            command.arg("--agent-socket").arg(self.agent_socket(node)?);
-        }
-        Ok(command)
-    }
-
     /// What the doctor finds now: two looks, and nothing is too young.
     pub(crate) fn audit(&self) -> Result<Verdict> {
-        let mut doctor = self.doctor()?;
+        let mut doctor = doctor(&self.lab)?;
         doctor.args(["--grace", "0", "--settle", "0.02", "--live", "--from"]).arg(self.texts.path());
         Verdict::of(doctor)
     }
@@ -244,6 +224,20 @@ impl Verdict {
             report: report.clone(),
         })
     }
+}
+
+/// `plumb doctor` with the lab's store and every node's agent.
+pub(crate) fn doctor(lab: &Cluster) -> Result<Command> {
+    let nodes = &lab.description().nodes;
+    let first = &nodes.first().context("a lab has nodes")?.name;
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net={}", lab.network_of(first)?.display())).arg("--");
+    command.arg(Programs::of_test()?.folder().join("plumb")).args(["doctor", "-o", "json"]);
+    command.env_clear().envs(lab.environment_of(first)?);
+    for node in nodes {
+        command.arg("--agent-socket").arg(lab.root_of(&node.name)?.join("run/plumb/agent.sock"));
+    }
+    Ok(command)
 }
 
 /// The address of a node in every lab.

@@ -12,9 +12,11 @@ pub(crate) fn try_fault(scene: &Scene, fault: &Fault, node: &'static str, number
     let mut injection = Injection::new(scene, fault, node, number);
     let injected = (fault.inject)(&mut injection);
     let verdict = injected.and_then(|()| scene.audit());
-    injection.undo()?;
-    scene.restore_records()?;
-    check(&verdict?, &injection)
+    let undone = injection.undo().and_then(|()| scene.restore_records());
+    // What kept it from happening comes before what that kept from being undone.
+    let verdict = verdict?;
+    undone?;
+    check(&verdict, &injection)
 }
 
 fn check(verdict: &Verdict, injection: &Injection<'_>) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Every fault that can be put into a lab, by layer.
 
+mod bgp;
 mod books;
 mod endpoints;
 mod kernel;
+mod logs;
 mod nodes;
 mod pods;
 
@@ -15,6 +17,8 @@ pub(crate) const LAYERS: &[(&str, &[Fault])] = &[
     ("kernel", kernel::FAULTS),
     ("pods", pods::FAULTS),
     ("nodes", nodes::FAULTS),
+    ("logs", logs::FAULTS),
+    ("bgp", bgp::FAULTS),
 ];
 
 pub(crate) fn all() -> impl Iterator<Item = &'static Fault> {

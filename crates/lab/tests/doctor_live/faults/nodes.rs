@@ -85,7 +85,7 @@ fn node_address_missing(i: &mut Injection<'_>) -> Result<()> {
 }
 
 fn node_address_shared(i: &mut Injection<'_>) -> Result<()> {
-    let other = address_of(i.other_node());
+    let other = address_of(CALICO_NODE);
     edit_bgp(i, |bgp| bgp["ipv4Address"] = json!(format!("{other}/24")))?;
     i.expect_symptom("node-address-unfit", node_subject(i));
     i.expect(other)

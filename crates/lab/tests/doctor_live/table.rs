@@ -1,0 +1,41 @@
+//! No code is forgotten: each has a fault here, or a reason why there is none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use lab::Programs;
+
+use crate::faults;
+
+/// Codes that no fault can be made for in a lab.
+const NOT_HERE: &[(&str, &str)] = &[
+    (
+        "bgp-password-wrong",
+        "the kernel drops what is signed wrongly and tells BIRD nothing: a session that is down is all there is to see",
+    ),
+    (
+        "clock-skew",
+        "all nodes of a lab have the machine's clock, and no collector asks for a node's clock yet",
+    ),
+    (
+        "reported-by-calicoctl",
+        "it passes on what calicoctl says only where the books themselves were not collected, and here they are",
+    ),
+];
+
+#[test]
+fn every_code_has_a_fault_or_a_reason() {
+    let plumb = Programs::of_test().unwrap().folder().join("plumb");
+    let output = Command::new(plumb).args(["doctor", "explain"]).output().unwrap();
+    let list = String::from_utf8(output.stdout).unwrap();
+    let codes: BTreeSet<&str> = list.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+    assert!(codes.len() > 70, "{list}");
+    let injected: BTreeSet<&str> = faults::all().map(|fault| fault.code).collect();
+    let excused: BTreeMap<&str, &str> = NOT_HERE.iter().copied().collect();
+    let told: BTreeSet<&str> = injected.iter().chain(excused.keys()).copied().collect();
+    let differ: Vec<_> = told.symmetric_difference(&codes).collect();
+    assert!(differ.is_empty(), "in neither list, or no code: {differ:?}");
+    let both: Vec<_> = injected.iter().filter(|code| excused.contains_key(*code)).collect();
+    assert!(both.is_empty(), "{both:?}");
+    eprintln!("{} codes have faults, {} have a reason why not", injected.len(), excused.len());
+}
