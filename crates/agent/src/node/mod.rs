@@ -19,8 +19,9 @@ use std::process::ExitCode;
 
 pub(crate) use settings::NodeArguments;
 
-/// Few: the work is the kernel's and the store's.
-const WORKER_THREADS: usize = 2;
+/// The work is the kernel's and the store's, and those have threads of their own. With a second one here, nearly every step
+/// of a call would have to wake it up first, which takes longer than the step.
+const WORKER_THREADS: usize = 1;
 /// Calls wait for the kernel on these; each costs memory.
 const BLOCKING_THREADS_MAX: usize = 16;
 
@@ -34,7 +35,11 @@ pub(crate) fn run(arguments: NodeArguments) -> ExitCode {
         .enable_all()
         .build();
     let outcome = match runtime {
-        Ok(runtime) => runtime.block_on(start::run(arguments)),
+        // Not on the calling thread, which would be one more to wake up for each connection.
+        Ok(runtime) => {
+            let running = runtime.spawn(start::run(arguments));
+            runtime.block_on(running).unwrap_or_else(|error| Err(error.into()))
+        }
         Err(error) => Err(error.into()),
     };
     match outcome {
