@@ -4,11 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
-use plan::Attachment;
+use plan::{Attachment, FORWARD_V4};
 
 use crate::links::{find_link, is_of_a_sandbox};
 use crate::objects::{Link, read_address};
-use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
+use crate::{Host, HostError, PodNamespace, messages, sysctl};
 
 /// What the records say of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +106,6 @@ fn look_inside(
             return Ok(Err("its interface has other addresses than were recorded"));
         }
     }
-    let forwards = pod.ns.stay(&NetNs::current()?, || sysctl::read("net/ipv4/ip_forward"))?;
+    let forwards = sysctl::ask(&mut pod.netlink, FORWARD_V4);
     Ok(Ok(Inside { mac: end.mac, forwards: forwards.is_ok_and(|value| value == "1") }))
 }

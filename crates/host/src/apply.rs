@@ -6,7 +6,7 @@ use plan::{Difference, PodWiring, Side, differences};
 
 use crate::links::get_link;
 use crate::netlink::Request;
-use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
+use crate::{Host, HostError, PodNamespace, messages, sysctl};
 
 /// How long the kernel may take to start a device once both ends are up. It takes well under a millisecond.
 const START_WAIT: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ impl Host {
         if !self.wire_afresh(pod, wiring)? {
             self.complete(pod, wiring)?;
         }
-        self.await_ready(pod, wiring)
+        self.await_ready(pod, wiring, None)
     }
 
     /// Adds what is missing to what is there.
@@ -36,14 +36,16 @@ impl Host {
         self.apply(pod, wiring, &missing)
     }
 
+    /// `known` are the numbers of the two ends, where they are known.
     pub(crate) fn await_ready(
         &mut self,
         pod: &mut PodNamespace,
         wiring: &PodWiring,
+        known: Option<(u32, u32)>,
     ) -> Result<(), HostError> {
         let deadline = Instant::now() + START_WAIT;
         loop {
-            let mut left = differences(wiring, &self.observe_wanted(pod, wiring)?);
+            let mut left = differences(wiring, &self.observe_wanted(pod, wiring, known)?);
             if !left.iter().all(is_starting) {
                 // Something else may take precedence over what is there: look at all there is.
                 left = self.check(pod, wiring)?;
@@ -82,7 +84,7 @@ impl Host {
             return Ok(());
         }
         if differences.iter().any(|found| matches!(found, Difference::Missing { .. })) {
-            self.create_under_final_name(pod, wiring)?;
+            self.create_anew(pod, wiring)?;
         }
         self.apply_sysctls(pod, differences)?;
         let host_index = get_link(&mut self.netlink, &wiring.host.device)?.index;
@@ -102,7 +104,7 @@ impl Host {
         if wanted(Side::Pod).next().is_none() {
             return Ok(());
         }
-        pod.ns.stay(&NetNs::current()?, || wanted(Side::Pod).try_for_each(sysctl::write))?
+        pod.stay(|| wanted(Side::Pod).try_for_each(sysctl::write))?
     }
 }
 

@@ -54,7 +54,7 @@ mod sysctl;
 mod worker;
 
 pub use adopt::{Adoption, Claim};
-pub use create::Prepared;
+pub use create::{Ahead, Prepared};
 pub use detach::{Detached, PodInterface, Swept};
 pub use error::HostError;
 pub use links::{Halfway, Host, OwnedLink};

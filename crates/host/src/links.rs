@@ -1,20 +1,26 @@
 //! The node's side: its veths, whose they are, and how they are made and removed.
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::{DeviceName, Sandbox};
 use plan::{NodeDesired, NodeFacts, PodWiring, Sysctl};
 use rustix::io::Errno;
 
-use crate::netlink::{Netlink, Request};
+use crate::create::Numbers;
+use crate::netlink::{Netlink, Outcome, Request};
 use crate::objects::{Link, read_link};
-use crate::{HostError, PodNamespace, messages, sysctl};
+use crate::{HostError, NetNs, PodNamespace, messages, sysctl};
 
 /// The node: the namespace that the process lives in.
 #[derive(Debug)]
 pub struct Host {
     pub(crate) netlink: Netlink,
+    pub(crate) numbers: Numbers,
     pub(crate) halfway: fn(Halfway),
+    home: Arc<NetNs>,
 }
 
 /// Moments at which the kernel holds half of a pod's network.
@@ -37,7 +43,13 @@ pub struct OwnedLink {
 impl Host {
     /// The node that the calling thread is on.
     pub fn here() -> Result<Host, HostError> {
-        Ok(Host { netlink: Netlink::open()?, halfway: |_| {} })
+        let home = Arc::new(NetNs::current()?);
+        Ok(Host { netlink: Netlink::open()?, numbers: Numbers::new(), halfway: |_| {}, home })
+    }
+
+    /// Opens a pod's namespace, for work on the thread on which this node's work is done.
+    pub fn open_pod(&self, path: &Path) -> Result<PodNamespace, HostError> {
+        PodNamespace::open_from(path, &self.home)
     }
 
     /// Lets somebody know of the moments at which it would be bad to be killed.
@@ -51,15 +63,18 @@ impl Host {
         sysctl::read("kernel/hostname")
     }
 
-    pub fn facts(&self) -> Result<NodeFacts, HostError> {
-        let text = sysctl::read("net/ipv4/conf/default/rp_filter")?;
-        let has_ipv6 = sysctl::read("net/ipv6/conf/default/accept_ra").is_ok();
-        Ok(NodeFacts { rp_filter: text.parse().unwrap_or_default(), has_ipv6 })
+    pub fn facts(&mut self) -> Result<NodeFacts, HostError> {
+        Ok(NodeFacts { rp_filter: sysctl::default_rp_filter(&mut self.netlink)?, has_ipv6: has_ipv6() })
     }
 
     /// Whether there is a device of this name that is not this sandbox's own.
     pub fn is_name_taken(&mut self, device: &DeviceName, sandbox: &Sandbox) -> Result<bool, HostError> {
-        let link = find_link(&mut self.netlink, device)?;
+        // Whoever asks is about to make one, and needs a number for it.
+        let number = self.numbers.next();
+        let questions = vec![messages::get_link(device), messages::get_link_by_index(number)];
+        let mut outcomes = self.netlink.transact(questions)?.into_iter();
+        let link = found(outcomes.next().unwrap_or(Ok(None)))?;
+        self.numbers.free = found(outcomes.next().unwrap_or(Ok(None)))?.is_none().then_some(number);
         Ok(link.is_some_and(|link| link.alias != Some(sandbox.alias())))
     }
 
@@ -70,9 +85,9 @@ impl Host {
     }
 
     /// Sets the node as a whole as a pod needs it, where it is not.
-    pub fn ensure_node_settings(&self, wiring: &PodWiring) -> Result<(), HostError> {
+    pub fn ensure_node_settings(&mut self, wiring: &PodWiring) -> Result<(), HostError> {
         let desired: NodeDesired = [wiring.clone()].into_iter().collect();
-        let ensure = |wanted: &Sysctl| match sysctl::read(&wanted.path)? == wanted.value {
+        let ensure = |wanted: &Sysctl| match sysctl::ask(&mut self.netlink, &wanted.path)? == wanted.value {
             true => Ok(()),
             false => sysctl::write(wanted),
         };
@@ -115,29 +130,22 @@ impl Host {
         Ok(links)
     }
 
-    /// Makes the veth of a sandbox that has none, and gives it its name. On failure nothing is left behind.
-    pub(crate) fn create_under_final_name(
-        &mut self,
-        pod: &PodNamespace,
-        wiring: &PodWiring,
-    ) -> Result<(), HostError> {
-        let (sandbox, mac, mtu) = (&wiring.sandbox, wiring.pod.mac, wiring.host.mtu);
-        let link = match self.create_pair(pod, sandbox, mac, mtu) {
-            // A try of this same sandbox that was killed before it gave the link its final name.
-            Err(error) if error.is_in_the_way() => {
-                self.remove_links_of(sandbox)?;
-                self.create_pair(pod, sandbox, mac, mtu)?
+    /// Makes the veth of a sandbox that has none. On failure nothing is left behind.
+    pub(crate) fn create_anew(&mut self, pod: &PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
+        let mut created = self.create_pair(pod, wiring, |_| Vec::new());
+        if created.as_ref().is_err_and(HostError::is_in_the_way) {
+            // What a try of this same sandbox left that was killed, under another name.
+            self.remove_links_of(&wiring.sandbox)?;
+            created = self.create_pair(pod, wiring, |_| Vec::new());
+        }
+        match created {
+            Err(error)
+                if error.is_in_the_way() && self.is_name_taken(&wiring.host.device, &wiring.sandbox)? =>
+            {
+                Err(HostError::NameTaken { device: wiring.host.device.clone() })
             }
-            link => link?,
-        };
-        if link.name == wiring.host.device.as_str() {
-            return Ok(());
+            created => created.map(|_| ()),
         }
-        let named = self.rename(link.index, &wiring.host.device);
-        if named.is_err() {
-            self.netlink.execute_all(vec![messages::delete_link(&link.name, link.index)])?;
-        }
-        named
     }
 
     pub(crate) fn rename(&mut self, index: u32, wanted: &DeviceName) -> Result<(), HostError> {
@@ -165,6 +173,23 @@ pub(crate) fn is_of_a_sandbox(alias: &str) -> bool {
 fn owned(link: Link) -> Option<OwnedLink> {
     let owner = Sandbox::from_alias(link.alias.as_deref()?)?;
     Some(OwnedLink { name: link.name, index: link.index, owner })
+}
+
+fn has_ipv6() -> bool {
+    // A kernel that has it keeps it.
+    static HAS: AtomicBool = AtomicBool::new(false);
+    if !HAS.load(Ordering::Relaxed) {
+        HAS.store(sysctl::read("net/ipv6/conf/default/accept_ra").is_ok(), Ordering::Relaxed);
+    }
+    HAS.load(Ordering::Relaxed)
+}
+
+/// The link that was asked for, if there is one.
+fn found(outcome: Outcome) -> Result<Option<Link>, HostError> {
+    match outcome {
+        Err(error) if is_no_device(&error) => Ok(None),
+        outcome => Ok(outcome?.and_then(|object| read_link(object.kind, &object.body))),
+    }
 }
 
 pub(crate) fn find_link(netlink: &mut Netlink, device: &DeviceName) -> Result<Option<Link>, HostError> {

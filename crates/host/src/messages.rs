@@ -1,6 +1,6 @@
 //! Our verbs as rtnetlink messages, each with the words for it should the kernel refuse.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
 
 use ipnet::IpNet;
@@ -13,6 +13,8 @@ use crate::netlink::{Message, Request};
 /// What a pair has from the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct NewPair<'a> {
+    /// The node's end gets this number.
+    pub(crate) index: u32,
     pub(crate) pod_device: &'a str,
     pub(crate) pod_mac: Mac,
     pub(crate) mtu: u32,
@@ -28,7 +30,7 @@ pub(crate) fn create_pair(name: &DeviceName, pair: &NewPair<'_>) -> Request {
             .with_u32(IFLA_MTU, pair.mtu)
             .with(IFLA_NET_NS_FD, &pair.pod_namespace.to_ne_bytes())
     };
-    let message = Message::link(RTM_NEWLINK, 0)
+    let message = Message::link(RTM_NEWLINK, pair.index)
         .with_text(IFLA_IFNAME, name.as_str())
         .with(IFLA_ADDRESS, &Mac::HOST_END.0)
         .with_u32(IFLA_MTU, pair.mtu)
@@ -58,12 +60,9 @@ pub(crate) fn rename(index: u32, to: &DeviceName) -> Request {
     Request::new(format!("name device {index} {to}"), message, 0)
 }
 
-/// Up, under another name if there is one, with these IPv4 settings.
-pub(crate) fn start(name: &str, index: u32, to: Option<&DeviceName>, settings: &[(u16, i32)]) -> Request {
+/// Up, with these IPv4 settings.
+pub(crate) fn start(device: &DeviceName, index: u32, settings: &[(u16, i32)]) -> Request {
     let mut message = Message::link_flags(RTM_SETLINK, index, IFF_UP, IFF_UP);
-    if let Some(to) = to {
-        message = message.with_text(IFLA_IFNAME, to.as_str());
-    }
     let all = |message: Message| {
         let set =
             |message: Message, &(number, value): &(u16, i32)| message.with_u32(number, value.cast_unsigned());
@@ -72,11 +71,7 @@ pub(crate) fn start(name: &str, index: u32, to: Option<&DeviceName>, settings: &
     if !settings.is_empty() {
         message = message.with_nested(IFLA_AF_SPEC, |message| message.with_nested(AF_INET.into(), all));
     }
-    let what = match to {
-        Some(to) => format!("start {name} as {to}"),
-        None => format!("start {name}"),
-    };
-    Request::new(what, message, 0)
+    Request::new(format!("start {device}"), message, 0)
 }
 
 /// `net/ipv4/neigh/DEVICE/proxy_delay`, in the hundredths of a second in which it is written there.
@@ -87,6 +82,12 @@ pub(crate) fn set_proxy_delay(device: &DeviceName, index: u32, hundredths: u64) 
             parameters.with_u32(NDTPA_IFINDEX, index).with_u64(NDTPA_PROXY_DELAY, hundredths * 10)
         });
     Request::new(format!("set the proxy delay of {device}"), message, 0)
+}
+
+/// The settings that all devices share, or those that new ones start with.
+pub(crate) fn get_settings(of: u32) -> Request {
+    let message = Message::new(RTM_GETNETCONF, &[AF_INET, 0, 0, 0]).with_u32(NETCONFA_IFINDEX, of);
+    Request::new("look at the settings of all devices", message, 0)
 }
 
 /// The settings of all devices for IPv4 neighbours.
@@ -251,8 +252,19 @@ pub(crate) fn list_routes(family: u8) -> Message {
         .with_u32(RTA_TABLE, RT_TABLE_MAIN.into())
 }
 
-/// The route that a packet to this address would take.
-pub(crate) fn match_route(address: IpAddr) -> Request {
+/// The route that a packet to this network would take. For the default route, that is a packet to an address that is
+/// nobody's: the documentation's.
+pub(crate) fn match_route(destination: IpNet) -> Request {
+    match destination.addr() {
+        IpAddr::V4(_) if destination.prefix_len() == 0 => match_address(Ipv4Addr::new(192, 0, 2, 1).into()),
+        IpAddr::V6(_) if destination.prefix_len() == 0 => {
+            match_address(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into())
+        }
+        address => match_address(address),
+    }
+}
+
+fn match_address(address: IpAddr) -> Request {
     let prefix = if address.is_ipv4() { 32 } else { 128 };
     let mut header = [family(address), prefix, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     header[8..].copy_from_slice(&RTM_F_FIB_MATCH.to_ne_bytes());
@@ -262,7 +274,7 @@ pub(crate) fn match_route(address: IpAddr) -> Request {
 
 /// The same for a packet that arrives on a device: is it for us?
 pub(crate) fn match_local(address: IpAddr, index: u32) -> Request {
-    let Request { what, message, flags } = match_route(address);
+    let Request { what, message, flags } = match_address(address);
     // IPv4 knows its own addresses on all devices, and would look for a way out of this one.
     let message = if address.is_ipv6() { message.with_u32(RTA_OIF, index) } else { message };
     Request { what, message, flags }

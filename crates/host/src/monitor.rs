@@ -14,7 +14,7 @@ use crate::HostError;
 use crate::netlink::frame::{FrameKind, split};
 use crate::netlink::message::{Attributes, read_u32};
 use crate::netlink::numbers::*;
-use crate::objects::{read_address, read_link, read_neighbour, read_route};
+use crate::objects::{NETCONF_HEADER, read_address, read_link, read_neighbour, read_route};
 
 const GROUPS: [u32; 8] = [
     RTNLGRP_LINK,
@@ -40,7 +40,6 @@ const BUFFER: usize = 8 * 1024 * 1024;
 const RECEIVE_MAX: usize = 32 * 1024;
 /// So that who listens can also do something, however much is going on.
 const MESSAGES_AT_ONCE: usize = 512;
-const NETCONF_HEADER: usize = 4;
 
 /// Announcements about links, addresses, routes, neighbours and settings of the namespace it was opened in, from
 /// then on: open it first, look at everything next, then listen, and nothing is missed.

@@ -4,6 +4,7 @@ pub(crate) mod frame;
 pub(crate) mod message;
 pub(crate) mod numbers;
 
+use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
@@ -31,7 +32,28 @@ const RECEIVE_MAX: usize = 64 * 1024;
 pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
-    received: Vec<u8>,
+}
+
+thread_local! {
+    /// One for all sockets of a thread: each pod has a socket, and fresh memory is dearer than the answers in it.
+    static RECEIVED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The thread's room for answers, for as long as somebody reads.
+struct Received(Vec<u8>);
+
+impl Received {
+    fn take() -> Received {
+        let mut room = RECEIVED.take();
+        room.resize(RECEIVE_MAX, 0);
+        Received(room)
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        RECEIVED.set(std::mem::take(&mut self.0));
+    }
 }
 
 /// One thing to ask of the kernel, with the words for it should it refuse.
@@ -55,7 +77,7 @@ impl Netlink {
     pub(crate) fn open() -> Result<Netlink, HostError> {
         let socket = open_socket()
             .map_err(|source| HostError::Socket { what: "talk to the kernel".to_owned(), source })?;
-        Ok(Netlink { socket, sequence: 0, received: vec![0; RECEIVE_MAX] })
+        Ok(Netlink { socket, sequence: 0 })
     }
 
     /// Sends all requests at once. The kernel works through all of them even if one fails. One outcome per request.
@@ -73,9 +95,10 @@ impl Netlink {
             self.append(&mut buffer, &request.message, request.flags | ack);
         }
         self.send(&buffer, &requests[0].what)?;
+        let mut room = Received::take();
         loop {
             let what = &requests[last_position].what;
-            let received = self.receive(what)?;
+            let received = self.receive(what, &mut room)?;
             for frame in frame::split(received).map_err(|problem| malformed(what, problem))? {
                 let position = frame.sequence.wrapping_sub(first) as usize;
                 let Some(request) = requests.get(position) else { continue };
@@ -134,8 +157,9 @@ impl Netlink {
         let sequence = self.append(&mut buffer, message, NLM_F_DUMP);
         self.send(&buffer, what)?;
         let (mut objects, mut interrupted) = (Vec::new(), false);
+        let mut room = Received::take();
         loop {
-            let received = self.receive(what)?;
+            let received = self.receive(what, &mut room)?;
             for frame in frame::split(received).map_err(|problem| malformed(what, problem))? {
                 if frame.sequence != sequence {
                     continue;
@@ -172,10 +196,10 @@ impl Netlink {
         sent.map(|_| ()).map_err(|source| HostError::Socket { what: what.to_owned(), source })
     }
 
-    fn receive(&mut self, what: &str) -> Result<&[u8], HostError> {
+    fn receive<'a>(&self, what: &str, room: &'a mut Received) -> Result<&'a [u8], HostError> {
         loop {
-            match rustix::net::recv(&self.socket, &mut self.received[..], RecvFlags::empty()) {
-                Ok((length, _)) => return Ok(&self.received[..length]),
+            match rustix::net::recv(&self.socket, &mut room.0[..], RecvFlags::empty()) {
+                Ok((length, _)) => return Ok(&room.0[..length]),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(HostError::NoAnswer { what: what.to_owned() }),
                 Err(errno) => {

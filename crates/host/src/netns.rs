@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::thread::LinkNameSpaceType;
@@ -27,6 +28,8 @@ pub struct NetNs {
 pub struct PodNamespace {
     pub(crate) ns: NetNs,
     pub(crate) netlink: Netlink,
+    /// The node's, where whoever works in it comes from.
+    pub(crate) home: Arc<NetNs>,
 }
 
 impl NetNs {
@@ -112,12 +115,22 @@ impl AsRawFd for NetNs {
 impl PodNamespace {
     /// Opens a pod's namespace. The node's own is refused: wiring it would take the node off its network.
     pub fn open(path: &Path) -> Result<PodNamespace, HostError> {
-        let (ns, home) = (NetNs::open(path)?, NetNs::current()?);
-        if ns.is_same(&home)? {
+        PodNamespace::open_from(path, &Arc::new(NetNs::current()?))
+    }
+
+    /// The same from a namespace that is known to be the calling thread's.
+    pub(crate) fn open_from(path: &Path, home: &Arc<NetNs>) -> Result<PodNamespace, HostError> {
+        let ns = NetNs::open(path)?;
+        if ns.is_same(home)? {
             return Err(unfit(path, "it is the node's own, not a pod's"));
         }
-        let netlink = ns.stay(&home, Netlink::open)??;
-        Ok(PodNamespace { ns, netlink })
+        let netlink = ns.stay(home, Netlink::open)??;
+        Ok(PodNamespace { ns, netlink, home: Arc::clone(home) })
+    }
+
+    /// Runs `act` in the pod's namespace on the calling thread, and comes back.
+    pub(crate) fn stay<T>(&self, act: impl FnOnce() -> T) -> Result<T, HostError> {
+        self.ns.stay(&self.home, act)
     }
 
     pub fn path(&self) -> &Path {

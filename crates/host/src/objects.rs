@@ -14,6 +14,7 @@ pub(crate) const LINK_HEADER: usize = 16;
 pub(crate) const ADDRESS_HEADER: usize = 8;
 pub(crate) const ROUTE_HEADER: usize = 12;
 pub(crate) const NEIGHBOUR_HEADER: usize = 12;
+pub(crate) const NETCONF_HEADER: usize = 4;
 const NEIGHBOUR_TABLE_HEADER: usize = 4;
 
 /// What one link message says, as far as we care.

@@ -5,11 +5,11 @@ use plan::{
     End, Neighbour, ObservedEnd, ObservedRoute, ObservedWiring, PodWiring, Route, Sysctl, preferred_elsewhere,
 };
 
-use crate::links::find_link;
+use crate::links::{find_link, is_no_device};
 use crate::netlink::numbers::{AF_INET, AF_INET6};
-use crate::netlink::{Message, Netlink, Outcome};
-use crate::objects::{Link, is_local_route, read_address, read_permanent_neighbour, read_route};
-use crate::{Host, HostError, NetNs, PodNamespace, messages, sysctl};
+use crate::netlink::{Message, Netlink, Outcome, Request};
+use crate::objects::{Link, is_local_route, read_address, read_link, read_permanent_neighbour, read_route};
+use crate::{Host, HostError, PodNamespace, messages, sysctl};
 
 /// What is read besides the link itself.
 pub(crate) struct Contents {
@@ -17,7 +17,12 @@ pub(crate) struct Contents {
     /// Through the device, and through others to wanted destinations. In the kernel's order.
     pub(crate) routes: Vec<ObservedRoute>,
     pub(crate) neighbours: Vec<Neighbour>,
+    /// Settings that were told by the way.
+    sysctls: Vec<Sysctl>,
 }
+
+/// How settings are read that no message tells.
+type ReadFiles<'a> = &'a dyn Fn(&[&Sysctl]) -> Result<Vec<Sysctl>, HostError>;
 
 impl Host {
     /// What is there under the names of a wiring. Whose it is, the difference tells.
@@ -26,52 +31,92 @@ impl Host {
         pod: &mut PodNamespace,
         wiring: &PodWiring,
     ) -> Result<ObservedWiring, HostError> {
-        let host = observe_end(&mut self.netlink, &wiring.host, list_contents, read_here)?;
-        Ok(ObservedWiring { host, pod: observe_pod_end(pod, &wiring.pod)? })
+        let host = list_end(&mut self.netlink, &wiring.host, &read_here)?;
+        // A pod has few routes and neighbours, so that listing them is cheap.
+        let pod = visit(pod, |netlink, read_files| list_end(netlink, &wiring.pod, read_files))?;
+        Ok(ObservedWiring { host, pod })
     }
 
-    /// The same at a cost that does not depend on how many routes and neighbours the node has: on the node's side
-    /// only what is wanted is looked for, so that nothing superfluous is seen.
-    pub fn observe_wanted(
+    /// The same at a cost that does not depend on how many routes and neighbours there are: only what is wanted is
+    /// looked for, so that nothing superfluous is seen. `known` are the numbers that the two ends have, where they
+    /// are known: it saves a look each.
+    pub(crate) fn observe_wanted(
         &mut self,
         pod: &mut PodNamespace,
         wiring: &PodWiring,
+        known: Option<(u32, u32)>,
     ) -> Result<ObservedWiring, HostError> {
-        let host = self.observe_host_end(&wiring.host)?;
-        Ok(ObservedWiring { host, pod: observe_pod_end(pod, &wiring.pod)? })
-    }
-
-    /// The node's side alone, likewise.
-    pub(crate) fn observe_host_end(&mut self, end: &End) -> Result<Option<ObservedEnd>, HostError> {
-        observe_end(&mut self.netlink, end, look_up_contents, read_here)
+        let (outside, inside) = known.unzip();
+        let host = ask_end(&mut self.netlink, &wiring.host, outside, &read_here)?;
+        let pod = visit(pod, |netlink, read_files| ask_end(netlink, &wiring.pod, inside, read_files))?;
+        Ok(ObservedWiring { host, pod })
     }
 }
 
-/// A pod has few routes and neighbours, so that listing them is cheap.
-fn observe_pod_end(pod: &mut PodNamespace, end: &End) -> Result<Option<ObservedEnd>, HostError> {
-    let PodNamespace { ns, netlink } = pod;
-    let read_inside = |wanted: &[&Sysctl]| ns.stay(&NetNs::current()?, || sysctl::read_all(wanted));
-    observe_end(netlink, end, list_contents, read_inside)
+/// With the pod's socket, and with its files.
+fn visit<T>(pod: &mut PodNamespace, look: impl FnOnce(&mut Netlink, ReadFiles<'_>) -> T) -> T {
+    let PodNamespace { ns, netlink, home } = pod;
+    look(netlink, &|wanted| ns.stay(home, || sysctl::read_all(wanted)))
 }
 
-fn observe_end(
+fn read_here(wanted: &[&Sysctl]) -> Result<Vec<Sysctl>, HostError> {
+    Ok(sysctl::read_all(wanted))
+}
+
+/// By lists: everything on the device.
+fn list_end(
     netlink: &mut Netlink,
     end: &End,
-    look: impl FnOnce(&mut Netlink, &End, u32) -> Result<Contents, HostError>,
-    read_files: impl FnOnce(&[&Sysctl]) -> Result<Vec<Sysctl>, HostError>,
+    read_files: ReadFiles<'_>,
 ) -> Result<Option<ObservedEnd>, HostError> {
     let Some(link) = find_link(netlink, &end.device)? else { return Ok(None) };
-    let Contents { addresses, routes: found, neighbours } = look(netlink, end, link.index)?;
+    let contents = list_contents(netlink, end, link.index)?;
+    observed_end(end, link, contents, read_files).map(Some)
+}
+
+/// By questions, in one send if the device's number is known. Should it have another one by now, nothing is found on it.
+fn ask_end(
+    netlink: &mut Netlink,
+    end: &End,
+    known: Option<u32>,
+    read_files: ReadFiles<'_>,
+) -> Result<Option<ObservedEnd>, HostError> {
+    let index = match known {
+        Some(index) => index,
+        None => match find_link(netlink, &end.device)? {
+            Some(link) => link.index,
+            None => return Ok(None),
+        },
+    };
+    let mut asked = vec![messages::get_link(&end.device)];
+    asked.extend(questions(end, index));
+    let mut outcomes = netlink.transact(asked)?.into_iter();
+    let link = match outcomes.next().unwrap_or(Ok(None)) {
+        Err(error) if is_no_device(&error) => return Ok(None),
+        outcome => outcome?.and_then(|found| read_link(found.kind, &found.body)),
+    };
+    let Some(link) = link else { return Ok(None) };
+    let contents = answers(end, index, outcomes.collect());
+    observed_end(end, link, contents, read_files).map(Some)
+}
+
+fn observed_end(
+    end: &End,
+    link: Link,
+    contents: Contents,
+    read_files: ReadFiles<'_>,
+) -> Result<ObservedEnd, HostError> {
+    let Contents { addresses, routes: found, neighbours, mut sysctls } = contents;
     let preferred = preferred_elsewhere(&end.routes, found.iter(), link.index);
     let (routes, rivals) = by_device(found, link.index);
-    let mut sysctls: Vec<Sysctl> =
-        end.sysctls.iter().filter_map(|wanted| told_by(&link, end, wanted)).collect();
-    let rest: Vec<&Sysctl> =
-        end.sysctls.iter().filter(|wanted| told_by(&link, end, wanted).is_none()).collect();
+    sysctls.extend(end.sysctls.iter().filter_map(|wanted| told_by(&link, end, wanted)));
+    let is_told = |wanted: &Sysctl| sysctls.iter().any(|told| told.path == wanted.path);
+    let rest: Vec<&Sysctl> = end.sysctls.iter().filter(|wanted| !is_told(wanted)).collect();
     if !rest.is_empty() {
-        sysctls.extend(read_files(&rest)?);
+        let read = read_files(&rest)?;
+        sysctls.extend(read);
     }
-    Ok(Some(ObservedEnd {
+    Ok(ObservedEnd {
         index: link.index,
         peer_index: link.peer_index,
         alias: link.alias,
@@ -85,11 +130,7 @@ fn observe_end(
         preferred,
         neighbours,
         sysctls,
-    }))
-}
-
-fn read_here(wanted: &[&Sysctl]) -> Result<Vec<Sysctl>, HostError> {
-    Ok(sysctl::read_all(wanted))
+    })
 }
 
 /// The setting as it is, if the link message told it.
@@ -121,40 +162,58 @@ fn list_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Content
     let neighbours = netlink.dump(&what, &messages::list_neighbours(Some(index)), |kind, body| {
         read_permanent_neighbour(kind, body).filter(|(of, _)| *of == index).map(|(_, found)| found)
     })?;
-    Ok(Contents { addresses, routes, neighbours })
+    Ok(Contents { addresses, routes, neighbours, sysctls: Vec::new() })
 }
 
 /// Those wanted addresses that packets can be sent to. The kernel lists an IPv6 address as soon as it was asked for,
 /// but takes it into use a little later, in the background.
 fn usable_addresses(netlink: &mut Netlink, end: &End, index: u32) -> Result<Vec<IpNet>, HostError> {
     let requests = end.addresses.iter().map(|address| messages::match_local(address.addr(), index)).collect();
-    let outcomes = netlink.transact(requests)?;
+    Ok(usable_of(end, &netlink.transact(requests)?))
+}
+
+fn usable_of(end: &End, outcomes: &[Outcome]) -> Vec<IpNet> {
     let is_local = |outcome: &Outcome| {
         outcome.as_ref().is_ok_and(|found| found.as_ref().is_some_and(|route| is_local_route(&route.body)))
     };
-    let both = end.addresses.iter().zip(&outcomes);
-    Ok(both.filter(|(_, outcome)| is_local(outcome)).map(|(address, _)| *address).collect())
+    let both = end.addresses.iter().zip(outcomes);
+    both.filter(|(_, outcome)| is_local(outcome)).map(|(address, _)| *address).collect()
 }
 
 /// What is wanted of the device, asked for piece by piece in one send.
 pub(crate) fn look_up_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Contents, HostError> {
-    let addresses = usable_addresses(netlink, end, index)?;
+    Ok(answers(end, index, netlink.transact(questions(end, index))?))
+}
+
+/// In the order in which [`answers`] expects them.
+fn questions(end: &End, index: u32) -> Vec<Request> {
     let device = &end.device;
-    let routes = end.routes.iter().map(|route| messages::match_route(route.destination.addr()));
+    let addresses = end.addresses.iter().map(|address| messages::match_local(address.addr(), index));
+    let settings = end.sysctls.iter().filter_map(|wanted| sysctl::question(&wanted.path));
+    let routes = end.routes.iter().map(|route| messages::match_route(route.destination));
     let neighbours =
         end.neighbours.iter().map(|wanted| messages::get_neighbour(device, index, wanted.address));
-    let outcomes = netlink.transact(routes.chain(neighbours).collect())?;
+    addresses.chain(settings).chain(routes).chain(neighbours).collect()
+}
+
+fn answers(end: &End, index: u32, mut outcomes: Vec<Outcome>) -> Contents {
+    let rest = outcomes.split_off(end.addresses.len().min(outcomes.len()));
+    let addresses = usable_of(end, &outcomes);
     // A refusal is the kernel's way to say that there is none.
-    let found: Vec<Message> = outcomes.into_iter().filter_map(Result::ok).flatten().collect();
+    let found: Vec<Message> = rest.into_iter().filter_map(Result::ok).flatten().collect();
+    let told = |wanted: &Sysctl| found.iter().find_map(|message| sysctl::told(&wanted.path, message));
     let neighbour = |message: &Message| {
         read_permanent_neighbour(message.kind, &message.body)
             .filter(|(of, _)| *of == index)
             .map(|(_, found)| found)
     };
-    let neighbours = found.iter().filter_map(neighbour).collect();
     let routes = found.iter().filter_map(|message| read_route(message.kind, &message.body));
-    let routes = routes.filter(|found| is_wanted(end, &found.route)).collect();
-    Ok(Contents { addresses, routes, neighbours })
+    Contents {
+        addresses,
+        routes: routes.filter(|found| is_wanted(end, &found.route)).collect(),
+        neighbours: found.iter().filter_map(neighbour).collect(),
+        sysctls: end.sysctls.iter().filter_map(told).collect(),
+    }
 }
 
 fn is_wanted(end: &End, route: &Route) -> bool {

@@ -1,6 +1,6 @@
 //! The host crate against the real kernel: wiring made, read back, broken, mended, removed.
 
-use host::{Host, HostError, PodNamespace};
+use host::{Ahead, Host, HostError, PodNamespace};
 use lab::{Lab, Node, Pod, Programs};
 use model::{DeviceName, Sandbox};
 use plan::{Attachment, Difference, NodeFacts, PodWiring};
@@ -357,10 +357,14 @@ fn a_del_that_was_killed_before_it_entered_the_pod_does_not_block_the_name() {
 #[test]
 fn a_veth_can_be_made_ahead_of_its_addresses() {
     let Some(bench) = Bench::new("a_veth_can_be_made_ahead_of_its_addresses") else { return };
-    let (sandbox, wiring) = (&bench.wiring.sandbox, &bench.wiring);
-    let prepare = |host: &mut Host, pod: &mut PodNamespace| {
-        host.prepare(pod, sandbox, wiring.pod.mac, wiring.host.mtu).unwrap()
-    };
+    make_ahead(&bench, Ahead::Made);
+    bench.on_node(|host, pod| host.detach(&bench.wiring.sandbox, None, Some(pod)).unwrap());
+    make_ahead(&bench, Ahead::Started);
+}
+
+fn make_ahead(bench: &Bench, ahead: Ahead) {
+    let (sandbox, wiring, bare) = (&bench.wiring.sandbox, &bench.wiring, wiring(&bench.wiring.sandbox, &[]));
+    let prepare = |host: &mut Host, pod: &mut PodNamespace| host.prepare(pod, &bare, ahead).unwrap();
     bench.on_node(|host, pod| {
         let prepared = prepare(host, pod).unwrap();
         assert_eq!(host.owned_links().unwrap().len(), 1);
@@ -382,6 +386,20 @@ fn a_veth_can_be_made_ahead_of_its_addresses() {
     let detached = bench.on_node(|host, pod| host.detach(sandbox, None, Some(pod)).unwrap());
     assert_eq!(detached.links.len(), 1);
     bench.ensure().unwrap();
+}
+
+#[test]
+fn a_stranger_who_takes_the_name_first_keeps_it() {
+    let Some(bench) = Bench::new("a_stranger_who_takes_the_name_first_keeps_it") else { return };
+    let bare = wiring(&bench.wiring.sandbox, &[]);
+    bench.node_ip(&format!("link add {} type veth peer name other", bare.host.device));
+    let before = bench.node_ip("-d link");
+    for ahead in [Ahead::Made, Ahead::Started] {
+        assert!(bench.on_node(|host, pod| host.prepare(pod, &bare, ahead).unwrap()).is_none());
+    }
+    assert!(matches!(bench.ensure(), Err(HostError::NameTaken { .. })));
+    assert_eq!(bench.node_ip("-d link"), before, "neither alias nor anything else");
+    assert!(!bench.pod.netns().ip(&["-br", "link"]).unwrap().contains("eth0"));
 }
 
 #[test]

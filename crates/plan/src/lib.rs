@@ -21,8 +21,8 @@ mod wiring;
 pub use difference::{Difference, ObservedEnd, ObservedWiring, differences};
 pub use inside::{InsidePod, inside_pod};
 pub use node::{
-    NODE_SETTINGS, NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, node_differences,
-    preferred_elsewhere,
+    FORWARD_V4, NODE_SETTINGS, NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute,
+    node_differences, preferred_elsewhere,
 };
 pub use notice::{Affected, Notice, Watched};
 pub use objects::{Neighbour, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};

@@ -38,7 +38,8 @@ pub struct NodeObserved {
 /// Whether the node forwards at all, by address family. A device's own setting is not enough: for IPv6 the kernel
 /// asks this one, too, and packets to pods come in through other devices.
 pub const NODE_SETTINGS: [&str; 2] = [FORWARD_V4, FORWARD_V6];
-const FORWARD_V4: &str = "net/ipv4/ip_forward";
+/// Whether a namespace forwards IPv4: the node's must, a pod's may.
+pub const FORWARD_V4: &str = "net/ipv4/ip_forward";
 const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 
 /// One device of the node.

@@ -19,7 +19,7 @@ pub(super) async fn ensure(store: &dyn Store, environment: Environment<'_>) -> R
     if environment("NO_DEFAULT_POOLS").is_some_and(|said| said.eq_ignore_ascii_case("true")) {
         return Ok(());
     }
-    let has_ipv6 = Host::here().and_then(|host| host.facts()).is_ok_and(|facts| facts.has_ipv6);
+    let has_ipv6 = Host::here().and_then(|mut host| host.facts()).is_ok_and(|facts| facts.has_ipv6);
     let wanted = [Some(v4_pool(environment)?), if has_ipv6 { Some(v6_pool(environment)?) } else { None }];
     let present = versions_present(store).await?;
     for pool in wanted.into_iter().flatten().flatten() {

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use book::Book;
-use host::PodNamespace;
 use model::{Key, Sandbox};
 use tracing::{info, warn};
 
@@ -82,7 +81,7 @@ pub(super) async fn detach(
     let (owner, netns) = (sandbox.clone(), netns.map(Path::to_owned));
     let detached = services.in_kernel(move |host| {
         // A namespace that is gone, or is none, has nothing to be freed.
-        let mut pod = netns.and_then(|path| PodNamespace::open(&path).ok());
+        let mut pod = netns.and_then(|path| host.open_pod(&path).ok());
         host.detach(&owner, device.as_ref(), pod.as_mut())
     });
     let detached = detached.await?;

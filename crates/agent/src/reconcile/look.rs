@@ -140,7 +140,7 @@ pub(super) enum Remade {
 }
 
 pub(super) fn remake(host: &mut Host, netns: &Path, wiring: &PodWiring) -> Result<Remade, HostError> {
-    let mut pod = match PodNamespace::open(netns) {
+    let mut pod = match host.open_pod(netns) {
         Err(error) if error.is_namespace_gone() => return Ok(Remade::PodGone),
         // A file in its place: the namespace is unmounted, its name not removed yet.
         Err(HostError::Namespace { .. }) => return Ok(Remade::PodGone),
@@ -170,7 +170,7 @@ fn remake_behind(
 
 /// Puts back what a pod has lost, and says what it has changed.
 pub(super) fn inside(host: &mut Host, netns: &Path, wiring: &PodWiring) -> Result<InsidePod, HostError> {
-    let mut pod = match PodNamespace::open(netns) {
+    let mut pod = match host.open_pod(netns) {
         Err(HostError::Namespace { .. }) => return Ok(InsidePod::default()),
         pod => pod?,
     };

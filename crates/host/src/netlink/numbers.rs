@@ -17,6 +17,7 @@ pub(crate) const RTM_NEWNEIGHTBL: u16 = 64;
 pub(crate) const RTM_GETNEIGHTBL: u16 = 66;
 pub(crate) const RTM_SETNEIGHTBL: u16 = 67;
 pub(crate) const RTM_NEWNETCONF: u16 = 80;
+pub(crate) const RTM_GETNETCONF: u16 = 82;
 
 pub(crate) const NLM_F_REQUEST: u16 = 0x1;
 pub(crate) const NLM_F_ACK: u16 = 0x4;
@@ -108,6 +109,8 @@ pub(crate) const NDTPA_IFINDEX: u16 = 1;
 pub(crate) const NDTPA_PROXY_DELAY: u16 = 13;
 
 pub(crate) const NETCONFA_IFINDEX: u16 = 1;
+pub(crate) const NETCONFA_FORWARDING: u16 = 2;
+pub(crate) const NETCONFA_RP_FILTER: u16 = 3;
 pub(crate) const NETCONFA_IFINDEX_ALL: u32 = u32::MAX;
 pub(crate) const NETCONFA_IFINDEX_DEFAULT: u32 = u32::MAX - 1;
 

@@ -4,7 +4,7 @@
 mod recording;
 mod wiring;
 
-use host::{HostError, PodNamespace, Prepared};
+use host::{Ahead, HostError, PodNamespace, Prepared};
 use model::{DeviceName, Mac};
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use recording::{Recorded, Recording};
-use wiring::{Looked, WireError};
+use wiring::{Looked, Order, WireError};
 
 use super::endpoint::{EndpointId, Wired};
 use super::error::CniError;
@@ -92,8 +92,15 @@ impl Add<'_> {
         mtu: u32,
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
         let (tell, told) = oneshot::channel();
-        let (call, services, pod) = (self.call, self.services, self.pod.take());
-        let preparing = wiring::look_and_prepare(call, services, pod, device.clone(), mtu, tell);
+        let (call, services) = (self.call, self.services);
+        let bare = Wired { device: device.clone(), mac: mac(call), addresses: Vec::new() };
+        let order = Order {
+            pod: self.pod.take(),
+            attachment: attachment(call, &bare, mtu),
+            other_name: self.own_device_name(),
+            ahead: if may_get_ipv6(call) { Ahead::Made } else { Ahead::Started },
+        };
+        let preparing = order.look_and_prepare(call, services, tell);
         let recording = async {
             // Nothing is told if the look failed; the other half then says why.
             let Ok(looked) = told.await else { return Ok(None) };
@@ -232,6 +239,14 @@ impl Add<'_> {
 /// The hardware address of the pod's end.
 fn mac(call: &Call) -> Mac {
     call.netconf.asked.mac.unwrap_or_else(|| call.sandbox.mac())
+}
+
+/// Whether an IPv6 address may come out of it: other plugins give what they like.
+fn may_get_ipv6(call: &Call) -> bool {
+    let netconf = &call.netconf;
+    netconf.ipam.assign_v6
+        || netconf.goes_without_book()
+        || netconf.asked.addresses.iter().any(std::net::IpAddr::is_ipv6)
 }
 
 fn attachment(call: &Call, wired: &Wired, mtu: u32) -> Attachment {
