@@ -11,6 +11,7 @@
 
 pub mod address;
 pub mod between;
+pub mod bgp;
 mod difference;
 mod inside;
 mod node;

@@ -1,0 +1,87 @@
+//! BGP: with whom this node speaks, and the text that tells BIRD 2.
+//!
+//! ```text
+//!   Node, BGPPeer, BGPConfiguration, BGPFilter ─▶ BgpNode, BgpPeer, BgpSettings, BgpFilter
+//!                                                         │
+//!   own blocks, pools, secrets ─▶ BgpView ─▶ sessions ────┼─▶ Bird { config, sessions, troubles }
+//! ```
+//!
+//! Sessions are Calico's: the mesh of all nodes that are no route reflectors, peers by address or by selector, and the way back
+//! of the latter. Only what this node has is announced: its blocks, addresses of its pods in blocks of others, ranges of services; a route
+//! reflector passes on what nodes announced to it. Which routes BIRD writes into the kernel is settled by
+//! [`crate::between::BetweenSettings::writer`]: routes into pools are the agent's, unless it is told to leave those without a tunnel to BIRD.
+//!
+//! What cannot be done as it was asked for is not done in part: a session whose password is missing is not made, one whose filter is
+//! missing exchanges nothing. Both are said ([`BgpTrouble`]).
+
+mod filter;
+mod peers;
+mod records;
+mod session;
+mod text;
+mod trouble;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::Cidr;
+
+pub use filter::{BgpFilter, Direction};
+pub use records::{BgpNode, BgpPeer, BgpSettings, NextHop, PeerTarget, Scope, SecretKey};
+pub use session::{Password, Session, SessionKind};
+pub use trouble::BgpTrouble;
+
+/// Everything that decides about BGP on one node.
+#[derive(Clone, Debug, Default)]
+pub struct BgpView {
+    /// This node.
+    pub node: String,
+    pub nodes: BTreeMap<String, BgpNode>,
+    pub settings: BgpSettings,
+    pub peers: BTreeMap<String, BgpPeer>,
+    pub filters: BTreeMap<String, BgpFilter>,
+    pub pools: Vec<BgpPool>,
+    /// Of this node, confirmed.
+    pub blocks: Vec<Cidr>,
+    /// Of pods that are here, in blocks of other nodes.
+    pub borrowed: Vec<IpAddr>,
+    /// What is known of the secrets that the records name.
+    pub secrets: BTreeMap<SecretKey, String>,
+    /// Instead of the node's IPv4 address.
+    pub router_id: Option<std::net::Ipv4Addr>,
+}
+
+/// What matters of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BgpPool {
+    pub cidr: Cidr,
+    /// `disableBGPExport` is not set.
+    pub is_exported: bool,
+    /// Routes into it are BIRD's to write.
+    pub is_birds: bool,
+}
+
+/// What BIRD is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bird {
+    /// Holds passwords.
+    pub config: String,
+    /// Every session that the node is to have, also those that cannot be made.
+    pub sessions: Vec<Session>,
+    pub troubles: Vec<BgpTrouble>,
+}
+
+impl BgpView {
+    /// `None`: the node has no address, so nothing can be said to anybody.
+    pub fn decide(&self) -> Option<Bird> {
+        let own = self.nodes.get(&self.node).filter(|own| own.has_address())?;
+        let (sessions, troubles) = peers::decide(self, own);
+        let config = text::render(self, own, &sessions);
+        Some(Bird { config, sessions, troubles })
+    }
+
+    fn networks(&self, nets: &[IpNet], is_ipv4: bool) -> Vec<IpNet> {
+        nets.iter().copied().filter(|net| net.addr().is_ipv4() == is_ipv4).collect()
+    }
+}

@@ -1,0 +1,5 @@
+//! BGP as records ask for it: with whom a node speaks, and what BIRD is told.
+
+mod config;
+mod sessions;
+mod views;
