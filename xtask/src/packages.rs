@@ -38,6 +38,7 @@ pub(crate) const FOR_TESTS: &[Tool] = &[
     tool("etcdctl", "etcd-client", "reads and writes etcd's keys independently of our own code"),
     tool("nft", "nftables", "checks firewall rules against the real thing"),
     Tool { service: Some("bird"), ..tool("bird", "bird2", "the BGP daemon that nodes run") },
+    Tool { service: Some("gobgpd"), ..tool("gobgpd", "gobgpd", "a BGP daemon that is none of ours") },
     tool("nsenter", "util-linux", "runs a command inside a pod's network namespace"),
     Tool {
         service: Some("containerd"),
