@@ -2,6 +2,7 @@
 //! in the wild, and `plumb doctor` must find each with its right subject, and nothing else.
 
 mod bird;
+mod bundles;
 mod churn;
 mod combos;
 mod faults;

@@ -121,6 +121,10 @@ impl Scene {
         Ok(std::fs::read_to_string(self.texts.path().join(name))?)
     }
 
+    pub(crate) fn lab(&self) -> &OwnCluster {
+        &self.lab
+    }
+
     pub(crate) fn pod(&self, node: &str, number: usize) -> &PodReport {
         &self.pods[node][number]
     }

@@ -1,0 +1,101 @@
+//! The same cluster from bundles: what `plumb collect` takes along on every node says as much as a look at the live one.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+use lab::Programs;
+use lab::cluster::StoreKind;
+use lab::kubelet::{KubeletRequest, NewPod};
+
+use crate::faults;
+use crate::injection::Injection;
+use crate::scene::{BUSY_NODES, NODES, Scene, Verdict, missing};
+
+/// One or two of each layer, of those that need nothing but store and nodes.
+const TRIED: [&str; 8] = [
+    "address-leaked",
+    "bgp-not-running",
+    "endpoint-of-old-sandbox",
+    "forwarding-off",
+    "handle-missing",
+    "pod-default-route-missing",
+    "pool-overlap",
+    "route-missing",
+];
+
+/// Collects on every node, with its agent or without, and looks at all of it together.
+fn audit(scene: &Scene, has_agents: bool) -> Result<Verdict> {
+    let folder = tempfile::tempdir()?;
+    for node in NODES {
+        let out = folder.path().join(format!("{node}.bundle")).display().to_string();
+        let without_agent = if has_agents { vec![] } else { vec!["--node", node] };
+        let words = [vec!["plumb", "collect", "--settle", "0.02", "--out", &out], without_agent].concat();
+        scene.lab().run_on(node, &words)?;
+    }
+    let plumb: PathBuf = Programs::of_test()?.folder().join("plumb");
+    let mut doctor = Command::new(plumb);
+    doctor.args(["doctor", "-o", "json", "--grace", "0", "--from"]).arg(folder.path());
+    Verdict::of(doctor)
+}
+
+#[test]
+fn bundles_of_all_nodes_tell_the_same() {
+    let test = "bundles_of_all_nodes_tell_the_same";
+    if let Some(reason) = missing(StoreKind::Sqlite) {
+        return testkit::skip(test, &reason);
+    }
+    let scene = Scene::up(StoreKind::Sqlite).unwrap();
+    for has_agents in [true, false] {
+        let verdict = audit(&scene, has_agents).unwrap();
+        assert!(verdict.roots.is_empty(), "agents: {has_agents}: {:#}", verdict.report);
+    }
+    let tried = faults::all().filter(|fault| TRIED.contains(&fault.code));
+    for (index, fault) in tried.enumerate() {
+        let has_agents = index % 2 == 0;
+        let mut injection = Injection::new(&scene, fault, BUSY_NODES[index / 2 % 2], index % 4);
+        (fault.inject)(&mut injection).unwrap();
+        let verdict = audit(&scene, has_agents);
+        injection.undo().unwrap();
+        scene.restore_records().unwrap();
+        let verdict = verdict.unwrap();
+        let code = fault.code;
+        assert_eq!(verdict.roots, injection.roots, "{code}, agents: {has_agents}: {:#}", verdict.report);
+    }
+}
+
+#[test]
+fn an_agent_that_observes_changes_nothing_and_serves_nobody() {
+    let test = "an_agent_that_observes_changes_nothing_and_serves_nobody";
+    if let Some(reason) = missing(StoreKind::Sqlite) {
+        return testkit::skip(test, &reason);
+    }
+    let scene = Scene::up(StoreKind::Sqlite).unwrap();
+    let (node, pod) = (BUSY_NODES[0], scene.pod(BUSY_NODES[0], 0));
+    let (before, address) = (scene.records().unwrap(), &pod.addresses[0]);
+    scene.on(node, &format!("ip route del {address}")).unwrap();
+    let new = NewPod::new(&"team/late".parse().unwrap());
+    scene.lab().kubelet(node, &KubeletRequest::Add { pods: vec![new], waits: false }).unwrap();
+    let report = || {
+        let pods = scene.lab().pods(node).unwrap();
+        pods.into_iter().find(|pod| pod.name == "late").and_then(|pod| pod.last_error)
+    };
+    testkit::process::wait_until("two refusals", || {
+        scene.lab().pods(node).unwrap().iter().any(|pod| pod.name == "late" && pod.attempts > 1)
+    })
+    .unwrap();
+    assert!(report().unwrap().contains("the agent of this node only observes"), "{:?}", report());
+    // An agent that acts would have put it back long ago.
+    assert_eq!(scene.on(node, &format!("ip route show exact {address}")).unwrap(), "");
+    assert_eq!(scene.records().unwrap(), before);
+    scene.lab().stop(node, "agent").unwrap();
+    scene.lab().start(node, "agent", &[]).unwrap();
+    testkit::process::wait_until("the route", || {
+        !scene.on(node, &format!("ip route show exact {address}")).unwrap().is_empty()
+    })
+    .unwrap();
+    testkit::process::wait_until("the late pod", || {
+        scene.lab().pods(node).unwrap().iter().any(|pod| pod.name == "late" && !pod.addresses.is_empty())
+    })
+    .unwrap();
+}
