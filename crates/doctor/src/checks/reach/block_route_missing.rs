@@ -1,6 +1,9 @@
 //! Reachable: a node has no route to another node's block.
 
+use std::collections::BTreeSet;
+
 use ::ipam::Pool;
+use ipnet::IpNet;
 use model::{Key, Kind};
 
 use super::node_blocks;
@@ -26,9 +29,15 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let has_tunnels = pools.into_iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
     for host in case.hosts().iter().filter(|host| host.has_all_routes()) {
         let elsewhere = || blocks.iter().filter(|(_, _, node)| !node.eq_ignore_ascii_case(host.name()));
-        let missing: Vec<_> = elsewhere()
+        let mut missing: Vec<_> = elsewhere()
             .filter(|(_, net, node)| !is_routed(host, *net) && case.node_view(node).is_some())
             .collect();
+        // Of a block inside another of the same node the larger one's route is missed, once.
+        let unrouted: BTreeSet<(IpNet, &str)> =
+            missing.iter().map(|(_, net, node)| (*net, node.as_ref())).collect();
+        missing.retain(|(_, net, node)| {
+            !enclosing(*net).any(|outer| unrouted.contains(&(outer, node.as_ref())))
+        });
         let routes_others = elsewhere().any(|(_, net, _)| is_routed(host, *net));
         let has_bgp = host.node.bgp.as_ref().is_some_and(|bgp| !bgp.sessions.is_empty());
         // Where neither holds, somebody else (a cloud, a router) knows the way.
@@ -58,8 +67,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
+/// Networks that a network lies in, as far as blocks go: none of Calico's has more than 2^12 addresses.
+fn enclosing(net: IpNet) -> impl Iterator<Item = IpNet> {
+    let least = net.max_prefix_len() - 12;
+    (least..net.prefix_len()).filter_map(move |len| Some(IpNet::new(net.addr(), len).ok()?.trunc()))
+}
+
 /// By a route of its own, or by one that was summed up; the default route is neither.
-fn is_routed(host: &Host<'_>, block: ipnet::IpNet) -> bool {
+fn is_routed(host: &Host<'_>, block: IpNet) -> bool {
     host.route_for(block.addr()).is_some_and(|route| {
         let to = route.seen.destination;
         let is_local = route.seen.protocol.as_deref() == Some("kernel");
@@ -68,7 +83,7 @@ fn is_routed(host: &Host<'_>, block: ipnet::IpNet) -> bool {
 }
 
 /// Routes to parts of the block: single addresses that were borrowed or moved.
-fn is_within(host: &Host<'_>, block: ipnet::IpNet) -> bool {
+fn is_within(host: &Host<'_>, block: IpNet) -> bool {
     !host.routes_to(block).is_empty()
 }
 
@@ -87,6 +102,20 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(finding.summary, "worker-0000 has no route to block 10.0.0.64/26 of node worker-0001");
         assert!(finding.cause[0].contains("0.0.0.0/0 via 172.16.255.254"), "{:?}", finding.cause);
+    }
+
+    #[test]
+    fn a_block_inside_another_is_not_missed_twice() {
+        let mut evidence = small();
+        let inner: model::Cidr = "10.0.0.64/28".parse().unwrap();
+        let owner = model::AffinityOwner::Host("worker-0001".to_owned());
+        let block = model::ipam::Block::new(inner, Some(&owner), 1);
+        let books = &mut evidence.ipam.as_mut().unwrap().books;
+        books.blocks.insert(inner, ::ipam::Stored::new(block, "1"));
+        silent(&CHECK, &evidence);
+        let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
+        routes.retain(|route| route.seen.destination.to_string() != "10.0.0.64/26");
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "route 10.0.0.64/26 on worker-0000");
     }
 
     #[test]
