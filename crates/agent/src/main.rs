@@ -1,6 +1,7 @@
 //! `plumbd`: what runs on a node. So far the one-shot that serves a container runtime's call.
 
 mod between;
+mod bgp;
 mod bootstrap;
 mod cni;
 mod collect;

@@ -10,5 +10,5 @@ mod node;
 mod records;
 
 pub use files::{FilesError, of_files};
-pub use node::{Attached, NodeSources, of_node};
+pub use node::{Attached, NodeSources, bird_sessions, of_node};
 pub use records::of_store;

@@ -5,8 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where BIRD listens: Debian's own, Calico's for both IP versions, and BIRD's default.
-pub const USUAL_SOCKETS: [&str; 5] = [
+/// Where our agent has BIRD listen.
+pub const AGENTS_SOCKET: &str = "/run/plumb/bird.ctl";
+
+/// Where BIRD listens: at our agent's, Debian's own, Calico's for both IP versions, and BIRD's default.
+pub const USUAL_SOCKETS: [&str; 6] = [
+    AGENTS_SOCKET,
     "/run/bird/bird.ctl",
     "/var/run/calico/bird.ctl",
     "/var/run/calico/bird6.ctl",

@@ -33,6 +33,8 @@ pub(crate) struct Metrics {
     pub(crate) blocks_unreachable: AtomicI64,
     pub(crate) node_addresses_shared: AtomicI64,
     pub(crate) nat_failed: AtomicI64,
+    sessions_wanted: AtomicI64,
+    sessions_established: AtomicI64,
     /// Empty before the first look.
     findings: Mutex<Counts>,
 }
@@ -45,6 +47,12 @@ impl Metrics {
 
     pub(crate) fn set_findings(&self, findings: Counts) {
         *self.findings.lock().unwrap_or_else(PoisonError::into_inner) = findings;
+    }
+
+    pub(crate) fn set_sessions(&self, established: usize, wanted: usize) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.sessions_established.store(number(established), Ordering::Relaxed);
+        self.sessions_wanted.store(number(wanted), Ordering::Relaxed);
     }
 
     /// In the text format of Prometheus, version 0.0.4.
@@ -113,7 +121,7 @@ impl Metrics {
         ]
     }
 
-    fn between(&self) -> [Row; 7] {
+    fn between(&self) -> [Row; 9] {
         [
             gauge("routes_wanted", "Routes to other nodes that this node should have", &self.routes_wanted),
             gauge("routes_failed", "Routes and tunnel ends that could not be set", &self.routes_failed),
@@ -130,6 +138,8 @@ impl Metrics {
             ),
             gauge("node_addresses_shared", "Addresses that several nodes claim", &self.node_addresses_shared),
             gauge("nat_failed", "1 if the rules for natOutgoing could not be loaded", &self.nat_failed),
+            gauge("bgp_sessions_wanted", "Sessions of BGP that there should be", &self.sessions_wanted),
+            gauge("bgp_sessions_established", "Those that are up", &self.sessions_established),
         ]
     }
 }

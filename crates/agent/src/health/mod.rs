@@ -26,6 +26,8 @@ pub(crate) struct Health {
     reconciled: AtomicBool,
     /// Why routes to other nodes are not all there.
     routes_missing: Mutex<Vec<String>>,
+    /// Why sessions of BGP are not all up. Without BGP there is nothing to miss.
+    sessions_missing: Mutex<Vec<String>>,
 }
 
 impl Health {
@@ -39,6 +41,7 @@ impl Health {
             store_away: AtomicBool::new(false),
             reconciled: AtomicBool::new(false),
             routes_missing: Mutex::new(vec!["the routes to other nodes are not known yet".to_owned()]),
+            sessions_missing: Mutex::default(),
         }
     }
 
@@ -84,6 +87,11 @@ impl Health {
         *self.routes_missing.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
     }
 
+    /// The same for sessions of BGP.
+    pub(crate) fn set_sessions_missing(&self, reasons: Vec<String>) {
+        *self.sessions_missing.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    }
+
     /// Why the agent should be started anew; nothing if it lives.
     pub(crate) fn not_alive(&self) -> Option<String> {
         let heard = Duration::from_millis(self.reconcile_heard.load(Ordering::Relaxed));
@@ -101,7 +109,9 @@ impl Health {
         ];
         let mut problems: Vec<String> =
             conditions.into_iter().filter(|(fine, _)| !fine).map(|(_, problem)| problem.to_owned()).collect();
-        problems.extend(self.routes_missing.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        for missing in [&self.routes_missing, &self.sessions_missing] {
+            problems.extend(missing.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+        }
         problems
     }
 }

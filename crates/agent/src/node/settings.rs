@@ -12,6 +12,7 @@ use model::names::NodeName;
 use store::StoreConfig;
 use store::config::{Overrides, Reason, Sources};
 
+use crate::bgp::{BgpOptions, BirdPlaces};
 use crate::cni::STATE_FOLDER;
 
 /// Where Calico's node agent leaves the node's name, and its plugin looks for it.
@@ -49,6 +50,30 @@ pub(crate) struct NodeArguments {
     #[arg(long, env = "PLUMB_OBSERVE")]
     pub(super) observe: bool,
 
+    /// `bird` to speak BGP through BIRD; `vxlan` or `none` not to.
+    #[arg(long, env = "CALICO_NETWORKING_BACKEND", default_value = "none", value_parser = ["bird", "vxlan", "none"], value_name = "BACKEND")]
+    pub(super) networking_backend: String,
+
+    /// BIRD's program; `external` if somebody else runs it.
+    #[arg(long, env = "PLUMB_BIRD", default_value = "bird", value_name = "PROGRAM")]
+    pub(super) bird: String,
+
+    /// BIRD's configuration, which the agent writes [default: bird.conf in the state folder].
+    #[arg(long, env = "PLUMB_BIRD_CONFIG", value_name = "FILE")]
+    pub(super) bird_config: Option<PathBuf>,
+
+    /// BIRD's control socket.
+    #[arg(long, env = "PLUMB_BIRD_SOCKET", default_value = host::bird::AGENTS_SOCKET, value_name = "PATH")]
+    pub(super) bird_socket: PathBuf,
+
+    /// Passwords of BGP: the key KEY of a secret NAME is the file NAME/KEY in here.
+    #[arg(long, env = "PLUMB_BGP_SECRETS", default_value = "/etc/plumb/secrets", value_name = "FOLDER")]
+    pub(super) bgp_secrets: PathBuf,
+
+    /// The number that BGP knows this node by [default: its IPv4 address].
+    #[arg(long, env = "CALICO_ROUTER_ID", value_name = "ADDRESS")]
+    pub(super) router_id: Option<String>,
+
     /// Where to serve /liveness, /readiness and /metrics; `off` for nowhere.
     #[arg(long, env = "PLUMB_HEALTH_ADDRESS", default_value = "127.0.0.1:9099", value_name = "ADDRESS")]
     pub(super) health_address: String,
@@ -73,6 +98,20 @@ impl NodeArguments {
         let name = said.or_else(from_file).or_else(own).context("this node has no name; set NODENAME")?;
         name.parse::<NodeName>().with_context(|| format!("{name:?} cannot be a node's name"))?;
         Ok(name)
+    }
+
+    /// How BGP is spoken, if it is.
+    pub(super) fn bgp(&self) -> Result<Option<BgpOptions>> {
+        if self.networking_backend != "bird" {
+            return Ok(None);
+        }
+        // Calico's word for a number out of the node's name, which is what a node without IPv4 gets anyway.
+        let router_id = self.router_id.as_deref().filter(|id| !id.is_empty() && *id != "hash");
+        let router_id = router_id
+            .map(|id| id.parse().with_context(|| format!("CALICO_ROUTER_ID {id:?} is no IPv4 address")));
+        let config = self.bird_config.clone().unwrap_or_else(|| self.state_dir.join("bird.conf"));
+        let places = BirdPlaces { program: self.bird.clone(), config, socket: self.bird_socket.clone() };
+        Ok(Some(BgpOptions { places, secrets: self.bgp_secrets.clone(), router_id: router_id.transpose()? }))
     }
 
     /// The runtime to ask, if there is one.

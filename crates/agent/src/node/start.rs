@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use super::server::Server;
 use super::settings::{self, NodeArguments};
 use super::sweep;
+use crate::bgp::{self, BgpOptions};
 use crate::cni::{Agent, Services};
 use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
@@ -34,6 +35,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     failpoint::hit(Point::StartBegin);
     let node = arguments.name()?;
     let (config, reason) = settings::store_config()?;
+    let bgp = arguments.bgp()?;
     info!(node, store = %config, version = env!("CARGO_PKG_VERSION"), "starting");
     let _lock = lock(&arguments.state_dir)?;
     failpoint::hit(Point::StartLocked);
@@ -72,7 +74,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
         tokio::spawn(observe(services.clone(), config))
     } else {
         keep_kernel(&services);
-        tokio::spawn(work(services.clone(), config, reason, arguments.grace))
+        tokio::spawn(work(services.clone(), (config, reason), arguments.grace, bgp))
     };
     tokio::select! {
         () = server.run(services, stop.asked()) => {}
@@ -119,7 +121,12 @@ async fn stay_alive(services: &Services) {
 }
 
 /// Everything besides answering calls. Calls that need records fail until the store is there.
-async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grace: Duration) -> Result<()> {
+async fn work(
+    services: Arc<Services>,
+    (config, reason): (StoreConfig, Reason),
+    grace: Duration,
+    bgp: Option<BgpOptions>,
+) -> Result<()> {
     let store = open_store(&config, OpenMode::CreateIfMissing).await;
     failpoint::hit(Point::StartStoreOpen);
     let agent = services.agent().expect("these are the agent's services");
@@ -135,7 +142,12 @@ async fn work(services: Arc<Services>, config: StoreConfig, reason: Reason, grac
     });
     let policies = policies::watch(&*store, &agent.node, services.metrics());
     let between = between::run(&services, &store);
-    tokio::join!(following, queue::work(&services), collect::run(&services, grace), policies, between);
+    let bgp = async {
+        if let Some(options) = bgp {
+            bgp::run(&services, &*store, options).await;
+        }
+    };
+    tokio::join!(following, queue::work(&services), collect::run(&services, grace), policies, between, bgp);
     Ok(())
 }
 

@@ -14,7 +14,8 @@ pub(super) fn sessions(node: &str) -> (Option<Bgp>, Vec<String>) {
     sessions_at(node, &host::bird::sockets())
 }
 
-fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>) {
+/// The same at sockets that are known.
+pub fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>) {
     let (mut found, mut problems) = (None, Vec::new());
     for socket in sockets {
         match host::bird::ask(socket, QUESTION) {

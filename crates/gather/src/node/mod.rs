@@ -18,6 +18,8 @@ use host::cri::{PodSandbox, RuntimeClient, SandboxState};
 use host::survey::Survey;
 use jiff::Timestamp;
 
+pub use bird::sessions_at as bird_sessions;
+
 /// What is known beforehand.
 #[derive(Debug, Default)]
 pub struct NodeSources {

@@ -2,6 +2,7 @@
 
 mod outside;
 mod town;
+mod with_agents;
 
 use plan::bgp::SecretKey;
 use serde_json::json;

@@ -208,3 +208,33 @@ impl Speaker {
         self.node.namespace().ip(&[version, "route", "show", "proto", "bird"]).unwrap()
     }
 }
+
+/// The store that the agents of a town share.
+pub(crate) struct Records {
+    store: std::sync::Arc<dyn store::Store>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Town {
+    pub(crate) fn store(&self) -> Records {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let config = store::StoreConfig::Sqlite { path: self.lab.store_path() };
+        let store = runtime.block_on(store::open(&config, store::OpenMode::Existing)).unwrap();
+        Records { store, runtime }
+    }
+}
+
+impl Records {
+    /// Makes a record, or puts another in its place.
+    pub(crate) fn put(&self, resource: &Resource) {
+        let key = resource.key();
+        self.remove(&key);
+        self.runtime.block_on(self.store.create(key, resource.encode())).unwrap();
+    }
+
+    pub(crate) fn remove(&self, key: &model::Key) {
+        if let Some(known) = self.runtime.block_on(self.store.get(key)).unwrap() {
+            self.runtime.block_on(self.store.delete(key.clone(), known.revision)).unwrap();
+        }
+    }
+}

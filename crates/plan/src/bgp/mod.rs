@@ -50,6 +50,8 @@ pub struct BgpView {
     pub secrets: BTreeMap<SecretKey, String>,
     /// Instead of the node's IPv4 address.
     pub router_id: Option<std::net::Ipv4Addr>,
+    /// Where BIRD writes its log, up to a megabyte and as much again; to its stderr if not said.
+    pub log_file: Option<String>,
 }
 
 /// What matters of a pool.

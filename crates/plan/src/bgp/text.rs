@@ -16,6 +16,8 @@ const SERVICES: &str = "services";
 /// Ways to peers that are not in any network of the node.
 const REACH: &str = "reach";
 
+const LOG_BYTES_MAX: u32 = 1 << 20;
+
 /// Devices whose networks are nobody else's business.
 const HIDDEN_DEVICES: [&str; 5] = ["cali*", "kube-ipvs*", "vxlan*.calico", "tunl0", "wireguard.cali"];
 
@@ -37,7 +39,11 @@ const FAMILIES: [Family; 2] = [
 pub(super) fn render(view: &BgpView, own: &BgpNode, sessions: &[Session]) -> String {
     let mut text =
         String::from("# Made by plumbd from the records of the cluster. Changes are overwritten.\n\n");
-    let _ = writeln!(text, "log stderr {{ info, remote, warning, error, auth, fatal, bug }};");
+    let place = match view.log_file.as_deref().filter(|file| is_quotable(file)) {
+        Some(file) => format!("\"{file}\" {LOG_BYTES_MAX} \"{file}.1\""),
+        None => "stderr".to_owned(),
+    };
+    let _ = writeln!(text, "log {place} {{ info, remote, warning, error, auth, fatal, bug }};");
     let _ = writeln!(text, "router id {};", router_id(view, own));
     text.push_str("\nprotocol device { scan time 2; }\n");
     direct(&mut text, &view.settings.ignored_devices);

@@ -1,0 +1,190 @@
+//! What decides about BGP here, kept in step with the store.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use model::ipam::{Affinity, AffinityState};
+use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind, Resource};
+use plan::between::{BetweenSettings, Encapsulation, PoolView, Writer};
+use plan::bgp::{BgpFilter, BgpNode, BgpPeer, BgpPool, BgpSettings, BgpView};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use store::{Record, Store};
+use tokio::sync::Notify;
+use tracing::warn;
+
+use crate::follow::{Told, follow};
+
+const DEFAULT: &str = "default";
+const OF_NODE: &str = "node.";
+
+/// Everything that is followed; this node's blocks come besides.
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Node, "nodes"),
+    (Kind::IpPool, "pools"),
+    (Kind::FelixConfiguration, "settings of the agent"),
+    (Kind::BgpConfiguration, "settings of BGP"),
+    (Kind::BgpPeer, "peers"),
+    (Kind::BgpFilter, "filters of BGP"),
+];
+
+#[derive(Debug)]
+pub(super) struct Known {
+    node: String,
+    state: Mutex<State>,
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    view: BgpView,
+    pools: BTreeMap<String, (PoolView, bool)>,
+    felix: BTreeMap<String, Resource>,
+    bgp: BTreeMap<String, Resource>,
+    blocks: BTreeSet<Cidr>,
+    /// How many parts have been listed.
+    complete: BTreeSet<String>,
+}
+
+impl Known {
+    pub(super) fn new(node: &str) -> Known {
+        let view = BgpView { node: node.to_owned(), ..BgpView::default() };
+        let state = State { view, ..State::default() };
+        Known { node: node.to_owned(), state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Never ends.
+    pub(super) async fn follow(&self, store: &dyn Store) {
+        let [a, b, c, d, e, f] =
+            KINDS.map(|(kind, what)| self.follow_range(store, KeyRange::Kind(kind), what));
+        let [v4, v6] = [IpVersion::V4, IpVersion::V6].map(|version| {
+            let owner = AffinityOwner::Host(self.node.clone());
+            self.follow_range(store, KeyRange::AffinitiesOf(owner, version), "blocks of this node")
+        });
+        tokio::join!(a, b, c, d, e, f, v4, v6);
+    }
+
+    async fn follow_range(&self, store: &dyn Store, range: KeyRange, what: &str) {
+        let name = format!("{range:?}");
+        let mut listed: BTreeSet<Key> = BTreeSet::new();
+        let mut known: BTreeSet<Key> = BTreeSet::new();
+        let tell = |told| {
+            let mut state = self.lock();
+            match told {
+                Told::Listing => return listed.clear(),
+                Told::Listed(record) => {
+                    state.set(&record.key, Some(&record), &self.node);
+                    listed.insert(record.key);
+                    return;
+                }
+                Told::Complete => {
+                    // What is not in a new list is gone.
+                    known.difference(&listed).for_each(|key| state.set(key, None, &self.node));
+                    known = std::mem::take(&mut listed);
+                    state.complete.insert(name.clone());
+                }
+                Told::Put(record) => {
+                    state.set(&record.key, Some(&record), &self.node);
+                    known.insert(record.key);
+                }
+                Told::Deleted(key) => {
+                    state.set(&key, None, &self.node);
+                    known.remove(&key);
+                }
+                // What is known is the best there is.
+                Told::Lost => return,
+            }
+            self.changed.notify_one();
+        };
+        follow(store, range, what, tell).await;
+    }
+
+    /// The whole, once everything has been listed.
+    pub(super) fn view(&self) -> Option<BgpView> {
+        let state = self.lock();
+        (state.complete.len() == KINDS.len() + 2).then(|| state.whole(&self.node))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn set(&mut self, key: &Key, record: Option<&Record>, node: &str) {
+        match key {
+            Key::Affinity { owner: AffinityOwner::Host(owner), block } if owner == node => {
+                let affinity = record.map(|record| {
+                    Affinity::decode(&AffinityOwner::Host(owner.clone()), block, &record.value)
+                });
+                match affinity {
+                    Some(Ok(affinity)) if affinity.state == AffinityState::Confirmed && !affinity.deleted => {
+                        self.blocks.insert(*block);
+                    }
+                    Some(Err(error)) => warn!("{error}; it stays announced, or not, as it was"),
+                    _ => {
+                        self.blocks.remove(block);
+                    }
+                }
+            }
+            Key::Resource { kind, name, .. } => match record.map(|record| decode(record, *kind)) {
+                // What cannot be understood leaves things as they were.
+                Some(None) => {}
+                Some(Some(resource)) => self.set_resource(*kind, name, Some(&resource)),
+                None => self.set_resource(*kind, name, None),
+            },
+            _ => {}
+        }
+    }
+
+    fn set_resource(&mut self, kind: Kind, name: &str, resource: Option<&Resource>) {
+        match kind {
+            Kind::Node => put(&mut self.view.nodes, name, resource.map(BgpNode::read)),
+            Kind::BgpPeer => put(&mut self.view.peers, name, resource.map(BgpPeer::read)),
+            Kind::BgpFilter => put(&mut self.view.filters, name, resource.map(BgpFilter::read)),
+            Kind::IpPool => {
+                let is_exported = |pool: &Resource| pool.spec("disableBGPExport") != Some(&Value::Bool(true));
+                let read = |pool: &Resource| Some((PoolView::read(pool)?, is_exported(pool)));
+                put(&mut self.pools, name, resource.and_then(read));
+            }
+            Kind::FelixConfiguration => put(&mut self.felix, name, resource.cloned()),
+            Kind::BgpConfiguration => put(&mut self.bgp, name, resource.cloned()),
+            _ => {}
+        }
+    }
+
+    fn whole(&self, node: &str) -> BgpView {
+        let own = self.felix.get(&format!("{OF_NODE}{node}"));
+        let between = BetweenSettings::read(self.felix.get(DEFAULT), own, self.bgp.get(DEFAULT));
+        let writes_direct = between.writer() == Writer::Bird;
+        let of_pool = |(pool, is_exported): &(PoolView, bool)| BgpPool {
+            cidr: pool.cidr,
+            is_exported: *is_exported,
+            is_birds: writes_direct && pool.encapsulation == Encapsulation::None,
+        };
+        let of_nodes =
+            self.bgp.iter().filter_map(|(name, record)| Some((name.strip_prefix(OF_NODE)?, record)));
+        BgpView {
+            settings: BgpSettings::read(self.bgp.get(DEFAULT), of_nodes),
+            pools: self.pools.values().map(of_pool).collect(),
+            blocks: self.blocks.iter().copied().filter(|block| !is_single(block)).collect(),
+            ..self.view.clone()
+        }
+    }
+}
+
+fn put<T>(map: &mut BTreeMap<String, T>, name: &str, value: Option<T>) {
+    match value {
+        Some(value) => map.insert(name.to_owned(), value),
+        None => map.remove(name),
+    };
+}
+
+fn is_single(block: &Cidr) -> bool {
+    block.prefix_len() == if block.version() == IpVersion::V4 { 32 } else { 128 }
+}
+
+fn decode(record: &Record, kind: Kind) -> Option<Resource> {
+    let decoded = Resource::decode(&record.key, kind, &record.value, record.revision.as_str());
+    decoded.inspect_err(|error| warn!("{error}; what follows from it stays as it is")).ok()
+}

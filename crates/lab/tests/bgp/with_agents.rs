@@ -1,0 +1,161 @@
+//! The real agent with the real BIRD: it configures, starts, watches and reloads it.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use lab::{CniCall, Node, Pod};
+use serde_json::json;
+use testkit::process::{Process, command, wait_until};
+
+use crate::town::{Town, resource};
+
+/// A node with an agent of its own.
+struct Manned {
+    number: usize,
+    folder: PathBuf,
+    agent: Option<Process>,
+    node: Node,
+}
+
+impl Manned {
+    fn new(town: &Town, number: usize) -> Manned {
+        let folder = town.lab.folder().join(format!("agent-{number}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        Manned { number, folder, agent: None, node: town.plug_in(&format!("n{number}"), number) }
+    }
+
+    fn start(&mut self, town: &Town, settings: &[(&str, &str)]) {
+        self.agent = None;
+        let mut agent = command("ip");
+        agent.args(["netns", "exec", self.node.namespace().name()]).arg(town.lab.programs().daemon());
+        agent.args(["node", "--node-name", &format!("n{}", self.number)]);
+        agent.arg("--socket").arg(self.folder.join("agent.sock")).arg("--state-dir").arg(&self.folder);
+        agent.arg("--bird-socket").arg(self.folder.join("bird.ctl"));
+        agent.arg("--bgp-secrets").arg(town.lab.folder().join("secrets"));
+        agent.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", town.lab.store_path());
+        agent.env("CALICO_NETWORKING_BACKEND", "bird").env("IP", format!("10.0.0.{}/24", self.number));
+        agent.env("CALICO_IPV4POOL_CIDR", "10.244.0.0/16").env("CALICO_IPV4POOL_IPIP", "Never");
+        agent.envs(settings.iter().copied());
+        let log = File::options().create(true).append(true).open(self.folder.join("agent.log")).unwrap();
+        agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.agent = Some(Process::spawn(agent).unwrap());
+    }
+
+    fn ask(&self, question: &str) -> String {
+        host::bird::ask(&self.folder.join("bird.ctl"), question).unwrap_or_default()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("agent.log")).unwrap_or_default()
+    }
+
+    /// What the agent says about its readiness: the status, and what is missing.
+    fn readiness(&self) -> String {
+        let asked = self.node.namespace().run(
+            std::path::Path::new("busybox"),
+            &["sh", "-c", "printf 'GET /readiness HTTP/1.1\\r\\n\\r\\n' | busybox nc -w 5 127.0.0.1 9099"],
+        );
+        asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn wait_until_ready(&self) {
+        let waited = wait_until("readiness", || self.readiness().starts_with("HTTP/1.1 200"));
+        assert!(waited.is_ok(), "{}\n{}", self.readiness(), self.log());
+    }
+
+    #[track_caller]
+    fn wait_until_missing(&self, words: &str) {
+        let waited = wait_until("what is missing", || self.readiness().contains(words));
+        assert!(waited.is_ok(), "{}\n{}", self.readiness(), self.log());
+    }
+
+    fn add(&self, town: &Town, pod: &Pod) -> std::net::IpAddr {
+        let socket = self.folder.join("agent.sock").display().to_string();
+        let call = CniCall::new(&town.lab, &self.node, "ADD", pod).with_netconf("agent_socket", socket);
+        call.run(&self.node).unwrap().address().unwrap()
+    }
+
+    /// The process of its BIRD.
+    fn bird(&self) -> Option<String> {
+        let socket = self.folder.join("bird.ctl").display().to_string();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        processes.filter_map(|entry| entry.file_name().into_string().ok()).find(|id| {
+            let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.starts_with("bird ") && line.contains(&socket)
+        })
+    }
+
+    fn kill_bird(&self) {
+        if let Some(id) = self.bird() {
+            testkit::process::run(std::process::Command::new("kill").args(["-9", &id])).unwrap();
+        }
+    }
+}
+
+impl Drop for Manned {
+    fn drop(&mut self) {
+        // The agent goes first: it would start another.
+        self.agent = None;
+        self.kill_bird();
+    }
+}
+
+fn manned(test: &str) -> Option<(Town, [Manned; 2])> {
+    let town = Town::new(test, 0)?;
+    let mut nodes = [1, 2].map(|number| Manned::new(&town, number));
+    nodes.iter_mut().for_each(|node| node.start(&town, &[]));
+    nodes.iter().for_each(Manned::wait_until_ready);
+    Some((town, nodes))
+}
+
+#[test]
+fn agents_make_a_mesh_and_announce_what_they_claim() {
+    let test = "agents_make_a_mesh_and_announce_what_they_claim";
+    let Some((town, mut nodes)) = manned(test) else { return };
+    let pod = town.lab.pod("shop", "web").unwrap();
+    let address = nodes[0].add(&town, &pod);
+    let block = model::Cidr::containing(address, 26).unwrap().to_string();
+    wait_until("the block at the other node", || nodes[1].ask("show route").contains(&block)).unwrap();
+    // Its BIRD outlives the agent, and the next agent takes it over.
+    let (bird, since) = (nodes[0].bird().unwrap(), nodes[1].ask("show protocols"));
+    nodes[0].start(&town, &[]);
+    nodes[0].wait_until_ready();
+    assert_eq!(nodes[0].bird().unwrap(), bird);
+    assert_eq!(nodes[1].ask("show protocols"), since, "no session was dropped");
+}
+
+#[test]
+fn a_bird_that_dies_is_started_again_and_meanwhile_missed() {
+    let Some((_town, nodes)) = manned("a_bird_that_dies_is_started_again_and_meanwhile_missed") else {
+        return;
+    };
+    let before = nodes[0].bird().unwrap();
+    nodes[0].kill_bird();
+    let waited = wait_until("another BIRD", || nodes[0].bird().is_some_and(|id| id != before));
+    assert!(waited.is_ok(), "{}", nodes[0].log());
+    nodes[0].wait_until_ready();
+}
+
+#[test]
+fn what_is_wrong_with_bgp_is_said_by_readiness() {
+    let Some((town, mut nodes)) = manned("what_is_wrong_with_bgp_is_said_by_readiness") else { return };
+    let store = town.store();
+    // A peer that nobody is.
+    let peer = resource(model::Kind::BgpPeer, "tor", &[], json!({"peerIP": "10.0.0.99", "asNumber": 65000}));
+    store.put(&peer);
+    nodes[0].wait_until_missing("Global_10_0_0_99 with 10.0.0.99 (AS 65000) is not established");
+    // A password that nobody knows.
+    let secret = json!({"peerIP": "10.0.0.99", "asNumber": 65000, "password": {"secretKeyRef": {"name": "bgp", "key": "tor"}}});
+    store.put(&resource(model::Kind::BgpPeer, "tor", &[], secret));
+    nodes[0].wait_until_missing("there is no key tor in a secret bgp");
+    assert!(!nodes[0].ask("show protocols").contains("Global_10_0_0_99"));
+    store.remove(&peer.key());
+    nodes[0].wait_until_ready();
+    // No BIRD at all.
+    nodes[0].start(&town, &[("PLUMB_BIRD", "/nowhere/bird")]);
+    nodes[0].kill_bird();
+    nodes[0].wait_until_missing("/nowhere/bird cannot be started; install the package bird2");
+}
