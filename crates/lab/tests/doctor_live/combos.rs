@@ -14,25 +14,30 @@ use crate::singles::see_that_it_is_clean;
 /// A fault and where it is put.
 type Place = (&'static Fault, &'static str, usize);
 
-/// Two to five faults that do not meet: each has a pod of its own, or a node.
+/// Stands for a node's set-up among its pods.
+const SETUP: usize = usize::MAX;
+
+/// Two to five faults that do not meet: each has a pod of its own, or a node's set-up, or a whole node.
 fn choose(scene: &Scene, dice: &mut Dice) -> Vec<Place> {
     let candidates: Vec<&Fault> = faults::all().filter(|fault| fault.takes != Takes::Cluster).collect();
     let count = 2 + usize::try_from(dice.roll(4)).expect("small");
     let mut roll = |below: usize| usize::try_from(dice.roll(below as u64)).expect("small");
-    let mut free: BTreeSet<(&'static str, usize)> =
-        BUSY_NODES.iter().flat_map(|node| (0..scene.pods_of(node)).map(move |pod| (*node, pod))).collect();
+    let parts = |node: &'static str| (0..scene.pods_of(node)).chain([SETUP]).map(move |part| (node, part));
+    let mut free: BTreeSet<(&'static str, usize)> = BUSY_NODES.into_iter().flat_map(parts).collect();
     let mut chosen: Vec<Place> = Vec::new();
     while chosen.len() < count {
         let fault = candidates[roll(candidates.len())];
         let node = BUSY_NODES[roll(BUSY_NODES.len())];
-        let pods: Vec<usize> = free.iter().filter(|(at, _)| *at == node).map(|(_, pod)| *pod).collect();
+        let left: Vec<usize> = free.iter().filter(|(at, _)| *at == node).map(|(_, part)| *part).collect();
+        let pods: Vec<usize> = left.iter().copied().filter(|part| *part != SETUP).collect();
         match fault.takes {
             Takes::Pod if !pods.is_empty() => {
                 let pod = pods[roll(pods.len())];
                 free.remove(&(node, pod));
                 chosen.push((fault, node, pod));
             }
-            Takes::Node if pods.len() == scene.pods_of(node) => {
+            Takes::Setup if free.remove(&(node, SETUP)) => chosen.push((fault, node, 0)),
+            Takes::Node if left.len() == parts(node).count() => {
                 free.retain(|(at, _)| *at != node);
                 chosen.push((fault, node, 0));
             }

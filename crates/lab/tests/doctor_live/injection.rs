@@ -26,6 +26,8 @@ pub(crate) struct Fault {
 pub(crate) enum Takes {
     /// One pod.
     Pod,
+    /// How a node is set up; its pods are free for others.
+    Setup,
     /// A node with all its pods.
     Node,
     /// What there is only one of: nothing else can be wrong at the same time.
@@ -35,7 +37,7 @@ pub(crate) enum Takes {
 /// A fault at its place.
 pub(crate) struct Injection<'s> {
     pub(crate) scene: &'s Scene,
-    code: &'static str,
+    pub(crate) code: &'static str,
     /// The node it happens on.
     pub(crate) node: &'static str,
     /// The pod it happens to: of a fault that takes the node, the first.

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::injection::{Fault, Injection, Takes};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "block-route-missing", takes: Takes::Node, inject: block_route_missing },
+    Fault { code: "block-route-missing", takes: Takes::Setup, inject: block_route_missing },
     Fault { code: "device-down", takes: Takes::Pod, inject: device_down },
     Fault { code: "device-setting-wrong", takes: Takes::Pod, inject: device_setting_wrong },
     Fault { code: "device-without-endpoint", takes: Takes::Pod, inject: device_without_endpoint },
@@ -17,11 +17,11 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "neighbour-missing", takes: Takes::Pod, inject: neighbour_missing },
     Fault { code: "neighbour-without-endpoint", takes: Takes::Pod, inject: neighbour_without_endpoint },
     Fault { code: "neighbour-wrong", takes: Takes::Pod, inject: neighbour_wrong },
-    Fault { code: "route-gateway-unreachable", takes: Takes::Node, inject: route_gateway_unreachable },
+    Fault { code: "route-gateway-unreachable", takes: Takes::Setup, inject: route_gateway_unreachable },
     Fault { code: "route-missing", takes: Takes::Pod, inject: route_missing },
     Fault { code: "route-shadowed", takes: Takes::Pod, inject: route_shadowed },
     Fault { code: "route-to-wrong-device", takes: Takes::Pod, inject: route_to_wrong_device },
-    Fault { code: "route-via-wrong-node", takes: Takes::Node, inject: route_via_wrong_node },
+    Fault { code: "route-via-wrong-node", takes: Takes::Setup, inject: route_via_wrong_node },
     Fault { code: "route-without-endpoint", takes: Takes::Pod, inject: route_without_endpoint },
 ];
 

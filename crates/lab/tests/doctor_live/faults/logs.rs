@@ -10,8 +10,8 @@ use crate::injection::{Fault, Injection, Takes};
 pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "add-failing", takes: Takes::Pod, inject: add_failing },
     Fault { code: "del-retried", takes: Takes::Pod, inject: del_retried },
-    Fault { code: "kubelet-failing", takes: Takes::Node, inject: kubelet_failing },
-    Fault { code: "kubelet-refuses-swap", takes: Takes::Node, inject: kubelet_refuses_swap },
+    Fault { code: "kubelet-failing", takes: Takes::Setup, inject: kubelet_failing },
+    Fault { code: "kubelet-refuses-swap", takes: Takes::Setup, inject: kubelet_refuses_swap },
     Fault { code: "pod-replaced-without-del", takes: Takes::Pod, inject: pod_replaced_without_del },
     Fault { code: "stale-del", takes: Takes::Pod, inject: stale_del },
     Fault { code: "store-unstable", takes: Takes::Cluster, inject: store_unstable },
@@ -22,7 +22,7 @@ fn write(i: &Injection<'_>, unit: &str, lines: &[String]) -> Result<()> {
     let stamp =
         |(at, line): (usize, &String)| format!("Dec 12 20:{:02}:18 {} {unit}[1]: {line}\n", at + 10, i.node);
     let text: String = lines.iter().enumerate().map(stamp).collect();
-    i.scene.write_text(&format!("{}.{unit}-{}.log", i.node, i.number), &text)
+    i.scene.write_text(&format!("{}.{unit}-{}-{}.log", i.node, i.code, i.number), &text)
 }
 
 /// A line of the plugin's log: which call it serves.

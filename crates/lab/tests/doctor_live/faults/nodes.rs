@@ -10,16 +10,16 @@ use crate::scene::{BUSY_NODES, CALICO_NODE, address_of};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "calico-node-not-ready", takes: Takes::Cluster, inject: calico_node_not_ready },
-    Fault { code: "credentials-expired", takes: Takes::Node, inject: credentials_expired },
+    Fault { code: "credentials-expired", takes: Takes::Setup, inject: credentials_expired },
     Fault { code: "etcd-even-members", takes: Takes::Cluster, inject: etcd_even_members },
-    Fault { code: "forwarding-off", takes: Takes::Node, inject: forwarding_off },
+    Fault { code: "forwarding-off", takes: Takes::Setup, inject: forwarding_off },
     Fault { code: "mode-unsupported", takes: Takes::Pod, inject: mode_unsupported },
-    Fault { code: "node-address-missing", takes: Takes::Node, inject: node_address_missing },
-    Fault { code: "node-address-shared", takes: Takes::Node, inject: node_address_shared },
-    Fault { code: "node-address-unfit", takes: Takes::Node, inject: node_address_unfit },
-    Fault { code: "node-address-wrong", takes: Takes::Node, inject: node_address_wrong },
-    Fault { code: "node-not-ready", takes: Takes::Node, inject: node_not_ready },
-    Fault { code: "nodename-differs", takes: Takes::Node, inject: nodename_differs },
+    Fault { code: "node-address-missing", takes: Takes::Setup, inject: node_address_missing },
+    Fault { code: "node-address-shared", takes: Takes::Setup, inject: node_address_shared },
+    Fault { code: "node-address-unfit", takes: Takes::Setup, inject: node_address_unfit },
+    Fault { code: "node-address-wrong", takes: Takes::Setup, inject: node_address_wrong },
+    Fault { code: "node-not-ready", takes: Takes::Setup, inject: node_not_ready },
+    Fault { code: "nodename-differs", takes: Takes::Setup, inject: nodename_differs },
     Fault { code: "policy-not-enforced", takes: Takes::Cluster, inject: policy_not_enforced },
     Fault { code: "rp-filter-loose", takes: Takes::Cluster, inject: rp_filter_loose },
 ];
@@ -84,11 +84,12 @@ fn node_address_missing(i: &mut Injection<'_>) -> Result<()> {
     i.expect(node_subject(i))
 }
 
+/// A machine that was made from this one's image.
 fn node_address_shared(i: &mut Injection<'_>) -> Result<()> {
-    let other = address_of(CALICO_NODE);
-    edit_bgp(i, |bgp| bgp["ipv4Address"] = json!(format!("{other}/24")))?;
-    i.expect_symptom("node-address-unfit", node_subject(i));
-    i.expect(other)
+    let own = address_of(i.node);
+    let spec = json!({"bgp": {"ipv4Address": format!("{own}/24")}});
+    i.put_resource(Kind::Node, &format!("copy-of-{}", i.node), spec)?;
+    i.expect(own)
 }
 
 fn node_address_unfit(i: &mut Injection<'_>) -> Result<()> {
