@@ -51,7 +51,7 @@ enum Command {
     /// store it makes what a first Calico node makes, the default pools from CALICO_IPV4POOL_* and
     /// CALICO_IPV6POOL_*. Stopping it leaves every pod connected.
     #[command(after_help = NODE_EXAMPLES)]
-    Node(NodeArguments),
+    Node(Box<NodeArguments>),
     /// List the points at which PLUMB_FAILPOINT can end or hold this program, for tests.
     #[command(hide = true)]
     Failpoints,
@@ -82,7 +82,7 @@ Examples:
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Cni { role } => cni::run(role),
-        Command::Node(arguments) => node::run(arguments),
+        Command::Node(arguments) => node::run(*arguments),
         Command::Failpoints => {
             for point in failpoint::Point::ALL {
                 println!("{}", point.name());
