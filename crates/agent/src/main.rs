@@ -1,5 +1,6 @@
 //! `plumbd`: what runs on a node. So far the one-shot that serves a container runtime's call.
 
+mod address;
 mod between;
 mod bgp;
 mod bootstrap;

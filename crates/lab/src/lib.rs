@@ -28,7 +28,7 @@ pub use lab::Lab;
 pub use namespace::Namespace;
 pub use node::{Node, Pod};
 pub use pinger::{Pinger, Tally};
-pub(crate) use programs::missing_for_cluster;
+pub use programs::missing_for_cluster;
 pub use programs::{Programs, is_root, missing};
 pub(crate) use wait::Hopeless;
 pub use wait::wait_for;

@@ -22,7 +22,7 @@ pub struct Trip {
 pub enum Outcome {
     Answered,
     Lost,
-    /// No answer, and none was promised.
+    /// No answer, and none was promised: without agents nobody makes routes between nodes.
     NotPromised,
 }
 
@@ -30,6 +30,8 @@ pub enum Outcome {
 struct Way {
     command: Command,
     trip: Trip,
+    /// To a pod of another node.
+    is_far: bool,
 }
 
 struct Started {
@@ -90,7 +92,9 @@ fn of_pod(cluster: &Cluster, from: &Running, running: &[Running]) -> Result<Vec<
         nodes_seen.push(&to.node);
         for address in &to.pod.addresses {
             let command = cluster.command_in(&from.node, &from.pod.netns)?;
-            ways.push(way(command, &own, &to.pod.key().to_string(), address, is_near));
+            let is_promised = is_near || cluster.description().has_agents;
+            let way = way(command, &own, &to.pod.key().to_string(), address, is_promised);
+            ways.push(Way { is_far: !is_near, ..way });
         }
     }
     Ok(ways)
@@ -103,13 +107,18 @@ fn way(command: Command, from: &str, to: &str, address: &str, is_promised: bool)
         address: address.to_owned(),
         outcome: if is_promised { Outcome::Lost } else { Outcome::NotPromised },
     };
-    Way { command, trip }
+    Way { command, trip, is_far: false }
 }
 
 impl Way {
     fn start(mut self) -> Result<Started> {
         let patience = if self.trip.outcome == Outcome::Lost { "5" } else { "1" };
-        self.command.args(["ping", "-n", "-q", "-c", "1", "-W", patience, &self.trip.address]);
+        let mut words = vec!["ping", "-n", "-q", "-c", "1", "-W", patience];
+        if self.is_far {
+            // A route to a new block takes a moment to get to the other nodes: then until one is answered.
+            words.extend(["-w", patience, "-i", "0.2"]);
+        }
+        self.command.args(words).arg(&self.trip.address);
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Ok(Started { child: self.command.spawn().context("cannot run ping")?, trip: self.trip })
     }

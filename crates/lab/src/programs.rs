@@ -98,7 +98,7 @@ pub fn missing() -> Option<String> {
 }
 
 /// What is missing for a lab of whole nodes; `None` if it can run.
-pub(crate) fn missing_for_cluster(store: StoreKind) -> Option<String> {
+pub fn missing_for_cluster(store: StoreKind) -> Option<String> {
     if let Some(reason) = missing() {
         return Some(reason);
     }

@@ -9,7 +9,7 @@ use host::cri::messages::{
 };
 use host::cri::{RuntimeClient, SandboxState};
 use lab::Programs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
 use lab::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
 use testkit::process::wait_until;
 
@@ -19,6 +19,7 @@ fn plan(nodes: usize) -> Plan {
         nodes,
         store: StoreKind::Sqlite,
         mode: Mode::Direct,
+        topology: Topology::Shared,
         ipv6: false,
         grace: Duration::from_secs(1),
         has_agents: true,

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
 use lab::{Programs, replay};
 
 fn up(test: &str, nodes: usize, store: StoreKind) -> Option<OwnCluster> {
@@ -22,6 +22,7 @@ fn up(test: &str, nodes: usize, store: StoreKind) -> Option<OwnCluster> {
         nodes,
         store,
         mode: Mode::Direct,
+        topology: Topology::Shared,
         ipv6: false,
         grace: Duration::from_secs(2),
         has_agents: true,

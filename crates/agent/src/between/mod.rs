@@ -5,11 +5,13 @@
 //!                                                                                   ├─▶ steps ─▶ kernel's thread
 //!   kernel ─▶ observed, at the start, now and then, and when a stranger touched it ─┘
 //!   pools, this node's record ─▶ tunnel addresses, from the address book
+//!   this node's devices, other nodes' addresses ─▶ this node's address
 //! ```
 //!
 //! Nothing is done before all records have been listed once. While the store is away, what is known stays. A record that changes
 //! costs what depends on it. Stopping leaves everything as it is, and a start finds it so.
 
+mod address;
 mod keep;
 mod known;
 mod nat;
@@ -47,5 +49,6 @@ pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>) {
             tokio::time::sleep(RETRY_DELAY).await;
         }
     };
-    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), keeping);
+    let address = address::keep(services, &known, store);
+    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), address, keeping);
 }

@@ -33,6 +33,7 @@ pub(crate) struct Metrics {
     pub(crate) blocks_unreachable: AtomicI64,
     pub(crate) node_addresses_shared: AtomicI64,
     pub(crate) nat_failed: AtomicI64,
+    pub(crate) node_address_doubts: AtomicI64,
     sessions_wanted: AtomicI64,
     sessions_established: AtomicI64,
     /// Empty before the first look.
@@ -121,7 +122,7 @@ impl Metrics {
         ]
     }
 
-    fn between(&self) -> [Row; 9] {
+    fn between(&self) -> [Row; 10] {
         [
             gauge("routes_wanted", "Routes to other nodes that this node should have", &self.routes_wanted),
             gauge("routes_failed", "Routes and tunnel ends that could not be set", &self.routes_failed),
@@ -137,6 +138,11 @@ impl Metrics {
                 &self.blocks_unreachable,
             ),
             gauge("node_addresses_shared", "Addresses that several nodes claim", &self.node_addresses_shared),
+            gauge(
+                "node_address_doubts",
+                "What speaks against this node's address, and addresses that were refused",
+                &self.node_address_doubts,
+            ),
             gauge("nat_failed", "1 if the rules for natOutgoing could not be loaded", &self.nat_failed),
             gauge("bgp_sessions_wanted", "Sessions of BGP that there should be", &self.sessions_wanted),
             gauge("bgp_sessions_established", "Those that are up", &self.sessions_established),

@@ -17,7 +17,7 @@ mod sweep;
 
 use std::process::ExitCode;
 
-pub(crate) use settings::NodeArguments;
+pub(crate) use settings::{NodeArguments, parse_duration};
 
 /// The work is the kernel's and the store's, and those have threads of their own. With a second one here, nearly every step
 /// of a call would have to wake it up first, which takes longer than the step.

@@ -145,7 +145,7 @@ fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(
 }
 
 /// `60s`, `500ms`, `2m`, or seconds.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
     let number: u64 = digits.parse().map_err(|_| "it must be a time such as 60s".to_owned())?;
     let milliseconds = match &text[digits.len()..] {

@@ -51,6 +51,7 @@ pub(crate) struct Which {
 #[command(after_help = "\
 Examples:
   plumb lab up
+  plumb lab up --mode crosssubnet --ipv6
   plumb lab up --name second --nodes 10 --store etcdv3 --ipv6")]
 pub(crate) struct Up {
     #[command(flatten)]
@@ -64,6 +65,9 @@ pub(crate) struct Up {
     /// How traffic gets from node to node
     #[arg(long, value_enum, default_value_t = LabMode::Direct)]
     pub(crate) mode: LabMode,
+    /// How the nodes are joined [default: shared; subnets in mode crosssubnet]
+    #[arg(long, value_enum)]
+    pub(crate) topology: Option<LabTopology>,
     /// Give nodes and pods IPv6 addresses, too
     #[arg(long)]
     pub(crate) ipv6: bool,
@@ -98,6 +102,16 @@ pub(crate) enum LabMode {
     Vxlan,
     Crosssubnet,
     Bgp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LabTopology {
+    /// All nodes on one network
+    Shared,
+    /// Two networks with a router between them
+    Subnets,
+    /// All nodes on one network, each with a second card on another
+    TwoCards,
 }
 
 /// Removes a lab, also one that died halfway; no lab is fine, too

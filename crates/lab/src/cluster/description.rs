@@ -2,18 +2,18 @@
 //! the lab, and a lab that died halfway can be removed.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::LabName;
+use super::{LabName, Topology};
 
 const FILE: &str = "lab.json";
 /// Of the file. One of another version can still be removed: for that its name is enough.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
@@ -22,6 +22,7 @@ pub struct Description {
     pub stage: Stage,
     pub store: StoreKind,
     pub mode: Mode,
+    pub topology: Topology,
     pub networks: Vec<Network>,
     pub nodes: Vec<NodeDescription>,
     /// Where the product's binaries lie.
@@ -53,7 +54,31 @@ pub enum StoreKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// Nodes are the gateways to their pods. Those on another network are not reached.
     Direct,
+    /// Everything between nodes goes through VXLAN.
+    Vxlan,
+    /// VXLAN between nodes that share no network.
+    Crosssubnet,
+}
+
+impl Mode {
+    /// As pools spell it.
+    pub(crate) fn vxlan(self) -> &'static str {
+        match self {
+            Mode::Direct => "Never",
+            Mode::Vxlan => "Always",
+            Mode::Crosssubnet => "CrossSubnet",
+        }
+    }
+
+    /// The topology in which the mode can show what it does.
+    pub fn usual_topology(self) -> Topology {
+        match self {
+            Mode::Direct | Mode::Vxlan => Topology::Shared,
+            Mode::Crosssubnet => Topology::Subnets,
+        }
+    }
 }
 
 /// A cable that nodes share: a bridge in the lab's fabric namespace.
@@ -85,6 +110,7 @@ pub struct Plan {
     pub nodes: usize,
     pub store: StoreKind,
     pub mode: Mode,
+    pub topology: Topology,
     pub ipv6: bool,
     pub grace: Duration,
     pub has_agents: bool,
@@ -104,15 +130,6 @@ impl Plan {
         if !(1..=Plan::NODES_MAX).contains(&self.nodes) {
             bail!("a lab has 1 to {} nodes, not {}", Plan::NODES_MAX, self.nodes);
         }
-        let network = Network { name: "fabric".to_owned(), fabric_addresses: self.addresses(254) };
-        let node = |index: usize| NodeDescription {
-            name: format!("node{index}"),
-            cards: vec![Card {
-                device: "eth0".to_owned(),
-                network: network.name.clone(),
-                addresses: self.addresses(u8::try_from(index).unwrap_or(u8::MAX)),
-            }],
-        };
         let mut pools = vec![Plan::POOL.to_owned()];
         pools.extend(self.ipv6.then(|| Plan::POOL6.to_owned()));
         Ok(Description {
@@ -121,21 +138,14 @@ impl Plan {
             stage: Stage::Building,
             store: self.store,
             mode: self.mode,
-            nodes: (1..=self.nodes).map(node).collect(),
-            networks: vec![network],
+            topology: self.topology,
+            nodes: (1..=self.nodes).map(|index| self.topology.node(index, self.ipv6)).collect(),
+            networks: self.topology.networks(self.ipv6),
             programs: self.programs.clone(),
             has_agents: self.has_agents,
             grace: self.grace,
             pools,
         })
-    }
-
-    fn addresses(&self, host: u8) -> Vec<(IpAddr, u8)> {
-        let mut addresses = vec![(IpAddr::from(Ipv4Addr::new(172, 30, 0, host)), 24)];
-        if self.ipv6 {
-            addresses.push((Ipv6Addr::new(0xfd30, 0, 0, 0, 0, 0, 0, u16::from(host)).into(), 64));
-        }
-        addresses
     }
 }
 
@@ -196,6 +206,7 @@ mod tests {
             nodes,
             store: StoreKind::Sqlite,
             mode: Mode::Direct,
+            topology: Topology::Shared,
             ipv6,
             grace: Duration::from_secs(60),
             has_agents: true,
@@ -227,6 +238,6 @@ mod tests {
         let description = Description { version: VERSION + 1, ..plan(1, false).describe().unwrap() };
         description.save(folder.path()).unwrap();
         let error = Description::load(folder.path()).unwrap_err();
-        assert!(error.to_string().contains("is of version 2"), "{error:#}");
+        assert!(error.to_string().contains("is of version 3"), "{error:#}");
     }
 }

@@ -1,9 +1,12 @@
 //! The cables: a namespace with a bridge for each network, and the nodes' cards plugged into them.
 
+use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use host::NetNs;
 
 use super::{Description, LabName};
 use crate::namespace::ip;
@@ -20,6 +23,9 @@ pub(super) fn build(description: &Description) -> Result<()> {
     }
     batch(&name.namespace(FABRIC), &bridges(description))?;
     batch(&name.namespace(FABRIC), &cables(description))?;
+    if description.topology.has_router() {
+        forward(&name.namespace(FABRIC))?;
+    }
     for node in &description.nodes {
         batch(&name.namespace(&node.name), &node_side(description, node))?;
     }
@@ -71,6 +77,17 @@ fn node_side(description: &Description, node: &super::NodeDescription) -> Vec<St
         lines.push(format!("route add {family} via {gateway}"));
     }
     lines
+}
+
+/// Makes a namespace a router.
+fn forward(namespace: &str) -> Result<()> {
+    let path = Path::new(crate::namespace::NAMESPACES).join(namespace);
+    let write = || {
+        ["ipv4/ip_forward", "ipv6/conf/all/forwarding"]
+            .into_iter()
+            .try_for_each(|setting| fs::write(Path::new("/proc/sys/net").join(setting), "1"))
+    };
+    NetNs::open(&path)?.visit(write)?.with_context(|| format!("{namespace} cannot be made a router"))
 }
 
 fn bridge(index: usize) -> String {

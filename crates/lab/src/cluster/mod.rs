@@ -11,6 +11,7 @@ mod name;
 mod place;
 mod settings;
 mod status;
+mod topology;
 mod up;
 
 use std::os::unix::net::UnixStream;
@@ -29,6 +30,7 @@ pub use place::VARIABLE as FOLDER_VARIABLE;
 pub use settings::NETWORK;
 pub(crate) use settings::environment;
 pub use status::{LabStatus, NodeStatus};
+pub use topology::Topology;
 
 use crate::control;
 use crate::kubelet::{KubeletRequest, PodReport};

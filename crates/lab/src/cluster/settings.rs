@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 
 use super::fabric::FABRIC;
 use super::place::{self, Place};
-use super::{Description, NodeDescription, StoreKind};
+use super::{Description, Mode, NodeDescription, StoreKind};
 
 /// The network's name, in every lab.
 pub const NETWORK: &str = "plumb-lab";
 pub(crate) const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
 pub(crate) const ETCD_PORT: u16 = 2379;
-/// Leaves room for an encapsulation, should the lab get one.
+/// Leaves room for VXLAN on IPv4, should the lab get it later.
 const MTU: u32 = 1450;
+/// The same on IPv6.
+const MTU_V6: u32 = 1430;
 
 /// Everything that programs on a node find in their environment.
 pub(crate) fn environment(
@@ -35,6 +37,7 @@ pub(crate) fn environment(
     for pool in &description.pools {
         let family = if pool.contains(':') { "CALICO_IPV6POOL_CIDR" } else { "CALICO_IPV4POOL_CIDR" };
         set(family, pool.clone());
+        set(&family.replace("_CIDR", "_VXLAN"), description.mode.vxlan().to_owned());
     }
     for passed_on in [place::VARIABLE, "RUST_LOG", "RUST_BACKTRACE", "TERM", "HOME"] {
         if let Ok(value) = std::env::var(passed_on) {
@@ -72,7 +75,7 @@ pub(crate) fn conflist(description: &Description, node: &NodeDescription, place:
     let mut plugin = json!({
         "type": "plumb-cni",
         "nodename": node.name,
-        "mtu": MTU,
+        "mtu": mtu(description),
         "log_level": "info",
         "ipam": {"type": "plumb-ipam", "assign_ipv4": "true",
                  "assign_ipv6": description.has_ipv6().to_string()},
@@ -84,6 +87,11 @@ pub(crate) fn conflist(description: &Description, node: &NodeDescription, place:
         plugin[variable.to_lowercase()] = json!(value);
     }
     json!({"cniVersion": "1.1.0", "name": NETWORK, "plugins": [plugin]})
+}
+
+/// Of pods.
+pub(crate) fn mtu(description: &Description) -> u32 {
+    if description.has_ipv6() && description.mode != Mode::Direct { MTU_V6 } else { MTU }
 }
 
 fn search_path(programs: &Path) -> String {

@@ -183,7 +183,8 @@ impl Cluster {
             let manifest = self.place.folder().join(format!("pool{index}.yaml"));
             let family = if pool.contains(':') { "ipv6" } else { "ipv4" };
             let text = format!(
-                "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: {{name: default-{family}-ippool}}\nspec: {{cidr: \"{pool}\"}}\n"
+                "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: {{name: default-{family}-ippool}}\nspec: {{cidr: \"{pool}\", vxlanMode: {}}}\n",
+                self.description.mode.vxlan()
             );
             crate::file::replace(&manifest, text.as_bytes())?;
             self.plumb(&["apply", "-f", &manifest.display().to_string()])?;

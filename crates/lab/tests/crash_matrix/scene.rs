@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
-use lab::cluster::{Mode, OwnCluster, Plan};
+use lab::cluster::{Mode, OwnCluster, Plan, Topology};
 use lab::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
 use lab::{Pinger, Programs, wait_for};
 use store::config::{Overrides, Sources};
@@ -39,6 +39,7 @@ impl Scene {
             nodes: 1,
             store: cell.store,
             mode: Mode::Direct,
+            topology: Topology::Shared,
             ipv6: cell.has_ipv6(),
             grace: GRACE_LONG,
             has_agents: cell.victim != Victim::OneShot,

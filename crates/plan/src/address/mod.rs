@@ -16,6 +16,7 @@ mod choose;
 mod method;
 mod steady;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -142,23 +143,25 @@ impl Surroundings {
         })
     }
 
-    /// An address with its network, or alone where no device has it.
+    /// An address with its network: that of the device that has it, else the recorded one, for a card may come back; alone
+    /// where neither is known.
     pub(crate) fn with_network(&self, address: IpAddr) -> IpNet {
-        self.find(address).map_or_else(|| IpNet::from(address), |(_, found)| found.network)
+        let recorded = || self.recorded.filter(|recorded| recorded.addr() == address);
+        let found = self.find(address).map(|(_, found)| found.network).or_else(recorded);
+        found.unwrap_or_else(|| IpNet::from(address))
     }
 
     /// The network that most of the other nodes of this version are in, and how many.
     pub(crate) fn common_network(&self, version: IpVersion) -> Option<(IpNet, usize)> {
-        let networks: Vec<IpNet> = self
+        let networks = self
             .others
             .iter()
             .map(|other| other.address.trunc())
-            .filter(|network| IpVersion::of(network.addr()) == version && !is_single(network))
-            .collect();
-        let count = |network: &IpNet| networks.iter().filter(|other| *other == network).count();
+            .filter(|network| IpVersion::of(network.addr()) == version && !is_single(network));
+        let mut counts: BTreeMap<IpNet, usize> = BTreeMap::new();
+        networks.for_each(|network| *counts.entry(network).or_default() += 1);
         // Of several, the smallest number: the same on every node.
-        let common = networks.iter().max_by_key(|network| (count(network), std::cmp::Reverse(**network)))?;
-        Some((*common, count(common)))
+        counts.into_iter().max_by_key(|(network, count)| (*count, std::cmp::Reverse(*network)))
     }
 }
 

@@ -8,10 +8,12 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
-use lab::cluster::{self, Cluster, Mode, OwnCluster, Plan, StoreKind};
+use lab::cluster::{self, Cluster, Mode, OwnCluster, Plan, StoreKind, Topology};
 use lab::kubelet::{KubeletRequest, NewPod, PodKey};
 
-use crate::cli::lab::{Exec, Lab, LabCommand, LabMode, LabStore, Making, PodCommand, PodsOnNode, Up};
+use crate::cli::lab::{
+    Exec, Lab, LabCommand, LabMode, LabStore, LabTopology, Making, PodCommand, PodsOnNode, Up,
+};
 use crate::failure::{Failure, Failures};
 
 pub(super) async fn run(lab: Lab) -> Result<(), Failures> {
@@ -48,6 +50,7 @@ fn up(command: Up) -> Result<(), Failures> {
         nodes: command.nodes,
         store: store(command.store)?,
         mode,
+        topology: topology(command.topology, mode),
         ipv6: command.ipv6,
         grace: command.making.grace,
         has_agents: !command.making.without_agents,
@@ -55,8 +58,8 @@ fn up(command: Up) -> Result<(), Failures> {
     };
     let cluster = Cluster::up(&plan, &tell).map_err(failure)?;
     show::nodes(&cluster.status())?;
-    if plan.nodes > 1 {
-        tell(show::NO_ROUTES_YET);
+    if plan.nodes > 1 && !plan.has_agents {
+        tell(show::NO_ROUTES);
     }
     Ok(())
 }
@@ -136,6 +139,7 @@ fn own(nodes: usize, wanted: LabStore, making: &Making) -> Result<OwnCluster, Fa
         nodes,
         store: store(wanted)?,
         mode: Mode::Direct,
+        topology: Topology::Shared,
         ipv6: false,
         grace: making.grace,
         has_agents: !making.without_agents,
@@ -154,13 +158,22 @@ fn store(store: LabStore) -> Result<StoreKind, Failure> {
 }
 
 fn mode(mode: LabMode) -> Result<Mode, Failure> {
-    let name = match mode {
-        LabMode::Direct => return Ok(Mode::Direct),
-        LabMode::Vxlan => "vxlan",
-        LabMode::Crosssubnet => "crosssubnet",
-        LabMode::Bgp => "bgp",
-    };
-    Err(Failure::new(format!("mode {name} is not there yet")).hint("the only mode is --mode direct"))
+    match mode {
+        LabMode::Direct => Ok(Mode::Direct),
+        LabMode::Vxlan => Ok(Mode::Vxlan),
+        LabMode::Crosssubnet => Ok(Mode::Crosssubnet),
+        LabMode::Bgp => Err(Failure::new("mode bgp is not there yet")
+            .hint("choose --mode direct, --mode vxlan or --mode crosssubnet")),
+    }
+}
+
+fn topology(topology: Option<LabTopology>, mode: Mode) -> Topology {
+    match topology {
+        None => mode.usual_topology(),
+        Some(LabTopology::Shared) => Topology::Shared,
+        Some(LabTopology::Subnets) => Topology::Subnets,
+        Some(LabTopology::TwoCards) => Topology::TwoCards,
+    }
 }
 
 fn programs(making: &Making) -> Result<PathBuf, Failure> {

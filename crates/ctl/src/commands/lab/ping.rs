@@ -16,7 +16,7 @@ pub(super) fn run(cluster: &Cluster, output: LabOutput) -> Result<(), Failures> 
     }
     let lost = trips.iter().filter(|trip| trip.outcome == Outcome::Lost).count();
     if trips.iter().any(|trip| trip.outcome == Outcome::NotPromised) {
-        tell(show::NO_ROUTES_YET);
+        tell(show::NO_ROUTES);
     }
     if trips.is_empty() {
         tell("there is nothing to ping: no pods run (plumb lab pod add)");
@@ -33,7 +33,7 @@ fn print(trips: &[Trip]) -> Result<(), Failure> {
         let outcome = match trip.outcome {
             Outcome::Answered => "answered",
             Outcome::Lost => "no answer",
-            Outcome::NotPromised => "no answer (not promised yet)",
+            Outcome::NotPromised => "no answer (not promised)",
         };
         rows.push([trip.from.clone(), trip.to.clone(), trip.address.clone(), outcome.to_owned()]);
     }

@@ -9,8 +9,8 @@ use crate::cli::lab::LabOutput;
 use crate::failure::{Failure, Failures};
 
 /// Said wherever somebody might expect otherwise.
-pub(super) const NO_ROUTES_YET: &str =
-    "note: pods reach their own node and each other on it; routes between nodes are not there yet";
+pub(super) const NO_ROUTES: &str =
+    "note: without agents pods reach their own node and each other on it; nobody makes routes between nodes";
 
 pub(super) fn status(cluster: &Cluster, output: LabOutput) -> Result<(), Failures> {
     let status = cluster.status();

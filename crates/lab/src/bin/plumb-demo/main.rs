@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use lab::Programs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
 
 use story::{Story, note, step};
 
@@ -55,6 +55,7 @@ impl Arguments {
             nodes: NODES,
             store: StoreKind::Sqlite,
             mode: Mode::Direct,
+            topology: Topology::Shared,
             ipv6: false,
             grace: GRACE,
             has_agents: true,

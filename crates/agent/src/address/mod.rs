@@ -1,0 +1,144 @@
+//! The address by which other nodes know this one: what is there to choose from, what was said, and what comes of it.
+//!
+//! The choice itself is `plan::address`'s. It is made at the start and again and again while the node runs (`between/address.rs`).
+
+mod surroundings;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use model::{IpVersion, Resource};
+use plan::address::{Choice, Method, MethodError, OtherNode, Wish, choose_address};
+use serde_json::{Map, Value, json};
+
+pub(crate) use surroundings::Look;
+
+/// The type of the addresses that Calico writes itself.
+const OWN_TYPE: &str = "CalicoNodeIP";
+const POLL_EVERY: Duration = Duration::from_secs(60);
+
+/// What the operator says, in Calico's variables.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    v4: (Wish, Method),
+    v6: (Wish, Method),
+    pub(crate) poll_every: Duration,
+}
+
+impl Wishes {
+    /// `environment` reads a variable; an empty one counts as not said.
+    pub(crate) fn read(environment: &dyn Fn(&str) -> Option<String>) -> Result<Wishes, MethodError> {
+        let of = |variable: &str, version| {
+            let method = Method::read(environment(&format!("{variable}_AUTODETECTION_METHOD")).as_deref())?;
+            Ok::<_, MethodError>((Wish::read(environment(variable).as_deref(), version)?, method))
+        };
+        let (mut v6, method) = of("IP6", IpVersion::V6)?;
+        if v6 == Wish::Unsaid {
+            // Nobody gets IPv6 without asking for it.
+            v6 = Wish::Keep;
+        }
+        let poll =
+            environment("AUTODETECT_POLL_INTERVAL").and_then(|text| crate::node::parse_duration(&text).ok());
+        let poll_every = poll.filter(|every| !every.is_zero()).unwrap_or(POLL_EVERY);
+        Ok(Wishes { v4: of("IP", IpVersion::V4)?, v6: (v6, method), poll_every })
+    }
+
+    fn of(&self, version: IpVersion) -> (&Wish, &Method) {
+        let (wish, method) = match version {
+            IpVersion::V4 => &self.v4,
+            IpVersion::V6 => &self.v6,
+        };
+        (wish, method)
+    }
+
+    /// Which address to take now.
+    pub(crate) fn choose(
+        &self,
+        version: IpVersion,
+        look: &Look,
+        recorded: Option<IpNet>,
+        others: Vec<OtherNode>,
+    ) -> Choice {
+        let (wish, method) = self.of(version);
+        choose_address(wish, method, version, &look.surroundings(version, method, recorded, others))
+    }
+}
+
+/// The address in a node's record.
+pub(crate) fn recorded(node: &Resource, version: IpVersion) -> Option<IpNet> {
+    let text = node.spec("bgp")?.get(field(version))?.as_str()?;
+    text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()
+}
+
+/// Writes an address into a node's record, and keeps everything else.
+pub(crate) fn write(node: &mut Resource, network: IpNet) {
+    let version = IpVersion::of(network.addr());
+    let spec = node.spec_mut();
+    let bgp = spec.entry("bgp").or_insert_with(|| json!({}));
+    if !bgp.is_object() {
+        *bgp = Value::Object(Map::new());
+    }
+    bgp[field(version)] = network.to_string().into();
+    note(spec.entry("addresses").or_insert_with(|| json!([])), network);
+}
+
+fn field(version: IpVersion) -> &'static str {
+    match version {
+        IpVersion::V4 => "ipv4Address",
+        IpVersion::V6 => "ipv6Address",
+    }
+}
+
+/// Our own address of this version in the list of all, in place of an earlier one.
+fn note(addresses: &mut Value, network: IpNet) {
+    let Some(listed) = addresses.as_array_mut() else { return };
+    let text = network.to_string();
+    let is_ours = |entry: &Value| {
+        let is_v4 = entry["address"].as_str().is_some_and(|address| !address.contains(':'));
+        entry["type"] == OWN_TYPE && is_v4 == network.addr().is_ipv4()
+    };
+    if listed.iter().any(|entry| is_ours(entry) && entry["address"] == text.as_str()) {
+        return;
+    }
+    listed.retain(|entry| !is_ours(entry));
+    let place = if network.addr().is_ipv4() { 0 } else { listed.len() };
+    listed.insert(place, json!({"address": text, "type": OWN_TYPE}));
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Kind;
+
+    use super::*;
+
+    #[test]
+    fn both_versions_are_recorded_side_by_side() {
+        let mut node = Resource::new(Kind::Node, "a");
+        for (address, version) in [("192.0.2.1/24", IpVersion::V4), ("fd00::1/64", IpVersion::V6)] {
+            write(&mut node, address.parse().unwrap());
+            assert_eq!(recorded(&node, version), address.parse().ok());
+        }
+        write(&mut node, "192.0.2.2/24".parse().unwrap());
+        let listed = node.spec("addresses").unwrap().as_array().unwrap();
+        assert_eq!(
+            listed.iter().map(|entry| entry["address"].as_str().unwrap()).collect::<Vec<_>>(),
+            ["192.0.2.2/24", "fd00::1/64"]
+        );
+    }
+
+    #[test]
+    fn what_is_said_is_understood_or_refused() {
+        let read = |said: &'static [(&str, &str)]| {
+            Wishes::read(&move |name| {
+                said.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        assert_eq!(read(&[]).unwrap().v6.0, Wish::Keep);
+        assert_eq!(read(&[("IP6", "autodetect")]).unwrap().v6.0, Wish::Detect);
+        assert_eq!(read(&[("AUTODETECT_POLL_INTERVAL", "2s")]).unwrap().poll_every.as_secs(), 2);
+        for wrong in [&[("IP", "x")], &[("IP6", "10.0.0.1")], &[("IP_AUTODETECTION_METHOD", "guess")]] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Looks at the node's devices and at where its routes lead.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _, UdpSocket};
+
+use host::HostError;
+use host::survey::{Survey, SurveyedLink};
+use ipnet::IpNet;
+use model::IpVersion;
+use plan::address::{Interface, InterfaceAddress, Method, OtherNode, Surroundings};
+
+/// A look at the node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look {
+    interfaces: Vec<Interface>,
+}
+
+impl Look {
+    /// At the namespace of the calling thread. Blocks for a moment.
+    pub(crate) fn now() -> Result<Look, HostError> {
+        let survey = Survey::here()?;
+        let interfaces = survey.links.iter().map(|link| interface(&survey, link)).collect();
+        Ok(Look { interfaces })
+    }
+
+    /// May ask the resolver, if a method names a host.
+    pub(super) fn surroundings(
+        &self,
+        version: IpVersion,
+        method: &Method,
+        recorded: Option<IpNet>,
+        others: Vec<OtherNode>,
+    ) -> Surroundings {
+        let towards = match method {
+            Method::CanReach(host) => resolve(host, version).and_then(source_towards),
+            _ => None,
+        };
+        Surroundings {
+            interfaces: self.interfaces.clone(),
+            default_sources: source_of_default_route(version).into_iter().collect(),
+            internal_addresses: Vec::new(),
+            towards,
+            recorded,
+            others,
+        }
+    }
+
+    /// Whether a device has this address.
+    #[cfg(test)]
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        let addresses = self.interfaces.iter().flat_map(|interface| &interface.addresses);
+        addresses.into_iter().any(|known| known.network.addr() == address)
+    }
+}
+
+fn interface(survey: &Survey, link: &SurveyedLink) -> Interface {
+    let addresses = survey.addresses.iter().filter(|address| address.index == link.index);
+    let address = |known: &host::survey::SurveyedAddress| InterfaceAddress {
+        network: known.net,
+        is_secondary: known.is_secondary,
+        is_unfit: known.is_duplicate,
+    };
+    Interface {
+        name: link.name.clone(),
+        is_up: link.up && link.running,
+        addresses: addresses.map(address).collect(),
+    }
+}
+
+/// Nothing is sent to find out. The addresses are nobody's, so only the default route leads there.
+fn source_of_default_route(version: IpVersion) -> Option<IpAddr> {
+    source_towards(match version {
+        IpVersion::V4 => Ipv4Addr::new(198, 51, 100, 1).into(),
+        IpVersion::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    })
+}
+
+/// The address that packets to there would come from.
+fn source_towards(target: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match target {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((target, 80)).ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_unspecified())
+}
+
+fn resolve(host: &str, version: IpVersion) -> Option<IpAddr> {
+    let found = (host, 80).to_socket_addrs().ok()?;
+    found.map(|address| address.ip()).find(|address| IpVersion::of(*address) == version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nodes_own_addresses_are_seen() {
+        let look = Look::now().unwrap();
+        let Some(source) = source_of_default_route(IpVersion::V4) else { return };
+        assert!(look.has(source), "{source} in {look:?}");
+    }
+}

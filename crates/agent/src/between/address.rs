@@ -1,0 +1,121 @@
+//! Chooses this node's address again and again. A card that flaps or is added does not move the node; one that it has lost for
+//! several looks in a row does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ipnet::IpNet;
+use model::{IpVersion, Key, Kind, Resource};
+use plan::address::{Choice, OtherNode, Patience, Steady, Verdict};
+use store::{Store, StoreError};
+use tracing::{debug, info, warn};
+
+use super::known::Known;
+use crate::address::{self, Look, Wishes};
+use crate::cni::Services;
+
+const PATIENCE: Patience = Patience { looks: 3 };
+const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
+
+/// Never ends.
+pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Store>) {
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let wishes = match Wishes::read(&environment) {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            warn!("this node's address is not looked after: {error}");
+            return std::future::pending().await;
+        }
+    };
+    let agent = services.agent().expect("only the agent has an address to keep");
+    let mut steady = VERSIONS.map(|_| Steady::new(None, PATIENCE));
+    loop {
+        if known.lock().is_complete()
+            && let Some(choices) = choose(&wishes, known).await
+        {
+            let mut doubts = 0;
+            for ((recorded, choice), steady) in choices.iter().zip(&mut steady) {
+                if steady.current() != *recorded {
+                    // Somebody else has written it, or this is the first look.
+                    *steady = Steady::new(*recorded, PATIENCE);
+                }
+                doubts += say(services, choice);
+                settle(steady.look(choice), &**store, &agent.node).await;
+            }
+            services.metrics().node_address_doubts.store(doubts, Ordering::Relaxed);
+        }
+        tokio::time::sleep(wishes.poll_every).await;
+    }
+}
+
+/// What is recorded, and what would be chosen now, of either IP version.
+async fn choose(wishes: &Wishes, known: &Known) -> Option<[(Option<IpNet>, Choice); 2]> {
+    let (recorded, others) = {
+        let state = known.lock();
+        let own = state.between.own_node().cloned().unwrap_or_default();
+        let recorded = VERSIONS.map(|version| own.of(version).address);
+        let nodes = state.between.nodes().filter(|(name, _)| *name != state.between.own_name());
+        let others: Vec<OtherNode> = nodes
+            .flat_map(|(name, node)| {
+                let addresses = [node.v4.address, node.v6.address].into_iter().flatten();
+                addresses.map(|address| OtherNode { name: name.to_owned(), address })
+            })
+            .collect();
+        (recorded, others)
+    };
+    let wishes = wishes.clone();
+    // Asks the kernel, and maybe the resolver.
+    let work = move || {
+        let look = Look::now()?;
+        let [v4, v6] = recorded;
+        let of = |version, recorded: Option<IpNet>| {
+            (recorded, wishes.choose(version, &look, recorded, others.clone()))
+        };
+        Ok::<_, host::HostError>([of(IpVersion::V4, v4), of(IpVersion::V6, v6)])
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(choices)) => Some(choices),
+        Ok(Err(error)) => {
+            debug!("this node's devices cannot be looked at: {error}");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// How much speaks against the choice.
+fn say(services: &Services, choice: &Choice) -> i64 {
+    for doubt in &choice.doubts {
+        services.say_once(format!("this node's address is doubtful: {doubt}"));
+    }
+    for refusal in &choice.refused {
+        services.say_once(format!("an address was not taken: {refusal}"));
+    }
+    i64::try_from(choice.doubts.len() + choice.refused.len()).unwrap_or(i64::MAX)
+}
+
+async fn settle(verdict: Verdict, store: &dyn Store, node: &str) {
+    match verdict {
+        Verdict::Stay => {}
+        Verdict::Wait { other, looks_left } => {
+            info!(
+                ?other,
+                looks_left, "this node's address seems to be another one; waiting whether it stays so"
+            );
+        }
+        Verdict::Move { from, to } => match record(store, node, to).await {
+            Ok(()) => warn!("this node's address is {to} from now on; it was {from:?}"),
+            Err(error) => warn!("this node's address {to} cannot be recorded: {error}; trying again"),
+        },
+    }
+}
+
+/// A record that changes meanwhile is read again at the next look.
+async fn record(store: &dyn Store, node: &str, to: IpNet) -> Result<(), StoreError> {
+    let key = Key::cluster(Kind::Node, node);
+    let Some(record) = store.get(&key).await? else { return Err(StoreError::NotFound { key }) };
+    let decoded = Resource::decode(&record.key, Kind::Node, &record.value, record.revision.as_str());
+    let Ok(mut resource) = decoded else { return Ok(()) };
+    address::write(&mut resource, to);
+    store.update(record.key, resource.encode(), record.revision).await.map(|_| ())
+}

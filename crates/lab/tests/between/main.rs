@@ -1,0 +1,6 @@
+//! Pods of different nodes: over every sort of network, and while things happen.
+
+mod address;
+mod modes;
+mod scene;
+mod traffic;

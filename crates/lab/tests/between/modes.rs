@@ -1,0 +1,86 @@
+//! Every mode on the networks it is for: everybody reaches everybody.
+
+use lab::cluster::{Mode, Topology};
+
+use crate::scene::{Scene, plan};
+
+/// How many nodes: the largest in a full run.
+fn nodes() -> usize {
+    testkit::count(3, 5)
+}
+
+#[test]
+fn direct_routes_on_a_shared_network() {
+    let test = "direct_routes_on_a_shared_network";
+    let Some(scene) = Scene::new(test, || plan(nodes(), Mode::Direct, Topology::Shared, false)) else {
+        return;
+    };
+    scene.assert_all_talk();
+    let routes = scene.routes(0);
+    assert!(routes.contains("via 172.30.0.2 dev eth0") && routes.contains("blackhole"), "{routes}");
+}
+
+#[test]
+fn direct_routes_with_both_ip_versions() {
+    let test = "direct_routes_with_both_ip_versions";
+    let Some(scene) = Scene::new(test, || plan(nodes(), Mode::Direct, Topology::Shared, true)) else {
+        return;
+    };
+    scene.assert_all_talk();
+}
+
+#[test]
+fn vxlan_across_a_router_that_knows_no_pods() {
+    let test = "vxlan_across_a_router_that_knows_no_pods";
+    let Some(scene) = Scene::new(test, || plan(nodes(), Mode::Vxlan, Topology::Subnets, false)) else {
+        return;
+    };
+    scene.assert_all_talk();
+    let routes = scene.routes(0);
+    assert!(!routes.contains("dev eth0") && routes.contains("dev vxlan.calico"), "{routes}");
+}
+
+#[test]
+fn vxlan_with_both_ip_versions() {
+    let test = "vxlan_with_both_ip_versions";
+    let Some(scene) = Scene::new(test, || plan(nodes(), Mode::Vxlan, Topology::Shared, true)) else { return };
+    scene.assert_all_talk();
+    // The node itself, too, has an address on the tunnel that pods of other nodes can answer to.
+    let address = &scene.pods[1].addresses[0];
+    scene.lab.run_on(scene.node(0), &["ping", "-n", "-c", "1", "-W", "5", address]).unwrap();
+    let node = scene.lab.plumb(&["get", "node", scene.node(0), "-o", "yaml"]).unwrap();
+    assert!(node.contains("ipv4VXLANTunnelAddr") && node.contains("ipv6VXLANTunnelAddr"), "{node}");
+}
+
+#[test]
+fn across_subnets_only_where_it_must_be() {
+    for ipv6 in [false, true] {
+        let test = "across_subnets_only_where_it_must_be";
+        let Some(scene) = Scene::new(test, || plan(nodes(), Mode::Crosssubnet, Topology::Subnets, ipv6))
+        else {
+            return;
+        };
+        scene.assert_all_talk();
+        // The third node is on the first one's network, the second is not.
+        let routes = scene.routes(0);
+        assert!(routes.contains("via 172.30.0.3 dev eth0"), "{routes}");
+        let far = scene.pods[1].addresses[0].clone();
+        let way = scene.lab.run_on(scene.node(0), &["ip", "route", "get", &far]).unwrap();
+        assert!(way.contains("dev vxlan.calico"), "{way}");
+    }
+}
+
+#[test]
+fn packets_that_leave_the_cluster_come_from_the_node() {
+    let test = "packets_that_leave_the_cluster_come_from_the_node";
+    let Some(scene) = Scene::new(test, || plan(1, Mode::Direct, Topology::Shared, false)) else { return };
+    // The fabric has no way back to pods: it can answer only if the packet has the node's address.
+    let mut ping = scene.in_pod(0);
+    let output =
+        ping.args(["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", "172.30.0.254"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("3 received"), "{said}");
+    scene.lab.run_on(scene.node(0), &["nft", "delete", "table", "inet", "plumb"]).unwrap();
+    let output = scene.in_pod(0).args(["ping", "-n", "-c", "1", "-W", "1", "172.30.0.254"]).output().unwrap();
+    assert!(!output.status.success(), "without the rules there is no answer, or this test shows nothing");
+}
