@@ -45,8 +45,8 @@ fn a_node_that_returns_with_another_address_is_reached_again() {
     let node = scene.node(2);
     scene.lab.kill(node, "agent").unwrap();
     for words in [
-        "address add 172.30.0.33/24 dev eth0",
         "address del 172.30.0.3/24 dev eth0",
+        "address add 172.30.0.33/24 dev eth0",
         "route replace default via 172.30.0.254",
     ] {
         scene.lab.run_on(node, &[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat()).unwrap();
