@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
 use lab::Programs;
-use lab::cluster::{Cluster, Mode, OwnCluster, Plan, StoreKind};
+use lab::cluster::{Cluster, Mode, OwnCluster, Plan, StoreKind, Topology};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
 use model::{Cidr, Key, KeyRange};
 use serde_json::Value;
@@ -52,6 +52,7 @@ pub(crate) fn plan(store: StoreKind, nodes: usize) -> Result<Plan> {
         nodes,
         store,
         mode: Mode::Direct,
+        topology: Topology::Shared,
         ipv6: false,
         grace: Duration::from_secs(60),
         has_agents: true,
