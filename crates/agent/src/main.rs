@@ -15,6 +15,7 @@ mod follow;
 mod health;
 mod journal;
 mod node;
+mod node_status;
 mod policies;
 mod queue;
 mod reconcile;

@@ -23,7 +23,7 @@ use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
-use crate::{between, bootstrap, collect, findings, policies, queue, reconcile};
+use crate::{between, bootstrap, collect, findings, node_status, policies, queue, reconcile};
 
 const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
@@ -142,12 +142,22 @@ async fn work(
     });
     let policies = policies::watch(&*store, &agent.node, services.metrics());
     let between = between::run(&services, &store);
+    let bird_socket = bgp.as_ref().map(|options| options.places.socket.clone());
+    let status = node_status::keep(&agent.node, &*store, bird_socket);
     let bgp = async {
         if let Some(options) = bgp {
             bgp::run(&services, &*store, options).await;
         }
     };
-    tokio::join!(following, queue::work(&services), collect::run(&services, grace), policies, between, bgp);
+    tokio::join!(
+        following,
+        queue::work(&services),
+        collect::run(&services, grace),
+        policies,
+        between,
+        bgp,
+        status
+    );
     Ok(())
 }
 
