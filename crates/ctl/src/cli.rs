@@ -4,6 +4,7 @@ pub(crate) mod doctor;
 pub(crate) mod install;
 mod ipam;
 pub(crate) mod lab;
+pub(crate) mod node;
 
 use std::path::PathBuf;
 
@@ -75,6 +76,7 @@ pub(crate) enum Command {
     Validate(Validate),
     Ipam(Ipam),
     Datastore(Datastore),
+    Node(node::Node),
     Doctor(doctor::Doctor),
     Collect(doctor::Collect),
     Lab(lab::Lab),

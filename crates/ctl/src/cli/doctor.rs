@@ -73,7 +73,7 @@ pub(crate) struct Doctor {
 }
 
 /// Which node is looked at, besides the store.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ThisNode {
     /// The socket of a node's agent, or of several nodes' (--agent-socket again); /run/plumb/agent.sock if it is there
     /// and none is named

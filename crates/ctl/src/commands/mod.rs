@@ -10,6 +10,7 @@ mod install;
 mod ipam;
 mod lab;
 mod label;
+mod node;
 mod patch;
 mod version;
 
@@ -29,6 +30,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Validate(validate) => change::validate(validate),
         Command::Ipam(ipam) => ipam::run(global, ipam).await,
         Command::Datastore(datastore) => datastore::run(global, datastore).await,
+        Command::Node(node) => node::run(global, node).await,
         Command::Collect(collect) => doctor::collect(global, collect).await,
         Command::Doctor(doctor) => doctor::run(global, doctor).await,
         Command::Lab(lab) => lab::run(lab.clone()).await,

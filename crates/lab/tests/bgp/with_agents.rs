@@ -159,3 +159,63 @@ fn what_is_wrong_with_bgp_is_said_by_readiness() {
     nodes[0].kill_bird();
     nodes[0].wait_until_missing("/nowhere/bird cannot be started; install the package bird2");
 }
+
+/// `plumb node …`, in the node's namespace or outside of it.
+fn plumb(town: &Town, at: Option<&Manned>, arguments: &[&str]) -> (bool, String) {
+    let program = town.lab.programs().plumb();
+    let mut plumb = match at {
+        Some(node) => {
+            let mut inside = command("ip");
+            inside.args(["netns", "exec", node.node.namespace().name()]).arg(program);
+            inside
+        }
+        None => command(program),
+    };
+    plumb.args(arguments).env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", town.lab.store_path());
+    let output = plumb.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn a_node_tells_how_it_is_on_the_spot_and_from_afar() {
+    let test = "a_node_tells_how_it_is_on_the_spot_and_from_afar";
+    let Some((town, nodes)) = manned(test) else { return };
+    let pod = town.lab.pod("shop", "web").unwrap();
+    nodes[0].add(&town, &pod);
+    let (agent, bird) = (nodes[0].folder.join("agent.sock"), nodes[0].folder.join("bird.ctl"));
+    let here = [
+        "node",
+        "status",
+        "--agent-socket",
+        agent.to_str().unwrap(),
+        "--bird-socket",
+        bird.to_str().unwrap(),
+    ];
+    let (is_fine, said) = plumb(&town, Some(&nodes[0]), &here);
+    assert!(is_fine, "{said}");
+    for line in [
+        "Calico process is running.",
+        "Address    10.0.0.1/24",
+        "Blocks     10.244.",
+        "| PEER ADDRESS |     PEER TYPE     | STATE |",
+        "| 10.0.0.2     | node-to-node mesh | up    |",
+        "No IPv6 peers found.",
+    ] {
+        assert!(said.contains(line), "{line} is not in\n{said}");
+    }
+    let afar = |more: &[&str]| plumb(&town, None, &[&["node", "status", "n2"], more].concat());
+    let (is_fine, said) = afar(&[]);
+    assert!(!is_fine && said.contains("nobody asked node n2 how it is"), "{said}");
+    assert!(afar(&["--watch-period", "1"]).0);
+    let waited = wait_until("the status from afar", || afar(&[]).0);
+    let (_, said) = afar(&[]);
+    assert!(waited.is_ok(), "{said}");
+    assert!(
+        said.contains("| 10.0.0.1     | node-to-node mesh | up    |")
+            && said.contains("BIRD       Ready, version 2"),
+        "{said}"
+    );
+    let (is_fine, said) = plumb(&town, None, &["node", "status", "nowhere"]);
+    assert!(!is_fine && said.contains("there is no node nowhere"), "{said}");
+}

@@ -1,0 +1,134 @@
+//! `plumb node status`, of this node: from its agent, or from BIRD itself.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use doctor::Evidence;
+use doctor::evidence::NodeEvidence;
+use doctor::evidence::kernel::Route;
+use doctor::evidence::node::{Bgp, BgpSession};
+use gather::agent;
+use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind, Resource};
+use plan::between::{BETWEEN_PROTOCOL, VXLAN_DEVICES};
+use serde_json::Value;
+use store::{ListRequest, Store};
+
+use super::tables::{self, Peer};
+use crate::cli::Global;
+use crate::cli::node::Status;
+use crate::connect;
+use crate::failure::{Failure, Failures};
+use crate::records;
+
+pub(crate) async fn run(global: &Global, status: &Status) -> Result<(), Failures> {
+    let seen = Seen::look(status).await?;
+    let mut out = io::stdout().lock();
+    let is_up = if seen.is_running() { "running" } else { "not running" };
+    writeln!(out, "Calico process is {is_up}.")?;
+    if let Some(node) = &seen.node {
+        let facts = facts(global, node).await;
+        writeln!(out)?;
+        tables::write_facts(&mut out, &facts)?;
+    }
+    let peers: Vec<Peer> = seen.sessions().map(peer).collect();
+    tables::write(&mut out, &peers)?;
+    let down = seen.sessions().filter(|session| !session.is_established()).count();
+    match (seen.is_running(), down) {
+        (true, 0) => Ok(()),
+        (true, down) => Err(Failure::new(format!("{down} of {} sessions are down", peers.len())).into()),
+        (false, _) => Err(seen.nobody().into()),
+    }
+}
+
+/// What can be asked here.
+struct Seen {
+    /// There if an agent answered.
+    node: Option<NodeEvidence>,
+    bgp: Option<Bgp>,
+    why_no_agent: Option<Failure>,
+}
+
+impl Seen {
+    async fn look(status: &Status) -> Result<Seen, Failure> {
+        let (node, why_no_agent) = match agent::ask(&status.agent_socket).await {
+            Ok(Evidence { nodes, .. }) => (nodes.into_values().next(), None),
+            Err(error) => (None, Some(Failure::of(&error))),
+        };
+        let sockets = status.bird_socket.clone().map_or_else(host::bird::sockets, |socket| vec![socket]);
+        let name = node.as_ref().map_or("this node", |node| &node.name).to_owned();
+        let (asked, problems) = gather::bird_sessions(&name, &sockets);
+        problems.iter().for_each(|problem| eprintln!("note: {problem}"));
+        let bgp = asked.or_else(|| node.as_ref().and_then(|node| node.bgp.clone()));
+        Ok(Seen { node, bgp, why_no_agent })
+    }
+
+    fn is_running(&self) -> bool {
+        self.node.is_some() || self.bgp.as_ref().is_some_and(|bgp| bgp.is_running == Some(true))
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = &BgpSession> {
+        self.bgp.iter().flat_map(|bgp| &bgp.sessions).map(|session| &session.seen)
+    }
+
+    fn nobody(self) -> Failure {
+        let why = self.why_no_agent.unwrap_or_else(|| Failure::new("no agent runs here"));
+        why.hint("run it as root on a node; for another node: plumb node status NAME")
+    }
+}
+
+fn peer(session: &BgpSession) -> Peer {
+    let cells = [
+        session.peer.to_string(),
+        session.peer_type.clone(),
+        session.state.clone(),
+        session.since.clone(),
+        session.info.clone(),
+    ];
+    Peer { is_ipv4: session.peer.is_ipv4(), cells }
+}
+
+/// What an operator needs besides: from the agent's look at the kernel, and from the store if it can be reached.
+async fn facts(global: &Global, node: &NodeEvidence) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Node", node.name.clone())];
+    match connect::open_for_reading(global).await {
+        Ok(store) => facts.extend(of_store(&store, &node.name).await),
+        Err(failure) => facts.push(("Store", format!("not reached: {}", failure.words()))),
+    }
+    let routes = || node.kernel.routes.iter().flatten().map(|route| &route.seen);
+    let between = BETWEEN_PROTOCOL.to_string();
+    let count = |wanted: &dyn Fn(&Route) -> bool| routes().filter(|route| wanted(route)).count();
+    let by = |name: &'static str| move |route: &Route| route.protocol.as_deref() == Some(name);
+    let to_nodes =
+        count(&|route| route.protocol.as_deref() == Some(between.as_str()) && route.device.is_some());
+    facts.push(("Routes", format!("{to_nodes} to other nodes, {} from BGP", count(&by("bird")))));
+    let links = node.kernel.links.iter().flatten().map(|link| &link.seen);
+    let tunnels: Vec<String> = links
+        .filter(|link| VXLAN_DEVICES.contains(&link.name.as_str()))
+        .map(|link| format!("{} {}", link.name, if link.is_up == Some(true) { "up" } else { "down" }))
+        .collect();
+    facts.push(("Tunnel", if tunnels.is_empty() { "none".to_owned() } else { tunnels.join(", ") }));
+    facts
+}
+
+async fn of_store(store: &Arc<dyn Store>, node: &str) -> Vec<(&'static str, String)> {
+    let record = store.get(&Key::cluster(Kind::Node, node)).await.ok().flatten();
+    let resource: Option<Resource> = record.and_then(|record| records::to_resource(&record).ok());
+    let Some(resource) = resource else { return vec![("Address", "the store has no such node".to_owned())] };
+    let text = |field: &str| {
+        let bgp = resource.spec("bgp").and_then(|bgp| bgp.get(field));
+        bgp.and_then(Value::as_str).map(str::to_owned)
+    };
+    let addresses: Vec<String> = ["ipv4Address", "ipv6Address"].into_iter().filter_map(text).collect();
+    let mut blocks = Vec::new();
+    for version in [IpVersion::V4, IpVersion::V6] {
+        let range = KeyRange::AffinitiesOf(AffinityOwner::Host(node.to_owned()), version);
+        let listed = store.list(ListRequest::new(range)).await;
+        let keys = listed.into_iter().flat_map(|page| page.records).map(|record| record.key);
+        blocks.extend(keys.filter_map(|key| match key {
+            Key::Affinity { block, .. } => Some(block.to_string()),
+            _ => None,
+        }));
+    }
+    let or_none = |list: Vec<String>| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
+    vec![("Address", or_none(addresses)), ("Blocks", or_none(blocks))]
+}
