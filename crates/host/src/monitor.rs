@@ -1,6 +1,8 @@
 //! Listens to what the kernel announces.
 
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::Duration;
 
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use plan::between::BetweenNotice;
@@ -8,6 +10,7 @@ use plan::{Notice, ObservedRoute};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::HostError;
@@ -38,6 +41,8 @@ const GROUPS_BETWEEN: [u32; 6] = [
 /// Room for more than ten thousand announcements. The kernel takes the memory only when it is needed.
 const BUFFER: usize = 8 * 1024 * 1024;
 const RECEIVE_MAX: usize = 32 * 1024;
+/// How long a bunch of announcements is waited for once the first has come.
+const BUNCH: Duration = Duration::from_millis(5);
 /// So that who listens can also do something, however much is going on.
 const MESSAGES_AT_ONCE: usize = 512;
 
@@ -45,7 +50,7 @@ const MESSAGES_AT_ONCE: usize = 512;
 /// then on: open it first, look at everything next, then listen, and nothing is missed.
 #[derive(Debug)]
 pub struct Monitor {
-    socket: AsyncFd<Socket>,
+    socket: Socket,
     received: Vec<u8>,
 }
 
@@ -61,11 +66,12 @@ impl Monitor {
     }
 
     fn open_for(groups: &[u32]) -> Result<Monitor, HostError> {
-        let socket = open_socket(groups).and_then(register).map_err(failed)?;
+        let socket = open_socket(groups).map_err(failed)?;
         Ok(Monitor { socket, received: vec![0; RECEIVE_MAX] })
     }
 
-    /// Waits for announcements and hands over those that have come, but not without bound. May be cancelled.
+    /// Waits for announcements and hands over those that have come, some milliseconds after the first and not without
+    /// bound. May be cancelled.
     pub async fn next(&mut self, each: impl FnMut(Notice)) -> Result<(), HostError> {
         self.next_as(read_notice, || Notice::Overrun, each).await
     }
@@ -81,24 +87,38 @@ impl Monitor {
         overrun: impl Fn() -> N,
         mut each: impl FnMut(N),
     ) -> Result<(), HostError> {
-        let mut ready = self.socket.readable().await.map_err(failed)?;
-        for _ in 0..MESSAGES_AT_ONCE {
-            match rustix::net::recv(ready.get_inner(), &mut self.received[..], RecvFlags::empty()) {
+        if self.hand_over(&read, &overrun, &mut each)? == 0 {
+            // Only while there is nothing: whoever makes a bunch of changes would wake us up for each of them.
+            let first = register(&self.socket).map_err(failed)?;
+            drop(first.readable().await.map_err(failed)?);
+            drop(first);
+            tokio::time::sleep(BUNCH).await;
+            self.hand_over(&read, &overrun, &mut each)?;
+        }
+        Ok(())
+    }
+
+    /// What has come so far. Says how many messages that were.
+    fn hand_over<N>(
+        &mut self,
+        read: &impl Fn(u16, &[u8]) -> Option<N>,
+        overrun: &impl Fn() -> N,
+        each: &mut impl FnMut(N),
+    ) -> Result<usize, HostError> {
+        for count in 0..MESSAGES_AT_ONCE {
+            match rustix::net::recv(&self.socket, &mut self.received[..], RecvFlags::empty()) {
                 Ok((length, _)) => {
-                    if !read_notices(&self.received[..length], &read, &mut each) {
+                    if !read_notices(&self.received[..length], read, each) {
                         each(overrun());
                     }
                 }
-                Err(Errno::AGAIN) => {
-                    ready.clear_ready();
-                    break;
-                }
+                Err(Errno::AGAIN) => return Ok(count),
                 Err(Errno::NOBUFS) => each(overrun()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(failed(errno.into())),
             }
         }
-        Ok(())
+        Ok(MESSAGES_AT_ONCE)
     }
 }
 
@@ -117,9 +137,9 @@ fn open_socket(groups: &[u32]) -> io::Result<Socket> {
 }
 
 #[expect(unsafe_code, reason = "tokio leaves it to us that a descriptor stays open while it waits for it")]
-fn register(socket: Socket) -> io::Result<AsyncFd<Socket>> {
-    // SAFETY: the socket owns its one descriptor, and closes it only when it is dropped with the `AsyncFd`.
-    let registered = unsafe { AsyncFd::register(socket) };
+fn register(socket: &Socket) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
+    // SAFETY: the socket owns its one descriptor, and is borrowed, so not closed, for as long as the `AsyncFd` lives.
+    let registered = unsafe { AsyncFd::register_with_interest(socket.as_fd(), Interest::READABLE) };
     registered.map_err(io::Error::from)
 }
 

@@ -12,6 +12,7 @@ use crate::objects::{Link, is_local_route, read_address, read_link, read_permane
 use crate::{Host, HostError, PodNamespace, messages, sysctl};
 
 /// What is read besides the link itself.
+#[derive(Default)]
 pub(crate) struct Contents {
     pub(crate) addresses: Vec<IpNet>,
     /// Through the device, and through others to wanted destinations. In the kernel's order.
@@ -53,6 +54,21 @@ impl Host {
     }
 }
 
+impl Host {
+    /// What is wanted inside the pod, asked for piece by piece; of the node's side, only the link.
+    pub fn observe_inside(
+        &mut self,
+        pod: &mut PodNamespace,
+        wiring: &PodWiring,
+    ) -> Result<ObservedWiring, HostError> {
+        let link = find_link(&mut self.netlink, &wiring.host.device)?;
+        let bare = |link| observed_end(&wiring.host, link, Contents::default(), &|_| Ok(Vec::new()));
+        let host = link.map(bare).transpose()?;
+        let pod = visit(pod, |netlink, read_files| ask_end(netlink, &wiring.pod, None, read_files))?;
+        Ok(ObservedWiring { host, pod })
+    }
+}
+
 /// With the pod's socket, and with its files.
 fn visit<T>(pod: &mut PodNamespace, look: impl FnOnce(&mut Netlink, ReadFiles<'_>) -> T) -> T {
     let PodNamespace { ns, netlink, home } = pod;
@@ -81,12 +97,10 @@ fn ask_end(
     known: Option<u32>,
     read_files: ReadFiles<'_>,
 ) -> Result<Option<ObservedEnd>, HostError> {
-    let index = match known {
-        Some(index) => index,
-        None => match find_link(netlink, &end.device)? {
-            Some(link) => link.index,
-            None => return Ok(None),
-        },
+    let Some(index) = known else {
+        let Some(link) = find_link(netlink, &end.device)? else { return Ok(None) };
+        let contents = look_up_contents(netlink, end, link.index)?;
+        return observed_end(end, link, contents, read_files).map(Some);
     };
     let mut asked = vec![messages::get_link(&end.device)];
     asked.extend(questions(end, index));

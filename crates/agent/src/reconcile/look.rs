@@ -174,12 +174,16 @@ pub(super) fn inside(host: &mut Host, netns: &Path, wiring: &PodWiring) -> Resul
         Err(HostError::Namespace { .. }) => return Ok(InsidePod::default()),
         pod => pod?,
     };
-    let observed = host.observe(&mut pod, wiring)?;
+    let observed = host.observe_inside(&mut pod, wiring)?;
     if observed.host.is_none() || observed.pod.is_none() {
         // Without its device there is nothing inside; the look at the node's side deals with that.
         return Ok(InsidePod::default());
     }
-    let inside = inside_pod(wiring, &observed);
+    if inside_pod(wiring, &observed) == InsidePod::default() {
+        return Ok(InsidePod::default());
+    }
+    // What is in the place of something, only lists show.
+    let inside = inside_pod(wiring, &host.observe(&mut pod, wiring)?);
     host.apply(&mut pod, wiring, &inside.restore)?;
     Ok(inside)
 }

@@ -14,6 +14,7 @@ mod desired;
 mod look;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,8 +34,12 @@ use crate::failpoint::{self, Point};
 const LOOK_EVERY: Duration = Duration::from_secs(8);
 /// Looking into pods is dearer, and what is wrong in there is mostly the pod's own doing.
 const LOOK_INSIDE_EVERY: Duration = Duration::from_secs(60);
-/// Announcements come in bunches; one look serves them all.
-const BUNCH: Duration = Duration::from_millis(5);
+/// Calls come in bunches; once it has been quiet for so long, one look serves them all.
+const QUIET: Duration = Duration::from_millis(5);
+/// However many calls come, what they have changed is taken in after so long.
+const QUIET_WAIT_MAX: Duration = Duration::from_millis(30);
+/// Pods that are looked into in one go. Calls come in between.
+const INSIDE_AT_ONCE: usize = 16;
 /// When to look again at a pod that a call was at work on.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -113,8 +118,7 @@ impl<'a> Reconciler<'a> {
                     }
                 }
                 () = agent.journal.changed() => {
-                    // Calls come in bursts, too, and have the kernel's thread to themselves meanwhile.
-                    tokio::time::sleep(BUNCH).await;
+                    self.wait_for_quiet().await;
                     self.refresh().await?;
                 }
                 () = sleep_until(next) => {}
@@ -139,6 +143,18 @@ impl<'a> Reconciler<'a> {
         };
         monitor.next(&mut each).await?;
         Ok(is_everything)
+    }
+
+    /// Calls that come in a burst have the kernel's thread to themselves.
+    async fn wait_for_quiet(&self) {
+        let deadline = Instant::now() + QUIET_WAIT_MAX;
+        while Instant::now() < deadline {
+            let before = self.services.calls_begun();
+            tokio::time::sleep(QUIET).await;
+            if self.services.calls_begun() == before {
+                return;
+            }
+        }
     }
 
     /// Takes in what calls have changed.
@@ -193,7 +209,6 @@ impl<'a> Reconciler<'a> {
         if self.touched.is_empty() {
             return Ok(());
         }
-        tokio::time::sleep(BUNCH).await;
         let (busy, free): (BTreeSet<Sandbox>, BTreeSet<Sandbox>) = std::mem::take(&mut self.touched)
             .into_iter()
             .partition(|sandbox| self.services.fences().is_busy(sandbox));
@@ -279,30 +294,49 @@ impl<'a> Reconciler<'a> {
 
     async fn look_inside(&mut self) {
         self.look_inside_at = Instant::now() + LOOK_INSIDE_EVERY;
-        for (netns, wiring) in self.desired.pods() {
-            let sandbox = wiring.sandbox.clone();
+        for pods in self.desired.pods().chunks(INSIDE_AT_ONCE) {
             let Ok(kernel) = self.services.kernel() else { return };
-            let services = Arc::clone(self.services);
+            let (services, pods) = (Arc::clone(self.services), pods.to_vec());
             let look = move |host: &mut Host| {
-                if !is_at_rest(&services, &host.facts()?, &wiring) {
-                    return Ok(InsidePod::default());
-                }
-                look::inside(host, &netns, &wiring)
+                let look = |(netns, wiring): (PathBuf, PodWiring)| {
+                    let inside = look_into(host, &services, &netns, &wiring);
+                    (wiring.sandbox, inside)
+                };
+                pods.into_iter().map(look).collect::<Vec<_>>()
             };
             match kernel.run(look).await {
-                Ok(Ok(inside)) => {
-                    for difference in inside.restore {
-                        warn!("inside {sandbox}: {difference}; put back");
-                        self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
-                    }
-                    for difference in inside.report {
-                        self.services
-                            .say_once(format!("inside {sandbox}: {difference}; left as the pod has it"));
-                    }
+                Ok(looked) => {
+                    looked.into_iter().for_each(|(sandbox, inside)| self.tell_inside(&sandbox, inside))
                 }
-                Ok(Err(error)) => debug!("inside {sandbox}: {error}"),
-                Err(error) => debug!("inside {sandbox}: {error}"),
+                Err(error) => debug!("pods cannot be looked into: {error}"),
             }
         }
     }
+
+    fn tell_inside(&self, sandbox: &Sandbox, inside: Result<InsidePod, HostError>) {
+        let InsidePod { restore, report } = match inside {
+            Ok(inside) => inside,
+            Err(error) => return debug!("inside {sandbox}: {error}"),
+        };
+        for difference in restore {
+            warn!("inside {sandbox}: {difference}; put back");
+            self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
+        }
+        for difference in report {
+            self.services.say_once(format!("inside {sandbox}: {difference}; left as the pod has it"));
+        }
+    }
+}
+
+/// On the thread that does all kernel work.
+fn look_into(
+    host: &mut Host,
+    services: &Services,
+    netns: &Path,
+    wiring: &PodWiring,
+) -> Result<InsidePod, HostError> {
+    if !is_at_rest(services, &host.facts()?, wiring) {
+        return Ok(InsidePod::default());
+    }
+    look::inside(host, netns, wiring)
 }
