@@ -37,8 +37,8 @@ use self::watch::Following;
 use self::writer::Writer;
 use crate::request::{check_commit, check_key, check_lookups, counted};
 use crate::{
-    Capabilities, Change, Committed, ListPage, ListRequest, Lookup, Record, Revision, Store, StoreError,
-    Watch,
+    Capabilities, Change, Committed, Event, ListPage, ListRequest, Lookup, Record, Revision, Store,
+    StoreError, Watch,
 };
 
 /// So many lookups are answered right where they are wanted; the ranges among them are small by contract.
@@ -203,14 +203,13 @@ struct News {
     trouble: Option<Trouble>,
 }
 
-/// One transaction of this process: a watch that was in step before it, and has nothing of it in its range, need not
-/// read to be in step again.
+/// One transaction of this process: a watch that was in step before it need not read to be in step again.
 #[derive(Clone, Debug)]
 struct Latest {
     before: i64,
     after: i64,
-    /// As they are in the file.
-    keys: Arc<[String]>,
+    /// In their order, with their keys as they are in the file.
+    events: Arc<[(String, Event)]>,
 }
 
 impl News {

@@ -17,6 +17,8 @@ use crate::{Event, StoreError};
 
 /// A watch that is at most this far behind has little to read.
 const FEW_COMMITS: i64 = 16;
+/// More of one transaction is read in steps.
+const EVENTS_MAX: usize = 256;
 
 /// A watch's place in the history.
 #[derive(Debug)]
@@ -41,16 +43,19 @@ impl Following {
         Following { inner, news, range, interval, position, newest: i64::MAX, reading: None }
     }
 
-    /// Whether all that is new is a transaction of this process that has nothing to do with this watch.
-    fn is_unconcerned(&self, news: &News) -> bool {
-        let (first, end) = &self.interval;
-        self.reading.is_none()
+    /// What there is to hear, if all that is new is one transaction of this process.
+    fn told(&self, news: &News) -> Option<Vec<Event>> {
+        let latest = news.latest.as_ref()?;
+        let is_in_step = self.reading.is_none()
             && self.newest == news.revision
-            && news.latest.as_ref().is_some_and(|latest| {
-                latest.before == self.position
-                    && latest.after == news.revision
-                    && !latest.keys.iter().any(|key| first <= key && key < end)
-            })
+            && latest.before == self.position
+            && latest.after == news.revision;
+        let (first, end) = &self.interval;
+        let concerns = |(key, _): &&(String, Event)| first <= key && key < end;
+        let told = || latest.events.iter().filter(concerns);
+        // As much as is read in one step.
+        let is_little = is_in_step && told().count() <= EVENTS_MAX;
+        is_little.then(|| told().map(|(_, event)| event.clone()).collect())
     }
 
     async fn read(&mut self) -> Result<Batch, StoreError> {
@@ -84,9 +89,9 @@ impl EventSource for Following {
                 return Err(trouble.at(&self.inner.file.path));
             }
             self.newest = self.newest.max(news.revision);
-            if self.is_unconcerned(&news) {
+            if let Some(events) = self.told(&news) {
                 self.position = news.revision;
-                return Ok(Batch { events: Vec::new(), upto: news.revision.into() });
+                return Ok(Batch { events, upto: news.revision.into() });
             }
             if self.position < self.newest || self.reading.is_some() {
                 return self.read().await;

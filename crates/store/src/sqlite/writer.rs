@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use model::Key;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -19,7 +20,7 @@ use super::error::Trouble;
 use super::file::DatabaseFile;
 use super::read::standing;
 use super::{History, Latest, News};
-use crate::{Change, Committed, StoreError};
+use crate::{Change, Committed, Event, Record, Revision, StoreError, Write};
 
 type Answer = Result<Committed, StoreError>;
 
@@ -140,10 +141,27 @@ impl Desk {
         }
         let after = finish(&transaction, after, &self.history)?;
         transaction.commit().map_err(Failure::at_commit)?;
-        let keys = group.iter().flat_map(|request| &request.changes).map(|change| change.key.etcd_text());
-        let latest = Latest { before: before.revision, after: after.revision, keys: keys.collect() };
+        let events = group.iter().zip(&answers).flat_map(|(request, answer)| events(request, answer));
+        let latest = Latest { before: before.revision, after: after.revision, events: events.collect() };
         Ok((answers, Some(latest)))
     }
+}
+
+/// What a watch hears of a request that was served.
+fn events(request: &Request, answer: &Answer) -> Vec<(String, Event)> {
+    let Ok(Committed { revisions }) = answer else { return Vec::new() };
+    let event = |(change, revision): (&Change, &Revision)| {
+        let text = change.key.etcd_text();
+        // As whoever reads it.
+        let (key, revision) = (Key::from_etcd_text(&text).ok()?, revision.clone());
+        let event = match &change.write {
+            Write::Put(value) => Event::Put(Record { key, value: value.clone(), revision }),
+            Write::Delete => Event::Deleted { key, revision },
+            Write::Nothing => return None,
+        };
+        Some((text, event))
+    };
+    request.changes.iter().zip(revisions).filter_map(event).collect()
 }
 
 /// Why a transaction did not happen, or may not have.
