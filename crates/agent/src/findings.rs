@@ -12,7 +12,6 @@ use doctor::evidence::{Endpoint, PodName};
 use doctor::{Evidence, Finding, Origin, Report, Settles, Severity, Sighted, checks, diagnose};
 use gather::bundle::BundleWriter;
 use gather::{Attached, NodeSources};
-use host::cri::RuntimeClient;
 use jiff::Timestamp;
 use tracing::{debug, warn};
 
@@ -102,8 +101,7 @@ async fn collect(services: &Services) -> Evidence {
     let named = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
     gather::of_node(NodeSources {
         name: agent.node.clone(),
-        // It may have come up after the agent.
-        runtime: agent.runtime.clone().or_else(RuntimeClient::usual),
+        runtime: agent.runtime.client(),
         attachments: is_ours.then_some(attachments),
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
     })

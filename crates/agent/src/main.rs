@@ -19,6 +19,7 @@ mod node_status;
 mod policies;
 mod queue;
 mod reconcile;
+mod runtime;
 mod witness;
 
 use std::process::ExitCode;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use book::Book;
-use host::cri::{RuntimeClient, Sandboxes};
+use host::cri::Sandboxes;
 use host::{Host, HostError, Worker};
 use model::Sandbox;
 use store::{OpenMode, StoreConfig};
@@ -22,6 +22,7 @@ use crate::fence::Fences;
 use crate::health::{Health, Metrics};
 use crate::journal::Journal;
 use crate::queue::Queue;
+use crate::runtime::Runtime;
 
 const KERNEL_THREAD: &str = "kernel";
 /// How many sentences are remembered as said. Forgetting them costs no more than saying one again.
@@ -57,7 +58,7 @@ pub(crate) struct Agent {
     /// It looks and changes nothing: the node's network is somebody else's.
     pub(crate) only_observes: bool,
     pub(crate) book: OnceLock<Book>,
-    pub(crate) runtime: Option<RuntimeClient>,
+    pub(crate) runtime: Runtime,
     pub(crate) endpoints: Endpoints,
     /// Links wait for their removal.
     pub(crate) sweep: Notify,
@@ -201,7 +202,7 @@ impl Services {
 
     /// What the runtime lists; `None` if it cannot be asked.
     pub(crate) async fn sandboxes(&self) -> Option<Sandboxes> {
-        let runtime = self.agent()?.runtime.as_ref()?;
+        let runtime = self.agent()?.runtime.client()?;
         let answer = runtime.sandboxes().await;
         self.metrics().runtime_answers.store(i64::from(answer.is_ok()), Ordering::Relaxed);
         match answer {

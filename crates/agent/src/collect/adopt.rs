@@ -25,7 +25,7 @@ pub(super) async fn look(services: &Services, ready: Option<&Sandboxes>, known: 
         let is_vouched = match ready {
             Some(ready) => ready.is_ready(sandbox.container_id()),
             // Where there is no runtime to ask, the alias must do.
-            None => is_own && agent.runtime.is_none(),
+            None => is_own && agent.runtime.client().is_none(),
         };
         if !is_vouched || agent.journal.get(sandbox).is_some() || services.fences().is_busy(sandbox) {
             continue;
@@ -45,7 +45,7 @@ async fn adopt(
     endpoint: &LocalEndpoint,
 ) -> Result<Option<&'static str>, CniError> {
     let agent = services.agent().expect("only the agent adopts");
-    let netns = match &agent.runtime {
+    let netns = match agent.runtime.client() {
         Some(runtime) => runtime.namespace_of(sandbox.container_id()).await.ok().flatten(),
         None => None,
     };

@@ -14,6 +14,7 @@ use store::config::{Overrides, Reason, Sources};
 
 use crate::bgp::{BgpOptions, BirdPlaces};
 use crate::cni::STATE_FOLDER;
+use crate::runtime::Runtime;
 
 /// Where Calico's node agent leaves the node's name, and its plugin looks for it.
 const NODENAME_FILE: &str = "/var/lib/calico/nodename";
@@ -114,11 +115,11 @@ impl NodeArguments {
         Ok(Some(BgpOptions { places, secrets: self.bgp_secrets.clone(), router_id: router_id.transpose()? }))
     }
 
-    /// The runtime to ask, if there is one.
-    pub(super) fn runtime(&self) -> Result<Option<RuntimeClient>> {
+    /// The runtime to ask.
+    pub(super) fn runtime(&self) -> Result<Runtime> {
         match self.cri_socket.as_deref().filter(|endpoint| !endpoint.is_empty()) {
-            Some(endpoint) => Ok(Some(RuntimeClient::from_endpoint(endpoint)?)),
-            None => Ok(RuntimeClient::usual()),
+            Some(endpoint) => Ok(Runtime::Named(RuntimeClient::from_endpoint(endpoint)?)),
+            None => Ok(Runtime::usual()),
         }
     }
 }
