@@ -39,6 +39,9 @@ const ENVIRONMENT: &[&str] = &[
 /// How many findings there are, by code and severity.
 pub(crate) type Counts = BTreeMap<(&'static str, Severity), u64>;
 
+/// By which a finding is known at the next look: code, subject and what makes it the same.
+type Identity = (&'static str, String, String);
+
 /// What the agent sees of its node, as a bundle.
 pub(crate) async fn answer(services: &Services) -> Answer {
     let evidence = collect(services).await;
@@ -161,7 +164,7 @@ fn endpoint(known: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
 }
 
 /// What may come from churn counts if the look before found it, too.
-fn settled<'r>(report: &'r Report, before: &BTreeSet<(&'static str, String)>) -> Vec<&'r Finding> {
+fn settled<'r>(report: &'r Report, before: &BTreeSet<Identity>) -> Vec<&'r Finding> {
     let is_settled = |finding: &&Finding| {
         let at_once = checks::find(finding.code).is_some_and(|check| check.settles == Settles::AtOnce);
         at_once || before.contains(&identity(finding))
@@ -169,8 +172,9 @@ fn settled<'r>(report: &'r Report, before: &BTreeSet<(&'static str, String)>) ->
     report.findings.iter().filter(is_settled).collect()
 }
 
-fn identity(finding: &Finding) -> (&'static str, String) {
-    (finding.code, finding.subject.to_string())
+fn identity(finding: &Finding) -> Identity {
+    let (code, subject, known_by) = finding.identity();
+    (code, subject.to_string(), known_by.to_owned())
 }
 
 /// Every code is there, so that one that is gone can be told from one that was never looked for.

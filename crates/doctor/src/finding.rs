@@ -113,7 +113,17 @@ impl Finding {
         self
     }
 
-    pub(crate) fn identity(&self) -> (&'static str, Subject, &str) {
+    /// The same fault of another sandbox is another fault: pods of one name come and go.
+    pub fn of_sandbox(&mut self, container_id: Option<&str>) -> &mut Finding {
+        if let Some(id) = container_id {
+            let known_by = self.identity.as_deref().unwrap_or(&self.summary);
+            self.identity = Some(format!("{known_by} of {id}"));
+        }
+        self
+    }
+
+    /// Two findings of two looks with the same identity are the same fault.
+    pub fn identity(&self) -> (&'static str, Subject, &str) {
         (self.code, self.subject.normal(), self.identity.as_deref().unwrap_or(&self.summary))
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::Sandbox;
 
 use crate::evidence::kernel::{Link, Neighbour, Route};
 use crate::evidence::node::Attachment;
@@ -103,13 +102,6 @@ impl<'e> Host<'e> {
     /// The agent's own note of what a device is for.
     pub fn attachment(&self, device: &str) -> Option<&'e Attachment> {
         self.attachments.get(device).copied()
-    }
-
-    /// Whether a call is at work on the sandbox that a link's alias names: it is being made, or taken away.
-    pub fn is_at_work_on(&self, link: &Link) -> bool {
-        let Some(sandbox) = link.alias.as_deref().and_then(Sandbox::from_alias) else { return false };
-        let held = self.node.attachments.iter().flatten().map(|held| &held.seen);
-        held.into_iter().any(|held| held.is_in_flux && held.container_id == sandbox.container_id())
     }
 
     /// Whether our agent runs here: it keeps more in the kernel than Calico's does.

@@ -59,6 +59,7 @@ pub struct Case<'e> {
     node_views: OnceCell<BTreeMap<String, NodeView<'e>>>,
     books: OnceCell<Option<BooksView>>,
     timeline: OnceCell<Timeline>,
+    at_work: OnceCell<BTreeSet<&'e str>>,
 }
 
 type ByAddress<'e, T> = Index<IpAddr, &'e Sighted<T>>;
@@ -90,6 +91,7 @@ impl<'e> Case<'e> {
             node_views: OnceCell::new(),
             books: OnceCell::new(),
             timeline: OnceCell::new(),
+            at_work: OnceCell::new(),
         }
     }
 
@@ -106,9 +108,20 @@ impl<'e> Case<'e> {
     /// The same for an endpoint: it is new, or its pod comes or goes, or a call is at work on it.
     pub fn is_endpoint_in_flux(&self, endpoint: &Endpoint) -> bool {
         self.is_young(age(endpoint.created_at, None, self.evidence.taken_at))
+            || endpoint.container_id.as_deref().is_some_and(|id| self.is_at_work_on(id))
             || endpoint
                 .pod_name()
                 .is_some_and(|name| self.pods_named(&name).any(|pod| self.is_in_flux(&pod.seen)))
+    }
+
+    /// Whether a call of an agent is at work on this container, or waits to be finished.
+    pub fn is_at_work_on(&self, container_id: &str) -> bool {
+        let at_work = self.at_work.get_or_init(|| {
+            let held = self.all_nodes().flat_map(|node| node.attachments.iter().flatten());
+            let in_flux = held.filter(|held| held.seen.is_in_flux);
+            in_flux.map(|held| held.seen.container_id.as_str()).collect()
+        });
+        at_work.contains(container_id)
     }
 
     /// What the logs tell about sandboxes, put together. `case.timeline().episodes()` are what went wrong.
@@ -310,6 +323,20 @@ mod tests {
         assert_eq!(case.endpoints_of(&PodName::new("a", "web")).count(), 1);
         assert_eq!(case.endpoints_of(&PodName::new("b", "web")).count(), 0);
         assert_eq!(case.endpoints_at("10.0.0.1".parse().unwrap()).len(), 1);
+    }
+
+    #[test]
+    fn what_a_call_works_on_is_in_flux() {
+        let mut evidence = crate::sample::small();
+        let endpoint = evidence.endpoints.as_ref().unwrap()[0].seen.clone();
+        let options = Options::default();
+        assert!(!Case::new(&evidence, &options).is_endpoint_in_flux(&endpoint));
+        let node = evidence.node_mut(endpoint.node.as_deref().unwrap());
+        let attachments = node.attachments.as_mut().unwrap().iter_mut();
+        attachments
+            .filter(|held| Some(&held.seen.container_id) == endpoint.container_id.as_ref())
+            .for_each(|held| held.seen.is_in_flux = true);
+        assert!(Case::new(&evidence, &options).is_endpoint_in_flux(&endpoint));
     }
 
     #[test]

@@ -66,6 +66,9 @@ fn tell<'e>(case: &Case<'e>, look: &mut Look<'_>, address: IpAddr, owners: Owner
         count => format!(" on {count} nodes"),
     };
     let finding = look.found(address, format!("{}{place} hold the address {address}", owners.words()));
+    for endpoint in &owners.endpoints {
+        finding.of_sandbox(endpoint.seen.container_id.as_deref());
+    }
     finding.seen_all(
         owners.endpoints.iter().map(|endpoint| endpoint.exhibit(described(&endpoint.seen, address))),
     );

@@ -34,6 +34,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 endpoint_subject(&endpoint.seen),
                 format!("endpoint {} says node {node}, and its pod is on {real}", endpoint.seen),
             )
+            .of_sandbox(endpoint.seen.container_id.as_deref())
             .seen(endpoint_exhibit(endpoint))
             .seen(pod.exhibit(format!("pod {name} is on {real}")))
             .explains("endpoint-without-device", endpoint_subject(&endpoint.seen))

@@ -51,6 +51,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     short(running)
                 ),
             )
+            .of_sandbox(endpoint.seen.container_id.as_deref())
             .seen(endpoint_exhibit(endpoint))
             .seen(ready[0].exhibit(format!("sandbox {running} of pod {name} is ready")))
             .explains("endpoint-without-sandbox", subject);

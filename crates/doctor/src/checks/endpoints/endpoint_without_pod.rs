@@ -42,6 +42,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         };
         let subject = endpoint_subject(&endpoint.seen);
         let finding = look.found(subject.clone(), summary);
+        finding.of_sandbox(endpoint.seen.container_id.as_deref());
         finding
             .seen(endpoint_exhibit(endpoint))
             .explains("endpoint-without-device", subject.clone())

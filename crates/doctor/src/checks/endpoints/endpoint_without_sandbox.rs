@@ -49,6 +49,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 endpoint_subject(&endpoint.seen),
                 format!("endpoint {} names sandbox {short}, which {} does not run", endpoint.seen, node.name),
             )
+            .of_sandbox(endpoint.seen.container_id.as_deref())
             .seen(endpoint_exhibit(endpoint))
             .seen(
                 Origin::probe(node.name.as_str(), "sandboxes")

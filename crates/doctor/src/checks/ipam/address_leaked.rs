@@ -38,6 +38,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let (block, holder) = (allocation.block.cidr, handle.as_deref().unwrap_or("no handle"));
         let words = format!("{address} is allocated to {holder}, sequence number {sequence_number}");
         let finding = look.found(*address, format!("{address} is allocated and nobody uses it"));
+        // An address that is given back and given out again is not the same leak.
+        finding.known_by(words.clone());
         if let Some(pod) = allocation.attribute.secondary.get(::ipam::POD_ATTRIBUTE) {
             let namespace = allocation.attribute.secondary.get(::ipam::NAMESPACE_ATTRIBUTE);
             let namespace = namespace.map(String::as_str).unwrap_or_default();

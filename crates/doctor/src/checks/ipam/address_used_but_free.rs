@@ -41,6 +41,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             *address,
             format!("{address} is used by {} and is free in the books", listed(users(case, *address))),
         );
+        for endpoint in case.endpoints_at(*address) {
+            finding.of_sandbox(endpoint.seen.container_id.as_deref());
+        }
         finding.because(place.clone()).because("the next pod that asks may be given the same address");
         finding.seen_all(user_exhibits(case, *address));
         if let Some(block) = block {

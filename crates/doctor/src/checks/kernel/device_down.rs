@@ -30,6 +30,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 Subject::device(host.name(), device),
                 format!("{device} of endpoint {} on {} is {state}", endpoint.seen, host.name()),
             );
+            finding.of_sandbox(endpoint.seen.container_id.as_deref());
             finding.seen(link.exhibit(format!("{device} is {state}"))).seen(endpoint_exhibit(endpoint));
             for address in &endpoint.seen.addresses {
                 finding

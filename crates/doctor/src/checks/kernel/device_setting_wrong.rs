@@ -40,6 +40,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                         endpoint.seen
                     ),
                 )
+                .of_sandbox(endpoint.seen.container_id.as_deref())
                 .remedy(format!(
                     "on {place}: sysctl -w {}={value}, and look for what changes it",
                     path.replace('/', ".")

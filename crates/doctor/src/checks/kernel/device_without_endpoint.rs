@@ -1,6 +1,8 @@
 //! No orphans: a pod's device that no endpoint knows.
 
 use super::{knows_endpoints, neighbour_subject};
+use model::Sandbox;
+
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -25,7 +27,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for link in host.links().filter(|link| link.seen.is_workload()) {
             let device = link.seen.name.as_str();
             let is_known = !host.endpoints_at_device(device).is_empty() || host.attachment(device).is_some();
-            if is_known || host.is_at_work_on(&link.seen) {
+            let sandbox = link.seen.alias.as_deref().and_then(Sandbox::from_alias);
+            if is_known || sandbox.is_some_and(|sandbox| case.is_at_work_on(sandbox.container_id())) {
                 continue;
             }
             let finding = look.found(

@@ -26,6 +26,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 subject,
                 format!("endpoint {} has no device: {} has no {device}", endpoint.seen, host.name()),
             );
+            finding.of_sandbox(endpoint.seen.container_id.as_deref());
             finding
                 .seen(endpoint_exhibit(endpoint))
                 .seen(Origin::probe(host.name(), "links").exhibit(format!("no link {device}")));

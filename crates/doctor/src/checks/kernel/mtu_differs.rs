@@ -39,6 +39,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                         endpoint.seen
                     ),
                 )
+                .of_sandbox(endpoint.seen.container_id.as_deref())
                 .seen(link.exhibit(format!("{device} has MTU {outer_mtu}")))
                 .seen(inner.exhibit(format!("{interface} has MTU {inner_mtu}")));
             }

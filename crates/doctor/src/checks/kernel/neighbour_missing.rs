@@ -42,6 +42,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 let summary =
                     format!("{place} {state} for {address} of endpoint {} at {device}", endpoint.seen);
                 look.found(neighbour_subject(host, *address, device), summary)
+                    .of_sandbox(endpoint.seen.container_id.as_deref())
                     .seen(exhibit)
                     .seen(endpoint_exhibit(endpoint));
             }

@@ -34,6 +34,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                         endpoint.seen
                     ),
                 )
+                .of_sandbox(endpoint.seen.container_id.as_deref())
                 .remedy(format!(
                     "let the agent put it right; by hand, on {place}: ip neigh replace \
                         {address} lladdr {mac} dev {device} nud permanent"

@@ -35,6 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     route_subject(host, *address),
                     format!("{place} has no route to {address} of endpoint {}", endpoint.seen),
                 );
+                finding.of_sandbox(endpoint.seen.container_id.as_deref());
                 finding
                     .because(really)
                     .remedy(format!(

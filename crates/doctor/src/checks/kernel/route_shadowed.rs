@@ -42,6 +42,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                         endpoint.seen
                     ),
                 )
+                .of_sandbox(endpoint.seen.container_id.as_deref())
                 .because(format!("{stranger} of protocol {protocol} has the better metric"))
                 .seen(first.exhibit(stranger.to_string()))
                 .seen(right.exhibit(right.seen.to_string()))

@@ -39,6 +39,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                         endpoint.seen, route.seen
                     ),
                 )
+                .of_sandbox(endpoint.seen.container_id.as_deref())
                 .remedy(format!(
                     "let the agent put it right; by hand, on {place}: ip route replace \
                         {address} dev {device} scope link"

@@ -48,6 +48,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     pod.clone(),
                     format!("pod {pod} does not have {address}, which its endpoint says"),
                 )
+                .of_sandbox(endpoint.seen.container_id.as_deref())
                 .seen(origin.exhibit(format!("no {address}")))
                 .seen(endpoint_exhibit(endpoint));
             }

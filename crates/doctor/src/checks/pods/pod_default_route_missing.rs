@@ -37,6 +37,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let whose = whose(case, node, view);
         let finding =
             look.found(whose.subject.clone(), format!("{} has no default route for {missing}", whose.name));
+        finding.of_sandbox(view.container_id.as_deref());
         let origin = routes.first().map_or_else(
             || Origin::probe(node.name.as_str(), "routes of the pod"),
             |route| route.origin.clone(),

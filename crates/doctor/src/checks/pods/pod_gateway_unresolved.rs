@@ -30,6 +30,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             format!("{} on {} has no hardware address for its gateway {gateway}", whose.name, node.name)
                 .replace(&format!("a pod on {0} on {0}", node.name), &format!("a pod on {}", node.name)),
         );
+        finding.of_sandbox(view.container_id.as_deref());
         finding.seen(exhibit).because("no packet leaves the pod");
         if let Some(reason) = whose.reason {
             finding.because(reason);

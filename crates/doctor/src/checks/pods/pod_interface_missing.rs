@@ -31,6 +31,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         let whose = whose(case, node, view);
         let finding = look.found(whose.subject.clone(), format!("{} has no {interface}", whose.name));
+        finding.of_sandbox(view.container_id.as_deref());
         let origin = links.first().map_or_else(
             || Origin::probe(node.name.as_str(), "links of the pod"),
             |link| link.origin.clone(),
