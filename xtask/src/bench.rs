@@ -21,6 +21,7 @@ const BENCHES: &[(&str, &[Source])] = &[
     ("store", &[Source { package: "store", bench: "store" }, Source { package: "ctl", bench: "table" }]),
     ("ipam", &[Source { package: "book", bench: "ipam" }, Source { package: "ctl", bench: "ipam" }]),
     ("cni", &[Source { package: "lab", bench: "cni" }]),
+    ("routes", &[Source { package: "lab", bench: "routes" }]),
     (
         "doctor",
         &[Source { package: "doctor", bench: "analysis" }, Source { package: "ctl", bench: "doctor" }],
@@ -28,7 +29,7 @@ const BENCHES: &[(&str, &[Source])] = &[
 ];
 
 /// Names that are reserved for parts which do not exist yet.
-const LATER: &[&str] = &["routes", "kube"];
+const LATER: &[&str] = &["kube"];
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let (name, as_json) = parse(args)?;
