@@ -62,7 +62,7 @@ impl Bench {
             };
             let v4 = presence(format!("172.30.0.{host}/24"), format!("10.244.{index}.0"));
             let v6 = presence(format!("fd30::{host}/64"), format!("fd44::{index}:0"));
-            between.set_node(name, Some(NodeView { v4, v6 }));
+            between.set_node(name, Some(NodeView { v4, v6, ipip_tunnel: None }));
             let block = BlockView { owner: Some(name.to_owned()), ..BlockView::default() };
             between.set_block(format!("10.244.{index}.0/26").parse().unwrap(), Some(block.clone()));
             between.set_block(format!("fd44::{index}:0/122").parse().unwrap(), Some(block));

@@ -40,7 +40,7 @@ pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Sto
                     *steady = Steady::new(*recorded, PATIENCE);
                 }
                 doubts += say(services, choice);
-                settle(steady.look(choice), &**store, &agent.node).await;
+                settle(services, steady.look(choice), &**store, &agent.node).await;
             }
             services.metrics().node_address_doubts.store(doubts, Ordering::Relaxed);
         }
@@ -94,9 +94,12 @@ fn say(services: &Services, choice: &Choice) -> i64 {
     i64::try_from(choice.doubts.len() + choice.refused.len()).unwrap_or(i64::MAX)
 }
 
-async fn settle(verdict: Verdict, store: &dyn Store, node: &str) {
+async fn settle(services: &Services, verdict: Verdict, store: &dyn Store, node: &str) {
     match verdict {
         Verdict::Stay => {}
+        Verdict::Wait { other: None, .. } => {
+            services.say_once("this node has no address to be known by; the recorded one stays".to_owned());
+        }
         Verdict::Wait { other, looks_left } => {
             info!(
                 ?other,

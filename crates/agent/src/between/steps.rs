@@ -21,10 +21,10 @@ const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 /// Finds the devices, makes the tunnels' and compares the rest.
 pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostError> {
-    find_uplinks(host, known)?;
-    let (mut looked, wanted) = (Looked::default(), wanted_tunnels(known));
-    looked.devices = known_devices(known);
-    looked.devices.ipip = host.ipip_device()?;
+    let mut looked = Looked::default();
+    let ipip = find_uplinks(host, known, &mut looked.failed)?;
+    let wanted = wanted_tunnels(known);
+    looked.devices = BetweenDevices { ipip, ..known_devices(known) };
     for (slot, wanted) in wanted.iter().enumerate() {
         let Some(wanted) = wanted else { continue };
         match host.ensure_vxlan(wanted) {
@@ -37,17 +37,28 @@ pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostEr
     Ok(looked)
 }
 
-fn find_uplinks(host: &mut Host, known: &Known) -> Result<(), HostError> {
+/// Finds the node's cards, and gives the index of the device for IPIP if a pool wants it and the kernel has it.
+fn find_uplinks(host: &mut Host, known: &Known, failed: &mut Vec<String>) -> Result<Option<u32>, HostError> {
     let own = known.lock().between.own_node().cloned().unwrap_or_default();
     let [v4, v6] = [own.v4, own.v6].map(|presence| presence.address.map(|network| network.addr()));
-    let uplinks = host.find_uplinks(v4, v6)?;
+    let mut uplinks = host.find_uplinks(v4, v6)?;
+    let mut ipip = None;
+    if let Some(wanted) = known.lock().between.ipip(&uplinks) {
+        match host.ensure_ipip(&wanted) {
+            Ok(index) => ipip = index,
+            Err(error) => failed.push(format!("the device for IPIP cannot be set up: {error}")),
+        }
+    }
+    uplinks.has_ipip = ipip.is_some();
     let mut state = known.lock();
     if *state.between.uplinks() != uplinks {
         state.between.set_uplinks(uplinks);
+        // Whether the kernel has IPIP decides about its address.
+        known.tunnels.notify_one();
     }
     // Whatever comes of it, a look at everything shows.
     state.between.settle();
-    Ok(())
+    Ok(ipip)
 }
 
 fn wanted_tunnels(known: &Known) -> [Option<VxlanDevice>; 2] {

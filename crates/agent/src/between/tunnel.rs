@@ -1,9 +1,9 @@
 //! This node's tunnel addresses: in the address book and in its record, as long as a pool wants them.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipam::Tunnel;
-use model::IpVersion;
 use tracing::info;
 
 use super::known::Known;
@@ -40,24 +40,35 @@ async fn ensure(services: &Services, known: &Known) -> bool {
     let agent = services.agent().expect("only the agent has tunnels");
     let Some(book) = agent.book.get().filter(|_| known.lock().is_complete()) else { return true };
     let mut is_fine = true;
-    for (tunnel, version) in [(Tunnel::Vxlan, IpVersion::V4), (Tunnel::VxlanV6, IpVersion::V6)] {
-        let (wanted, has) = {
-            let state = known.lock();
-            let has = state.between.own_node().and_then(|node| node.of(version).tunnel);
-            (state.between.wants_vxlan(version), has)
-        };
+    for tunnel in [Tunnel::Vxlan, Tunnel::VxlanV6, Tunnel::Ipip] {
+        let (wanted, has) = wanted_and_there(known, tunnel);
         if !wanted && has.is_none() {
             continue;
         }
         match book.ensure_tunnel_address(&agent.node, tunnel).await {
             Ok(address) if address == has => {}
-            Ok(Some(address)) => info!("this node's VXLAN tunnel has the address {address}"),
-            Ok(None) => info!("this node has no VXLAN tunnel address of {version:?} any more"),
+            Ok(Some(address)) => info!("this node's tunnel ({}) has {address}", tunnel.type_word()),
+            Ok(None) => info!("this node has no {} any more", tunnel.type_word()),
             Err(error) => {
                 is_fine = false;
-                services.say_once(format!("this node's VXLAN tunnel has no address: {error}"));
+                services.say_once(format!("this node has no {}: {error}", tunnel.type_word()));
             }
         }
     }
     is_fine
+}
+
+/// Whether a pool wants it, and what the node's record says.
+fn wanted_and_there(known: &Known, tunnel: Tunnel) -> (bool, Option<IpAddr>) {
+    let state = known.lock();
+    let own = state.between.own_node();
+    match tunnel {
+        // Without it in the kernel an address would be of no use.
+        Tunnel::Ipip if state.between.wants_ipip() && !state.between.uplinks().has_ipip => (false, None),
+        Tunnel::Ipip => (state.between.wants_ipip(), own.and_then(|node| node.ipip_tunnel)),
+        _ => {
+            let has = own.and_then(|node| node.of(tunnel.version()).tunnel);
+            (state.between.wants_vxlan(tunnel.version()), has)
+        }
+    }
 }

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::{DeviceName, IpVersion};
-use plan::between::{Uplink, Uplinks, VXLAN_DEVICES, VxlanDevice};
+use plan::between::{IPIP_DEVICE, IpipDevice, Uplink, Uplinks, VXLAN_DEVICES, VxlanDevice};
+
+use rustix::io::Errno;
 
 use crate::links::{find_link, is_no_device};
 use crate::netlink::Request;
@@ -15,11 +17,8 @@ use crate::{Host, HostError, messages};
 
 use super::messages as own;
 
-/// Name of the device through which IPIP goes.
-const IPIP_DEVICE: &str = "tunl0";
-
 impl Host {
-    /// The devices that have these addresses of the node, of either IP version.
+    /// The devices that have these addresses of the node, of either IP version. IPIP is for [`Host::ensure_ipip`] to say.
     pub fn find_uplinks(&mut self, v4: Option<IpAddr>, v6: Option<IpAddr>) -> Result<Uplinks, HostError> {
         let what = "list the node's addresses";
         let found = self.netlink.dump(what, &messages::list_addresses(0), |kind, body| {
@@ -30,8 +29,7 @@ impl Host {
             found.iter().find(|(_, found)| Some(*found) == address).map(|(index, _)| *index)
         };
         let (v4, v6) = (index_of(v4), index_of(v6));
-        let has_ipip = self.find_device(IPIP_DEVICE)?.is_some();
-        Ok(Uplinks { v4: self.uplink(v4)?, v6: self.uplink(v6)?, has_ipip })
+        Ok(Uplinks { v4: self.uplink(v4)?, v6: self.uplink(v6)?, has_ipip: false })
     }
 
     fn uplink(&mut self, index: Option<u32>) -> Result<Option<Uplink>, HostError> {
@@ -44,11 +42,47 @@ impl Host {
         Ok(link.map(|link| Uplink { device: link.name, index, mtu: link.mtu }))
     }
 
-    /// The index of IPIP's device, where the kernel has one.
-    pub fn ipip_device(&mut self) -> Result<Option<u32>, HostError> {
-        self.find_device(IPIP_DEVICE)
+    /// Sets up the device for IPIP, which the kernel makes when it is first asked for one. `None` if it has no IPIP.
+    pub fn ensure_ipip(&mut self, wanted: &IpipDevice) -> Result<Option<u32>, HostError> {
+        let name = DeviceName::new(IPIP_DEVICE).expect("a valid name");
+        if self.find_device(IPIP_DEVICE)?.is_none() {
+            match self.netlink.execute_all(vec![own::create_ipip()]) {
+                Err(error) if is_unsupported(&error) => return Ok(None),
+                Err(error) if !error.is_in_the_way() => return Err(error),
+                _ => {}
+            }
+        }
+        let Some(link) = find_link(&mut self.netlink, &name)? else { return Ok(None) };
+        let mut requests: Vec<Request> = Vec::new();
+        if link.mtu != wanted.mtu {
+            requests.push(messages::set_mtu(&name, link.index, wanted.mtu));
+        }
+        if !link.up {
+            requests.push(messages::set_up(&name, link.index));
+        }
+        requests.extend(self.address_requests(&name, link.index, IpVersion::V4, wanted.address)?);
+        self.netlink.execute_all(requests)?;
+        Ok(Some(link.index))
     }
 
+    /// What gives a device this address of an IP version and no other; nothing if there is none to give.
+    fn address_requests(
+        &mut self,
+        name: &DeviceName,
+        index: u32,
+        version: IpVersion,
+        wanted: Option<IpAddr>,
+    ) -> Result<Vec<Request>, HostError> {
+        let Some(wanted) = wanted.map(IpNet::from) else { return Ok(Vec::new()) };
+        let there = self.addresses_of(index, version)?;
+        let mut requests = Vec::new();
+        if !there.contains(&wanted) {
+            requests.push(messages::add_address(name, index, wanted));
+        }
+        let others = there.into_iter().filter(|other| *other != wanted);
+        requests.extend(others.map(|other| own::delete_address(name.as_str(), index, other)));
+        Ok(requests)
+    }
     fn find_device(&mut self, name: &str) -> Result<Option<u32>, HostError> {
         let name = DeviceName::new(name).expect("a valid name");
         Ok(find_link(&mut self.netlink, &name)?.map(|link| link.index))
@@ -151,14 +185,7 @@ impl Host {
         if !link.up {
             requests.push(messages::set_up(&name, link.index));
         }
-        let address = IpNet::from(wanted.address);
-        let there = self.addresses_of(link.index, wanted.version)?;
-        if !there.contains(&address) {
-            requests.push(messages::add_address(&name, link.index, address));
-        }
-        for other in there.into_iter().filter(|other| *other != address) {
-            requests.push(own::delete_address(wanted.name(), link.index, other));
-        }
+        requests.extend(self.address_requests(&name, link.index, wanted.version, Some(wanted.address))?);
         self.netlink.execute_all(requests)
     }
 
@@ -172,6 +199,10 @@ impl Host {
             (is_meant && !is_of_kernel(network.addr())).then_some(network)
         })
     }
+}
+
+fn is_unsupported(error: &HostError) -> bool {
+    [Errno::OPNOTSUPP, Errno::NOSYS].iter().any(|errno| error.errno() == Some(errno.raw_os_error()))
 }
 
 /// Whether the kernel's tunnel is the one that is wanted, as far as it cannot be changed in place.

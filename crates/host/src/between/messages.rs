@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::{IpVersion, Mac};
-use plan::between::{BETWEEN_PROTOCOL, FoundRoute, Hop, NodeRoute, VxlanDevice, Way};
+use plan::between::{BETWEEN_PROTOCOL, FoundRoute, Hop, IPIP_DEVICE, NodeRoute, VxlanDevice, Way};
 
 use crate::messages::{address_message, family, neighbour_message, octets};
 use crate::netlink::numbers::*;
@@ -31,6 +31,13 @@ pub(super) fn create_vxlan(device: &VxlanDevice) -> Request {
             info.with_text(IFLA_INFO_KIND, "vxlan").with_nested(IFLA_INFO_DATA, data)
         });
     Request::new(format!("create {}", device.name()), message, NLM_F_CREATE | NLM_F_EXCL)
+}
+
+pub(super) fn create_ipip() -> Request {
+    let message = Message::link(RTM_NEWLINK, 0)
+        .with_text(IFLA_IFNAME, IPIP_DEVICE)
+        .with_nested(IFLA_LINKINFO, |info| info.with_text(IFLA_INFO_KIND, "ipip"));
+    Request::new(format!("create {IPIP_DEVICE}"), message, NLM_F_CREATE | NLM_F_EXCL)
 }
 
 pub(super) fn delete_address(device: &str, index: u32, address: IpNet) -> Request {

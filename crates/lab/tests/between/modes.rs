@@ -84,3 +84,28 @@ fn packets_that_leave_the_cluster_come_from_the_node() {
     let output = scene.in_pod(0).args(["ping", "-n", "-c", "1", "-W", "1", "172.30.0.254"]).output().unwrap();
     assert!(!output.status.success(), "without the rules there is no answer, or this test shows nothing");
 }
+
+#[test]
+fn ipip_works_or_is_said_to_be_missing() {
+    let test = "ipip_works_or_is_said_to_be_missing";
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::Shared, false)) else { return };
+    scene.assert_all_talk();
+    let patch = "{\"spec\":{\"ipipMode\":\"Always\"}}";
+    scene.lab.plumb(&["patch", "ippool", "default-ipv4-ippool", "-p", patch]).unwrap();
+    let has_ipip = || {
+        let links = scene.lab.run_on(scene.node(0), &["ip", "-br", "link"])?;
+        let readiness = scene.lab.run_on(scene.node(0), &["curl", "-s", "127.0.0.1:9099/readiness"])?;
+        let is_said = readiness.contains("IPIP");
+        anyhow::ensure!(links.contains("tunl0") || is_said, "neither a tunnel nor a word: {readiness}");
+        Ok(!is_said)
+    };
+    let has_ipip = lab::wait_for("IPIP, or a word about it", has_ipip).unwrap();
+    // Either way: nodes on one network are reached.
+    scene.assert_all_talk();
+    if !has_ipip {
+        testkit::skip(
+            test,
+            "this kernel has no IPIP; that the agent says so, and reaches who is near, was seen",
+        );
+    }
+}

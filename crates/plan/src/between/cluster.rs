@@ -11,7 +11,7 @@ use super::nat;
 use super::records::{BlockView, Encapsulation, NodeView, PoolView};
 use super::settings::{BetweenSettings, Writer};
 use super::trouble::Trouble;
-use super::tunnel::{Uplinks, Vtep, VxlanDevice};
+use super::tunnel::{IPIP_OVERHEAD, IpipDevice, Uplinks, Vtep, VxlanDevice};
 use super::way::{Ground, NodeRoute, Way, slot};
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
@@ -28,8 +28,9 @@ pub struct Between {
     // What follows.
     ground: Ground,
     /// The blocks whose routes depend on a node.
-    blocks_of: BTreeMap<String, BTreeSet<Cidr>>,
-    names_at: BTreeMap<IpAddr, BTreeSet<String>>,
+    blocks_of: BTreeMap<String, Vec<Cidr>>,
+    /// Sorted.
+    names_at: BTreeMap<IpAddr, Vec<String>>,
     shared: BTreeSet<IpAddr>,
     routes: Claims<IpNet, Claimant, Way>,
     routes_of: BTreeMap<Cidr, Box<[IpNet]>>,
@@ -136,14 +137,17 @@ impl Between {
         }
         for node in self.blocks.get(&cidr).into_iter().flat_map(BlockView::nodes) {
             if let Some(blocks) = self.blocks_of.get_mut(node) {
-                blocks.remove(&cidr);
+                blocks.retain(|known| *known != cidr);
                 if blocks.is_empty() {
                     self.blocks_of.remove(node);
                 }
             }
         }
         for node in block.iter().flat_map(BlockView::nodes) {
-            self.blocks_of.entry(node.to_owned()).or_default().insert(cidr);
+            let blocks = self.blocks_of.entry(node.to_owned()).or_insert_with(|| Vec::with_capacity(1));
+            if !blocks.contains(&cidr) {
+                blocks.push(cidr);
+            }
         }
         match block {
             Some(block) => drop(self.blocks.insert(cidr, block)),
@@ -220,6 +224,18 @@ impl Between {
         VxlanDevice::of(&self.own, own, version, &self.settings, &self.uplinks)
     }
 
+    /// Whether a pool is reached through IPIP.
+    pub fn wants_ipip(&self) -> bool {
+        self.pools.values().any(|pool| matches!(pool.encapsulation, Encapsulation::Ipip(_)))
+    }
+
+    /// The device for it, unless something that it needs is missing.
+    pub fn ipip(&self, uplinks: &Uplinks) -> Option<IpipDevice> {
+        let uplink = uplinks.v4.as_ref().filter(|_| self.wants_ipip())?;
+        let mtu = self.settings.ipip_mtu.unwrap_or(uplink.mtu.saturating_sub(IPIP_OVERHEAD));
+        Some(IpipDevice { address: self.own_node()?.ipip_tunnel, mtu })
+    }
+
     /// Whether a pool of this IP version is reached through VXLAN.
     pub fn wants_vxlan(&self, version: IpVersion) -> bool {
         let is_tunnelled = |pool: &PoolView| matches!(pool.encapsulation, Encapsulation::Vxlan(_));
@@ -290,14 +306,10 @@ impl Between {
             troubles.push((block.owner.clone().unwrap_or_default(), Trouble::NoPool));
         }
         let encapsulation = encapsulation.unwrap_or(Encapsulation::None);
-        let mut lead = |destination: IpNet, node: &str| match self.ground.way_to(
-            self.nodes.get(node),
-            version,
-            encapsulation,
-        ) {
-            Ok(Some(way)) => routes.push(NodeRoute { destination, way }),
-            Ok(None) => {}
-            Err(trouble) => troubles.push((node.to_owned(), trouble)),
+        let mut lead = |destination: IpNet, node: &str| {
+            let (way, trouble) = self.ground.way_to(self.nodes.get(node), version, encapsulation);
+            routes.extend(way.map(|way| NodeRoute { destination, way }));
+            troubles.extend(trouble.map(|trouble| (node.to_owned(), trouble)));
         };
         let network = IpNet::new(cidr.network(), cidr.prefix_len()).expect("a network has a valid length");
         if let Some(owner) = block.owner.as_deref().filter(|owner| *owner != self.own) {
@@ -314,8 +326,10 @@ impl Between {
     }
 
     fn take_address(&mut self, address: IpAddr, name: &str) {
-        let names = self.names_at.entry(address).or_default();
-        names.insert(name.to_owned());
+        let names = self.names_at.entry(address).or_insert_with(|| Vec::with_capacity(1));
+        if let Err(place) = names.binary_search_by(|known| known.as_str().cmp(name)) {
+            names.insert(place, name.to_owned());
+        }
         if names.len() > 1 {
             self.shared.insert(address);
         }
@@ -323,7 +337,7 @@ impl Between {
 
     fn leave_address(&mut self, address: IpAddr, name: &str) {
         let Some(names) = self.names_at.get_mut(&address) else { return };
-        names.remove(name);
+        names.retain(|known| known != name);
         if names.len() < 2 {
             self.shared.remove(&address);
         }
@@ -414,8 +428,8 @@ impl Between {
     }
 
     /// Addresses that several nodes claim. At most one of them is reached.
-    pub fn shared_addresses(&self) -> impl Iterator<Item = (&IpAddr, &BTreeSet<String>)> {
-        self.shared.iter().filter_map(|address| Some((address, self.names_at.get(address)?)))
+    pub fn shared_addresses(&self) -> impl Iterator<Item = (&IpAddr, &[String])> {
+        self.shared.iter().filter_map(|address| Some((address, self.names_at.get(address)?.as_slice())))
     }
 }
 

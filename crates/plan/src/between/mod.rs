@@ -37,5 +37,7 @@ pub use notice::BetweenNotice;
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
 pub use settings::{BetweenSettings, NatSettings, Writer};
 pub use trouble::Trouble;
-pub use tunnel::{BetweenDevices, Uplink, Uplinks, VXLAN_DEVICES, Vtep, VxlanDevice};
+pub use tunnel::{
+    BetweenDevices, IPIP_DEVICE, IpipDevice, Uplink, Uplinks, VXLAN_DEVICES, Vtep, VxlanDevice,
+};
 pub use way::{BETWEEN_PROTOCOL, NodeRoute, Via, Way};

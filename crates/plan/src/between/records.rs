@@ -12,6 +12,8 @@ use serde_json::Value;
 pub struct NodeView {
     pub v4: Presence,
     pub v6: Presence,
+    /// Of its device for IPIP.
+    pub ipip_tunnel: Option<IpAddr>,
 }
 
 /// How a node is reached in one IP version.
@@ -27,7 +29,12 @@ pub struct Presence {
 
 impl NodeView {
     pub fn read(node: &Resource) -> NodeView {
-        NodeView { v4: presence(node, IpVersion::V4), v6: presence(node, IpVersion::V6) }
+        let ipip = node.spec("bgp").and_then(|bgp| bgp.get("ipv4IPIPTunnelAddr")).and_then(Value::as_str);
+        NodeView {
+            v4: presence(node, IpVersion::V4),
+            v6: presence(node, IpVersion::V6),
+            ipip_tunnel: ipip.and_then(|text| text.parse().ok()),
+        }
     }
 
     pub fn of(&self, version: IpVersion) -> &Presence {

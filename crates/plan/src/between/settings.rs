@@ -19,6 +19,7 @@ pub struct BetweenSettings {
     /// Of the device for IPv4; what the network card leaves room for if not said.
     pub vxlan_mtu: Option<u32>,
     pub vxlan_mtu_v6: Option<u32>,
+    pub ipip_mtu: Option<u32>,
     /// What each side was told about routes that need no tunnel.
     pub felix_programs: Option<bool>,
     pub bird_programs: Option<bool>,
@@ -52,6 +53,7 @@ impl Default for BetweenSettings {
             vxlan_port: PORT,
             vxlan_mtu: None,
             vxlan_mtu_v6: None,
+            ipip_mtu: None,
             felix_programs: None,
             bird_programs: None,
             nat: NatSettings::default(),
@@ -79,6 +81,7 @@ impl BetweenSettings {
             vxlan_port: number("vxlanPort").and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT),
             vxlan_mtu: small("vxlanMTU"),
             vxlan_mtu_v6: small("vxlanMTUV6"),
+            ipip_mtu: small("ipipMTU"),
             felix_programs: programs(said("programClusterRoutes").as_ref()),
             bird_programs: programs(bgp.and_then(|known| known.spec("programClusterRoutes"))),
             nat: NatSettings {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use model::IpVersion;
 
-/// What stands between this node and a part of a block.
+/// What stands between this node and a part of a block. It may still be reached: directly instead of through a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trouble {
     /// The other node has no address of that IP version, or no record.

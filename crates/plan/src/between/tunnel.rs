@@ -15,6 +15,9 @@ pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
 /// What encapsulation takes of each packet.
 const OVERHEAD_V4: u32 = 50;
 const OVERHEAD_V6: u32 = 70;
+pub(super) const IPIP_OVERHEAD: u32 = 20;
+/// The kernel's own name for the device for IPIP.
+pub const IPIP_DEVICE: &str = "tunl0";
 
 /// What this node offers for its own routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,6 +130,14 @@ impl VxlanDevice {
             mtu: said.unwrap_or_else(|| uplink.mtu.saturating_sub(overhead)),
         })
     }
+}
+
+/// The device for IPIP as it must be. The kernel makes it itself, one for all tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpipDevice {
+    /// Its own address, alone, once there is one.
+    pub address: Option<IpAddr>,
+    pub mtu: u32,
 }
 
 /// The far end of a tunnel.

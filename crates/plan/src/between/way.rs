@@ -120,13 +120,43 @@ impl Ground {
         if self.has_vxlan[slot(version)] { Ok(gateway) } else { Err(Trouble::NoOwnTunnel { version }) }
     }
 
-    /// Which way packets to what a node has go; `None` if that is for somebody else to say.
+    /// Which way packets to what a node has go, if that is for us to say, and what is wrong with it.
     pub(super) fn way_to(
         &self,
         node: Option<&NodeView>,
         version: IpVersion,
         encapsulation: Encapsulation,
-    ) -> Result<Option<Way>, Trouble> {
+    ) -> (Option<Way>, Option<Trouble>) {
+        let address = match self.address_of(node, version) {
+            Ok(address) => address,
+            Err(trouble) => return (None, Some(trouble)),
+        };
+        let is_near = self.own.of(version).address.is_some_and(|own| own.contains(&address));
+        let direct = Way::Via { via: Via::Uplink, gateway: address };
+        // Rather without a tunnel than not at all, where that may work.
+        let fallback = is_near.then_some(direct);
+        match encapsulation {
+            Encapsulation::None if !self.writes_direct => (None, None),
+            Encapsulation::None if is_near => (Some(direct), None),
+            Encapsulation::None => (None, Some(Trouble::Apart)),
+            Encapsulation::Vxlan(Extent::CrossSubnet) | Encapsulation::Ipip(Extent::CrossSubnet)
+                if is_near =>
+            {
+                (Some(direct), None)
+            }
+            Encapsulation::Vxlan(_) => match self.tunnel_to(node, version) {
+                Ok(gateway) => (Some(Way::Via { via: Via::Vxlan, gateway }), None),
+                Err(trouble) => (fallback, Some(trouble)),
+            },
+            Encapsulation::Ipip(_) if self.has_ipip => {
+                (Some(Way::Via { via: Via::Ipip, gateway: address }), None)
+            }
+            Encapsulation::Ipip(_) => (fallback, Some(Trouble::NoIpip)),
+        }
+    }
+
+    /// The address of a node, if this node can send anything there.
+    fn address_of(&self, node: Option<&NodeView>, version: IpVersion) -> Result<IpAddr, Trouble> {
         let address = node.and_then(|node| node.of(version).address).ok_or(Trouble::NoAddress)?;
         let own = self.own.of(version).address.ok_or(Trouble::NoOwnAddress { version })?;
         if own.addr() == address.addr() {
@@ -135,26 +165,6 @@ impl Ground {
         if !self.has_uplink[slot(version)] {
             return Err(Trouble::NoUplink { version });
         }
-        let is_near = own.contains(&address.addr());
-        let gateway = address.addr();
-        let direct = Way::Via { via: Via::Uplink, gateway };
-        match encapsulation {
-            Encapsulation::None if !self.writes_direct => Ok(None),
-            Encapsulation::None if is_near => Ok(Some(direct)),
-            Encapsulation::None => Err(Trouble::Apart),
-            Encapsulation::Vxlan(Extent::CrossSubnet) | Encapsulation::Ipip(Extent::CrossSubnet)
-                if is_near =>
-            {
-                Ok(Some(direct))
-            }
-            Encapsulation::Vxlan(_) => match self.tunnel_to(node, version) {
-                Ok(gateway) => Ok(Some(Way::Via { via: Via::Vxlan, gateway })),
-                // One of the two does not have it yet. Rather without it meanwhile than not at all.
-                Err(_) if is_near => Ok(Some(direct)),
-                Err(trouble) => Err(trouble),
-            },
-            Encapsulation::Ipip(_) if !self.has_ipip => Err(Trouble::NoIpip),
-            Encapsulation::Ipip(_) => Ok(Some(Way::Via { via: Via::Ipip, gateway })),
-        }
+        Ok(address.addr())
     }
 }

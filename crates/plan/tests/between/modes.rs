@@ -52,8 +52,12 @@ fn seen_from_the_other_side_of_the_router_it_is_the_other_way_round() {
 #[test]
 fn ipip_is_planned_and_said_where_the_kernel_lacks_it() {
     let mut between = cluster(Encapsulation::Ipip(Extent::Always));
-    assert_eq!(routes(&between), [OWN_BLOCK]);
+    assert_eq!(routes(&between), [OWN_BLOCK, "10.0.1.0/26 uplink 192.0.2.2"], "rather so than not at all");
     assert_eq!(troubles(&between), ["10.0.1.0/26 b ipip-not-in-kernel", "10.0.2.0/26 c ipip-not-in-kernel"]);
+    assert_eq!(
+        between.ipip(between.uplinks()).map(|device| (device.address, device.mtu)),
+        Some((None, 1480))
+    );
     between.set_uplinks(Uplinks { has_ipip: true, ..uplinks() });
     between.settle();
     assert_eq!(routes(&between), [OWN_BLOCK, "10.0.1.0/26 ipip 192.0.2.2", "10.0.2.0/26 ipip 198.51.100.3"]);
@@ -67,7 +71,7 @@ fn ipip_is_planned_and_said_where_the_kernel_lacks_it() {
 fn both_ip_versions_stand_by_themselves() {
     let mut between = cluster(Encapsulation::None);
     between.set_pool("pods6", Some(pool("fd00::/48", Encapsulation::Vxlan(Extent::Always))));
-    let dual = |v4: NodeView, v6: NodeView| NodeView { v4: v4.v4, v6: v6.v6 };
+    let dual = |v4: NodeView, v6: NodeView| NodeView { v6: v6.v6, ..v4 };
     between.set_node("a", Some(dual(node("192.0.2.1/24", ""), node("fd99::1/64", "fd00::"))));
     between.set_node("b", Some(dual(node("192.0.2.2/24", ""), node("fd99::2/64", "fd00::40"))));
     between.set_block(cidr("fd00::/122"), Some(block("a")));

@@ -35,7 +35,8 @@ fn any_node() -> impl Strategy<Value = NodeView> {
     let tunnel = prop_oneof![Just(""), Just("10.0.0.0"), Just("10.0.1.0"), Just("10.0.1.7")];
     (v4, v6, tunnel, any::<bool>()).prop_map(|(v4, v6, tunnel, has_tunnel6)| {
         let tunnel6 = if has_tunnel6 { "fd00::1" } else { "" };
-        NodeView { v4: node(v4, tunnel).v4, v6: node(if v6.is_empty() { "::/0" } else { v6 }, tunnel6).v6 }
+        let v6 = if v6.is_empty() { "::/0" } else { v6 };
+        NodeView { v6: node(v6, tunnel6).v6, ..node(v4, tunnel) }
     })
 }
 

@@ -65,11 +65,18 @@ fn tunnels_need_both_ends_and_who_is_near_is_reached_without_meanwhile() {
     }
     between.settle();
     assert_eq!(routes(&between), ["10.0.0.0/26 blackhole", "10.0.1.0/26 uplink 192.0.2.2"]);
-    assert_eq!(troubles(&between), ["10.0.2.0/26 c node-without-tunnel"]);
-    between.set_node("c", Some(node("198.51.100.3/24", "10.0.2.0")));
-    between.set_node("a", Some(node("192.0.2.1/24", "")));
+    assert_eq!(
+        troubles(&between),
+        ["10.0.1.0/26 b node-without-tunnel", "10.0.2.0/26 c node-without-tunnel"]
+    );
+    for (name, address, tunnel) in
+        [("b", "192.0.2.2/24", "10.0.1.0"), ("c", "198.51.100.3/24", "10.0.2.0"), ("a", "192.0.2.1/24", "")]
+    {
+        between.set_node(name, Some(node(address, tunnel)));
+    }
     between.settle();
-    assert_eq!(troubles(&between), ["10.0.2.0/26 c no-own-tunnel"]);
+    assert_eq!(routes(&between), ["10.0.0.0/26 blackhole", "10.0.1.0/26 uplink 192.0.2.2"]);
+    assert_eq!(troubles(&between), ["10.0.1.0/26 b no-own-tunnel", "10.0.2.0/26 c no-own-tunnel"]);
     assert!(between.wants_vxlan(IpVersion::V4) && between.vxlan(IpVersion::V4).is_none());
     assert!(between.troubles().all(|(_, _, trouble)| trouble.is_own()));
 }
