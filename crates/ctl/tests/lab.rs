@@ -177,7 +177,6 @@ fn an_up_that_was_killed_is_removed_by_down() {
 #[test]
 fn what_is_not_there_yet_is_refused_clearly() {
     let Some(desk) = Desk::new("what_is_not_there_yet_is_refused_clearly") else { return };
-    desk.refused(&["up", "--mode", "bgp"], 1, "mode bgp is not there yet");
     desk.refused(&["up", "--store", "kubernetes"], 1, "a lab on Kubernetes is not there yet");
     desk.refused(&["up", "--nodes", "0"], 1, "a lab has 1 to 100 nodes, not 0");
     desk.refused(&["up", "--bin-dir", "/nowhere"], 1, "there is no folder /nowhere with the binaries");

@@ -60,13 +60,15 @@ pub enum Mode {
     Vxlan,
     /// VXLAN between nodes that share no network.
     Crosssubnet,
+    /// Nodes tell each other by BGP, and BIRD writes the routes.
+    Bgp,
 }
 
 impl Mode {
     /// As pools spell it.
     pub(crate) fn vxlan(self) -> &'static str {
         match self {
-            Mode::Direct => "Never",
+            Mode::Direct | Mode::Bgp => "Never",
             Mode::Vxlan => "Always",
             Mode::Crosssubnet => "CrossSubnet",
         }
@@ -75,7 +77,7 @@ impl Mode {
     /// The topology in which the mode can show what it does.
     pub fn usual_topology(self) -> Topology {
         match self {
-            Mode::Direct | Mode::Vxlan => Topology::Shared,
+            Mode::Direct | Mode::Vxlan | Mode::Bgp => Topology::Shared,
             Mode::Crosssubnet => Topology::Subnets,
         }
     }

@@ -39,6 +39,9 @@ pub(crate) fn environment(
         set(family, pool.clone());
         set(&family.replace("_CIDR", "_VXLAN"), description.mode.vxlan().to_owned());
     }
+    if description.mode == Mode::Bgp {
+        set("CALICO_NETWORKING_BACKEND", "bird".to_owned());
+    }
     for passed_on in [place::VARIABLE, "RUST_LOG", "RUST_BACKTRACE", "TERM", "HOME"] {
         if let Ok(value) = std::env::var(passed_on) {
             set(passed_on, value);
@@ -91,7 +94,7 @@ pub(crate) fn conflist(description: &Description, node: &NodeDescription, place:
 
 /// Of pods.
 pub(crate) fn mtu(description: &Description) -> u32 {
-    if description.has_ipv6() && description.mode != Mode::Direct { MTU_V6 } else { MTU }
+    if description.has_ipv6() && !matches!(description.mode, Mode::Direct | Mode::Bgp) { MTU_V6 } else { MTU }
 }
 
 fn search_path(programs: &Path) -> String {

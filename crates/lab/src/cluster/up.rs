@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::down::{remove_abandoned, remove_locked};
-use super::{Cluster, Description, Place, Plan, Stage, StoreKind, fabric, http, settings};
+use super::{Cluster, Description, Mode, Place, Plan, Stage, StoreKind, fabric, http, settings};
 use crate::node_init::{InitRequest, prepare_node};
 use crate::{Hopeless, wait_for};
 
@@ -62,6 +62,8 @@ impl Cluster {
         self.boot_all(tell)?;
         if !self.description.has_agents {
             self.create_pools()?;
+        } else if self.description.mode == Mode::Bgp {
+            self.leave_routes_to_bird()?;
         }
         self.description.stage = Stage::Up;
         self.description.save(self.place.folder())
@@ -175,6 +177,13 @@ impl Cluster {
             );
             self.init(node, &InitRequest::Status).map(|_| ())
         })
+    }
+
+    /// Else the agents would write them, and BGP would show nothing.
+    fn leave_routes_to_bird(&self) -> Result<()> {
+        let patch = r#"{"spec": {"programClusterRoutes": "Enabled"}}"#;
+        self.plumb(&["patch", "bgpconfiguration", "default", "-p", patch])?;
+        Ok(())
     }
 
     /// Without agents nobody else does.

@@ -44,7 +44,7 @@ fn work(command: LabCommand) -> Result<(), Failures> {
 }
 
 fn up(command: Up) -> Result<(), Failures> {
-    let mode = mode(command.mode)?;
+    let mode = mode(command.mode);
     let plan = Plan {
         name: command.which.name,
         nodes: command.nodes,
@@ -157,13 +157,12 @@ fn store(store: LabStore) -> Result<StoreKind, Failure> {
     }
 }
 
-fn mode(mode: LabMode) -> Result<Mode, Failure> {
+fn mode(mode: LabMode) -> Mode {
     match mode {
-        LabMode::Direct => Ok(Mode::Direct),
-        LabMode::Vxlan => Ok(Mode::Vxlan),
-        LabMode::Crosssubnet => Ok(Mode::Crosssubnet),
-        LabMode::Bgp => Err(Failure::new("mode bgp is not there yet")
-            .hint("choose --mode direct, --mode vxlan or --mode crosssubnet")),
+        LabMode::Direct => Mode::Direct,
+        LabMode::Vxlan => Mode::Vxlan,
+        LabMode::Crosssubnet => Mode::Crosssubnet,
+        LabMode::Bgp => Mode::Bgp,
     }
 }
 
