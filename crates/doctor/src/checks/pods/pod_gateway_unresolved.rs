@@ -1,10 +1,13 @@
 //! In the pod: its gateway has no hardware address.
 
-use super::{views, whose};
+use std::net::IpAddr;
+
+use plan::{V4_GATEWAY, V6_GATEWAY};
+
+use super::{attachment, views, whose};
 use crate::evidence::NodeEvidence;
 use crate::evidence::kernel::{NeighbourState, PodView};
 use crate::{Case, Check, Exhibit, Look, Need, Origin, Settles, Severity};
-use plan::{V4_GATEWAY, V6_GATEWAY};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-gateway-unresolved",
@@ -39,7 +42,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 }
 
 /// Asked for without an answer, or, where our agent keeps a permanent entry, not there.
-fn unresolved(node: &NodeEvidence, view: &PodView) -> Option<(std::net::IpAddr, Exhibit)> {
+fn unresolved(node: &NodeEvidence, view: &PodView) -> Option<(IpAddr, Exhibit)> {
     let neighbours = view.kernel.neighbours.as_ref()?;
     for gateway in [V4_GATEWAY.into(), V6_GATEWAY.into()] {
         let known = neighbours.iter().find(|neighbour| neighbour.seen.address == gateway);
@@ -47,20 +50,14 @@ fn unresolved(node: &NodeEvidence, view: &PodView) -> Option<(std::net::IpAddr, 
             return Some((gateway, failed.exhibit(format!("{gateway} is incomplete"))));
         }
     }
-    let is_ours = node
-        .attachments
-        .iter()
-        .flatten()
-        .any(|held| view.container_id.as_deref() == Some(&held.seen.container_id));
-    let gateways = [V4_GATEWAY.into(), V6_GATEWAY.into()];
-    let has_one = neighbours.iter().any(|neighbour| gateways.contains(&neighbour.seen.address));
-    let is_whole = !view.kernel.partial.neighbours;
-    (is_ours && is_whole && !has_one).then(|| {
-        (
-            gateways[0],
-            Origin::probe(node.name.as_str(), "neighbours of the pod").exhibit("none for the gateway"),
-        )
-    })
+    let held = attachment(node, view).filter(|_| !view.kernel.partial.neighbours)?;
+    let is_absent = |gateway: &IpAddr| {
+        let is_used = held.addresses.iter().any(|address| address.is_ipv4() == gateway.is_ipv4());
+        is_used && !neighbours.iter().any(|neighbour| neighbour.seen.address == *gateway)
+    };
+    let absent = [V4_GATEWAY.into(), V6_GATEWAY.into()].into_iter().find(is_absent)?;
+    let origin = Origin::probe(node.name.as_str(), "neighbours of the pod");
+    Some((absent, origin.exhibit(format!("none for {absent}"))))
 }
 
 #[cfg(test)]
@@ -107,5 +104,18 @@ mod tests {
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "pod team-0/web-0");
         evidence.node_mut("worker-0000").attachments = None;
         silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn each_ip_version_has_its_gateway() {
+        let mut evidence = small();
+        let node = evidence.node_mut("worker-0000");
+        let id = node.pod_views.as_ref().unwrap()[0].container_id.clone().unwrap();
+        let attachments = node.attachments.as_mut().unwrap().iter_mut();
+        for held in attachments.filter(|held| held.seen.container_id == id) {
+            held.seen.addresses.push("fd00::7".parse().unwrap());
+        }
+        let found = only(&CHECK, &evidence);
+        assert!(found.summary.ends_with(&format!("its gateway {V6_GATEWAY}")), "{}", found.summary);
     }
 }
