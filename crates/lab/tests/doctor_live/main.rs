@@ -8,6 +8,7 @@ mod combos;
 mod faults;
 mod injection;
 mod kubernetes;
+mod modes;
 mod scene;
 mod singles;
 mod table;

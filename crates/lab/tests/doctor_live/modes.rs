@@ -1,0 +1,187 @@
+//! Every way in which a cluster can be built is healthy to the doctor, and what is wrong with the ways between nodes, or with
+//! IPv6, is found.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use anyhow::{Context as _, Result, ensure};
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
+use lab::kubelet::{KubeletRequest, NewPod, PodReport};
+use model::Cidr;
+
+use crate::scene::{Verdict, doctor, missing, plan};
+
+const NODES: [&str; 3] = ["node1", "node2", "node3"];
+
+/// A fault by hand: where, what, how it is undone, and what must be found.
+struct ByHand {
+    is_inside: bool,
+    line: String,
+    undo: String,
+    code: &'static str,
+    subject: String,
+}
+
+struct Town {
+    lab: OwnCluster,
+    /// One on each node.
+    pods: Vec<PodReport>,
+}
+
+impl Town {
+    fn up(mode: Mode, ipv6: bool) -> Result<Town> {
+        let plan = Plan { mode, ipv6, ..plan(StoreKind::Sqlite, NODES.len())? };
+        let lab = OwnCluster::up(plan, &|_| {})?;
+        let mut pods = Vec::new();
+        for node in NODES {
+            let new = NewPod::new(&format!("town/{node}").parse()?);
+            pods.extend(lab.kubelet(node, &KubeletRequest::Add { pods: vec![new], waits: true })?);
+        }
+        Ok(Town { lab, pods })
+    }
+
+    fn audit(&self) -> Result<Verdict> {
+        let mut doctor = doctor(&self.lab)?;
+        doctor.args(["--grace", "0", "--settle", "0.05"]);
+        Verdict::of(doctor)
+    }
+
+    /// The routes follow the records within moments.
+    fn wait_until_clean(&self) -> Result<()> {
+        lab::wait_for("a healthy cluster", || {
+            let verdict = self.audit()?;
+            ensure!(verdict.roots.is_empty(), "{:#}", verdict.report["findings"]);
+            Ok(())
+        })
+    }
+
+    /// On the first node, or in its pod.
+    fn run(&self, is_inside: bool, line: &str) -> Result<String> {
+        let namespace = self.pods[0].netns.rsplit('/').next().unwrap_or_default();
+        let inside: &[&str] = if is_inside { &["ip", "netns", "exec", namespace] } else { &[] };
+        self.lab.run_on(NODES[0], &[inside, &["sh", "-ec", line]].concat())
+    }
+
+    fn try_fault(&self, fault: &ByHand) -> Result<()> {
+        self.run(fault.is_inside, &fault.line)?;
+        let verdict = self.audit();
+        self.run(fault.is_inside, &fault.undo)?;
+        let verdict = verdict?;
+        let expected = BTreeSet::from([(fault.code.to_owned(), fault.subject.clone())]);
+        ensure!(verdict.roots == expected, "{expected:?}, found {:#}", verdict.report["findings"]);
+        Ok(())
+    }
+
+    fn address(&self, of: usize, is_v4: bool) -> Result<IpAddr> {
+        let addresses = self.pods[of].addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok());
+        addresses.into_iter().find(|address| address.is_ipv4() == is_v4).context("an address")
+    }
+
+    /// The way to the second node's block goes.
+    fn block_route(&self, is_v4: bool) -> Result<ByHand> {
+        let address = self.address(1, is_v4)?;
+        let block = Cidr::containing(address, if is_v4 { 26 } else { 122 }).context("a block")?;
+        self.route_gone(block.to_string(), "block-route-missing", is_v4)
+    }
+
+    fn route_gone(&self, destination: String, code: &'static str, is_v4: bool) -> Result<ByHand> {
+        let ip = if is_v4 { "ip -4" } else { "ip -6" };
+        let shown = self.run(false, &format!("{ip} route show exact {destination}"))?;
+        let route = shown.trim().replace(" pref medium", "");
+        let subject = format!("route {destination} on {}", NODES[0]);
+        let (line, undo) = (format!("{ip} route del {route}"), format!("{ip} route replace {route}"));
+        Ok(ByHand { is_inside: false, line, undo, code, subject })
+    }
+
+    fn setting(&self, path: String, code: &'static str) -> ByHand {
+        let subject = format!("{path} on {}", NODES[0]);
+        let set = |value: u8| format!("echo {value} > /proc/sys/{path}");
+        ByHand { is_inside: false, line: set(0), undo: set(1), code, subject }
+    }
+
+    /// What the faults of the other tests do for IPv4, for IPv6.
+    fn ipv6_faults(&self) -> Result<Vec<ByHand>> {
+        let (address, device) = (self.address(0, false)?, &self.pods[0].device);
+        let shown = self.run(false, &format!("ip -6 neigh show {address} dev {device}"))?;
+        let mac =
+            shown.split_whitespace().skip_while(|word| *word != "lladdr").nth(1).context("a neighbour")?;
+        let pod = format!("pod {}", self.pods[0].key());
+        let inside = |line: String, undo: String, code: &'static str| ByHand {
+            is_inside: true,
+            line,
+            undo,
+            code,
+            subject: pod.clone(),
+        };
+        let default = self.run(true, "ip -6 route show default")?.trim().replace(" pref medium", "");
+        let gateway = default.split_whitespace().nth(2).context("a gateway")?.to_owned();
+        let known = self.run(true, &format!("ip -6 neigh show {gateway} dev eth0"))?;
+        let host =
+            known.split_whitespace().skip_while(|word| *word != "lladdr").nth(1).context("a gateway")?;
+        Ok(vec![
+            self.route_gone(format!("{address}/128"), "route-missing", false)?,
+            ByHand {
+                is_inside: false,
+                line: format!("ip -6 neigh del {address} dev {device}"),
+                undo: format!("ip -6 neigh replace {address} lladdr {mac} dev {device} nud permanent"),
+                code: "neighbour-missing",
+                subject: format!("neighbour {address} at {device} on {}", NODES[0]),
+            },
+            self.setting(format!("net/ipv6/conf/{device}/forwarding"), "device-setting-wrong"),
+            self.setting("net/ipv6/conf/all/forwarding".to_owned(), "forwarding-off"),
+            inside(
+                "ip -6 route del default".to_owned(),
+                format!("ip -6 route replace {default}"),
+                "pod-default-route-missing",
+            ),
+            inside(
+                format!("ip -6 address del {address}/128 dev eth0"),
+                format!("ip -6 address add {address}/128 dev eth0 nodad"),
+                "pod-address-missing",
+            ),
+            inside(
+                format!("ip -6 neigh del {gateway} dev eth0"),
+                format!("ip -6 neigh replace {gateway} lladdr {host} dev eth0 nud permanent"),
+                "pod-gateway-unresolved",
+            ),
+        ])
+    }
+}
+
+fn see_what_is_found(test: &str, mode: Mode, ipv6: bool) {
+    if let Some(reason) = missing(StoreKind::Sqlite) {
+        return testkit::skip(test, &reason);
+    }
+    let town = Town::up(mode, ipv6).unwrap();
+    town.wait_until_clean().unwrap();
+    for node in NODES {
+        town.lab.stop(node, "agent").unwrap();
+        town.lab.start(node, "agent", &["--observe"]).unwrap();
+    }
+    let mut faults = vec![town.block_route(true).unwrap()];
+    if ipv6 {
+        faults.push(town.block_route(false).unwrap());
+        faults.extend(town.ipv6_faults().unwrap());
+    }
+    let failures: Vec<String> = faults
+        .iter()
+        .filter_map(|fault| Some(format!("{}: {:#}", fault.code, town.try_fault(fault).err()?)))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(town.audit().unwrap().roots.is_empty());
+}
+
+#[test]
+fn a_cluster_with_ipv6_is_looked_at() {
+    see_what_is_found("a_cluster_with_ipv6_is_looked_at", Mode::Direct, true);
+}
+
+#[test]
+fn a_cluster_with_tunnels_is_looked_at() {
+    see_what_is_found("a_cluster_with_tunnels_is_looked_at", Mode::Vxlan, true);
+}
+
+#[test]
+fn a_cluster_of_two_networks_is_looked_at() {
+    see_what_is_found("a_cluster_of_two_networks_is_looked_at", Mode::Crosssubnet, false);
+}
