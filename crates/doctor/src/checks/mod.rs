@@ -41,6 +41,7 @@ pub const ALL: &[&Check] = &[
     &reach::block_route_missing::CHECK,
     &nodes::calico_node_not_ready::CHECK,
     &nodes::clock_skew::CHECK,
+    &reach::cluster_routes_contradictory::CHECK,
     &nodes::credentials_expired::CHECK,
     &logs::del_retried::CHECK,
     &kernel::device_down::CHECK,

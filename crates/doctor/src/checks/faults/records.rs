@@ -20,6 +20,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("add-failing", add_failing),
     ("address-outside-pools", address_outside_pools),
     ("address-shared", address_shared),
+    ("cluster-routes-contradictory", cluster_routes_contradictory),
     ("del-retried", del_retried),
     ("device-shared", device_shared),
     ("endpoint-address-differs", endpoint_address_differs),
@@ -35,6 +36,16 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("stale-del", stale_del),
     ("store-unstable", store_unstable),
 ];
+
+fn cluster_routes_contradictory(evidence: &mut Evidence, node: usize) -> String {
+    let name = format!("node.{}", node_name(node));
+    let spec = json!({"programClusterRoutes": "Enabled"});
+    evidence.records.add(record(Kind::FelixConfiguration, &name, spec.clone()));
+    if evidence.records.find(Kind::BgpConfiguration, "default").is_none() {
+        evidence.records.add(record(Kind::BgpConfiguration, "default", spec));
+    }
+    format!("FelixConfiguration({name})")
+}
 
 /// Records come and go, so they are found by the pod's number.
 pub(super) fn endpoint(evidence: &mut Evidence, number: usize) -> &mut Sighted<Endpoint> {

@@ -1,6 +1,7 @@
 //! Reachable: every node's blocks are routed on every other node, through an address that node can really reach.
 
 pub(super) mod block_route_missing;
+pub(super) mod cluster_routes_contradictory;
 pub(super) mod route_gateway_unreachable;
 pub(super) mod route_via_wrong_node;
 

@@ -27,6 +27,11 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "handle-count-wrong", takes: Takes::Pod, inject: handle_count_wrong },
     Fault { code: "handle-missing", takes: Takes::Pod, inject: handle_missing },
     Fault { code: "handle-unused", takes: Takes::Pod, inject: handle_unused },
+    Fault {
+        code: "cluster-routes-contradictory",
+        takes: Takes::Cluster,
+        inject: cluster_routes_contradictory,
+    },
     Fault { code: "leak-collection-off", takes: Takes::Pod, inject: leak_collection_off },
     Fault { code: "pool-full", takes: Takes::Pod, inject: pool_full },
     Fault { code: "pool-overlap", takes: Takes::Pod, inject: pool_overlap },
@@ -175,6 +180,15 @@ fn handle_unused(i: &mut Injection<'_>) -> Result<()> {
     let handle = lost_handle(i, 'c');
     i.put_handle(&handle, i.block())?;
     i.expect(format!("handle {handle}"))
+}
+
+/// Both sides write the same routes: the agent goes on, and BIRD has its own configuration in these labs.
+fn cluster_routes_contradictory(i: &mut Injection<'_>) -> Result<()> {
+    let name = format!("node.{}", i.node);
+    for (kind, name) in [(Kind::FelixConfiguration, name.as_str()), (Kind::BgpConfiguration, "default")] {
+        i.put_resource(kind, name, json!({"programClusterRoutes": "Enabled"}))?;
+    }
+    i.expect(format!("FelixConfiguration({name})"))
 }
 
 fn leak_collection_off(i: &mut Injection<'_>) -> Result<()> {

@@ -1,0 +1,92 @@
+//! Reachable: who writes the routes between nodes.
+
+use model::{Kind, Resource};
+use plan::between::{BetweenSettings, Writer};
+
+use crate::{Case, Check, Look, Need, Settles, Severity, Sighted};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "cluster-routes-contradictory",
+    severity: Severity::Error,
+    title: "Two were told to write the same routes, or nobody",
+    explanation: "programClusterRoutes of FelixConfiguration and of BGPConfiguration are two settings for one \
+                  question: who writes the routes to other nodes' blocks that need no tunnel. If both say that they do, \
+                  two programs overwrite each other's routes; if neither does, nodes have no routes at all. Calico does \
+                  not notice either.",
+    remedy: "say Enabled in one of the two and Disabled in the other, or leave both unset",
+    needs: &[&[Need::Record(Kind::FelixConfiguration), Need::Record(Kind::BgpConfiguration)]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+const DEFAULT: &str = "default";
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let records = &case.evidence.records;
+    let Some(bgp) = records.find(Kind::BgpConfiguration, DEFAULT) else { return };
+    let felix = records.all(Kind::FelixConfiguration);
+    // Where a node says nothing of its own, the default is the one to name.
+    let says = |record: &&Sighted<Resource>| record.seen.spec("programClusterRoutes").is_some();
+    for record in felix.iter().filter(says) {
+        let settings = BetweenSettings::read(Some(&record.seen), None, Some(&bgp.seen));
+        if !settings.is_contradictory() {
+            continue;
+        }
+        let said = |record: &Sighted<Resource>| {
+            let value = record.seen.spec("programClusterRoutes").and_then(|value| value.as_str());
+            format!("programClusterRoutes: {}", value.unwrap_or_default())
+        };
+        let who = match settings.writer() {
+            Writer::Agent => "both the agent and BIRD are told to write routes between nodes",
+            Writer::Bird => "neither the agent nor BIRD is told to write routes between nodes",
+        };
+        look.found(record.seen.key(), who).seen(record.exhibit(said(record))).seen(bgp.exhibit(said(bgp)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Evidence;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::record;
+
+    fn with(felix: Option<&str>, bgp: Option<&str>) -> Evidence {
+        let mut evidence = Evidence::default();
+        let spec = |said: Option<&str>| said.map_or(json!({}), |said| json!({"programClusterRoutes": said}));
+        evidence.records.add(record(Kind::FelixConfiguration, "default", spec(felix)));
+        evidence.records.add(record(Kind::BgpConfiguration, "default", spec(bgp)));
+        evidence
+    }
+
+    #[test]
+    fn fires_if_both_or_neither_write() {
+        let both = only(&CHECK, &with(Some("Enabled"), Some("EnabledNoEncapOnly")));
+        assert!(both.summary.starts_with("both"), "{}", both.summary);
+        let neither = only(&CHECK, &with(Some("Disabled"), Some("EnabledIPIPOnly")));
+        assert!(neither.summary.starts_with("neither"), "{}", neither.summary);
+    }
+
+    #[test]
+    fn silent_if_one_does_or_one_says_nothing() {
+        for (felix, bgp) in [
+            (None, None),
+            (Some("Enabled"), None),
+            (None, Some("Enabled")),
+            (Some("Enabled"), Some("Disabled")),
+            (Some("Disabled"), Some("Enabled")),
+        ] {
+            silent(&CHECK, &with(felix, bgp));
+        }
+    }
+
+    #[test]
+    fn a_nodes_own_setting_counts_too() {
+        let mut evidence = with(None, Some("Enabled"));
+        let own = json!({"programClusterRoutes": "Enabled"});
+        evidence.records.add(record(Kind::FelixConfiguration, "node.a", own));
+        assert_eq!(only(&CHECK, &evidence).subject.to_string(), "FelixConfiguration(node.a)");
+    }
+}
