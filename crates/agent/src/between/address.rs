@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use model::{IpVersion, Key, Kind, Resource};
-use plan::address::{Choice, OtherNode, Patience, Steady, Verdict};
+use plan::address::{Choice, Doubt, OtherNode, Patience, Steady, Verdict};
 use store::{Store, StoreError};
 use tracing::{debug, info, warn};
 
@@ -14,6 +15,7 @@ use super::known::Known;
 use crate::address::{self, Look, Wishes};
 use crate::cni::Services;
 
+const START_WAIT: Duration = Duration::from_millis(100);
 const PATIENCE: Patience = Patience { looks: 3 };
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
@@ -29,10 +31,11 @@ pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Sto
     };
     let agent = services.agent().expect("only the agent has an address to keep");
     let mut steady = VERSIONS.map(|_| Steady::new(None, PATIENCE));
+    while !known.lock().is_complete() {
+        tokio::time::sleep(START_WAIT).await;
+    }
     loop {
-        if known.lock().is_complete()
-            && let Some(choices) = choose(&wishes, known).await
-        {
+        if let Some(choices) = choose(&wishes, known).await {
             let mut doubts = 0;
             for ((recorded, choice), steady) in choices.iter().zip(&mut steady) {
                 if steady.current() != *recorded {
@@ -43,6 +46,7 @@ pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Sto
                 settle(services, steady.look(choice), &**store, &agent.node).await;
             }
             services.metrics().node_address_doubts.store(doubts, Ordering::Relaxed);
+            tell_doubts(known, &choices);
         }
         tokio::time::sleep(wishes.poll_every).await;
     }
@@ -80,6 +84,17 @@ async fn choose(wishes: &Wishes, known: &Known) -> Option<[(Option<IpNet>, Choic
             None
         }
         Err(_) => None,
+    }
+}
+
+/// For readiness, if they have consequences.
+fn tell_doubts(known: &Known, choices: &[(Option<IpNet>, Choice)]) {
+    let doubts: Vec<Doubt> = choices.iter().flat_map(|(_, choice)| choice.doubts.clone()).collect();
+    let mut state = known.lock();
+    if state.doubts != doubts {
+        state.doubts = doubts;
+        drop(state);
+        known.changed.notify_one();
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use host::{Host, HostError, Monitor};
-use plan::between::{BetweenDevices, Changed, Step, changes_of};
+use plan::address::Doubt;
+use plan::between::{BetweenDevices, Changed, Step, Trouble, changes_of};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info};
 
-use super::known::Known;
+use super::known::{Known, State};
 use super::nat::Nat;
 use super::steps::{self, Looked};
 use crate::cni::Services;
@@ -242,12 +243,7 @@ impl<'a> Keeper<'a> {
         set(&metrics.routes_failed, failed.len());
         set(&metrics.blocks_unreachable, state.between.troubles().count());
         set(&metrics.node_addresses_shared, state.between.shared_addresses().count());
-        let own: BTreeSet<String> = state
-            .between
-            .troubles()
-            .filter(|(_, _, trouble)| trouble.is_own())
-            .map(|(_, _, trouble)| format!("other nodes cannot be reached: {trouble}"))
-            .collect();
+        let own = own_reasons(&state);
         drop(state);
         let left = failed.len().saturating_sub(REASONS_MAX);
         let mut reasons: Vec<String> = failed.into_iter().take(REASONS_MAX).chain(own).collect();
@@ -255,4 +251,18 @@ impl<'a> Keeper<'a> {
         reasons.iter().for_each(|reason| debug!("{reason}"));
         self.services.health().set_routes_missing(reasons);
     }
+}
+
+/// What this node itself lacks to reach others.
+fn own_reasons(state: &State) -> BTreeSet<String> {
+    let troubles = || state.between.troubles().map(|(_, _, trouble)| trouble);
+    let own = troubles().filter(|trouble| trouble.is_own());
+    let mut reasons: BTreeSet<String> =
+        own.map(|trouble| format!("other nodes cannot be reached: {trouble}")).collect();
+    // Alone on another network than everybody else, and cut off by that: the address is the wrong one.
+    if troubles().any(|trouble| trouble == Trouble::Apart) {
+        let elsewhere = state.doubts.iter().filter(|doubt| matches!(doubt, Doubt::OtherNetwork { .. }));
+        reasons.extend(elsewhere.map(|doubt| format!("other nodes cannot be reached: {doubt}")));
+    }
+    reasons
 }

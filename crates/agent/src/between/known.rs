@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::ipam::Block;
 use model::{Cidr, IpVersion, Key, KeyRange, Kind, Resource};
+use plan::address::Doubt;
 use plan::between::{Between, BetweenSettings, BlockView, NodeView, PoolView};
 use store::{Record, Store};
 use tokio::sync::Notify;
@@ -67,6 +68,8 @@ pub(super) struct State {
     felix: Option<Resource>,
     felix_of_node: Option<Resource>,
     bgp: Option<Resource>,
+    /// What speaks against this node's own address.
+    pub(super) doubts: Vec<Doubt>,
     /// Parts that have been listed, once at least.
     complete: BTreeSet<Part>,
 }
@@ -79,6 +82,7 @@ impl Known {
             felix: None,
             felix_of_node: None,
             bgp: None,
+            doubts: Vec::new(),
             complete: BTreeSet::new(),
         };
         Known { state: Mutex::new(state), changed: Notify::new(), tunnels: Notify::new() }

@@ -33,6 +33,33 @@ fn a_second_card_that_comes_later_does_not_move_a_node() {
 }
 
 #[test]
+fn an_address_on_the_wrong_card_is_named() {
+    let test = "an_address_on_the_wrong_card_is_named";
+    let Some(scene) = Scene::new(test, || plan(3, Mode::Direct, Topology::TwoCards, false)) else { return };
+    scene.assert_all_talk();
+    let node = scene.node(1);
+    let forced = [("IP", "autodetect"), ("IP_AUTODETECTION_METHOD", "interface=eth1")];
+    scene.lab.kill(node, "agent").unwrap();
+    scene.lab.launch(node, "agent", &forced).unwrap();
+    let readiness = |index: usize| {
+        scene.lab.run_on(scene.node(index), &["curl", "-s", "127.0.0.1:9099/readiness"]).unwrap_or_default()
+    };
+    lab::wait_for("the cause to be named", || {
+        let said = readiness(1);
+        let cause = "172.30.9.2/24 is not in 172.30.0.0/24, where 2 other nodes are";
+        anyhow::ensure!(said.contains(cause), "{said}");
+        Ok(())
+    })
+    .unwrap();
+    assert!(!readiness(0).contains("172.30"), "the others are not to blame: {}", readiness(0));
+    // Put right: nothing is left of it.
+    scene.lab.kill(node, "agent").unwrap();
+    scene.lab.start(node, "agent", &[]).unwrap();
+    assert_eq!(recorded(&scene, 1).trim(), "172.30.0.2/24");
+    scene.assert_all_talk();
+}
+
+#[test]
 fn a_node_that_returns_with_another_address_is_reached_again() {
     let test = "a_node_that_returns_with_another_address_is_reached_again";
     let Some(scene) = Scene::new(test, || plan(3, Mode::Crosssubnet, Topology::Shared, false)) else {
