@@ -7,6 +7,10 @@ use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
 use lab::{Programs, replay};
 
 fn up(test: &str, nodes: usize, store: StoreKind) -> Option<OwnCluster> {
+    up_in(test, nodes, store, Mode::Direct)
+}
+
+fn up_in(test: &str, nodes: usize, store: StoreKind, mode: Mode) -> Option<OwnCluster> {
     if let Some(reason) = lab::missing() {
         testkit::skip(test, &reason);
         return None;
@@ -21,7 +25,7 @@ fn up(test: &str, nodes: usize, store: StoreKind) -> Option<OwnCluster> {
         name: Plan::NAME.parse().unwrap(),
         nodes,
         store,
-        mode: Mode::Direct,
+        mode,
         topology: Topology::Shared,
         ipv6: false,
         grace: Duration::from_secs(2),
@@ -93,4 +97,17 @@ fn a_replay_notices_a_ping_that_is_lost() {
     });
     let error = told.0.unwrap_err().to_string();
     assert!(error.contains("pings were lost"), "{error}");
+}
+
+#[test]
+fn the_wrong_card_is_not_taken_and_when_forced_everybody_says_so() {
+    let test = "the_wrong_card_is_not_taken_and_when_forced_everybody_says_so";
+    if !testkit::process::on_path("bird") {
+        return testkit::skip(test, "there is no bird here");
+    }
+    let Some(lab) = up_in(test, 3, StoreKind::Sqlite, Mode::Bgp) else { return };
+    let (outcome, story) = told(|tell| replay::wrong_nic(&lab, tell));
+    outcome.unwrap_or_else(|error| panic!("{story}{error:#}"));
+    assert_eq!(story.matches(" pings answered, 0 lost").count(), 2, "{story}");
+    assert!(story.contains("plumb doctor, after "), "{story}");
 }

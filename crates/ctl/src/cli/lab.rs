@@ -223,7 +223,8 @@ pub(crate) struct Exec {
 #[command(after_help = "\
 Examples:
   plumb lab replay stale-delete
-  plumb lab replay leaked-endpoints --grace 5s")]
+  plumb lab replay leaked-endpoints --grace 5s
+  plumb lab replay wrong-nic")]
 pub(crate) struct Replay {
     #[arg(value_enum)]
     pub(crate) incident: Incident,

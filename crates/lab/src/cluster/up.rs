@@ -215,7 +215,7 @@ pub(super) fn wait_for_service(cluster: &Cluster, node: &str, service: &str) -> 
 }
 
 impl Cluster {
-    pub(super) fn agent_readiness(&self, node: &str) -> Result<()> {
+    pub(crate) fn agent_readiness(&self, node: &str) -> Result<()> {
         let namespace = fabric::namespace_path(self.name(), node);
         let address = SocketAddr::from(([127, 0, 0, 1], HEALTH_PORT));
         let (status, answer) = http::get(Path::new(&namespace), address, "/readiness")?;

@@ -4,8 +4,10 @@
 mod leaked_endpoints;
 mod stale_delete;
 mod state;
+mod wrong_nic;
 
 use crate::wait_for;
 
 pub use leaked_endpoints::replay as leaked_endpoints;
 pub use stale_delete::replay as stale_delete;
+pub use wrong_nic::replay as wrong_nic;

@@ -132,13 +132,13 @@ fn open(name: &cluster::LabName) -> Result<Cluster, Failure> {
 }
 
 /// A lab of this process, for a replay.
-fn own(nodes: usize, wanted: LabStore, making: &Making) -> Result<OwnCluster, Failure> {
+fn own(nodes: usize, wanted: LabStore, mode: Mode, making: &Making) -> Result<OwnCluster, Failure> {
     let plan = Plan {
         // Replaced by a name that says whose lab it is.
         name: Plan::NAME.parse().map_err(|error: cluster::LabNameError| Failure::new(error.to_string()))?,
         nodes,
         store: store(wanted)?,
-        mode: Mode::Direct,
+        mode,
         topology: Topology::Shared,
         ipv6: false,
         grace: making.grace,

@@ -1,5 +1,7 @@
 //! `plumb lab replay`: an outage of the past, in a lab of its own.
 
+use lab::cluster::Mode;
+
 use super::{failure, own};
 use crate::cli::lab::{Incident, Replay};
 use crate::failure::{Failure, Failures};
@@ -8,17 +10,22 @@ pub(super) fn run(command: &Replay) -> Result<(), Failures> {
     let story = |line: &str| println!("{line}");
     match command.incident {
         Incident::StaleDelete => {
-            let cluster = own(command.nodes.unwrap_or(1), command.store, &command.making)?;
+            let cluster = own(command.nodes.unwrap_or(1), command.store, Mode::Direct, &command.making)?;
             lab::replay::stale_delete(&cluster, &story).map_err(failure)?;
             cluster.down().map_err(failure)?;
         }
         Incident::LeakedEndpoints => {
-            let cluster = own(command.nodes.unwrap_or(10), command.store, &command.making)?;
+            let cluster = own(command.nodes.unwrap_or(10), command.store, Mode::Direct, &command.making)?;
             lab::replay::leaked_endpoints(&cluster, command.leaks.unwrap_or(600), &story).map_err(failure)?;
             cluster.down().map_err(failure)?;
         }
-        Incident::IpamDrift | Incident::SharedAddress | Incident::WrongNic => {
-            let known = "stale-delete and leaked-endpoints can be replayed";
+        Incident::WrongNic => {
+            let cluster = own(command.nodes.unwrap_or(3), command.store, Mode::Bgp, &command.making)?;
+            lab::replay::wrong_nic(&cluster, &story).map_err(failure)?;
+            cluster.down().map_err(failure)?;
+        }
+        Incident::IpamDrift | Incident::SharedAddress => {
+            let known = "stale-delete, leaked-endpoints and wrong-nic can be replayed";
             return Err(Failure::new("the replay of this incident is not there yet").hint(known).into());
         }
     }

@@ -37,9 +37,13 @@ struct Chosen {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let missed = missed_sessions(case);
-    let own: Own =
+    let mut own: Own =
         node_names(case).into_iter().map(|name| (name.clone(), cluster_addresses(case, &name))).collect();
     let chosen = chosen(case, &own, &missed);
+    // Where sessions are missed the kernel's word counts as well; else a node with two cards has its reasons.
+    if !missed.is_empty() {
+        add_kernels(case, &chosen, &mut own);
+    }
     let others = others_on_their_cluster_address(case, &own, &chosen, &missed);
     for (node, choice) in &chosen {
         let Some(own) = own.get(node) else { continue };
@@ -60,6 +64,29 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 
 /// What each node is known by apart from its network records.
 type Own = BTreeMap<String, BTreeSet<IpAddr>>;
+
+/// What each node's own cards have on networks that other nodes go by.
+fn add_kernels(case: &Case<'_>, chosen: &BTreeMap<String, Chosen>, own: &mut Own) {
+    let mut users: BTreeMap<IpNet, BTreeSet<&str>> = BTreeMap::new();
+    for (name, choice) in chosen {
+        if let Some(net) = choice.net {
+            users.entry(net).or_default().insert(name);
+        }
+    }
+    for (name, own) in own {
+        let Some(node) = case.node(name) else { continue };
+        let of_others: Vec<IpNet> = users
+            .iter()
+            .filter(|(_, users)| users.iter().any(|user| user != name))
+            .map(|(net, _)| *net)
+            .collect();
+        let held = node.kernel.addresses.iter().flatten().filter(|held| !held.seen.is_secondary);
+        own.extend(
+            held.map(|held| held.seen.net.addr())
+                .filter(|address| of_others.iter().any(|net| net.contains(address))),
+        );
+    }
+}
 
 /// What every node is known by: its records, or, for the only node whose address is not known, what others look for in vain.
 fn chosen(case: &Case<'_>, own: &Own, missed: &[Missed]) -> BTreeMap<String, Chosen> {
@@ -244,6 +271,24 @@ mod tests {
         silent(&CHECK, &with_addresses(&["10.99.0.1/24", "10.99.0.2/24", "10.99.0.3/24"]));
         silent(&CHECK, &with_addresses(&["10.99.0.1/24", "10.99.1.2/24", "10.99.2.3/24"]));
         silent(&CHECK, &with_addresses(&["172.16.0.1/32", "172.16.0.2/32", "172.16.0.3/32"]));
+    }
+
+    /// Without Kubernetes the kernels tell which address would have been the right one.
+    #[test]
+    fn without_kubernetes_a_missed_session_and_the_kernel_tell() {
+        let mut evidence = with_addresses(&["10.99.0.1/24", "172.16.0.2/16", "172.16.0.3/16"]);
+        for node in evidence.kube_nodes.as_mut().unwrap() {
+            node.seen.internal_ips.clear();
+        }
+        evidence.pods = None;
+        silent(&CHECK, &evidence);
+        let sessions = &mut evidence.node_mut("worker-0001").bgp.as_mut().unwrap().sessions;
+        sessions.truncate(1);
+        sessions[0].seen.peer = "10.99.0.1".parse().unwrap();
+        sessions[0].seen.info = "Active".to_owned();
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(finding.subject.to_string(), "node worker-0000");
+        assert!(finding.summary.ends_with("there it has 172.16.0.1"), "{}", finding.summary);
     }
 
     #[test]
