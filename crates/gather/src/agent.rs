@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use doctor::Evidence;
+use doctor::{Evidence, Origin, Sighted};
+use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -45,6 +46,7 @@ struct Answer {
 /// Asks for everything the agent sees of its node.
 pub async fn ask(socket: &Path) -> Result<Evidence, AgentError> {
     let unreachable = |source| AgentError::Unreachable { socket: socket.to_owned(), source };
+    let asked_at = Timestamp::now();
     let answer = match tokio::time::timeout(PATIENCE, converse(socket)).await {
         Ok(answer) => answer.map_err(unreachable)?,
         Err(_) => return Err(AgentError::NoAnswer { socket: socket.to_owned() }),
@@ -53,7 +55,20 @@ pub async fn ask(socket: &Path) -> Result<Evidence, AgentError> {
         let said: String = answer.stdout.trim().chars().take(300).collect();
         return Err(AgentError::Refused { socket: socket.to_owned(), said });
     }
-    bundle::read("the agent", &mut answer.stdout.as_bytes()).map_err(unreachable)
+    let mut evidence = bundle::read("the agent", &mut answer.stdout.as_bytes()).map_err(unreachable)?;
+    compare_clocks(&mut evidence, asked_at, Timestamp::now());
+    Ok(evidence)
+}
+
+/// The agent looked between the question and the answer, whatever its own clock says: it may be on another machine, behind a
+/// socket that somebody forwards.
+fn compare_clocks(evidence: &mut Evidence, asked_at: Timestamp, answered_at: Timestamp) {
+    let Some(looked_at) = evidence.taken_at.replace(asked_at) else { return };
+    let nearest = looked_at.clamp(asked_at, answered_at);
+    for node in evidence.nodes.values_mut() {
+        let ahead = looked_at.duration_since(nearest);
+        node.setup.clock_ahead = Some(Sighted::new(ahead, Origin::probe(node.name.as_str(), "clock")));
+    }
 }
 
 async fn converse(socket: &Path) -> io::Result<Answer> {
@@ -72,7 +87,7 @@ async fn converse(socket: &Path) -> io::Result<Answer> {
 #[cfg(test)]
 mod tests {
     use doctor::sample;
-    use jiff::Timestamp;
+    use jiff::SignedDuration;
     use tokio::net::UnixListener;
 
     use super::*;
@@ -102,7 +117,29 @@ mod tests {
         writer.look(Timestamp::UNIX_EPOCH).unwrap();
         writer.nodes(&sample).unwrap();
         let text = String::from_utf8(writer.finish().unwrap()).unwrap();
-        assert_eq!(asked(0, &text).await.unwrap().nodes, sample.nodes);
+        let mut given = asked(0, &text).await.unwrap();
+        // Its clock stands in 1970, and what it saw is of now all the same.
+        let now = Timestamp::now();
+        assert!(now.duration_since(given.taken_at.unwrap()) < SignedDuration::from_mins(5));
+        for (name, node) in &mut given.nodes {
+            let ahead = node.setup.clock_ahead.take().unwrap().seen;
+            assert!(ahead < SignedDuration::from_hours(-24 * 365 * 50), "{name}: {ahead}");
+            node.setup.clock_ahead = sample.node(name).unwrap().setup.clock_ahead.clone();
+        }
+        assert_eq!(given.nodes, sample.nodes);
+    }
+
+    #[test]
+    fn a_clock_that_shows_a_time_in_between_is_right() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let ahead = |looked_at: i64| {
+            let mut evidence = Evidence { taken_at: Some(at(looked_at)), ..Evidence::default() };
+            evidence.node_mut("a");
+            compare_clocks(&mut evidence, at(100), at(110));
+            assert_eq!(evidence.taken_at, Some(at(100)));
+            evidence.node("a").unwrap().setup.clock_ahead.clone().unwrap().seen.as_secs()
+        };
+        assert_eq!([ahead(40), ahead(100), ahead(107), ahead(110), ahead(170)], [-60, 0, 0, 0, 60]);
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use model::{AffinityOwner, Cidr, Key, Kind};
 use serde_json::Value;
 
 use crate::bird;
+use crate::relay::Relay;
 use crate::scene::{NODES, Scene};
 
 /// A kind of fault, named for the code that must be found.
@@ -47,6 +48,7 @@ pub(crate) struct Injection<'s> {
     pub(crate) symptoms: BTreeSet<(String, String)>,
     undo: Vec<Undo>,
     undo_waits_for_bgp: bool,
+    relay: Option<Relay>,
 }
 
 enum Undo {
@@ -57,8 +59,8 @@ enum Undo {
 impl<'s> Injection<'s> {
     pub(crate) fn new(scene: &'s Scene, fault: &Fault, node: &'static str, number: usize) -> Injection<'s> {
         let (roots, symptoms, undo) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        let undo_waits_for_bgp = false;
-        Injection { scene, code: fault.code, node, number, roots, symptoms, undo, undo_waits_for_bgp }
+        let (undo_waits_for_bgp, relay) = (false, None);
+        Injection { scene, code: fault.code, node, number, roots, symptoms, undo, undo_waits_for_bgp, relay }
     }
 
     /// This must be found.
@@ -158,6 +160,12 @@ impl<'s> Injection<'s> {
         self.undo_waits_for_bgp = true;
     }
 
+    /// The node's agent is asked through this relay.
+    pub(crate) fn ask_through(&mut self, relay: Relay) {
+        self.scene.ask_at(self.node, Some(relay.socket()));
+        self.relay = Some(relay);
+    }
+
     /// A record as it is now.
     pub(crate) fn record(&self, key: &Key) -> Result<Vec<u8>> {
         self.scene.records()?.remove(key).with_context(|| format!("no record {key}"))
@@ -229,6 +237,9 @@ impl<'s> Injection<'s> {
                     self.scene.inside(node, self.scene.pod(node, pod), &line)?
                 }
             };
+        }
+        if self.relay.take().is_some() {
+            self.scene.ask_at(self.node, None);
         }
         let all = NODES.len() * (NODES.len() - 1);
         if self.undo_waits_for_bgp { bird::wait_for_sessions(self.scene, all) } else { Ok(()) }

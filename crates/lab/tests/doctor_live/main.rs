@@ -9,6 +9,7 @@ mod faults;
 mod injection;
 mod kubernetes;
 mod modes;
+mod relay;
 mod scene;
 mod singles;
 mod table;

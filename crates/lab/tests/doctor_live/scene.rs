@@ -2,7 +2,9 @@
 //! over their sockets. Whatever a fault changed is put back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -30,6 +32,8 @@ pub(crate) struct Scene {
     texts: tempfile::TempDir,
     healthy: BTreeMap<Key, Vec<u8>>,
     store: StoreConfig,
+    /// Where a node's agent is asked, if not at its own socket.
+    sockets: Mutex<BTreeMap<&'static str, PathBuf>>,
 }
 
 /// What the doctor said: each finding by code and subject, apart from what another explains.
@@ -82,7 +86,8 @@ impl Scene {
             }
         };
         let texts = tempfile::tempdir()?;
-        let mut scene = Scene { lab, pods, texts, healthy: BTreeMap::new(), store };
+        let sockets = Mutex::default();
+        let mut scene = Scene { lab, pods, texts, healthy: BTreeMap::new(), store, sockets };
         for node in NODES {
             scene.lab.stop(node, "agent")?;
             scene.lab.start(node, "agent", &["--observe"])?;
@@ -190,6 +195,15 @@ impl Scene {
         })?
     }
 
+    /// From now on a node's agent is asked there, or at its own socket again.
+    pub(crate) fn ask_at(&self, node: &'static str, socket: Option<PathBuf>) {
+        let mut sockets = self.sockets.lock().expect("no panic");
+        match socket {
+            Some(socket) => sockets.insert(node, socket),
+            None => sockets.remove(node),
+        };
+    }
+
     /// Records and texts as they were. What was changed elsewhere, whoever changed it puts back.
     pub(crate) fn restore_records(&self) -> Result<()> {
         let now = self.records()?;
@@ -205,7 +219,7 @@ impl Scene {
 
     /// What the doctor finds now: two looks, and nothing is too young.
     pub(crate) fn audit(&self) -> Result<Verdict> {
-        let mut doctor = doctor(&self.lab)?;
+        let mut doctor = doctor_at(&self.lab, &self.sockets.lock().expect("no panic"))?;
         doctor.args(["--grace", "0", "--settle", "0.02", "--live", "--from"]).arg(self.texts.path());
         Verdict::of(doctor)
     }
@@ -233,6 +247,10 @@ impl Verdict {
 
 /// `plumb doctor` with the lab's store and every node's agent.
 pub(crate) fn doctor(lab: &Cluster) -> Result<Command> {
+    doctor_at(lab, &BTreeMap::new())
+}
+
+fn doctor_at(lab: &Cluster, sockets: &BTreeMap<&str, PathBuf>) -> Result<Command> {
     let nodes = &lab.description().nodes;
     let first = &nodes.first().context("a lab has nodes")?.name;
     let mut command = Command::new("nsenter");
@@ -240,9 +258,17 @@ pub(crate) fn doctor(lab: &Cluster) -> Result<Command> {
     command.arg(Programs::of_test()?.folder().join("plumb")).args(["doctor", "-o", "json"]);
     command.env_clear().envs(lab.environment_of(first)?);
     for node in nodes {
-        command.arg("--agent-socket").arg(lab.root_of(&node.name)?.join("run/plumb/agent.sock"));
+        let other = sockets.get(&*node.name).cloned();
+        command.arg("--agent-socket").arg(match other {
+            Some(socket) => socket,
+            None => agent_socket(lab, &node.name)?,
+        });
     }
     Ok(command)
+}
+
+pub(crate) fn agent_socket(lab: &Cluster, node: &str) -> Result<PathBuf> {
+    Ok(lab.root_of(node)?.join("run/plumb/agent.sock"))
 }
 
 /// The address of a node in every lab.

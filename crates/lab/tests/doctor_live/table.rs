@@ -14,10 +14,6 @@ const NOT_HERE: &[(&str, &str)] = &[
         "the kernel drops what is signed wrongly and tells BIRD nothing: a session that is down is all there is to see",
     ),
     (
-        "clock-skew",
-        "all nodes of a lab have the machine's clock, and no collector asks for a node's clock yet",
-    ),
-    (
         "reported-by-calicoctl",
         "it passes on what calicoctl says only where the books themselves were not collected, and here they are",
     ),

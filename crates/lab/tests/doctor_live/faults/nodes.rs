@@ -1,15 +1,18 @@
 //! Faults of how nodes are set up, of what Kubernetes says of them, and of settings of the whole cluster.
 
 use anyhow::Result;
+use jiff::SignedDuration;
 use model::Kind;
 use serde_json::{Value, json};
 
 use crate::injection::{Fault, Injection, Takes};
 use crate::kubernetes;
-use crate::scene::{BUSY_NODES, CALICO_NODE, address_of};
+use crate::relay::Relay;
+use crate::scene::{BUSY_NODES, CALICO_NODE, address_of, agent_socket};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "calico-node-not-ready", takes: Takes::Cluster, inject: calico_node_not_ready },
+    Fault { code: "clock-skew", takes: Takes::Setup, inject: clock_skew },
     Fault { code: "credentials-expired", takes: Takes::Setup, inject: credentials_expired },
     Fault { code: "etcd-even-members", takes: Takes::Cluster, inject: etcd_even_members },
     Fault { code: "forwarding-off", takes: Takes::Setup, inject: forwarding_off },
@@ -33,6 +36,13 @@ fn calico_node_not_ready(i: &mut Injection<'_>) -> Result<()> {
         pod["status"]["containerStatuses"][0]["ready"] = json!(false);
     })?;
     i.expect(format!("node {CALICO_NODE}"))
+}
+
+/// All nodes of a lab have the machine's clock, so that of its agent's answers is put forward.
+fn clock_skew(i: &mut Injection<'_>) -> Result<()> {
+    let agent = agent_socket(i.scene.lab(), i.node)?;
+    i.ask_through(Relay::start(agent, SignedDuration::from_secs(90))?);
+    i.expect(node_subject(i))
 }
 
 /// A token that ended in 2001: its middle part says so, the rest is nobody's.
