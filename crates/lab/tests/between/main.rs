@@ -1,6 +1,7 @@
 //! Pods of different nodes: over every sort of network, and while things happen.
 
 mod address;
+mod bird;
 mod modes;
 mod scene;
 mod traffic;
