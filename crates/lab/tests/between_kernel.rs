@@ -5,8 +5,8 @@ use host::{Host, HostError};
 use lab::{Lab, Node, Programs};
 use model::IpVersion;
 use plan::between::{
-    Between, BetweenDevices, BlockView, Encapsulation, Extent, NodeView, PoolView, Presence, Step, Uplinks,
-    between_differences, changes_of,
+    Between, BetweenDevices, BetweenSettings, BlockView, Encapsulation, Extent, NatSettings, NodeView,
+    PoolView, Presence, Step, Uplinks, between_differences, changes_of,
 };
 
 /// A node with a card, and another one at the other end of the cable.
@@ -328,4 +328,27 @@ fn rules_are_loaded_listed_and_removed() {
         nft::remove().unwrap();
         assert_eq!(nft::list().unwrap(), None);
     });
+}
+
+#[test]
+fn rules_of_all_settings_are_taken() {
+    let Some(bench) = Bench::new("rules_of_all_settings_are_taken") else { return };
+    let mut between = bench.cluster(Encapsulation::None);
+    for address in [None, Some("172.30.0.1"), Some("fd30::1")] {
+        for ports in [None, Some((2000, 3000))] {
+            for device in [None, Some("eth+"), Some("eth0")] {
+                let nat = NatSettings {
+                    address: address.map(|text| text.parse().unwrap()),
+                    ports,
+                    excludes_nodes: true,
+                    device: device.map(str::to_owned),
+                };
+                between.set_settings(BetweenSettings { nat, ..BetweenSettings::default() });
+                between.settle();
+                let rules = between.nat().unwrap();
+                let loaded = bench.host(|_| nft::load(rules));
+                assert!(loaded.is_ok(), "{loaded:?}: {rules}");
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use lab::cluster::{Mode, Topology};
 
-use crate::scene::{Scene, plan};
+use crate::scene::{Scene, add, plan};
 
 /// How many nodes: the issue's largest in a full run.
 fn nodes() -> usize {
@@ -126,4 +126,29 @@ fn ipip_works_or_is_said_to_be_missing() {
             "this kernel has no IPIP; that the agent says so, and reaches who is near, was seen",
         );
     }
+}
+
+#[test]
+fn an_address_out_of_another_nodes_block_is_reached_where_it_is() {
+    let test = "an_address_out_of_another_nodes_block_is_reached_where_it_is";
+    let Some(mut scene) = Scene::new(test, || plan(3, Mode::Direct, Topology::Shared, false)) else { return };
+    scene.apply(
+        "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: {name: tiny}\n\
+         spec: {cidr: 10.77.0.0/29, blockSize: 30}\n",
+    );
+    let disable = "{\"spec\":{\"disabled\":true}}";
+    scene.lab.plumb(&["patch", "ippool", "default-ipv4-ippool", "-p", disable]).unwrap();
+    // Two blocks of four addresses: the second node has one, the first one the other, and then needs a fifth.
+    scene.pods[1] = add(&scene.lab, "node2", "tiny-0");
+    for number in 1..=5 {
+        scene.pods[0] = add(&scene.lab, "node1", &format!("tiny-{number}"));
+    }
+    let borrowed = format!("{}/32", scene.pods[0].addresses[0]);
+    lab::wait_for("a route to the borrowed address", || {
+        let route = scene.lab.run_on("node2", &["ip", "route", "show", &borrowed])?;
+        anyhow::ensure!(route.contains("via 172.30.0.1 dev eth0 proto 113"), "{route}{}", scene.evidence());
+        Ok(())
+    })
+    .unwrap();
+    scene.assert_all_talk();
 }

@@ -46,7 +46,7 @@ impl Scene {
         let lab = OwnCluster::up(plan(), &|_| {}).unwrap();
         let mut pods = Vec::new();
         for node in lab.description().nodes.clone() {
-            pods.push(add(&lab, &node.name));
+            pods.push(add(&lab, &node.name, &format!("web-{}", node.name)));
         }
         Some(Scene { lab, pods })
     }
@@ -169,14 +169,23 @@ impl Scene {
         text
     }
 
+    /// `plumb apply` of a manifest.
+    pub(crate) fn apply(&self, manifest: &str) {
+        let mut command = self.lab.command_on(self.node(0)).unwrap();
+        command.args(["plumb", "apply", "-f", "-"]).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(manifest.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{manifest}");
+    }
+
     /// What `ip route` shows of routes to other nodes.
     pub(crate) fn routes(&self, index: usize) -> String {
         self.lab.run_on(self.node(index), &["ip", "route", "show", "proto", "113"]).unwrap()
     }
 }
 
-pub(crate) fn add(lab: &OwnCluster, node: &str) -> PodReport {
-    let pod = NewPod::new(&format!("web-{node}").parse().unwrap());
+pub(crate) fn add(lab: &OwnCluster, node: &str, name: &str) -> PodReport {
+    let pod = NewPod::new(&name.parse().unwrap());
     lab.kubelet(node, &KubeletRequest::Add { pods: vec![pod], waits: true }).unwrap().pop().unwrap()
 }
 
