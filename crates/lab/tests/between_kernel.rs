@@ -108,7 +108,8 @@ impl Bench {
 fn set_mode(between: &mut Between, encapsulation: Encapsulation) {
     for (name, cidr) in [("v4", "10.244.0.0/16"), ("v6", "fd44::/48")] {
         let cidr = cidr.parse().unwrap();
-        let pool = PoolView { cidr, encapsulation, nat_outgoing: true, is_of_services: false };
+        let pool =
+            PoolView { cidr, encapsulation, nat_outgoing: true, is_enabled: true, is_of_services: false };
         between.set_pool(name, Some(pool));
     }
 }

@@ -67,8 +67,11 @@ fn wanted_and_there(known: &Known, tunnel: Tunnel) -> (bool, Option<IpAddr>) {
         Tunnel::Ipip if state.between.wants_ipip() && !state.between.uplinks().has_ipip => (false, None),
         Tunnel::Ipip => (state.between.wants_ipip(), own.and_then(|node| node.ipip_tunnel)),
         _ => {
-            let has = own.and_then(|node| node.of(tunnel.version()).tunnel);
-            (state.between.wants_vxlan(tunnel.version()), has)
+            let version = tunnel.version();
+            let has = own.and_then(|node| node.of(version).tunnel);
+            // A pool that is disabled gives no addresses; those that it gave are still reached through the tunnel.
+            let keeps = state.between.wants_vxlan(version) && !state.between.offers_vxlan(version);
+            (state.between.wants_vxlan(version) && !keeps, has.filter(|_| !keeps))
         }
     }
 }

@@ -103,6 +103,21 @@ fn another_mode_for_the_pool_is_taken_over_under_traffic() {
 }
 
 #[test]
+fn a_pool_that_is_disabled_still_carries_its_pods() {
+    let test = "a_pool_that_is_disabled_still_carries_its_pods";
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Vxlan, Topology::Subnets, false)) else { return };
+    scene.assert_all_talk();
+    let pingers = ping_both_ways(&scene);
+    let disable = "{\"spec\":{\"disabled\":true}}";
+    scene.lab.plumb(&["patch", "ippool", "default-ipv4-ippool", "-p", disable]).unwrap();
+    wait_for_more(&pingers, 100);
+    scene.lab.stop(scene.node(0), "agent").unwrap();
+    scene.lab.start(scene.node(0), "agent", &[]).unwrap();
+    wait_for_more(&pingers, 50);
+    assert_eq!(losses(pingers), 0, "{}", scene.evidence());
+}
+
+#[test]
 fn strangers_changes_are_put_right() {
     let test = "strangers_changes_are_put_right";
     let Some(scene) = Scene::new(test, || plan(2, Mode::Vxlan, Topology::Shared, false)) else { return };

@@ -242,6 +242,13 @@ impl Between {
         self.pools.values().any(|pool| pool.cidr.version() == version && is_tunnelled(pool))
     }
 
+    /// Whether a tunnel address of this IP version can be had anew.
+    pub fn offers_vxlan(&self, version: IpVersion) -> bool {
+        let offers =
+            |pool: &PoolView| pool.is_enabled && matches!(pool.encapsulation, Encapsulation::Vxlan(_));
+        self.pools.values().any(|pool| pool.cidr.version() == version && offers(pool))
+    }
+
     fn settle_vtep(&mut self, name: &str, version: IpVersion, changed: &mut Changed) {
         let key = (name.to_owned(), version);
         let own = self.ground.own.of(version).address.filter(|_| self.ground.has_vxlan[slot(version)]);

@@ -110,7 +110,13 @@ mod tests {
 
     fn pool(cidr: &str, nat_outgoing: bool) -> PoolView {
         let cidr = cidr.parse().unwrap();
-        PoolView { cidr, encapsulation: Encapsulation::None, nat_outgoing, is_of_services: false }
+        PoolView {
+            cidr,
+            encapsulation: Encapsulation::None,
+            nat_outgoing,
+            is_enabled: true,
+            is_of_services: false,
+        }
     }
 
     fn rules_for(pools: &[PoolView], settings: &NatSettings) -> Option<String> {

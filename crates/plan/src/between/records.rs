@@ -81,6 +81,8 @@ pub struct PoolView {
     pub cidr: Cidr,
     pub encapsulation: Encapsulation,
     pub nat_outgoing: bool,
+    /// It gives new addresses.
+    pub is_enabled: bool,
     /// Of services only: nothing in it is ever a source.
     pub is_of_services: bool,
 }
@@ -117,6 +119,7 @@ impl PoolView {
             cidr,
             encapsulation,
             nat_outgoing: pool.spec("natOutgoing").and_then(Value::as_bool).unwrap_or(false),
+            is_enabled: !pool.spec("disabled").and_then(Value::as_bool).unwrap_or(false),
             is_of_services: uses
                 .is_some_and(|uses| !uses.is_empty() && uses.iter().all(|word| word == "LoadBalancer")),
         })

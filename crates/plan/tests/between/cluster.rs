@@ -20,7 +20,7 @@ pub(crate) fn node(address: &str, tunnel: &str) -> NodeView {
 
 pub(crate) fn pool(cidr: &str, encapsulation: Encapsulation) -> PoolView {
     let cidr = cidr.parse().unwrap();
-    PoolView { cidr, encapsulation, nat_outgoing: false, is_of_services: false }
+    PoolView { cidr, encapsulation, nat_outgoing: false, is_enabled: true, is_of_services: false }
 }
 
 pub(crate) fn block(owner: &str) -> BlockView {
