@@ -14,7 +14,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     if !workspace::is_root() {
         bail!("the demo makes network namespaces, which needs root");
     }
-    packages::ensure(&[packages::IP, packages::PING])?;
+    packages::ensure(&[packages::IP, packages::PING, packages::BIRD])?;
     let metadata = Metadata::ours()?;
     // The same selection as `cargo build --workspace`, so that the two share what they compile.
     let built =
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
 pub(crate) fn command(metadata: &Metadata) -> Command {
     let programs = metadata.program_dir();
     let mut command = Command::new(programs.join(PROGRAM));
+    command.arg("--incidents").arg(workspace::root().join("tests/incidents"));
     command.arg("--bin-dir").arg(programs).env("PATH", workspace::search_path());
     command
 }

@@ -27,6 +27,9 @@ const fn tool(program: &'static str, package: &'static str, why: &'static str) -
 pub(crate) const IP: Tool = tool("ip", "iproute2", "shows what is programmed in the kernel");
 pub(crate) const PING: Tool = tool("ping", "iputils-ping", "proves that pods reach each other");
 
+pub(crate) const BIRD: Tool =
+    Tool { service: Some("bird"), ..tool("bird", "bird2", "the BGP daemon that nodes run") };
+
 /// Everything `cargo xtask test` can make use of.
 pub(crate) const FOR_TESTS: &[Tool] = &[
     IP,
@@ -37,7 +40,7 @@ pub(crate) const FOR_TESTS: &[Tool] = &[
     },
     tool("etcdctl", "etcd-client", "reads and writes etcd's keys independently of our own code"),
     tool("nft", "nftables", "checks firewall rules against the real thing"),
-    Tool { service: Some("bird"), ..tool("bird", "bird2", "the BGP daemon that nodes run") },
+    BIRD,
     Tool { service: Some("gobgpd"), ..tool("gobgpd", "gobgpd", "a BGP daemon that is none of ours") },
     tool("nsenter", "util-linux", "runs a command inside a pod's network namespace"),
     Tool {

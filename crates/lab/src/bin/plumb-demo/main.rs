@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask demo` builds the programs and runs this. It fails loudly if anything is not as it says.
 
+mod outages;
 mod story;
 
 use std::path::{Path, PathBuf};
@@ -15,13 +16,16 @@ use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
 
 use story::{Story, note, step};
 
-/// Three nodes with agents: pods, traffic, two outages of the past, and nothing left behind.
+/// Three nodes with agents: pods, traffic, outages of the past, and nothing left behind.
 #[derive(Debug, Parser)]
 #[command(name = "plumb-demo", version)]
 struct Arguments {
     /// The folder with plumb, plumbd and plumb-cni; that of this program if not given.
     #[arg(long)]
     bin_dir: Option<PathBuf>,
+    /// The folder with what people collected in the outages; without it, those that are only read about are left out.
+    #[arg(long)]
+    incidents: Option<PathBuf>,
 }
 
 const NODES: usize = 3;
@@ -50,18 +54,8 @@ impl Arguments {
         let started = Instant::now();
         println!("Three nodes on one machine, from nothing to nothing.");
         step("A lab: nodes with namespaces and folders of their own, an agent on each");
-        let plan = Plan {
-            name: Plan::NAME.parse()?,
-            nodes: NODES,
-            store: StoreKind::Sqlite,
-            mode: Mode::Direct,
-            topology: Topology::Shared,
-            ipv6: false,
-            grace: GRACE,
-            has_agents: true,
-            programs: Programs::in_folder(&folder)?.folder().to_owned(),
-        };
-        let cluster = OwnCluster::up(plan, &note)?;
+        let programs = Programs::in_folder(&folder)?;
+        let cluster = OwnCluster::up(plan(&programs, Mode::Direct)?, &note)?;
         let name = cluster.name().to_string();
         Story::new(&cluster).tell()?;
         step("The lab itself goes");
@@ -71,9 +65,27 @@ impl Arguments {
             "{namespaces} network namespaces and {processes} processes are gone, and so is its folder"
         ));
         ensure_no_namespace(&name)?;
+        outages::wrong_nic(&programs)?;
+        if let Some(incidents) = &self.incidents {
+            outages::from_evidence(&programs, incidents)?;
+        }
         println!("\nDone in {:.1} s: everything was as it should be.", started.elapsed().as_secs_f32());
         Ok(())
     }
+}
+
+fn plan(programs: &Programs, mode: Mode) -> Result<Plan> {
+    Ok(Plan {
+        name: Plan::NAME.parse()?,
+        nodes: NODES,
+        store: StoreKind::Sqlite,
+        mode,
+        topology: Topology::Shared,
+        ipv6: false,
+        grace: GRACE,
+        has_agents: true,
+        programs: programs.folder().to_owned(),
+    })
 }
 
 fn ensure_no_namespace(lab: &str) -> Result<()> {

@@ -202,16 +202,16 @@ pub(super) fn note(line: &str) {
 }
 
 /// A replay's own steps, below ours.
-fn indented(line: &str) {
+pub(super) fn indented(line: &str) {
     println!("   {}", line.trim_start_matches('\n').replacen("==", "--", 1));
 }
 
-fn command(line: &str, place: &str) {
+pub(super) fn command(line: &str, place: &str) {
     let place = if place.is_empty() { String::new() } else { format!("[{place}] ") };
     println!("   {place}$ {line}");
 }
 
-fn show(text: &str) {
+pub(super) fn show(text: &str) {
     for line in text.lines() {
         println!("     {}", line.trim_end());
     }
