@@ -9,7 +9,7 @@ use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
 use model::Cidr;
 
-use crate::scene::{Verdict, doctor, missing, plan};
+use crate::scene::{Verdict, address_of, doctor, missing, plan};
 
 const NODES: [&str; 3] = ["node1", "node2", "node3"];
 
@@ -184,4 +184,40 @@ fn a_cluster_with_tunnels_is_looked_at() {
 #[test]
 fn a_cluster_of_two_networks_is_looked_at() {
     see_what_is_found("a_cluster_of_two_networks_is_looked_at", Mode::Crosssubnet, false);
+}
+
+/// A firewall between two nodes whose agents speak BGP: no session, so no routes. The session is the cause.
+#[test]
+fn a_session_that_is_blocked_explains_the_routes_that_are_gone() {
+    let test = "a_session_that_is_blocked_explains_the_routes_that_are_gone";
+    if let Some(reason) = missing(StoreKind::Sqlite) {
+        return testkit::skip(test, &reason);
+    }
+    let town = Town::up(Mode::Bgp, false).unwrap();
+    town.wait_until_clean().unwrap();
+    let (first, second) = (address_of(NODES[0]), address_of(NODES[1]));
+    let drop = |port: &str| format!("ip saddr {second} tcp {port} 179 drop");
+    let rules = format!("type filter hook input priority 0; {}; {};", drop("dport"), drop("sport"));
+    let restart = format!("birdc -s /run/plumb/bird.ctl restart Mesh_{}", second.replace('.', "_"));
+    town.run(false, &format!("nft 'table ip fault {{ chain blocked {{ {rules} }}; }}'; {restart}")).unwrap();
+    let named = |code: &str, subject: String| (code.to_owned(), subject);
+    let block = |of: usize| Cidr::containing(town.address(of, true).unwrap(), 26).unwrap();
+    let sessions = BTreeSet::from([
+        named("bgp-session-down", format!("BGP session {} to {second}", NODES[0])),
+        named("bgp-session-down", format!("BGP session {} to {first}", NODES[1])),
+    ]);
+    let routes = BTreeSet::from([
+        named("block-route-missing", format!("route {} on {}", block(1), NODES[0])),
+        named("block-route-missing", format!("route {} on {}", block(0), NODES[1])),
+    ]);
+    // Until both have noticed: the other end hears of it from nobody, and waits for what does not come.
+    lab::wait_for("the sessions to be missed", || {
+        let verdict = town.audit()?;
+        ensure!(verdict.roots == sessions, "{:#}", verdict.report["findings"]);
+        ensure!(verdict.symptoms.is_superset(&routes), "{:#}", verdict.report["findings"]);
+        Ok(())
+    })
+    .unwrap();
+    town.run(false, "nft delete table ip fault").unwrap();
+    town.wait_until_clean().unwrap();
 }
