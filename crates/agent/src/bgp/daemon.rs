@@ -177,6 +177,10 @@ impl Daemon {
         info!(config = %self.places.config.display(), "started BIRD");
         let deadline = Instant::now() + START_PATIENCE;
         while !self.is_answering() && Instant::now() < deadline {
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                return Err(DaemonError::Ended { said: format!(" ({status})"), wait: self.start_delay });
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
@@ -229,9 +233,26 @@ mod tests {
     fn one_that_ends_at_once_is_not_started_over_and_over() {
         let folder = tempfile::tempdir().unwrap();
         let mut daemon = Daemon::new(places(folder.path(), "true"));
+        for _ in 0..2 {
+            let ended = daemon.start().unwrap_err();
+            assert!(ended.to_string().starts_with("BIRD ended (exit status: 0)"), "{ended}");
+        }
+        let first = daemon.child.as_ref().unwrap().id();
         let _ = daemon.start();
-        let ended = daemon.start().unwrap_err();
-        assert!(matches!(ended, DaemonError::Ended { .. }), "{ended}");
+        assert_eq!(daemon.child.as_ref().unwrap().id(), first, "it waits before the next try");
+    }
+
+    #[test]
+    fn what_bird_refuses_is_not_put_into_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemon = Daemon::new(places(folder.path(), "false"));
+        std::fs::write(folder.path().join("bird.conf"), "the old one").unwrap();
+        for _ in 0..2 {
+            let refused = daemon.accept("the new one").unwrap_err();
+            assert!(matches!(refused, DaemonError::Refused { .. }), "{refused}");
+        }
+        let kept = std::fs::read_to_string(folder.path().join("bird.conf")).unwrap();
+        assert_eq!(kept, "the old one");
     }
 
     #[test]
