@@ -6,6 +6,12 @@ use clap::{Args, Subcommand};
 
 /// Looks at nodes: their agent, their BGP sessions, their kernel
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb node status
+  plumb node status worker-3
+  plumb node checksystem
+  plumb node diags --out node1.bundle")]
 pub(crate) struct Node {
     #[command(subcommand)]
     pub(crate) command: NodeCommand,
