@@ -12,6 +12,7 @@ mod entry;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::Sandbox;
@@ -29,6 +30,8 @@ const FOLDER: &str = "attachments";
 pub(crate) struct Journal {
     folder: Folder,
     entries: Mutex<BTreeMap<Sandbox, Entry>>,
+    /// How many there were so far.
+    changes: AtomicU64,
     changed: Notify,
 }
 
@@ -48,7 +51,12 @@ impl Journal {
                 Err(problem) => folder.set_aside(&name, &problem),
             }
         }
-        Ok(Journal { folder, entries: Mutex::new(entries), changed: Notify::new() })
+        Ok(Journal {
+            folder,
+            entries: Mutex::new(entries),
+            changes: AtomicU64::new(0),
+            changed: Notify::new(),
+        })
     }
 
     pub(crate) fn get(&self, sandbox: &Sandbox) -> Option<Entry> {
@@ -71,7 +79,7 @@ impl Journal {
         }
         self.folder.write(&file_name(&entry.attachment.sandbox), &entry.encode(), Survives::Process)?;
         entries.insert(entry.attachment.sandbox.clone(), entry);
-        self.changed.notify_one();
+        self.tell_change();
         Ok(())
     }
 
@@ -80,9 +88,19 @@ impl Journal {
         if entries.contains_key(sandbox) {
             self.folder.remove(&file_name(sandbox))?;
             entries.remove(sandbox);
-            self.changed.notify_one();
+            self.tell_change();
         }
         Ok(())
+    }
+
+    /// Goes up with every change. Whoever asks before it reads the entries has missed nothing that it counts.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn tell_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+        self.changed.notify_one();
     }
 
     /// Waits for a change that nobody has waited for yet. For one listener.

@@ -64,6 +64,8 @@ struct Reconciler<'a> {
     services: &'a Arc<Services>,
     monitor: Monitor,
     desired: Desired,
+    /// Of which state of the journal, and of the node, that was made.
+    taken_in: Option<(u64, NodeFacts)>,
     /// Pods to look at, because something of theirs was touched.
     touched: BTreeSet<Sandbox>,
     look_at: Instant,
@@ -91,6 +93,7 @@ impl<'a> Reconciler<'a> {
             services,
             monitor,
             desired: Desired::default(),
+            taken_in: None,
             touched: BTreeSet::new(),
             look_at: Instant::now(),
             look_inside_at: Instant::now() + LOOK_INSIDE_EVERY,
@@ -160,9 +163,13 @@ impl<'a> Reconciler<'a> {
     /// Takes in what calls have changed.
     async fn refresh(&mut self) -> Result<(), HostError> {
         let agent = self.services.agent().expect("only the agent reconciles");
-        let entries = agent.journal.all();
         let facts = self.services.kernel()?.run(|host| host.facts()).await??;
-        let new = self.desired.update(entries, &facts);
+        let state = (agent.journal.changes(), facts);
+        if self.taken_in == Some(state) {
+            return Ok(());
+        }
+        let new = self.desired.update(agent.journal.all(), &facts);
+        self.taken_in = Some(state);
         // Announcements of neighbours and settings name the device by its number only.
         let links = self.services.kernel()?.run(move |host| look::links_of(host, &new)).await??;
         for (index, sandbox) in &links {
