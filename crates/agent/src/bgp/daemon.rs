@@ -133,7 +133,8 @@ impl Daemon {
         if self.told.as_deref() == Some(config) {
             return Ok(());
         }
-        let answer = self.ask("configure soft")?;
+        // Not `soft`: that would leave routes as older filters judged them.
+        let answer = self.ask("configure")?;
         if !answer.contains("Reconfigur") {
             return Err(DaemonError::Refused { said: last_line(&answer) });
         }

@@ -10,6 +10,23 @@ fn ask(scene: &Scene, index: usize, question: &str) -> std::io::Result<String> {
     host::bird::ask(&socket, question)
 }
 
+/// Until BIRD has written, on every node, a route to the block of every other. New blocks take a moment to get around.
+pub(crate) fn wait_for_routes(scene: &Scene, versions: &[&str]) {
+    let nodes = &scene.lab.description().nodes;
+    for node in nodes {
+        for version in versions {
+            wait_for("BIRD's routes", || {
+                let routes =
+                    scene.lab.run_on(&node.name, &["ip", version, "route", "show", "proto", "bird"])?;
+                let count = routes.lines().filter(|line| line.contains(" via ")).count();
+                anyhow::ensure!(count >= nodes.len() - 1, "{} has {routes}", node.name);
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+}
+
 /// Until every session of every node is up again.
 fn wait_until_settled(scene: &Scene) {
     wait_for("BIRD to be back", || Ok(ask(scene, 1, "show status").map(drop)?)).unwrap();
@@ -25,6 +42,7 @@ fn traffic_goes_on_while_bird_restarts_reloads_and_dies() {
         return testkit::skip(test, "there is no bird here");
     }
     let Some(scene) = Scene::new(test, || plan(3, Mode::Bgp, Topology::Shared, false)) else { return };
+    wait_for_routes(&scene, &["-4"]);
     scene.assert_all_talk();
     let events: [(&str, &dyn Fn()); 3] = [
         ("a graceful restart of BIRD", &|| drop(ask(&scene, 1, "graceful restart").unwrap())),

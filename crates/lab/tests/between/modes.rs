@@ -77,13 +77,7 @@ fn bgp_with_both_ip_versions() {
         return testkit::skip(test, "there is no bird here");
     }
     let Some(scene) = Scene::new(test, || plan(nodes(), Mode::Bgp, Topology::Shared, true)) else { return };
-    let routes = |version: &str| {
-        scene.lab.run_on(scene.node(0), &["ip", version, "route", "show", "proto", "bird"]).unwrap()
-    };
-    let has_all = |routes: &str| routes.lines().filter(|line| line.contains(" via ")).count() >= nodes() - 1;
-    let waited =
-        testkit::process::wait_until("BIRD's routes", || has_all(&routes("-4")) && has_all(&routes("-6")));
-    assert!(waited.is_ok(), "{}{}", routes("-4"), routes("-6"));
+    bird::wait_for_routes(&scene, &["-4", "-6"]);
     scene.assert_all_talk();
     assert!(!scene.routes(0).contains(" via "), "exactly one writes them: {}", scene.routes(0));
 }

@@ -100,6 +100,24 @@ fn a_new_block_is_announced_without_dropping_a_session() {
     assert_eq!(since(&town), before);
 }
 
+/// Who writes the routes changes while they are known already.
+#[test]
+fn another_writer_takes_over_routes_that_are_there() {
+    let Some(mut town) = Town::new("another_writer_takes_over_routes_that_are_there", 2) else { return };
+    town.start();
+    town.wait_until_established();
+    town.assert_everybody_knows_every_block();
+    let (block, before) = (town.speakers[1].block_v4().to_string(), town.speakers[1].ask("show protocols"));
+    assert_eq!(town.speakers[0].kernel_routes("-4"), "");
+    town.view.pools.iter_mut().for_each(|pool| pool.is_birds = true);
+    town.reload(1);
+    wait_until("BIRD's route", || town.speakers[0].kernel_routes("-4").contains(&block)).unwrap();
+    town.view.pools.iter_mut().for_each(|pool| pool.is_birds = false);
+    town.reload(1);
+    wait_until("no route of BIRD's", || town.speakers[0].kernel_routes("-4").is_empty()).unwrap();
+    assert_eq!(town.speakers[1].ask("show protocols"), before, "no session was dropped");
+}
+
 #[test]
 fn a_configuration_that_is_refused_leaves_the_old_one() {
     let Some(mut town) = Town::new("a_configuration_that_is_refused_leaves_the_old_one", 2) else { return };
@@ -107,7 +125,7 @@ fn a_configuration_that_is_refused_leaves_the_old_one() {
     town.wait_until_established();
     let speaker = &town.speakers[0];
     std::fs::write(&speaker.config, "protocol nonsense {").unwrap();
-    let answer = speaker.ask("configure soft");
+    let answer = speaker.ask("configure");
     assert!(answer.contains("syntax error"), "{answer}");
     assert!(speaker.sessions().iter().all(|(_, state)| state == "Established"));
 }

@@ -132,7 +132,7 @@ impl Town {
 
     pub(crate) fn reload(&self, number: usize) {
         self.write_config(number);
-        let answer = self.speakers[number - 1].ask("configure soft");
+        let answer = self.speakers[number - 1].ask("configure");
         assert!(answer.contains("Reconfigured"), "{answer}");
     }
 
