@@ -2,6 +2,7 @@
 
 use lab::cluster::{Mode, Topology};
 
+use crate::bird;
 use crate::scene::{Scene, add, plan};
 
 /// How many nodes: the largest in a full run.
