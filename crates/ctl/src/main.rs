@@ -25,6 +25,8 @@ use cli::{Cli, LogLevel};
 use failure::{EXIT_OK, EXIT_USAGE, Failures};
 
 fn main() -> ExitCode {
+    // A heap for each thread would keep what only the reading of a large store needed.
+    host::share_heaps();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return ExitCode::from(code),

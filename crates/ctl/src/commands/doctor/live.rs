@@ -59,6 +59,8 @@ impl Sources {
         };
         of_nodes.into_iter().for_each(|node| evidence.absorb(node));
         evidence.absorb(self.texts.clone());
+        // Pages and what was read out of them: a second look needs the room.
+        host::give_back_memory();
         Ok(evidence)
     }
 
