@@ -12,6 +12,8 @@ mod place;
 mod plugin;
 mod report;
 mod rounds;
+#[path = "../common/store_place.rs"]
+mod store_place;
 mod strangers;
 
 use anyhow::Result;

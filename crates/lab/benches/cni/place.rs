@@ -1,37 +1,16 @@
-//! The stores: how they are named to a program, how they are filled, what a commit costs.
+//! The stores: how they are named to the plugin, how they are filled, what a commit costs.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use model::{Key, Kind, Resource};
 use serde_json::{Value, json};
-use store::etcd::EtcdConfig;
-use store::{OpenMode, Store, StoreConfig};
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-#[derive(Clone, Debug)]
-pub(crate) enum Place {
-    Sqlite(PathBuf),
-    /// Reached only from its own node.
-    Etcd(String),
-}
+pub(crate) use crate::store_place::Place;
 
 impl Place {
-    /// As the agent is told.
-    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
-        match self {
-            Place::Sqlite(path) => {
-                [("DATASTORE_TYPE", "sqlite".to_owned()), ("SQLITE_PATH", path.display().to_string())]
-            }
-            Place::Etcd(endpoint) => {
-                [("DATASTORE_TYPE", "etcdv3".to_owned()), ("ETCD_ENDPOINTS", endpoint.clone())]
-            }
-        }
-    }
-
     /// As the plugin is told.
     pub(crate) fn netconf(&self) -> Value {
         match self {
@@ -70,14 +49,6 @@ impl Place {
             }
             Ok(times)
         })
-    }
-
-    async fn open(&self) -> Result<Arc<dyn Store>> {
-        let config = match self {
-            Place::Sqlite(path) => StoreConfig::Sqlite { path: path.clone() },
-            Place::Etcd(endpoint) => StoreConfig::Etcd(EtcdConfig::new([endpoint.as_str()])),
-        };
-        Ok(store::open(&config, OpenMode::CreateIfMissing).await?)
     }
 }
 

@@ -5,6 +5,8 @@
 //! records; the agents, the stores and the routes are real.
 
 mod agent;
+#[path = "../common/store_place.rs"]
+mod store_place;
 mod world;
 
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
 //! A cluster of records: nodes that are not there, each with a block.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,9 +8,10 @@ use anyhow::Result;
 use model::ipam::Block;
 use model::{AffinityOwner, Cidr, Key, Kind, Resource};
 use serde_json::{Value, json};
-use store::etcd::EtcdConfig;
-use store::{Change, OpenMode, Store, StoreConfig};
+use store::{Change, Store};
 use tokio::runtime::Runtime;
+
+pub(crate) use crate::store_place::Place;
 
 /// Records per commit.
 const AT_ONCE: usize = 100;
@@ -21,34 +21,6 @@ const BLOCK_PREFIX: u8 = 26;
 const FIRST_BLOCK: u32 = 0x0a80_0000;
 /// All nodes are in 172.16.0.0/12.
 const FIRST_NODE: u32 = 0xac10_0100;
-
-#[derive(Clone, Debug)]
-pub(crate) enum Place {
-    Sqlite(PathBuf),
-    /// Reached only from its own node.
-    Etcd(String),
-}
-
-impl Place {
-    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
-        match self {
-            Place::Sqlite(path) => {
-                [("DATASTORE_TYPE", "sqlite".to_owned()), ("SQLITE_PATH", path.display().to_string())]
-            }
-            Place::Etcd(endpoint) => {
-                [("DATASTORE_TYPE", "etcdv3".to_owned()), ("ETCD_ENDPOINTS", endpoint.clone())]
-            }
-        }
-    }
-
-    async fn open(&self) -> Result<Arc<dyn Store>> {
-        let config = match self {
-            Place::Sqlite(path) => StoreConfig::Sqlite { path: path.clone() },
-            Place::Etcd(endpoint) => StoreConfig::Etcd(EtcdConfig::new([endpoint.as_str()])),
-        };
-        Ok(store::open(&config, OpenMode::CreateIfMissing).await?)
-    }
-}
 
 pub(crate) struct World {
     pub(crate) place: Place,
