@@ -108,7 +108,7 @@ fn clusters(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
     let small = Measured::of(lab, "small", extent.small, extent)?;
     let large = Measured::of(lab, "large", extent.large, extent)?;
     let beside = |large: f64, small: f64| Peer {
-        name: "500 nodes",
+        name: "the small cluster",
         value: small,
         ratio: Some(large / small.max(f64::MIN_POSITIVE)),
     };
