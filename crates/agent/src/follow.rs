@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Key, KeyRange};
+use model::{Key, KeyRange, Kind, Resource};
 use store::{Event, ListRequest, Record, Store, StoreError};
 use tracing::{info, warn};
 
@@ -32,6 +32,12 @@ pub(crate) async fn follow(store: &dyn Store, range: KeyRange, what: &str, mut t
         }
         tell(Told::Lost);
     }
+}
+
+/// The resource in a record. What cannot be understood is said; whoever follows it leaves things as they were.
+pub(crate) fn decode(record: &Record, kind: Kind) -> Option<Resource> {
+    let decoded = Resource::decode(&record.key, kind, &record.value, record.revision.as_str());
+    decoded.inspect_err(|error| warn!("{error}; what follows from it stays as it is")).ok()
 }
 
 async fn list_and_watch(

@@ -9,13 +9,13 @@ use std::time::Duration;
 use doctor::evidence::node::{Bgp, BgpSession};
 use host::survey::{Survey, SurveyedRoute};
 use jiff::Timestamp;
-use model::{Key, KeyRange, Kind, Resource};
+use model::{Key, KeyRange, Kind};
 use serde_json::{Value, json};
 use store::{Record, Store};
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::follow::{Told, follow};
+use crate::follow::{Told, decode, follow};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// `RTPROT_BIRD`, `RTPROT_STATIC`, `RTPROT_BOOT`.
@@ -53,27 +53,25 @@ pub(crate) async fn keep(node: &str, store: &dyn Store, socket: Option<PathBuf>)
     tokio::join!(following, writing);
 }
 
-fn decode(record: &Record) -> Option<Resource> {
-    Resource::decode(&record.key, Kind::CalicoNodeStatus, &record.value, record.revision.as_str()).ok()
-}
-
 fn asks_about(record: &Record, node: &str) -> bool {
-    decode(record).is_some_and(|asked| asked.spec("node").and_then(Value::as_str) == Some(node))
+    decode(record, Kind::CalicoNodeStatus)
+        .is_some_and(|asked| asked.spec("node").and_then(Value::as_str) == Some(node))
 }
 
 /// Those whose period is over. A period of nought is a record that shall stay as it is.
 fn due(asked: &Asked) -> Vec<Record> {
     let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
     let is_due = |(record, last): &&(Record, Option<Instant>)| {
-        let period =
-            decode(record).and_then(|asked| asked.spec("updatePeriodSeconds")?.as_u64()).unwrap_or(0);
+        let period = decode(record, Kind::CalicoNodeStatus)
+            .and_then(|asked| asked.spec("updatePeriodSeconds")?.as_u64())
+            .unwrap_or(0);
         period > 0 && last.is_none_or(|last| last.elapsed() >= Duration::from_secs(period))
     };
     asked.values().filter(is_due).map(|(record, _)| record.clone()).collect()
 }
 
 async fn write(store: &dyn Store, node: &str, asked: &Asked, record: Record, socket: Option<PathBuf>) {
-    let Some(mut resource) = decode(&record) else { return };
+    let Some(mut resource) = decode(&record, Kind::CalicoNodeStatus) else { return };
     let name = node.to_owned();
     let looked = tokio::task::spawn_blocking(move || Seen::look(&name, socket)).await;
     let Ok(seen) = looked else { return };
@@ -256,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_calico_takes() {
-        let mut resource = Resource::new(Kind::CalicoNodeStatus, "a");
+        let mut resource = model::Resource::new(Kind::CalicoNodeStatus, "a");
         let classes = json!(["Agent", "BGP", "Routes"]);
         resource
             .body

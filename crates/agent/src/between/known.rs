@@ -11,7 +11,7 @@ use store::{Record, Store};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::follow::{Told, follow};
+use crate::follow::{Told, decode, follow};
 
 /// The name of the settings that hold for all nodes.
 const DEFAULT: &str = "default";
@@ -200,16 +200,6 @@ impl State {
     fn blocks(&self, version: IpVersion) -> Vec<Key> {
         let of_version = self.between.block_cidrs().filter(|cidr| cidr.version() == version);
         of_version.map(|cidr| Key::Block(*cidr)).collect()
-    }
-}
-
-fn decode(record: &Record, kind: Kind) -> Option<Resource> {
-    match Resource::decode(&record.key, kind, &record.value, record.revision.as_str()) {
-        Ok(resource) => Some(resource),
-        Err(error) => {
-            warn!("{error}; what follows from it stays as it is");
-            None
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What decides about BGP here, kept in step with the store.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::ipam::{Affinity, AffinityState};
@@ -8,12 +8,11 @@ use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind, Resource};
 use plan::between::{BetweenSettings, Encapsulation, PoolView, Writer};
 use plan::bgp::{BgpFilter, BgpNode, BgpPeer, BgpPool, BgpSettings, BgpView};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use store::{Record, Store};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::follow::{Told, follow};
+use crate::follow::{Told, decode, follow};
 
 const DEFAULT: &str = "default";
 const OF_NODE: &str = "node.";
@@ -182,9 +181,4 @@ fn put<T>(map: &mut BTreeMap<String, T>, name: &str, value: Option<T>) {
 
 fn is_single(block: &Cidr) -> bool {
     block.prefix_len() == if block.version() == IpVersion::V4 { 32 } else { 128 }
-}
-
-fn decode(record: &Record, kind: Kind) -> Option<Resource> {
-    let decoded = Resource::decode(&record.key, kind, &record.value, record.revision.as_str());
-    decoded.inspect_err(|error| warn!("{error}; what follows from it stays as it is")).ok()
 }
