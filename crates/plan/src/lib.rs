@@ -7,6 +7,7 @@
 //! * [`NodeDesired`], [`NodeObserved`], [`node_differences`]: the same for the node's side of all pods at once.
 //! * [`inside_pod`]: what of the differences inside a pod may be put right, since a pod may change its own network.
 //! * [`between`]: routes and tunnels to other nodes.
+//! * [`work`]: single changes that a repair asks for, with their undo.
 //! * [`Notice`], [`Watched`]: what the kernel announces, and which pod it concerns.
 
 pub mod address;
@@ -18,6 +19,7 @@ mod node;
 mod notice;
 mod objects;
 mod wiring;
+pub mod work;
 
 pub use difference::{Difference, ObservedEnd, ObservedWiring, differences};
 pub use inside::{InsidePod, inside_pod};

@@ -1,0 +1,338 @@
+//! What a repair may do on a node: single changes of the kernel, each as "from" and "to".
+//!
+//! Whoever carries one out looks first: what is `to` already is left alone, and what is not `from` any more is a surprise and
+//! left alone, too. The other way round it is its own undo.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::Mac;
+use serde::{Deserialize, Serialize};
+
+/// One change, in the node's own namespace or in that of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeWork {
+    /// The container ID of a sandbox, in full, if it is to be done inside of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<String>,
+    #[serde(flatten)]
+    pub act: Act,
+}
+
+/// What is changed. `None` stands for: not there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Act {
+    /// A route of the main table to exactly this destination.
+    Route {
+        destination: IpNet,
+        from: Option<Way>,
+        to: Option<Way>,
+    },
+    /// A permanent neighbour. `from` is whatever the kernel knows, permanent or not.
+    Neighbour {
+        address: IpAddr,
+        device: String,
+        from: Option<Mac>,
+        to: Option<Mac>,
+    },
+    /// An address of a device.
+    Address {
+        device: String,
+        net: IpNet,
+        from: bool,
+        to: bool,
+    },
+    /// Whether a device is set up.
+    Up {
+        device: String,
+        from: bool,
+        to: bool,
+    },
+    Mtu {
+        device: String,
+        from: u32,
+        to: u32,
+    },
+    /// A kernel setting, by its path below `/proc/sys`.
+    Sysctl {
+        path: String,
+        from: String,
+        to: String,
+    },
+    /// A pod's device on the node. To remove one: nothing may live behind it, which whoever does it makes sure of once more.
+    /// To put one back (undo): a veth of that name which leads nowhere; what was behind it is gone.
+    Device {
+        device: String,
+        from: Option<Veth>,
+        to: Option<Veth>,
+    },
+    /// The whole network of a running sandbox, made anew in its namespace: veth, addresses, routes, neighbours, settings.
+    Wire(Wire),
+    /// Takes such a network away again: the undo of [`Act::Wire`].
+    Unwire(Wire),
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Way {
+    pub device: Option<String>,
+    pub via: Option<IpAddr>,
+    /// The kernel's number or iproute2's name, as it was seen. `None`: `boot`, or for a new route our own number.
+    pub protocol: Option<String>,
+    pub scope: Option<String>,
+    pub source: Option<IpAddr>,
+    pub metric: Option<u32>,
+    pub is_onlink: bool,
+    /// A route that leads nowhere: `blackhole`.
+    pub is_blackhole: bool,
+}
+
+/// What a pod's device is known by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Veth {
+    /// Of a device that is to be removed; the one that is put back has another.
+    pub index: Option<u32>,
+    pub alias: Option<String>,
+    pub mac: Option<Mac>,
+    pub mtu: Option<u32>,
+    pub is_up: bool,
+}
+
+/// The network of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wire {
+    pub network: String,
+    pub container_id: String,
+    /// Inside the sandbox.
+    pub interface: String,
+    /// On the node.
+    pub device: String,
+    pub addresses: Vec<IpAddr>,
+    pub mac: Option<Mac>,
+    pub mtu: Option<u32>,
+}
+
+/// How a change went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum WorkDone {
+    Done {
+        /// What takes it back, with what was really there before.
+        undo: Option<Box<NodeWork>>,
+    },
+    /// It was so already; nothing was touched.
+    Already,
+    /// It is not as the plan says; nothing was touched.
+    Surprise { said: String },
+    /// It was tried and the kernel, or the runtime, refused.
+    Failed { said: String },
+}
+
+impl NodeWork {
+    /// On the node itself.
+    pub fn here(act: Act) -> NodeWork {
+        NodeWork { inside: None, act }
+    }
+
+    /// Inside a sandbox.
+    pub fn inside(container_id: impl Into<String>, act: Act) -> NodeWork {
+        NodeWork { inside: Some(container_id.into()), act }
+    }
+
+    /// What takes it back.
+    pub fn undo(&self) -> NodeWork {
+        NodeWork { inside: self.inside.clone(), act: self.act.undo() }
+    }
+
+    /// Whether it takes something away that may belong to somebody.
+    pub fn is_removal(&self) -> bool {
+        match &self.act {
+            Act::Route { to, .. } => to.is_none(),
+            Act::Neighbour { to, .. } => to.is_none(),
+            Act::Device { to, .. } => to.is_none(),
+            Act::Address { to, .. } | Act::Up { to, .. } => !to,
+            Act::Unwire(_) => true,
+            Act::Mtu { .. } | Act::Sysctl { .. } | Act::Wire(_) => false,
+        }
+    }
+
+    /// The same for an operator's hands, to be run on the node.
+    pub fn commands(&self) -> Vec<String> {
+        let commands = self.act.commands();
+        match &self.inside {
+            None => commands,
+            Some(id) => {
+                let short = id.get(..13).unwrap_or(id);
+                let enter = format!("nsenter --net=/proc/$(crictl inspectp {short} | jq .info.pid)/ns/net");
+                commands.into_iter().map(|command| format!("{enter} {command}")).collect()
+            }
+        }
+    }
+}
+
+impl Act {
+    fn undo(&self) -> Act {
+        let mut act = self.clone();
+        match &mut act {
+            Act::Route { from, to, .. } => std::mem::swap(from, to),
+            Act::Neighbour { from, to, .. } => std::mem::swap(from, to),
+            Act::Device { from, to, .. } => std::mem::swap(from, to),
+            Act::Address { from, to, .. } | Act::Up { from, to, .. } => std::mem::swap(from, to),
+            Act::Mtu { from, to, .. } => std::mem::swap(from, to),
+            Act::Sysctl { from, to, .. } => std::mem::swap(from, to),
+            Act::Wire(wire) => return Act::Unwire(wire.clone()),
+            Act::Unwire(wire) => return Act::Wire(wire.clone()),
+        }
+        act
+    }
+
+    fn commands(&self) -> Vec<String> {
+        match self {
+            Act::Route { destination, to: Some(way), .. } => {
+                vec![format!("ip route replace {}", way.words(*destination))]
+            }
+            Act::Route { destination, from, to: None } => {
+                let way = from.clone().unwrap_or_default();
+                vec![format!("ip route del {}", way.words(*destination))]
+            }
+            Act::Neighbour { address, device, to: Some(mac), .. } => {
+                vec![format!("ip neigh replace {address} lladdr {mac} dev {device} nud permanent")]
+            }
+            Act::Neighbour { address, device, to: None, .. } => {
+                vec![format!("ip neigh del {address} dev {device}")]
+            }
+            Act::Address { device, net, to, .. } => {
+                vec![format!("ip address {} {net} dev {device}", if *to { "add" } else { "del" })]
+            }
+            Act::Up { device, to, .. } => {
+                vec![format!("ip link set {device} {}", if *to { "up" } else { "down" })]
+            }
+            Act::Mtu { device, to, .. } => vec![format!("ip link set {device} mtu {to}")],
+            Act::Sysctl { path, to, .. } => vec![format!("sysctl -w {path}={to}")],
+            Act::Device { device, to: None, .. } => vec![format!("ip link del {device}")],
+            Act::Device { device, to: Some(_), .. } => vec![format!("ip link add {device} type veth")],
+            // There is no short way by hand: the runtime has to do it.
+            Act::Wire(wire) | Act::Unwire(wire) => {
+                vec![format!(
+                    "# recreate the pod of sandbox {}",
+                    wire.container_id.get(..13).unwrap_or(&wire.container_id)
+                )]
+            }
+        }
+    }
+}
+
+impl Way {
+    fn words(&self, destination: IpNet) -> String {
+        let mut words = String::new();
+        if self.is_blackhole {
+            words.push_str("blackhole ");
+        }
+        words.push_str(&destination.to_string());
+        if let Some(via) = self.via {
+            words.push_str(&format!(" via {via}"));
+        }
+        if let Some(device) = &self.device {
+            words.push_str(&format!(" dev {device}"));
+        }
+        if let Some(scope) = &self.scope {
+            words.push_str(&format!(" scope {scope}"));
+        }
+        if let Some(protocol) = &self.protocol {
+            words.push_str(&format!(" proto {protocol}"));
+        }
+        if let Some(source) = self.source {
+            words.push_str(&format!(" src {source}"));
+        }
+        if let Some(metric) = self.metric {
+            words.push_str(&format!(" metric {metric}"));
+        }
+        if self.is_onlink {
+            words.push_str(" onlink");
+        }
+        words
+    }
+}
+
+impl fmt::Display for NodeWork {
+    /// As an operator would do it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.act {
+            Act::Wire(wire) => write!(
+                f,
+                "make the network of sandbox {} anew",
+                wire.container_id.get(..13).unwrap_or(&wire.container_id)
+            ),
+            Act::Unwire(wire) => write!(
+                f,
+                "take the network of sandbox {} away",
+                wire.container_id.get(..13).unwrap_or(&wire.container_id)
+            ),
+            act => {
+                f.write_str(&act.commands().join("; "))?;
+                match &self.inside {
+                    Some(id) => write!(f, " (inside sandbox {})", id.get(..13).unwrap_or(id)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(to: Option<&str>) -> NodeWork {
+        let way = |device: &str| Way {
+            device: Some(device.to_owned()),
+            scope: Some("link".to_owned()),
+            ..Way::default()
+        };
+        NodeWork::here(Act::Route {
+            destination: "10.0.0.1/32".parse().unwrap(),
+            from: Some(way("cali1")),
+            to: to.map(way),
+        })
+    }
+
+    #[test]
+    fn the_undo_of_an_undo_is_the_work() {
+        for work in [
+            route(None),
+            route(Some("cali2")),
+            NodeWork::inside("abc", Act::Up { device: "eth0".into(), from: false, to: true }),
+            NodeWork::here(Act::Sysctl {
+                path: "net/ipv4/ip_forward".into(),
+                from: "0".into(),
+                to: "1".into(),
+            }),
+        ] {
+            assert_ne!(work.undo(), work);
+            assert_eq!(work.undo().undo(), work);
+            let text = serde_json::to_string(&work).unwrap();
+            assert_eq!(serde_json::from_str::<NodeWork>(&text).unwrap(), work, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_words_are_commands() {
+        assert_eq!(route(None).to_string(), "ip route del 10.0.0.1/32 dev cali1 scope link");
+        assert_eq!(route(Some("cali2")).to_string(), "ip route replace 10.0.0.1/32 dev cali2 scope link");
+        let setting =
+            Act::Sysctl { path: "net/ipv4/conf/eth0.5/rp_filter".into(), from: "0".into(), to: "1".into() };
+        assert_eq!(NodeWork::here(setting).to_string(), "sysctl -w net/ipv4/conf/eth0.5/rp_filter=1");
+    }
+
+    #[test]
+    fn what_takes_away_is_known() {
+        assert!(route(None).is_removal() && !route(Some("cali2")).is_removal());
+        assert!(NodeWork::here(Act::Up { device: "x".into(), from: true, to: false }).is_removal());
+    }
+}
