@@ -11,6 +11,7 @@
 //! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
 //! * [`survey`]: everything that a namespace holds, whoever made it.
+//! * [`probe`]: other hosts, asked whether they answer.
 //! * [`cri`]: the container runtime, asked which sandboxes it has.
 //!
 //! Everything made here can be recognised as ours without memory: links by the sandbox in their alias, routes by
@@ -49,6 +50,7 @@ mod netns;
 mod node;
 mod objects;
 mod observe;
+pub mod probe;
 pub mod survey;
 mod sysctl;
 mod worker;
