@@ -147,7 +147,7 @@ fn unfit(path: &Path, problem: &'static str) -> HostError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
 
     /// A namespace without a name: it lives as long as it is held open.
     #[expect(unsafe_code, reason = "leaving a namespace is marked unsafe")]
-    fn new_namespace() -> NetNs {
+    pub(crate) fn new_namespace() -> NetNs {
         let make = || {
             // SAFETY: only the network namespace of this thread changes, and the thread ends at once.
             unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
