@@ -69,7 +69,7 @@ pub(crate) async fn watch(services: &Services, every: Duration) {
         let Some(agent) = services.agent() else { continue };
         let has_records = services.health().is_store_in_sync();
         // An observer has a node to look at, whether or not there is a store.
-        if !has_records && !agent.only_observes {
+        if !has_records && !agent.only_observes() {
             continue;
         }
         let mut evidence = collect(services).await;
@@ -100,13 +100,15 @@ async fn collect(services: &Services) -> Evidence {
         agent.journal.all().into_iter().map(|entry| attached(entry, services)).collect();
     attachments.extend(being_made(&attachments, services));
     // Where somebody else makes the network, an empty journal is nobody's, and no sign of our agent's habits.
-    let is_ours = !agent.only_observes || !attachments.is_empty();
+    let is_ours = !agent.only_observes() || !attachments.is_empty();
     let named = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
     gather::of_node(NodeSources {
         name: agent.node.clone(),
         runtime: agent.runtime.client(),
         attachments: is_ours.then_some(attachments),
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
+        agent_mode: Some(agent.mode),
+        mends: None,
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! A node's agent, asked over its socket for what it sees.
+//! A node's agent, asked over its socket for what it sees, or to carry out a repair's work on its node.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use doctor::{Evidence, Origin, Sighted};
 use jiff::Timestamp;
+use plan::work::{NodeWork, WorkDone};
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -16,12 +17,14 @@ use crate::bundle;
 pub const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
 
 const QUESTION: &[u8] = br#"{"version":1,"ask":"evidence"}"#;
+/// How much may be asked for in one go. An agent reads no longer questions than a mebibyte.
+pub const WORKS_MAX: usize = 256;
 /// The agent looks into every pod of its node, one after the other.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A node with a thousand pods has some megabytes.
 const ANSWER_BYTES_MAX: u32 = 256 << 20;
 
-/// Why the agent's evidence is missing.
+/// Why there is no answer from the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     #[error("the agent at {} cannot be asked", .socket.display())]
@@ -35,6 +38,9 @@ pub enum AgentError {
     /// An agent from before there was this question says so here.
     #[error("the agent at {} has no evidence to give: {said}", .socket.display())]
     Refused { socket: PathBuf, said: String },
+    /// It does not repair, or is from before agents did.
+    #[error("the agent at {} repairs nothing: {said}", .socket.display())]
+    NoRepair { socket: PathBuf, said: String },
 }
 
 #[derive(Deserialize)]
@@ -47,17 +53,40 @@ struct Answer {
 pub async fn ask(socket: &Path) -> Result<Evidence, AgentError> {
     let unreachable = |source| AgentError::Unreachable { socket: socket.to_owned(), source };
     let asked_at = Timestamp::now();
-    let answer = match tokio::time::timeout(PATIENCE, converse(socket)).await {
-        Ok(answer) => answer.map_err(unreachable)?,
-        Err(_) => return Err(AgentError::NoAnswer { socket: socket.to_owned() }),
-    };
+    let answer = answer_to(socket, QUESTION).await?;
     if answer.exit != 0 || !bundle::is_bundle(answer.stdout.as_bytes()) {
-        let said: String = answer.stdout.trim().chars().take(300).collect();
-        return Err(AgentError::Refused { socket: socket.to_owned(), said });
+        return Err(AgentError::Refused { socket: socket.to_owned(), said: answer.in_short() });
     }
     let mut evidence = bundle::read("the agent", &mut answer.stdout.as_bytes()).map_err(unreachable)?;
     compare_clocks(&mut evidence, asked_at, Timestamp::now());
     Ok(evidence)
+}
+
+/// Has the agent carry out work on its node: what became of each, in their order. At most [`WORKS_MAX`].
+///
+/// After [`AgentError::NoAnswer`], and after a connection that broke, it is not known what was done: each work looks before it acts, so
+/// the same may be asked for again.
+pub async fn repair(socket: &Path, works: &[NodeWork]) -> Result<Vec<WorkDone>, AgentError> {
+    let question = serde_json::json!({"version": 1, "ask": "repair", "works": works}).to_string();
+    let answer = answer_to(socket, question.as_bytes()).await?;
+    let done = serde_json::from_str::<Vec<WorkDone>>(&answer.stdout).ok();
+    match done.filter(|done| answer.exit == 0 && done.len() == works.len()) {
+        Some(done) => Ok(done),
+        None => Err(AgentError::NoRepair { socket: socket.to_owned(), said: answer.in_short() }),
+    }
+}
+
+async fn answer_to(socket: &Path, question: &[u8]) -> Result<Answer, AgentError> {
+    match tokio::time::timeout(PATIENCE, converse(socket, question)).await {
+        Ok(answer) => answer.map_err(|source| AgentError::Unreachable { socket: socket.to_owned(), source }),
+        Err(_) => Err(AgentError::NoAnswer { socket: socket.to_owned() }),
+    }
+}
+
+impl Answer {
+    fn in_short(&self) -> String {
+        self.stdout.trim().chars().take(300).collect()
+    }
 }
 
 /// The agent looked between the question and the answer, whatever its own clock says: it may be on another machine, behind a
@@ -71,10 +100,10 @@ fn compare_clocks(evidence: &mut Evidence, asked_at: Timestamp, answered_at: Tim
     }
 }
 
-async fn converse(socket: &Path) -> io::Result<Answer> {
+async fn converse(socket: &Path, question: &[u8]) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(socket).await?;
-    let length = u32::try_from(QUESTION.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&length.to_be_bytes(), QUESTION].concat()).await?;
+    let length = u32::try_from(question.len()).map_err(io::Error::other)?;
+    stream.write_all(&[&length.to_be_bytes(), question].concat()).await?;
     let length = stream.read_u32().await?;
     if length > ANSWER_BYTES_MAX {
         return Err(io::Error::other("the answer is too long"));
@@ -93,21 +122,53 @@ mod tests {
     use super::*;
     use crate::bundle::BundleWriter;
 
-    /// An agent that says `text` to whoever asks.
+    /// An agent that says `text` to one who asks, and what it was asked.
+    async fn agent(listener: UnixListener, exit: u8, text: &str) -> Vec<u8> {
+        let answer = serde_json::json!({"exit": exit, "stdout": text}).to_string();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut question = vec![0; usize::try_from(stream.read_u32().await.unwrap()).unwrap()];
+        stream.read_exact(&mut question).await.unwrap();
+        stream.write_u32(u32::try_from(answer.len()).unwrap()).await.unwrap();
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        question
+    }
+
     async fn asked(exit: u8, text: &str) -> Result<Evidence, AgentError> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("agent.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let answer = serde_json::json!({"exit": exit, "stdout": text}).to_string();
-        let agent = async {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut question = vec![0; 4 + QUESTION.len()];
-            stream.read_exact(&mut question).await.unwrap();
-            assert_eq!(&question[4..], QUESTION);
-            stream.write_u32(u32::try_from(answer.len()).unwrap()).await.unwrap();
-            stream.write_all(answer.as_bytes()).await.unwrap();
+        let (evidence, question) = tokio::join!(ask(&socket), agent(listener, exit, text));
+        assert_eq!(question, QUESTION);
+        evidence
+    }
+
+    async fn repaired(works: &[NodeWork], exit: u8, text: &str) -> Result<Vec<WorkDone>, AgentError> {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (done, question) = tokio::join!(repair(&socket, works), agent(listener, exit, text));
+        let question: serde_json::Value = serde_json::from_slice(&question).unwrap();
+        assert_eq!((&question["version"], &question["ask"]), (&1.into(), &"repair".into()));
+        assert_eq!(question["works"], serde_json::to_value(works).unwrap());
+        done
+    }
+
+    #[tokio::test]
+    async fn an_agent_says_what_became_of_each_work() {
+        let up = |to: bool| {
+            NodeWork::inside("c1", plan::work::Act::Up { device: "eth0".to_owned(), from: !to, to })
         };
-        tokio::join!(ask(&socket), agent).0
+        let works = [up(true), up(false)];
+        let done = vec![
+            WorkDone::Done { undo: Some(Box::new(up(false))) },
+            WorkDone::Surprise { said: "eth0 is gone".to_owned() },
+        ];
+        let text = serde_json::to_string(&done).unwrap();
+        assert_eq!(repaired(&works, 0, &text).await.unwrap(), done);
+        // One answer too few, or words: then nothing is known to be done.
+        assert!(repaired(&works[..1], 0, &text).await.is_err());
+        let error = repaired(&works, 1, "it only observes").await.unwrap_err();
+        assert!(error.to_string().ends_with("repairs nothing: it only observes"), "{error}");
     }
 
     #[tokio::test]

@@ -85,7 +85,7 @@ impl Answer {
 pub(crate) async fn serve(message: &CallRequest, caller: &Caller, services: &Services) -> Answer {
     services.begin_call();
     let mut version = result::NEWEST.to_owned();
-    if services.agent().is_some_and(|agent| agent.only_observes) {
+    if services.agent().is_some_and(|agent| agent.only_observes()) {
         let error = CniError::new(code::CANNOT_SERVE, "the agent of this node only observes");
         return Answer::failed(&error, &version);
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use book::Book;
+use doctor::evidence::node::AgentMode;
 use host::cri::Sandboxes;
 use host::{Host, HostError, Worker};
 use model::Sandbox;
@@ -55,14 +56,20 @@ enum Records {
 #[derive(Debug)]
 pub(crate) struct Agent {
     pub(crate) node: String,
-    /// It looks and changes nothing: the node's network is somebody else's.
-    pub(crate) only_observes: bool,
+    pub(crate) mode: AgentMode,
     pub(crate) book: OnceLock<Book>,
     pub(crate) runtime: Runtime,
     pub(crate) endpoints: Endpoints,
     /// Links wait for their removal.
     pub(crate) sweep: Notify,
     pub(crate) journal: Journal,
+}
+
+impl Agent {
+    /// The node's network is somebody else's.
+    pub(crate) fn only_observes(&self) -> bool {
+        self.mode != AgentMode::Acts
+    }
 }
 
 impl Services {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use doctor::evidence::node::AgentMode;
 use host::Host;
 use host::cri::RuntimeClient;
 use model::names::NodeName;
@@ -50,6 +51,10 @@ pub(crate) struct NodeArguments {
     /// such as Calico's.
     #[arg(long, env = "PLUMB_OBSERVE")]
     pub(super) observe: bool,
+
+    /// With --observe: also carry out what `plumb repair --apply` asks for on this node, and nothing besides.
+    #[arg(long, env = "PLUMB_REPAIR")]
+    pub(super) repair: bool,
 
     /// `bird` to speak BGP through BIRD; `vxlan` or `none` not to.
     #[arg(long, env = "CALICO_NETWORKING_BACKEND", default_value = "none", value_parser = ["bird", "vxlan", "none"], value_name = "BACKEND")]
@@ -99,6 +104,15 @@ impl NodeArguments {
         let name = said.or_else(from_file).or_else(own).context("this node has no name; set NODENAME")?;
         name.parse::<NodeName>().with_context(|| format!("{name:?} cannot be a node's name"))?;
         Ok(name)
+    }
+
+    /// An agent that acts repairs anyway.
+    pub(super) fn mode(&self) -> AgentMode {
+        match (self.observe, self.repair) {
+            (false, _) => AgentMode::Acts,
+            (true, false) => AgentMode::Observes,
+            (true, true) => AgentMode::Repairs,
+        }
     }
 
     /// How BGP is spoken, if it is.

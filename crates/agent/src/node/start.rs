@@ -46,7 +46,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     let health = Arc::new(Health::new());
     let agent = Agent {
         node,
-        only_observes: arguments.observe,
+        mode: arguments.mode(),
         book: OnceLock::new(),
         runtime: arguments.runtime()?,
         endpoints: Endpoints::default(),

@@ -28,6 +28,35 @@ pub struct NodeEvidence {
     pub attachments: Option<Vec<Sighted<Attachment>>>,
     /// Namespaces that exist, by the runtime's paths or names.
     pub namespaces: Option<Vec<Sighted<String>>>,
+    /// What the node's agent may do. `None`: no agent of ours was asked.
+    pub agent_mode: Option<AgentMode>,
+    /// What the agent put right by itself, oldest first; a bounded number of them.
+    pub mends: Option<Vec<Mend>>,
+}
+
+/// What our agent does on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AgentMode {
+    /// It makes the node's network, mends the kernel by itself, and carries out repairs.
+    Acts,
+    /// It looks and changes nothing: the network is another's.
+    Observes,
+    /// The network is another's; it changes what an operator's repair asks for, and nothing besides.
+    Repairs,
+}
+
+/// Something that an agent put right by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mend {
+    pub at: Timestamp,
+    /// The code of the finding that it would have been.
+    pub code: String,
+    /// Whose it was: a sandbox, or a device or setting of the node.
+    pub subject: String,
+    /// What was wrong.
+    pub words: String,
 }
 
 /// BGP as a node sees it.
@@ -143,6 +172,13 @@ pub struct Setup {
     pub reachable: Option<BTreeMap<IpAddr, Sighted<bool>>>,
 }
 
+impl AgentMode {
+    /// Whether it carries out what a repair asks for.
+    pub fn can_repair(self) -> bool {
+        self != AgentMode::Observes
+    }
+}
+
 /// Whether two spellings may be the same container: tools print the first digits only.
 pub fn same_id(a: &str, b: &str) -> bool {
     const SHORTEST: usize = 8;
@@ -177,6 +213,8 @@ impl NodeEvidence {
             }
             (mine, theirs) => *mine = mine.take().or(theirs),
         }
+        super::join(&mut self.mends, other.mends);
+        self.agent_mode = self.agent_mode.or(other.agent_mode);
         self.setup.absorb(other.setup);
     }
 

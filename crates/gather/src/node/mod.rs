@@ -10,7 +10,7 @@ mod token;
 
 use std::path::PathBuf;
 
-use doctor::evidence::node::{Attachment, RuntimeSandbox};
+use doctor::evidence::node::{AgentMode, Attachment, Mend, RuntimeSandbox};
 use doctor::evidence::{NodeEvidence, PodName};
 use doctor::{Evidence, Origin, Sighted};
 use host::NetNs;
@@ -30,6 +30,9 @@ pub struct NodeSources {
     pub attachments: Option<Vec<Attached>>,
     /// Settings of the node's agent, from its environment.
     pub environment: Option<Vec<(String, String)>>,
+    /// What the agent that asks may do, and what it put right by itself.
+    pub agent_mode: Option<AgentMode>,
+    pub mends: Option<Vec<Mend>>,
 }
 
 /// An attachment, and where its pod lives; an empty path if that is not known.
@@ -43,6 +46,8 @@ pub struct Attached {
 pub async fn of_node(sources: NodeSources) -> Evidence {
     let taken_at = Timestamp::now();
     let mut look = Look::new(&sources.name);
+    look.node.agent_mode = sources.agent_mode;
+    look.node.mends = sources.mends;
     let namespaces = look.runtime(sources.runtime.as_ref()).await;
     look.journal(sources.attachments, sources.environment);
     let namespaces = look.with_journal(namespaces);
