@@ -49,6 +49,7 @@ mod books;
 pub mod check;
 mod fingerprint;
 mod host_reserve;
+mod mend;
 mod owner;
 mod owner_change;
 mod pool;
@@ -76,6 +77,7 @@ pub use block::{
 pub use books::Books;
 pub use fingerprint::fingerprint;
 pub use host_reserve::HostReserve;
+pub use mend::{mend_lists, set_allocation};
 pub use owner::{
     GATEWAY_TYPE, INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, Owner, POD_ATTRIBUTE,
     POD_UID_ATTRIBUTE, ROLE_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE,

@@ -16,6 +16,7 @@ pub mod cidr;
 pub mod cluster;
 mod defaults;
 pub mod device;
+mod endpoint;
 pub mod ipam;
 pub mod key;
 pub mod kind;
@@ -32,6 +33,7 @@ pub mod yaml;
 
 pub use cidr::{Cidr, IpVersion};
 pub use device::{DeviceName, Mac};
+pub use endpoint::{EndpointSpec, endpoint_networks, endpoint_spec};
 pub use key::{AffinityOwner, Key, KeyRange};
 pub use kind::Kind;
 pub use resource::{Metadata, Resource};

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use jiff::Timestamp;
 use model::ipam::BlockAttribute;
 use model::names::EndpointName;
 use model::validate::validate;
-use model::{DeviceName, Key, Kind, Mac, Metadata, Resource, Sandbox};
-use serde_json::{Value, json};
+use model::{
+    DeviceName, EndpointSpec, Key, Kind, Mac, Metadata, Resource, Sandbox, endpoint_networks, endpoint_spec,
+};
+use serde_json::Value;
 
 use super::error::CniError;
 use super::request::PodName;
@@ -96,29 +97,21 @@ pub(super) fn record(
 
 /// Puts addresses into a record that is complete but for them.
 pub(super) fn set_addresses(endpoint: &mut Resource, addresses: &[IpAddr]) {
-    endpoint.spec_mut().insert("ipNetworks".to_owned(), networks(addresses).into());
-}
-
-fn networks(addresses: &[IpAddr]) -> Vec<String> {
-    addresses.iter().map(|address| IpNet::from(*address).to_string()).collect()
+    endpoint.spec_mut().insert("ipNetworks".to_owned(), endpoint_networks(addresses).into());
 }
 
 fn spec(id: &EndpointId, sandbox: &Sandbox, wired: &Wired) -> Value {
-    let networks = networks(&wired.addresses);
-    let mut spec = json!({
-        "orchestrator": id.name.orchestrator,
-        "node": id.name.node,
-        "containerID": sandbox.container_id(),
-        "endpoint": sandbox.interface(),
-        "ipNetworks": networks,
-        "interfaceName": wired.device.as_str(),
-        "mac": wired.mac.to_string(),
-    });
-    if id.name.orchestrator == "k8s" {
-        spec["pod"] = id.name.workload.clone().into();
-        spec["profiles"] = json!([format!("kns.{}", id.namespace)]);
-    }
-    spec
+    endpoint_spec(&EndpointSpec {
+        node: &id.name.node,
+        namespace: &id.namespace,
+        orchestrator: &id.name.orchestrator,
+        workload: &id.name.workload,
+        container_id: sandbox.container_id(),
+        interface: sandbox.interface(),
+        addresses: &wired.addresses,
+        device: wired.device.as_str(),
+        mac: Some(wired.mac),
+    })
 }
 
 /// The sandbox that a record speaks of.
@@ -146,6 +139,8 @@ pub(crate) fn addresses(endpoint: &Resource) -> Option<Vec<IpAddr>> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use serde_json::json;
 
     use super::*;
 

@@ -17,6 +17,8 @@ mod reach;
 mod testing;
 mod words;
 
+pub(crate) use ipam::handle_by_name::is_by_name as is_handle_by_name;
+
 /// In the order of their codes.
 pub const ALL: &[&Check] = &[
     &logs::add_failing::CHECK,

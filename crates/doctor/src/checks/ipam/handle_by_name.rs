@@ -67,7 +67,7 @@ fn tell(look: &mut Look<'_>, subject: Subject, names: &[&str], exhibits: Vec<Exh
 }
 
 /// `namespace.pod`. A handle of a sandbox ends in its ID; tunnels and reservations have words of their own.
-pub(in crate::checks) fn is_by_name(handle: &str) -> bool {
+pub(crate) fn is_by_name(handle: &str) -> bool {
     let Some((namespace, rest)) = handle.split_once('.') else { return false };
     let last = rest.rsplit('.').next().unwrap_or(rest);
     // Nearly all of them are, so it is asked first.

@@ -1,0 +1,319 @@
+//! Whose an address is: given to who uses it, taken from who is gone.
+
+use std::net::IpAddr;
+
+use ipam::check::Problem;
+use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, Tunnel};
+use model::Cidr;
+use model::ipam::{Block, BlockAttribute};
+
+use super::super::draft::{Draft, Ground, Target};
+use super::super::edit::Edit;
+use super::super::witness::Suspect;
+use super::{Area, Remedy};
+use crate::Subject;
+use crate::evidence::{Endpoint, PodName, same_id};
+
+const UNDO_ADDRESS: &str =
+    "the address is given back to the handle that had it, if nobody has it by then; handles are counted back";
+
+pub(super) const GIVING: &[Remedy] = &[
+    Remedy {
+        code: "block-contradicts-itself",
+        area: Area::Ipam,
+        does: "makes the block's lists agree with its allocations; an address whose owner is lost in it gets the \
+               endpoint's that has it, and is free if none has",
+        undo: "the block is put back as it was, with a new number, if nobody has written it since",
+        act: Some(mend_lists),
+    },
+    Remedy {
+        code: "address-used-but-free",
+        area: Area::Ipam,
+        does: "allocates the address to the one who uses it, under the handle of its sandbox",
+        undo: UNDO_ADDRESS,
+        act: Some(give_to_user),
+    },
+    Remedy {
+        code: "allocation-without-handle",
+        area: Area::Ipam,
+        does: "puts the handle of the sandbox that has the address on the allocation, and counts it",
+        undo: UNDO_ADDRESS,
+        act: Some(name_holder),
+    },
+    Remedy {
+        code: "handle-by-name",
+        area: Area::Ipam,
+        does: "renames the handle after the sandbox that has the address, where its endpoint names one",
+        undo: UNDO_ADDRESS,
+        act: Some(rename_handles),
+    },
+];
+
+pub(super) const TAKING: &[Remedy] = &[
+    Remedy {
+        code: "address-allocated-twice",
+        area: Area::Ipam,
+        does: "keeps the allocation of the sandbox that has the address, and frees the others if two witnesses say that \
+               theirs are gone",
+        undo: UNDO_ADDRESS,
+        act: Some(free_second),
+    },
+    Remedy {
+        code: "address-leaked",
+        area: Area::Ipam,
+        does: "frees the address, by its handle and sequence number, if two witnesses say in two looks that its sandbox is \
+               gone and none says that it lives, or its node is gone for good",
+        undo: UNDO_ADDRESS,
+        act: Some(free_leaked),
+    },
+];
+
+/// The block in which an address lies.
+pub(super) fn block_of<'e>(ground: &Ground<'e>, address: IpAddr) -> Option<&'e Block> {
+    let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
+    (longest - 12..=longest)
+        .filter_map(|len| ground.block(&Cidr::containing(address, len)?))
+        .find(|block| !block.deleted)
+}
+
+/// The network under whose name handles are made: as the books do it, else as Calico's default configuration does.
+pub(super) fn network_name(ground: &Ground<'_>) -> String {
+    let attached = ground.case.all_nodes().flat_map(|node| node.attachments.iter().flatten());
+    if let Some(held) = attached.map(|held| &held.seen).find(|held| !held.network.is_empty()) {
+        return held.network.clone();
+    }
+    let handles = ground.case.evidence.ipam.iter().flat_map(|ipam| ipam.books.handles.keys());
+    let of_sandbox = |handle: &String| {
+        let (network, id) = handle.rsplit_once('.')?;
+        (id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| network.to_owned())
+    };
+    handles.filter_map(of_sandbox).next().unwrap_or_else(|| "k8s-pod-network".to_owned())
+}
+
+/// What a block says of an address that an endpoint has. No time: a plan is the same whenever it is made.
+pub(super) fn owner_for(ground: &Ground<'_>, endpoint: &Endpoint) -> Option<BlockAttribute> {
+    let id = endpoint.container_id.as_deref()?;
+    let mut owner = BlockAttribute {
+        handle_id: Some(format!("{}.{id}", network_name(ground))),
+        ..BlockAttribute::default()
+    };
+    let notes = [
+        (NODE_ATTRIBUTE, &endpoint.node),
+        (NAMESPACE_ATTRIBUTE, &endpoint.namespace),
+        (POD_ATTRIBUTE, &endpoint.pod),
+    ];
+    for (name, value) in notes {
+        if let Some(value) = value {
+            owner.secondary.insert(name.to_owned(), value.clone());
+        }
+    }
+    Some(owner)
+}
+
+/// Who has the address by records, if it is exactly one.
+pub(super) fn user_of(ground: &Ground<'_>, address: IpAddr) -> Option<BlockAttribute> {
+    let tunnels = ground.case.node_views().values();
+    let tunnel = tunnels
+        .flat_map(|view| view.tunnels.iter().map(move |(tunnel, at)| (view.name, *tunnel, *at)))
+        .find(|(_, _, at)| *at == address);
+    match (ground.case.endpoints_at(address), tunnel) {
+        ([endpoint], None) => owner_for(ground, &endpoint.seen),
+        ([], Some((node, tunnel, _))) => {
+            let owner = tunnel.owner(node);
+            Some(BlockAttribute {
+                handle_id: Some(owner.handle),
+                secondary: owner.attributes,
+                ..BlockAttribute::default()
+            })
+        }
+        _ => None,
+    }
+}
+
+fn mend_lists(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Block(cidr) = &target.subject else { return };
+    let Some(block) = draft.ground.block(cidr) else { return };
+    let is_lost =
+        |ordinal: &usize| block.allocations[*ordinal].is_some_and(|index| index >= block.attributes.len());
+    let lost = (0..block.allocations.len()).filter(is_lost).filter_map(|ordinal| block.address(ordinal));
+    let ground = draft.ground;
+    let owners: Vec<_> = lost.filter_map(|address| Some((address, user_of(ground, address)?))).collect();
+    let step = draft.step(target, format!("make the lists of block {cidr} agree"));
+    step.because.push("what is allocated stays allocated; what is free keeps its place".to_owned());
+    step.edits.push(Edit::Lists { block: *cidr, owners });
+}
+
+fn give_to_user(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Address(address) = target.subject else { return };
+    let Some(block) = block_of(draft.ground, address) else {
+        let why = "no block contains the address; recreate the pod, so that it gets one that a block has";
+        return draft.leave(target, why, recreate(draft.ground, address));
+    };
+    let Some(owner) = user_of(draft.ground, address) else {
+        let why = "it is not known by which one sandbox the address is used";
+        return draft.leave(target, why, Vec::new());
+    };
+    let title = format!("allocate {address} to {}", owner.handle().unwrap_or_default());
+    if let Some(step) = draft.allocate(target, title, block, address, Some(owner)) {
+        step.because.push(
+            "whoever uses an address is entitled to it, if no other allocation says otherwise".to_owned(),
+        );
+    }
+}
+
+/// The commands that give the pods at an address a new one.
+pub(super) fn recreate(ground: &Ground<'_>, address: IpAddr) -> Vec<String> {
+    let endpoints = ground.case.endpoints_at(address).iter().filter_map(|endpoint| endpoint.seen.pod_name());
+    let mut commands: Vec<String> = endpoints.map(|pod| delete_pod(&pod)).collect();
+    commands.sort();
+    commands.dedup();
+    commands
+}
+
+pub(super) fn delete_pod(pod: &PodName) -> String {
+    match &pod.namespace {
+        Some(namespace) => format!("kubectl delete pod -n {namespace} {}", pod.name),
+        None => format!("kubectl delete pod {}", pod.name),
+    }
+}
+
+fn name_holder(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Address(address) = target.subject else { return };
+    let (Some(block), Some(owner)) = (block_of(draft.ground, address), user_of(draft.ground, address)) else {
+        return draft.leave(target, "it is not known which one sandbox has the address", Vec::new());
+    };
+    let known =
+        block.ordinal(address).and_then(|ordinal| block.attribute(ordinal)).cloned().unwrap_or_default();
+    let to = with_handle_of(known, owner);
+    let title = format!("put {} on the allocation of {address}", to.handle().unwrap_or_default());
+    draft.allocate(target, title, block, address, Some(to));
+}
+
+/// Everything that was known stays; the handle, and what was not known, is new.
+fn with_handle_of(mut known: BlockAttribute, owner: BlockAttribute) -> BlockAttribute {
+    known.handle_id = owner.handle_id;
+    for (name, value) in owner.secondary {
+        known.secondary.entry(name).or_insert(value);
+    }
+    known
+}
+
+fn rename_handles(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Block(cidr) = &target.subject else { return };
+    let Some(block) = draft.ground.block(cidr) else { return };
+    for ordinal in 0..block.allocations.len() {
+        let Some(known) = block.attribute(ordinal).cloned() else { continue };
+        let is_by_name = known.handle().is_some_and(crate::checks::is_handle_by_name);
+        let (true, Some(address)) = (is_by_name, block.address(ordinal)) else { continue };
+        match user_of(draft.ground, address) {
+            Some(owner) => {
+                let to = with_handle_of(known, owner);
+                let title = format!("rename the handle of {address} to {}", to.handle().unwrap_or_default());
+                draft.allocate(target, title, block, address, Some(to));
+            }
+            None => draft.leave(target, format!("no endpoint says which sandbox has {address}"), Vec::new()),
+        }
+    }
+}
+
+/// Whom an allocation was made for.
+pub(super) fn suspect<'a>(block: &'a Block, held: &'a BlockAttribute, address: IpAddr) -> Suspect<'a> {
+    let note = |name: &str| held.secondary.get(name);
+    let pod = note(POD_ATTRIBUTE)
+        .map(|name| PodName { namespace: note(NAMESPACE_ATTRIBUTE).cloned(), name: name.clone() });
+    let owner = block.affinity.as_deref().and_then(|affinity| affinity.strip_prefix("host:"));
+    Suspect {
+        container_id: held.handle().and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id),
+        node: note(NODE_ATTRIBUTE).map(String::as_str).or(owner),
+        pod,
+        device: None,
+        addresses: vec![address],
+    }
+}
+
+/// Whether an allocation may go, with the reasons; or why not.
+pub(super) fn may_go(
+    ground: &Ground<'_>,
+    block: &Block,
+    held: &BlockAttribute,
+    address: IpAddr,
+) -> Result<Vec<String>, String> {
+    let suspect = suspect(block, held, address);
+    if let Some(node) = suspect.node.filter(|node| ground.is_dead(node)) {
+        return Ok(vec![format!("node {node} is gone, and nobody who was asked knows it")]);
+    }
+    let tunnel = Tunnel::ALL
+        .into_iter()
+        .find(|tunnel| held.handle().is_some_and(|handle| handle.starts_with(&tunnel.handle(""))));
+    if tunnel.is_some() {
+        return Err("it is a tunnel's, and its node exists: the node's agent settles that".to_owned());
+    }
+    if suspect.container_id.is_none() {
+        return Err("its handle names no sandbox, so no witness can be asked".to_owned());
+    }
+    let (testimony, is_gone) = ground.testimony(&suspect);
+    match is_gone {
+        true => Ok(testimony.lines()),
+        false => Err(format!(
+            "two witnesses must say that its sandbox is gone, and none that it lives: {}",
+            testimony.lines().join("; ")
+        )),
+    }
+}
+
+fn free_leaked(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Address(address) = target.subject else { return };
+    let Some(allocation) = draft.ground.case.allocation(address) else { return };
+    free(draft, target, allocation.block, address, allocation.attribute);
+}
+
+/// Frees an address if its holder is gone, or says why not.
+pub(super) fn free(
+    draft: &mut Draft<'_, '_>,
+    target: &Target,
+    block: &Block,
+    address: IpAddr,
+    held: &BlockAttribute,
+) {
+    match may_go(draft.ground, block, held, address) {
+        Err(why) => draft.leave(target, why, Vec::new()),
+        Ok(reasons) => {
+            let title = format!("free {address}, held by {}", held.handle().unwrap_or("no handle"));
+            if let Some(step) = draft.allocate(target, title, block, address, None) {
+                step.needs_second_look = true;
+                let new: Vec<String> =
+                    reasons.into_iter().filter(|reason| !step.because.contains(reason)).collect();
+                step.because.extend(new);
+            }
+        }
+    }
+}
+
+fn free_second(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Address(address) = target.subject else { return };
+    let ground = draft.ground;
+    let problems = ground.case.books_view().map(|view| view.problems.as_slice()).unwrap_or_default();
+    let blocks = problems.iter().find_map(|problem| match problem {
+        Problem::AllocatedTwice { address: at, blocks } if *at == address => Some(blocks),
+        _ => None,
+    });
+    let mut held: Vec<(&Block, &BlockAttribute)> = Vec::new();
+    for cidr in blocks.into_iter().flatten() {
+        let Some(block) = ground.block(cidr) else { continue };
+        held.extend(block.ordinal(address).and_then(|at| block.attribute(at)).map(|known| (block, known)));
+    }
+    let is_of_user = |known: &BlockAttribute| {
+        let id = known.handle().and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
+        let sandbox = |endpoint: &Endpoint| endpoint.container_id.clone();
+        let users = ground.case.endpoints_at(address).iter().filter_map(|endpoint| sandbox(&endpoint.seen));
+        users.into_iter().any(|user| id.is_some_and(|id| same_id(id, &user)))
+    };
+    let (entitled, others): (Vec<_>, Vec<_>) = held.into_iter().partition(|(_, known)| is_of_user(known));
+    if entitled.len() != 1 {
+        let why = "it cannot be told which allocation is the right one: no endpoint, or more than one, has the address under one of the handles";
+        return draft.leave(target, why, recreate(ground, address));
+    }
+    for (block, known) in others {
+        free(draft, target, block, address, known);
+    }
+}

@@ -1,0 +1,61 @@
+//! What is left to people, and why.
+
+use super::{Area, Remedy};
+
+const fn by_hand(code: &'static str, why: &'static str) -> Remedy {
+    Remedy { code, area: Area::ByHand, does: why, undo: "", act: None }
+}
+
+const LOG: &str =
+    "a log tells what has happened; what is still wrong is found by looking at the cluster itself";
+const BGP: &str = "the other side of a session is somebody else's: correct the peer, its password or its firewall as the finding says";
+const PEOPLE: &str =
+    "this is a decision about the cluster that nobody but its operators can make; the finding says how";
+const MACHINE: &str = "this is the machine's own: its kubelet, its files, its clock; the finding says how";
+
+pub(super) const ALL: &[Remedy] = &[
+    by_hand("add-failing", LOG),
+    by_hand("del-retried", LOG),
+    by_hand("stale-del", LOG),
+    by_hand("pod-replaced-without-del", LOG),
+    by_hand(
+        "reported-by-calicoctl",
+        "another tool said so at another time: look at the cluster itself with plumb doctor",
+    ),
+    by_hand("bgp-as-wrong", BGP),
+    by_hand("bgp-not-running", "BIRD is started by the node's agent, or by whoever runs it there"),
+    by_hand("bgp-password-wrong", BGP),
+    by_hand("bgp-port-closed", BGP),
+    by_hand("bgp-session-down", BGP),
+    by_hand(
+        "address-outside-pools",
+        "the pod works; make a pool for its address, or recreate the pod so that it gets one of a pool",
+    ),
+    by_hand("pool-full", PEOPLE),
+    by_hand("pool-overlap", PEOPLE),
+    by_hand("leak-collection-off", PEOPLE),
+    by_hand("cluster-routes-contradictory", PEOPLE),
+    by_hand("etcd-even-members", PEOPLE),
+    by_hand("policy-not-enforced", PEOPLE),
+    by_hand("mode-unsupported", PEOPLE),
+    by_hand(
+        "node-address-shared",
+        "two machines claim one address: which of them is wrong cannot be seen from here; correct IP_AUTODETECTION_METHOD or the machine",
+    ),
+    by_hand(
+        "route-shadowed",
+        "the route in front is a stranger's, and strangers' routes are never touched: remove it with ip route del, if it is not meant",
+    ),
+    by_hand(
+        "route-gateway-unreachable",
+        "the gateway does not answer: the machine, its card or the network between has to be put right",
+    ),
+    by_hand("calico-node-not-ready", MACHINE),
+    by_hand("clock-skew", MACHINE),
+    by_hand("credentials-expired", MACHINE),
+    by_hand("kubelet-failing", MACHINE),
+    by_hand("kubelet-refuses-swap", MACHINE),
+    by_hand("node-not-ready", MACHINE),
+    by_hand("nodename-differs", MACHINE),
+    by_hand("store-unstable", MACHINE),
+];

@@ -1,0 +1,419 @@
+//! Endpoint records: written for sandboxes that run, corrected by what these really have, deleted when witnesses say gone.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::names::{EndpointName, host_interface_name};
+use model::{Key, Kind, Resource};
+use serde_json::{Value, json};
+
+use super::super::draft::{Draft, Target};
+use super::super::edit::{Edit, Is};
+use super::super::witness::Suspect;
+use super::running::{INTERFACE, Running};
+use super::{Area, Remedy, addresses};
+use crate::evidence::{Endpoint, PodName, same_id};
+use crate::{Sighted, Subject};
+
+const UNDO_FIELDS: &str = "the fields are as they were, unless they have changed since";
+const UNDO_RECORD: &str = "the record is put back, unless there is one by then; its addresses get their handle back if they are free by then";
+const DELETES: &str = "deletes the record and frees its addresses, if two witnesses say in two looks that its sandbox is gone and none says \
+                       that it lives";
+
+pub(super) const GIVING: &[Remedy] = &[
+    Remedy {
+        code: "pod-without-endpoint",
+        area: Area::Endpoints,
+        does: "writes the endpoint of the running sandbox from what it really has (addresses inside, the device that leads to it), \
+               and allocates its addresses if nobody has them",
+        undo: "the record is deleted again, unless it has changed since, and the addresses are freed",
+        act: Some(write_endpoint),
+    },
+    Remedy {
+        code: "endpoint-of-old-sandbox",
+        area: Area::Endpoints,
+        does: "makes the record that of the running sandbox: its ID, and addresses, device and hardware address where they differ",
+        undo: UNDO_FIELDS,
+        act: Some(rewrite_for_running),
+    },
+    Remedy {
+        code: "endpoint-address-differs",
+        area: Area::Endpoints,
+        does: "if inside the pod is what Kubernetes shows, corrects the record; if inside is what the record says, Kubernetes has to \
+               be corrected, which is left to people",
+        undo: UNDO_FIELDS,
+        act: Some(correct_addresses),
+    },
+    Remedy {
+        code: "endpoint-misplaced",
+        area: Area::Endpoints,
+        does: "corrects the record's node, if the runtime of the pod's node runs the recorded sandbox and the record's name is that node's",
+        undo: UNDO_FIELDS,
+        act: Some(correct_node),
+    },
+    Remedy {
+        code: "device-shared",
+        area: Area::Endpoints,
+        does: "corrects the device in the record of the sandbox to which another one leads",
+        undo: UNDO_FIELDS,
+        act: Some(correct_device),
+    },
+];
+
+pub(super) const TAKING: &[Remedy] = &[
+    Remedy {
+        code: "endpoint-on-two-nodes",
+        area: Area::Endpoints,
+        does: "deletes the record of the node where the pod does not run, under the same condition as endpoint-without-pod",
+        undo: UNDO_RECORD,
+        act: Some(keep_one_node),
+    },
+    Remedy {
+        code: "endpoint-without-pod",
+        area: Area::Endpoints,
+        does: DELETES,
+        undo: UNDO_RECORD,
+        act: Some(delete_if_gone),
+    },
+    Remedy {
+        code: "endpoint-without-sandbox",
+        area: Area::Endpoints,
+        does: DELETES,
+        undo: UNDO_RECORD,
+        act: Some(delete_if_gone),
+    },
+];
+
+/// The record's key; v1 records have none here.
+pub(super) fn key_of(endpoint: &Endpoint) -> Option<Key> {
+    let namespace = endpoint.namespace.as_deref()?;
+    (endpoint.api == crate::evidence::endpoint::EndpointApi::V3)
+        .then(|| Key::namespaced(Kind::WorkloadEndpoint, namespace, endpoint.name.clone()))
+}
+
+pub(super) fn find<'e>(draft: &Draft<'_, 'e>, subject: &Subject) -> Option<&'e Sighted<Endpoint>> {
+    let Subject::Endpoint { namespace, name } = subject else { return None };
+    let is_it = |endpoint: &&Sighted<Endpoint>| {
+        endpoint.seen.name == *name && endpoint.seen.namespace.as_deref().unwrap_or_default() == namespace
+    };
+    draft.ground.case.all_endpoints().iter().find(is_it)
+}
+
+fn networks(addresses: &[IpAddr]) -> Value {
+    json!(addresses.iter().map(|address| IpNet::from(*address).to_string()).collect::<Vec<_>>())
+}
+
+fn suspect(endpoint: &Endpoint) -> Suspect<'_> {
+    Suspect {
+        container_id: endpoint.container_id.as_deref(),
+        node: endpoint.node.as_deref(),
+        pod: endpoint.pod_name(),
+        device: endpoint.device.as_deref(),
+        addresses: endpoint.addresses.clone(),
+    }
+}
+
+fn delete_if_gone(draft: &mut Draft<'_, '_>, target: &Target) {
+    if let Some(endpoint) = find(draft, &target.subject) {
+        delete(draft, target, &endpoint.seen);
+    }
+}
+
+/// Deletes a record if its sandbox is gone, or says why not.
+pub(super) fn delete(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint) {
+    let Some(key) = key_of(endpoint) else {
+        return draft.leave(target, "it is a record of the old API, which is not written here", Vec::new());
+    };
+    let (testimony, is_gone) = draft.ground.testimony(&suspect(endpoint));
+    let is_dead = endpoint.node.as_deref().is_some_and(|node| draft.ground.is_dead(node));
+    if !is_gone && !is_dead {
+        let why = format!(
+            "two witnesses must say that its sandbox is gone, and none that it lives: {}",
+            testimony.lines().join("; ")
+        );
+        return draft.leave(target, why, Vec::new());
+    }
+    if !draft.claims(&key) {
+        return;
+    }
+    let because = if is_dead {
+        vec!["its node is gone, and nobody who was asked knows it".to_owned()]
+    } else {
+        testimony.lines()
+    };
+    remove(draft, target, endpoint, key, because);
+}
+
+/// The record goes together with what its sandbox holds in the books.
+fn remove(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, key: Key, because: Vec<String>) {
+    let edit = Edit::Record { key, from: Some(Is::Sandbox(endpoint.container_id.clone())), to: None };
+    let title = format!("delete endpoint {endpoint}");
+    let ground = draft.ground;
+    let own =
+        endpoint.addresses.iter().filter_map(|address| Some((*address, ground.case.allocation(*address)?)));
+    let is_its = |handle: Option<&str>| {
+        let id = handle.and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
+        id.zip(endpoint.container_id.as_deref()).is_some_and(|(id, own)| same_id(id, own))
+    };
+    let held: Vec<_> = own.filter(|(_, allocation)| is_its(allocation.attribute.handle())).collect();
+    let mut handle = None;
+    for (address, allocation) in held {
+        if draft.allocate(target, title.clone(), allocation.block, address, None).is_some() {
+            handle = allocation.attribute.handle().map(str::to_owned);
+        }
+    }
+    let step = match handle {
+        Some(handle) => draft.recount(target, title, &handle),
+        None => draft.step(target, title),
+    };
+    step.needs_second_look = true;
+    step.because.extend(because);
+    step.edits.push(edit);
+}
+
+/// Every endpoint of a node that is gone.
+pub(super) fn delete_all_of(draft: &mut Draft<'_, '_>, target: &Target, node: &str) {
+    let endpoints: Vec<_> = draft.ground.case.endpoints_on(node).collect();
+    for endpoint in endpoints {
+        delete(draft, target, &endpoint.seen);
+    }
+}
+
+fn keep_one_node(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Pod(pod) = &target.subject else { return };
+    let endpoints: Vec<_> = draft.ground.case.endpoints_of(pod).collect();
+    let runs = |endpoint: &Endpoint| {
+        let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
+        running.is_some_and(|running| {
+            endpoint.node.as_deref().is_some_and(|node| node.eq_ignore_ascii_case(&running.node.name))
+        })
+    };
+    let stale: Vec<_> = endpoints.into_iter().filter(|endpoint| !runs(&endpoint.seen)).collect();
+    for endpoint in stale {
+        delete(draft, target, &endpoint.seen);
+    }
+}
+
+/// One edit per field that differs.
+fn field(key: &Key, name: &str, from: Option<Value>, to: Value) -> Option<Edit> {
+    (from.as_ref() != Some(&to)).then(|| Edit::Field {
+        key: key.clone(),
+        field: format!("/spec/{name}"),
+        from,
+        to: Some(to),
+    })
+}
+
+fn rewrite_for_running(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Some(endpoint) = find(draft, &target.subject).map(|endpoint| &endpoint.seen) else { return };
+    let (Some(key), Some(pod)) = (key_of(endpoint), endpoint.pod_name()) else { return };
+    let Some(running) = Running::of_pod(draft.ground, &pod) else {
+        return draft.leave(
+            target,
+            "it is not known which one sandbox of the pod runs",
+            vec![addresses::delete_pod(&pod)],
+        );
+    };
+    let (Some(inside), Some(device)) = (running.addresses(), running.device()) else {
+        return draft.leave(
+            target,
+            "nobody looked into the running sandbox, or no device leads to it",
+            vec![addresses::delete_pod(&pod)],
+        );
+    };
+    let mut edits: Vec<Edit> = Vec::new();
+    let old = endpoint.container_id.clone().map(Value::from);
+    edits.extend(field(&key, "containerID", old, json!(running.sandbox.id)));
+    if inside != endpoint.addresses {
+        edits.extend(field(&key, "ipNetworks", Some(networks(&endpoint.addresses)), networks(&inside)));
+    }
+    edits.extend(field(&key, "interfaceName", endpoint.device.clone().map(Value::from), json!(device.name)));
+    if let Some(mac) = running.mac() {
+        edits.extend(field(
+            &key,
+            "mac",
+            endpoint.mac.map(|mac| json!(mac.to_string())),
+            json!(mac.to_string()),
+        ));
+    }
+    let step = draft
+        .step(target, format!("make endpoint {endpoint} that of sandbox {}", short(&running.sandbox.id)));
+    step.because.push(format!("{} runs it, and {} leads to it", running.node.name, device.name));
+    step.edits = edits;
+}
+
+fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
+}
+
+fn correct_addresses(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Pod(pod) = &target.subject else { return };
+    let endpoints: Vec<&Endpoint> =
+        draft.ground.case.endpoints_of(pod).map(|endpoint| &endpoint.seen).collect();
+    let (&[endpoint], Some(running)) = (&endpoints[..], Running::of_pod(draft.ground, pod)) else {
+        return draft.leave(
+            target,
+            "it is not known which one sandbox of the pod runs",
+            vec![addresses::delete_pod(pod)],
+        );
+    };
+    let Some(inside) = running.addresses() else {
+        return draft.leave(target, "nobody looked inside the pod", vec![addresses::delete_pod(pod)]);
+    };
+    if inside.iter().all(|address| endpoint.addresses.contains(address)) {
+        let why = "inside the pod is what its endpoint says: Kubernetes shows something else, and its kubelet has to report anew";
+        return draft.leave(target, why, vec![addresses::delete_pod(pod)]);
+    }
+    let Some(key) = key_of(endpoint) else { return };
+    let step = draft.step(target, format!("correct the addresses of endpoint {endpoint}"));
+    step.because.push("what is inside the pod is what it uses".to_owned());
+    step.edits.extend(field(&key, "ipNetworks", Some(networks(&endpoint.addresses)), networks(&inside)));
+}
+
+fn correct_node(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Some(endpoint) = find(draft, &target.subject).map(|endpoint| &endpoint.seen) else { return };
+    let (Some(key), Some(pod)) = (key_of(endpoint), endpoint.pod_name()) else { return };
+    let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
+    let Some(running) = running else {
+        return draft.leave(
+            target,
+            "no runtime that was asked runs the recorded sandbox",
+            vec![addresses::delete_pod(&pod)],
+        );
+    };
+    let interface = endpoint.interface.as_deref().unwrap_or(INTERFACE);
+    let name = EndpointName::of_pod(&running.node.name, &pod.name, interface).compute();
+    if name.as_deref() != Ok(endpoint.name.as_str()) {
+        return draft.leave(
+            target,
+            "the record's own name holds the wrong node",
+            vec![addresses::delete_pod(&pod)],
+        );
+    }
+    let step = draft.step(target, format!("put endpoint {endpoint} on node {}", running.node.name));
+    step.because.push(format!("{} runs its sandbox", running.node.name));
+    step.edits.extend(field(&key, "node", endpoint.node.clone().map(Value::from), json!(running.node.name)));
+}
+
+fn correct_device(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Device { node, device } = &target.subject else { return };
+    let on_node: Vec<&Endpoint> =
+        draft.ground.case.endpoints_on(node).map(|endpoint| &endpoint.seen).collect();
+    let mut is_mended = false;
+    for endpoint in on_node.into_iter().filter(|endpoint| endpoint.device.as_deref() == Some(device)) {
+        let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
+        let real = running.and_then(|running| running.device()).map(|link| link.name.clone());
+        let (Some(key), Some(real)) = (key_of(endpoint), real.filter(|real| real != device)) else {
+            continue;
+        };
+        let step = draft.step(target, format!("correct the device of endpoint {endpoint}: {real}"));
+        step.because.push(format!("{real} leads to its sandbox"));
+        step.edits.extend(field(&key, "interfaceName", Some(json!(device)), json!(real)));
+        is_mended = true;
+    }
+    if !is_mended {
+        draft.leave(target, "it is not known which devices lead to these sandboxes", Vec::new());
+    }
+}
+
+fn write_endpoint(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Pod(pod) = &target.subject else { return };
+    let by_hand = vec![addresses::delete_pod(pod)];
+    let Some(running) = Running::of_pod(draft.ground, pod) else {
+        return draft.leave(target, "no runtime that was asked runs one sandbox of it", by_hand);
+    };
+    let Some(inside) = running.addresses().filter(|inside| !inside.is_empty()) else {
+        return draft.leave(target, "nobody looked inside the pod, or it has no address there", by_hand);
+    };
+    let taken = inside.iter().find(|address| {
+        draft
+            .ground
+            .case
+            .endpoints_at(**address)
+            .iter()
+            .any(|other| other.seen.pod_name().as_ref() != Some(pod))
+    });
+    if let Some(address) = taken {
+        return draft.leave(target, format!("another endpoint has {address}"), by_hand);
+    }
+    let Some((key, endpoint)) = record_for(pod, &running, inside) else {
+        return draft.leave(target, "its record cannot be named", by_hand);
+    };
+    if draft.claims(&key) {
+        allocate_and_write(draft, target, &running, key, &endpoint);
+    }
+}
+
+fn allocate_and_write(
+    draft: &mut Draft<'_, '_>,
+    target: &Target,
+    running: &Running<'_>,
+    key: Key,
+    endpoint: &(Endpoint, Resource),
+) {
+    let (facts, record) = endpoint;
+    let title = format!("write the endpoint of sandbox {}", short(&running.sandbox.id));
+    let mut handle = None;
+    for address in &facts.addresses {
+        let block = addresses::block_of(draft.ground, *address);
+        let owner = addresses::owner_for(draft.ground, facts);
+        let (Some(block), Some(owner)) = (block, owner) else { continue };
+        if draft.holder(block, *address).is_none() {
+            handle = owner.handle().map(str::to_owned);
+            draft.allocate(target, title.clone(), block, *address, Some(owner));
+        }
+    }
+    let step = match handle {
+        Some(handle) => draft.recount(target, title, &handle),
+        None => draft.step(target, title),
+    };
+    step.because.push(format!("{} runs it with these addresses inside", running.node.name));
+    let text = String::from_utf8_lossy(&record.encode()).into_owned();
+    step.edits.push(Edit::Record { key, from: None, to: Some(text) });
+}
+
+/// The record of a running sandbox. The same whenever it is made: no clock, no dice.
+fn record_for(
+    pod: &PodName,
+    running: &Running<'_>,
+    inside: Vec<IpAddr>,
+) -> Option<(Key, (Endpoint, Resource))> {
+    let namespace = pod.namespace.clone()?;
+    let name = EndpointName::of_pod(&running.node.name, &pod.name, INTERFACE).compute().ok()?;
+    let usual = host_interface_name(&namespace, &pod.name).ok()?.to_string();
+    let device = running.device().map_or(usual, |link| link.name.clone());
+    let mut record = Resource::new(Kind::WorkloadEndpoint, name.clone());
+    record.metadata.namespace = Some(namespace.clone());
+    record.metadata.uid = uid_of(&running.sandbox.id);
+    record.metadata.creation_timestamp =
+        running.sandbox.created_at.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let spec = model::endpoint_spec(&model::EndpointSpec {
+        node: &running.node.name,
+        namespace: &namespace,
+        orchestrator: "k8s",
+        workload: &pod.name,
+        container_id: &running.sandbox.id,
+        interface: INTERFACE,
+        addresses: &inside,
+        device: &device,
+        mac: running.mac(),
+    });
+    record.body.insert("spec".to_owned(), spec);
+    record.fill_defaults();
+    let endpoint = Endpoint::of_resource(&record);
+    Some((Key::namespaced(Kind::WorkloadEndpoint, namespace, name), (endpoint, record)))
+}
+
+/// A name for the record that follows from the sandbox.
+fn uid_of(container_id: &str) -> Option<String> {
+    let digits =
+        container_id.get(..32).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    Some(format!(
+        "{}-{}-{}-{}-{}",
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..]
+    ))
+}

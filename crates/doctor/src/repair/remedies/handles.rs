@@ -1,0 +1,139 @@
+//! Handles and what is left of deletions: an index of the blocks, put right by what the blocks say.
+
+use model::Key;
+use model::ipam::{Affinity, Handle};
+
+use super::super::draft::{Draft, Target};
+use super::super::edit::{Edit, Is};
+use super::{Area, Remedy};
+use crate::Subject;
+
+const UNDO_COUNT: &str = "the handle counts as it did before, unless it has changed since";
+const COUNTS: &str = "makes the handle count what the blocks hold, and deletes it if they hold nothing of it";
+const UNDO_RECORD: &str = "the record is put back as it was, unless there is one by then";
+
+pub(super) const UNREADABLE: &[Remedy] = &[Remedy {
+    code: "record-unreadable",
+    area: Area::Ipam,
+    does: "writes a handle or an affinity anew from what the blocks say, or deletes it if they know nothing of it; an unreadable \
+           block is left to people",
+    undo: UNDO_RECORD,
+    act: Some(rewrite),
+}];
+
+pub(super) const ALL: &[Remedy] = &[
+    Remedy {
+        code: "handle-count-wrong",
+        area: Area::Ipam,
+        does: COUNTS,
+        undo: UNDO_COUNT,
+        act: Some(recount),
+    },
+    Remedy { code: "handle-missing", area: Area::Ipam, does: COUNTS, undo: UNDO_COUNT, act: Some(recount) },
+    Remedy { code: "handle-unused", area: Area::Ipam, does: COUNTS, undo: UNDO_COUNT, act: Some(recount) },
+    Remedy {
+        code: "tombstone",
+        area: Area::Ipam,
+        does: "deletes the record, if it is still at the revision that was seen",
+        undo: UNDO_RECORD,
+        act: Some(bury),
+    },
+];
+
+fn recount(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Handle(handle) = &target.subject else { return };
+    if !draft.ground.case.evidence.ipam.as_ref().is_some_and(|ipam| ipam.whole.blocks) {
+        return draft.leave(target, "not all blocks were read", Vec::new());
+    }
+    let books = &draft.ground.case.evidence.ipam.as_ref().expect("it was looked at").books;
+    let is_empty = books.handles.get(handle).is_some_and(|stored| stored.value.block.is_empty());
+    let revision = books.handles.get(handle).map(|stored| stored.revision.clone());
+    let step = draft.recount(target, format!("count handle {handle} anew"), handle);
+    step.because.push("a handle is an index of the blocks, and the blocks are right".to_owned());
+    // Counts nothing and stands there: no count can be changed.
+    if let (true, Some(revision)) = (is_empty, revision) {
+        step.edits.push(Edit::Record {
+            key: Key::Handle(handle.clone()),
+            from: Some(Is::Revision(revision)),
+            to: None,
+        });
+    }
+}
+
+/// The key of a record that a finding is about.
+fn key_of(subject: &Subject) -> Option<Key> {
+    match subject {
+        Subject::Block(cidr) => Some(Key::Block(*cidr)),
+        Subject::Handle(id) => Some(Key::Handle(id.clone())),
+        Subject::Affinity { owner, block } => Some(Key::Affinity { owner: owner.clone(), block: *block }),
+        Subject::Record(key) => Some(key.clone()),
+        _ => None,
+    }
+}
+
+fn bury(draft: &mut Draft<'_, '_>, target: &Target) {
+    let (Some(key), Some(ipam)) = (key_of(&target.subject), draft.ground.case.evidence.ipam.as_ref()) else {
+        return;
+    };
+    let revision = match &key {
+        Key::Block(cidr) => ipam.books.blocks.get(cidr).map(|stored| &stored.revision),
+        Key::Handle(id) => ipam.books.handles.get(id).map(|stored| &stored.revision),
+        Key::Affinity { owner, block } => {
+            ipam.books.affinities.get(&(owner.clone(), *block)).map(|stored| &stored.revision)
+        }
+        _ => None,
+    };
+    let Some(revision) = revision.cloned() else { return };
+    if draft.claims(&key) {
+        let step = draft.step(target, format!("delete {key}, which is marked as deleted"));
+        step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
+    }
+}
+
+fn rewrite(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Some(key) = key_of(&target.subject) else { return };
+    let Some(ipam) = draft.ground.case.evidence.ipam.as_ref() else { return };
+    let (text, rule) = match &key {
+        Key::Handle(id) => {
+            let mut counts = Handle::default();
+            for (block, count) in draft.ground.held_by(id) {
+                counts.block.insert(block.to_string(), count);
+            }
+            let is_used = !counts.block.is_empty();
+            (is_used.then(|| counts.encode()), "a handle is an index of the blocks, and the blocks are right")
+        }
+        Key::Affinity { owner, block } => {
+            let is_owner =
+                draft.ground.block(block).and_then(model::ipam::Block::owner).as_ref() == Some(owner);
+            (
+                is_owner.then(|| Affinity::default().encode()),
+                "where an affinity and its block disagree the block is right",
+            )
+        }
+        _ => {
+            return draft.leave(
+                target,
+                "nothing else tells what should stand in it: restore it from a backup, or delete it",
+                Vec::new(),
+            );
+        }
+    };
+    if !ipam.whole.blocks || ipam.books.unreadable.iter().any(|other| matches!(other.key, Key::Block(_))) {
+        return draft.leave(
+            target,
+            "not all blocks can be read, so nobody knows what they say of it",
+            Vec::new(),
+        );
+    }
+    let to = text.map(|text| String::from_utf8_lossy(&text).into_owned());
+    let title = if to.is_some() {
+        format!("write {key} anew")
+    } else {
+        format!("delete {key}, of which no block knows")
+    };
+    if draft.claims(&key) {
+        let step = draft.step(target, title);
+        step.because.push(rule.to_owned());
+        step.edits.push(Edit::Record { key, from: Some(Is::Unreadable), to });
+    }
+}

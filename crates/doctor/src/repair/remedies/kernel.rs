@@ -1,0 +1,401 @@
+//! What a pod has in the kernel of its node: devices, routes, neighbours, settings; and the routes to other nodes' blocks.
+
+use ipnet::IpNet;
+use model::{AffinityOwner, Sandbox};
+use plan::work::{Act, NodeWork, Veth, Way, Wire};
+
+use super::super::draft::{Draft, Target};
+use super::super::witness::Suspect;
+use super::running::{INTERFACE, Running};
+use super::{Area, Remedy, addresses, endpoints};
+use crate::evidence::kernel::{Link, Route};
+use crate::evidence::{Endpoint, same_id};
+use crate::{Host, Subject};
+
+const UNDO: &str = "the node's kernel is put back as it was, unless it has changed since";
+
+const fn remedy(code: &'static str, does: &'static str, act: fn(&mut Draft<'_, '_>, &Target)) -> Remedy {
+    Remedy { code, area: Area::Kernel, does, undo: UNDO, act: Some(act) }
+}
+
+pub(super) const GIVING: &[Remedy] = &[
+    remedy(
+        "endpoint-without-device",
+        "if the runtime runs the sandbox, makes its whole network anew in place; if witnesses say that it is gone, deletes the record",
+        wire_or_delete,
+    ),
+    remedy("device-down", "sets the device up", set_up),
+    remedy("device-setting-wrong", "writes the setting that pods need", set_setting),
+    remedy("mtu-differs", "gives the node's end the MTU that the pod's end has", equal_mtus),
+    remedy("mtu-too-large", "makes the MTU of the tunnel as small as its card demands", shrink_mtu),
+    remedy("route-missing", "adds the route to the endpoint's device", put_route),
+    remedy("route-to-wrong-device", "replaces the route by one to the endpoint's device", put_route),
+    remedy(
+        "neighbour-missing",
+        "adds the permanent entry that the endpoint's record asks for",
+        put_neighbour,
+    ),
+    remedy(
+        "neighbour-wrong",
+        "replaces the entry by the one that the endpoint's record asks for",
+        put_neighbour,
+    ),
+    remedy(
+        "block-route-missing",
+        "adds the route to the block's node, if that is on a network of this one",
+        put_block_route,
+    ),
+    remedy(
+        "route-via-wrong-node",
+        "replaces the route by one to the node that the block belongs to",
+        put_block_route,
+    ),
+];
+
+pub(super) const TAKING: &[Remedy] = &[
+    remedy(
+        "route-without-endpoint",
+        "removes the route, if no pod that anybody looked into has the address",
+        drop_route,
+    ),
+    remedy(
+        "neighbour-without-endpoint",
+        "removes the entry, if no pod that anybody looked into has the address",
+        drop_neighbour,
+    ),
+    remedy(
+        "device-without-endpoint",
+        "removes the device if witnesses say that no sandbox is behind it; a device that leads to one is left, and its endpoint is repaired",
+        drop_device,
+    ),
+];
+
+fn host<'d, 'e>(draft: &'d Draft<'_, 'e>, node: &str) -> Option<&'d Host<'e>> {
+    draft.ground.case.hosts().iter().find(|host| host.name().eq_ignore_ascii_case(node))
+}
+
+fn endpoint_at<'e>(draft: &Draft<'_, 'e>, node: &str, address: std::net::IpAddr) -> Option<&'e Endpoint> {
+    let here =
+        |endpoint: &&Endpoint| endpoint.node.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node));
+    let mut found =
+        draft.ground.case.endpoints_at(address).iter().map(|endpoint| &endpoint.seen).filter(here);
+    found.next().filter(|_| found.next().is_none())
+}
+
+pub(super) fn wire_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<Wire> {
+    let running = Running::by_id(draft.ground, endpoint.container_id.as_deref()?)?;
+    Some(Wire {
+        network: addresses::network_name(draft.ground),
+        container_id: running.sandbox.id.clone(),
+        interface: endpoint.interface.clone().unwrap_or_else(|| INTERFACE.to_owned()),
+        device: endpoint.device.clone()?,
+        addresses: endpoint.addresses.clone(),
+        mac: endpoint.mac,
+        mtu: running.interface().and_then(|link| link.mtu),
+    })
+}
+
+fn wire_or_delete(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Some(endpoint) = endpoints::find(draft, &target.subject).map(|endpoint| &endpoint.seen) else {
+        return;
+    };
+    let Some(node) = endpoint.node.as_deref() else { return };
+    match wire_of(draft, endpoint) {
+        Some(wire) => {
+            let running =
+                Running::by_id(draft.ground, &wire.container_id).map(|running| running.node.name.clone());
+            if running.as_deref().is_none_or(|name| !name.eq_ignore_ascii_case(node)) {
+                return;
+            }
+            let title = format!("make the network of endpoint {endpoint} anew");
+            let because = format!("{node} runs its sandbox");
+            if let Some(step) = draft.work(target, title, node, vec![NodeWork::here(Act::Wire(wire))]) {
+                step.because.push(because);
+            }
+        }
+        None => endpoints::delete(draft, target, endpoint),
+    }
+}
+
+fn set_up(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Device { node, device } = &target.subject else { return };
+    let act = Act::Up { device: device.clone(), from: false, to: true };
+    draft.work(target, format!("set {device} up"), node, vec![NodeWork::here(act)]);
+}
+
+pub(super) fn set_setting(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Sysctl { node, path } = &target.subject else { return };
+    let from = draft
+        .ground
+        .case
+        .node(node)
+        .and_then(|node| node.kernel.sysctl(path))
+        .map(|found| found.seen.trim().to_owned());
+    let to = match path.rsplit('/').next() {
+        Some("disable_ipv6") => "0",
+        Some("rp_filter" | "proxy_arp" | "forwarding" | "ip_forward" | "proxy_ndp") => "1",
+        _ => return draft.leave(target, "it is not known what the setting should be", Vec::new()),
+    };
+    let Some(from) = from else { return };
+    let act = Act::Sysctl { path: path.clone(), from, to: to.to_owned() };
+    draft.work(target, format!("set {path} to {to}"), node, vec![NodeWork::here(act)]);
+}
+
+fn equal_mtus(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Device { node, device } = &target.subject else { return };
+    let Some(host) = host(draft, node) else { return };
+    let outer = host.link(device).and_then(|link| link.seen.mtu);
+    let endpoint = host.endpoints_at_device(device).first().map(|endpoint| &endpoint.seen);
+    let running =
+        endpoint.and_then(|endpoint| Running::by_id(draft.ground, endpoint.container_id.as_deref()?));
+    let inner = running.and_then(|running| running.interface()?.mtu);
+    let (Some(from), Some(to)) = (outer, inner) else {
+        return draft.leave(target, "it is not known which MTU the pod's end has", Vec::new());
+    };
+    let act = Act::Mtu { device: device.clone(), from, to };
+    draft.work(target, format!("give {device} the MTU {to}"), node, vec![NodeWork::here(act)]);
+}
+
+fn shrink_mtu(draft: &mut Draft<'_, '_>, target: &Target) {
+    const VXLAN_BYTES: u32 = 50;
+    let Subject::Device { node, device } = &target.subject else {
+        let why = "pods get their MTU when they are made: set the MTU of the network, then recreate them";
+        return draft.leave(target, why, Vec::new());
+    };
+    let Some(host) = host(draft, node) else { return };
+    let link = host.link(device).map(|link| &link.seen);
+    let parent =
+        link.and_then(|link| link.vxlan.as_ref()?.parent.as_deref()).and_then(|parent| host.link(parent));
+    let (Some(from), Some(card)) =
+        (link.and_then(|link| link.mtu), parent.and_then(|parent| parent.seen.mtu))
+    else {
+        return draft.leave(target, "it is not known through which card the tunnel goes", Vec::new());
+    };
+    let act = Act::Mtu { device: device.clone(), from, to: card.saturating_sub(VXLAN_BYTES) };
+    draft.work(target, format!("make the MTU of {device} fit its card"), node, vec![NodeWork::here(act)]);
+}
+
+/// A route as it was seen.
+fn way(route: &Route) -> Way {
+    Way {
+        device: route.device.clone(),
+        via: route.via,
+        protocol: route.protocol.clone(),
+        scope: route.scope.clone(),
+        source: route.source,
+        metric: route.metric,
+        is_onlink: route.is_onlink,
+        is_blackhole: route.kind == crate::evidence::kernel::RouteKind::Blackhole,
+    }
+}
+
+fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Route { node, destination } = &target.subject else { return };
+    let Some(endpoint) = endpoint_at(draft, node, destination.addr()) else {
+        return draft.leave(
+            target,
+            "it is not known which one endpoint of the node has the address",
+            Vec::new(),
+        );
+    };
+    let Some(device) = endpoint.device.clone() else { return };
+    let scope = destination.addr().is_ipv4().then(|| "link".to_owned());
+    let to = Way { device: Some(device.clone()), scope, ..Way::default() };
+    let from =
+        host(draft, node).and_then(|host| host.routes_to(*destination).first().map(|route| way(&route.seen)));
+    let act = Act::Route { destination: *destination, from, to: Some(to) };
+    draft.work(target, format!("route {destination} to {device}"), node, vec![NodeWork::here(act)]);
+}
+
+fn put_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Neighbour { node, address, device } = &target.subject else { return };
+    let endpoint = endpoint_at(draft, node, *address);
+    // What is inside the pod counts; its record may be the one that is wrong.
+    let running =
+        endpoint.and_then(|endpoint| Running::by_id(draft.ground, endpoint.container_id.as_deref()?));
+    let inside = running.and_then(|running| running.mac());
+    let Some(to) = inside.or(endpoint.and_then(|endpoint| endpoint.mac)) else {
+        return draft.leave(target, "it is not known which hardware address the pod has", Vec::new());
+    };
+    let known = host(draft, node).and_then(|host| host.neighbour(*address, device));
+    let from = known.and_then(|known| known.seen.mac);
+    let act = Act::Neighbour { address: *address, device: device.clone(), from, to: Some(to) };
+    draft.work(
+        target,
+        format!("tell {node} that {address} at {device} is {to}"),
+        node,
+        vec![NodeWork::here(act)],
+    );
+}
+
+fn put_block_route(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Route { node, destination } = &target.subject else { return };
+    let ground = draft.ground;
+    let block = model::Cidr::containing(destination.addr(), destination.prefix_len());
+    let owner = block.and_then(|block| ground.block(&block)).and_then(model::ipam::Block::owner);
+    let Some(AffinityOwner::Host(owner)) = owner else {
+        return draft.leave(target, "no block of a node has exactly this network", Vec::new());
+    };
+    let is_ipv4 = destination.addr().is_ipv4();
+    let gateway = ground
+        .case
+        .node_view(&owner)
+        .and_then(|view| view.address(is_ipv4).map(|recorded| recorded.address()));
+    let kernel = ground.case.node(node).map(|node| &node.kernel);
+    let Some(gateway) = gateway else {
+        return draft.leave(target, format!("node {owner} has no address in its record"), Vec::new());
+    };
+    let card = kernel.and_then(|kernel| {
+        let addresses = kernel.addresses.iter().flatten();
+        addresses
+            .map(|held| &held.seen)
+            .find(|held| held.net.prefix_len() < held.net.max_prefix_len() && held.net.contains(&gateway))
+    });
+    let Some(card) = card.map(|held| held.device.clone()) else {
+        let why = format!(
+            "{node} shares no network with {owner} ({gateway}): its tunnel or its BGP session has to be put right"
+        );
+        return draft.leave(target, why, Vec::new());
+    };
+    let to = Way { device: Some(card), via: Some(gateway), ..Way::default() };
+    let from =
+        host(draft, node).and_then(|host| host.routes_to(*destination).first().map(|route| way(&route.seen)));
+    let act = Act::Route { destination: *destination, from, to: Some(to) };
+    draft.work(
+        target,
+        format!("route {destination} to {owner} ({gateway})"),
+        node,
+        vec![NodeWork::here(act)],
+    );
+}
+
+/// Whether a pod that somebody looked into has this address.
+fn is_inside_a_pod(draft: &Draft<'_, '_>, address: std::net::IpAddr) -> bool {
+    let views = draft.ground.case.all_nodes().flat_map(|node| node.pod_views.iter().flatten());
+    views
+        .into_iter()
+        .any(|view| view.kernel.addresses.iter().flatten().any(|held| held.seen.net.addr() == address))
+}
+
+fn drop_route(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Route { node, destination } = &target.subject else { return };
+    if is_inside_a_pod(draft, destination.addr()) {
+        return draft.leave(
+            target,
+            "a pod has this address inside: its endpoint has to be repaired first",
+            Vec::new(),
+        );
+    }
+    let Some(from) =
+        host(draft, node).and_then(|host| host.routes_to(*destination).first().map(|route| way(&route.seen)))
+    else {
+        return;
+    };
+    drop(
+        draft,
+        target,
+        node,
+        format!("remove the route to {destination}"),
+        Act::Route { destination: *destination, from: Some(from), to: None },
+    );
+}
+
+fn drop_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Neighbour { node, address, device } = &target.subject else { return };
+    if is_inside_a_pod(draft, *address) {
+        return draft.leave(
+            target,
+            "a pod has this address inside: its endpoint has to be repaired first",
+            Vec::new(),
+        );
+    }
+    let from =
+        host(draft, node).and_then(|host| host.neighbour(*address, device)).and_then(|known| known.seen.mac);
+    let act = Act::Neighbour { address: *address, device: device.clone(), from, to: None };
+    drop(draft, target, node, format!("forget {address} at {device}"), act);
+}
+
+fn drop(draft: &mut Draft<'_, '_>, target: &Target, node: &str, title: String, act: Act) {
+    if let Some(step) = draft.work(target, title, node, vec![NodeWork::here(act)]) {
+        step.needs_second_look = true;
+        step.because.push("no endpoint has it, and no pod that anybody looked into".to_owned());
+    }
+}
+
+fn drop_device(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Device { node, device } = &target.subject else { return };
+    let Some(link) = host(draft, node).and_then(|host| host.link(device)).map(|link| &link.seen) else {
+        return;
+    };
+    match nobody_behind(draft, node, link) {
+        Err(why) => draft.leave(target, why, Vec::new()),
+        Ok(because) => {
+            let from = Veth {
+                index: link.index,
+                alias: link.alias.clone(),
+                mac: link.mac,
+                mtu: link.mtu,
+                is_up: link.is_up.unwrap_or_default(),
+            };
+            let act = Act::Device { device: device.clone(), from: Some(from), to: None };
+            if let Some(step) =
+                draft.work(target, format!("remove {device}"), node, vec![NodeWork::here(act)])
+            {
+                step.needs_second_look = true;
+                step.because.extend(because);
+            }
+        }
+    }
+}
+
+/// Why no sandbox can be behind a device; or why one may be.
+fn nobody_behind(draft: &Draft<'_, '_>, node: &str, link: &Link) -> Result<Vec<String>, String> {
+    if let Some(sandbox) = link.alias.as_deref().and_then(Sandbox::from_alias) {
+        let suspect = Suspect {
+            container_id: Some(sandbox.container_id()),
+            node: Some(node),
+            device: Some(&link.name),
+            ..Suspect::default()
+        };
+        let (testimony, is_gone) = draft.ground.testimony(&suspect);
+        return match is_gone {
+            true => Ok(testimony.lines()),
+            false => Err(testimony.lines().join("; ")),
+        };
+    }
+    if link.has_peer_elsewhere != Some(false) {
+        return Err("it leads into a namespace, and nothing says whose: look there first".to_owned());
+    }
+    let Some(ready) = draft.ground.case.node(node).and_then(|node| node.sandboxes.as_deref()) else {
+        return Err(format!("the runtime of {node} was not asked"));
+    };
+    for sandbox in ready.iter().filter(|sandbox| sandbox.seen.is_ready != Some(false)) {
+        let other = Running::by_id(draft.ground, &sandbox.seen.id).and_then(|running| running.device());
+        if other.is_some_and(|other| other.name == link.name) {
+            return Err(format!("it leads to sandbox {}", sandbox.seen.id));
+        }
+    }
+    let known = draft
+        .ground
+        .case
+        .all_endpoints()
+        .iter()
+        .filter(|endpoint| endpoint.seen.device.as_deref() == Some(&link.name));
+    let runs = |endpoint: &Endpoint| {
+        ready
+            .iter()
+            .any(|sandbox| endpoint.container_id.as_deref().is_some_and(|id| same_id(id, &sandbox.seen.id)))
+    };
+    if known.into_iter().any(|endpoint| runs(&endpoint.seen)) {
+        return Err("a running sandbox's record names it".to_owned());
+    }
+    Ok(vec![
+        "kernel says gone: both its ends are on the node, it leads into no namespace".to_owned(),
+        "runtime says gone: no sandbox that it runs is behind it".to_owned(),
+    ])
+}
+
+/// Where pods of an address are routed, for whoever asks.
+pub(super) fn single(address: std::net::IpAddr) -> IpNet {
+    IpNet::from(address)
+}

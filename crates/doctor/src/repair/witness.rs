@@ -1,0 +1,183 @@
+//! Who says that a sandbox is gone. Two must say so and none may say that it lives; a witness that cannot be asked says
+//! nothing. Agents judge their own node by the same rule.
+
+use std::net::IpAddr;
+
+use model::Sandbox;
+
+use crate::Case;
+use crate::evidence::{NodeEvidence, Origin, PodName, same_id};
+
+/// What one witness says about a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Alive,
+    Gone,
+    /// It could not be asked, or cannot know.
+    Nothing,
+}
+
+/// Whether these words, at one moment, say that a sandbox is gone.
+pub fn say_gone(words: &[Word]) -> bool {
+    let gone = words.iter().filter(|word| **word == Word::Gone).count();
+    gone >= 2 && !words.contains(&Word::Alive)
+}
+
+/// Whom the witnesses are asked about: whatever is known of it.
+#[derive(Clone, Debug, Default)]
+pub struct Suspect<'a> {
+    /// Full, or the first digits.
+    pub container_id: Option<&'a str>,
+    pub node: Option<&'a str>,
+    pub pod: Option<PodName>,
+    /// Its device on the node.
+    pub device: Option<&'a str>,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What all witnesses said, each with a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Testimony {
+    words: [(&'static str, Word, String); 3],
+}
+
+impl Testimony {
+    /// Asks everybody about a suspect, in one look.
+    pub fn of(case: &Case<'_>, suspect: &Suspect<'_>) -> Testimony {
+        let (orchestrator, runtime, kernel) =
+            (ask_orchestrator(case, suspect), ask_runtime(case, suspect), ask_kernel(case, suspect));
+        Testimony {
+            words: [
+                ("orchestrator", orchestrator.0, orchestrator.1),
+                ("runtime", runtime.0, runtime.1),
+                ("kernel", kernel.0, kernel.1),
+            ],
+        }
+    }
+
+    pub fn say_gone(&self) -> bool {
+        say_gone(&self.words.each_ref().map(|(_, word, _)| *word))
+    }
+
+    /// Somebody says that it lives.
+    pub fn say_alive(&self) -> bool {
+        self.words.iter().any(|(_, word, _)| *word == Word::Alive)
+    }
+
+    /// One line per witness.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |(witness, word, reason): &(&str, Word, String)| {
+            let word = match word {
+                Word::Alive => "alive",
+                Word::Gone => "gone",
+                Word::Nothing => "nothing",
+            };
+            format!("{witness} says {word}: {reason}")
+        };
+        self.words.iter().map(line).collect()
+    }
+}
+
+type Said = (Word, String);
+
+/// Kubernetes knows pods and addresses, not sandboxes: a pod vouches for one by showing its address. One that is listed and shows
+/// another, or none yet, says nothing; its runtime and its kernel do.
+fn ask_orchestrator(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
+    let nothing = |why: &str| (Word::Nothing, why.to_owned());
+    let Some(name) = &suspect.pod else { return nothing("it is not known which pod it was") };
+    if case.evidence.pods.is_none() {
+        return nothing("nobody listed pods");
+    }
+    let mut pods = case.pods_named(name).peekable();
+    if pods.peek().is_none() {
+        return match case.evidence.partial.pods {
+            true => nothing("only some pods are listed"),
+            false => (Word::Gone, format!("there is no pod {name}")),
+        };
+    }
+    for pod in pods {
+        let is_elsewhere = match (suspect.node, pod.seen.node.as_deref()) {
+            (Some(here), Some(there)) => !here.eq_ignore_ascii_case(there),
+            _ => false,
+        };
+        if pod.seen.is_finished() || is_elsewhere {
+            continue;
+        }
+        let shows = |address: &IpAddr| pod.seen.addresses.contains(address);
+        if suspect.addresses.iter().any(shows) {
+            return (Word::Alive, format!("pod {name} shows the address"));
+        }
+        return nothing(
+            "a pod of that name is listed; whether this sandbox is its own, Kubernetes does not say",
+        );
+    }
+    (Word::Gone, format!("pod {name} has ended here"))
+}
+
+fn ask_runtime(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
+    let nothing = |why: String| (Word::Nothing, why);
+    let Some(id) = suspect.container_id else {
+        return nothing("it is not known which sandbox it was".to_owned());
+    };
+    // A sandbox that any runtime runs is alive, wherever the records put it.
+    let lists = |node: &&NodeEvidence| {
+        let list = node.sandboxes.iter().flatten();
+        list.into_iter().any(|sandbox| sandbox.seen.is_ready != Some(false) && same_id(&sandbox.seen.id, id))
+    };
+    if let Some(node) = case.all_nodes().find(lists) {
+        return (Word::Alive, format!("{} runs it", node.name));
+    }
+    let Some(node) = suspect.node else { return nothing("it is not known on which node it was".to_owned()) };
+    if suspect.container_id.is_some_and(|id| id.len() < 8) {
+        return nothing("its ID is too short to be told from others".to_owned());
+    }
+    let Some(list) = case.node(node).and_then(|node| node.sandboxes.as_deref()) else {
+        return nothing(format!("the runtime of {node} was not asked"));
+    };
+    if list.iter().any(|sandbox| matches!(sandbox.origin, Origin::File { .. })) {
+        return nothing("a text may be a part of the list".to_owned());
+    }
+    // A runtime that has just been started lists nothing at all, for a while.
+    if list.is_empty() && case.node(node).is_some_and(has_pods_devices) {
+        return nothing(format!(
+            "the runtime of {node} lists nothing at all, and its kernel has pods' devices"
+        ));
+    }
+    (Word::Gone, format!("{node} does not run it"))
+}
+
+/// Whether devices of pods lead somewhere.
+fn has_pods_devices(node: &NodeEvidence) -> bool {
+    let links = node.kernel.links.iter().flatten();
+    links.into_iter().any(|link| link.seen.is_workload() && link.seen.has_peer_elsewhere == Some(true))
+}
+
+fn ask_kernel(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
+    let nothing = |why: String| (Word::Nothing, why);
+    let is_it = |id: &str| suspect.container_id.is_some_and(|suspect| same_id(suspect, id));
+    for node in case.all_nodes() {
+        let views = node.pod_views.iter().flatten();
+        let mut inside = views.into_iter().filter(|view| view.container_id.as_deref().is_some_and(is_it));
+        if inside.any(|view| view.kernel.links.as_ref().is_some_and(|links| links.len() > 1)) {
+            return (Word::Alive, format!("its namespace on {} has a device", node.name));
+        }
+    }
+    let Some(node) = suspect.node else { return nothing("it is not known on which node it was".to_owned()) };
+    let Some(kernel) = case.node(node).map(|node| &node.kernel) else {
+        return nothing(format!("{node} was not looked at"));
+    };
+    let Some(links) = kernel.links.as_deref().filter(|_| !kernel.partial.links) else {
+        return nothing(format!("the links of {node} are not all known"));
+    };
+    for link in links.iter().map(|link| &link.seen).filter(|link| link.is_workload()) {
+        let sandbox = link.alias.as_deref().and_then(Sandbox::from_alias);
+        let is_its = match &sandbox {
+            Some(sandbox) => is_it(sandbox.container_id()),
+            None => suspect.device == Some(link.name.as_str()),
+        };
+        if is_its && link.has_peer_elsewhere != Some(false) {
+            return (Word::Alive, format!("{} leads into a namespace", link.name));
+        }
+    }
+    (Word::Gone, format!("no device of {node} leads to it"))
+}
