@@ -101,6 +101,12 @@ fn a_lab_from_up_to_down() {
     desk.refused(&["pod", "add", "node9", "web-0"], 1, "has no node node9; it has node1, node2");
     let pinged = desk.done(&["ping"]);
     assert_eq!(pinged.lines().filter(|line| line.ends_with("   answered")).count(), 6, "{pinged}");
+    desk.refused(&["partition", "node9"], 1, "has no node node9");
+    desk.done(&["partition", "node2"]);
+    let other = ["exec", "node1", "--", "ping", "-n", "-c", "1", "-W", "1", "172.30.0.2"];
+    assert_eq!(desk.lab(&other).status.code(), Some(1), "node2 is cut off");
+    desk.done(&["heal"]);
+    desk.done(&other);
     let json: serde_json::Value = serde_json::from_str(&desk.done(&["status", "-o", "json"])).unwrap();
     assert_eq!(json["nodes"][0]["pods"].as_array().unwrap().len(), 2);
     let records = desk.done(&["exec", "node2", "--", "plumb", "get", "wep", "-A", "-o", "name"]);

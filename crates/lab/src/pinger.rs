@@ -49,15 +49,26 @@ impl Pinger {
         Ok(pinger)
     }
 
-    /// Until so many more packets have been answered.
+    /// Until so many more packets have been answered. As long as some are, it goes on.
     pub fn wait_for_more(&self, packets: usize) -> Result<()> {
+        const SILENCE_MAX: Duration = Duration::from_secs(30);
         let count = || self.answered.lock().unwrap_or_else(PoisonError::into_inner).len();
-        let (wanted, deadline) = (count() + packets, Instant::now() + Duration::from_secs(30));
-        while count() < wanted {
-            ensure!(Instant::now() < deadline, "{}: no answer any more", self.what);
+        let (mut heard, mut heard_at) = (count(), Instant::now());
+        let wanted = heard + packets;
+        while heard < wanted {
+            ensure!(heard_at.elapsed() < SILENCE_MAX, "{}: no answer any more", self.what);
             std::thread::sleep(Duration::from_millis(10));
+            let now = count();
+            if now > heard {
+                (heard, heard_at) = (now, Instant::now());
+            }
         }
         Ok(())
+    }
+
+    /// How many packets have been answered so far.
+    pub fn answered(&self) -> usize {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Stops, and counts. A packet that was under way at the end is not counted.

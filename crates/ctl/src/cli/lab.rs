@@ -32,6 +32,8 @@ pub(crate) enum LabCommand {
     Ping(Ping),
     Pod(Pod),
     Exec(Exec),
+    Partition(Partition),
+    Heal(Heal),
     Replay(Replay),
     #[command(hide = true)]
     Node(InsideNode),
@@ -216,6 +218,29 @@ pub(crate) struct Exec {
     /// The command and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     pub(crate) words: Vec<OsString>,
+}
+
+/// Cuts nodes off from the others; the named ones still reach each other
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab partition node1
+  plumb lab partition node1 node2 --name second")]
+pub(crate) struct Partition {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    #[arg(required = true, value_name = "NODE")]
+    pub(crate) nodes: Vec<String>,
+}
+
+/// Joins nodes that were cut off
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  plumb lab heal")]
+pub(crate) struct Heal {
+    #[command(flatten)]
+    pub(crate) which: Which,
 }
 
 /// Replays an outage in a lab of its own, which it removes again; exit code 0 only if it is survived

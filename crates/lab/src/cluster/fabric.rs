@@ -35,7 +35,8 @@ pub(super) fn build(description: &Description) -> Result<()> {
 fn bridges(description: &Description) -> Vec<String> {
     let mut lines = vec!["link set lo up".to_owned()];
     for (index, network) in description.networks.iter().enumerate() {
-        lines.push(format!("link add {} type bridge", bridge(index)));
+        // Otherwise it has that of one of its ports, and another one when that is pulled out: nodes would not find their router.
+        lines.push(format!("link add {} address {} type bridge", bridge(index), hardware_address(index)));
         for (address, prefix) in &network.fabric_addresses {
             lines.push(format!("address add {address}/{prefix} dev {}{}", bridge(index), nodad(address)));
         }
@@ -44,17 +45,37 @@ fn bridges(description: &Description) -> Vec<String> {
     lines
 }
 
-fn cables(description: &Description) -> Vec<String> {
-    let mut lines = Vec::new();
+/// The fabric's end of a node's card.
+pub(super) struct Port<'d> {
+    pub(super) node: &'d str,
+    pub(super) device: String,
+    /// Which of the lab's networks it is plugged into.
+    pub(super) network: usize,
+    card: &'d str,
+}
+
+pub(super) fn ports(description: &Description) -> Vec<Port<'_>> {
+    let mut ports = Vec::new();
     for (node_index, node) in description.nodes.iter().enumerate() {
-        let namespace = description.name.namespace(&node.name);
         for (card_index, card) in node.cards.iter().enumerate() {
             let network = description.networks.iter().position(|network| network.name == card.network);
-            let port = format!("port{node_index}-{card_index}");
-            let device = &card.device;
-            lines.push(format!("link add {port} type veth peer name {device} netns {namespace}"));
-            lines.push(format!("link set {port} master {} up", bridge(network.unwrap_or_default())));
+            ports.push(Port {
+                node: &node.name,
+                device: format!("port{node_index}-{card_index}"),
+                network: network.unwrap_or_default(),
+                card: &card.device,
+            });
         }
+    }
+    ports
+}
+
+fn cables(description: &Description) -> Vec<String> {
+    let mut lines = Vec::new();
+    for Port { node, device, network, card } in ports(description) {
+        let namespace = description.name.namespace(node);
+        lines.push(format!("link add {device} type veth peer name {card} netns {namespace}"));
+        lines.push(format!("link set {device} master {} up", bridge(network)));
     }
     lines
 }
@@ -90,8 +111,12 @@ fn forward(namespace: &str) -> Result<()> {
     NetNs::open(&path)?.visit(write)?.with_context(|| format!("{namespace} cannot be made a router"))
 }
 
-fn bridge(index: usize) -> String {
+pub(super) fn bridge(index: usize) -> String {
     format!("fabric{index}")
+}
+
+fn hardware_address(index: usize) -> String {
+    format!("02:fa:b0:00:00:{:02x}", index + 1)
 }
 
 /// Nobody else is there to have the same address, and waiting a second to find out would only cost that second.
@@ -100,7 +125,7 @@ fn nodad(address: &std::net::IpAddr) -> &'static str {
 }
 
 /// Many changes in one namespace by one `ip`.
-fn batch(namespace: &str, lines: &[String]) -> Result<()> {
+pub(super) fn batch(namespace: &str, lines: &[String]) -> Result<()> {
     let mut command = Command::new("ip");
     command.args(["-n", namespace, "-batch", "-"]);
     let mut child = command

@@ -8,6 +8,7 @@ mod down;
 mod fabric;
 mod http;
 mod name;
+mod partition;
 mod place;
 mod settings;
 mod status;
@@ -198,6 +199,16 @@ impl Cluster {
     /// Boots a node whose power was cut, and waits until its services can be asked.
     pub fn boot(&self, node: &str) -> Result<()> {
         self.boot_node(&self.description.node(node)?.name)
+    }
+
+    /// Cuts nodes off from all others; those that are named still reach each other. Whoever was cut off before is joined first.
+    pub fn partition(&self, nodes: &[&str]) -> Result<()> {
+        partition::cut_off(&self.description, nodes)
+    }
+
+    /// Joins whoever was cut off.
+    pub fn heal(&self) -> Result<()> {
+        partition::heal(&self.description)
     }
 
     pub(crate) fn init(&self, node: &str, request: &InitRequest) -> Result<Vec<ServiceStatus>> {

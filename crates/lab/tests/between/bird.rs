@@ -5,7 +5,7 @@ use lab::{Pinger, wait_for};
 
 use crate::scene::{Scene, plan};
 
-fn ask(scene: &Scene, index: usize, question: &str) -> std::io::Result<String> {
+pub(crate) fn ask(scene: &Scene, index: usize, question: &str) -> std::io::Result<String> {
     let socket = scene.lab.root_of(scene.node(index)).unwrap().join("run/plumb/bird.ctl");
     host::bird::ask(&socket, question)
 }

@@ -3,5 +3,6 @@
 mod address;
 mod bird;
 mod modes;
+mod partition;
 mod scene;
 mod traffic;

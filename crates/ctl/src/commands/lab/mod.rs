@@ -33,6 +33,11 @@ fn work(command: LabCommand) -> Result<(), Failures> {
             PodCommand::Del(pods) => pod_del(&pods),
         },
         LabCommand::Exec(command) => exec(&command),
+        LabCommand::Partition(command) => {
+            let nodes: Vec<&str> = command.nodes.iter().map(String::as_str).collect();
+            Ok(open(&command.which.name)?.partition(&nodes).map_err(failure)?)
+        }
+        LabCommand::Heal(command) => Ok(open(&command.which.name)?.heal().map_err(failure)?),
         LabCommand::Replay(command) => replay::run(&command),
         LabCommand::Node(command) => {
             Ok(lab::node_init::run(&command.which.name, &command.node).map_err(failure)?)
