@@ -109,6 +109,7 @@ async fn collect(services: &Services) -> Evidence {
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
         agent_mode: Some(agent.mode),
         mends: None,
+        address_choices: Some(services.health().address_choices()).filter(|choices| !choices.is_empty()),
     })
     .await
 }

@@ -2,6 +2,7 @@
 //!
 //! The choice itself is `plan::address`'s. It is made at the start and again and again while the node runs (`between/address.rs`).
 
+mod asking;
 mod surroundings;
 
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use model::{IpVersion, Resource};
-use plan::address::{Choice, Method, MethodError, OtherNode, Wish, choose_address};
+use plan::address::{Choice, Method, MethodError, OtherNode, Probe, Why, Wish, choose_address};
 use serde_json::{Map, Value, json};
 
 pub(crate) use surroundings::Look;
@@ -52,8 +53,9 @@ impl Wishes {
         (wish, method)
     }
 
-    /// Which address to take now.
-    pub(crate) fn choose(
+    /// Which address to take at the start. Other nodes are asked only if it is a new one: a start must not wait for those that do not
+    /// answer. Blocks.
+    pub(crate) fn choose_first(
         &self,
         version: IpVersion,
         look: &Look,
@@ -61,7 +63,32 @@ impl Wishes {
         others: Vec<OtherNode>,
     ) -> Choice {
         let (wish, method) = self.of(version);
-        choose_address(wish, method, version, &look.surroundings(version, method, recorded, others))
+        let mut surroundings = look.surroundings(version, method, recorded, others);
+        let choice = choose_address(wish, method, version, &surroundings);
+        let is_settled = choice.address.as_ref().is_none_or(|chosen| {
+            chosen.why == Why::Said || recorded.is_some_and(|known| known.addr() == chosen.network.addr())
+        });
+        if is_settled {
+            return choice;
+        }
+        surroundings.probes = asking::ask(surroundings.questions(wish, version, 0));
+        choose_address(wish, method, version, &surroundings)
+    }
+
+    /// Which address to take now, and what other nodes answered to. `turn` counts the looks. Blocks.
+    pub(crate) fn choose_again(
+        &self,
+        version: IpVersion,
+        look: &Look,
+        recorded: Option<IpNet>,
+        others: Vec<OtherNode>,
+        turn: usize,
+    ) -> (Choice, Vec<Probe>) {
+        let (wish, method) = self.of(version);
+        let mut surroundings = look.surroundings(version, method, recorded, others);
+        surroundings.probes = asking::ask(surroundings.questions(wish, version, turn));
+        let choice = choose_address(wish, method, version, &surroundings);
+        (choice, surroundings.probes)
     }
 }
 

@@ -41,6 +41,7 @@ impl Look {
             towards,
             recorded,
             others,
+            probes: Vec::new(),
         }
     }
 

@@ -1,13 +1,14 @@
-//! Chooses this node's address again and again. A card that flaps or is added does not move the node; one that it has lost for
+//! Chooses this node's address again and again, and asks other nodes whether they answer to it. A card that flaps or is added does not move the node; one that it has lost for
 //! several looks in a row does.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use doctor::evidence::node::{AddressChoice, AddressProbe};
 use ipnet::IpNet;
 use model::{IpVersion, Key, Kind, Resource};
-use plan::address::{Choice, Doubt, OtherNode, Patience, Steady, Verdict};
+use plan::address::{Choice, Doubt, OtherNode, Patience, Probe, Steady, Verdict};
 use store::{Store, StoreError};
 use tracing::{debug, info, warn};
 
@@ -34,26 +35,57 @@ pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Sto
     while !known.lock().is_complete() {
         tokio::time::sleep(START_WAIT).await;
     }
-    loop {
-        if let Some(choices) = choose(&wishes, known).await {
+    for turn in 0_usize.. {
+        if let Some(looks) = look(&wishes, known, turn).await {
             let mut doubts = 0;
-            for ((recorded, choice), steady) in choices.iter().zip(&mut steady) {
-                if steady.current() != *recorded {
+            for (looked, steady) in looks.iter().zip(&mut steady) {
+                if steady.current() != looked.recorded {
                     // Somebody else has written it, or this is the first look.
-                    *steady = Steady::new(*recorded, PATIENCE);
+                    *steady = Steady::new(looked.recorded, PATIENCE);
                 }
-                doubts += say(services, choice);
-                settle(services, steady.look(choice), &**store, &agent.node).await;
+                doubts += say(services, &looked.choice);
+                settle(services, steady.look(&looked.choice), &**store, &agent.node).await;
             }
             services.metrics().node_address_doubts.store(doubts, Ordering::Relaxed);
-            tell_doubts(known, &choices);
+            tell_doubts(known, &looks);
+            services.health().set_address_choices(looks.iter().filter_map(Looked::told).collect());
         }
         tokio::time::sleep(wishes.poll_every).await;
     }
 }
 
-/// What is recorded, and what would be chosen now, of either IP version.
-async fn choose(wishes: &Wishes, known: &Known) -> Option<[(Option<IpNet>, Choice); 2]> {
+/// A look at one IP version.
+struct Looked {
+    /// What the node's record says.
+    recorded: Option<IpNet>,
+    /// What would be chosen now.
+    choice: Choice,
+    probes: Vec<Probe>,
+}
+
+impl Looked {
+    /// For whoever asks the agent; nothing where there is nothing to tell.
+    fn told(&self) -> Option<AddressChoice> {
+        let Choice { address, doubts, refused } = &self.choice;
+        let probe = |probe: &Probe| AddressProbe {
+            from: probe.from,
+            asked: probe.asked.iter().copied().collect(),
+            answered: probe.answered.iter().copied().collect(),
+        };
+        let told = AddressChoice {
+            network: address.as_ref().map(|chosen| chosen.network),
+            device: address.as_ref().and_then(|chosen| chosen.interface.clone()),
+            why: address.as_ref().map(|chosen| chosen.why.to_string()).unwrap_or_default(),
+            doubts: doubts.iter().map(ToString::to_string).collect(),
+            refused: refused.iter().map(ToString::to_string).collect(),
+            probes: self.probes.iter().map(probe).collect(),
+        };
+        (told != AddressChoice::default()).then_some(told)
+    }
+}
+
+/// At what is recorded and at what would be chosen now, of either IP version.
+async fn look(wishes: &Wishes, known: &Known, turn: usize) -> Option<[Looked; 2]> {
     let (recorded, others) = {
         let state = known.lock();
         let own = state.between.own_node().cloned().unwrap_or_default();
@@ -68,17 +100,18 @@ async fn choose(wishes: &Wishes, known: &Known) -> Option<[(Option<IpNet>, Choic
         (recorded, others)
     };
     let wishes = wishes.clone();
-    // Asks the kernel, and maybe the resolver.
+    // Asks the kernel, other nodes, and maybe the resolver.
     let work = move || {
         let look = Look::now()?;
         let [v4, v6] = recorded;
         let of = |version, recorded: Option<IpNet>| {
-            (recorded, wishes.choose(version, &look, recorded, others.clone()))
+            let (choice, probes) = wishes.choose_again(version, &look, recorded, others.clone(), turn);
+            Looked { recorded, choice, probes }
         };
         Ok::<_, host::HostError>([of(IpVersion::V4, v4), of(IpVersion::V6, v6)])
     };
     match tokio::task::spawn_blocking(work).await {
-        Ok(Ok(choices)) => Some(choices),
+        Ok(Ok(looks)) => Some(looks),
         Ok(Err(error)) => {
             debug!("this node's devices cannot be looked at: {error}");
             None
@@ -88,8 +121,8 @@ async fn choose(wishes: &Wishes, known: &Known) -> Option<[(Option<IpNet>, Choic
 }
 
 /// For readiness, if they have consequences.
-fn tell_doubts(known: &Known, choices: &[(Option<IpNet>, Choice)]) {
-    let doubts: Vec<Doubt> = choices.iter().flat_map(|(_, choice)| choice.doubts.clone()).collect();
+fn tell_doubts(known: &Known, looks: &[Looked]) {
+    let doubts: Vec<Doubt> = looks.iter().flat_map(|looked| looked.choice.doubts.clone()).collect();
     let mut state = known.lock();
     if state.doubts != doubts {
         state.doubts = doubts;

@@ -264,5 +264,9 @@ fn own_reasons(state: &State) -> BTreeSet<String> {
         let elsewhere = state.doubts.iter().filter(|doubt| matches!(doubt, Doubt::OtherNetwork { .. }));
         reasons.extend(elsewhere.map(|doubt| format!("other nodes cannot be reached: {doubt}")));
     }
+    // Whatever the records say: packets have shown it.
+    let unanswered = state.doubts.iter().filter(|doubt| matches!(doubt, Doubt::Unanswered { .. }));
+    reasons
+        .extend(unanswered.map(|doubt| format!("other nodes do not reach this one at its address {doubt}")));
     reasons
 }

@@ -30,7 +30,10 @@ pub(super) async fn ensure(
     let mut found = Vec::new();
     for version in [IpVersion::V4, IpVersion::V6] {
         let before = known.as_ref().and_then(|(_, resource)| address::recorded(resource, version));
-        let choice = wishes.choose(version, &look, before, others.clone());
+        let (wishes, look, others) = (wishes.clone(), look.clone(), others.clone());
+        let choosing = move || wishes.choose_first(version, &look, before, others);
+        let chosen = tokio::task::spawn_blocking(choosing).await;
+        let choice = chosen.map_err(|error| Failure::Refused(error.to_string()))?;
         say(&choice);
         found.extend(choice.address.map(|chosen| chosen.network));
     }

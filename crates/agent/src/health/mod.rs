@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use doctor::evidence::node::AddressChoice;
+
 pub(crate) use http::Pages;
 pub(crate) use metrics::Metrics;
 
@@ -28,6 +30,8 @@ pub(crate) struct Health {
     routes_missing: Mutex<Vec<String>>,
     /// Why sessions of BGP are not all up. Without BGP there is nothing to miss.
     sessions_missing: Mutex<Vec<String>>,
+    /// What this node goes by, and why. Empty until that has been looked at.
+    address_choices: Mutex<Vec<AddressChoice>>,
 }
 
 impl Health {
@@ -42,6 +46,7 @@ impl Health {
             reconciled: AtomicBool::new(false),
             routes_missing: Mutex::new(vec!["the routes to other nodes are not known yet".to_owned()]),
             sessions_missing: Mutex::default(),
+            address_choices: Mutex::default(),
         }
     }
 
@@ -90,6 +95,14 @@ impl Health {
     /// The same for sessions of BGP.
     pub(crate) fn set_sessions_missing(&self, reasons: Vec<String>) {
         *self.sessions_missing.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    }
+
+    pub(crate) fn set_address_choices(&self, choices: Vec<AddressChoice>) {
+        *self.address_choices.lock().unwrap_or_else(PoisonError::into_inner) = choices;
+    }
+
+    pub(crate) fn address_choices(&self) -> Vec<AddressChoice> {
+        self.address_choices.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why the agent should be started anew; nothing if it lives.

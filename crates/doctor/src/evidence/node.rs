@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -170,6 +171,32 @@ pub struct Setup {
     pub machine_id: Option<Sighted<String>>,
     /// Peers that were probed from here: address and whether it answered.
     pub reachable: Option<BTreeMap<IpAddr, Sighted<bool>>>,
+    /// By which address the node's agent makes it known: one for each IP version.
+    pub address_choices: Option<Vec<Sighted<AddressChoice>>>,
+}
+
+/// What an agent says of its node's address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AddressChoice {
+    /// `None`: there is none that it would take.
+    pub network: Option<IpNet>,
+    pub device: Option<String>,
+    pub why: String,
+    /// What speaks against it, in words.
+    pub doubts: Vec<String>,
+    /// Others that it would not take, and why.
+    pub refused: Vec<String>,
+    /// What other nodes answered to.
+    pub probes: Vec<AddressProbe>,
+}
+
+/// Other nodes, asked from one address of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressProbe {
+    pub from: IpAddr,
+    pub asked: Vec<IpAddr>,
+    pub answered: Vec<IpAddr>,
 }
 
 impl AgentMode {
@@ -238,6 +265,7 @@ impl Setup {
         join_maps(&mut self.credentials_expire_at, other.credentials_expire_at);
         join_maps(&mut self.environment, other.environment);
         join_maps(&mut self.reachable, other.reachable);
+        super::join(&mut self.address_choices, other.address_choices);
         self.swaps = self.swaps.take().or(other.swaps);
         self.hostname = self.hostname.take().or(other.hostname);
         self.nodename_file = self.nodename_file.take().or(other.nodename_file);

@@ -10,7 +10,7 @@ mod token;
 
 use std::path::PathBuf;
 
-use doctor::evidence::node::{AgentMode, Attachment, Mend, RuntimeSandbox};
+use doctor::evidence::node::{AddressChoice, AgentMode, Attachment, Mend, RuntimeSandbox};
 use doctor::evidence::{NodeEvidence, PodName};
 use doctor::{Evidence, Origin, Sighted};
 use host::NetNs;
@@ -33,6 +33,8 @@ pub struct NodeSources {
     /// What the agent that asks may do, and what it put right by itself.
     pub agent_mode: Option<AgentMode>,
     pub mends: Option<Vec<Mend>>,
+    /// What the node's agent says of the node's address.
+    pub address_choices: Option<Vec<AddressChoice>>,
 }
 
 /// An attachment, and where its pod lives; an empty path if that is not known.
@@ -50,6 +52,7 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     look.node.mends = sources.mends;
     let namespaces = look.runtime(sources.runtime.as_ref()).await;
     look.journal(sources.attachments, sources.environment);
+    look.address(sources.address_choices);
     let namespaces = look.with_journal(namespaces);
     // Netlink, files and other namespaces all block.
     let looked = tokio::task::spawn_blocking(move || {
@@ -138,6 +141,12 @@ impl Look {
             let sighted = |(name, value): (String, String)| (name, Sighted::new(value, origin.clone()));
             all.into_iter().map(sighted).collect()
         });
+    }
+
+    fn address(&mut self, choices: Option<Vec<AddressChoice>>) {
+        let origin = self.from("address");
+        let sighted = |choice| Sighted::new(choice, origin.clone());
+        self.node.setup.address_choices = choices.map(|all| all.into_iter().map(sighted).collect());
     }
 
     /// Pods that only the journal knows: the runtime did not answer, or does not tell where they are.

@@ -91,3 +91,126 @@ fn a_node_that_returns_with_another_address_is_reached_again() {
     println!("while the node moved: {} packets lost, {} answered", tally.lost, tally.answered);
     scene.assert_all_talk();
 }
+
+/// Everything that the agent of a node has said.
+fn log(scene: &Scene, index: usize) -> String {
+    scene.lab.log_tail(scene.node(index), "agent", usize::MAX)
+}
+
+const READINESS: [&str; 3] = ["curl", "-s", "127.0.0.1:9099/readiness"];
+
+/// What a command on a node prints, whatever becomes of it.
+fn printed(scene: &Scene, index: usize, words: &[&str]) -> String {
+    let output = scene.lab.output_on(scene.node(index), words).unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn run(scene: &Scene, index: usize, line: &str) {
+    scene.lab.run_on(scene.node(index), &["sh", "-ec", line]).unwrap();
+}
+
+/// As if the node had never had an address.
+fn forget_address(scene: &Scene, index: usize) {
+    let patch = r#"{"spec":{"bgp":null}}"#;
+    scene.lab.plumb(&["patch", "node", scene.node(index), "-p", patch]).unwrap();
+    assert_eq!(recorded(scene, index).trim(), "");
+}
+
+fn wait_for_word(what: &str, said: impl Fn() -> String, word: &str) {
+    lab::wait_for(what, || {
+        let said = said();
+        anyhow::ensure!(said.contains(word), "no {word:?} in {said}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_address_that_others_do_not_answer_to_is_named_and_not_taken_anew() {
+    let test = "an_address_that_others_do_not_answer_to_is_named_and_not_taken_anew";
+    let Some(scene) = Scene::new(test, || plan(3, Mode::Direct, Topology::TwoCards, false)) else { return };
+    scene.assert_all_talk();
+    let node = scene.node(0);
+    scene.lab.kill(node, "agent").unwrap();
+    // The records are fine, and so are the cards: only packets show it.
+    for other in [1, 2] {
+        run(&scene, other, "ip route add blackhole 172.30.0.1/32");
+    }
+    scene.lab.launch(node, "agent", &UNSAID).unwrap();
+    let cause = "172.30.0.2, 172.30.0.3 do not answer to it, but to 172.30.9.1";
+    wait_for_word("readiness", || printed(&scene, 0, &READINESS), cause);
+    wait_for_word("the log", || log(&scene, 0), &format!("address is doubtful: 172.30.0.1: {cause}"));
+    let metrics = || printed(&scene, 0, &["curl", "-s", "127.0.0.1:9099/metrics"]);
+    wait_for_word("the metric", metrics, "plumb_node_address_doubts 1\n");
+    let status = || printed(&scene, 0, &["plumb", "node", "status"]);
+    wait_for_word("the status", status, "172.30.0.1/24 on eth0: recorded, and the node still has it");
+    wait_for_word("the status", status, cause);
+    let doctor = || printed(&scene, 0, &["plumb", "doctor", "-o", "json"]);
+    let finding = "172.30.0.1, to which other nodes do not answer; they answer to its 172.30.9.1";
+    wait_for_word("the doctor", doctor, finding);
+    assert!(doctor().contains("asked from 172.30.0.1: 172.30.0.2, 172.30.0.3; no answer"), "{}", doctor());
+    // It is kept, for it was the node's before. One that has none yet takes what is answered.
+    assert_eq!(recorded(&scene, 0).trim(), "172.30.0.1/24");
+    scene.lab.kill(node, "agent").unwrap();
+    forget_address(&scene, 0);
+    scene.lab.launch(node, "agent", &UNSAID).unwrap();
+    wait_for_word("the other address", || recorded(&scene, 0), "172.30.9.1/24");
+    wait_for_word("the log", || log(&scene, 0), &format!("an address was not taken: 172.30.0.1: {cause}"));
+}
+
+#[test]
+fn without_any_answer_nothing_is_concluded() {
+    let test = "without_any_answer_nothing_is_concluded";
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::TwoCards, false)) else { return };
+    // As behind a firewall that lets no such packets in.
+    run(&scene, 1, "echo 1 > /proc/sys/net/ipv4/icmp_echo_ignore_all");
+    let node = scene.node(0);
+    scene.lab.kill(node, "agent").unwrap();
+    scene.lab.launch(node, "agent", &UNSAID).unwrap();
+    scene.lab.wait_for_service(node, "agent").unwrap();
+    let status = || printed(&scene, 0, &["plumb", "node", "status"]);
+    wait_for_word("a look at the address", status, "172.30.0.1/24 on eth0: recorded");
+    assert!(!status().contains("Doubt"), "{}", status());
+    assert_eq!(recorded(&scene, 0).trim(), "172.30.0.1/24");
+}
+
+#[test]
+fn neither_a_virtual_address_nor_another_nodes_is_taken() {
+    let test = "neither_a_virtual_address_nor_another_nodes_is_taken";
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::Shared, false)) else { return };
+    let node = scene.node(0);
+    for (change, refusal, taken) in [
+        // As keepalived does it; and packets leave with that address, too.
+        (
+            "ip address add 172.30.0.100/32 dev eth0; \
+             ip route replace default via 172.30.0.254 src 172.30.0.100",
+            "172.30.0.100 on eth0 may move to another machine",
+            "172.30.0.1/24",
+        ),
+        // A machine that was made from the other one's image.
+        (
+            "ip address flush dev eth0; ip address add 172.30.0.2/24 dev eth0; \
+             ip route replace default via 172.30.0.254",
+            "172.30.0.2 is the address of the node node2",
+            "",
+        ),
+    ] {
+        scene.lab.kill(node, "agent").unwrap();
+        forget_address(&scene, 0);
+        run(&scene, 0, change);
+        scene.lab.launch(node, "agent", &UNSAID).unwrap();
+        let refused = format!("an address was not taken: {refusal}");
+        wait_for_word("the refusal", || log(&scene, 0), &refused);
+        wait_for_word("the address", || format!("{:?}", recorded(&scene, 0).trim()), &format!("{taken:?}"));
+    }
+    // Not even if the operator says it.
+    scene.lab.kill(node, "agent").unwrap();
+    scene.lab.launch(node, "agent", &[("IP", "172.30.0.2"), ("AUTODETECT_POLL_INTERVAL", "200ms")]).unwrap();
+    wait_for_word(
+        "readiness",
+        || printed(&scene, 0, &READINESS),
+        "other nodes cannot be reached: no device of this node has its IPv4 address",
+    );
+    assert_eq!(recorded(&scene, 0).trim(), "");
+    assert_eq!(recorded(&scene, 1).trim(), "172.30.0.2/24");
+}

@@ -8,7 +8,7 @@ use model::IpVersion;
 use super::method::is_excluded;
 use super::{
     Choice, Chosen, Doubt, Interface, InterfaceAddress, Method, Refusal, RefusalReason, Surroundings, Why,
-    Wish, is_single,
+    Wish, is_single, unanswered,
 };
 
 /// Which address a node is to be known by, of one IP version.
@@ -112,7 +112,7 @@ impl Chooser<'_> {
 
     /// Nothing was said: what Kubernetes says, else what the default route says. Here nothing doubtful is taken.
     fn by_default(&mut self) -> Option<Chosen> {
-        if let Some(chosen) = self.internal(Why::KubernetesInternal) {
+        if let Some(chosen) = self.internal(Why::KubernetesInternal).filter(|chosen| self.is_heard(chosen)) {
             return Some(chosen);
         }
         let common = self.surroundings.common_network(self.version);
@@ -127,13 +127,36 @@ impl Chooser<'_> {
                 self.refuse(address, RefusalReason::OtherNetwork { common });
                 continue;
             }
-            if let Some(chosen) = self.local(address, Why::DefaultRoute) {
+            if let Some(chosen) =
+                self.local(address, Why::DefaultRoute).filter(|chosen| self.is_heard(chosen))
+            {
                 return Some(chosen);
             }
         }
         // The default route leads another way, but there is a device where the other nodes are.
-        let (common, _) = common?;
-        self.first_sound(common)
+        common.and_then(|(common, _)| self.first_sound(common)).or_else(|| self.first_answered())
+    }
+
+    /// Another one is there that other nodes answer to, and they do not answer to this: refused.
+    fn is_heard(&mut self, chosen: &Chosen) -> bool {
+        let address = chosen.network.addr();
+        let unanswered = unanswered(&self.surroundings.probes, address);
+        let is_heard = unanswered.is_none();
+        unanswered.into_iter().for_each(|why| self.refuse(address, RefusalReason::Unanswered(why)));
+        is_heard
+    }
+
+    /// Whatever other nodes answer to, if that is known.
+    fn first_answered(&mut self) -> Option<Chosen> {
+        let own = self.surroundings;
+        let is_answered = |address: &IpAddr| {
+            own.probes.iter().any(|probe| probe.from == *address && !probe.answered.is_empty())
+        };
+        let addresses: Vec<IpAddr> = own.fit().filter(is_answered).collect();
+        addresses.into_iter().find_map(|address| {
+            let is_fit = self.is_version(address) && !self.is_others(address);
+            is_fit.then(|| self.chosen(own.with_network(address), Why::Answered))
+        })
     }
 
     fn has_one_in(&self, common: IpNet) -> bool {
@@ -150,7 +173,9 @@ impl Chooser<'_> {
             .filter(|address| common.contains(address))
             .collect();
         let why = Why::Method(format!("cidr={common}"));
-        addresses.into_iter().find_map(|address| self.local(address, why.clone()))
+        addresses
+            .into_iter()
+            .find_map(|address| self.local(address, why.clone()).filter(|chosen| self.is_heard(chosen)))
     }
 
     fn internal(&mut self, why: Why) -> Option<Chosen> {
@@ -230,13 +255,15 @@ impl Chooser<'_> {
         if let Some(before) = self.recorded_network().filter(|before| before.addr() != address) {
             doubts.push(Doubt::Moved { from: before.addr(), to: address });
         }
+        let unanswered = unanswered(&self.surroundings.probes, address);
+        doubts.extend(unanswered.map(|unanswered| Doubt::Unanswered { address, unanswered }));
         doubts
     }
 }
 
 /// An address that another machine may have tomorrow: keepalived and its like put a second one beside the machine's own,
 /// mostly without a network.
-fn is_virtual(interface: &Interface, address: &InterfaceAddress) -> bool {
+pub(super) fn is_virtual(interface: &Interface, address: &InterfaceAddress) -> bool {
     let has_own_beside = interface.addresses.iter().any(|beside| {
         beside.network.addr() != address.network.addr()
             && !beside.is_secondary
@@ -247,7 +274,7 @@ fn is_virtual(interface: &Interface, address: &InterfaceAddress) -> bool {
     (address.is_secondary || is_single(&address.network) || address.is_unfit) && has_own_beside
 }
 
-fn is_global(address: IpAddr) -> bool {
+pub(super) fn is_global(address: IpAddr) -> bool {
     let is_special = address.is_loopback() || address.is_unspecified() || address.is_multicast();
     let is_link_local = match address {
         IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),

@@ -8,12 +8,14 @@
 //! 3. What Kubernetes calls the node's internal address.
 //! 4. The source address of the default route.
 //!
-//! Nobody takes an address that another node has, or one that may move to another machine. What is taken but does not
+//! Nobody takes an address that another node has, or one that may move to another machine. By default nobody takes one that other
+//! nodes do not answer to while they answer to another ([`Probe`]). What is taken but does not
 //! look right is flagged ([`Doubt`]); what must not be taken is refused ([`Refusal`]); both say why, for the log, the
 //! status of the node, a metric and the doctor.
 
 mod choose;
 mod method;
+mod probe;
 mod steady;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ use model::IpVersion;
 
 pub use choose::choose_address;
 pub use method::{Method, MethodError, Wish};
+pub use probe::{Probe, Unanswered, unanswered};
 pub use steady::{Patience, Steady, Verdict};
 
 /// A device of the node with its addresses, in the kernel's order.
@@ -59,6 +62,8 @@ pub struct Surroundings {
     /// What the record of the node says now.
     pub recorded: Option<IpNet>,
     pub others: Vec<OtherNode>,
+    /// What came of [`Surroundings::questions`]; empty if nobody was asked.
+    pub probes: Vec<Probe>,
 }
 
 /// Another node, as its record says.
@@ -98,6 +103,8 @@ pub enum Why {
     Recorded,
     KubernetesInternal,
     DefaultRoute,
+    /// Nothing that comes before it is any good, and other nodes answer to it.
+    Answered,
 }
 
 /// What speaks against an address that is taken.
@@ -113,6 +120,8 @@ pub enum Doubt {
     NotInternal { address: IpAddr, internal: IpAddr },
     /// The node had another one.
     Moved { from: IpAddr, to: IpAddr },
+    /// Other nodes do not answer to it, but to another one.
+    Unanswered { address: IpAddr, unanswered: Unanswered },
 }
 
 /// An address that was not taken.
@@ -132,6 +141,8 @@ pub enum RefusalReason {
     NotGlobal,
     /// None of the other nodes' networks contains it, and there is one that does.
     OtherNetwork { common: IpNet },
+    /// Other nodes do not answer to it, but to another one.
+    Unanswered(Unanswered),
 }
 
 impl Surroundings {
@@ -178,6 +189,7 @@ impl fmt::Display for Why {
             Why::Recorded => f.write_str("recorded, and the node still has it"),
             Why::KubernetesInternal => f.write_str("Kubernetes' InternalIP"),
             Why::DefaultRoute => f.write_str("source of the default route"),
+            Why::Answered => f.write_str("other nodes answer to it"),
         }
     }
 }
@@ -196,7 +208,16 @@ impl fmt::Display for Doubt {
                 write!(f, "Kubernetes knows this node as {internal}, not as {address}")
             }
             Doubt::Moved { from, to } => write!(f, "this node was at {from} before, and is at {to} now"),
+            Doubt::Unanswered { address, unanswered } => write!(f, "{address}: {unanswered}"),
         }
+    }
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked: Vec<String> = self.asked.iter().map(ToString::to_string).collect();
+        let verb = if asked.len() == 1 { "does" } else { "do" };
+        write!(f, "{} {verb} not answer to it, but to {}", asked.join(", "), self.but_from)
     }
 }
 
@@ -212,6 +233,7 @@ impl fmt::Display for Refusal {
             RefusalReason::OtherNetwork { common } => {
                 write!(f, "{address} is not in {common}, where the other nodes are")
             }
+            RefusalReason::Unanswered(unanswered) => write!(f, "{address}: {unanswered}"),
         }
     }
 }

@@ -94,6 +94,7 @@ async fn facts(global: &Global, node: &NodeEvidence) -> Vec<(&'static str, Strin
         Ok(store) => facts.extend(of_store(&store, &node.name).await),
         Err(failure) => facts.push(("Store", format!("not reached: {}", failure.words()))),
     }
+    facts.extend(address_choices(node));
     let routes = || node.kernel.routes.iter().flatten().map(|route| &route.seen);
     let between = BETWEEN_PROTOCOL.to_string();
     let count = |wanted: &dyn Fn(&Route) -> bool| routes().filter(|route| wanted(route)).count();
@@ -107,6 +108,20 @@ async fn facts(global: &Global, node: &NodeEvidence) -> Vec<(&'static str, Strin
         .map(|link| format!("{} {}", link.name, if link.is_up == Some(true) { "up" } else { "down" }))
         .collect();
     facts.push(("Tunnel", if tunnels.is_empty() { "none".to_owned() } else { tunnels.join(", ") }));
+    facts
+}
+
+/// Why the node goes by its address, and what speaks against it.
+fn address_choices(node: &NodeEvidence) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    for choice in node.setup.address_choices.iter().flatten().map(|choice| &choice.seen) {
+        if let Some(network) = choice.network {
+            let device = choice.device.as_deref().unwrap_or("no device");
+            facts.push(("Chosen", format!("{network} on {device}: {}", choice.why)));
+        }
+        facts.extend(choice.doubts.iter().map(|doubt| ("Doubt", doubt.clone())));
+        facts.extend(choice.refused.iter().map(|refusal| ("Refused", refusal.clone())));
+    }
     facts
 }
 

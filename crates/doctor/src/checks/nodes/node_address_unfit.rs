@@ -2,6 +2,10 @@
 
 use std::net::IpAddr;
 
+use plan::address::Probe;
+
+use crate::evidence::NodeEvidence;
+use crate::evidence::node::AddressProbe;
 use crate::{Case, Check, Exhibit, Look, Need, NodeView, Origin, Recorded, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -10,7 +14,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     title: "A node's address that does not fit",
     explanation: "A node is recorded with an address that others cannot use: one of the loopback or \
                   link-local range, one of a bridge or of pods, a secondary (virtual) one that moves to \
-                  another machine when that takes over, or one that the node does not have at all.",
+                  another machine when that takes over, one that the node does not have at all, or one that \
+                  other nodes do not answer to while they answer to another address of the node.",
     remedy: "set IP or IP_AUTODETECTION_METHOD (kubernetes-internal-ip, cidr=…, interface=…) for the node's \
              agent",
     needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
@@ -73,9 +78,28 @@ fn unfit(
         .filter(|other| other.seen.net.addr().is_ipv4() == address.is_ipv4())
         .filter(|other| other.seen.device == device)
         .all(|other| other.seen.is_secondary);
-    (own.seen.is_secondary && !is_only).then(|| {
-        ("a secondary one that may move to another machine".to_owned(), Severity::Warning, exhibit())
+    if own.seen.is_secondary && !is_only {
+        let why = "a secondary one that may move to another machine".to_owned();
+        return Some((why, Severity::Warning, exhibit()));
+    }
+    unanswered(node, address)
+}
+
+/// What other nodes answered to, as the node's agent tells.
+fn unanswered(node: &NodeEvidence, address: IpAddr) -> Option<(String, Severity, Option<Exhibit>)> {
+    node.setup.address_choices.iter().flatten().find_map(|choice| {
+        let probes: Vec<Probe> = choice.seen.probes.iter().map(probe).collect();
+        let unanswered = plan::address::unanswered(&probes, address)?;
+        let asked: Vec<String> = unanswered.asked.iter().map(ToString::to_string).collect();
+        let exhibit = choice.exhibit(format!("asked from {address}: {}; no answer", asked.join(", ")));
+        let why = format!("to which other nodes do not answer; they answer to its {}", unanswered.but_from);
+        Some((why, Severity::Error, Some(exhibit)))
     })
+}
+
+fn probe(told: &AddressProbe) -> Probe {
+    let set = |addresses: &[IpAddr]| addresses.iter().copied().collect();
+    Probe { from: told.from, asked: set(&told.asked), answered: set(&told.answered) }
 }
 
 fn unusable_range(address: IpAddr) -> Option<&'static str> {
@@ -101,7 +125,9 @@ fn is_virtual_device(device: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Sighted;
     use crate::checks::testing::{only, silent};
+    use crate::evidence::node::AddressChoice;
     use crate::sample::small;
 
     fn with_address(address: &str) -> crate::Evidence {
@@ -135,5 +161,31 @@ mod tests {
         let addresses = evidence.node_mut("worker-0000").kernel.addresses.as_mut().unwrap();
         addresses[1].seen.device = "docker0".to_owned();
         assert!(only(&CHECK, &evidence).summary.ends_with("which is docker0's"));
+    }
+
+    #[test]
+    fn fires_for_what_others_do_not_answer_to() {
+        let mut evidence = with_address("172.16.0.1/16");
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let probe = |from: &str, answered: &[&str]| AddressProbe {
+            from: ip(from),
+            asked: vec![ip("172.16.0.2"), ip("172.16.0.3")],
+            answered: answered.iter().map(|text| ip(text)).collect(),
+        };
+        let mut told = |probes: Vec<AddressProbe>| {
+            let choice = AddressChoice { probes, ..AddressChoice::default() };
+            let sighted = Sighted::new(choice, Origin::probe("worker-0000", "address"));
+            evidence.node_mut("worker-0000").setup.address_choices = Some(vec![sighted]);
+            evidence.clone()
+        };
+        silent(&CHECK, &told(vec![probe("172.16.0.1", &[]), probe("10.9.0.1", &[])]));
+        silent(&CHECK, &told(vec![probe("172.16.0.1", &["172.16.0.3"]), probe("10.9.0.1", &["172.16.0.2"])]));
+        let finding = only(&CHECK, &told(vec![probe("172.16.0.1", &[]), probe("10.9.0.1", &["172.16.0.2"])]));
+        assert_eq!(
+            finding.summary,
+            "node worker-0000 has the address 172.16.0.1, to which other nodes do not answer; they answer to its 10.9.0.1"
+        );
+        let shown = &finding.evidence.last().unwrap().text;
+        assert_eq!(shown, "asked from 172.16.0.1: 172.16.0.2, 172.16.0.3; no answer");
     }
 }
