@@ -50,6 +50,7 @@ pub enum Need {
     Routes,
     Neighbours,
     Sysctls,
+    Firewall,
     PodViews,
     Bgp,
     /// The runtime's list of sandboxes, or of containers.
@@ -144,6 +145,7 @@ impl Need {
             Need::Routes => any_node(|node| node.kernel.routes.is_some()),
             Need::Neighbours => any_node(|node| node.kernel.neighbours.is_some()),
             Need::Sysctls => any_node(|node| node.kernel.sysctls.is_some()),
+            Need::Firewall => any_node(|node| node.firewall.is_some()),
             Need::PodViews => any_node(|node| node.pod_views.is_some()),
             Need::Bgp => any_node(|node| node.bgp.is_some()),
             Need::Runtime => any_node(|node| node.sandboxes.is_some() || node.containers.is_some()),
@@ -166,6 +168,7 @@ impl Need {
             Need::Routes => "routes of nodes".to_owned(),
             Need::Neighbours => "neighbours of nodes".to_owned(),
             Need::Sysctls => "kernel settings of nodes".to_owned(),
+            Need::Firewall => "rules of nft of nodes".to_owned(),
             Need::PodViews => "views from inside pods".to_owned(),
             Need::Bgp => "BGP sessions".to_owned(),
             Need::Runtime => "sandboxes of the runtime".to_owned(),

@@ -6,6 +6,7 @@ mod bgp;
 mod endpoints;
 #[cfg(test)]
 mod faults;
+mod firewall;
 mod ipam;
 mod kernel;
 mod logs;
@@ -58,6 +59,7 @@ pub const ALL: &[&Check] = &[
     &endpoints::endpoint_without_pod::CHECK,
     &endpoints::endpoint_without_sandbox::CHECK,
     &nodes::etcd_even_members::CHECK,
+    &firewall::forwarding_dropped::CHECK,
     &nodes::forwarding_off::CHECK,
     &ipam::handle_by_name::CHECK,
     &ipam::handle_count_wrong::CHECK,
@@ -69,6 +71,7 @@ pub const ALL: &[&Check] = &[
     &policy::mode_unsupported::CHECK,
     &kernel::mtu_differs::CHECK,
     &kernel::mtu_too_large::CHECK,
+    &firewall::nat_missing::CHECK,
     &kernel::neighbour_missing::CHECK,
     &kernel::neighbour_without_endpoint::CHECK,
     &kernel::neighbour_wrong::CHECK,

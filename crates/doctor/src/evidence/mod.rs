@@ -8,11 +8,12 @@
 //! | endpoints | [`endpoint`] | the store, `calicoctl get wep` |
 //! | Calico's other records | [`Records`] | the store, the API, `calicoctl get` |
 //! | blocks, handles, affinities | [`books`] | the store, `etcdctl`, `calicoctl ipam` |
-//! | one node | [`node`], [`kernel`] | netlink, the runtime, BIRD, `ip`, `crictl` |
+//! | one node | [`node`], [`kernel`], [`firewall`] | netlink, nft, the runtime, BIRD, `ip`, `crictl` |
 //! | logs | [`log`] | kubelet, runtime, plugin, controllers |
 
 pub mod books;
 pub mod endpoint;
+pub mod firewall;
 pub mod kernel;
 pub mod kubernetes;
 pub mod log;

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::firewall::Firewall;
 use super::kernel::{Kernel, PodView};
 use super::{PodName, Sighted};
 
@@ -17,6 +18,8 @@ pub struct NodeEvidence {
     /// As it was first spelled; names are compared without case.
     pub name: String,
     pub kernel: Kernel,
+    /// Rules for packets.
+    pub firewall: Option<Sighted<Firewall>>,
     pub pod_views: Option<Vec<PodView>>,
     /// `calicoctl node status`, or BIRD's own `show protocols`.
     pub bgp: Option<Bgp>,
@@ -166,8 +169,6 @@ pub struct Setup {
     pub kernel_modules: Option<Sighted<Vec<String>>>,
     /// TCP ports somebody listens on.
     pub listening_ports: Option<Sighted<Vec<u16>>>,
-    /// Tables and chains of nft that are ours or Calico's.
-    pub nft_tables: Option<Sighted<Vec<String>>>,
     pub machine_id: Option<Sighted<String>>,
     /// Peers that were probed from here: address and whether it answered.
     pub reachable: Option<BTreeMap<IpAddr, Sighted<bool>>>,
@@ -227,6 +228,7 @@ impl NodeEvidence {
     /// Takes in what somebody else saw of the same node.
     pub fn absorb(&mut self, other: NodeEvidence) {
         self.kernel.absorb(other.kernel);
+        self.firewall = self.firewall.take().or(other.firewall);
         super::join(&mut self.pod_views, other.pod_views);
         super::join(&mut self.sandboxes, other.sandboxes);
         super::join(&mut self.containers, other.containers);
@@ -273,7 +275,6 @@ impl Setup {
         self.clock_ahead = self.clock_ahead.take().or(other.clock_ahead);
         self.kernel_modules = self.kernel_modules.take().or(other.kernel_modules);
         self.listening_ports = self.listening_ports.take().or(other.listening_ports);
-        self.nft_tables = self.nft_tables.take().or(other.nft_tables);
         self.machine_id = self.machine_id.take().or(other.machine_id);
     }
 }

@@ -6,9 +6,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use model::Mac;
+use serde_json::json;
 
 use super::{Sample, SamplePod, block_cidr, made_at, node_address, node_name};
 use crate::evidence::NodeEvidence;
+use crate::evidence::firewall::Firewall;
 use crate::evidence::kernel::{Address, Kernel, Link, Neighbour, NeighbourState, PodView, Route, RouteKind};
 use crate::evidence::node::{Attachment, Bgp, BgpSession, RuntimeSandbox, Setup};
 use crate::{Origin, Sighted};
@@ -29,6 +31,7 @@ pub(super) fn node(sample: Sample, number: usize, pods: &[&SamplePod]) -> NodeEv
         sysctls: Some(sysctls(pods, &name)),
         ..Kernel::default()
     };
+    node.firewall = Some(Sighted::new(firewall(), from("nft ruleset")));
     node.pod_views = Some(pods.iter().map(|pod| inside(pod, &from("pods"))).collect());
     let mut sandboxes: Vec<_> = pods.iter().map(|pod| sandbox(pod, &from("sandboxes"))).collect();
     sandboxes.push(network_sandbox(number, &from("sandboxes")));
@@ -99,6 +102,20 @@ fn routes(sample: Sample, number: usize, pods: &[&SamplePod], origin: &Origin) -
         }));
     }
     routes.into_iter().map(|route| Sighted::new(route, origin.clone())).collect()
+}
+
+/// Packets that leave the cluster get the node's address.
+fn firewall() -> Firewall {
+    let address = |field: &str, op: &str| {
+        json!({"match": {"op": op, "left": {"payload": {"protocol": "ip", "field": field}},
+                         "right": {"prefix": {"addr": "10.0.0.0", "len": 8}}}})
+    };
+    let ruleset = json!({"nftables": [
+        {"chain": {"family": "inet", "table": "plumb", "name": "postrouting", "type": "nat", "hook": "postrouting", "prio": 100}},
+        {"rule": {"family": "inet", "table": "plumb", "chain": "postrouting", "handle": 5,
+                  "expr": [address("saddr", "=="), address("daddr", "!="), {"masquerade": null}]}},
+    ]});
+    Firewall::read(&ruleset).unwrap_or_default()
 }
 
 fn neighbour(pod: &SamplePod, origin: &Origin) -> Sighted<Neighbour> {

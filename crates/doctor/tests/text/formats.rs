@@ -216,3 +216,15 @@ fn one_paste_with_everything_in_it() {
     assert_eq!(pods, ["shop/web-0"]);
     assert_eq!(evidence.records.of(Kind::IpPool).unwrap().len(), 1);
 }
+
+/// `nft` prints all of it in one line.
+#[test]
+fn rules_of_nft_as_json() {
+    let evidence = one(
+        r#"{"nftables": [{"metainfo": {"version": "1.0.6", "json_schema_version": 1}}, {"table": {"family": "ip", "name": "filter", "handle": 1}}, {"chain": {"family": "ip", "table": "filter", "name": "FORWARD", "handle": 1, "type": "filter", "hook": "forward", "prio": 0, "policy": "drop"}}, {"rule": {"family": "ip", "table": "filter", "chain": "FORWARD", "handle": 4, "expr": [{"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "docker0"}}, {"accept": null}]}}]}
+"#,
+    );
+    let firewall = &evidence.unplaced[0].firewall.as_ref().unwrap().seen;
+    assert_eq!(firewall.chains[0].rules.len(), 1);
+    assert!(firewall.chains[0].hook.as_ref().unwrap().drops_the_rest);
+}

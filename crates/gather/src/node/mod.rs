@@ -3,6 +3,7 @@
 //! Everything is optional: what cannot be asked is said in words, and the rest is evidence all the same.
 
 mod bird;
+mod firewall;
 mod kernel;
 mod pods;
 mod setup;
@@ -57,6 +58,7 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     // Netlink, files and other namespaces all block.
     let looked = tokio::task::spawn_blocking(move || {
         look.kernel();
+        look.firewall();
         look.inside(&namespaces);
         look.bgp();
         look.setup();
@@ -169,6 +171,15 @@ impl Look {
         match Survey::here() {
             Ok(survey) => self.node.kernel = kernel::of_survey(&survey, &self.node.name, ""),
             Err(error) => self.could_not("the kernel", &error),
+        }
+    }
+
+    fn firewall(&mut self) {
+        match firewall::here() {
+            Ok(found) => {
+                self.node.firewall = found.map(|rules| Sighted::new(rules, self.from("nft list ruleset")));
+            }
+            Err(error) => self.could_not("the rules of nft", &error),
         }
     }
 

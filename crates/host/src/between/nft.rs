@@ -7,6 +7,10 @@ use plan::between::NAT_TABLE;
 
 use crate::HostError;
 
+const NOT_INSTALLED: &str = "nft is not installed";
+/// A node with thousands of services has some megabytes.
+const RULESET_BYTES_MAX: usize = 64 << 20;
+
 /// Replaces the table in one step, and gives back how nft lists it now. What a later list shows otherwise, somebody changed.
 pub fn load(rules: &str) -> Result<String, HostError> {
     run(&["-f", "-"], rules)?;
@@ -23,6 +27,23 @@ pub fn list() -> Result<Option<String>, HostError> {
     }
 }
 
+/// All rules of this namespace, whoever made them, as JSON (`nft -j`). `None` where there is no nft, or more of them than
+/// anybody wants to read.
+pub fn ruleset() -> Result<Option<String>, HostError> {
+    match run(&["-j", "list", "ruleset"], "") {
+        Ok(text) => Ok(Some(text).filter(|text| text.len() <= RULESET_BYTES_MAX)),
+        Err(HostError::Nft { problem, .. }) if problem == NOT_INSTALLED => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether there are rules of the old iptables, which nft does not show.
+pub fn has_legacy_rules() -> bool {
+    // A table is named here once somebody has used it.
+    let tables = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"];
+    tables.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|text| !text.trim().is_empty()))
+}
+
 /// Removes the table, if there is one.
 pub fn remove() -> Result<(), HostError> {
     run(&["-f", "-"], &format!("table {NAT_TABLE}\ndelete table {NAT_TABLE}\n")).map(|_| ())
@@ -31,9 +52,7 @@ pub fn remove() -> Result<(), HostError> {
 fn run(words: &[&str], input: &str) -> Result<String, HostError> {
     let what = words.join(" ");
     let output = try_run(words, input).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => {
-            HostError::Nft { what: what.clone(), problem: "nft is not installed".to_owned() }
-        }
+        io::ErrorKind::NotFound => HostError::Nft { what: what.clone(), problem: NOT_INSTALLED.to_owned() },
         _ => HostError::Nft { what: what.clone(), problem: source.to_string() },
     })?;
     if output.status.success() {

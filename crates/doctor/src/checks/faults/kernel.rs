@@ -9,6 +9,7 @@ use serde_json::json;
 use super::records::endpoint;
 use super::{OTHER, PODS};
 use crate::evidence::NodeEvidence;
+use crate::evidence::firewall::{Chain, Hook, Place};
 use crate::evidence::kernel::{Link, NeighbourState, PodView, Route, Vxlan};
 use crate::sample::{block_cidr, node_address, node_name, record};
 use crate::{Evidence, Origin, Sighted};
@@ -21,8 +22,10 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("device-setting-wrong", device_setting_wrong),
     ("device-without-endpoint", device_without_endpoint),
     ("endpoint-without-device", endpoint_without_device),
+    ("forwarding-dropped", forwarding_dropped),
     ("mtu-differs", mtu_differs),
     ("mtu-too-large", mtu_too_large),
+    ("nat-missing", nat_missing),
     ("neighbour-missing", neighbour_missing),
     ("neighbour-without-endpoint", neighbour_without_endpoint),
     ("neighbour-wrong", neighbour_wrong),
@@ -132,6 +135,20 @@ fn device_setting_wrong(evidence: &mut Evidence, node: usize) -> String {
     let sysctls = host(evidence, node).kernel.sysctls.as_mut().unwrap();
     sysctls.get_mut(&path).unwrap().seen = "0".to_owned();
     format!("{path} on {}", node_name(node))
+}
+
+fn forwarding_dropped(evidence: &mut Evidence, node: usize) -> String {
+    let hook = Hook { place: Place::Forward, is_nat: false, priority: 0, drops_the_rest: true };
+    let named = |text: &str| text.to_owned();
+    let (family, table, name) = (named("ip"), named("filter"), named("FORWARD"));
+    let chain = Chain { family, table, name, hook: Some(hook), rules: Vec::new() };
+    host(evidence, node).firewall.as_mut().unwrap().seen.chains.push(chain);
+    format!("node {}", node_name(node))
+}
+
+fn nat_missing(evidence: &mut Evidence, node: usize) -> String {
+    host(evidence, node).firewall.as_mut().unwrap().seen.chains.clear();
+    format!("node {}", node_name(node))
 }
 
 fn mtu_differs(evidence: &mut Evidence, node: usize) -> String {

@@ -13,6 +13,8 @@ mod yaml;
 use model::Key;
 use serde_json::Value;
 
+use crate::Sighted;
+use crate::evidence::firewall::Firewall;
 use crate::evidence::kernel::Kernel;
 
 use super::draft::{Draft, Section};
@@ -80,6 +82,10 @@ impl Documents {
             Some(AnyKey::Now(key)) => return calico::stored(&key, value, origin, draft),
             Some(AnyKey::Of2017(key)) => return legacy::endpoint(&key, value, &origin, draft),
             None => {}
+        }
+        if let Some(firewall) = Firewall::read(value) {
+            draft.node(section).firewall = Some(Sighted::new(firewall, origin));
+            return true;
         }
         if super::iproute::json::element(value, &mut self.kernel, &origin) {
             return true;

@@ -15,8 +15,10 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "clock-skew", takes: Takes::Setup, inject: clock_skew },
     Fault { code: "credentials-expired", takes: Takes::Setup, inject: credentials_expired },
     Fault { code: "etcd-even-members", takes: Takes::Cluster, inject: etcd_even_members },
+    Fault { code: "forwarding-dropped", takes: Takes::Setup, inject: forwarding_dropped },
     Fault { code: "forwarding-off", takes: Takes::Setup, inject: forwarding_off },
     Fault { code: "mode-unsupported", takes: Takes::Pod, inject: mode_unsupported },
+    Fault { code: "nat-missing", takes: Takes::Setup, inject: nat_missing },
     Fault { code: "node-address-missing", takes: Takes::Setup, inject: node_address_missing },
     Fault { code: "node-address-shared", takes: Takes::Setup, inject: node_address_shared },
     Fault { code: "node-address-unfit", takes: Takes::Setup, inject: node_address_unfit },
@@ -70,6 +72,21 @@ fn forwarding_off(i: &mut Injection<'_>) -> Result<()> {
         format!("net/ipv4/conf/{}/forwarding on {}", i.device(), i.node),
     );
     i.expect(format!("{path} on {}", i.node))
+}
+
+/// What Docker does when it starts.
+fn forwarding_dropped(i: &mut Injection<'_>) -> Result<()> {
+    let rules = "chain FORWARD { type filter hook forward priority 0; policy drop; iifname \"docker0\" accept; }";
+    i.on_node(format!("nft 'table ip stranger {{ {rules}; }}'"), "nft delete table ip stranger")?;
+    i.expect(node_subject(i))
+}
+
+/// A firewall that begins with a clean slate.
+fn nat_missing(i: &mut Injection<'_>) -> Result<()> {
+    let kept = "/run/plumb/rules-before";
+    let flush = format!("nft list ruleset > {kept}; nft flush ruleset");
+    i.on_node(flush, format!("nft flush ruleset; nft -f {kept}; rm {kept}"))?;
+    i.expect(node_subject(i))
 }
 
 /// This kernel, like that of most clouds, has no IPIP unless it is asked for.

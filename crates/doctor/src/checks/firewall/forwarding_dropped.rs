@@ -1,0 +1,134 @@
+//! Invariant 7: a firewall that lets no packet of pods through.
+
+use std::collections::BTreeSet;
+
+use super::{locals, remote, way_out};
+use crate::evidence::firewall::{Firewall, Packet};
+use crate::{Case, Check, Host, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "forwarding-dropped",
+    severity: Severity::Error,
+    title: "A firewall drops the packets of pods",
+    explanation: "The rules for packets of a node (nftables, or iptables as a face of it) drop every new connection between its \
+                  pods and those of other nodes. Docker sets the policy of the FORWARD chain to drop when it starts; \
+                  hardening scripts and firewalld do so, too. Addresses, routes and sessions all look right, and nothing \
+                  gets through.",
+    remedy: "accept what comes from and goes to the devices of pods before it is dropped (iptables -I FORWARD -i cali+ -j ACCEPT; \
+             iptables -I FORWARD -o cali+ -j ACCEPT), or set the policy to accept (iptables -P FORWARD ACCEPT), and make \
+             it last",
+    needs: &[&[Need::Firewall, Need::Endpoints]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for host in case.hosts() {
+        let Some(firewall) = &host.node.firewall else { continue };
+        let mut dropped_by = BTreeSet::new();
+        for is_ipv4 in [true, false] {
+            for is_out in [true, false] {
+                dropped_by
+                    .extend(who_drops_all(case, host, &firewall.seen, (is_ipv4, is_out)).unwrap_or_default());
+            }
+        }
+        if dropped_by.is_empty() {
+            continue;
+        }
+        let name = host.name();
+        look.found(
+            Subject::Node(name.to_owned()),
+            format!("{name} drops the packets of its pods to or from other nodes"),
+        )
+        .seen_all(dropped_by.into_iter().map(|place| firewall.exhibit(place)));
+    }
+}
+
+/// Where all packets end: `None` if one gets through, or may, or there is none to try.
+fn who_drops_all(
+    case: &Case<'_>,
+    host: &Host<'_>,
+    firewall: &Firewall,
+    (is_ipv4, is_out): (bool, bool),
+) -> Option<BTreeSet<String>> {
+    let remote = remote(case, host, is_ipv4)?;
+    let uplink = way_out(host, remote);
+    let mut dropped_by = BTreeSet::new();
+    for local in locals(host, is_ipv4) {
+        let packet = if is_out {
+            Packet { from: local.address, to: remote, incoming: local.device, outgoing: uplink }
+        } else {
+            Packet { from: remote, to: local.address, incoming: uplink, outgoing: local.device }
+        };
+        let fate = firewall.fate_of(&packet);
+        if !fate.is_dropped() {
+            return None;
+        }
+        dropped_by.extend(fate.dropped_by);
+    }
+    Some(dropped_by)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Evidence;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+
+    /// What Docker leaves behind, and a rule of somebody else's.
+    fn with_docker(rule: Value) -> Evidence {
+        let of = |name: &str| json!({"family": "ip", "table": "filter", "chain": name, "handle": 4});
+        let with = |mut rule: Value, expr: Value| {
+            rule["expr"] = expr;
+            json!({"rule": rule})
+        };
+        let docker = json!({"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "docker0"}});
+        let ruleset = json!({"nftables": [
+            {"chain": {"family": "ip", "table": "filter", "name": "DOCKER-USER"}},
+            {"chain": {"family": "ip", "table": "filter", "name": "FORWARD", "type": "filter", "hook": "forward", "prio": 0,
+                       "policy": "drop"}},
+            with(of("FORWARD"), json!([{"jump": {"target": "DOCKER-USER"}}])),
+            with(of("FORWARD"), json!([docker, {"accept": null}])),
+            with(of("DOCKER-USER"), json!([{"counter": {"packets": 0}}, {"return": null}])),
+            with(of("FORWARD"), rule),
+        ]});
+        let mut evidence = small();
+        let firewall = evidence.node_mut("worker-0001").firewall.as_mut().unwrap();
+        firewall.seen = Firewall::read(&ruleset).unwrap();
+        evidence
+    }
+
+    #[test]
+    fn fires_for_the_policy_that_docker_sets() {
+        let finding = only(&CHECK, &with_docker(json!([{"counter": {}}])));
+        assert_eq!(finding.subject.to_string(), "node worker-0001");
+        let shown: Vec<&str> = finding.evidence.iter().map(|exhibit| exhibit.text.as_str()).collect();
+        assert_eq!(shown, ["chain FORWARD of table ip filter: policy drop"]);
+    }
+
+    #[test]
+    fn stays_silent_where_pods_are_accepted_or_may_be() {
+        let device =
+            |key: &str| json!({"match": {"op": "==", "left": {"meta": {"key": key}}, "right": "cali*"}});
+        // One way is not enough: the answers of the other are established, its first packets are new.
+        only(&CHECK, &with_docker(json!([device("iifname"), {"accept": null}])));
+        silent(&CHECK, &with_docker(json!([{"accept": null}])));
+        silent(&CHECK, &with_docker(json!([{"xt": {"type": "match", "name": "set"}}, {"accept": null}])));
+        silent(&CHECK, &small());
+        // A rule for one pod is somebody's will.
+        let mut evidence = with_docker(json!([{"accept": null}]));
+        let pod = evidence.endpoints.as_ref().unwrap()[4].seen.addresses[0];
+        let firewall = &mut evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen;
+        let quarantine = json!({"nftables": [
+            {"chain": {"family": "ip", "table": "q", "name": "c", "type": "filter", "hook": "forward", "prio": -5}},
+            {"rule": {"family": "ip", "table": "q", "chain": "c", "expr": [
+                {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": pod.to_string()}},
+                {"drop": null}]}},
+        ]});
+        firewall.chains.extend(Firewall::read(&quarantine).unwrap().chains);
+        silent(&CHECK, &evidence);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a pool asks for and a node does not do: packets leave the cluster with the addresses of pods.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ::ipam::Pool;
+use model::{Kind, Resource};
+use serde_json::Value;
+
+use super::{locals, way_out};
+use crate::evidence::firewall::Packet;
+use crate::{Case, Check, Host, Look, Need, Settles, Severity, Sighted, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "nat-missing",
+    severity: Severity::Error,
+    title: "Packets leave the cluster with the addresses of pods",
+    explanation: "A pool has natOutgoing, and a node with pods of that pool has no rule that gives their packets its own address \
+                  when they leave the cluster. Nobody outside knows the way back to a pod, so pods reach nothing outside. \
+                  Somebody flushed the rules (nft flush ruleset, a firewall that was reloaded), or nft is missing.",
+    remedy: "see that nft is installed and what flushes the rules; the node's agent loads its table again within a minute, or \
+             when it is restarted",
+    needs: &[&[Need::Firewall, Need::Endpoints, Need::Record(Kind::IpPool)]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+/// Nobody's: only the default route leads there.
+const OUTSIDE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
+const OUTSIDE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    if uses_bpf(case) {
+        return;
+    }
+    let records = case.evidence.records.all(Kind::IpPool);
+    let wants_it = |record: &&Sighted<Resource>| record.seen.spec("natOutgoing") == Some(&Value::Bool(true));
+    let wanting = records.iter().filter(wants_it);
+    let pools: Vec<(Pool, &Sighted<Resource>)> =
+        wanting.filter_map(|record| Some((Pool::new(&record.seen).ok()?, record))).collect();
+    for host in case.hosts().iter().filter(|host| host.has_agent()) {
+        for (pool, record) in &pools {
+            let Some(firewall) = host.node.firewall.as_ref().filter(|_| keeps_sources(host, pool)) else {
+                continue;
+            };
+            look.found(
+                Subject::Node(host.name().to_owned()),
+                format!(
+                    "{} lets packets of pool {} leave the cluster with the addresses of pods",
+                    host.name(),
+                    pool.name
+                ),
+            )
+            .known_by(&pool.name)
+            .seen(firewall.exhibit("no rule gives packets that leave the cluster another source"))
+            .seen(record.exhibit(format!("pool {} has natOutgoing", pool.name)));
+        }
+    }
+}
+
+/// Calico's eBPF does it by itself, and nothing in nftables tells.
+fn uses_bpf(case: &Case<'_>) -> bool {
+    let configurations = case.evidence.records.all(Kind::FelixConfiguration);
+    configurations.iter().any(|felix| felix.seen.spec("bpfEnabled") == Some(&Value::Bool(true)))
+}
+
+/// For certain, for every pod of the pool, and there is one. The old iptables may do what is not seen here.
+fn keeps_sources(host: &Host<'_>, pool: &Pool) -> bool {
+    let Some(firewall) = host.node.firewall.as_ref().map(|sighted| &sighted.seen) else { return false };
+    let is_ipv4 = pool.cidr.network().is_ipv4();
+    let to = if is_ipv4 { OUTSIDE_V4 } else { OUTSIDE_V6 };
+    let outgoing = way_out(host, to);
+    let mut of_pool =
+        locals(host, is_ipv4).into_iter().filter(|local| pool.cidr.contains(local.address)).peekable();
+    // Where nothing leads outside, nothing leaves; and what is dropped does not either.
+    if firewall.has_legacy_rules || outgoing.is_none() || of_pool.peek().is_none() {
+        return false;
+    }
+    of_pool.all(|local| {
+        let packet = Packet { from: local.address, to, incoming: local.device, outgoing };
+        let fate = firewall.fate_of(&packet);
+        fate.may_pass && !fate.may_get_new_source
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Evidence;
+    use crate::checks::testing::{only, silent};
+    use crate::evidence::firewall::Firewall;
+    use crate::sample::{record, small};
+
+    fn flushed() -> Evidence {
+        let mut evidence = small();
+        evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen = Firewall::default();
+        evidence
+    }
+
+    #[test]
+    fn fires_where_the_rules_were_flushed() {
+        silent(&CHECK, &small());
+        let finding = only(&CHECK, &flushed());
+        assert_eq!(finding.subject.to_string(), "node worker-0001");
+        assert!(finding.summary.contains("pool pods"), "{}", finding.summary);
+    }
+
+    #[test]
+    fn stays_silent_where_somebody_else_may_do_it() {
+        let mut evidence = flushed();
+        evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen.has_legacy_rules = true;
+        silent(&CHECK, &evidence);
+        let mut evidence = flushed();
+        evidence.node_mut("worker-0001").attachments = None;
+        silent(&CHECK, &evidence);
+        let mut evidence = flushed();
+        evidence.records.add(record(Kind::FelixConfiguration, "default", json!({"bpfEnabled": true})));
+        silent(&CHECK, &evidence);
+        let mut evidence = flushed();
+        let masquerade = json!({"nftables": [
+            {"chain": {"family": "ip", "table": "nat", "name": "POSTROUTING", "type": "nat", "hook": "postrouting", "prio": 100}},
+            {"rule": {"family": "ip", "table": "nat", "chain": "POSTROUTING", "expr": [
+                {"xt": {"type": "match", "name": "set"}}, {"xt": {"type": "target", "name": "MASQUERADE"}}]}},
+        ]});
+        evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen =
+            Firewall::read(&masquerade).unwrap();
+        silent(&CHECK, &evidence);
+        let mut evidence = flushed();
+        let routes = evidence.node_mut("worker-0001").kernel.routes.as_mut().unwrap();
+        routes.retain(|route| route.seen.destination.prefix_len() > 0);
+        silent(&CHECK, &evidence);
+    }
+}
