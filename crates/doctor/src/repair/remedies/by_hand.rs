@@ -43,6 +43,14 @@ pub(super) const ALL: &[Remedy] = &[
         "two machines claim one address: which of them is wrong cannot be seen from here; correct IP_AUTODETECTION_METHOD or the machine",
     ),
     by_hand(
+        "forwarding-dropped",
+        "the rules are a stranger's, and strangers' rules are never touched: accept what comes from and goes to pods, if it is not meant",
+    ),
+    by_hand(
+        "nat-missing",
+        "the node's agent loads its rules again by itself within a minute; see what removes them, and that nft is installed",
+    ),
+    by_hand(
         "route-shadowed",
         "the route in front is a stranger's, and strangers' routes are never touched: remove it with ip route del, if it is not meant",
     ),

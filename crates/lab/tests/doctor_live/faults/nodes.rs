@@ -76,7 +76,8 @@ fn forwarding_off(i: &mut Injection<'_>) -> Result<()> {
 
 /// What Docker does when it starts.
 fn forwarding_dropped(i: &mut Injection<'_>) -> Result<()> {
-    let rules = "chain FORWARD { type filter hook forward priority 0; policy drop; iifname \"docker0\" accept; }";
+    let rules =
+        "chain FORWARD { type filter hook forward priority 0; policy drop; iifname \"docker0\" accept; }";
     i.on_node(format!("nft 'table ip stranger {{ {rules}; }}'"), "nft delete table ip stranger")?;
     i.expect(node_subject(i))
 }
