@@ -32,6 +32,9 @@ impl Host {
         if observed.host.is_none() && observed.pod.is_some() && self.free_name_in_pod(&wiring.sandbox, pod)? {
             observed = self.observe(pod, wiring)?;
         }
+        if observed.host.is_none() && observed.pod.is_some() && self.bring_back(pod, wiring)? {
+            observed = self.observe(pod, wiring)?;
+        }
         let missing = differences(wiring, &observed);
         self.apply(pod, wiring, &missing)
     }

@@ -202,7 +202,7 @@ impl Host {
     }
 
     /// A number for a new link that no link has.
-    fn free_number(&mut self) -> Result<u32, HostError> {
+    pub(crate) fn free_number(&mut self) -> Result<u32, HostError> {
         if let Some(number) = self.numbers.free.take() {
             return Ok(number);
         }

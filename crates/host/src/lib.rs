@@ -7,6 +7,7 @@
 //!   [`Host::check_host_end`] the host end of one pod, [`Host::mend`] puts differences right, [`Host::sweep`]
 //!   removes what was detached. Between nodes: [`Host::find_uplinks`], [`Host::ensure_vxlan`], [`Host::observe_between`] and
 //!   [`Host::apply_between`], and [`between::nft`].
+//!   For a repair: [`Host::carry_out`] changes one thing as the plan says, and only if it is as the plan found it.
 //! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
 //! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
@@ -41,6 +42,7 @@ mod create;
 pub mod cri;
 mod detach;
 mod error;
+mod handwork;
 mod links;
 mod memory;
 mod messages;
@@ -51,6 +53,7 @@ mod node;
 mod objects;
 mod observe;
 pub mod probe;
+mod strayed;
 pub mod survey;
 mod sysctl;
 mod worker;
@@ -59,6 +62,7 @@ pub use adopt::{Adoption, Claim};
 pub use create::{Ahead, Prepared};
 pub use detach::{Detached, PodInterface, Swept};
 pub use error::HostError;
+pub use handwork::{Around, Maker, ReadySandbox};
 pub use links::{Halfway, Host, OwnedLink};
 pub use memory::{give_back_memory, share_heaps};
 pub use monitor::Monitor;

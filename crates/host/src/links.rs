@@ -52,6 +52,10 @@ impl Host {
         PodNamespace::open_from(path, &self.home)
     }
 
+    pub(crate) fn home(&self) -> Arc<NetNs> {
+        Arc::clone(&self.home)
+    }
+
     /// Lets somebody know of the moments at which it would be bad to be killed.
     #[must_use]
     pub fn telling(self, halfway: fn(Halfway)) -> Host {

@@ -112,6 +112,14 @@ pub(crate) fn set_down(name: &str, index: u32) -> Request {
     Request::new(format!("set {name} down"), message, 0)
 }
 
+/// Into another namespace, under this name.
+pub(crate) fn move_link(name: &str, index: u32, to: &DeviceName, namespace: RawFd) -> Request {
+    let message = Message::link(RTM_SETLINK, index)
+        .with_text(IFLA_IFNAME, to.as_str())
+        .with(IFLA_NET_NS_FD, &namespace.to_ne_bytes());
+    Request::new(format!("bring {name} back"), message, 0)
+}
+
 /// Another name and, if given, alias.
 pub(crate) fn set_aside(name: &str, index: u32, to: &DeviceName, alias: Option<&str>) -> Request {
     let mut message = Message::link(RTM_SETLINK, index).with_text(IFLA_IFNAME, to.as_str());
@@ -181,12 +189,18 @@ pub(crate) fn add_address(device: &DeviceName, index: u32, address: IpNet) -> Re
     Request::new(what, message, NLM_F_CREATE | NLM_F_REPLACE)
 }
 
+pub(crate) fn delete_address(device: &str, index: u32, address: IpNet) -> Request {
+    let message = address_message(RTM_DELADDR, family(address.addr()), address.prefix_len(), 0, index)
+        .with(IFA_LOCAL, &octets(address.addr()));
+    Request::new(format!("remove address {address} from {device}"), message, 0)
+}
+
 pub(crate) fn list_addresses(index: u32) -> Message {
     address_message(RTM_GETADDR, AF_UNSPEC, 0, 0, index)
 }
 
 /// `struct ifaddrmsg`.
-pub(crate) fn address_message(kind: u16, family: u8, prefix: u8, flags: u8, index: u32) -> Message {
+fn address_message(kind: u16, family: u8, prefix: u8, flags: u8, index: u32) -> Message {
     let mut header = [family, prefix, flags, 0, 0, 0, 0, 0];
     header[4..].copy_from_slice(&index.to_ne_bytes());
     Message::new(kind, &header)
@@ -216,8 +230,8 @@ fn route_message(kind: u16, index: Option<u32>, route: &Route) -> Message {
         RouteScope::Other(scope) => scope,
     };
     let (destination, prefix) = (route.destination.addr(), route.destination.prefix_len());
-    let header =
-        RouteHeader { family: family(destination), prefix, protocol: route.protocol, scope, flags: 0 };
+    let (family, protocol) = (family(destination), route.protocol);
+    let header = RouteHeader { family, prefix, kind: RTN_UNICAST, protocol, scope, flags: 0 };
     let mut message = header.message(kind);
     if prefix > 0 {
         message = message.with(RTA_DST, &octets(destination));
@@ -234,21 +248,22 @@ fn route_message(kind: u16, index: Option<u32>, route: &Route) -> Message {
     }
 }
 
-/// `struct rtmsg`, for unicast routes of the main table.
-struct RouteHeader {
-    family: u8,
-    prefix: u8,
-    protocol: u8,
-    scope: u8,
-    flags: u32,
+/// `struct rtmsg`, for routes of the main table.
+pub(crate) struct RouteHeader {
+    pub(crate) family: u8,
+    pub(crate) prefix: u8,
+    pub(crate) kind: u8,
+    pub(crate) protocol: u8,
+    pub(crate) scope: u8,
+    pub(crate) flags: u32,
 }
 
 impl RouteHeader {
-    fn message(&self, kind: u16) -> Message {
-        let RouteHeader { family, prefix, protocol, scope, flags } = *self;
-        let mut header = [family, prefix, 0, 0, RT_TABLE_MAIN, protocol, scope, RTN_UNICAST, 0, 0, 0, 0];
+    pub(crate) fn message(&self, message: u16) -> Message {
+        let RouteHeader { family, prefix, kind, protocol, scope, flags } = *self;
+        let mut header = [family, prefix, 0, 0, RT_TABLE_MAIN, protocol, scope, kind, 0, 0, 0, 0];
         header[8..].copy_from_slice(&flags.to_ne_bytes());
-        Message::new(kind, &header)
+        Message::new(message, &header)
     }
 }
 
@@ -294,6 +309,11 @@ pub(crate) fn set_neighbour(device: &DeviceName, index: u32, neighbour: &Neighbo
         .with(NDA_LLADDR, &neighbour.mac.0);
     let what = format!("set neighbour {neighbour} dev {device}");
     Request::new(what, message, NLM_F_CREATE | NLM_F_REPLACE)
+}
+
+pub(crate) fn delete_neighbour(device: &DeviceName, index: u32, address: IpAddr) -> Request {
+    let message = neighbour_message(RTM_DELNEIGH, family(address), index, 0).with(NDA_DST, &octets(address));
+    Request::new(format!("delete neighbour {address} dev {device}"), message, 0)
 }
 
 pub(crate) fn get_neighbour(device: &DeviceName, index: u32, address: IpAddr) -> Request {

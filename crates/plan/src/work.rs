@@ -89,6 +89,8 @@ pub struct Way {
     pub is_onlink: bool,
     /// A route that leads nowhere: `blackhole`.
     pub is_blackhole: bool,
+    /// Of a new route: others to the same destination stay, and it goes in front of those of its metric. So it was before it was removed.
+    pub is_beside_others: bool,
 }
 
 /// What a pod's device is known by.
@@ -195,7 +197,8 @@ impl Act {
     fn commands(&self) -> Vec<String> {
         match self {
             Act::Route { destination, to: Some(way), .. } => {
-                vec![format!("ip route replace {}", way.words(*destination))]
+                let verb = if way.is_beside_others { "prepend" } else { "replace" };
+                vec![format!("ip route {verb} {}", way.words(*destination))]
             }
             Act::Route { destination, from, to: None } => {
                 let way = from.clone().unwrap_or_default();

@@ -4,7 +4,7 @@ use doctor::evidence::kernel::{
     Address, Kernel, Link, Neighbour, NeighbourState, PartialKernel, Route, RouteKind, Vxlan,
 };
 use doctor::{Origin, Sighted};
-use host::survey::{Survey, SurveyedLink, SurveyedNeighbour, SurveyedRoute};
+use host::survey::{Survey, SurveyedLink, SurveyedNeighbour, SurveyedRoute, protocol_name, scope_name};
 
 /// `inside` says whose namespace it is, if not the node's own: ` of pod shop/cart-0`.
 pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
@@ -27,7 +27,7 @@ pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
                     let address = Address {
                         device: device(held.index),
                         net: held.net,
-                        scope: scope(held.scope).unwrap_or("global").to_owned(),
+                        scope: scope_name(held.scope).unwrap_or("global").to_owned(),
                         is_secondary: held.is_secondary,
                         is_duplicate: held.is_duplicate,
                     };
@@ -94,7 +94,7 @@ fn of_route(route: &SurveyedRoute, device: &impl Fn(u32) -> String) -> Route {
         // Of a black hole the kernel says lo, which means nothing.
         device: route.index.filter(|_| !(6..=8).contains(&route.kind)).map(device),
         protocol: protocol(route.protocol),
-        scope: scope(route.scope).map(str::to_owned),
+        scope: scope_name(route.scope).map(str::to_owned),
         source: route.source,
         metric: route.metric,
         table: None,
@@ -103,29 +103,9 @@ fn of_route(route: &SurveyedRoute, device: &impl Fn(u32) -> String) -> Route {
     }
 }
 
-/// The names that `ip route` uses.
+/// As `ip route` prints it, which does not print `boot`.
 fn protocol(number: u8) -> Option<String> {
-    Some(match number {
-        // Not said, or `boot`.
-        0 | 3 => return None,
-        1 => "redirect".to_owned(),
-        2 => "kernel".to_owned(),
-        4 => "static".to_owned(),
-        9 => "ra".to_owned(),
-        12 => "bird".to_owned(),
-        16 => "dhcp".to_owned(),
-        other => other.to_string(),
-    })
-}
-
-fn scope(number: u8) -> Option<&'static str> {
-    match number {
-        0 => Some("global"),
-        200 => Some("site"),
-        253 => Some("link"),
-        254 => Some("host"),
-        _ => None,
-    }
+    (!matches!(number, 0 | 3)).then(|| protocol_name(number))
 }
 
 /// The kernel's bit for addresses that it never asks for.

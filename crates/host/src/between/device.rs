@@ -80,7 +80,7 @@ impl Host {
             requests.push(messages::add_address(name, index, wanted));
         }
         let others = there.into_iter().filter(|other| *other != wanted);
-        requests.extend(others.map(|other| own::delete_address(name.as_str(), index, other)));
+        requests.extend(others.map(|other| messages::delete_address(name.as_str(), index, other)));
         Ok(requests)
     }
     fn find_device(&mut self, name: &str) -> Result<Option<u32>, HostError> {
@@ -120,7 +120,7 @@ impl Host {
     pub fn retire_vxlan(&mut self, version: IpVersion) -> Result<bool, HostError> {
         let Some(link) = self.own_vxlan(version)? else { return Ok(false) };
         let addresses = self.addresses_of(link.index, version)?;
-        let delete = |address: IpNet| own::delete_address(&link.name, link.index, address);
+        let delete = |address: IpNet| messages::delete_address(&link.name, link.index, address);
         self.netlink.execute_all(addresses.into_iter().map(delete).collect())?;
         Ok(true)
     }

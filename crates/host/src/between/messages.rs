@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use model::{IpVersion, Mac};
 use plan::between::{BETWEEN_PROTOCOL, FoundRoute, Hop, IPIP_DEVICE, NodeRoute, VxlanDevice, Way};
 
-use crate::messages::{address_message, family, neighbour_message, octets};
+use crate::messages::{family, neighbour_message, octets};
 use crate::netlink::numbers::*;
 use crate::netlink::{Message, Request};
 
@@ -38,12 +38,6 @@ pub(super) fn create_ipip() -> Request {
         .with_text(IFLA_IFNAME, IPIP_DEVICE)
         .with_nested(IFLA_LINKINFO, |info| info.with_text(IFLA_INFO_KIND, "ipip"));
     Request::new(format!("create {IPIP_DEVICE}"), message, NLM_F_CREATE | NLM_F_EXCL)
-}
-
-pub(super) fn delete_address(device: &str, index: u32, address: IpNet) -> Request {
-    let message = address_message(RTM_DELADDR, family(address.addr()), address.prefix_len(), 0, index)
-        .with(IFA_LOCAL, &octets(address.addr()));
-    Request::new(format!("remove address {address} from {device}"), message, 0)
 }
 
 /// In front of others of the same metric, or instead of one.

@@ -16,6 +16,7 @@ pub(crate) const RTM_GETNEIGH: u16 = 30;
 pub(crate) const RTM_NEWNEIGHTBL: u16 = 64;
 pub(crate) const RTM_GETNEIGHTBL: u16 = 66;
 pub(crate) const RTM_SETNEIGHTBL: u16 = 67;
+pub(crate) const RTM_GETNSID: u16 = 90;
 pub(crate) const RTM_NEWNETCONF: u16 = 80;
 pub(crate) const RTM_GETNETCONF: u16 = 82;
 
@@ -78,8 +79,11 @@ pub(crate) const RTA_OIF: u16 = 4;
 pub(crate) const RTA_GATEWAY: u16 = 5;
 pub(crate) const RTA_PRIORITY: u16 = 6;
 pub(crate) const RTA_PREFSRC: u16 = 7;
+pub(crate) const RTA_METRICS: u16 = 8;
 pub(crate) const RTA_MULTIPATH: u16 = 9;
 pub(crate) const RTA_VIA: u16 = 18;
+pub(crate) const RTA_ENCAP: u16 = 22;
+pub(crate) const RTA_NH_ID: u16 = 30;
 pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RT_TABLE_MAIN: u8 = 254;
 pub(crate) const RTN_UNICAST: u8 = 1;
@@ -109,6 +113,9 @@ pub(crate) const NDTA_NAME: u16 = 1;
 pub(crate) const NDTA_PARMS: u16 = 6;
 pub(crate) const NDTPA_IFINDEX: u16 = 1;
 pub(crate) const NDTPA_PROXY_DELAY: u16 = 13;
+
+pub(crate) const NETNSA_NSID: u16 = 1;
+pub(crate) const NETNSA_FD: u16 = 3;
 
 pub(crate) const NETCONFA_IFINDEX: u16 = 1;
 pub(crate) const NETCONFA_FORWARDING: u16 = 2;

@@ -3,6 +3,7 @@
 //! Unlike [`crate::Host::observe_node`], which reads what decisions are made of, this leaves nothing out but what the kernel keeps
 //! for itself: the tables of local addresses and what other tables than the main one hold.
 
+mod names;
 pub(crate) mod read;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ use crate::netlink::Netlink;
 use crate::netlink::numbers::{AF_INET, AF_INET6};
 use crate::objects::{read_link, read_proxy_delay};
 use crate::{HostError, messages, sysctl};
+
+pub use names::{protocol_name, protocol_number, scope_name, scope_number};
 
 /// One namespace at (nearly) one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

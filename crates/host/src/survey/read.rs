@@ -54,7 +54,7 @@ fn vxlan(data: &[u8]) -> SurveyedVxlan {
     vxlan
 }
 
-pub(super) fn address(kind: u16, body: &[u8]) -> Option<SurveyedAddress> {
+pub(crate) fn address(kind: u16, body: &[u8]) -> Option<SurveyedAddress> {
     if kind != RTM_NEWADDR {
         return None;
     }
@@ -76,7 +76,7 @@ pub(super) fn address(kind: u16, body: &[u8]) -> Option<SurveyedAddress> {
     })
 }
 
-pub(super) fn route(kind: u16, body: &[u8]) -> Option<SurveyedRoute> {
+pub(crate) fn route(kind: u16, body: &[u8]) -> Option<SurveyedRoute> {
     let &[family, prefix, _, _, table, protocol, scope, route_kind] = body.first_chunk()?;
     let flags = read_u32(body, 8)?;
     if kind != RTM_NEWROUTE || flags & RTM_F_CLONED != 0 {
@@ -141,7 +141,7 @@ fn via(value: &[u8]) -> Option<IpAddr> {
     read_ip(u8::try_from(read_u16(value, 0)?).ok()?, value.get(2..)?)
 }
 
-pub(super) fn neighbour(kind: u16, body: &[u8]) -> Option<SurveyedNeighbour> {
+pub(crate) fn neighbour(kind: u16, body: &[u8]) -> Option<SurveyedNeighbour> {
     if kind != RTM_NEWNEIGH {
         return None;
     }

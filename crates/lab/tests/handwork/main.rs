@@ -1,0 +1,137 @@
+//! A repair's work against the real kernel: done, done already, refused because it is not as the plan says, taken back.
+
+mod devices;
+mod networks;
+mod single;
+
+use std::path::PathBuf;
+
+use host::{Around, Host, Maker, ReadySandbox};
+use lab::{Lab, Node, Pod, Programs};
+use model::{DeviceName, Sandbox};
+use plan::work::{Act, NodeWork, Way, WorkDone};
+use plan::{Attachment, NodeFacts, PodWiring};
+
+const ADDRESS: &str = "10.244.0.5";
+
+/// A node with one pod that our code wired, and the runtime that lists it.
+struct Bench {
+    // Before the lab, so that namespaces go before the folder.
+    node: Node,
+    pod: Pod,
+    wiring: PodWiring,
+    around: Around,
+    _lab: Lab,
+}
+
+impl Bench {
+    fn new(test: &str) -> Option<Bench> {
+        let bench = Bench::bare(test)?;
+        bench.on_node(|host| {
+            let mut pod = host.open_pod(bench.pod.netns().path()).unwrap();
+            host.ensure(&mut pod, &bench.wiring).unwrap();
+        });
+        Some(bench)
+    }
+
+    /// The pod has no network yet.
+    fn bare(test: &str) -> Option<Bench> {
+        if let Some(reason) = lab::missing() {
+            testkit::skip(test, &reason);
+            return None;
+        }
+        let lab = Lab::new(Programs::of_test().unwrap()).unwrap();
+        let (node, pod) = (lab.node("node").unwrap(), lab.pod("default", "web-0").unwrap());
+        let around = Around { ready: Some(vec![ready(&pod)]), maker: Maker::Ours };
+        let wiring = wiring(&pod);
+        Some(Bench { node, pod, wiring, around, _lab: lab })
+    }
+
+    fn on_node<T: Send>(&self, act: impl FnOnce(&mut Host) -> T + Send) -> T {
+        self.node.namespace().visit(|| act(&mut Host::here().unwrap())).unwrap()
+    }
+
+    fn carry_out(&self, work: &NodeWork) -> WorkDone {
+        self.on_node(|host| host.carry_out(work, &self.around))
+    }
+
+    /// Done now, and done already the second time. What takes it back.
+    #[track_caller]
+    fn does(&self, work: &NodeWork) -> NodeWork {
+        let done = self.carry_out(work);
+        let WorkDone::Done { undo: Some(undo) } = done else { panic!("{work}: {done:?}") };
+        assert_eq!(self.carry_out(work), WorkDone::Already, "{work}");
+        *undo
+    }
+
+    /// The same, and back again, twice: it ends as it began.
+    #[track_caller]
+    fn does_and_takes_back(&self, work: &NodeWork) {
+        let undo = self.does(work);
+        let again = self.does(&undo);
+        let back = self.does(&again);
+        self.does(&back);
+    }
+
+    /// Nothing was touched, for this reason.
+    #[track_caller]
+    fn refuses(&self, work: &NodeWork, reason: &str) {
+        let before = self.state();
+        match self.carry_out(work) {
+            WorkDone::Surprise { said } => assert!(said.contains(reason), "{work}: {said}"),
+            other => panic!("{work}: {other:?}"),
+        }
+        assert_eq!(self.state(), before, "{work}");
+    }
+
+    /// Everything that `ip` shows, on the node and inside.
+    fn state(&self) -> Vec<String> {
+        let commands: [&[&str]; 5] = [
+            &["-o", "link"],
+            &["-o", "address"],
+            &["route", "show", "table", "main"],
+            &["-6", "route", "show", "table", "main"],
+            &["neigh", "show", "nud", "permanent"],
+        ];
+        let look = |namespace: &lab::Namespace| commands.map(|command| namespace.ip(command).unwrap());
+        [look(self.node.namespace()), look(self.pod.netns())].concat()
+    }
+
+    fn node_ip(&self, command: &str) -> String {
+        self.node.namespace().ip(&command.split(' ').collect::<Vec<_>>()).unwrap()
+    }
+
+    fn pod_ip(&self, command: &str) -> String {
+        self.pod.netns().ip(&command.split(' ').collect::<Vec<_>>()).unwrap()
+    }
+
+    fn device(&self) -> String {
+        self.wiring.host.device.to_string()
+    }
+}
+
+fn ready(pod: &Pod) -> ReadySandbox {
+    let netns = Some(PathBuf::from(pod.netns().path()));
+    ReadySandbox { container_id: pod.container_id.clone(), netns }
+}
+
+fn wiring(pod: &Pod) -> PodWiring {
+    let sandbox = Sandbox::new(Lab::NETWORK, &pod.container_id, "eth0").unwrap();
+    let attachment = Attachment {
+        device: DeviceName::of_pod("cali", "default", "web-0").unwrap(),
+        mac: sandbox.mac(),
+        sandbox,
+        mtu: 1450,
+        addresses: vec![ADDRESS.parse().unwrap()],
+        pod_forwards: false,
+    };
+    PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: true }).unwrap()
+}
+
+fn through(device: &str) -> Way {
+    Way { device: Some(device.to_owned()), ..Way::default() }
+}
+
+fn route(destination: &str, from: Option<Way>, to: Option<Way>) -> NodeWork {
+    NodeWork::here(Act::Route { destination: destination.parse().unwrap(), from, to })
+}
