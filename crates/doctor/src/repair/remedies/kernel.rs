@@ -186,6 +186,7 @@ fn way(route: &Route) -> Way {
         metric: route.metric,
         is_onlink: route.is_onlink,
         is_blackhole: route.kind == crate::evidence::kernel::RouteKind::Blackhole,
+        is_beside_others: false,
     }
 }
 
