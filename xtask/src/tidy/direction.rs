@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["model"]),
     ("book", &["model", "ipam", "store"]),
     ("gather", &["model", "ipam", "plan", "doctor", "host", "store", "book"]),
+    ("mend", &["model", "plan", "doctor", "store", "gather"]),
     // proving grounds
     ("testkit", &[]),
     ("sim", &["model", "ipam", "plan", "doctor", "store", "book"]),
@@ -25,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // programs. The CNI plugin stays small: it shares nothing with the rest.
     ("cni", &[]),
     ("agent", &["model", "ipam", "plan", "doctor", "host", "store", "book", "gather"]),
-    ("ctl", &["model", "ipam", "plan", "doctor", "render", "host", "store", "book", "gather", "lab"]),
+    ("ctl", &["model", "ipam", "plan", "doctor", "render", "host", "store", "book", "gather", "mend", "lab"]),
     ("xtask", &[]),
 ];
 

@@ -51,6 +51,11 @@ impl Page {
         self.revision.as_deref()
     }
 
+    /// Its text as it was read.
+    pub fn text(&self) -> Option<&[u8]> {
+        self.before.as_deref()
+    }
+
     /// `None`: nothing to write. `Some(None)`: it goes away.
     pub fn written(&self) -> Option<Option<&[u8]>> {
         (self.is_touched && self.now != self.before).then_some(self.now.as_deref())

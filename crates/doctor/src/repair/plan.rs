@@ -1,6 +1,6 @@
 //! A plan: what would be done, in which order, why, and what is left to people.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use plan::work::NodeWork;
@@ -101,9 +101,19 @@ impl Plan {
         self.steps.iter().filter_map(|step| Some(step.on_node.as_ref()?.node.as_str())).collect()
     }
 
-    /// The step of this plan that does the very same as a step of another plan.
-    pub fn same_step(&self, other: &Step) -> Option<&Step> {
-        self.steps.iter().find(|step| step.is_same(other))
+    /// Keeps the steps that another plan has, too, and gives those that it has not.
+    pub fn keep_agreed(&mut self, other: &Plan) -> Vec<Step> {
+        let mut known: BTreeMap<(&str, &str), Vec<&Step>> = BTreeMap::new();
+        for step in &other.steps {
+            known.entry((&step.code, &step.subject)).or_default().push(step);
+        }
+        let is_agreed = |step: &Step| {
+            let same = known.get(&(step.code.as_str(), step.subject.as_str()));
+            same.is_some_and(|same| same.iter().any(|other| other.is_same(step)))
+        };
+        let (agreed, dropped) = std::mem::take(&mut self.steps).into_iter().partition(is_agreed);
+        self.steps = agreed;
+        dropped
     }
 }
 

@@ -1,0 +1,197 @@
+//! Edits of several steps as one commit: read, edit, write if nobody was faster, else start over.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use doctor::repair::{Edit, Edited, Page};
+use jiff::Timestamp;
+use model::Key;
+use store::{Change, Lookup, MAX_CHANGES, Revision, Store, StoreError};
+
+use crate::history::How;
+
+/// How often a commit is tried against others who are faster.
+const ATTEMPTS: u32 = 40;
+/// How long a store may be away in the middle.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_AWAY: Duration = Duration::from_millis(500);
+
+/// The edits of one step.
+#[derive(Clone, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) step: u32,
+    pub(crate) edits: &'a [Edit],
+}
+
+/// What became of one step.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Made {
+    pub(crate) step: u32,
+    pub(crate) how: How,
+    pub(crate) said: Option<String>,
+    /// In the order in which it is to be taken back.
+    pub(crate) undo: Vec<Edit>,
+}
+
+/// Steps whose records fit into one commit, from the front. At least one.
+pub(crate) fn batch<'p, 'a>(parts: &'p [Part<'a>]) -> &'p [Part<'a>] {
+    let mut keys: std::collections::BTreeSet<Key> = std::collections::BTreeSet::new();
+    for (at, part) in parts.iter().enumerate() {
+        let is_alone = part.edits.iter().any(Edit::is_whole);
+        if is_alone && at > 0 {
+            return &parts[..at];
+        }
+        keys.extend(part.edits.iter().map(Edit::key));
+        if keys.len() > MAX_CHANGES && at > 0 {
+            return &parts[..at];
+        }
+        if is_alone {
+            return &parts[..=at];
+        }
+    }
+    parts
+}
+
+/// What would be written, and what each step comes to.
+struct Draft {
+    changes: Vec<Change>,
+    /// What stands in the store if the commit happens.
+    becomes: BTreeMap<Key, Option<Vec<u8>>>,
+    made: Vec<Made>,
+}
+
+/// Makes the edits of these steps, up to the first surprise or all that can be made. `begun` is told of every attempt before
+/// it is made.
+pub(crate) async fn make(
+    store: &dyn Store,
+    parts: &[Part<'_>],
+    keeps_going: bool,
+    begun: &mut (dyn FnMut(&[Made]) -> Result<(), crate::HistoryError> + Send),
+) -> Result<Vec<Made>, crate::MendError> {
+    let mut uncertain: Option<Draft> = None;
+    let mut attempts = 0;
+    let start = tokio::time::Instant::now();
+    loop {
+        let pages = match read(store, parts).await {
+            Ok(pages) => pages,
+            Err(error) => {
+                wait_if_away(error, start).await?;
+                continue;
+            }
+        };
+        if let Some(before) = uncertain.take()
+            && before.is_in(&pages)
+        {
+            return Ok(before.made);
+        }
+        let draft = draft(parts, pages, keeps_going);
+        if draft.changes.is_empty() {
+            return Ok(draft.made);
+        }
+        begun(&draft.made)?;
+        match store.commit(draft.changes.clone()).await {
+            Ok(_) => return Ok(draft.made),
+            Err(StoreError::Uncertain { .. } | StoreError::Stopped { .. }) => uncertain = Some(draft),
+            Err(
+                StoreError::Conflict { .. } | StoreError::NotFound { .. } | StoreError::AlreadyExists { .. },
+            ) if attempts < ATTEMPTS => {
+                attempts += 1;
+                tokio::time::sleep(PAUSE * attempts.min(10)).await;
+            }
+            Err(error) => wait_if_away(error, start).await?,
+        }
+    }
+}
+
+/// A store that is away for a while is waited for; anything else ends it.
+async fn wait_if_away(error: StoreError, start: tokio::time::Instant) -> Result<(), crate::MendError> {
+    let is_away = matches!(error, StoreError::Unreachable { .. } | StoreError::Uncertain { .. });
+    if !is_away || start.elapsed() > PATIENCE {
+        return Err(error.into());
+    }
+    tokio::time::sleep(PAUSE_AWAY).await;
+    Ok(())
+}
+
+async fn read(store: &dyn Store, parts: &[Part<'_>]) -> Result<BTreeMap<Key, Page>, StoreError> {
+    let mut keys: Vec<Key> = parts.iter().flat_map(|part| part.edits.iter().map(Edit::key)).collect();
+    keys.sort();
+    keys.dedup();
+    let mut pages = BTreeMap::new();
+    for keys in keys.chunks(MAX_CHANGES) {
+        let found = store.read(keys.iter().cloned().map(Lookup::Record).collect()).await?;
+        for (key, records) in keys.iter().zip(found) {
+            let record = records.first().map(|record| (&record.value[..], record.revision.as_str()));
+            pages.insert(key.clone(), Page::new(key.clone(), record));
+        }
+    }
+    Ok(pages)
+}
+
+fn draft(parts: &[Part<'_>], mut pages: BTreeMap<Key, Page>, keeps_going: bool) -> Draft {
+    let now = Timestamp::now();
+    let mut made = Vec::new();
+    for part in parts {
+        let before: Vec<(Key, Page)> = part
+            .edits
+            .iter()
+            .map(Edit::key)
+            .filter_map(|key| Some((key.clone(), pages.get(&key)?.clone())))
+            .collect();
+        let one = edit(part, &mut pages, now);
+        let is_surprise = one.how == How::Surprise;
+        made.push(one);
+        if is_surprise {
+            pages.extend(before);
+        }
+        if is_surprise && !keeps_going {
+            break;
+        }
+    }
+    let mut draft = Draft { changes: Vec::new(), becomes: BTreeMap::new(), made };
+    for (key, page) in &pages {
+        let Some(text) = page.written() else { continue };
+        let revision = page.revision().map(Revision::new);
+        draft.becomes.insert(key.clone(), text.map(<[u8]>::to_vec));
+        draft.changes.extend(match (revision, text) {
+            (Some(revision), Some(text)) => Some(Change::update(key.clone(), text.to_vec(), revision)),
+            (Some(revision), None) => Some(Change::delete(key.clone(), revision)),
+            (None, Some(text)) => Some(Change::create(key.clone(), text.to_vec())),
+            (None, None) => None,
+        });
+    }
+    draft
+}
+
+fn edit(part: &Part<'_>, pages: &mut BTreeMap<Key, Page>, now: Timestamp) -> Made {
+    let mut made = Made { step: part.step, how: How::Already, said: None, undo: Vec::new() };
+    for edit in part.edits {
+        let page = pages.get_mut(&edit.key()).expect("every key was read");
+        match page.edit(edit, now) {
+            Ok(Edited::Already) => {}
+            Ok(Edited::Made(undo)) => {
+                made.how = How::Done;
+                made.undo.insert(0, undo.map_or_else(|| page.take_back(), |undo| *undo));
+            }
+            Err(surprise) => {
+                return Made {
+                    step: part.step,
+                    how: How::Surprise,
+                    said: Some(surprise.to_string()),
+                    undo: Vec::new(),
+                };
+            }
+        }
+    }
+    made
+}
+
+impl Draft {
+    /// Whether the store has what this would have written.
+    fn is_in(&self, pages: &BTreeMap<Key, Page>) -> bool {
+        self.becomes
+            .iter()
+            .all(|(key, text)| pages.get(key).is_some_and(|page| page.text() == text.as_deref()))
+    }
+}

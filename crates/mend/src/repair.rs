@@ -1,0 +1,229 @@
+//! A plan, carried out.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use doctor::repair::{Plan, Step};
+use jiff::Timestamp;
+use plan::work::WorkDone;
+use store::{Store, StoreError};
+
+use crate::history::{Ended, History, HistoryError, How, Told, Undo};
+use crate::nodes::Nodes;
+use crate::records::{self, Made, Part};
+
+/// Why a repair ended in the middle.
+#[derive(Debug, thiserror::Error)]
+pub enum MendError {
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    #[error("the store could not be changed")]
+    Store(#[from] StoreError),
+}
+
+/// A repair: its plan, its history, and whom it works with.
+pub struct Repair {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) nodes: Arc<dyn Nodes>,
+    pub(crate) history: History,
+    plan: Plan,
+    /// What earlier processes have done.
+    settled: BTreeSet<u32>,
+    /// Goes on after a surprise or a failure with whatever is left.
+    pub keeps_going: bool,
+}
+
+impl std::fmt::Debug for Repair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Repair").field("id", &self.plan.id).finish_non_exhaustive()
+    }
+}
+
+/// How one step went.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepOutcome {
+    pub step: u32,
+    pub how: Happened,
+    pub said: Option<String>,
+}
+
+pub use crate::history::How as Happened;
+
+/// How it all went.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub steps: Vec<StepOutcome>,
+    /// Steps that were not tried, because it stopped before.
+    pub not_tried: usize,
+}
+
+impl Outcome {
+    pub fn count(&self, how: Happened) -> usize {
+        self.steps.iter().filter(|step| step.how == how).count()
+    }
+
+    /// Everything is as planned.
+    pub fn is_complete(&self) -> bool {
+        self.not_tried == 0 && self.steps.iter().all(|step| matches!(step.how, How::Done | How::Already))
+    }
+
+    /// What did not go as planned.
+    pub fn troubles(&self) -> impl Iterator<Item = &StepOutcome> {
+        self.steps.iter().filter(|step| matches!(step.how, How::Surprise | How::Failed))
+    }
+}
+
+impl Repair {
+    /// A new repair. Its plan is on disk before anything else happens.
+    pub fn begin(
+        folder: &Path,
+        plan: Plan,
+        store: Arc<dyn Store>,
+        nodes: Arc<dyn Nodes>,
+    ) -> Result<Repair, MendError> {
+        let history = History::begin(folder, &plan)?;
+        Ok(Repair { store, nodes, history, plan, settled: BTreeSet::new(), keeps_going: false })
+    }
+
+    /// One that was stopped or killed.
+    pub fn resume(
+        folder: &Path,
+        id: &str,
+        store: Arc<dyn Store>,
+        nodes: Arc<dyn Nodes>,
+    ) -> Result<Repair, MendError> {
+        let (history, told) = History::open(folder, id)?;
+        let mut repair = Repair {
+            store,
+            nodes,
+            history,
+            plan: Plan::default(),
+            settled: BTreeSet::new(),
+
+            keeps_going: false,
+        };
+        for line in told {
+            match line {
+                Told::Plan(plan) => repair.plan = *plan,
+                Told::Done { step, how: How::Done | How::Already, .. } => {
+                    repair.settled.insert(step);
+                }
+                _ => {}
+            }
+        }
+        Ok(repair)
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Steps that earlier processes did not come to.
+    pub fn left(&self) -> Vec<&Step> {
+        self.plan.steps.iter().filter(|step| !self.settled.contains(&step.number)).collect()
+    }
+
+    /// Does what is left, in order. `shown` is told how many steps are behind us.
+    pub async fn run(&mut self, shown: &(dyn Fn(usize) + Sync)) -> Result<Outcome, MendError> {
+        let steps: Vec<Step> = self.left().into_iter().cloned().collect();
+        let mut outcome = Outcome::default();
+        let mut at = 0;
+        while at < steps.len() {
+            let done = match steps[at].on_node {
+                Some(_) => vec![self.on_node(&steps[at]).await?],
+                None => self.records(&steps[at..]).await?,
+            };
+            at += done.len();
+            shown(at);
+            let is_trouble = done.iter().any(|step| matches!(step.how, How::Surprise | How::Failed));
+            outcome.steps.extend(done);
+            if is_trouble && !self.keeps_going {
+                break;
+            }
+        }
+        outcome.not_tried = steps.len() - at;
+        let how = if outcome.is_complete() { Ended::Complete } else { Ended::Stopped };
+        self.history.tell(&[Told::Ended { at: Timestamp::now(), how }])?;
+        Ok(outcome)
+    }
+
+    /// As many of the next steps as fit into one commit; none after a surprise, unless that is wanted.
+    async fn records(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, MendError> {
+        let of_records = steps.iter().take_while(|step| step.on_node.is_none()).take(store::MAX_CHANGES);
+        let parts: Vec<Part<'_>> =
+            of_records.map(|step| Part { step: step.number, edits: &step.edits }).collect();
+        let history = &mut self.history;
+        let mut begun = |made: &[Made]| {
+            let lines: Vec<Told> = made.iter().filter(|made| made.how == How::Done).map(begun_line).collect();
+            history.tell(&lines)
+        };
+        let batch = records::batch(&parts);
+        let made = records::make(&*self.store, batch, self.keeps_going, &mut begun).await?;
+        let done: Vec<StepOutcome> = made
+            .into_iter()
+            .map(|made| StepOutcome { step: made.step, how: made.how, said: made.said })
+            .collect();
+        self.note(&done)?;
+        Ok(done)
+    }
+
+    async fn on_node(&mut self, step: &Step) -> Result<StepOutcome, MendError> {
+        let Some(on_node) = &step.on_node else {
+            return Ok(StepOutcome { step: step.number, how: How::Already, said: None });
+        };
+        let undo = |works: Vec<plan::work::NodeWork>| Undo {
+            edits: Vec::new(),
+            node: Some(on_node.node.clone()),
+            works,
+        };
+        let expected = on_node.works.iter().rev().map(plan::work::NodeWork::undo).collect();
+        self.history.tell(&[Told::Begun { step: step.number, undo: undo(expected) }])?;
+        let mut undoes = Vec::new();
+        let mut outcome = StepOutcome { step: step.number, how: How::Already, said: None };
+        // One after the other: the rest depends on what came before.
+        for work in &on_node.works {
+            let answer = self.nodes.work(&on_node.node, std::slice::from_ref(work)).await;
+            let (how, said) = match answer.map(|mut done| done.pop()) {
+                Ok(Some(WorkDone::Done { undo })) => {
+                    undoes.insert(0, undo.map_or_else(|| work.undo(), |undo| *undo));
+                    (How::Done, None)
+                }
+                Ok(Some(WorkDone::Already)) => (How::Already, None),
+                Ok(Some(WorkDone::Surprise { said })) => (How::Surprise, Some(said)),
+                Ok(Some(WorkDone::Failed { said })) => (How::Failed, Some(said)),
+                Ok(None) => (How::Failed, Some("the agent gave no answer".to_owned())),
+                Err(said) => (How::Failed, Some(said)),
+            };
+            if how != How::Already {
+                outcome = StepOutcome { step: step.number, how, said };
+            }
+            if matches!(how, How::Surprise | How::Failed) {
+                break;
+            }
+        }
+        let line = Told::Done {
+            step: step.number,
+            how: outcome.how,
+            said: outcome.said.clone(),
+            undo: Some(undo(undoes)),
+        };
+        self.history.tell(&[line])?;
+        Ok(outcome)
+    }
+
+    fn note(&mut self, done: &[StepOutcome]) -> Result<(), MendError> {
+        let line = |done: &StepOutcome| Told::Done {
+            step: done.step,
+            how: done.how,
+            said: done.said.clone(),
+            undo: None,
+        };
+        let lines: Vec<Told> = done.iter().map(line).collect();
+        Ok(self.history.add(&lines)?)
+    }
+}
+
+fn begun_line(made: &Made) -> Told {
+    Told::Begun { step: made.step, undo: Undo { edits: made.undo.clone(), ..Undo::default() } }
+}
