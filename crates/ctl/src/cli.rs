@@ -5,6 +5,7 @@ pub(crate) mod install;
 mod ipam;
 pub(crate) mod lab;
 pub(crate) mod node;
+pub(crate) mod repair;
 
 use std::path::PathBuf;
 
@@ -79,6 +80,7 @@ pub(crate) enum Command {
     Node(node::Node),
     Doctor(doctor::Doctor),
     Collect(doctor::Collect),
+    Repair(repair::Repair),
     Lab(lab::Lab),
     Install(install::Install),
     Version(Version),

@@ -22,6 +22,8 @@ const PAUSE_AWAY: Duration = Duration::from_millis(500);
 pub(crate) struct Part<'a> {
     pub(crate) step: u32,
     pub(crate) edits: &'a [Edit],
+    /// A new look has confirmed it. If not, it may only turn out to be done already.
+    pub(crate) is_confirmed: bool,
 }
 
 /// What became of one step.
@@ -139,7 +141,11 @@ fn draft(parts: &[Part<'_>], mut pages: BTreeMap<Key, Page>, keeps_going: bool) 
             .map(Edit::key)
             .filter_map(|key| Some((key.clone(), pages.get(&key)?.clone())))
             .collect();
-        let one = edit(part, &mut pages, now);
+        let mut one = edit(part, &mut pages, now);
+        if one.how == How::Done && !part.is_confirmed {
+            let said = Some("a look right before did not confirm it".to_owned());
+            one = Made { how: How::Surprise, said, undo: Vec::new(), ..one };
+        }
         let is_surprise = one.how == How::Surprise;
         made.push(one);
         if is_surprise {

@@ -30,6 +30,8 @@ pub struct Repair {
     plan: Plan,
     /// What earlier processes have done.
     settled: BTreeSet<u32>,
+    /// Steps that a look right before did not confirm: they are not done, unless they turn out to be done already.
+    pub unconfirmed: BTreeSet<u32>,
     /// Goes on after a surprise or a failure with whatever is left.
     pub keeps_going: bool,
 }
@@ -83,7 +85,15 @@ impl Repair {
         nodes: Arc<dyn Nodes>,
     ) -> Result<Repair, MendError> {
         let history = History::begin(folder, &plan)?;
-        Ok(Repair { store, nodes, history, plan, settled: BTreeSet::new(), keeps_going: false })
+        Ok(Repair {
+            store,
+            nodes,
+            history,
+            plan,
+            settled: BTreeSet::new(),
+            unconfirmed: BTreeSet::new(),
+            keeps_going: false,
+        })
     }
 
     /// One that was stopped or killed.
@@ -100,7 +110,7 @@ impl Repair {
             history,
             plan: Plan::default(),
             settled: BTreeSet::new(),
-
+            unconfirmed: BTreeSet::new(),
             keeps_going: false,
         };
         for line in told {
@@ -151,8 +161,13 @@ impl Repair {
     /// As many of the next steps as fit into one commit; none after a surprise, unless that is wanted.
     async fn records(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, MendError> {
         let of_records = steps.iter().take_while(|step| step.on_node.is_none()).take(store::MAX_CHANGES);
-        let parts: Vec<Part<'_>> =
-            of_records.map(|step| Part { step: step.number, edits: &step.edits }).collect();
+        let parts: Vec<Part<'_>> = of_records
+            .map(|step| Part {
+                step: step.number,
+                edits: &step.edits,
+                is_confirmed: !self.unconfirmed.contains(&step.number),
+            })
+            .collect();
         let history = &mut self.history;
         let mut begun = |made: &[Made]| {
             let lines: Vec<Told> = made.iter().filter(|made| made.how == How::Done).map(begun_line).collect();
@@ -172,6 +187,12 @@ impl Repair {
         let Some(on_node) = &step.on_node else {
             return Ok(StepOutcome { step: step.number, how: How::Already, said: None });
         };
+        if self.unconfirmed.contains(&step.number) {
+            let said = Some("a look right before did not confirm it".to_owned());
+            let outcome = StepOutcome { step: step.number, how: How::Surprise, said };
+            self.note(std::slice::from_ref(&outcome))?;
+            return Ok(outcome);
+        }
         let undo = |works: Vec<plan::work::NodeWork>| Undo {
             edits: Vec::new(),
             node: Some(on_node.node.clone()),

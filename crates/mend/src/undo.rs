@@ -75,8 +75,9 @@ fn sort(told: Vec<Told>) -> (Plan, BTreeMap<u32, Known>) {
 
 async fn in_records(store: &dyn Store, steps: &[(u32, Known)]) -> Result<Vec<StepOutcome>, MendError> {
     let of_records = steps.iter().take_while(|(_, known)| known.undo.node.is_none()).take(store::MAX_CHANGES);
-    let parts: Vec<Part<'_>> =
-        of_records.map(|(step, known)| Part { step: *step, edits: &known.undo.edits }).collect();
+    let parts: Vec<Part<'_>> = of_records
+        .map(|(step, known)| Part { step: *step, edits: &known.undo.edits, is_confirmed: true })
+        .collect();
     // A whole record that is put back must not meet other edits of it: those were made in commits of their own.
     let is_whole = |part: &Part<'_>| part.edits.iter().any(|edit| matches!(edit, Edit::Record { .. }));
     let together = parts.iter().position(is_whole).map_or(parts.len(), |at| at.max(1));

@@ -12,6 +12,7 @@ mod lab;
 mod label;
 mod node;
 mod patch;
+mod repair;
 mod version;
 
 use crate::cli::{Cli, Command};
@@ -33,6 +34,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Node(node) => node::run(global, node).await,
         Command::Collect(collect) => doctor::collect(global, collect).await,
         Command::Doctor(doctor) => doctor::run(global, doctor).await,
+        Command::Repair(repair) => repair::run(global, repair).await,
         Command::Lab(lab) => lab::run(lab.clone()).await,
         Command::Install(install) => install::run(install),
         Command::Version(version) => version::run(global, version).await,

@@ -1,7 +1,8 @@
 //! A look at what is alive: collect, analyse, and look a second time where something may just be coming or going.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use book::load::Progress;
@@ -16,25 +17,27 @@ use crate::failure::Failure;
 use crate::{connect, progress};
 
 /// Whatever can be asked: the store, and nodes.
-pub(super) struct Sources {
+pub(in crate::commands) struct Sources {
     store: Result<Arc<dyn Store>, Failure>,
     nodes: Vec<node::Source>,
     /// Texts that somebody added. They are of one moment, and part of every look.
     texts: Evidence,
+    /// Where the agents of nodes listen, by the node's name in lower case, as far as they have answered.
+    agents: Mutex<BTreeMap<String, PathBuf>>,
 }
 
 impl Sources {
     /// Fails if there is nothing at all to look at.
-    pub(super) async fn open(global: &Global, this_node: &ThisNode) -> Result<Sources, Failure> {
+    pub(in crate::commands) async fn open(global: &Global, this_node: &ThisNode) -> Result<Sources, Failure> {
         let nodes = node::Source::find(this_node)?;
         match connect::open_for_reading(global).await {
             Err(failure) if nodes.is_empty() => Err(failure),
-            store => Ok(Sources { store, nodes, texts: Evidence::default() }),
+            store => Ok(Sources { store, nodes, texts: Evidence::default(), agents: Mutex::default() }),
         }
     }
 
     /// Looks at these files and folders as well.
-    fn with_texts(self, paths: &[PathBuf]) -> Result<Sources, Failure> {
+    pub(in crate::commands) fn with_texts(self, paths: &[PathBuf]) -> Result<Sources, Failure> {
         let texts = gather::of_files(paths).map_err(|error| Failure::of(&error))?;
         Ok(Sources { texts, ..self })
     }
@@ -64,21 +67,31 @@ impl Sources {
         Ok(evidence)
     }
 
-    pub(super) fn store(&self) -> Result<&Arc<dyn Store>, &Failure> {
+    /// The agents that have answered so far.
+    pub(in crate::commands) fn agents(&self) -> BTreeMap<String, PathBuf> {
+        self.agents.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(in crate::commands) fn store(&self) -> Result<&Arc<dyn Store>, &Failure> {
         self.store.as_ref()
     }
 
     /// What the nodes tell now.
-    pub(super) async fn of_nodes(&self) -> Vec<Evidence> {
+    pub(in crate::commands) async fn of_nodes(&self) -> Vec<Evidence> {
         let collect = |source: &node::Source| {
             let source = source.clone();
             tokio::spawn(async move { source.collect().await })
         };
         let collecting: Vec<_> = self.nodes.iter().map(collect).collect();
         let mut collected = Vec::new();
-        for node in collecting {
+        for (source, node) in self.nodes.iter().zip(collecting) {
             // It fails only if it panicked, which has been said by then.
-            collected.extend(node.await.ok());
+            let Ok(evidence) = node.await else { continue };
+            if let Some(socket) = source.socket() {
+                let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+                agents.extend(evidence.nodes.keys().map(|name| (name.clone(), socket.to_owned())));
+            }
+            collected.push(evidence);
         }
         collected
     }
@@ -97,27 +110,36 @@ pub(super) async fn examine(global: &Global, doctor: &Doctor) -> Result<Examined
 }
 
 pub(super) async fn examine_from(sources: &Sources, doctor: &Doctor) -> Result<Examined, Failure> {
+    let (examined, [loading, analysis]) = look(sources, doctor.settle, &options(doctor)).await?;
+    if doctor.timings {
+        eprintln!("timings: loading_ms={} analysis_ms={}", loading.as_millis(), analysis.as_millis());
+    }
+    Ok(examined)
+}
+
+/// Looks, and a second time where something may just be coming or going; and how long loading and analysing took.
+pub(in crate::commands) async fn look(
+    sources: &Sources,
+    settle: f64,
+    options: &Options,
+) -> Result<(Examined, [Duration; 2]), Failure> {
     let start = Instant::now();
     let mut evidence = sources.collect().await?;
     let mut loading = start.elapsed();
     let start = Instant::now();
-    let options = options(doctor);
-    let mut report = diagnose_with(&evidence, checks::ALL, &options);
+    let mut report = diagnose_with(&evidence, checks::ALL, options);
     let mut analysis = start.elapsed();
     if may_be_churn(&report) {
-        tokio::time::sleep(Duration::from_secs_f64(doctor.settle)).await;
+        tokio::time::sleep(Duration::from_secs_f64(settle)).await;
         let start = Instant::now();
         let earlier = std::mem::replace(&mut evidence, sources.collect().await?);
         evidence.earlier = Some(Box::new(earlier));
         loading += start.elapsed();
         let start = Instant::now();
-        report = diagnose_with(&evidence, checks::ALL, &options);
+        report = diagnose_with(&evidence, checks::ALL, options);
         analysis = analysis.max(start.elapsed());
     }
-    if doctor.timings {
-        eprintln!("timings: loading_ms={} analysis_ms={}", loading.as_millis(), analysis.as_millis());
-    }
-    Ok(Examined { evidence, report })
+    Ok((Examined { evidence, report }, [loading, analysis]))
 }
 
 /// How the operator wants it looked at.

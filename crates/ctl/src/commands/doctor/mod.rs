@@ -10,6 +10,7 @@ mod tell;
 mod watch;
 
 pub(crate) use collect::run as collect;
+pub(super) use live::{Sources, look};
 
 use doctor::{Report, Severity};
 
@@ -42,9 +43,9 @@ async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
 }
 
 /// What was looked at, and what was found in it.
-pub(super) struct Examined {
-    pub(super) evidence: doctor::Evidence,
-    pub(super) report: Report,
+pub(in crate::commands) struct Examined {
+    pub(in crate::commands) evidence: doctor::Evidence,
+    pub(in crate::commands) report: Report,
 }
 
 /// Findings are told already; they only decide how the process ends.

@@ -47,6 +47,14 @@ impl Source {
         Ok(Some(Source::Machine { name, runtime }))
     }
 
+    /// Where it listens, if it is an agent.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        match self {
+            Source::Agent(socket) => Some(socket),
+            Source::Machine { .. } => None,
+        }
+    }
+
     /// What it tells now. That it could not be asked is evidence, too.
     pub(super) async fn collect(&self) -> Evidence {
         match self {

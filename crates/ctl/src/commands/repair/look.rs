@@ -1,0 +1,117 @@
+//! A look at the cluster, and the plan that follows from it.
+
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use doctor::repair::{PLAN_VERSION, Plan, Scope};
+use doctor::{Options, Report};
+use jiff::{SignedDuration, Timestamp};
+use model::Kind;
+use serde_json::Value;
+
+use super::super::doctor::{Sources, look};
+use super::tell;
+use crate::cli::Global;
+use crate::cli::repair::Repair;
+use crate::failure::{Failure, Failures};
+
+/// Looks now, and plans. The report is what the plan rests on.
+pub(super) async fn plan(
+    sources: &Sources,
+    repair: &Repair,
+    scope: &Scope,
+) -> Result<(Plan, Report), Failure> {
+    let grace = SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE);
+    let options = Options { grace };
+    let (examined, _) = look(sources, repair.settle, &options).await?;
+    let mut plan = doctor::repair::plan(&examined.evidence, &examined.report, scope, &options);
+    plan.id = new_id();
+    // What is planned was already so at the first of the two looks.
+    let first = examined.evidence.earlier.as_ref().and_then(|earlier| earlier.taken_at);
+    plan.looked_at = first.or(plan.looked_at);
+    let clusters = examined.evidence.records.all(Kind::ClusterInformation);
+    let guid = clusters.iter().find_map(|cluster| cluster.seen.spec("clusterGUID").and_then(Value::as_str));
+    plan.cluster_guid = guid.unwrap_or_default().to_owned();
+    Ok((plan, examined.report))
+}
+
+/// `20261115-101500-3f2a`: sorts by time, and two at once differ.
+fn new_id() -> String {
+    let now = Timestamp::now();
+    let lot = uuid::Uuid::new_v4().simple().to_string();
+    format!("{}-{}", now.strftime("%Y%m%d-%H%M%S"), &lot[..4])
+}
+
+pub(super) async fn open(global: &Global, repair: &Repair) -> Result<Sources, Failure> {
+    let sources = Sources::open(global, &repair.this_node).await?;
+    match repair.from.is_empty() {
+        true => Ok(sources),
+        false => sources.with_texts(&repair.from),
+    }
+}
+
+/// Shows the plan, or writes it to a file.
+pub(super) async fn show(global: &Global, repair: &Repair, scope: &Scope) -> Result<(), Failures> {
+    let sources = open(global, repair).await.map_err(|failure| Failures::from(failure).unable())?;
+    let (plan, _) =
+        plan(&sources, repair, scope).await.map_err(|failure| Failures::from(failure).unable())?;
+    if let Some(path) = &repair.plan {
+        write(path, &plan)?;
+        eprintln!(
+            "The plan is in {}. To do exactly that: plumb repair --plan {} --apply",
+            path.display(),
+            path.display()
+        );
+    }
+    tell::plan(repair, &plan)?;
+    Ok(())
+}
+
+/// Whole or not at all, and for its owner only: plans hold records.
+fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
+    let failed = |error: &dyn std::error::Error| {
+        Failure::new(format!("the plan cannot be written to {}", path.display())).caused_by(error)
+    };
+    let text = serde_json::to_vec_pretty(plan).map_err(|error| failed(&error))?;
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let draft = std::path::PathBuf::from(name);
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let written = options.open(&draft).and_then(|mut file| {
+        std::io::Write::write_all(&mut file, &text)?;
+        file.sync_all()?;
+        std::fs::rename(&draft, path)
+    });
+    if written.is_err() {
+        // Nothing is to be left of it; if that fails, too, the first error says why.
+        let _ = std::fs::remove_file(&draft);
+    }
+    written.map_err(|error| failed(&error))
+}
+
+/// A plan from a file.
+pub(super) fn read(path: &Path) -> Result<Plan, Failure> {
+    let failed = |error: &dyn std::error::Error| {
+        Failure::new(format!("{} is no plan of a repair", path.display())).caused_by(error)
+    };
+    let text = std::fs::read(path)
+        .map_err(|error| Failure::new(format!("{} cannot be read", path.display())).caused_by(&error))?;
+    let plan: Plan = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
+    match plan.version {
+        PLAN_VERSION => Ok(plan),
+        other => Err(Failure::new(format!(
+            "{} is a plan of version {other}, which is not known here",
+            path.display()
+        ))),
+    }
+}
+
+/// The scope that a plan was made for.
+pub(super) fn scope_of(plan: &Plan) -> Result<Scope, Failure> {
+    let words: Vec<String> = plan.scope.split_whitespace().map(str::to_owned).collect();
+    match super::asked(if plan.scope == "everything" { &[] } else { &words }) {
+        Ok(super::Asked::Plan(scope)) => Ok(scope),
+        _ => Err(Failure::new(format!("the plan's scope {:?} is not known", plan.scope))),
+    }
+}

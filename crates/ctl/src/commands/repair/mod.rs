@@ -1,0 +1,104 @@
+//! `plumb repair`: findings become a plan, the plan is shown or done, and can be taken back.
+
+mod apply;
+mod look;
+mod past;
+mod tell;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use doctor::repair::Scope;
+
+use crate::cli::Global;
+use crate::cli::repair::Repair;
+use crate::failure::{Failure, Failures};
+
+/// Where histories are kept unless somebody says otherwise.
+const HISTORY: &str = "/var/lib/plumb/repairs";
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Plan(Scope),
+    Undo(String),
+    Resume(String),
+    History,
+    Show(String),
+}
+
+pub(crate) async fn run(global: &Global, repair: &Repair) -> Result<(), Failures> {
+    match asked(&repair.words)? {
+        Asked::Plan(scope) if repair.apply => apply::run(global, repair, &scope).await,
+        Asked::Plan(scope) => look::show(global, repair, &scope).await,
+        Asked::Undo(id) => past::undo(global, repair, &id).await,
+        Asked::Resume(id) => apply::resume(global, repair, &id).await,
+        Asked::History => past::list(repair),
+        Asked::Show(id) => past::show(repair, &id),
+    }
+}
+
+fn history_folder(repair: &Repair) -> PathBuf {
+    repair.history.clone().unwrap_or_else(|| PathBuf::from(HISTORY))
+}
+
+fn asked(words: &[String]) -> Result<Asked, Failure> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Ok(match words[..] {
+        [] => Asked::Plan(Scope::Everything),
+        ["ipam"] => Asked::Plan(Scope::Ipam),
+        ["endpoints"] => Asked::Plan(Scope::Endpoints),
+        ["node", name] => Asked::Plan(Scope::Node(name.to_owned())),
+        ["finding", ref codes @ ..] if !codes.is_empty() => Asked::Plan(Scope::Codes(codes_of(codes)?)),
+        ["undo", id] => Asked::Undo(id.to_owned()),
+        ["resume", id] => Asked::Resume(id.to_owned()),
+        ["show", id] => Asked::Show(id.to_owned()),
+        ["history"] => Asked::History,
+        ["node" | "finding" | "undo" | "resume" | "show"] => {
+            let what = match words[0] {
+                "node" => "the name of a node",
+                "finding" => "at least one code, such as address-leaked",
+                _ => "the ID of a repair, as plumb repair history lists them",
+            };
+            return Err(Failure::usage(format!("plumb repair {} needs {what}", words[0])));
+        }
+        _ => {
+            return Err(Failure::usage(format!("plumb repair does not understand {:?}", words.join(" ")))
+                .hint("scopes are ipam, endpoints, node NAME, finding CODE…; other words are undo ID, resume ID, history, show ID"));
+        }
+    })
+}
+
+fn codes_of(codes: &[&str]) -> Result<BTreeSet<String>, Failure> {
+    for code in codes {
+        if doctor::checks::find(code).is_none() {
+            return Err(Failure::usage(format!("there is no finding with the code {code:?}"))
+                .hint("plumb doctor explain lists all codes"));
+        }
+    }
+    Ok(codes.iter().map(|code| (*code).to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn understood(text: &str) -> Result<Asked, Failure> {
+        asked(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_are_scopes_or_what_to_do_with_a_past_repair() {
+        assert_eq!(understood("").unwrap(), Asked::Plan(Scope::Everything));
+        assert_eq!(understood("node a").unwrap(), Asked::Plan(Scope::Node("a".to_owned())));
+        let codes = ["address-leaked", "handle-unused"].map(str::to_owned).into();
+        assert_eq!(
+            understood("finding handle-unused address-leaked").unwrap(),
+            Asked::Plan(Scope::Codes(codes))
+        );
+        assert_eq!(understood("undo 1-2").unwrap(), Asked::Undo("1-2".to_owned()));
+        for wrong in ["node", "finding", "undo", "ipam endpoints", "finding no-such-code", "everything"] {
+            assert!(understood(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Plans and outcomes, for people and for programs.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+
+use doctor::repair::{Left, Plan, Step};
+use mend::{Happened, Outcome, Told};
+use render::harmless;
+
+use crate::cli::repair::{Repair, RepairFormat};
+use crate::failure::Failure;
+
+/// How many steps of one sort are shown unless all are wanted.
+const SHOWN: usize = 5;
+
+pub(super) fn steps(count: usize) -> String {
+    if count == 1 { "1 step".to_owned() } else { format!("{count} steps") }
+}
+
+/// Something on the way, for people only.
+pub(super) fn note(repair: &Repair, text: &str) {
+    if repair.output == RepairFormat::Text {
+        eprintln!("{}", harmless(text));
+    }
+}
+
+pub(super) fn plan(repair: &Repair, plan: &Plan) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    if repair.output == RepairFormat::Json {
+        serde_json::to_writer_pretty(&mut out, plan).map_err(io::Error::from)?;
+        return Ok(writeln!(out)?);
+    }
+    if plan.steps.is_empty() {
+        writeln!(out, "Nothing to do ({}).", harmless(&plan.scope))?;
+    } else {
+        writeln!(out, "{} would be done ({}):", steps(plan.steps.len()), harmless(&plan.scope))?;
+        write_steps(&mut out, &plan.steps, repair.all)?;
+    }
+    write_left(&mut out, &plan.left, repair.all)?;
+    if !plan.steps.is_empty() {
+        writeln!(out, "\nNothing was changed. To do it, add --apply.")?;
+    }
+    Ok(())
+}
+
+fn write_steps(out: &mut impl io::Write, steps: &[Step], all: bool) -> io::Result<()> {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for step in steps {
+        let count = seen.entry(&step.code).or_default();
+        *count += 1;
+        if *count > SHOWN && !all {
+            continue;
+        }
+        writeln!(out, "\n{:>5}. {}", step.number, harmless(&step.title))?;
+        writeln!(out, "       mends {} of {}", step.code, harmless(&step.subject))?;
+        for also in &step.also {
+            writeln!(out, "       and {} of {}", also.code, harmless(&also.subject))?;
+        }
+        for line in &step.because {
+            writeln!(out, "       because {}", harmless(line))?;
+        }
+        for edit in &step.edits {
+            writeln!(out, "       store: {}", harmless(&edit.to_string()))?;
+        }
+        if let Some(on_node) = &step.on_node {
+            for work in &on_node.works {
+                writeln!(out, "       on {}: {}", harmless(&on_node.node), harmless(&work.to_string()))?;
+            }
+        }
+    }
+    for (code, count) in seen.into_iter().filter(|(_, count)| *count > SHOWN && !all) {
+        writeln!(out, "\n       … and {} more of {code} (--all shows them)", count - SHOWN)?;
+    }
+    Ok(())
+}
+
+fn write_left(out: &mut impl io::Write, left: &[Left], all: bool) -> io::Result<()> {
+    if left.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nLeft to you:")?;
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    for Left { code, subject, why, commands, .. } in left {
+        let count = seen.entry(code).or_default();
+        *count += 1;
+        if *count > SHOWN && !all {
+            continue;
+        }
+        writeln!(out, "  {code} of {}: {}", harmless(subject), harmless(why))?;
+        for command in commands {
+            writeln!(out, "      {}", harmless(command))?;
+        }
+    }
+    for (code, count) in seen.into_iter().filter(|(_, count)| *count > SHOWN && !all) {
+        writeln!(out, "  … and {} more of {code} (--all shows them)", count - SHOWN)?;
+    }
+    Ok(())
+}
+
+/// Steps that a second look did not confirm.
+pub(super) fn dropped(repair: &Repair, dropped: &[Step]) {
+    for step in dropped {
+        note(
+            repair,
+            &format!(
+                "left out, because it did not look the same right before: {} [{}]",
+                step.title, step.code
+            ),
+        );
+    }
+}
+
+fn title(plan: &Plan, number: u32) -> String {
+    let step = plan.steps.iter().find(|step| step.number == number);
+    step.map_or_else(String::new, |step| harmless(&step.title))
+}
+
+pub(super) fn outcome(repair: &Repair, plan: &Plan, outcome: &Outcome) -> Result<(), Failure> {
+    tell(repair, plan, outcome, "done")
+}
+
+pub(super) fn undone(repair: &Repair, plan: &Plan, outcome: &Outcome) -> Result<(), Failure> {
+    tell(repair, plan, outcome, "taken back")
+}
+
+fn tell(repair: &Repair, plan: &Plan, outcome: &Outcome, done: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let count = |how: Happened| outcome.count(how);
+    if repair.output == RepairFormat::Json {
+        let troubles: Vec<_> = outcome
+            .troubles()
+            .map(|step| serde_json::json!({"step": step.step, "how": step.how, "said": step.said}))
+            .collect();
+        let summary = serde_json::json!({
+            "id": plan.id, "done": count(Happened::Done), "already": count(Happened::Already), "surprises": count(Happened::Surprise),
+            "failed": count(Happened::Failed), "notTried": outcome.not_tried, "troubles": troubles,
+        });
+        return Ok(writeln!(out, "{summary}")?);
+    }
+    writeln!(out, "{} {done}, {} were so already.", steps(count(Happened::Done)), count(Happened::Already))?;
+    for trouble in outcome.troubles() {
+        let how = if trouble.how == Happened::Surprise { "left alone" } else { "failed" };
+        let said = trouble.said.as_deref().unwrap_or_default();
+        writeln!(out, "  step {} {how}: {}: {}", trouble.step, title(plan, trouble.step), harmless(said))?;
+    }
+    if outcome.not_tried > 0 {
+        writeln!(out, "  {} not tried.", steps(outcome.not_tried))?;
+    }
+    if repair.all {
+        for step in outcome.steps.iter().filter(|step| step.how == Happened::Done) {
+            writeln!(out, "  step {}: {}", step.step, title(plan, step.step))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a history says of one step, in a word.
+pub(super) fn state_of(told: &[Told], number: u32) -> &'static str {
+    let mut state = "not done";
+    for line in told {
+        match line {
+            Told::Begun { step, .. } if *step == number => state = "begun",
+            Told::Done { step, how, .. } if *step == number => {
+                state = match how {
+                    Happened::Done => "done",
+                    Happened::Already => "was so already",
+                    Happened::Surprise => "left alone",
+                    Happened::Failed => "failed",
+                }
+            }
+            Told::Undone { step, how: Happened::Done | Happened::Already, .. } if *step == number => {
+                state = "taken back"
+            }
+            _ => {}
+        }
+    }
+    state
+}
