@@ -108,7 +108,7 @@ async fn collect(services: &Services) -> Evidence {
         attachments: is_ours.then_some(attachments),
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
         agent_mode: Some(agent.mode),
-        mends: None,
+        mends: (!agent.only_observes()).then(|| services.health().mends()),
         address_choices: Some(services.health().address_choices()).filter(|choices| !choices.is_empty()),
     })
     .await

@@ -14,11 +14,13 @@ mod findings;
 mod follow;
 mod health;
 mod journal;
+mod mends;
 mod node;
 mod node_status;
 mod policies;
 mod queue;
 mod reconcile;
+mod repair;
 mod runtime;
 mod witness;
 

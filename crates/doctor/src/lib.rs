@@ -36,6 +36,7 @@ pub mod checks;
 pub mod evidence;
 mod finding;
 mod fold;
+pub mod mended;
 pub mod repair;
 pub mod sample;
 mod subject;

@@ -111,6 +111,8 @@ pub enum Difference {
         side: Side,
         device: DeviceName,
         neighbour: Neighbour,
+        /// What a permanent entry says of the address instead.
+        found: Option<Mac>,
     },
 }
 
@@ -220,8 +222,10 @@ fn content_differences(
     }
     let neighbours = observed.map_or(&[][..], |end| &end.neighbours);
     for neighbour in desired.neighbours.iter().filter(|neighbour| !neighbours.contains(neighbour)) {
+        let instead =
+            neighbours.iter().find(|other| other.address == neighbour.address).map(|other| other.mac);
         let (device, neighbour) = (device.clone(), neighbour.clone());
-        found.push(Difference::NeighbourMissing { side, device, neighbour });
+        found.push(Difference::NeighbourMissing { side, device, neighbour, found: instead });
     }
 }
 
@@ -307,8 +311,15 @@ impl fmt::Display for Difference {
             Difference::RouteStray { device, route, .. } => {
                 write!(f, "{side}: route {route} on {device} leads nowhere that was asked for")
             }
-            Difference::NeighbourMissing { device, neighbour, .. } => {
+            Difference::NeighbourMissing { device, neighbour, found: None, .. } => {
                 write!(f, "{side}: permanent neighbour {neighbour} is missing on {device}")
+            }
+            Difference::NeighbourMissing { device, neighbour, found: Some(found), .. } => {
+                write!(
+                    f,
+                    "{side}: {device} has permanent neighbour {} at {found} instead of {}",
+                    neighbour.address, neighbour.mac
+                )
             }
         }
     }

@@ -80,7 +80,7 @@ fn what_was_replaced_is_the_pods_own() {
     check(
         |pod| pod.neighbours[0] = Neighbour { mac: Mac([2; 6]), ..pod.neighbours[0].clone() },
         &[],
-        &["pod: permanent neighbour 169.254.1.1 at ee:ee:ee:ee:ee:ee is missing on eth0"],
+        &["pod: eth0 has permanent neighbour 169.254.1.1 at 02:02:02:02:02:02 instead of ee:ee:ee:ee:ee:ee"],
     );
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use doctor::mended::Leftovers;
 use host::OwnedLink;
 use ipam::{INTERFACE_ATTRIBUTE, NODE_ATTRIBUTE, ROLE_ATTRIBUTE, TYPE_ATTRIBUTE};
 use model::ipam::{Block, BlockAttribute};
@@ -25,6 +26,9 @@ pub(super) struct Known {
     endpoints: BTreeMap<Sandbox, LocalEndpoint>,
     /// Those of which only addresses are ours: the kernel cannot tell whether they live.
     only_addresses: BTreeSet<Sandbox>,
+    with_addresses: BTreeSet<Sandbox>,
+    /// Devices by their sandboxes, wherever they lead.
+    devices: BTreeMap<Sandbox, String>,
 }
 
 impl Known {
@@ -55,11 +59,13 @@ impl Known {
         let (owned, links, foreign_devices) = services
             .in_kernel(|host| Ok((host.owned_links()?, host.links_into_pods()?, host.foreign_veths()?)))
             .await?;
-        let mut sandboxes: BTreeSet<Sandbox> = owned.into_iter().map(|link| link.owner).collect();
+        let devices: BTreeMap<Sandbox, String> =
+            owned.into_iter().map(|link| (link.owner, link.name)).collect();
+        let mut sandboxes: BTreeSet<Sandbox> = devices.keys().cloned().collect();
         if let Some(journal) = services.journal() {
             sandboxes.extend(journal.all().into_iter().map(|entry| entry.attachment.sandbox));
         }
-        Ok(Known { sandboxes, links, foreign_devices, ..Known::default() })
+        Ok(Known { sandboxes, links, foreign_devices, devices, ..Known::default() })
     }
 
     pub(super) fn sandboxes(&self) -> impl Iterator<Item = &Sandbox> {
@@ -68,6 +74,15 @@ impl Known {
 
     pub(super) fn endpoint_of(&self, sandbox: &Sandbox) -> Option<Key> {
         self.endpoints.get(sandbox).map(|endpoint| endpoint.record.key.clone())
+    }
+
+    /// What there is of a sandbox besides its entry in the journal.
+    pub(super) fn leftovers_of(&self, sandbox: &Sandbox) -> Leftovers<'_> {
+        Leftovers {
+            has_endpoint: self.endpoints.contains_key(sandbox),
+            has_addresses: self.with_addresses.contains(sandbox),
+            device: self.devices.get(sandbox).map(String::as_str),
+        }
     }
 
     /// Sandboxes with an endpoint record and a device, and whether that carries their alias. Not those of which
@@ -109,6 +124,7 @@ impl Known {
             if attribute.secondary.contains_key(ROLE_ATTRIBUTE) {
                 self.only_addresses.insert(sandbox.clone());
             }
+            self.with_addresses.insert(sandbox.clone());
             self.sandboxes.insert(sandbox);
             has_some = true;
         }

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use doctor::mended;
 use host::Host;
 use model::Sandbox;
 use tracing::{debug, info, warn};
@@ -76,12 +77,20 @@ async fn look(
             Ok(()) => {
                 info!("{sandbox} has no owner any more; removed");
                 services.metrics().collected.fetch_add(1, Ordering::Relaxed);
+                note(&sandbox, &known, services);
             }
             Err(error) => warn!("{sandbox} has no owner any more, and stays for now: {error}"),
         }
         failpoint::hit(Point::CollectAfter);
     }
     Ok(())
+}
+
+fn note(sandbox: &Sandbox, known: &Known, services: &Services) {
+    let node = services.agent().map_or("", |agent| agent.node.as_str());
+    for mended in mended::collected(sandbox, &known.leftovers_of(sandbox), node) {
+        services.health().mended(&mended, &format!("{sandbox} has no owner any more; removed"));
+    }
 }
 
 async fn remove_known(sandbox: &Sandbox, known: &Known, services: &Services) -> Result<(), CniError> {

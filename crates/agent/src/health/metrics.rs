@@ -1,5 +1,6 @@
 //! What the agent counts, and its text for Prometheus.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -38,6 +39,32 @@ pub(crate) struct Metrics {
     sessions_established: AtomicI64,
     /// Empty before the first look.
     findings: Mutex<Counts>,
+    /// What the agent put right by itself, by code.
+    pub(crate) mends: Labelled,
+    /// What a repair asked for, by its outcome.
+    pub(crate) repairs: Labelled,
+}
+
+/// A counter for each value of a label. Values that were never counted are not there.
+#[derive(Debug, Default)]
+pub(crate) struct Labelled(Mutex<BTreeMap<&'static str, u64>>);
+
+impl Labelled {
+    pub(crate) fn count(&self, value: &'static str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(value).or_default() += 1;
+    }
+
+    fn write(&self, text: &mut String, name: &str, label: &str, help: &str) {
+        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.is_empty() {
+            return;
+        }
+        writeln!(text, "# HELP plumb_{name} {help}\n# TYPE plumb_{name} counter")
+            .expect("a string takes any text");
+        for (value, number) in counts.iter() {
+            writeln!(text, "plumb_{name}{{{label}=\"{value}\"}} {number}").expect("a string takes any text");
+        }
+    }
 }
 
 impl Metrics {
@@ -65,6 +92,10 @@ impl Metrics {
             writeln!(text, "# HELP plumb_{name} {help}\n# TYPE plumb_{name} {sort}\nplumb_{name} {value}")
                 .expect("a string takes any text");
         }
+        let help = "Differences that the agent put right by itself, by the code of their finding";
+        self.mends.write(&mut text, "mends_total", "code", help);
+        let help = "Steps of repairs that were asked for on this node, by what became of them";
+        self.repairs.write(&mut text, "repairs_total", "outcome", help);
         self.write_findings(&mut text);
         text
     }

@@ -9,6 +9,11 @@ use std::time::{Duration, Instant};
 
 use doctor::evidence::node::AddressChoice;
 
+use doctor::evidence::node::Mend;
+use doctor::mended::Mended;
+
+use crate::mends::Mends;
+
 pub(crate) use http::Pages;
 pub(crate) use metrics::Metrics;
 
@@ -20,6 +25,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(90);
 pub(crate) struct Health {
     started: Instant,
     pub(crate) metrics: Metrics,
+    mends: Mends,
     /// Milliseconds after the start at which the reconcile loop was last heard of.
     reconcile_heard: AtomicU64,
     serving: AtomicBool,
@@ -39,6 +45,7 @@ impl Health {
         Health {
             started: Instant::now(),
             metrics: Metrics::default(),
+            mends: Mends::default(),
             reconcile_heard: AtomicU64::new(0),
             serving: AtomicBool::new(false),
             store_in_sync: AtomicBool::new(false),
@@ -48,6 +55,16 @@ impl Health {
             sessions_missing: Mutex::default(),
             address_choices: Mutex::default(),
         }
+    }
+
+    /// Something was put right without anybody asking for it. `words` say what was wrong.
+    pub(crate) fn mended(&self, mended: &Mended, words: &str) {
+        self.mends.note(mended, words, &self.metrics);
+    }
+
+    /// What was put right of late, oldest first.
+    pub(crate) fn mends(&self) -> Vec<Mend> {
+        self.mends.all()
     }
 
     pub(crate) fn heard_of_reconcile(&self) {

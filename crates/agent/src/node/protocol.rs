@@ -1,10 +1,12 @@
 //! The words between the plugin and the agent: a length in four bytes, then JSON, once in each direction.
 //!
 //! Besides calls of the plugin, `{"version":1,"ask":"evidence"}` asks for what the agent sees of its node; the answer's text is a
-//! bundle ([`gather::bundle`]).
+//! bundle ([`gather::bundle`]). `{"version":1,"ask":"repair","works":[…]}` asks for changes of the node ([`plan::work`]); the answer's text is
+//! a list of what became of each, as JSON.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
+use plan::work::NodeWork;
 use serde::Deserialize;
 
 use crate::cni::{Answer, BadRequest, CallRequest, REQUEST_BYTES_MAX};
@@ -18,12 +20,19 @@ pub(super) enum Asked {
     Call(CallRequest),
     /// What the agent sees of its node.
     Evidence,
+    /// To carry out an operator's repair.
+    Repair(Vec<NodeWork>),
 }
 
 #[derive(Deserialize)]
 struct Question {
     version: u32,
     ask: String,
+}
+
+#[derive(Deserialize)]
+struct RepairQuestion {
+    works: Vec<NodeWork>,
 }
 
 /// Reads a request. `None` if the connection was closed before there was one.
@@ -46,6 +55,11 @@ pub(super) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Resul
     }
     match serde_json::from_slice::<Question>(&text) {
         Ok(Question { version: 1, ask }) if ask == "evidence" => Ok(Some(Asked::Evidence)),
+        Ok(Question { version: 1, ask }) if ask == "repair" => {
+            let question: RepairQuestion =
+                serde_json::from_slice(&text).map_err(BadRequest::NotUnderstood)?;
+            Ok(Some(Asked::Repair(question.works)))
+        }
         _ => CallRequest::decode(&text).map(|call| Some(Asked::Call(call))),
     }
 }
@@ -97,6 +111,23 @@ mod tests {
     }
 
     #[test]
+    fn a_repair_can_be_asked_for() {
+        let asked = |text: &str| ask(&frame(text.as_bytes()));
+        let up = r#"{"act":"up","device":"cali1","from":false,"to":true}"#;
+        let question = format!(r#"{{"version":1,"ask":"repair","works":[{up},{up}]}}"#);
+        assert!(matches!(asked(&question), Ok(Some(Asked::Repair(works))) if works.len() == 2));
+        assert!(matches!(asked(r#"{"version":1,"ask":"repair","works":[]}"#), Ok(Some(Asked::Repair(_)))));
+        for broken in [
+            r#"{"version":1,"ask":"repair"}"#,
+            r#"{"version":1,"ask":"repair","works":[{"act":"format","device":"sda"}]}"#,
+            r#"{"version":1,"ask":"repair","works":{"act":"up"}}"#,
+            r#"{"version":2,"ask":"repair","works":[]}"#,
+        ] {
+            assert!(asked(broken).is_err(), "{broken}");
+        }
+    }
+
+    #[test]
     fn a_request_arrives() {
         let text =
             br#"{"version":1,"role":"ipam","environment":{"CNI_COMMAND":"ADD","HOME":"/"},"config":"{}"}"#;
@@ -134,6 +165,11 @@ mod tests {
         fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = read(&bytes);
             let _ = read(&frame(&bytes));
+        }
+
+        #[test]
+        fn any_works_can_be_asked_for(works in "[\\PC]{0,200}") {
+            let _ = ask(&frame(format!(r#"{{"version":1,"ask":"repair","works":{works}}}"#).as_bytes()));
         }
     }
 }

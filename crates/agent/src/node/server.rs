@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::protocol::{self, Asked};
 use crate::cni::{self, Answer, CallRequest, Caller, Services};
 use crate::failpoint::{self, Point};
-use crate::findings;
+use crate::{findings, repair};
 
 /// Whoever comes when all of these are taken waits in the socket's backlog.
 const CONNECTIONS_MAX: usize = 256;
@@ -120,6 +120,7 @@ async fn converse(
             (answer, stream)
         }
         Ok(Some(Asked::Evidence)) => (findings::answer(services).await, Arc::new(stream)),
+        Ok(Some(Asked::Repair(works))) => (repair::answer(&works, services).await, Arc::new(stream)),
         Ok(None) => return,
         Err(error) => {
             warn!("a request that cannot be served: {error}");

@@ -10,12 +10,12 @@ use plan::{
     Difference, InsidePod, NodeDesired, NodeDifference, NodeObserved, ObservedRoute, PodWiring, Route,
     inside_pod, node_differences,
 };
-use tracing::{info, warn};
 
 /// What became of differences.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) mended: usize,
+    /// What was put right.
+    pub(super) mended: Vec<NodeDifference>,
     /// Sandboxes whose device is gone.
     pub(super) missing: Vec<Sandbox>,
     /// What could not be put right, in words.
@@ -64,7 +64,7 @@ pub(super) fn at_pods(host: &mut Host, wirings: &[(Option<u32>, PodWiring)]) -> 
     for (index, wiring) in wirings {
         let differences = host.check_host_end(wiring, *index)?;
         let one = mend(host, &differences)?;
-        found.mended += one.mended;
+        found.mended.extend(one.mended);
         found.missing.extend(one.missing);
         found.left.extend(one.left);
     }
@@ -117,16 +117,9 @@ fn mend(host: &mut Host, differences: &[NodeDifference]) -> Result<Found, HostEr
             NodeDifference::OfPod { difference: Difference::Foreign { .. }, .. } => {
                 found.left.push(format!("{difference}; it is a stranger's and left alone"));
             }
-            NodeDifference::OfPod { difference: Difference::RouteTaken { .. }, .. } => {
-                warn!("{difference}; put ours in front of it and left it alone");
-                found.mended += 1;
-            }
             // The kernel is at it.
             NodeDifference::OfPod { difference: Difference::NotRunning { .. }, .. } => {}
-            difference => {
-                info!("{difference}; put right");
-                found.mended += 1;
-            }
+            difference => found.mended.push(difference.clone()),
         }
     }
     Ok(found)

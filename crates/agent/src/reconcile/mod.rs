@@ -19,9 +19,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use doctor::mended::{self, Mended};
 use host::{Host, HostError, Monitor};
 use model::Sandbox;
-use plan::{Affected, InsidePod, NodeFacts, PodWiring};
+use plan::{Affected, Difference, InsidePod, NodeDifference, NodeFacts, PodWiring, Side};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
@@ -248,7 +249,9 @@ impl<'a> Reconciler<'a> {
 
     /// Does about differences what takes more than the node's side. Says how many are left.
     async fn settle(&mut self, found: look::Found, is_final: bool) -> usize {
-        self.services.metrics().mended.fetch_add(u64::try_from(found.mended).unwrap_or(0), Ordering::Relaxed);
+        for difference in &found.mended {
+            self.note(&mended::on_node(difference, self.node()), &in_words(difference));
+        }
         let mut left = 0;
         for sandbox in found.missing {
             let is_remade = self.remake(&sandbox).await;
@@ -275,7 +278,7 @@ impl<'a> Reconciler<'a> {
         let _fenced = self.services.fences().enter(sandbox).await;
         let Ok(kernel) = self.services.kernel() else { return false };
         failpoint::hit(Point::StartBeforeRemake);
-        let services = Arc::clone(self.services);
+        let (services, device) = (Arc::clone(self.services), wiring.host.device.clone());
         let remake = move |host: &mut Host| {
             if !is_still_wanted(&services, &host.facts()?, &wiring) {
                 return Ok(look::Remade::PodGone);
@@ -285,8 +288,9 @@ impl<'a> Reconciler<'a> {
         match kernel.run(remake).await {
             Ok(Ok(look::Remade::Done)) => {
                 failpoint::hit(Point::StartAfterRemake);
-                warn!("the device of {sandbox} was gone; made it anew");
-                self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
+                let missing = Difference::Missing { side: Side::Host, device };
+                let mended = mended::of_pod(&missing, sandbox, self.node());
+                self.note(&mended, &format!("the device of {sandbox} was gone; made it anew"));
                 true
             }
             Ok(Ok(look::Remade::PodGone)) => true,
@@ -297,6 +301,15 @@ impl<'a> Reconciler<'a> {
             }
             Err(_) => false,
         }
+    }
+
+    fn node(&self) -> &'a str {
+        &self.services.agent().expect("only the agent reconciles").node
+    }
+
+    fn note(&self, mended: &Mended, words: &str) {
+        self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
+        self.services.health().mended(mended, words);
     }
 
     async fn look_inside(&mut self) {
@@ -326,12 +339,21 @@ impl<'a> Reconciler<'a> {
             Err(error) => return debug!("inside {sandbox}: {error}"),
         };
         for difference in restore {
-            warn!("inside {sandbox}: {difference}; put back");
-            self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
+            let mended = mended::of_pod(&difference, sandbox, self.node());
+            self.note(&mended, &format!("inside {sandbox}: {difference}"));
         }
         for difference in report {
             self.services.say_once(format!("inside {sandbox}: {difference}; left as the pod has it"));
         }
+    }
+}
+
+fn in_words(difference: &NodeDifference) -> String {
+    match difference {
+        NodeDifference::OfPod { difference: Difference::RouteTaken { .. }, .. } => {
+            format!("{difference}; ours was put in front of it, and it was left alone")
+        }
+        difference => difference.to_string(),
     }
 }
 

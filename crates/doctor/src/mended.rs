@@ -1,0 +1,238 @@
+//! What an agent puts right by itself, in the words of findings: the code and the subject that it would have been found under.
+
+use model::Sandbox;
+use plan::{Difference, NodeDifference, Side};
+
+use crate::Subject;
+
+/// What a difference would have been as a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mended {
+    pub code: &'static str,
+    pub subject: Subject,
+}
+
+/// What was left of a sandbox that is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers<'a> {
+    /// Its endpoint record.
+    pub has_endpoint: bool,
+    /// Addresses that are allocated to it.
+    pub has_addresses: bool,
+    /// Its device, by name.
+    pub device: Option<&'a str>,
+}
+
+/// On the node's side.
+pub fn on_node(difference: &NodeDifference, node: &str) -> Mended {
+    let device = |name: &str| Subject::device(node, name);
+    match difference {
+        NodeDifference::Setting { wanted, .. } => mended("forwarding-off", setting(node, &wanted.path)),
+        NodeDifference::Renamed { wanted, .. } => mended("endpoint-without-device", device(wanted.as_str())),
+        NodeDifference::RouteStray { route, .. } => mended(
+            "route-without-endpoint",
+            Subject::Route { node: node.to_owned(), destination: route.destination },
+        ),
+        NodeDifference::OfPod { difference, sandbox, .. } => of_pod(difference, sandbox, node),
+        NodeDifference::Unexpected { name, .. } | NodeDifference::Detached { name, .. } => {
+            mended("device-without-endpoint", device(name))
+        }
+    }
+}
+
+/// At either end of a pod's device.
+pub fn of_pod(difference: &Difference, sandbox: &Sandbox, node: &str) -> Mended {
+    match difference.side() {
+        Side::Host => at_host_end(difference, node),
+        Side::Pod => mended(code_inside(difference), Subject::Sandbox(sandbox.container_id().to_owned())),
+    }
+}
+
+/// A sandbox that was gone, with all that was left of it: one for each sort of thing.
+pub fn collected(sandbox: &Sandbox, left: &Leftovers<'_>, node: &str) -> Vec<Mended> {
+    let subject = Subject::Sandbox(sandbox.container_id().to_owned());
+    let mut found = Vec::new();
+    if left.has_endpoint {
+        found.push(mended("endpoint-without-sandbox", subject.clone()));
+    }
+    if left.has_addresses {
+        found.push(mended("address-leaked", subject));
+    }
+    if let Some(device) = left.device {
+        found.push(mended("device-without-endpoint", Subject::device(node, device)));
+    }
+    found
+}
+
+fn mended(code: &'static str, subject: Subject) -> Mended {
+    Mended { code, subject }
+}
+
+fn setting(node: &str, path: &str) -> Subject {
+    Subject::Sysctl { node: node.to_owned(), path: path.to_owned() }
+}
+
+fn at_host_end(difference: &Difference, node: &str) -> Mended {
+    let on = |device: &model::DeviceName| Subject::device(node, device.as_str());
+    match difference {
+        Difference::Missing { device, .. } => mended("endpoint-without-device", on(device)),
+        Difference::Foreign { device, .. } => mended("device-shared", on(device)),
+        Difference::Down { device, .. } | Difference::NotRunning { device, .. } => {
+            mended("device-down", on(device))
+        }
+        Difference::Mtu { device, .. } => mended("mtu-differs", on(device)),
+        Difference::Mac { device, .. } => mended("device-setting-wrong", on(device)),
+        Difference::Sysctl { wanted, .. } => mended("device-setting-wrong", setting(node, &wanted.path)),
+        // The pod's gateway is there: its neighbour answers from this address.
+        Difference::AddressMissing { device, .. } => mended("device-setting-wrong", on(device)),
+        Difference::RouteMissing { route, .. } => route_of("route-missing", route, node),
+        Difference::RouteTaken { route, .. } => route_of("route-shadowed", route, node),
+        Difference::RouteStray { route, .. } => route_of("route-without-endpoint", route, node),
+        Difference::NeighbourMissing { device, neighbour, found, .. } => {
+            let code = if found.is_some() { "neighbour-wrong" } else { "neighbour-missing" };
+            let (node, device) = (node.to_owned(), device.to_string());
+            mended(code, Subject::Neighbour { node, address: neighbour.address, device })
+        }
+    }
+}
+
+fn route_of(code: &'static str, route: &plan::Route, node: &str) -> Mended {
+    mended(code, Subject::Route { node: node.to_owned(), destination: route.destination })
+}
+
+fn code_inside(difference: &Difference) -> &'static str {
+    match difference {
+        Difference::Missing { .. }
+        | Difference::Foreign { .. }
+        | Difference::Down { .. }
+        | Difference::NotRunning { .. } => "pod-interface-missing",
+        Difference::AddressMissing { .. } => "pod-address-missing",
+        Difference::RouteMissing { .. } | Difference::RouteTaken { .. } | Difference::RouteStray { .. } => {
+            "pod-default-route-missing"
+        }
+        Difference::NeighbourMissing { .. } | Difference::Mac { .. } => "pod-gateway-unresolved",
+        Difference::Mtu { .. } => "mtu-differs",
+        Difference::Sysctl { .. } => "device-setting-wrong",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{DeviceName, Mac};
+    use plan::{Attachment, NodeFacts, ObservedEnd, ObservedWiring, PodWiring, differences};
+
+    use super::*;
+    use crate::checks;
+
+    fn sandbox() -> Sandbox {
+        Sandbox::new("net", "c1", "eth0").unwrap()
+    }
+
+    fn wiring() -> PodWiring {
+        let attachment = Attachment {
+            device: DeviceName::new("cali1").unwrap(),
+            mac: sandbox().mac(),
+            sandbox: sandbox(),
+            mtu: 1450,
+            addresses: vec!["10.0.0.5".parse().unwrap(), "fd00::5".parse().unwrap()],
+            pod_forwards: false,
+        };
+        PodWiring::new(&attachment, &NodeFacts { rp_filter: 0, has_ipv6: true }).unwrap()
+    }
+
+    /// A device of which nothing is right.
+    fn wrong(index: u32, peer: u32, alias: Option<String>, end: &plan::End) -> ObservedEnd {
+        let other = |neighbour: &plan::Neighbour| plan::Neighbour { mac: Mac([2; 6]), ..neighbour.clone() };
+        ObservedEnd {
+            index,
+            peer_index: Some(peer),
+            alias,
+            mac: None,
+            mtu: 1,
+            up: index == 1,
+            running: false,
+            addresses: Vec::new(),
+            routes: vec![plan::Route {
+                destination: "10.9.0.0/16".parse().unwrap(),
+                ..end.routes[0].clone()
+            }],
+            rivals: Vec::new(),
+            preferred: vec![plan::Route { protocol: 4, ..end.routes[0].clone() }],
+            neighbours: end.neighbours.iter().take(1).map(other).collect(),
+            sysctls: Vec::new(),
+        }
+    }
+
+    fn all() -> Vec<Mended> {
+        let wiring = wiring();
+        let alias = Some(wiring.sandbox.alias());
+        let broken = ObservedWiring {
+            host: Some(wrong(1, 2, alias, &wiring.host)),
+            pod: Some(wrong(2, 1, None, &wiring.pod)),
+        };
+        let strange = ObservedWiring { host: Some(wrong(1, 2, None, &wiring.host)), pod: None };
+        let mut found: Vec<NodeDifference> = Vec::new();
+        for observed in [ObservedWiring::default(), broken, strange] {
+            found.extend(
+                differences(&wiring, &observed).into_iter().map(|difference| NodeDifference::OfPod {
+                    sandbox: sandbox(),
+                    index: None,
+                    difference,
+                }),
+            );
+        }
+        let (index, name, owner) = (1, "cali1".to_owned(), sandbox());
+        let (wanted, route) = (plan::Sysctl::new("net/ipv4/ip_forward", 1), wiring.host.routes[0].clone());
+        found.extend([
+            NodeDifference::Setting { wanted, found: "0".to_owned() },
+            NodeDifference::RouteStray { device: None, route },
+            NodeDifference::Unexpected { index, name: name.clone(), owner: owner.clone() },
+            NodeDifference::Detached { index, name: name.clone(), owner: owner.clone() },
+            NodeDifference::Renamed { sandbox: owner, index, found: name, wanted: wiring.host.device },
+        ]);
+        let left = Leftovers { has_endpoint: true, has_addresses: true, device: Some("cali1") };
+        let collected = collected(&sandbox(), &left, "a");
+        found.iter().map(|found| on_node(found, "a")).chain(collected).collect()
+    }
+
+    #[test]
+    fn every_code_is_that_of_a_check() {
+        let all = all();
+        for mended in &all {
+            assert!(checks::find(mended.code).is_some(), "{mended:?}");
+        }
+        let codes: std::collections::BTreeSet<&str> = all.iter().map(|mended| mended.code).collect();
+        let expected = [
+            "address-leaked",
+            "device-down",
+            "device-setting-wrong",
+            "device-shared",
+            "device-without-endpoint",
+            "endpoint-without-device",
+            "endpoint-without-sandbox",
+            "forwarding-off",
+            "mtu-differs",
+            "neighbour-missing",
+            "neighbour-wrong",
+            "pod-address-missing",
+            "pod-default-route-missing",
+            "pod-gateway-unresolved",
+            "pod-interface-missing",
+            "route-missing",
+            "route-shadowed",
+            "route-without-endpoint",
+        ];
+        assert_eq!(codes.into_iter().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn subjects_are_those_of_findings() {
+        let words: Vec<String> = all().iter().map(|mended| mended.subject.to_string()).collect();
+        for expected in
+            ["route 10.0.0.5/32 on a", "neighbour 10.0.0.5 at cali1 on a", "device cali1 on a", "sandbox c1"]
+        {
+            assert!(words.iter().any(|words| words == expected), "{expected}: {words:?}");
+        }
+        assert_eq!(collected(&sandbox(), &Leftovers::default(), "a"), []);
+    }
+}
