@@ -1,4 +1,4 @@
-//! The rules by which packets leave the cluster with this node's address.
+//! The rules by which packets leave the cluster with this node's address, and by which only nodes get packets into tunnels.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,7 +40,9 @@ impl Nat {
         let pause = if outcome.is_ok() { LOOK_EVERY } else { RETRY_DELAY };
         self.look_at = Some(Instant::now() + pause);
         if let Err(error) = outcome {
-            services.say_once(format!("packets that leave the cluster keep their pods' addresses: {error}"));
+            services.say_once(format!(
+                "packets that leave the cluster keep their pods' addresses, and anybody can send into tunnels: {error}"
+            ));
         }
     }
 
@@ -52,9 +54,7 @@ impl Nat {
                 let found = blocking(nft::list).await?;
                 let is_same = found.as_ref() == Some(listed);
                 if !is_same {
-                    warn!(
-                        "somebody changed the rules for packets that leave the cluster; they are loaded again"
-                    );
+                    warn!("somebody changed our rules of nftables; they are loaded again");
                 }
                 Ok(is_same)
             }
@@ -67,7 +67,10 @@ impl Nat {
             Some(rules) => {
                 let text = rules.clone();
                 let listed = blocking(move || nft::load(&text)).await?;
-                info!("packets of pods that leave the cluster get this node's address");
+                // Each node that comes or goes changes them.
+                if !matches!(self.loaded, Some(Some(_))) {
+                    info!("our rules of nftables are loaded");
+                }
                 Some((rules, listed))
             }
             None => {

@@ -5,4 +5,5 @@ mod bird;
 mod modes;
 mod partition;
 mod scene;
+mod strangers;
 mod traffic;

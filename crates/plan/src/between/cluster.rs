@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use model::{Cidr, IpVersion, Mac};
 
 use super::claims::Claims;
+use super::guard::Guard;
 use super::nat;
 use super::records::{BlockView, Encapsulation, NodeView, PoolView};
 use super::settings::{BetweenSettings, Writer};
@@ -63,7 +64,7 @@ pub struct Changed {
     pub forwards: BTreeMap<(IpVersion, Mac), Option<IpAddr>>,
     /// One of the VXLAN devices.
     pub devices: bool,
-    /// The rules for packets that leave the cluster.
+    /// The rules for packets that leave the cluster, and for those that come out of tunnels.
     pub nat: bool,
 }
 
@@ -119,7 +120,7 @@ impl Between {
         }
         self.touched_nodes.insert(name.to_owned());
         self.is_ground_touched |= name == self.own;
-        self.is_nat_touched |= self.settings.nat.excludes_nodes;
+        self.is_nat_touched |= self.settings.nat.excludes_nodes || self.has_tunnels();
     }
 
     pub fn set_pool(&mut self, name: &str, pool: Option<PoolView>) {
@@ -164,6 +165,7 @@ impl Between {
 
     /// What the node's own devices offer.
     pub fn set_uplinks(&mut self, uplinks: Uplinks) {
+        self.is_nat_touched |= self.uplinks.has_ipip != uplinks.has_ipip;
         self.uplinks = uplinks;
         self.is_ground_touched = true;
     }
@@ -176,6 +178,7 @@ impl Between {
         if std::mem::take(&mut self.is_ground_touched) {
             let devices = VERSIONS.map(|version| self.device(version));
             changed.devices = devices != self.devices;
+            self.is_nat_touched |= changed.devices;
             self.devices = devices;
             let ground = self.lay_ground();
             if ground != self.ground {
@@ -190,7 +193,8 @@ impl Between {
         }
         blocks.into_iter().for_each(|cidr| self.settle_block(cidr, &mut changed));
         if std::mem::take(&mut self.is_nat_touched) {
-            let nat = nat::rules(self.pools.values(), &self.settings.nat, || self.node_addresses());
+            let guard = self.guard().map(|guard| guard.text()).unwrap_or_default();
+            let nat = nat::rules(self.pools.values(), &self.settings.nat, || self.node_addresses(), &guard);
             changed.nat = nat != self.nat;
             self.nat = nat;
         }
@@ -199,6 +203,21 @@ impl Between {
         changed.neighbours.retain(|address, before| self.neighbours.get(address) != *before);
         changed.forwards.retain(|key, before| self.forwards.get(key) != *before);
         changed
+    }
+
+    fn has_tunnels(&self) -> bool {
+        self.devices.iter().any(Option::is_some) || (self.uplinks.has_ipip && self.wants_ipip())
+    }
+
+    /// Who may send into this node's tunnels.
+    fn guard(&self) -> Option<Guard<'_>> {
+        self.has_tunnels().then(|| Guard {
+            vxlan: VERSIONS.into_iter().filter(|version| self.devices[slot(*version)].is_some()).collect(),
+            vxlan_port: self.settings.vxlan_port,
+            has_ipip: self.uplinks.has_ipip && self.wants_ipip(),
+            nodes: self.node_addresses(),
+            settings: &self.settings.tunnels,
+        })
     }
 
     fn lay_ground(&self) -> Ground {

@@ -13,12 +13,14 @@
 //! * An address of a block that is at another node than its block has a route of its own, wherever the block is.
 //!
 //! A change of one record costs what depends on that record, not what the cluster has: blocks are known by the nodes that they
-//! depend on. Only what concerns this node, the pools or the settings makes everything be thought over.
+//! depend on. Only what concerns this node, the pools or the settings makes everything be thought over; and where there are tunnels, the
+//! list of who may send into them is of all nodes.
 //!
 //! Who writes routes that need no tunnel is [`BetweenSettings::writer`]'s to say, for us and for BIRD.
 
 mod claims;
 mod cluster;
+mod guard;
 mod kernel;
 mod nat;
 mod notice;
@@ -35,7 +37,7 @@ pub use kernel::{
 pub use nat::TABLE as NAT_TABLE;
 pub use notice::BetweenNotice;
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
-pub use settings::{BetweenSettings, NatSettings, Writer};
+pub use settings::{BetweenSettings, NatSettings, TunnelSettings, Writer};
 pub use trouble::Trouble;
 pub use tunnel::{
     BetweenDevices, IPIP_DEVICE, IpipDevice, Uplink, Uplinks, VXLAN_DEVICES, Vtep, VxlanDevice,

@@ -1,4 +1,4 @@
-//! The rules by which packets of pods leave the cluster with the node's address, as a ruleset for `nft`.
+//! The rules by which packets of pods leave the cluster with the node's address, and the whole ruleset for `nft`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,19 +12,30 @@ use super::settings::NatSettings;
 /// All that is ours in nftables is in this table; `delete table` removes it.
 pub const TABLE: &str = "inet plumb";
 
-/// Loading it replaces whatever the table held, in one step. `None` if no pool wants it.
+/// Loading it replaces whatever the table held, in one step. `None` if there is nothing to rule.
 pub(super) fn rules<'a>(
     pools: impl Iterator<Item = &'a PoolView> + Clone,
     settings: &NatSettings,
     nodes: impl FnOnce() -> BTreeSet<IpAddr>,
+    guard: &str,
 ) -> Option<String> {
     let pools = pools.filter(|pool| !pool.is_of_services);
-    if !pools.clone().any(|pool| pool.nat_outgoing) {
-        return None;
+    let mut rules = String::new();
+    if pools.clone().any(|pool| pool.nat_outgoing) {
+        let nodes = if settings.excludes_nodes { nodes() } else { BTreeSet::new() };
+        masquerading(&mut rules, pools, settings, &nodes);
     }
-    let nodes = if settings.excludes_nodes { nodes() } else { BTreeSet::new() };
+    rules.push_str(guard);
     // Naming the table first makes the deletion succeed where there is none.
-    let mut text = format!("table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n");
+    (!rules.is_empty()).then(|| format!("table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{rules}}}\n"))
+}
+
+fn masquerading<'a>(
+    text: &mut String,
+    pools: impl Iterator<Item = &'a PoolView> + Clone,
+    settings: &NatSettings,
+    nodes: &BTreeSet<IpAddr>,
+) {
     let mut chain = String::new();
     for version in [IpVersion::V4, IpVersion::V6] {
         let of_version = || pools.clone().filter(move |pool| pool.cidr.version() == version);
@@ -39,27 +50,26 @@ pub(super) fn rules<'a>(
         let mut kept = networks(&|_| true);
         kept.extend(nodes.map(ToString::to_string));
         let words = words(version);
-        set(&mut text, words, "outgoing", &sources);
-        set(&mut text, words, "cluster", &kept);
+        set(text, words, "outgoing", &sources);
+        set(text, words, "cluster", &kept);
         rule(&mut chain, version, settings);
     }
     write!(
         text,
-        "\tchain postrouting {{\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n{chain}\t}}\n}}\n"
+        "\tchain postrouting {{\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n{chain}\t}}\n"
     )
     .expect("a string takes any text");
-    Some(text)
 }
 
 /// How nftables calls addresses of a version, in matches and in sets.
-fn words(version: IpVersion) -> (&'static str, &'static str) {
+pub(super) fn words(version: IpVersion) -> (&'static str, &'static str) {
     match version {
         IpVersion::V4 => ("ip", "ipv4_addr"),
         IpVersion::V6 => ("ip6", "ipv6_addr"),
     }
 }
 
-fn set(text: &mut String, (family, sort): (&str, &str), name: &str, members: &BTreeSet<String>) {
+pub(super) fn set(text: &mut String, (family, sort): (&str, &str), name: &str, members: &BTreeSet<String>) {
     let members = members.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     // Pools do not overlap, but nodes may be in one.
     writeln!(
@@ -120,7 +130,7 @@ mod tests {
     }
 
     fn rules_for(pools: &[PoolView], settings: &NatSettings) -> Option<String> {
-        rules(pools.iter(), settings, || ["192.0.2.1".parse().unwrap()].into())
+        rules(pools.iter(), settings, || ["192.0.2.1".parse().unwrap()].into(), "")
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use model::Resource;
 use serde_json::Value;
 
@@ -24,6 +25,15 @@ pub struct BetweenSettings {
     pub felix_programs: Option<bool>,
     pub bird_programs: Option<bool>,
     pub nat: NatSettings,
+    pub tunnels: TunnelSettings,
+}
+
+/// Who may send into tunnels besides nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TunnelSettings {
+    pub external_nodes: Vec<IpNet>,
+    pub lets_vxlan_of_pods: bool,
+    pub lets_ipip_of_pods: bool,
 }
 
 /// How packets that leave the cluster get the node's address.
@@ -57,6 +67,7 @@ impl Default for BetweenSettings {
             felix_programs: None,
             bird_programs: None,
             nat: NatSettings::default(),
+            tunnels: TunnelSettings::default(),
         }
     }
 }
@@ -90,6 +101,11 @@ impl BetweenSettings {
                 excludes_nodes: text("natOutgoingExclusions").as_deref() == Some("IPPoolsAndHostIPs"),
                 device: text("iptablesNATOutgoingInterfaceFilter").filter(|name| !name.is_empty()),
             },
+            tunnels: TunnelSettings {
+                external_nodes: said("externalNodesList").as_ref().map(networks).unwrap_or_default(),
+                lets_vxlan_of_pods: said("allowVXLANPacketsFromWorkloads") == Some(Value::Bool(true)),
+                lets_ipip_of_pods: said("allowIPIPPacketsFromWorkloads") == Some(Value::Bool(true)),
+            },
         }
     }
 
@@ -115,6 +131,12 @@ fn programs(value: Option<&Value>) -> Option<bool> {
         "Disabled" | "EnabledIPIPOnly" => Some(false),
         _ => None,
     }
+}
+
+/// Networks, or single addresses; what is neither is left out.
+fn networks(value: &Value) -> Vec<IpNet> {
+    let network = |text: &str| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).filter_map(network).collect()
 }
 
 /// A number, or a text such as `32768:65535`.
@@ -171,12 +193,14 @@ mod tests {
     fn the_nodes_own_settings_come_first() {
         let felix = resource(
             Kind::FelixConfiguration,
-            json!({"vxlanVNI": 1, "vxlanPort": 2, "natPortRange": "30:40"}),
+            json!({"vxlanVNI": 1, "vxlanPort": 2, "natPortRange": "30:40", "externalNodesList": ["192.0.2.0/24", "x", "fd00::1"], "allowVXLANPacketsFromWorkloads": true}),
         );
         let own = resource(Kind::FelixConfiguration, json!({"vxlanVNI": 9, "vxlanMTU": 0}));
         let settings = BetweenSettings::read(Some(&felix), Some(&own), None);
         assert_eq!((settings.vxlan_vni, settings.vxlan_port, settings.vxlan_mtu), (9, 2, None));
         assert_eq!(settings.nat.ports, Some((30, 40)));
+        assert_eq!(settings.tunnels.external_nodes.len(), 2);
+        assert!(settings.tunnels.lets_vxlan_of_pods && !settings.tunnels.lets_ipip_of_pods);
         assert_eq!(BetweenSettings::read(None, None, None), BetweenSettings::default());
     }
 }
