@@ -8,6 +8,7 @@ mod cni;
 mod collect;
 mod endpoints;
 mod failpoint;
+mod felix;
 mod fence;
 mod files;
 mod findings;

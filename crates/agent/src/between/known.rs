@@ -11,6 +11,7 @@ use store::{Record, Store};
 use tokio::sync::Notify;
 use tracing::warn;
 
+use crate::felix::FelixEnvironment;
 use crate::follow::{Told, decode, follow};
 
 /// The name of the settings that hold for all nodes.
@@ -68,6 +69,7 @@ pub(super) struct State {
     felix: Option<Resource>,
     felix_of_node: Option<Resource>,
     bgp: Option<Resource>,
+    environment: FelixEnvironment,
     /// What speaks against this node's own address.
     pub(super) doubts: Vec<Doubt>,
     /// Parts that have been listed, once at least.
@@ -76,15 +78,18 @@ pub(super) struct State {
 
 impl Known {
     pub(super) fn new(node: &str) -> Known {
-        let state = State {
+        let mut state = State {
             between: Between::new(node),
             node: node.to_owned(),
             felix: None,
             felix_of_node: None,
             bgp: None,
+            environment: FelixEnvironment::read(),
             doubts: Vec::new(),
             complete: BTreeSet::new(),
         };
+        let settings = state.settings();
+        state.between.set_settings(settings);
         Known { state: Mutex::new(state), changed: Notify::new(), tunnels: Notify::new() }
     }
 
@@ -171,12 +176,16 @@ impl State {
             _ => return,
         }
         if matches!(kind, Kind::FelixConfiguration | Kind::BgpConfiguration) {
-            let settings =
-                BetweenSettings::read(self.felix.as_ref(), self.felix_of_node.as_ref(), self.bgp.as_ref());
+            let settings = self.settings();
             if settings != *self.between.settings() {
                 self.between.set_settings(settings);
             }
         }
+    }
+
+    fn settings(&self) -> BetweenSettings {
+        let of_node = self.environment.before(self.felix_of_node.as_ref());
+        BetweenSettings::read(self.felix.as_ref(), of_node.as_ref(), self.bgp.as_ref())
     }
 
     /// A list is complete: what is not in it is gone.

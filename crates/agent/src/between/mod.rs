@@ -6,6 +6,7 @@
 //!   kernel ─▶ observed, at the start, now and then, and when a stranger touched it ─┘
 //!   pools, this node's record ─▶ tunnel addresses, from the address book
 //!   this node's devices, other nodes' addresses ─▶ this node's address
+//!   this node's devices, pools ─▶ the MTU of pods, in a file
 //! ```
 //!
 //! Nothing is done before all records have been listed once. While the store is away, what is known stays. A record that changes
@@ -14,10 +15,12 @@
 mod address;
 mod keep;
 mod known;
+mod mtu;
 mod nat;
 mod steps;
 mod tunnel;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +35,7 @@ use known::Known;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Never ends.
-pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>) {
+pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>, mtu_file: &Path) {
     let agent = services.agent().expect("only the agent keeps routes");
     let known = Arc::new(Known::new(&agent.node));
     let keeping = async {
@@ -50,5 +53,6 @@ pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>) {
         }
     };
     let address = address::keep(services, &known, store);
-    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), address, keeping);
+    let mtu = mtu::keep(&known, mtu_file);
+    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), address, mtu, keeping);
 }

@@ -12,6 +12,7 @@ use store::{Record, Store};
 use tokio::sync::Notify;
 use tracing::warn;
 
+use crate::felix::FelixEnvironment;
 use crate::follow::{Told, decode, follow};
 
 const DEFAULT: &str = "default";
@@ -40,6 +41,7 @@ struct State {
     pools: BTreeMap<String, (PoolView, bool)>,
     felix: BTreeMap<String, Resource>,
     bgp: BTreeMap<String, Resource>,
+    environment: FelixEnvironment,
     blocks: BTreeSet<Cidr>,
     /// How many parts have been listed.
     complete: BTreeSet<String>,
@@ -48,7 +50,7 @@ struct State {
 impl Known {
     pub(super) fn new(node: &str) -> Known {
         let view = BgpView { node: node.to_owned(), ..BgpView::default() };
-        let state = State { view, ..State::default() };
+        let state = State { view, environment: FelixEnvironment::read(), ..State::default() };
         Known { node: node.to_owned(), state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -153,8 +155,8 @@ impl State {
     }
 
     fn whole(&self, node: &str) -> BgpView {
-        let own = self.felix.get(&format!("{OF_NODE}{node}"));
-        let between = BetweenSettings::read(self.felix.get(DEFAULT), own, self.bgp.get(DEFAULT));
+        let own = self.environment.before(self.felix.get(&format!("{OF_NODE}{node}")));
+        let between = BetweenSettings::read(self.felix.get(DEFAULT), own.as_ref(), self.bgp.get(DEFAULT));
         let writes_direct = between.writer() == Writer::Bird;
         let of_pool = |(pool, is_exported): &(PoolView, bool)| BgpPool {
             cidr: pool.cidr,

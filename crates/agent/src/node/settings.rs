@@ -19,6 +19,8 @@ use crate::runtime::Runtime;
 
 /// Where Calico's node agent leaves the node's name, and its plugin looks for it.
 const NODENAME_FILE: &str = "/var/lib/calico/nodename";
+/// Where it leaves the MTU of pods, for plugins.
+const MTU_FILE: &str = "/var/lib/calico/mtu";
 
 /// Settings of the node's agent.
 #[derive(Debug, Args)]
@@ -34,6 +36,10 @@ pub(crate) struct NodeArguments {
     /// Where attachments and queued DELs are remembered.
     #[arg(long, default_value = STATE_FOLDER, value_name = "FOLDER")]
     pub(super) state_dir: PathBuf,
+
+    /// Where to leave the MTU of pods for plugins [default: /var/lib/calico/mtu; with a state folder of its own, mtu in that].
+    #[arg(long, env = "PLUMB_MTU_FILE", value_name = "FILE")]
+    pub(super) mtu_file: Option<PathBuf>,
 
     /// The container runtime's socket [default: the first usual one that exists].
     #[arg(long, env = "CONTAINER_RUNTIME_ENDPOINT", value_name = "SOCKET")]
@@ -104,6 +110,14 @@ impl NodeArguments {
         let name = said.or_else(from_file).or_else(own).context("this node has no name; set NODENAME")?;
         name.parse::<NodeName>().with_context(|| format!("{name:?} cannot be a node's name"))?;
         Ok(name)
+    }
+
+    /// The machine's file is for the machine's agent.
+    pub(super) fn mtu_file(&self) -> PathBuf {
+        self.mtu_file.clone().unwrap_or_else(|| match self.state_dir.as_os_str() == STATE_FOLDER {
+            true => PathBuf::from(MTU_FILE),
+            false => self.state_dir.join("mtu"),
+        })
     }
 
     /// An agent that acts repairs anyway.

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
         tokio::spawn(observe(services.clone(), config))
     } else {
         keep_kernel(&services);
-        tokio::spawn(work(services.clone(), (config, reason), arguments.grace, bgp))
+        tokio::spawn(work(services.clone(), (config, reason), arguments.grace, bgp, arguments.mtu_file()))
     };
     tokio::select! {
         () = server.run(services, stop.asked()) => {}
@@ -126,6 +126,7 @@ async fn work(
     (config, reason): (StoreConfig, Reason),
     grace: Duration,
     bgp: Option<BgpOptions>,
+    mtu_file: PathBuf,
 ) -> Result<()> {
     let store = open_store(&config, OpenMode::CreateIfMissing).await;
     failpoint::hit(Point::StartStoreOpen);
@@ -141,7 +142,7 @@ async fn work(
         }
     });
     let policies = policies::watch(&*store, &agent.node, services.metrics());
-    let between = between::run(&services, &store);
+    let between = between::run(&services, &store, &mtu_file);
     let bird_socket = bgp.as_ref().map(|options| options.places.socket.clone());
     let status = node_status::keep(&agent.node, &*store, bird_socket);
     let bgp = async {

@@ -147,3 +147,30 @@ fn an_address_out_of_another_nodes_block_is_reached_where_it_is() {
     .unwrap();
     scene.assert_all_talk();
 }
+
+#[test]
+fn the_mtu_of_pods_is_noted_for_plugins_and_felixs_variables_are_heeded() {
+    let test = "the_mtu_of_pods_is_noted_for_plugins_and_felixs_variables_are_heeded";
+    let Some(scene) = Scene::new(test, || plan(1, Mode::Vxlan, Topology::Shared, true)) else { return };
+    let node = scene.node(0);
+    let noted = |expected: &str| {
+        lab::wait_for("the MTU of pods", || {
+            let noted = scene.lab.run_on(node, &["cat", "/var/lib/calico/mtu"])?;
+            anyhow::ensure!(noted == expected, "{noted}");
+            Ok(())
+        })
+        .unwrap();
+    };
+    // Of the card, less what IPv6 in VXLAN takes.
+    noted("1430");
+    scene.lab.kill(node, "agent").unwrap();
+    let felix = [("FELIX_VXLANMTU", "1300"), ("FELIX_VXLANPORT", "8472")];
+    scene.lab.launch(node, "agent", &felix).unwrap();
+    noted("1300");
+    lab::wait_for("the tunnel to follow", || {
+        let device = scene.lab.run_on(node, &["ip", "-d", "link", "show", "vxlan.calico"])?;
+        anyhow::ensure!(device.contains("dstport 8472") && device.contains("mtu 1300"), "{device}");
+        Ok(())
+    })
+    .unwrap();
+}

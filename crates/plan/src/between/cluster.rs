@@ -8,11 +8,12 @@ use model::{Cidr, IpVersion, Mac};
 
 use super::claims::Claims;
 use super::guard::Guard;
+use super::mtu::{Overhead, pod_mtu};
 use super::nat;
 use super::records::{BlockView, Encapsulation, NodeView, PoolView};
 use super::settings::{BetweenSettings, Writer};
 use super::trouble::Trouble;
-use super::tunnel::{IPIP_OVERHEAD, IpipDevice, Uplinks, Vtep, VxlanDevice};
+use super::tunnel::{IPIP_OVERHEAD, IpipDevice, OVERHEAD_V4, OVERHEAD_V6, Uplinks, Vtep, VxlanDevice};
 use super::way::{Ground, NodeRoute, Way, slot};
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
@@ -444,6 +445,20 @@ impl Between {
     /// A ruleset for `nft -f`; `None` if no pool wants any.
     pub fn nat(&self) -> Option<&str> {
         self.nat.as_deref()
+    }
+
+    /// How large packets of pods may be. `cards`: devices that are up, with their MTU.
+    pub fn pod_mtu<'a>(&self, cards: impl Iterator<Item = (&'a str, u32)>) -> u32 {
+        let settings = &self.settings;
+        let vxlan = |version| settings.vxlan_enabled && self.wants_vxlan(version);
+        let tunnels = [
+            (vxlan(IpVersion::V4), Overhead { bytes: OVERHEAD_V4, said: settings.vxlan_mtu }),
+            (vxlan(IpVersion::V6), Overhead { bytes: OVERHEAD_V6, said: settings.vxlan_mtu_v6 }),
+            (self.wants_ipip(), Overhead { bytes: IPIP_OVERHEAD, said: settings.ipip_mtu }),
+        ];
+        let tunnels: Vec<Overhead> =
+            tunnels.into_iter().filter(|(is_there, _)| *is_there).map(|(_, overhead)| overhead).collect();
+        pod_mtu(cards, settings.mtu_pattern.as_deref(), &tunnels)
     }
 
     /// What cannot be reached as the records want it: the block, the node it is at, and why.

@@ -20,8 +20,10 @@
 
 mod claims;
 mod cluster;
+mod environment;
 mod guard;
 mod kernel;
+mod mtu;
 mod nat;
 mod notice;
 mod records;
@@ -31,6 +33,7 @@ mod tunnel;
 mod way;
 
 pub use cluster::{Between, Changed};
+pub use environment::felix_variables;
 pub use kernel::{
     BetweenObserved, FoundRoute, Hop, Step, changes_of, differences as between_differences, is_as_wanted,
 };

@@ -21,6 +21,8 @@ pub struct BetweenSettings {
     pub vxlan_mtu: Option<u32>,
     pub vxlan_mtu_v6: Option<u32>,
     pub ipip_mtu: Option<u32>,
+    /// Devices that count as the node's cards when the MTU of pods is found out.
+    pub mtu_pattern: Option<String>,
     /// What each side was told about routes that need no tunnel.
     pub felix_programs: Option<bool>,
     pub bird_programs: Option<bool>,
@@ -64,6 +66,7 @@ impl Default for BetweenSettings {
             vxlan_mtu: None,
             vxlan_mtu_v6: None,
             ipip_mtu: None,
+            mtu_pattern: None,
             felix_programs: None,
             bird_programs: None,
             nat: NatSettings::default(),
@@ -93,6 +96,7 @@ impl BetweenSettings {
             vxlan_mtu: small("vxlanMTU"),
             vxlan_mtu_v6: small("vxlanMTUV6"),
             ipip_mtu: small("ipipMTU"),
+            mtu_pattern: text("mtuIfacePattern").filter(|pattern| !pattern.is_empty()),
             felix_programs: programs(said("programClusterRoutes").as_ref()),
             bird_programs: programs(bgp.and_then(|known| known.spec("programClusterRoutes"))),
             nat: NatSettings {

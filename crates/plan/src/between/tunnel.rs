@@ -13,8 +13,8 @@ use super::way::{NodeRoute, Via, Way, slot};
 pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
 
 /// What encapsulation takes of each packet.
-const OVERHEAD_V4: u32 = 50;
-const OVERHEAD_V6: u32 = 70;
+pub(super) const OVERHEAD_V4: u32 = 50;
+pub(super) const OVERHEAD_V6: u32 = 70;
 pub(super) const IPIP_OVERHEAD: u32 = 20;
 /// The kernel's own name for the device for IPIP.
 pub const IPIP_DEVICE: &str = "tunl0";
