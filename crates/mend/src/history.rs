@@ -3,7 +3,7 @@
 //! Before something is changed its undo is on disk; so whoever is killed in between can go on or be taken back.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -146,7 +146,7 @@ impl History {
         let mut history = History { path, file };
         history.lock(id)?;
         let told = read(&history.path)?;
-        history.end_cut_line()?;
+        history.drop_cut_line()?;
         Ok((history, told))
     }
 
@@ -197,13 +197,11 @@ impl History {
         }
     }
 
-    /// What is added must not become part of a line that a crash cut.
-    fn end_cut_line(&mut self) -> Result<(), HistoryError> {
+    /// What is added must not become part of a line that a crash cut: nobody relied on that line yet.
+    fn drop_cut_line(&mut self) -> Result<(), HistoryError> {
         let text = fs::read(&self.path).map_err(|source| self.files(source))?;
-        if text.last().is_some_and(|last| *last != b'\n') {
-            self.file.write_all(b"\n").map_err(|source| self.files(source))?;
-        }
-        Ok(())
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        self.file.set_len(whole as u64).map_err(|source| self.files(source))
     }
 }
 
@@ -259,15 +257,14 @@ fn path_of(folder: &Path, id: &str) -> Result<PathBuf, HistoryError> {
 fn read(path: &Path) -> Result<Vec<Told>, HistoryError> {
     let files = |source| HistoryError::Files { path: path.to_owned(), source };
     let damaged = |problem: String| HistoryError::Damaged { path: path.to_owned(), problem };
-    let mut lines = BufReader::new(File::open(path).map_err(files)?).lines().enumerate().peekable();
+    let text = fs::read(path).map_err(files)?;
+    let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let mut told = Vec::new();
-    while let Some((number, line)) = lines.next() {
-        let line = line.map_err(files)?;
-        match serde_json::from_str(&line) {
-            Ok(line) => told.push(line),
-            // A crash cuts the last line, and whoever went on after it ended that line.
-            Err(_) if number > 0 && (lines.peek().is_none() || !line.ends_with('}')) => {}
-            Err(error) => return Err(damaged(format!("line {}: {error}", number + 1))),
+    for (number, line) in (1..).zip(text[..whole].split(|byte| *byte == b'\n')) {
+        if !line.is_empty() {
+            told.push(
+                serde_json::from_slice(line).map_err(|error| damaged(format!("line {number}: {error}")))?,
+            );
         }
     }
     match told.first() {

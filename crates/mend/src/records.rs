@@ -11,11 +11,18 @@ use store::{Change, Lookup, MAX_CHANGES, Revision, Store, StoreError};
 use crate::history::How;
 
 /// How often a commit is tried against others who are faster.
-const ATTEMPTS: u32 = 40;
-/// How long a store may be away in the middle.
-const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(20);
+const ATTEMPTS: u32 = 500;
+const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_AWAY: Duration = Duration::from_millis(500);
+
+/// How steps are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// All that can be made, or none after the first surprise.
+    pub(crate) keeps_going: bool,
+    /// How long a store may be away in the middle.
+    pub(crate) patience: Duration,
+}
 
 /// The edits of one step.
 #[derive(Clone, Debug)]
@@ -68,17 +75,18 @@ struct Draft {
 pub(crate) async fn make(
     store: &dyn Store,
     parts: &[Part<'_>],
-    keeps_going: bool,
+    manner: Manner,
     begun: &mut (dyn FnMut(&[Made]) -> Result<(), crate::HistoryError> + Send),
 ) -> Result<Vec<Made>, crate::MendError> {
     let mut uncertain: Option<Draft> = None;
     let mut attempts = 0;
+    let mut told: Vec<Made> = Vec::new();
     let start = tokio::time::Instant::now();
     loop {
         let pages = match read(store, parts).await {
             Ok(pages) => pages,
             Err(error) => {
-                wait_if_away(error, start).await?;
+                wait_if_away(error, start, manner.patience).await?;
                 continue;
             }
         };
@@ -87,11 +95,15 @@ pub(crate) async fn make(
         {
             return Ok(before.made);
         }
-        let draft = draft(parts, pages, keeps_going);
+        let draft = draft(parts, pages, manner.keeps_going);
         if draft.changes.is_empty() {
             return Ok(draft.made);
         }
-        begun(&draft.made)?;
+        // What is on disk already need not be told again: the shorter the way from reading to writing, the fewer are faster.
+        if draft.made != told {
+            begun(&draft.made)?;
+            told.clone_from(&draft.made);
+        }
         match store.commit(draft.changes.clone()).await {
             Ok(_) => return Ok(draft.made),
             Err(StoreError::Uncertain { .. } | StoreError::Stopped { .. }) => uncertain = Some(draft),
@@ -99,17 +111,21 @@ pub(crate) async fn make(
                 StoreError::Conflict { .. } | StoreError::NotFound { .. } | StoreError::AlreadyExists { .. },
             ) if attempts < ATTEMPTS => {
                 attempts += 1;
-                tokio::time::sleep(PAUSE * attempts.min(10)).await;
+                tokio::time::sleep(PAUSE * (attempts % 7)).await;
             }
-            Err(error) => wait_if_away(error, start).await?,
+            Err(error) => wait_if_away(error, start, manner.patience).await?,
         }
     }
 }
 
 /// A store that is away for a while is waited for; anything else ends it.
-async fn wait_if_away(error: StoreError, start: tokio::time::Instant) -> Result<(), crate::MendError> {
+async fn wait_if_away(
+    error: StoreError,
+    start: tokio::time::Instant,
+    patience: Duration,
+) -> Result<(), crate::MendError> {
     let is_away = matches!(error, StoreError::Unreachable { .. } | StoreError::Uncertain { .. });
-    if !is_away || start.elapsed() > PATIENCE {
+    if !is_away || start.elapsed() >= patience {
         return Err(error.into());
     }
     tokio::time::sleep(PAUSE_AWAY).await;

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use doctor::repair::{Plan, Step};
 use jiff::Timestamp;
@@ -11,7 +13,10 @@ use store::{Store, StoreError};
 
 use crate::history::{Ended, History, HistoryError, How, Told, Undo};
 use crate::nodes::Nodes;
-use crate::records::{self, Made, Part};
+use crate::records::{self, Made, Manner, Part};
+
+/// How long a store may be away in the middle of a repair.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a repair ended in the middle.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +37,10 @@ pub struct Repair {
     settled: BTreeSet<u32>,
     /// Steps that a look right before did not confirm: they are not done, unless they turn out to be done already.
     pub unconfirmed: BTreeSet<u32>,
+    /// How long a store may be away in the middle.
+    pub patience: Duration,
+    /// How many steps may share a commit.
+    pub steps_at_once: usize,
     /// Goes on after a surprise or a failure with whatever is left.
     pub keeps_going: bool,
 }
@@ -92,6 +101,8 @@ impl Repair {
             plan,
             settled: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
+            patience: PATIENCE,
+            steps_at_once: store::MAX_CHANGES,
             keeps_going: false,
         })
     }
@@ -111,6 +122,8 @@ impl Repair {
             plan: Plan::default(),
             settled: BTreeSet::new(),
             unconfirmed: BTreeSet::new(),
+            patience: PATIENCE,
+            steps_at_once: store::MAX_CHANGES,
             keeps_going: false,
         };
         for line in told {
@@ -160,7 +173,8 @@ impl Repair {
 
     /// As many of the next steps as fit into one commit; none after a surprise, unless that is wanted.
     async fn records(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, MendError> {
-        let of_records = steps.iter().take_while(|step| step.on_node.is_none()).take(store::MAX_CHANGES);
+        let of_records =
+            steps.iter().take_while(|step| step.on_node.is_none()).take(self.steps_at_once.max(1));
         let parts: Vec<Part<'_>> = of_records
             .map(|step| Part {
                 step: step.number,
@@ -171,10 +185,14 @@ impl Repair {
         let history = &mut self.history;
         let mut begun = |made: &[Made]| {
             let lines: Vec<Told> = made.iter().filter(|made| made.how == How::Done).map(begun_line).collect();
-            history.tell(&lines)
+            history.tell(&lines)?;
+            failpoint("begun");
+            Ok(())
         };
         let batch = records::batch(&parts);
-        let made = records::make(&*self.store, batch, self.keeps_going, &mut begun).await?;
+        let manner = Manner { keeps_going: self.keeps_going, patience: self.patience };
+        let made = records::make(&*self.store, batch, manner, &mut begun).await?;
+        failpoint("made");
         let done: Vec<StepOutcome> = made
             .into_iter()
             .map(|made| StepOutcome { step: made.step, how: made.how, said: made.said })
@@ -200,6 +218,7 @@ impl Repair {
         };
         let expected = on_node.works.iter().rev().map(plan::work::NodeWork::undo).collect();
         self.history.tell(&[Told::Begun { step: step.number, undo: undo(expected) }])?;
+        failpoint("begun");
         let mut undoes = Vec::new();
         let mut outcome = StepOutcome { step: step.number, how: How::Already, said: None };
         // One after the other: the rest depends on what came before.
@@ -229,6 +248,7 @@ impl Repair {
             said: outcome.said.clone(),
             undo: Some(undo(undoes)),
         };
+        failpoint("made");
         self.history.tell(&[line])?;
         Ok(outcome)
     }
@@ -247,4 +267,16 @@ impl Repair {
 
 fn begun_line(made: &Made) -> Told {
     Told::Begun { step: made.step, undo: Undo { edits: made.undo.clone(), ..Undo::default() } }
+}
+
+/// Places where tests end the process at once: `PLUMB_FAILPOINT=repair.begun.3` at the third time.
+fn failpoint(name: &str) {
+    static TIMES: AtomicU32 = AtomicU32::new(0);
+    let Ok(wanted) = std::env::var("PLUMB_FAILPOINT") else { return };
+    let Some((point, times)) = wanted.strip_prefix("repair.").and_then(|rest| rest.split_once('.')) else {
+        return;
+    };
+    if point == name && times.parse() == Ok(TIMES.fetch_add(1, Ordering::SeqCst) + 1) {
+        std::process::abort();
+    }
 }

@@ -11,8 +11,8 @@ use store::Store;
 
 use crate::history::{History, How, Told, Undo};
 use crate::nodes::Nodes;
-use crate::records::{self, Part};
-use crate::repair::{MendError, Outcome, Repair, StepOutcome};
+use crate::records::{self, Manner, Part};
+use crate::repair::{MendError, Outcome, PATIENCE, Repair, StepOutcome};
 
 /// What a history says of one step.
 #[derive(Debug, Default)]
@@ -82,7 +82,8 @@ async fn in_records(store: &dyn Store, steps: &[(u32, Known)]) -> Result<Vec<Ste
     let is_whole = |part: &Part<'_>| part.edits.iter().any(|edit| matches!(edit, Edit::Record { .. }));
     let together = parts.iter().position(is_whole).map_or(parts.len(), |at| at.max(1));
     let batch = records::batch(&parts[..together]);
-    let made = records::make(store, batch, true, &mut |_| Ok(())).await?;
+    let made = records::make(store, batch, Manner { keeps_going: true, patience: PATIENCE }, &mut |_| Ok(()))
+        .await?;
     Ok(made.into_iter().map(|made| StepOutcome { step: made.step, how: made.how, said: made.said }).collect())
 }
 

@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &["model"]),
     ("book", &["model", "ipam", "store"]),
     ("gather", &["model", "ipam", "plan", "doctor", "host", "store", "book"]),
-    ("mend", &["model", "plan", "doctor", "store", "gather"]),
+    ("mend", &["model", "ipam", "plan", "doctor", "store", "book", "gather"]),
     // proving grounds
     ("testkit", &[]),
     ("sim", &["model", "ipam", "plan", "doctor", "store", "book"]),

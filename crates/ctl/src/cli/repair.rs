@@ -66,6 +66,9 @@ pub(crate) struct Repair {
     /// Go on after a surprise with what does not depend on it, instead of stopping
     #[arg(long)]
     pub(crate) keep_going: bool,
+    /// One step per commit: slower, and easier to follow
+    #[arg(long)]
+    pub(crate) one_by_one: bool,
     /// How far apart the two looks must be that show something as gone, and how young something may be and not be judged; in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = super::ipam::seconds)]
     pub(crate) grace: f64,

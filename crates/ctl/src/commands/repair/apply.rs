@@ -99,6 +99,9 @@ async fn carry_out(
 
 async fn go(repair: &Repair, mut running: Running) -> Result<Outcome, Failures> {
     running.keeps_going = repair.keep_going;
+    if repair.one_by_one {
+        running.steps_at_once = 1;
+    }
     let (id, total) = (running.plan().id.clone(), running.left().len());
     tell::note(
         repair,

@@ -1,0 +1,278 @@
+//! Plans, carried out against stores that fail, beside others who write, killed and resumed, and taken back.
+
+mod races;
+mod world;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use doctor::repair::{OnNode, Plan, Step};
+use mend::{Happened, History, HistoryError, MendError, Nodes, Repair};
+use model::Key;
+use model::ipam::Block;
+use plan::work::{Act, NodeWork, WorkDone};
+use store::wrap::{FailingStore, Failure};
+use store::{Change, MemoryStore, Store};
+use world::{BLOCK, LEAKED, assert_mended, block, dump, look, make};
+
+/// No node at all, or one that answers as it is told.
+#[derive(Default)]
+pub(crate) struct Agents {
+    pub(crate) is_there: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Nodes for Agents {
+    async fn work(&self, node: &str, works: &[NodeWork]) -> Result<Vec<WorkDone>, String> {
+        match self.is_there.load(Ordering::SeqCst) {
+            true => {
+                Ok(works.iter().map(|work| WorkDone::Done { undo: Some(Box::new(work.undo())) }).collect())
+            }
+            false => Err(format!("{node} does not answer")),
+        }
+    }
+}
+
+pub(crate) fn nobody() -> Arc<Agents> {
+    Arc::new(Agents::default())
+}
+
+fn memory() -> Arc<dyn Store> {
+    Arc::new(MemoryStore::new())
+}
+
+/// Runs a plan one step per commit.
+async fn run(folder: &Path, plan: Plan, store: Arc<dyn Store>) -> Result<mend::Outcome, MendError> {
+    let mut repair = Repair::begin(folder, plan, store, nobody())?;
+    repair.steps_at_once = 1;
+    repair.patience = std::time::Duration::ZERO;
+    repair.run(&|_| ()).await
+}
+
+#[tokio::test]
+async fn a_plan_is_done_and_taken_back() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    make(&store).await;
+    let before = dump(&store).await;
+    let (plan, _) = look(&store).await;
+    assert!(plan.steps.len() > LEAKED, "{plan:#?}");
+    let outcome = run(folder.path(), plan.clone(), Arc::clone(&store)).await.unwrap();
+    assert!(outcome.is_complete());
+    assert_eq!(outcome.count(Happened::Done), plan.steps.len());
+    assert_mended(&store, &before).await;
+    let (_, outcome) =
+        Repair::undo(folder.path(), &plan.id, Arc::clone(&store), nobody(), &|_, _| ()).await.unwrap();
+    assert_eq!(outcome.troubles().count(), 0);
+    assert_eq!(dump(&store).await, before);
+    let listed = History::list(folder.path()).unwrap();
+    assert_eq!((listed.len(), listed[0].state, listed[0].done), (1, "taken back", plan.steps.len()));
+    // Again, as another repair: what was taken back can be done anew.
+    let (mut again, _) = look(&store).await;
+    again.id = "test-2".to_owned();
+    assert!(run(folder.path(), again, Arc::clone(&store)).await.unwrap().is_complete());
+    assert_mended(&store, &before).await;
+}
+
+#[tokio::test]
+async fn numbers_of_blocks_never_go_back() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    make(&store).await;
+    let number = |store: Arc<dyn Store>| async move {
+        let record = store.get(&Key::Block(block())).await.unwrap().unwrap();
+        Block::decode(&block(), &record.value).unwrap().sequence_number
+    };
+    let first = number(Arc::clone(&store)).await;
+    let (plan, _) = look(&store).await;
+    run(folder.path(), plan.clone(), Arc::clone(&store)).await.unwrap();
+    let second = number(Arc::clone(&store)).await;
+    Repair::undo(folder.path(), &plan.id, Arc::clone(&store), nobody(), &|_, _| ()).await.unwrap();
+    let third = number(store).await;
+    assert!(first < second && second < third, "{first} {second} {third}");
+}
+
+/// Whatever a process was doing when it ended: the next one goes on, everything is mended, and all of it can be taken back.
+#[tokio::test]
+async fn whoever_ends_at_any_write_can_be_gone_on_with_and_taken_back() {
+    for failure in [Failure::End, Failure::NotDone, Failure::AnswerLost] {
+        let mut points = 0;
+        for at in 0.. {
+            let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+            make(&store).await;
+            let before = dump(&store).await;
+            let (plan, _) = look(&store).await;
+            let failing = Arc::new(FailingStore::new(Arc::clone(&store), failure, at));
+            let first = run(folder.path(), plan.clone(), Arc::clone(&failing) as Arc<dyn Store>).await;
+            if !failing.has_failed() {
+                break;
+            }
+            points += 1;
+            if failure == Failure::End {
+                assert!(first.is_err(), "nobody answers any more");
+            }
+            let mut next = Repair::resume(folder.path(), &plan.id, Arc::clone(&store), nobody()).unwrap();
+            let outcome = next.run(&|_| ()).await.unwrap();
+            drop(next);
+            assert!(outcome.is_complete(), "{failure:?} at {at}: {outcome:?}");
+            assert_mended(&store, &before).await;
+            let undone =
+                Repair::undo(folder.path(), &plan.id, Arc::clone(&store), nobody(), &|_, _| ()).await;
+            assert_eq!(undone.unwrap().1.troubles().count(), 0, "{failure:?} at {at}");
+            assert_eq!(dump(&store).await, before, "{failure:?} at {at}");
+        }
+        assert!(points > LEAKED, "{points} points");
+    }
+}
+
+#[tokio::test]
+async fn a_history_that_was_cut_anywhere_can_be_gone_on_with() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    make(&store).await;
+    let before = dump(&store).await;
+    let (plan, _) = look(&store).await;
+    run(folder.path(), plan.clone(), Arc::clone(&store)).await.unwrap();
+    let path = folder.path().join(format!("{}.repair", plan.id));
+    let whole = std::fs::read(&path).unwrap();
+    let first = whole.iter().position(|byte| *byte == b'\n').unwrap();
+    for cut in (first + 1..whole.len()).step_by(37) {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let mut next = Repair::resume(folder.path(), &plan.id, Arc::clone(&store), nobody()).unwrap();
+        assert!(next.run(&|_| ()).await.unwrap().is_complete(), "cut at {cut}");
+        drop(next);
+        // What was added after the cut can be read.
+        assert_eq!(History::list(folder.path()).unwrap()[0].state, "complete");
+    }
+    assert_mended(&store, &before).await;
+    std::fs::write(&path, &whole[..first / 2]).unwrap();
+    let refused = Repair::resume(folder.path(), &plan.id, store, nobody()).unwrap_err();
+    assert!(matches!(refused, MendError::History(HistoryError::Damaged { .. })), "{refused}");
+}
+
+#[tokio::test]
+async fn a_surprise_stops_it_and_the_rest_is_done_if_that_is_wanted() {
+    for keeps_going in [false, true] {
+        let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+        make(&store).await;
+        let (plan, _) = look(&store).await;
+        // Somebody releases one of the leaked addresses, and another pod gets it.
+        let taken = "10.0.0.3".parse().unwrap();
+        edit_block(&store, |block| {
+            let ordinal = block.ordinal(taken).unwrap();
+            ipam::set_allocation(
+                block,
+                ordinal,
+                Some(model::ipam::BlockAttribute {
+                    handle_id: Some("another".to_owned()),
+                    ..Default::default()
+                }),
+            );
+        })
+        .await;
+        let mut repair = Repair::begin(folder.path(), plan.clone(), Arc::clone(&store), nobody()).unwrap();
+        repair.keeps_going = keeps_going;
+        let outcome = repair.run(&|_| ()).await.unwrap();
+        assert_eq!(outcome.count(Happened::Surprise), 1, "{outcome:?}");
+        let said = outcome.troubles().next().unwrap().said.clone().unwrap();
+        assert!(said.contains("10.0.0.3 is another now"), "{said}");
+        assert_eq!(outcome.not_tried == 0, keeps_going, "{outcome:?}");
+        let owners = dump(&store).await;
+        assert_eq!(owners[&Key::Block(block()).etcd_text()]["held"]["10.0.0.3"]["handle_id"], "another");
+    }
+}
+
+async fn edit_block(store: &Arc<dyn Store>, edit: impl FnOnce(&mut Block)) {
+    let record = store.get(&Key::Block(block())).await.unwrap().unwrap();
+    let mut found = Block::decode(&block(), &record.value).unwrap();
+    edit(&mut found);
+    ipam::count_write(&mut found);
+    store.commit(vec![Change::update(Key::Block(block()), found.encode(), record.revision)]).await.unwrap();
+}
+
+#[tokio::test]
+async fn undo_leaves_what_has_changed_since_and_names_it() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    make(&store).await;
+    let before = dump(&store).await;
+    let (plan, _) = look(&store).await;
+    run(folder.path(), plan.clone(), Arc::clone(&store)).await.unwrap();
+    // A new pod gets an address that was freed.
+    edit_block(&store, |block| {
+        let ordinal = block.ordinal("10.0.0.2".parse().unwrap()).unwrap();
+        let owner = model::ipam::BlockAttribute { handle_id: Some("new".to_owned()), ..Default::default() };
+        ipam::set_allocation(block, ordinal, Some(owner));
+    })
+    .await;
+    let (_, outcome) =
+        Repair::undo(folder.path(), &plan.id, Arc::clone(&store), nobody(), &|_, _| ()).await.unwrap();
+    let troubles: Vec<_> = outcome.troubles().collect();
+    assert_eq!(troubles.len(), 1, "{troubles:?}");
+    let said = troubles[0].said.as_deref().unwrap();
+    assert!(said.contains(BLOCK) && said.contains("10.0.0.2 is new now"), "{said}");
+    let after = dump(&store).await;
+    let held = |of: &std::collections::BTreeMap<String, serde_json::Value>, at: &str| {
+        of[&Key::Block(block()).etcd_text()]["held"][at]["handle_id"].clone()
+    };
+    assert_eq!(held(&after, "10.0.0.2"), "new");
+    assert_eq!(held(&after, "10.0.0.4"), held(&before, "10.0.0.4"));
+    assert_eq!(History::list(folder.path()).unwrap()[0].state, "taken back in part");
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_answer_halfway_can_be_gone_on_with() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    make(&store).await;
+    let before = dump(&store).await;
+    let (mut plan, _) = look(&store).await;
+    let work = NodeWork::here(Act::Up { device: "cali1".to_owned(), from: false, to: true });
+    let step = Step {
+        number: 99,
+        code: "device-down".to_owned(),
+        subject: "device cali1 on a".to_owned(),
+        on_node: Some(OnNode { node: "a".to_owned(), works: vec![work] }),
+        ..Step::default()
+    };
+    plan.steps.insert(1, step);
+    let nodes = nobody();
+    let mut repair = Repair::begin(folder.path(), plan.clone(), Arc::clone(&store), nodes.clone()).unwrap();
+    let outcome = repair.run(&|_| ()).await.unwrap();
+    assert_eq!((outcome.count(Happened::Done), outcome.count(Happened::Failed)), (1, 1));
+    assert_eq!(outcome.not_tried, plan.steps.len() - 2);
+    drop(repair);
+    nodes.is_there.store(true, Ordering::SeqCst);
+    let mut next = Repair::resume(folder.path(), &plan.id, Arc::clone(&store), nodes.clone()).unwrap();
+    assert!(next.run(&|_| ()).await.unwrap().is_complete());
+    drop(next);
+    assert_mended(&store, &before).await;
+    let (_, outcome) =
+        Repair::undo(folder.path(), &plan.id, Arc::clone(&store), nodes, &|_, _| ()).await.unwrap();
+    assert_eq!(outcome.count(Happened::Done), plan.steps.len());
+}
+
+#[tokio::test]
+async fn what_a_new_look_does_not_confirm_is_only_found_done() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    make(&store).await;
+    let (plan, _) = look(&store).await;
+    let mut repair = Repair::begin(folder.path(), plan.clone(), Arc::clone(&store), nobody()).unwrap();
+    repair.unconfirmed = [plan.steps[0].number].into();
+    repair.keeps_going = true;
+    let outcome = repair.run(&|_| ()).await.unwrap();
+    assert_eq!(outcome.steps[0].how, Happened::Surprise);
+    assert_eq!(outcome.count(Happened::Surprise), 1, "{outcome:?}");
+}
+
+#[test]
+fn a_history_is_for_one_at_a_time_and_its_name_is_no_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = Plan { version: 1, id: "one".to_owned(), ..Plan::default() };
+    let held = History::begin(folder.path(), &plan).unwrap();
+    assert!(matches!(History::open(folder.path(), "one"), Err(HistoryError::Busy { .. })));
+    drop(held);
+    History::open(folder.path(), "one").unwrap();
+    for wrong in ["", "two", "../one", "a/b", "one.repair"] {
+        assert!(
+            matches!(History::open(folder.path(), wrong), Err(HistoryError::Unknown { .. })),
+            "{wrong:?}"
+        );
+    }
+}
