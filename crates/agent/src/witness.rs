@@ -4,22 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+pub(crate) use doctor::repair::witness::{Word, say_gone};
 use model::Sandbox;
-
-/// What one witness says about a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    Alive,
-    Gone,
-    /// It could not be asked, or cannot know.
-    Nothing,
-}
-
-/// Whether these words, at one moment, say that a sandbox is gone.
-pub(crate) fn say_gone(words: &[Word]) -> bool {
-    let gone = words.iter().filter(|word| **word == Word::Gone).count();
-    gone >= 2 && !words.contains(&Word::Alive)
-}
 
 /// What seemed to be gone at earlier looks, and since when.
 #[derive(Debug, Default)]
@@ -60,21 +46,6 @@ mod tests {
 
     fn sandbox(container: &str) -> Sandbox {
         Sandbox::new("net", container, "eth0").unwrap()
-    }
-
-    #[test]
-    fn two_must_say_gone_and_none_alive() {
-        use Word::{Alive, Gone, Nothing};
-        for (words, expected) in [
-            ([Gone, Gone, Nothing], true),
-            ([Gone, Gone, Gone], true),
-            ([Gone, Gone, Alive], false),
-            ([Gone, Nothing, Nothing], false),
-            ([Nothing, Nothing, Nothing], false),
-            ([Alive, Nothing, Gone], false),
-        ] {
-            assert_eq!(say_gone(&words), expected, "{words:?}");
-        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod books;
 mod host;
 mod index;
 mod nodes;
+mod sandboxes;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +21,10 @@ pub use books::{Allocation, BooksView};
 pub use host::Host;
 pub use index::Index;
 pub use nodes::{NodeView, Recorded};
+use sandboxes::ById;
 
 use crate::Evidence;
+use crate::evidence::kernel::PodView;
 use crate::evidence::kubernetes::age;
 use crate::evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
 use crate::timeline::Timeline;
@@ -60,6 +63,9 @@ pub struct Case<'e> {
     books: OnceCell<Option<BooksView>>,
     timeline: OnceCell<Timeline>,
     at_work: OnceCell<BTreeSet<&'e str>>,
+    running: OnceCell<ById<'e, &'e NodeEvidence>>,
+    looked_into: OnceCell<ById<'e, (&'e NodeEvidence, &'e PodView)>>,
+    inside: OnceCell<BTreeSet<IpAddr>>,
 }
 
 type ByAddress<'e, T> = Index<IpAddr, &'e Sighted<T>>;
@@ -92,6 +98,9 @@ impl<'e> Case<'e> {
             books: OnceCell::new(),
             timeline: OnceCell::new(),
             at_work: OnceCell::new(),
+            running: OnceCell::new(),
+            looked_into: OnceCell::new(),
+            inside: OnceCell::new(),
         }
     }
 

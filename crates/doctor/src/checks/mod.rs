@@ -5,7 +5,7 @@ use crate::Check;
 mod bgp;
 mod endpoints;
 #[cfg(test)]
-mod faults;
+pub(crate) mod faults;
 mod firewall;
 mod ipam;
 mod kernel;

@@ -43,8 +43,8 @@ pub struct Draft<'g, 'e> {
     by_handle: BTreeMap<String, usize>,
     /// What addresses will be, where that is decided.
     allocations: BTreeMap<(Cidr, IpAddr), Option<BlockAttribute>>,
-    /// Records that will be gone or new, so that nobody decides about one twice.
-    records: BTreeSet<Key>,
+    /// Records that will be gone or new, so that nobody decides about one twice, and how many steps there were by then.
+    records: BTreeMap<Key, usize>,
     works: BTreeSet<(String, NodeWork)>,
     left: Vec<Left>,
 }
@@ -142,6 +142,42 @@ impl<'e> Ground<'e> {
         (now, is_gone)
     }
 
+    /// Why a suspect may be removed: witnesses, or the end of its node; or why not.
+    pub fn is_gone(&self, suspect: &Suspect<'_>) -> Result<Vec<String>, String> {
+        let (testimony, is_gone) = self.testimony(suspect);
+        if is_gone {
+            return Ok(testimony.lines());
+        }
+        let said = testimony.lines().join("; ");
+        let Some(node) = suspect.node.filter(|node| self.is_dead(node)) else {
+            return Err(format!(
+                "two witnesses must say that its sandbox is gone, and none that it lives: {said}"
+            ));
+        };
+        // Pods of a node that is lost stay listed; an operator knows better, but never better than who sees it run.
+        if testimony.is_seen() || (testimony.say_alive() && !self.is_given_up(node)) {
+            return Err(format!("node {node} is gone, but {said}"));
+        }
+        Ok(vec![format!("node {node} is gone, and nobody who was asked knows it")])
+    }
+
+    /// Whether nobody has this address, by records, by Kubernetes or inside; or who does.
+    pub fn is_unused(&self, address: IpAddr) -> Result<(), String> {
+        let on_dead = |node: Option<&str>| node.is_some_and(|node| self.is_dead(node));
+        let mut endpoints = self.case.endpoints_at(address).iter().map(|endpoint| &endpoint.seen);
+        if let Some(endpoint) = endpoints.find(|endpoint| !on_dead(endpoint.node.as_deref())) {
+            return Err(format!("endpoint {endpoint} has {address}"));
+        }
+        let mut pods = self.case.pods_at(address).iter().map(|pod| &pod.seen);
+        if let Some(pod) = pods.find(|pod| !pod.is_finished() && !on_dead(pod.node.as_deref())) {
+            return Err(format!("pod {} shows {address}", pod.name));
+        }
+        match self.case.is_inside_a_pod(address) {
+            true => Err(format!("a pod has {address} inside")),
+            false => Ok(()),
+        }
+    }
+
     pub fn block(&self, block: &Cidr) -> Option<&'e Block> {
         self.case.evidence.ipam.as_ref()?.books.blocks.get(block).map(|stored| &stored.value)
     }
@@ -186,7 +222,7 @@ impl<'g, 'e> Draft<'g, 'e> {
             steps: Vec::new(),
             by_handle: BTreeMap::new(),
             allocations: BTreeMap::new(),
-            records: BTreeSet::new(),
+            records: BTreeMap::new(),
             works: BTreeSet::new(),
             left: Vec::new(),
         }
@@ -210,9 +246,21 @@ impl<'g, 'e> Draft<'g, 'e> {
         self.steps.last_mut().and_then(Option::as_mut).expect("just added")
     }
 
-    /// Whether a record is changed as a whole already. Says so for the next one who asks.
-    pub fn claims(&mut self, key: &Key) -> bool {
-        self.records.insert(key.clone())
+    /// Whether a record may be changed as a whole, which the next one who asks may not. The step that does so already mends this
+    /// one's finding, too.
+    pub fn claims(&mut self, key: &Key, target: &Target) -> bool {
+        let Some(&place) = self.records.get(key) else {
+            self.records.insert(key.clone(), self.steps.len());
+            return true;
+        };
+        let changes = |step: &Step| step.edits.iter().any(|edit| edit.key() == *key);
+        let place = place.min(self.steps.len());
+        let (before, after) = self.steps.split_at_mut(place);
+        let steps = after.iter_mut().chain(before).flatten();
+        if let Some(step) = steps.into_iter().find(|step| changes(step)) {
+            also_mends(step, target);
+        }
+        false
     }
 
     /// What an address will be when everything planned so far is done.
@@ -232,12 +280,17 @@ impl<'g, 'e> Draft<'g, 'e> {
         address: IpAddr,
         to: Option<BlockAttribute>,
     ) -> Option<&mut Step> {
-        if self.allocations.contains_key(&(block.cidr, address)) {
-            // Decided already: two findings about one thing.
-            return None;
-        }
         let ordinal = block.ordinal(address)?;
         let from = block.attribute(ordinal).cloned();
+        if let Some(planned) = self.allocations.get(&(block.cidr, address)) {
+            // Decided already: two findings about one thing.
+            let handle = planned.as_ref().or(from.as_ref()).and_then(BlockAttribute::handle);
+            let place = handle.and_then(|handle| self.by_handle.get(handle)).copied();
+            if let Some(step) = place.and_then(|place| self.steps[place].as_mut()) {
+                also_mends(step, target);
+            }
+            return None;
+        }
         let handles =
             [&from, &to].map(|known| known.as_ref().and_then(BlockAttribute::handle).map(str::to_owned));
         self.allocations.insert((block.cidr, address), to.clone());
@@ -308,10 +361,7 @@ impl<'g, 'e> Draft<'g, 'e> {
                 let step = self.steps[first].as_mut().expect("steps that handles point to exist");
                 others.into_iter().for_each(|other| absorb(step, other));
                 join_titles(step, &title);
-                let mended = target.mended();
-                if !step.mends().any(|known| known == (mended.code.as_str(), mended.subject.as_str())) {
-                    step.also.push(mended);
-                }
+                also_mends(step, target);
                 for at in self.by_handle.values_mut().filter(|at| places.contains(at)) {
                     *at = first;
                 }
@@ -338,6 +388,7 @@ impl<'g, 'e> Draft<'g, 'e> {
         steps.retain(|step| !step.edits.is_empty() || step.on_node.is_some());
         for (number, step) in (1..).zip(&mut steps) {
             step.number = number;
+            step.needs_second_look |= step.takes();
         }
         (steps, self.left)
     }
@@ -386,6 +437,13 @@ fn absorb(step: &mut Step, other: Step) {
     step.because.extend(other.because);
     step.needs_second_look |= other.needs_second_look;
     step.edits.extend(other.edits);
+}
+
+fn also_mends(step: &mut Step, target: &Target) {
+    let mended = target.mended();
+    if !step.mends().any(|known| known == (mended.code.as_str(), mended.subject.as_str())) {
+        step.also.push(mended);
+    }
 }
 
 fn join_titles(step: &mut Step, title: &str) {

@@ -79,6 +79,17 @@ impl Edit {
         }
     }
 
+    /// Whether it takes something away that may be on its way in: others write what belongs together one after the other.
+    pub fn takes(&self) -> bool {
+        match self {
+            Edit::Allocation { from, to, .. } => from.is_some() && to.is_none(),
+            Edit::Owner { to, .. } => to.is_none(),
+            Edit::Count { from, to, .. } => to < from,
+            Edit::Record { to, .. } => to.is_none(),
+            Edit::Lists { .. } | Edit::Field { .. } => false,
+        }
+    }
+
     /// Whether its undo is the whole record as it was: nothing else may change the record in the same commit.
     pub fn is_whole(&self) -> bool {
         matches!(self, Edit::Lists { .. })

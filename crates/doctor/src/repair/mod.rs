@@ -13,6 +13,8 @@ mod draft;
 mod edit;
 mod page;
 mod plan;
+#[cfg(test)]
+mod proof;
 mod remedies;
 pub mod witness;
 

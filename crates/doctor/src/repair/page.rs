@@ -1,8 +1,11 @@
 //! A record while edits are made in it. Nothing is written here: what comes out is its new text, and how to take it back.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 use jiff::Timestamp;
 use model::ipam::{Affinity, Block, BlockAttribute, Handle};
-use model::{Key, Resource};
+use model::{Key, Mac, Resource};
 use serde_json::Value;
 
 use super::edit::{Edit, Holding, Is};
@@ -127,12 +130,12 @@ impl Page {
     fn allocation(
         &self,
         block: &mut Block,
-        address: std::net::IpAddr,
+        address: IpAddr,
         from: Option<&Holding>,
         to: Option<&Holding>,
     ) -> Result<Edited, Surprise> {
-        let ordinal =
-            block.ordinal(address).ok_or_else(|| self.surprise(format!("{address} is not in it")))?;
+        let ordinal = block.ordinal(address).filter(|ordinal| *ordinal < block.allocations.len());
+        let ordinal = ordinal.ok_or_else(|| self.surprise(format!("{address} is not in it")))?;
         let found = block.attribute(ordinal).cloned();
         let sequence = block.sequence_of(ordinal);
         let is = |holding: Option<&Holding>| match (holding, &found) {
@@ -143,8 +146,11 @@ impl Page {
             }
             (Some(_), None) => false,
         };
-        let becomes_same = to.map(|to| Holding { sequence: None, ..to.clone() });
-        if is(becomes_same.as_ref()) && !is_exactly(from, to) {
+        let is_already = match is_only_told_more(from, to) {
+            true => found.as_ref() == to.map(|to| &to.attribute),
+            false => is(to.map(|to| Holding { sequence: None, ..to.clone() }).as_ref()),
+        };
+        if is_already {
             return Ok(Edited::Already);
         }
         if !is(from) {
@@ -204,10 +210,10 @@ impl Page {
         let mut document: Value =
             serde_json::from_slice(text).map_err(|error| self.surprise(error.to_string()))?;
         let found = document.pointer(field).filter(|value| !value.is_null()).cloned();
-        if found.as_ref() == to {
+        if is_same_value(found.as_ref(), to) {
             return Ok(Edited::Already);
         }
-        if found.as_ref() != from {
+        if !is_same_value(found.as_ref(), from) {
             let words = found.map_or("nothing".to_owned(), |value| value.to_string());
             return Err(self.surprise(format!("{field} is {words} now")));
         }
@@ -268,7 +274,7 @@ impl Page {
 }
 
 /// Whether `from` and `to` differ in nothing but what is known about the owner.
-fn is_exactly(from: Option<&Holding>, to: Option<&Holding>) -> bool {
+fn is_only_told_more(from: Option<&Holding>, to: Option<&Holding>) -> bool {
     match (from, to) {
         (Some(from), Some(to)) => is_same_owner(&from.attribute, &to.attribute),
         _ => false,
@@ -300,6 +306,27 @@ fn keep_counting(key: &Key, found: Option<&[u8]>, text: &[u8], now: Timestamp) -
     };
     block.sequence_number = block.sequence_number.max(least).wrapping_add(1);
     block.encode()
+}
+
+/// Whether two values say the same: addresses are spelled in many ways.
+fn is_same_value(one: Option<&Value>, other: Option<&Value>) -> bool {
+    match (one, other) {
+        (Some(Value::Array(one)), Some(Value::Array(other))) => {
+            let mut pairs = one.iter().zip(other);
+            one.len() == other.len() && pairs.all(|(one, other)| is_same_value(Some(one), Some(other)))
+        }
+        (Some(Value::String(one)), Some(Value::String(other))) => is_same_text(one, other),
+        (one, other) => one == other,
+    }
+}
+
+fn is_same_text(one: &str, other: &str) -> bool {
+    let network =
+        |text: &str| text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
+    let mac = |text: &str| text.parse::<Mac>().ok();
+    one == other
+        || network(one).is_some_and(|one| network(other) == Some(one))
+        || mac(one).is_some_and(|one| mac(other) == Some(one))
 }
 
 /// Sets or removes a field; objects on the way are made. `None` if something on the way is no object.

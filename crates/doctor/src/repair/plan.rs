@@ -124,6 +124,12 @@ impl Step {
         std::iter::once((self.code.as_str(), self.subject.as_str())).chain(also)
     }
 
+    /// Whether it takes something away.
+    pub(super) fn takes(&self) -> bool {
+        let on_node = self.on_node.iter().flat_map(|on_node| &on_node.works);
+        self.edits.iter().any(Edit::takes) || on_node.into_iter().any(NodeWork::is_removal)
+    }
+
     /// Whether both do the same, whatever they say about it.
     pub fn is_same(&self, other: &Step) -> bool {
         (&self.code, &self.subject, &self.also) == (&other.code, &other.subject, &other.also)

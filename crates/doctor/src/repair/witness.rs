@@ -4,8 +4,10 @@
 use std::net::IpAddr;
 
 use model::Sandbox;
+use model::names::host_interface_name;
 
 use crate::Case;
+use crate::evidence::kernel::Link;
 use crate::evidence::{NodeEvidence, Origin, PodName, same_id};
 
 /// What one witness says about a sandbox.
@@ -35,6 +37,14 @@ pub struct Suspect<'a> {
     pub addresses: Vec<IpAddr>,
 }
 
+impl Suspect<'_> {
+    /// What Calico calls the device of this pod.
+    fn usual_device(&self) -> Option<String> {
+        let pod = self.pod.as_ref()?;
+        host_interface_name(pod.namespace.as_deref()?, &pod.name).ok().map(|name| name.to_string())
+    }
+}
+
 /// What all witnesses said, each with a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Testimony {
@@ -62,6 +72,11 @@ impl Testimony {
     /// Somebody says that it lives.
     pub fn say_alive(&self) -> bool {
         self.words.iter().any(|(_, word, _)| *word == Word::Alive)
+    }
+
+    /// Somebody on a node sees it: its runtime, or its kernel.
+    pub fn is_seen(&self) -> bool {
+        self.words[1..].iter().any(|(_, word, _)| *word == Word::Alive)
     }
 
     /// One line per witness.
@@ -120,11 +135,7 @@ fn ask_runtime(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
         return nothing("it is not known which sandbox it was".to_owned());
     };
     // A sandbox that any runtime runs is alive, wherever the records put it.
-    let lists = |node: &&NodeEvidence| {
-        let list = node.sandboxes.iter().flatten();
-        list.into_iter().any(|sandbox| sandbox.seen.is_ready != Some(false) && same_id(&sandbox.seen.id, id))
-    };
-    if let Some(node) = case.all_nodes().find(lists) {
+    if let Some(node) = case.runs_on(id) {
         return (Word::Alive, format!("{} runs it", node.name));
     }
     let Some(node) = suspect.node else { return nothing("it is not known on which node it was".to_owned()) };
@@ -154,13 +165,10 @@ fn has_pods_devices(node: &NodeEvidence) -> bool {
 
 fn ask_kernel(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
     let nothing = |why: String| (Word::Nothing, why);
-    let is_it = |id: &str| suspect.container_id.is_some_and(|suspect| same_id(suspect, id));
-    for node in case.all_nodes() {
-        let views = node.pod_views.iter().flatten();
-        let mut inside = views.into_iter().filter(|view| view.container_id.as_deref().is_some_and(is_it));
-        if inside.any(|view| view.kernel.links.as_ref().is_some_and(|links| links.len() > 1)) {
-            return (Word::Alive, format!("its namespace on {} has a device", node.name));
-        }
+    if let Some((node, view)) = suspect.container_id.and_then(|id| case.view_of(id))
+        && view.kernel.links.iter().flatten().any(|link| is_pods_end(&link.seen))
+    {
+        return (Word::Alive, format!("its namespace on {} has a device", node.name));
     }
     let Some(node) = suspect.node else { return nothing("it is not known on which node it was".to_owned()) };
     let Some(kernel) = case.node(node).map(|node| &node.kernel) else {
@@ -169,15 +177,62 @@ fn ask_kernel(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
     let Some(links) = kernel.links.as_deref().filter(|_| !kernel.partial.links) else {
         return nothing(format!("the links of {node} are not all known"));
     };
-    for link in links.iter().map(|link| &link.seen).filter(|link| link.is_workload()) {
-        let sandbox = link.alias.as_deref().and_then(Sandbox::from_alias);
-        let is_its = match &sandbox {
-            Some(sandbox) => is_it(sandbox.container_id()),
-            None => suspect.device == Some(link.name.as_str()),
-        };
-        if is_its && link.has_peer_elsewhere != Some(false) {
-            return (Word::Alive, format!("{} leads into a namespace", link.name));
+    let leads = |link: &&Link| link.is_workload() && link.has_peer_elsewhere != Some(false);
+    let mut is_one_nobodys = false;
+    for link in links.iter().map(|link| &link.seen).filter(leads) {
+        match whose(case, suspect, node, link) {
+            Some(true) => return (Word::Alive, format!("{} leads into a namespace", link.name)),
+            Some(false) => {}
+            None => is_one_nobodys = true,
         }
     }
+    // Nothing tells what its device was called, and one of those that are there could be it.
+    if is_one_nobodys && suspect.device.is_none() && suspect.usual_device().is_none() {
+        return nothing(format!("devices of {node} lead to somebody, and nothing says to whom"));
+    }
     (Word::Gone, format!("no device of {node} leads to it"))
+}
+
+/// A pod's own end of its veth.
+fn is_pods_end(link: &Link) -> bool {
+    link.peer_index.is_some() || link.name == "eth0"
+}
+
+/// Whether a device is the suspect's. `None`: nobody knows whose it is.
+fn whose(case: &Case<'_>, suspect: &Suspect<'_>, node: &str, link: &Link) -> Option<bool> {
+    let is_it = |id: &str| suspect.container_id.is_some_and(|suspect| same_id(suspect, id));
+    if let Some(sandbox) = link.alias.as_deref().and_then(Sandbox::from_alias) {
+        return Some(is_it(sandbox.container_id()));
+    }
+    // Calico's devices carry no sandbox. A namesake that runs has taken over the name.
+    let mut recorded = case.endpoints_on(node).filter(|other| other.seen.device.as_ref() == Some(&link.name));
+    let is_anothers = recorded.any(|other| {
+        other.seen.container_id.as_deref().is_some_and(|id| !is_it(id) && case.runs_on(id).is_some())
+    });
+    if is_anothers {
+        return Some(false);
+    }
+    let is_called_so = suspect.device == Some(link.name.as_str())
+        || suspect.usual_device().is_some_and(|usual| usual == link.name);
+    is_called_so.then_some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_must_say_gone_and_none_alive() {
+        use Word::{Alive, Gone, Nothing};
+        for (words, expected) in [
+            ([Gone, Gone, Nothing], true),
+            ([Gone, Gone, Gone], true),
+            ([Gone, Gone, Alive], false),
+            ([Gone, Nothing, Nothing], false),
+            ([Nothing, Nothing, Nothing], false),
+            ([Alive, Nothing, Gone], false),
+        ] {
+            assert_eq!(say_gone(&words), expected, "{words:?}");
+        }
+    }
 }

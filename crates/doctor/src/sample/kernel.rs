@@ -32,7 +32,9 @@ pub(super) fn node(sample: Sample, number: usize, pods: &[&SamplePod]) -> NodeEv
         ..Kernel::default()
     };
     node.firewall = Some(Sighted::new(firewall(), from("nft ruleset")));
-    node.pod_views = Some(pods.iter().map(|pod| inside(pod, &from("pods"))).collect());
+    // The number of the node's end, after loopback and the card.
+    let views = (3..).zip(pods).map(|(number, pod)| inside(pod, number, &from("pods")));
+    node.pod_views = Some(views.collect());
     let mut sandboxes: Vec<_> = pods.iter().map(|pod| sandbox(pod, &from("sandboxes"))).collect();
     sandboxes.push(network_sandbox(number, &from("sandboxes")));
     node.sandboxes = Some(sandboxes);
@@ -57,6 +59,9 @@ fn links(pods: &[&SamplePod], origin: &Origin) -> Vec<Sighted<Link>> {
         link.kind = Some("veth".to_owned());
         link.has_peer_elsewhere = Some(true);
         links.push(link);
+    }
+    for (number, link) in (1..).zip(&mut links) {
+        link.index = Some(number);
     }
     links.into_iter().map(|link| Sighted::new(link, origin.clone())).collect()
 }
@@ -144,12 +149,14 @@ fn sysctls(pods: &[&SamplePod], node: &str) -> BTreeMap<String, Sighted<String>>
     values.into_iter().map(|(path, value)| (path.clone(), sighted(&path, value))).collect()
 }
 
-fn inside(pod: &SamplePod, origin: &Origin) -> PodView {
+fn inside(pod: &SamplePod, outer_end: u32, origin: &Origin) -> PodView {
     let gateway = IpAddr::from(GATEWAY);
     let sighted = |route| Sighted::new(route, origin.clone());
     let net = |text: &str| text.parse::<IpNet>().expect("a network");
     let link = Link {
         name: UPLINK.to_owned(),
+        index: Some(2),
+        peer_index: Some(outer_end),
         mac: Some(pod.mac()),
         mtu: Some(MTU),
         is_up: Some(true),

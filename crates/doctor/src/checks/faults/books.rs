@@ -52,8 +52,11 @@ fn owner(node: usize) -> AffinityOwner {
 }
 
 fn give(books: &mut Books, cidr: Cidr, handle: &str) -> String {
-    let holder = Owner { handle: handle.to_owned(), attributes: Default::default() };
     let block = &mut books.blocks.get_mut(&cidr).unwrap().value;
+    let node = block.owner().map(|owner| owner.name().to_owned()).unwrap_or_default();
+    let made_at = "2026-08-22T05:00:00Z".parse().unwrap();
+    let holder =
+        Owner::on_node(handle.to_owned(), &node, made_at).of_pod("gone", &format!("of-{node}"), None);
     let taken = ::ipam::take(block, &holder, 1, &Reservations::default())[0];
     let record = Handle { block: [(cidr.to_string(), 1)].into(), ..Handle::default() };
     books.handles.insert(handle.to_owned(), Stored::new(record, "1"));

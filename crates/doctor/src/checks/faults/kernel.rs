@@ -102,7 +102,7 @@ fn device_down(evidence: &mut Evidence, node: usize) -> String {
     format!("device {device} on {}", node_name(node))
 }
 
-fn forget_device(evidence: &mut Evidence, node: usize, device: &str) {
+pub(super) fn forget_device(evidence: &mut Evidence, node: usize, device: &str) {
     let kernel = &mut host(evidence, node).kernel;
     kernel.routes.as_mut().unwrap().retain(|route| route.seen.device.as_deref() != Some(device));
     kernel.neighbours.as_mut().unwrap().retain(|neighbour| neighbour.seen.device != device);
@@ -120,6 +120,8 @@ fn endpoint_without_device(evidence: &mut Evidence, node: usize) -> String {
 fn device_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
     let mut link = links(evidence, node)[2].clone();
     link.seen.name = format!("cali0000000000{node}");
+    // Somebody moved the pod's end back; a veth whose other namespace is gone would be gone, too.
+    (link.seen.index, link.seen.has_peer_elsewhere) = (Some(900), Some(false));
     let mut leftover = routes(evidence, node)[2].clone();
     leftover.seen.device = Some(link.seen.name.clone());
     leftover.seen.destination = IpAddr::from([10, 0, 200, node as u8]).into();
@@ -162,6 +164,11 @@ fn mtu_too_large(evidence: &mut Evidence, node: usize) -> String {
     evidence.records.add(record(Kind::IpPool, &format!("vxlan-{node}"), spec));
     let vxlan = Some(Vxlan { parent: Some("eth0".to_owned()), ..Vxlan::default() });
     let link = Link { name: "vxlan.calico".to_owned(), mtu: Some(1500), vxlan, ..Link::default() };
+    let inside = host(evidence, node).pod_views.iter_mut().flatten();
+    let inside = inside.flat_map(|view| view.kernel.links.iter_mut().flatten());
+    inside.for_each(|link| link.seen.mtu = Some(1450));
+    let pods = links(evidence, node).iter_mut().filter(|link| link.seen.is_workload());
+    pods.for_each(|link| link.seen.mtu = Some(1450));
     links(evidence, node).push(Sighted::new(link, Origin::probe(node_name(node), "links")));
     format!("device vxlan.calico on {}", node_name(node))
 }

@@ -23,12 +23,12 @@ const OTHER: usize = NODES - 2;
 const TWIN: usize = NODES - 1;
 
 /// What is broken, and the subject of the one finding that is expected.
-pub(super) struct Fault {
-    code: &'static str,
-    inject: fn(&mut Evidence, usize) -> String,
+pub(crate) struct Fault {
+    pub(crate) code: &'static str,
+    pub(crate) inject: fn(&mut Evidence, usize) -> String,
 }
 
-fn all() -> Vec<Fault> {
+pub(crate) fn all() -> Vec<Fault> {
     [books::FAULTS, records::FAULTS, kernel::FAULTS, nodes::FAULTS]
         .into_iter()
         .flatten()
@@ -36,7 +36,7 @@ fn all() -> Vec<Fault> {
         .collect()
 }
 
-fn healthy() -> Evidence {
+pub(crate) fn healthy() -> Evidence {
     Sample { nodes: NODES, blocks_per_node: 1, pods_per_node: PODS, has_kernels: true }.evidence()
 }
 

@@ -147,6 +147,12 @@ fn endpoint_without_pod(evidence: &mut Evidence, node: usize) -> String {
     let host = evidence.node_mut(&node_name(node));
     host.sandboxes.as_mut().unwrap().retain(|sandbox| sandbox.seen.pod != name);
     host.pod_views.as_mut().unwrap().retain(|view| view.pod.as_ref() != Some(&name));
+    host.attachments.as_mut().unwrap().retain(|held| held.seen.pod.as_ref() != Some(&name));
+    // Its namespace took both ends of the veth with it.
+    let device = endpoint(evidence, node * PODS).seen.device.clone().unwrap();
+    let links = evidence.node_mut(&node_name(node)).kernel.links.as_mut().unwrap();
+    links.retain(|link| link.seen.name != device);
+    super::kernel::forget_device(evidence, node, &device);
     subject(evidence, node * PODS)
 }
 

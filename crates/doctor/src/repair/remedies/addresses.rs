@@ -149,7 +149,14 @@ fn give_to_user(draft: &mut Draft<'_, '_>, target: &Target) {
         let why = "no block contains the address; recreate the pod, so that it gets one that a block has";
         return draft.leave(target, why, recreate(draft.ground, address));
     };
-    let Some(owner) = user_of(draft.ground, address) else {
+    let ground = draft.ground;
+    if let [endpoint] = ground.case.endpoints_at(address)
+        && ground.is_gone(&super::endpoints::suspect(&endpoint.seen)).is_ok()
+    {
+        // Its record goes, and then nobody uses the address.
+        return;
+    }
+    let Some(owner) = user_of(ground, address) else {
         let why = "it is not known by which one sandbox the address is used";
         return draft.leave(target, why, Vec::new());
     };
@@ -231,40 +238,42 @@ pub(super) fn suspect<'a>(block: &'a Block, held: &'a BlockAttribute, address: I
     }
 }
 
-/// Whether an allocation may go, with the reasons; or why not.
-pub(super) fn may_go(
+/// Whether whoever an allocation was made for is gone, with the reasons; or why not.
+pub(super) fn is_holder_gone(
     ground: &Ground<'_>,
     block: &Block,
     held: &BlockAttribute,
     address: IpAddr,
 ) -> Result<Vec<String>, String> {
     let suspect = suspect(block, held, address);
-    if let Some(node) = suspect.node.filter(|node| ground.is_dead(node)) {
-        return Ok(vec![format!("node {node} is gone, and nobody who was asked knows it")]);
-    }
-    let tunnel = Tunnel::ALL
-        .into_iter()
-        .find(|tunnel| held.handle().is_some_and(|handle| handle.starts_with(&tunnel.handle(""))));
-    if tunnel.is_some() {
+    let is_dead = suspect.node.is_some_and(|node| ground.is_dead(node));
+    let is_tunnel =
+        |tunnel: Tunnel| held.handle().is_some_and(|handle| handle.starts_with(&tunnel.handle("")));
+    if !is_dead && Tunnel::ALL.into_iter().any(is_tunnel) {
         return Err("it is a tunnel's, and its node exists: the node's agent settles that".to_owned());
     }
-    if suspect.container_id.is_none() {
+    if !is_dead && suspect.container_id.is_none() {
         return Err("its handle names no sandbox, so no witness can be asked".to_owned());
     }
-    let (testimony, is_gone) = ground.testimony(&suspect);
-    match is_gone {
-        true => Ok(testimony.lines()),
-        false => Err(format!(
-            "two witnesses must say that its sandbox is gone, and none that it lives: {}",
-            testimony.lines().join("; ")
-        )),
-    }
+    ground.is_gone(&suspect)
+}
+
+/// The same, and nobody else has the address.
+pub(super) fn may_go(
+    ground: &Ground<'_>,
+    block: &Block,
+    held: &BlockAttribute,
+    address: IpAddr,
+) -> Result<Vec<String>, String> {
+    ground.is_unused(address)?;
+    is_holder_gone(ground, block, held, address)
 }
 
 fn free_leaked(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Address(address) = target.subject else { return };
     let Some(allocation) = draft.ground.case.allocation(address) else { return };
-    free(draft, target, allocation.block, address, allocation.attribute);
+    let verdict = may_go(draft.ground, allocation.block, allocation.attribute, address);
+    free(draft, target, allocation.block, address, verdict);
 }
 
 /// Frees an address if its holder is gone, or says why not.
@@ -273,12 +282,14 @@ pub(super) fn free(
     target: &Target,
     block: &Block,
     address: IpAddr,
-    held: &BlockAttribute,
+    verdict: Result<Vec<String>, String>,
 ) {
-    match may_go(draft.ground, block, held, address) {
+    let held = block.ordinal(address).and_then(|ordinal| block.attribute(ordinal));
+    match verdict {
         Err(why) => draft.leave(target, why, Vec::new()),
         Ok(reasons) => {
-            let title = format!("free {address}, held by {}", held.handle().unwrap_or("no handle"));
+            let handle = held.and_then(BlockAttribute::handle).unwrap_or("no handle");
+            let title = format!("free {address}, held by {handle}");
             if let Some(step) = draft.allocate(target, title, block, address, None) {
                 step.needs_second_look = true;
                 let new: Vec<String> =
@@ -314,6 +325,7 @@ fn free_second(draft: &mut Draft<'_, '_>, target: &Target) {
         return draft.leave(target, why, recreate(ground, address));
     }
     for (block, known) in others {
-        free(draft, target, block, address, known);
+        let verdict = is_holder_gone(ground, block, known, address);
+        free(draft, target, block, address, verdict);
     }
 }

@@ -5,7 +5,7 @@ use model::ipam::{Affinity, AffinityState, Block, BlockAttribute};
 use model::{AffinityOwner, Cidr, Key};
 use serde_json::json;
 
-use super::super::draft::{Draft, Target};
+use super::super::draft::{Draft, Ground, Target};
 use super::super::edit::{Edit, Is};
 use super::addresses;
 use super::{Area, Remedy};
@@ -81,7 +81,7 @@ fn write_affinity(draft: &mut Draft<'_, '_>, target: &Target) {
         return draft.leave(target, format!("node {node} has no record: it may be gone"), Vec::new());
     }
     let key = Key::Affinity { owner, block: *cidr };
-    if draft.claims(&key) {
+    if draft.claims(&key, target) {
         let text = String::from_utf8_lossy(&Affinity::default().encode()).into_owned();
         let step = draft.step(target, format!("write {key}"));
         step.because.push("the block says whom it belongs to".to_owned());
@@ -100,7 +100,7 @@ fn stored<'e>(draft: &Draft<'_, 'e>, target: &Target) -> Option<(Key, &'e ipam::
 fn delete_affinity(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some((key, stored)) = stored(draft, target) else { return };
     let revision = stored.revision.clone();
-    if draft.claims(&key) {
+    if draft.claims(&key, target) {
         let step = draft.step(target, format!("delete {key}"));
         step.because.push("where an affinity and its block disagree the block is right".to_owned());
         step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
@@ -115,7 +115,7 @@ fn settle_affinity(draft: &mut Draft<'_, '_>, target: &Target) {
         return delete_affinity(draft, target);
     }
     let state = stored.value.state.as_str().to_owned();
-    if draft.claims(&key) {
+    if draft.claims(&key, target) {
         let step = draft.step(target, format!("confirm {key}, which is {state}"));
         step.because.push("the block belongs to that node".to_owned());
         let to = json!(AffinityState::Confirmed.as_str());
@@ -143,6 +143,9 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
             cidrs.push(*cidr);
         }
     }
+    if let Some(why) = lives_on(ground, node, &cidrs) {
+        return draft.leave(target, why, Vec::new());
+    }
     super::endpoints::delete_all_of(draft, target, node);
     for cidr in &cidrs {
         let Some(block) = ground.block(cidr) else { continue };
@@ -150,8 +153,9 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
             let (Some(held), Some(address)) = (block.attribute(ordinal), block.address(ordinal)) else {
                 continue;
             };
-            if addresses::may_go(ground, block, held, address).is_ok() {
-                addresses::free(draft, target, block, address, held);
+            let verdict = addresses::may_go(ground, block, held, address);
+            if verdict.is_ok() {
+                addresses::free(draft, target, block, address, verdict);
             }
         }
         drop_block(draft, target, block, "its node is gone");
@@ -163,12 +167,32 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
         .collect();
     for (cidr, revision) in bare {
         let key = Key::Affinity { owner: owner.clone(), block: cidr };
-        if draft.claims(&key) {
+        if draft.claims(&key, target) {
             let step = draft.step(target, format!("delete {key}"));
             step.needs_second_look = true;
             step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
         }
     }
+}
+
+/// Whether somebody lives who is said to be on a node of which nobody knows: then the node is not gone, only its name is wrong.
+fn lives_on(ground: &Ground<'_>, node: &str, blocks: &[Cidr]) -> Option<String> {
+    let endpoints = ground.case.endpoints_on(node).map(|endpoint| &endpoint.seen);
+    let mut lines =
+        endpoints.filter_map(|endpoint| ground.is_gone(&super::endpoints::suspect(endpoint)).err());
+    if let Some(line) = lines.next() {
+        return Some(line);
+    }
+    let blocks = blocks.iter().filter_map(|cidr| ground.block(cidr));
+    blocks.into_iter().find_map(|block| {
+        let held =
+            (0..block.allocations.len()).filter_map(|at| Some((block.attribute(at)?, block.address(at)?)));
+        held.into_iter().find_map(|(held, address)| {
+            let suspect = addresses::suspect(block, held, address);
+            let is_its = suspect.node.is_some_and(|name| name.eq_ignore_ascii_case(node));
+            ground.is_gone(&suspect).err().filter(|_| is_its)
+        })
+    })
 }
 
 /// Whether nothing will be left in a block when all that is planned is done.
@@ -183,7 +207,7 @@ fn will_be_empty(draft: &Draft<'_, '_>, block: &Block) -> bool {
 /// Deletes a block that will be empty, with its affinity; one that will not be becomes nobody's.
 fn drop_block(draft: &mut Draft<'_, '_>, target: &Target, block: &Block, because: &str) {
     let key = block.key();
-    if !draft.claims(&key) {
+    if !draft.claims(&key, target) {
         return;
     }
     let affinity = block.owner().map(|owner| Key::Affinity { owner, block: block.cidr });
@@ -199,7 +223,7 @@ fn drop_block(draft: &mut Draft<'_, '_>, target: &Target, block: &Block, because
         true => format!("delete block {}", block.cidr),
         false => format!("make block {} nobody's: others have addresses in it", block.cidr),
     };
-    let affinity = affinity.filter(|affinity| draft.claims(affinity));
+    let affinity = affinity.filter(|affinity| draft.claims(affinity, target));
     let step = draft.step(target, title);
     step.needs_second_look = true;
     step.because.push(because.to_owned());

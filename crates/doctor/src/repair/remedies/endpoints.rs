@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use model::ipam::BlockAttribute;
 use model::names::{EndpointName, host_interface_name};
 use model::{Key, Kind, Resource};
 use serde_json::{Value, json};
@@ -103,7 +104,7 @@ fn networks(addresses: &[IpAddr]) -> Value {
     json!(addresses.iter().map(|address| IpNet::from(*address).to_string()).collect::<Vec<_>>())
 }
 
-fn suspect(endpoint: &Endpoint) -> Suspect<'_> {
+pub(super) fn suspect(endpoint: &Endpoint) -> Suspect<'_> {
     Suspect {
         container_id: endpoint.container_id.as_deref(),
         node: endpoint.node.as_deref(),
@@ -124,24 +125,13 @@ pub(super) fn delete(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endp
     let Some(key) = key_of(endpoint) else {
         return draft.leave(target, "it is a record of the old API, which is not written here", Vec::new());
     };
-    let (testimony, is_gone) = draft.ground.testimony(&suspect(endpoint));
-    let is_dead = endpoint.node.as_deref().is_some_and(|node| draft.ground.is_dead(node));
-    if !is_gone && !is_dead {
-        let why = format!(
-            "two witnesses must say that its sandbox is gone, and none that it lives: {}",
-            testimony.lines().join("; ")
-        );
-        return draft.leave(target, why, Vec::new());
-    }
-    if !draft.claims(&key) {
-        return;
-    }
-    let because = if is_dead {
-        vec!["its node is gone, and nobody who was asked knows it".to_owned()]
-    } else {
-        testimony.lines()
+    let because = match draft.ground.is_gone(&suspect(endpoint)) {
+        Ok(because) => because,
+        Err(why) => return draft.leave(target, why, Vec::new()),
     };
-    remove(draft, target, endpoint, key, because);
+    if draft.claims(&key, target) {
+        remove(draft, target, endpoint, key, because);
+    }
 }
 
 /// The record goes together with what its sandbox holds in the books.
@@ -158,7 +148,8 @@ fn remove(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, key: 
     let held: Vec<_> = own.filter(|(_, allocation)| is_its(allocation.attribute.handle())).collect();
     let mut handle = None;
     for (address, allocation) in held {
-        if draft.allocate(target, title.clone(), allocation.block, address, None).is_some() {
+        let Ok(next) = heir(draft, endpoint, address) else { continue };
+        if draft.allocate(target, title.clone(), allocation.block, address, next).is_some() {
             handle = allocation.attribute.handle().map(str::to_owned);
         }
     }
@@ -169,6 +160,22 @@ fn remove(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, key: 
     step.needs_second_look = true;
     step.because.extend(because);
     step.edits.push(edit);
+}
+
+/// Who gets the address of an endpoint that goes: nobody, or the one sandbox that has it, too. An error if somebody has it
+/// of whom no record knows.
+fn heir(draft: &Draft<'_, '_>, endpoint: &Endpoint, address: IpAddr) -> Result<Option<BlockAttribute>, ()> {
+    let ground = draft.ground;
+    let others = ground.case.endpoints_at(address).iter().map(|other| &other.seen);
+    let others: Vec<&Endpoint> = others
+        .filter(|other| !std::ptr::eq(*other, endpoint) && ground.is_gone(&suspect(other)).is_err())
+        .collect();
+    match others[..] {
+        [] if ground.case.is_inside_a_pod(address) => Err(()),
+        [] => Ok(None),
+        [other] => addresses::owner_for(ground, other).map(Some).ok_or(()),
+        _ => Err(()),
+    }
 }
 
 /// Every endpoint of a node that is gone.
@@ -188,10 +195,32 @@ fn keep_one_node(draft: &mut Draft<'_, '_>, target: &Target) {
             endpoint.node.as_deref().is_some_and(|node| node.eq_ignore_ascii_case(&running.node.name))
         })
     };
-    let stale: Vec<_> = endpoints.into_iter().filter(|endpoint| !runs(&endpoint.seen)).collect();
-    for endpoint in stale {
-        delete(draft, target, &endpoint.seen);
+    let (kept, stale): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| runs(&endpoint.seen));
+    for endpoint in stale.into_iter().map(|endpoint| &endpoint.seen) {
+        match kept[..] {
+            [kept] if is_double(endpoint, &kept.seen) => delete_double(draft, target, endpoint, &kept.seen),
+            _ => delete(draft, target, endpoint),
+        }
     }
+}
+
+/// Whether a record says nothing that the other one, of the node where the sandbox runs, does not say.
+fn is_double(endpoint: &Endpoint, kept: &Endpoint) -> bool {
+    let ids = endpoint.container_id.as_deref().zip(kept.container_id.as_deref());
+    ids.is_some_and(|(one, other)| same_id(one, other))
+        && endpoint.addresses.iter().all(|address| kept.addresses.contains(address))
+}
+
+/// Deletes a second record of a sandbox that lives and has its own; its addresses stay.
+fn delete_double(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, kept: &Endpoint) {
+    let Some(key) = key_of(endpoint) else { return };
+    if !draft.claims(&key, target) {
+        return;
+    }
+    let step = draft.step(target, format!("delete endpoint {endpoint}"));
+    step.because.push(format!("{kept} is the record of the same sandbox on the node that runs it"));
+    let from = Some(Is::Sandbox(endpoint.container_id.clone()));
+    step.edits.push(Edit::Record { key, from, to: None });
 }
 
 /// One edit per field that differs.
@@ -339,7 +368,7 @@ fn write_endpoint(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some((key, endpoint)) = record_for(pod, &running, inside) else {
         return draft.leave(target, "its record cannot be named", by_hand);
     };
-    if draft.claims(&key) {
+    if draft.claims(&key, target) {
         allocate_and_write(draft, target, &running, key, &endpoint);
     }
 }

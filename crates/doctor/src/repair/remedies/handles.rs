@@ -84,7 +84,7 @@ fn bury(draft: &mut Draft<'_, '_>, target: &Target) {
         _ => None,
     };
     let Some(revision) = revision.cloned() else { return };
-    if draft.claims(&key) {
+    if draft.claims(&key, target) {
         let step = draft.step(target, format!("delete {key}, which is marked as deleted"));
         step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
     }
@@ -131,7 +131,7 @@ fn rewrite(draft: &mut Draft<'_, '_>, target: &Target) {
     } else {
         format!("delete {key}, of which no block knows")
     };
-    if draft.claims(&key) {
+    if draft.claims(&key, target) {
         let step = draft.step(target, title);
         step.because.push(rule.to_owned());
         step.edits.push(Edit::Record { key, from: Some(Is::Unreadable), to });

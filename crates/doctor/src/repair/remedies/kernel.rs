@@ -1,5 +1,7 @@
 //! What a pod has in the kernel of its node: devices, routes, neighbours, settings; and the routes to other nodes' blocks.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use model::{AffinityOwner, Sandbox};
 use plan::work::{Act, NodeWork, Veth, Way, Wire};
@@ -9,7 +11,7 @@ use super::super::witness::Suspect;
 use super::running::{INTERFACE, Running};
 use super::{Area, Remedy, addresses, endpoints};
 use crate::evidence::kernel::{Link, Route};
-use crate::evidence::{Endpoint, same_id};
+use crate::evidence::{Endpoint, PodName, same_id};
 use crate::{Host, Subject};
 
 const UNDO: &str = "the node's kernel is put back as it was, unless it has changed since";
@@ -55,12 +57,12 @@ pub(super) const GIVING: &[Remedy] = &[
 pub(super) const TAKING: &[Remedy] = &[
     remedy(
         "route-without-endpoint",
-        "removes the route, if no pod that anybody looked into has the address",
+        "removes the route, if no record, no pod of Kubernetes and no sandbox that runs on the node has the address",
         drop_route,
     ),
     remedy(
         "neighbour-without-endpoint",
-        "removes the entry, if no pod that anybody looked into has the address",
+        "removes the entry, if no record, no pod of Kubernetes and no sandbox that runs on the node has the address",
         drop_neighbour,
     ),
     remedy(
@@ -74,12 +76,33 @@ fn host<'d, 'e>(draft: &'d Draft<'_, 'e>, node: &str) -> Option<&'d Host<'e>> {
     draft.ground.case.hosts().iter().find(|host| host.name().eq_ignore_ascii_case(node))
 }
 
-fn endpoint_at<'e>(draft: &Draft<'_, 'e>, node: &str, address: std::net::IpAddr) -> Option<&'e Endpoint> {
-    let here =
-        |endpoint: &&Endpoint| endpoint.node.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(node));
-    let mut found =
-        draft.ground.case.endpoints_at(address).iter().map(|endpoint| &endpoint.seen).filter(here);
-    found.next().filter(|_| found.next().is_none())
+/// The one endpoint of a node that has an address, if the node's kernel is to be put right by it. A record of a sandbox that runs
+/// on another node, or is gone, is itself what is wrong.
+fn endpoint_at<'e>(
+    draft: &mut Draft<'_, 'e>,
+    target: &Target,
+    node: &str,
+    address: IpAddr,
+) -> Option<&'e Endpoint> {
+    let ground = draft.ground;
+    let is_node = |name: &str| name.eq_ignore_ascii_case(node);
+    let found = ground.case.endpoints_at(address).iter().map(|endpoint| &endpoint.seen);
+    let here: Vec<&Endpoint> = found.filter(|found| found.node.as_deref().is_some_and(is_node)).collect();
+    let [endpoint] = here[..] else {
+        let why = "it is not known which one endpoint of the node has the address";
+        draft.leave(target, why, Vec::new());
+        return None;
+    };
+    let runs_on = endpoint.container_id.as_deref().and_then(|id| ground.case.runs_on(id));
+    let is_elsewhere = runs_on.is_some_and(|other| !is_node(&other.name));
+    (!is_elsewhere && ground.is_gone(&endpoints::suspect(endpoint)).is_err()).then_some(endpoint)
+}
+
+/// The device that leads to an endpoint's sandbox: the real one where that is known, else the recorded one.
+fn device_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<String> {
+    let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
+    let real = running.and_then(|running| running.device()).map(|link| link.name.clone());
+    real.or_else(|| endpoint.device.clone())
 }
 
 pub(super) fn wire_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<Wire> {
@@ -171,7 +194,13 @@ fn shrink_mtu(draft: &mut Draft<'_, '_>, target: &Target) {
     else {
         return draft.leave(target, "it is not known through which card the tunnel goes", Vec::new());
     };
-    let act = Act::Mtu { device: device.clone(), from, to: card.saturating_sub(VXLAN_BYTES) };
+    let to = card.saturating_sub(VXLAN_BYTES);
+    if host.links().any(|link| link.seen.is_workload() && link.seen.mtu.is_some_and(|pods| pods > to)) {
+        let why =
+            "pods of the node have a larger MTU than fits: set the MTU of the network, then recreate them";
+        return draft.leave(target, why, Vec::new());
+    }
+    let act = Act::Mtu { device: device.clone(), from, to };
     draft.work(target, format!("make the MTU of {device} fit its card"), node, vec![NodeWork::here(act)]);
 }
 
@@ -192,30 +221,31 @@ fn way(route: &Route) -> Way {
 
 fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Route { node, destination } = &target.subject else { return };
-    let Some(endpoint) = endpoint_at(draft, node, destination.addr()) else {
-        return draft.leave(
-            target,
-            "it is not known which one endpoint of the node has the address",
-            Vec::new(),
-        );
-    };
-    let Some(device) = endpoint.device.clone() else { return };
+    let Some(endpoint) = endpoint_at(draft, target, node, destination.addr()) else { return };
+    let Some(device) = device_of(draft, endpoint) else { return };
     let scope = destination.addr().is_ipv4().then(|| "link".to_owned());
     let to = Way { device: Some(device.clone()), scope, ..Way::default() };
     let from =
         host(draft, node).and_then(|host| host.routes_to(*destination).first().map(|route| way(&route.seen)));
+    if from.as_ref().is_some_and(|from| from.device == to.device && from.via.is_none()) {
+        // It leads to the sandbox: the record is what is wrong.
+        return;
+    }
     let act = Act::Route { destination: *destination, from, to: Some(to) };
     draft.work(target, format!("route {destination} to {device}"), node, vec![NodeWork::here(act)]);
 }
 
 fn put_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Neighbour { node, address, device } = &target.subject else { return };
-    let endpoint = endpoint_at(draft, node, *address);
+    let Some(endpoint) = endpoint_at(draft, target, node, *address) else { return };
+    if device_of(draft, endpoint).as_ref() != Some(device) {
+        // Another device leads to the sandbox: the record is what is wrong.
+        return;
+    }
     // What is inside the pod counts; its record may be the one that is wrong.
-    let running =
-        endpoint.and_then(|endpoint| Running::by_id(draft.ground, endpoint.container_id.as_deref()?));
+    let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
     let inside = running.and_then(|running| running.mac());
-    let Some(to) = inside.or(endpoint.and_then(|endpoint| endpoint.mac)) else {
+    let Some(to) = inside.or(endpoint.mac) else {
         return draft.leave(target, "it is not known which hardware address the pod has", Vec::new());
     };
     let known = host(draft, node).and_then(|host| host.neighbour(*address, device));
@@ -270,22 +300,31 @@ fn put_block_route(draft: &mut Draft<'_, '_>, target: &Target) {
     );
 }
 
-/// Whether a pod that somebody looked into has this address.
-fn is_inside_a_pod(draft: &Draft<'_, '_>, address: std::net::IpAddr) -> bool {
-    let views = draft.ground.case.all_nodes().flat_map(|node| node.pod_views.iter().flatten());
-    views
-        .into_iter()
-        .any(|view| view.kernel.addresses.iter().flatten().any(|held| held.seen.net.addr() == address))
+/// Why nobody can have an address that a node's kernel knows: every sandbox that runs there was looked into.
+fn nobody_has(draft: &Draft<'_, '_>, node: &str, address: IpAddr) -> Result<(), String> {
+    let ground = draft.ground;
+    ground.is_unused(address).map_err(|who| format!("{who}: its records have to be repaired first"))?;
+    let Some(evidence) = ground.case.node(node) else { return Err(format!("{node} was not looked at")) };
+    let Some(sandboxes) = evidence.sandboxes.as_deref() else {
+        return Err(format!("the runtime of {node} was not asked"));
+    };
+    let on_host =
+        |pod: &PodName| ground.case.pods_named(pod).any(|pod| ground.case.is_on_host_network(&pod.seen));
+    let unseen = sandboxes.iter().map(|sandbox| &sandbox.seen).find(|sandbox| {
+        sandbox.is_ready != Some(false)
+            && ground.case.view_of(&sandbox.id).is_none()
+            && !on_host(&sandbox.pod)
+    });
+    match unseen {
+        Some(sandbox) => Err(format!("nobody looked into {}, which may have it", sandbox.pod)),
+        None => Ok(()),
+    }
 }
 
 fn drop_route(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Route { node, destination } = &target.subject else { return };
-    if is_inside_a_pod(draft, destination.addr()) {
-        return draft.leave(
-            target,
-            "a pod has this address inside: its endpoint has to be repaired first",
-            Vec::new(),
-        );
+    if let Err(why) = nobody_has(draft, node, destination.addr()) {
+        return draft.leave(target, why, Vec::new());
     }
     let Some(from) =
         host(draft, node).and_then(|host| host.routes_to(*destination).first().map(|route| way(&route.seen)))
@@ -303,12 +342,8 @@ fn drop_route(draft: &mut Draft<'_, '_>, target: &Target) {
 
 fn drop_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Neighbour { node, address, device } = &target.subject else { return };
-    if is_inside_a_pod(draft, *address) {
-        return draft.leave(
-            target,
-            "a pod has this address inside: its endpoint has to be repaired first",
-            Vec::new(),
-        );
+    if let Err(why) = nobody_has(draft, node, *address) {
+        return draft.leave(target, why, Vec::new());
     }
     let from =
         host(draft, node).and_then(|host| host.neighbour(*address, device)).and_then(|known| known.seen.mac);
@@ -397,6 +432,6 @@ fn nobody_behind(draft: &Draft<'_, '_>, node: &str, link: &Link) -> Result<Vec<S
 }
 
 /// Where pods of an address are routed, for whoever asks.
-pub(super) fn single(address: std::net::IpAddr) -> IpNet {
+pub(super) fn single(address: IpAddr) -> IpNet {
     IpNet::from(address)
 }

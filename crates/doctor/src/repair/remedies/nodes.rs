@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use model::{Key, Kind};
 use serde_json::{Value, json};
 
-use super::super::draft::{Draft, Target};
+use super::super::draft::{Draft, Ground, Target};
 use super::super::edit::Edit;
 use super::{Area, Remedy, kernel};
 use crate::{NodeView, Subject};
@@ -84,10 +84,13 @@ fn correct_address(draft: &mut Draft<'_, '_>, target: &Target) {
         .cloned();
     let to = json!(right.to_string());
     if from.as_ref() == Some(&to) {
-        return;
+        let why = "its record is right; an annotation of the Kubernetes node says otherwise";
+        let command =
+            format!("kubectl annotate node {name} --overwrite projectcalico.org/IPv4Address={right}");
+        return draft.leave(target, why, vec![command]);
     }
     let key = Key::cluster(Kind::Node, name.clone());
-    if draft.claims(&key) {
+    if draft.claims(&key, target) {
         let step = draft.step(target, format!("record {right} as the address of node {name}"));
         step.because.push("a card of the node has it, the other nodes' addresses are on its network, and no other node goes by it".to_owned());
         step.edits.push(Edit::Field { key, field: "/spec/bgp/ipv4Address".to_owned(), from, to: Some(to) });
@@ -139,6 +142,10 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
             is_mended = true;
         }
     }
+    if !is_mended && let Some(command) = annotation_at(draft.ground, address, handle.as_deref()) {
+        let why = "the address stands in an annotation of a Kubernetes node, which its agent writes anew when it is gone";
+        return draft.leave(target, why, vec![command]);
+    }
     if !is_mended {
         draft.leave(
             target,
@@ -146,6 +153,20 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
             super::addresses::recreate(ground, address),
         );
     }
+}
+
+/// The command that takes an address out of the annotations of a node to which it is not allocated.
+fn annotation_at(ground: &Ground<'_>, address: IpAddr, handle: Option<&str>) -> Option<String> {
+    let nodes = ground.case.evidence.kube_nodes.iter().flatten().map(|node| &node.seen);
+    nodes.into_iter().find_map(|node| {
+        let is_entitled =
+            ipam::Tunnel::ALL.into_iter().any(|tunnel| handle == Some(&tunnel.handle(&node.name)));
+        let is_it =
+            |text: &String| text.split('/').next().and_then(|text| text.parse().ok()) == Some(address);
+        let mut told = node.annotations.iter().filter(|(name, _)| name.starts_with("projectcalico.org/"));
+        let (name, _) = told.find(|(_, text)| is_it(text)).filter(|_| !is_entitled)?;
+        Some(format!("kubectl annotate node {} {name}-", node.name))
+    })
 }
 
 /// Where in a Node record a tunnel's address stands.

@@ -1,6 +1,7 @@
 //! An address that several sandboxes hold: who keeps it, and what is done about the others.
 //!
-//! The rule, in this order: whoever the block's allocation names by its handle; else the only one that a runtime still runs. Nobody
+//! The rule, in this order: whoever the block's allocation names by its handle, unless witnesses call it gone; else the only one that
+//! a runtime still runs. Nobody
 //! else is rightful, and then nothing is done: to guess would cut off the wrong one.
 
 use super::super::draft::{Draft, Target};
@@ -32,7 +33,9 @@ fn settle(draft: &mut Draft<'_, '_>, target: &Target) {
     let named = |endpoint: &&Endpoint| {
         id.zip(endpoint.container_id.as_deref()).is_some_and(|(id, own)| same_id(id, own))
     };
-    let by_books: Vec<&Endpoint> = holders.iter().copied().filter(named).collect();
+    // Whoever is gone is nobody's rival, whatever the books say.
+    let is_there = |endpoint: &&Endpoint| ground.is_gone(&endpoints::suspect(endpoint)).is_err();
+    let by_books: Vec<&Endpoint> = holders.iter().copied().filter(named).filter(is_there).collect();
     let by_runtime: Vec<&Endpoint> = holders.iter().copied().filter(runs).collect();
     let (rightful, rule) = match (&by_books[..], &by_runtime[..]) {
         (&[one], _) => (one, "the block's allocation names its sandbox"),
@@ -64,7 +67,7 @@ fn entitle(draft: &mut Draft<'_, '_>, target: &Target, rightful: &Endpoint, addr
         return;
     }
     if let Some(held) = &held
-        && addresses::may_go(draft.ground, block, held, address).is_err()
+        && addresses::is_holder_gone(draft.ground, block, held, address).is_err()
     {
         return;
     }

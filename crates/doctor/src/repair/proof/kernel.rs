@@ -1,0 +1,187 @@
+//! What work on a node does to a kernel that is only evidence.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use model::Mac;
+use plan::work::{Act, NodeWork, Way, Wire};
+
+use crate::evidence::kernel::{Address, Kernel, Link, Neighbour, NeighbourState, PodView, Route};
+use crate::evidence::same_id;
+use crate::sample::kernel_route;
+use crate::{Evidence, Origin, Sighted};
+
+type Outcome = Result<(), String>;
+
+fn sighted<T>(seen: T) -> Sighted<T> {
+    Sighted::new(seen, Origin::probe("here", "after the repair"))
+}
+
+/// Does one piece of work, or says what is not as it should be.
+pub(super) fn work(evidence: &mut Evidence, node: &str, work: &NodeWork) -> Outcome {
+    let node = evidence.nodes.get_mut(&node.to_lowercase()).ok_or("there is no such node")?;
+    let kernel = match &work.inside {
+        None => &mut node.kernel,
+        Some(id) => &mut view(node.pod_views.as_mut(), id).ok_or("there is no such sandbox")?.kernel,
+    };
+    match &work.act {
+        Act::Route { destination, from, to } => route(kernel, *destination, from.as_ref(), to.as_ref()),
+        Act::Neighbour { address, device, from, to } => neighbour(kernel, *address, device, *from, *to),
+        Act::Address { device, net, to, .. } => {
+            let addresses = kernel.addresses.get_or_insert_default();
+            addresses.retain(|held| held.seen.net != *net);
+            if *to {
+                addresses.push(sighted(address(device, *net)));
+            }
+            Ok(())
+        }
+        Act::Up { device, from, to } => {
+            let link = link(kernel, device)?;
+            (link.is_up == Some(*from)).then_some(()).ok_or("it is not as planned")?;
+            (link.is_up, link.is_running) = (Some(*to), Some(*to));
+            Ok(())
+        }
+        Act::Mtu { device, from, to } => {
+            let link = link(kernel, device)?;
+            (link.mtu == Some(*from)).then_some(()).ok_or("it is not as planned")?;
+            link.mtu = Some(*to);
+            Ok(())
+        }
+        Act::Sysctl { path, from, to } => sysctl(kernel, path, from, to),
+        Act::Device { device, from: Some(_), to: None } => {
+            kernel.links.get_or_insert_default().retain(|link| link.seen.name != *device);
+            let routes = kernel.routes.get_or_insert_default();
+            routes.retain(|route| route.seen.device.as_deref() != Some(device));
+            kernel.neighbours.get_or_insert_default().retain(|known| known.seen.device != *device);
+            Ok(())
+        }
+        Act::Device { .. } | Act::Unwire(_) => Err("nobody plans that".to_owned()),
+        Act::Wire(wire) => {
+            make(kernel, wire);
+            let view = view(node.pod_views.as_mut(), &wire.container_id).ok_or("there is no such sandbox")?;
+            make_inside(&mut view.kernel, wire);
+            Ok(())
+        }
+    }
+}
+
+fn view<'v>(views: Option<&'v mut Vec<PodView>>, id: &str) -> Option<&'v mut PodView> {
+    views?.iter_mut().find(|view| view.container_id.as_deref().is_some_and(|known| same_id(known, id)))
+}
+
+fn link<'k>(kernel: &'k mut Kernel, device: &str) -> Result<&'k mut Link, String> {
+    let links = kernel.links.iter_mut().flatten().map(|link| &mut link.seen);
+    links.into_iter().find(|link| link.name == device).ok_or_else(|| format!("there is no {device}"))
+}
+
+fn address(device: &str, net: IpNet) -> Address {
+    let (device, scope) = (device.to_owned(), "global".to_owned());
+    Address { device, net, scope, is_secondary: false, is_duplicate: false }
+}
+
+fn route(kernel: &mut Kernel, destination: IpNet, from: Option<&Way>, to: Option<&Way>) -> Outcome {
+    let routes = kernel.routes.get_or_insert_default();
+    let leads_there = |route: &Route, way: &Way| {
+        route.destination == destination && (&route.device, route.via) == (&way.device, way.via)
+    };
+    if to.is_some_and(|to| routes.iter().any(|route| leads_there(&route.seen, to))) {
+        return Ok(());
+    }
+    let is_from = |route: &Route| from.is_some_and(|from| leads_there(route, from));
+    match from {
+        Some(_) => {
+            let place = routes.iter().position(|route| is_from(&route.seen)).ok_or("it is not as planned")?;
+            routes.remove(place);
+        }
+        None if routes.iter().any(|route| route.seen.destination == destination) => {
+            return Err("there is one".to_owned());
+        }
+        None => {}
+    }
+    if let Some(to) = to {
+        let protocol = to.protocol.as_deref().unwrap_or("80");
+        routes.push(sighted(kernel_route(destination, to.via, to.device.as_deref(), protocol)));
+    }
+    Ok(())
+}
+
+fn neighbour(
+    kernel: &mut Kernel,
+    address: IpAddr,
+    device: &str,
+    from: Option<Mac>,
+    to: Option<Mac>,
+) -> Outcome {
+    let known = kernel.neighbours.get_or_insert_default();
+    let is_it = |known: &Neighbour| known.address == address && known.device == device;
+    let found = known.iter().find(|known| is_it(&known.seen)).and_then(|known| known.seen.mac);
+    if found == to
+        && known.iter().any(|known| is_it(&known.seen) && known.seen.state == NeighbourState::Permanent)
+    {
+        return Ok(());
+    }
+    (found == from).then_some(()).ok_or("it is not as planned")?;
+    known.retain(|known| !is_it(&known.seen));
+    known.extend(to.map(|mac| sighted(permanent(address, device, mac))));
+    Ok(())
+}
+
+fn permanent(address: IpAddr, device: &str, mac: Mac) -> Neighbour {
+    let (device, state) = (device.to_owned(), NeighbourState::Permanent);
+    Neighbour { address, device, mac: Some(mac), state, is_proxy: false }
+}
+
+fn sysctl(kernel: &mut Kernel, path: &str, from: &str, to: &str) -> Outcome {
+    let values = kernel.sysctls.get_or_insert_default();
+    let value = values.get_mut(path).ok_or("there is no such setting")?;
+    if value.seen == to {
+        return Ok(());
+    }
+    (value.seen == from).then_some(()).ok_or("it is not as planned")?;
+    value.seen = to.to_owned();
+    if path == "net/ipv4/ip_forward" {
+        let through = values.iter_mut().filter(|(path, _)| path.ends_with("/forwarding"));
+        through.for_each(|(_, value)| value.seen = to.to_owned());
+    }
+    Ok(())
+}
+
+fn up(name: &str, mac: Option<Mac>, mtu: Option<u32>) -> Link {
+    let (is_up, is_running) = (Some(true), Some(true));
+    Link { name: name.to_owned(), mac, mtu: mtu.or(Some(1500)), is_up, is_running, ..Link::default() }
+}
+
+fn make(kernel: &mut Kernel, wire: &Wire) {
+    let mut link = up(&wire.device, Some(Mac::HOST_END), wire.mtu);
+    (link.kind, link.has_peer_elsewhere) = (Some("veth".to_owned()), Some(true));
+    let links = kernel.links.get_or_insert_default();
+    links.retain(|known| known.seen.name != wire.device);
+    links.push(sighted(link));
+    for address in &wire.addresses {
+        let net = IpNet::from(*address);
+        let routes = kernel.routes.get_or_insert_default();
+        routes.retain(|known| known.seen.destination != net);
+        routes.push(sighted(kernel_route(net, None, Some(&wire.device), "80")));
+        let neighbours = kernel.neighbours.get_or_insert_default();
+        neighbours.retain(|known| known.seen.address != *address);
+        neighbours.extend(wire.mac.map(|mac| sighted(permanent(*address, &wire.device, mac))));
+    }
+    for name in ["proxy_arp", "forwarding"] {
+        let path = format!("net/ipv4/conf/{}/{name}", wire.device);
+        kernel.sysctls.get_or_insert_default().insert(path, sighted("1".to_owned()));
+    }
+}
+
+fn make_inside(kernel: &mut Kernel, wire: &Wire) {
+    let gateway = IpAddr::V4(plan::V4_GATEWAY);
+    let device = wire.interface.as_str();
+    kernel.links = Some(vec![sighted(up(device, wire.mac, wire.mtu))]);
+    let held = wire.addresses.iter().map(|held| sighted(address(device, IpNet::from(*held))));
+    kernel.addresses = Some(held.collect());
+    let default = IpNet::V4(ipnet::Ipv4Net::default());
+    kernel.routes = Some(vec![
+        sighted(kernel_route(default, Some(gateway), Some(device), "boot")),
+        sighted(kernel_route(IpNet::from(gateway), None, Some(device), "boot")),
+    ]);
+    kernel.neighbours = Some(vec![sighted(permanent(gateway, device, Mac::HOST_END))]);
+}
