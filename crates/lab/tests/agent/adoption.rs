@@ -14,7 +14,7 @@ use crate::common::{Bench, DelOutcome as _, sandbox_of};
 use crate::running::{Agent, wait_until};
 
 /// A runtime for the agent to ask, with these sandboxes.
-fn runtime(bench: &Bench, ready: &[&Pod]) -> Listing {
+pub(crate) fn runtime(bench: &Bench, ready: &[&Pod]) -> Listing {
     let folder = bench.state_folder();
     std::fs::create_dir_all(&folder).unwrap();
     let runtime = Listing::serve(&folder.join("cri.sock"), &folder.join("cri.json")).unwrap();
@@ -30,7 +30,7 @@ fn agent_with_runtime(bench: &Bench) -> Agent {
     bench.agent(&[("CONTAINER_RUNTIME_ENDPOINT", &endpoint), ("PLUMB_GRACE", "1s")])
 }
 
-fn device_of(bench: &Bench, pod: &Pod) -> String {
+pub(crate) fn device_of(bench: &Bench, pod: &Pod) -> String {
     let endpoint: serde_json::Value = serde_json::from_str(&bench.endpoint_of(pod)).unwrap();
     endpoint["spec"]["interfaceName"].as_str().unwrap().to_owned()
 }
@@ -42,7 +42,7 @@ fn alias_of(bench: &Bench, device: &str) -> Option<String> {
 
 /// Leaves of a pod's network what Calico's plugin would have made: no alias, no permanent neighbours, and routes under
 /// another number.
-fn as_calico_made_it(bench: &Bench, pod: &Pod, address: IpAddr) -> String {
+pub(crate) fn as_calico_made_it(bench: &Bench, pod: &Pod, address: IpAddr) -> String {
     let device = device_of(bench, pod);
     let (address, node) = (address.to_string(), bench.node.namespace());
     node.ip(&["link", "set", "dev", &device, "alias", ""]).unwrap();

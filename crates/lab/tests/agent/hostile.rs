@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::common::hostile::refused_adds;
 use crate::common::{Bench, DelOutcome as _};
 
-fn say(bench: &Bench, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn say(bench: &Bench, bytes: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(bench.socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     // It may hang up before everything is said.
@@ -21,7 +21,7 @@ fn say(bench: &Bench, bytes: &[u8]) -> Vec<u8> {
     answer
 }
 
-fn frame(text: &str) -> Vec<u8> {
+pub(crate) fn frame(text: &str) -> Vec<u8> {
     let mut frame = u32::try_from(text.len()).unwrap().to_be_bytes().to_vec();
     frame.extend_from_slice(text.as_bytes());
     frame

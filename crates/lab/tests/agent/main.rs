@@ -12,6 +12,8 @@ mod chains;
 mod churn;
 mod dels;
 mod hostile;
+mod mending;
 mod observing;
+mod repairing;
 mod store_down;
 mod strangers;
