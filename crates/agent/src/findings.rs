@@ -4,6 +4,7 @@
 //! agents. Findings that need more come from `plumb doctor`, which asks the agent for its part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,6 +49,21 @@ pub(crate) async fn answer(services: &Services) -> Answer {
     match write(&evidence) {
         Ok(text) => Answer { success: true, text },
         Err(error) => Answer { success: false, text: format!("the evidence cannot be written: {error}") },
+    }
+}
+
+/// Sends packets to these addresses: for one at a time, so that however many ask, no more goes out.
+pub(crate) async fn probe(services: &Services, addresses: &[IpAddr]) -> Answer {
+    static BUSY: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let refuse = |text: String| Answer { success: false, text };
+    let Some(agent) = services.agent() else { return refuse("this is no agent".to_owned()) };
+    let Ok(_alone) = BUSY.try_lock() else {
+        return refuse("packets are being sent for somebody else just now".to_owned());
+    };
+    let evidence = gather::probe::of_node(&agent.node, addresses).await;
+    match write(&evidence) {
+        Ok(text) => Answer { success: true, text },
+        Err(error) => refuse(format!("the evidence cannot be written: {error}")),
     }
 }
 

@@ -56,6 +56,8 @@ pub enum Need {
     /// The runtime's list of sandboxes, or of containers.
     Runtime,
     Setup,
+    /// Packets that were sent to see whether they arrive.
+    Probes,
     Log,
 }
 
@@ -150,6 +152,7 @@ impl Need {
             Need::Bgp => any_node(|node| node.bgp.is_some()),
             Need::Runtime => any_node(|node| node.sandboxes.is_some() || node.containers.is_some()),
             Need::Setup => any_node(|node| node.setup != crate::evidence::node::Setup::default()),
+            Need::Probes => any_node(|node| node.setup.probed.is_some()),
             Need::Log => evidence.log.is_some(),
         }
     }
@@ -173,6 +176,7 @@ impl Need {
             Need::Bgp => "BGP sessions".to_owned(),
             Need::Runtime => "sandboxes of the runtime".to_owned(),
             Need::Setup => "facts about the set-up of nodes".to_owned(),
+            Need::Probes => "answers to packets (--probe)".to_owned(),
             Need::Log => "logs".to_owned(),
         }
     }

@@ -45,7 +45,7 @@ pub mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use case::{Allocation, BooksView, Case, GRACE, Host, Index, NodeView, Options, Recorded};
+pub use case::{Allocation, BooksView, Case, GRACE, Host, Index, NodeView, Options, Recorded, Tried};
 pub use check::{Check, Look, Need, Settles};
 pub use evidence::{Evidence, Origin, Sighted};
 pub use finding::{Exhibit, Finding, Report, Severity, Symptom};

@@ -51,6 +51,11 @@ pub enum Subject {
         node: String,
         peer: IpAddr,
     },
+    /// From one node to another.
+    Way {
+        node: String,
+        to: String,
+    },
     /// Any other record.
     Record(Key),
     /// A file of evidence.
@@ -76,6 +81,7 @@ impl Subject {
             | Subject::Neighbour { node, .. }
             | Subject::Sysctl { node, .. }
             | Subject::Session { node, .. } => *node = node.to_lowercase(),
+            Subject::Way { node, to } => (*node, *to) = (node.to_lowercase(), to.to_lowercase()),
             _ => {}
         }
         subject
@@ -102,6 +108,7 @@ impl fmt::Display for Subject {
             }
             Subject::Sysctl { node, path } => write!(f, "{path} on {node}"),
             Subject::Session { node, peer } => write!(f, "BGP session {node} to {peer}"),
+            Subject::Way { node, to } => write!(f, "way {node} to {to}"),
             Subject::Record(key) => write!(f, "{key}"),
             Subject::File(name) => write!(f, "file {name}"),
         }

@@ -1,6 +1,7 @@
 //! A node's agent, asked over its socket for what it sees, or to carry out a repair's work on its node.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +39,9 @@ pub enum AgentError {
     /// An agent from before there was this question says so here.
     #[error("the agent at {} has no evidence to give: {said}", .socket.display())]
     Refused { socket: PathBuf, said: String },
+    /// It is from before agents did, or does so for somebody else just now.
+    #[error("the agent at {} sends no packets: {said}", .socket.display())]
+    NoProbe { socket: PathBuf, said: String },
     /// It does not repair, or is from before agents did.
     #[error("the agent at {} repairs nothing: {said}", .socket.display())]
     NoRepair { socket: PathBuf, said: String },
@@ -60,6 +64,19 @@ pub async fn ask(socket: &Path) -> Result<Evidence, AgentError> {
     let mut evidence = bundle::read("the agent", &mut answer.stdout.as_bytes()).map_err(unreachable)?;
     compare_clocks(&mut evidence, asked_at, Timestamp::now());
     Ok(evidence)
+}
+
+/// Has the agent send packets to these addresses, and tells what came back.
+pub async fn probe(socket: &Path, addresses: &[IpAddr]) -> Result<Evidence, AgentError> {
+    let question = serde_json::json!({"version": 1, "ask": "probe", "addresses": addresses}).to_string();
+    let answer = answer_to(socket, question.as_bytes()).await?;
+    if answer.exit != 0 || !bundle::is_bundle(answer.stdout.as_bytes()) {
+        return Err(AgentError::NoProbe { socket: socket.to_owned(), said: answer.in_short() });
+    }
+    let unreachable = |source| AgentError::Unreachable { socket: socket.to_owned(), source };
+    let evidence = bundle::read("the agent", &mut answer.stdout.as_bytes()).map_err(unreachable)?;
+    // Part of a look that has its own time.
+    Ok(Evidence { taken_at: None, ..evidence })
 }
 
 /// Has the agent carry out work on its node: what became of each, in their order. At most [`WORKS_MAX`].

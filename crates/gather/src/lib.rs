@@ -7,6 +7,7 @@ pub mod agent;
 pub mod bundle;
 mod files;
 mod node;
+pub mod probe;
 mod records;
 
 pub use files::{FilesError, of_files};

@@ -2,7 +2,10 @@
 //!
 //! Besides calls of the plugin, `{"version":1,"ask":"evidence"}` asks for what the agent sees of its node; the answer's text is a
 //! bundle ([`gather::bundle`]). `{"version":1,"ask":"repair","works":[…]}` asks for changes of the node ([`plan::work`]); the answer's text is
-//! a list of what became of each, as JSON.
+//! a list of what became of each, as JSON. `{"version":1,"ask":"probe","addresses":[…]}` has the node send packets to see whether they arrive; the
+//! answer is a bundle, too.
+
+use std::net::IpAddr;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
@@ -22,12 +25,16 @@ pub(super) enum Asked {
     Evidence,
     /// To carry out an operator's repair.
     Repair(Vec<NodeWork>),
+    /// Whether packets to these addresses arrive.
+    Probe(Vec<IpAddr>),
 }
 
 #[derive(Deserialize)]
 struct Question {
     version: u32,
     ask: String,
+    #[serde(default)]
+    addresses: Vec<IpAddr>,
 }
 
 #[derive(Deserialize)]
@@ -54,8 +61,9 @@ pub(super) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Resul
         return Err(BadRequest::CutOff(std::io::ErrorKind::UnexpectedEof.into()));
     }
     match serde_json::from_slice::<Question>(&text) {
-        Ok(Question { version: 1, ask }) if ask == "evidence" => Ok(Some(Asked::Evidence)),
-        Ok(Question { version: 1, ask }) if ask == "repair" => {
+        Ok(Question { version: 1, ask, .. }) if ask == "evidence" => Ok(Some(Asked::Evidence)),
+        Ok(Question { version: 1, ask, addresses }) if ask == "probe" => Ok(Some(Asked::Probe(addresses))),
+        Ok(Question { version: 1, ask, .. }) if ask == "repair" => {
             let question: RepairQuestion =
                 serde_json::from_slice(&text).map_err(BadRequest::NotUnderstood)?;
             Ok(Some(Asked::Repair(question.works)))
@@ -108,6 +116,9 @@ mod tests {
         assert!(matches!(asked(r#"{"version":1,"ask":"evidence"}"#), Ok(Some(Asked::Evidence))));
         assert!(asked(r#"{"version":2,"ask":"evidence"}"#).is_err());
         assert!(asked(r#"{"version":1,"ask":"secrets"}"#).is_err());
+        let probe = asked(r#"{"version":1,"ask":"probe","addresses":["10.0.0.1","fd00::1"]}"#);
+        assert!(matches!(probe, Ok(Some(Asked::Probe(addresses))) if addresses.len() == 2));
+        assert!(asked(r#"{"version":1,"ask":"probe","addresses":["example.org"]}"#).is_err());
     }
 
     #[test]

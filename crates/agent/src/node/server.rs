@@ -121,6 +121,7 @@ async fn converse(
         }
         Ok(Some(Asked::Evidence)) => (findings::answer(services).await, Arc::new(stream)),
         Ok(Some(Asked::Repair(works))) => (repair::answer(&works, services).await, Arc::new(stream)),
+        Ok(Some(Asked::Probe(addresses))) => (findings::probe(services, &addresses).await, Arc::new(stream)),
         Ok(None) => return,
         Err(error) => {
             warn!("a request that cannot be served: {error}");

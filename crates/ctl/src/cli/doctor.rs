@@ -31,6 +31,9 @@ Examples:
   # What is new and what is gone, again and again
   plumb doctor --watch
 
+  # Whether packets arrive, too
+  plumb doctor --probe
+
   # What a code means
   plumb doctor explain address-shared
 
@@ -52,6 +55,9 @@ pub(crate) struct Doctor {
     pub(crate) output: DoctorOutput,
     #[command(flatten)]
     pub(crate) this_node: ThisNode,
+    /// Have the nodes send a few packets (ICMP echo) to each other and to some pods, to see whether they arrive. Nothing is sent without it
+    #[arg(long)]
+    pub(crate) probe: bool,
     /// Look again and again, and tell what is new and what is gone
     #[arg(long)]
     pub(crate) watch: bool,

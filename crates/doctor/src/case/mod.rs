@@ -6,6 +6,7 @@ mod host;
 mod index;
 mod nodes;
 mod sandboxes;
+mod ways;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ pub use host::Host;
 pub use index::Index;
 pub use nodes::{NodeView, Recorded};
 use sandboxes::ById;
+pub use ways::Tried;
 
 use crate::Evidence;
 use crate::evidence::kernel::PodView;

@@ -81,6 +81,7 @@ pub const ALL: &[&Check] = &[
     &nodes::node_address_wrong::CHECK,
     &nodes::node_not_ready::CHECK,
     &nodes::nodename_differs::CHECK,
+    &reach::packets_lost::CHECK,
     &pods::pod_address_missing::CHECK,
     &pods::pod_default_route_missing::CHECK,
     &pods::pod_gateway_unresolved::CHECK,

@@ -19,6 +19,7 @@ pub mod kubernetes;
 pub mod log;
 pub mod node;
 mod origin;
+pub mod probe;
 
 use std::collections::BTreeMap;
 

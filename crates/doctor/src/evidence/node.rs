@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::firewall::Firewall;
 use super::kernel::{Kernel, PodView};
+use super::probe::Echo;
 use super::{PodName, Sighted};
 
 /// One node's evidence. Whatever is `None` was not looked at.
@@ -170,8 +171,8 @@ pub struct Setup {
     /// TCP ports somebody listens on.
     pub listening_ports: Option<Sighted<Vec<u16>>>,
     pub machine_id: Option<Sighted<String>>,
-    /// Peers that were probed from here: address and whether it answered.
-    pub reachable: Option<BTreeMap<IpAddr, Sighted<bool>>>,
+    /// Addresses that packets were sent to from here, and what came back.
+    pub probed: Option<BTreeMap<IpAddr, Sighted<Echo>>>,
     /// By which address the node's agent makes it known: one for each IP version.
     pub address_choices: Option<Vec<Sighted<AddressChoice>>>,
 }
@@ -266,7 +267,7 @@ impl Setup {
         join_maps(&mut self.cni_configs, other.cni_configs);
         join_maps(&mut self.credentials_expire_at, other.credentials_expire_at);
         join_maps(&mut self.environment, other.environment);
-        join_maps(&mut self.reachable, other.reachable);
+        join_maps(&mut self.probed, other.probed);
         super::join(&mut self.address_choices, other.address_choices);
         self.swaps = self.swaps.take().or(other.swaps);
         self.hostname = self.hostname.take().or(other.hostname);

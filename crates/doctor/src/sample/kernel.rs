@@ -245,6 +245,7 @@ fn setup(node: &str) -> Setup {
         units: Some([("kubelet.service".to_owned(), unit)].into()),
         clock_ahead: told(node, "clock", SignedDuration::from_millis(20)),
         listening_ports: told(node, "listening ports", vec![22, 179, 10250]),
+        probed: Some(BTreeMap::new()),
         kernel_modules: told(node, "modules", vec!["vxlan".to_owned(), "veth".to_owned()]),
         ..Setup::default()
     }

@@ -238,6 +238,7 @@ impl<'s> Injection<'s> {
                 }
             };
         }
+        self.scene.send_packets(false);
         if self.relay.take().is_some() {
             self.scene.ask_at(self.node, None);
         }

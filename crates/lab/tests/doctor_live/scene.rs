@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -34,6 +35,8 @@ pub(crate) struct Scene {
     store: StoreConfig,
     /// Where a node's agent is asked, if not at its own socket.
     sockets: Mutex<BTreeMap<&'static str, PathBuf>>,
+    /// Whether nodes send packets when they are looked at.
+    probes: AtomicBool,
 }
 
 /// What the doctor said: each finding by code and subject, apart from what another explains.
@@ -86,8 +89,8 @@ impl Scene {
             }
         };
         let texts = tempfile::tempdir()?;
-        let sockets = Mutex::default();
-        let mut scene = Scene { lab, pods, texts, healthy: BTreeMap::new(), store, sockets };
+        let (sockets, probes) = (Mutex::default(), AtomicBool::new(false));
+        let mut scene = Scene { lab, pods, texts, healthy: BTreeMap::new(), store, sockets, probes };
         for node in NODES {
             scene.lab.stop(node, "agent")?;
             scene.lab.start(node, "agent", &["--observe"])?;
@@ -217,9 +220,17 @@ impl Scene {
         self.write_texts()
     }
 
+    /// Whether looks send packets from now on.
+    pub(crate) fn send_packets(&self, probes: bool) {
+        self.probes.store(probes, Ordering::Relaxed);
+    }
+
     /// What the doctor finds now: two looks, and nothing is too young.
     pub(crate) fn audit(&self) -> Result<Verdict> {
         let mut doctor = doctor_at(&self.lab, &self.sockets.lock().expect("no panic"))?;
+        if self.probes.load(Ordering::Relaxed) {
+            doctor.arg("--probe");
+        }
         doctor.args(["--grace", "0", "--settle", "0.02", "--live", "--from"]).arg(self.texts.path());
         Verdict::of(doctor)
     }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use doctor::Case;
 use doctor::evidence::kernel::RouteKind;
 use doctor::evidence::{Evidence, NodeEvidence};
+use doctor::{Case, Tried};
 use ipnet::IpNet;
 use model::AffinityOwner;
 
@@ -67,14 +67,16 @@ pub(super) fn section(page: &mut Markup, case: &Case<'_>) -> bool {
     if targets.len() < 2 || !case.nodes.values().any(|node| looked(&node)) {
         return false;
     }
-    let cell = |from: &Target<'_>, to: &Target<'_>| cell(case.evidence, from.name, to);
+    let cell =
+        |from: &Target<'_>, to: &Target<'_>| tried(case, from.name, to, cell(case.evidence, from.name, to));
     let mut rows: Vec<(&Target<'_>, Vec<Cell>)> =
         targets.values().map(|from| (from, targets.values().map(|to| cell(from, to)).collect())).collect();
     // Whoever is in trouble comes first; the order of names decides the rest.
     rows.sort_by_key(|(_, cells)| cells.iter().map(|cell| cell.state).min());
     page.raw("<section id=\"reachability\" aria-labelledby=\"reachability-title\">\n");
     page.raw("<h2 id=\"reachability-title\">Reachability</h2>\n<p class=\"soft\">Whether the kernel of the node on the ");
-    page.raw("left has routes to all blocks of the node above, through an address of that node.</p>\n");
+    page.raw("left has routes to all blocks of the node above, through an address of that node");
+    page.raw(if case.has_probes() { ", and whether packets arrive there.</p>\n" } else { ".</p>\n" });
     legend(page);
     page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"reachability-title\">");
     page.raw("<table class=\"matrix\">\n<thead><tr><th scope=\"col\">from \\ to</th>");
@@ -104,7 +106,7 @@ fn legend(page: &mut Markup) {
     for (state, words) in [
         (State::Yes, "all blocks are routed there"),
         (State::Partly, "some blocks are"),
-        (State::No, "none is"),
+        (State::No, "none is, or packets are lost"),
         (State::Unknown, "not looked at, or no blocks"),
     ] {
         page.raw("<li>").raw(state.sign()).raw(" ").raw(words).raw("</li>");
@@ -177,6 +179,22 @@ fn cell(evidence: &Evidence, from: &str, to: &Target<'_>) -> Cell {
     Cell { state, words }
 }
 
+/// What packets told, beside what routes do.
+fn tried(case: &Case<'_>, from: &str, to: &Target<'_>, cell: Cell) -> Cell {
+    if cell.state == State::Itself {
+        return cell;
+    }
+    match case.way(from, to.name) {
+        None => cell,
+        Some(Tried::Arrived) => Cell { words: format!("{}; packets arrive", cell.words), ..cell },
+        Some(Tried::Lost(lost)) => {
+            let lost: Vec<String> = lost.iter().map(|(address, _)| address.to_string()).collect();
+            let words = format!("{}; packets to {} are lost", cell.words, shortened(&lost));
+            Cell { state: State::No, words }
+        }
+    }
+}
+
 fn shortened(names: &[String]) -> String {
     const NAMED: usize = 3;
     let rest = names.len().saturating_sub(NAMED);
@@ -186,8 +204,9 @@ fn shortened(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use doctor::Options;
+    use doctor::evidence::probe::Echo;
     use doctor::sample::Sample;
+    use doctor::{Options, Origin, Sighted};
 
     use super::*;
 
@@ -209,6 +228,30 @@ mod tests {
     fn a_healthy_cluster_is_reachable_from_everywhere() {
         use State::{Itself, Yes};
         assert_eq!(states(&sample()), [Itself, Yes, Yes, Yes, Itself, Yes, Yes, Yes, Itself]);
+    }
+
+    #[test]
+    fn packets_that_are_lost_outweigh_routes_that_are_there() {
+        let mut evidence = sample();
+        let pod = evidence.endpoints.as_ref().unwrap()[4].seen.addresses[0];
+        let names: Vec<String> = evidence.nodes.keys().cloned().collect();
+        for (node, echo) in [(0, Echo::Silent), (1, Echo::Answered), (2, Echo::Answered)] {
+            let sighted = Sighted::new(echo, Origin::probe(names[node].as_str(), "echo"));
+            evidence.nodes.get_mut(&names[node]).unwrap().setup.probed = Some([(pod, sighted)].into());
+        }
+        let options = Options::default();
+        let case = Case::new(&evidence, &options);
+        let targets = targets(&case);
+        let to = &targets[&names[1]];
+        let state = |from: usize| {
+            let cell = tried(&case, &names[from], to, cell(&evidence, &names[from], to));
+            (cell.state, cell.words.rsplit("; ").next().unwrap().to_owned())
+        };
+        assert_eq!(state(0), (State::No, format!("packets to {pod} are lost")));
+        assert_eq!(state(1).0, State::Itself);
+        assert_eq!(state(2), (State::Yes, "packets arrive".to_owned()));
+        let mut page = Markup::default();
+        assert!(section(&mut page, &case));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(in crate::commands) struct Sources {
     texts: Evidence,
     /// Where the agents of nodes listen, by the node's name in lower case, as far as they have answered.
     agents: Mutex<BTreeMap<String, PathBuf>>,
+    /// If nodes are to send packets: how to look at those who get them.
+    probes: Option<Options>,
 }
 
 impl Sources {
@@ -32,7 +34,10 @@ impl Sources {
         let nodes = node::Source::find(this_node)?;
         match connect::open_for_reading(global).await {
             Err(failure) if nodes.is_empty() => Err(failure),
-            store => Ok(Sources { store, nodes, texts: Evidence::default(), agents: Mutex::default() }),
+            store => {
+                let (texts, agents) = (Evidence::default(), Mutex::default());
+                Ok(Sources { store, nodes, texts, agents, probes: None })
+            }
         }
     }
 
@@ -40,6 +45,11 @@ impl Sources {
     pub(in crate::commands) fn with_texts(self, paths: &[PathBuf]) -> Result<Sources, Failure> {
         let texts = gather::of_files(paths).map_err(|error| Failure::of(&error))?;
         Ok(Sources { texts, ..self })
+    }
+
+    /// Has nodes send packets, if that is wanted.
+    pub(super) fn with_probes(self, doctor: &Doctor) -> Sources {
+        Sources { probes: doctor.probe.then(|| options(doctor)), ..self }
     }
 
     /// Everything as it is now.
@@ -62,6 +72,9 @@ impl Sources {
         };
         of_nodes.into_iter().for_each(|node| evidence.absorb(node));
         evidence.absorb(self.texts.clone());
+        if let Some(options) = &self.probes {
+            self.probe(&mut evidence, options).await;
+        }
         // Pages and what was read out of them: a second look needs the room.
         host::give_back_memory();
         Ok(evidence)
@@ -78,15 +91,9 @@ impl Sources {
 
     /// What the nodes tell now.
     pub(in crate::commands) async fn of_nodes(&self) -> Vec<Evidence> {
-        let collect = |source: &node::Source| {
-            let source = source.clone();
-            tokio::spawn(async move { source.collect().await })
-        };
-        let collecting: Vec<_> = self.nodes.iter().map(collect).collect();
+        let asked = self.of_each(|source: node::Source| async move { source.collect().await }).await;
         let mut collected = Vec::new();
-        for (source, node) in self.nodes.iter().zip(collecting) {
-            // It fails only if it panicked, which has been said by then.
-            let Ok(evidence) = node.await else { continue };
+        for (source, evidence) in asked {
             if let Some(socket) = source.socket() {
                 let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
                 agents.extend(evidence.nodes.keys().map(|name| (name.clone(), socket.to_owned())));
@@ -94,6 +101,36 @@ impl Sources {
             collected.push(evidence);
         }
         collected
+    }
+
+    /// Whether packets arrive, from every node that can be asked.
+    async fn probe(&self, evidence: &mut Evidence, options: &Options) {
+        let (addresses, left_out) = doctor::evidence::probe::targets(evidence, options);
+        if left_out > 0 {
+            evidence
+                .unread
+                .push(format!("no packets were sent to {left_out} more nodes: there are too many"));
+        }
+        let addresses: Arc<[std::net::IpAddr]> = addresses.into();
+        let answers = self.of_each(move |source: node::Source| {
+            let addresses = Arc::clone(&addresses);
+            async move { source.probe(&addresses).await }
+        });
+        answers.await.into_iter().for_each(|(_, node)| evidence.absorb(node));
+    }
+
+    /// Asks all nodes at once.
+    async fn of_each<F>(&self, ask: impl Fn(node::Source) -> F) -> Vec<(&node::Source, Evidence)>
+    where
+        F: Future<Output = Evidence> + Send + 'static,
+    {
+        let asking: Vec<_> = self.nodes.iter().map(|source| tokio::spawn(ask(source.clone()))).collect();
+        let mut answers = Vec::new();
+        for (source, node) in self.nodes.iter().zip(asking) {
+            // It fails only if it panicked, which has been said by then.
+            answers.extend(node.await.ok().map(|evidence| (source, evidence)));
+        }
+        answers
     }
 }
 
@@ -105,7 +142,8 @@ fn without_store(failure: &Failure) -> Evidence {
 }
 
 pub(super) async fn examine(global: &Global, doctor: &Doctor) -> Result<Examined, Failure> {
-    let sources = Sources::open(global, &doctor.this_node).await?.with_texts(&doctor.from)?;
+    let sources =
+        Sources::open(global, &doctor.this_node).await?.with_texts(&doctor.from)?.with_probes(doctor);
     examine_from(&sources, doctor).await
 }
 

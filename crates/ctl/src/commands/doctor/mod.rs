@@ -33,6 +33,12 @@ async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
     if doctor.watch {
         return watch::run(global, doctor).await;
     }
+    if doctor.probe && !doctor.from.is_empty() && !doctor.live {
+        return Err(Failure::usage(
+            "--probe sends packets from nodes, and with --from none is asked; add --live",
+        )
+        .into());
+    }
     let examined = if doctor.from.is_empty() || doctor.live {
         live::examine(global, doctor).await?
     } else {

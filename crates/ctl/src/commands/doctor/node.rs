@@ -1,5 +1,6 @@
 //! Nodes that can be asked: agents at their sockets, or else this machine itself, if it is a node.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use doctor::Evidence;
@@ -66,6 +67,19 @@ impl Source {
                 let (name, runtime) = (name.clone(), runtime.clone());
                 gather::of_node(NodeSources { name, runtime, ..NodeSources::default() }).await
             }
+        }
+    }
+}
+
+impl Source {
+    /// Sends packets from there, and tells what came back.
+    pub(super) async fn probe(&self, addresses: &[IpAddr]) -> Evidence {
+        match self {
+            Source::Agent(socket) => agent::probe(socket, addresses).await.unwrap_or_else(|error| {
+                let unread = vec![format!("no packets were sent: {}", Failure::of(&error).words())];
+                Evidence { unread, ..Evidence::default() }
+            }),
+            Source::Machine { name, .. } => gather::probe::of_node(name, addresses).await,
         }
     }
 }

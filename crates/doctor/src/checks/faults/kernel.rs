@@ -11,6 +11,7 @@ use super::{OTHER, PODS};
 use crate::evidence::NodeEvidence;
 use crate::evidence::firewall::{Chain, Hook, Place};
 use crate::evidence::kernel::{Link, NeighbourState, PodView, Route, Vxlan};
+use crate::evidence::probe::Echo;
 use crate::sample::{block_cidr, node_address, node_name, record};
 use crate::{Evidence, Origin, Sighted};
 
@@ -29,6 +30,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("neighbour-missing", neighbour_missing),
     ("neighbour-without-endpoint", neighbour_without_endpoint),
     ("neighbour-wrong", neighbour_wrong),
+    ("packets-lost", packets_lost),
     ("pod-address-missing", pod_address_missing),
     ("pod-default-route-missing", pod_default_route_missing),
     ("pod-gateway-unresolved", pod_gateway_unresolved),
@@ -196,6 +198,17 @@ fn neighbour_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
     let subject = format!("neighbour {} at {device} on {}", leftover.seen.address, node_name(node));
     neighbours.push(leftover);
     subject
+}
+
+/// Nothing that the node sends to the pods of the other arrives.
+fn packets_lost(evidence: &mut Evidence, node: usize) -> String {
+    let pod = endpoint(evidence, OTHER * PODS).seen.addresses[0];
+    for (from, echo) in [(node, Echo::Silent), (OTHER, Echo::Answered)] {
+        let origin = Origin::probe(node_name(from), "echo");
+        let probed = host(evidence, from).setup.probed.get_or_insert_default();
+        probed.insert(pod, Sighted::new(echo, origin));
+    }
+    format!("way {} to {}", node_name(node), node_name(OTHER))
 }
 
 fn pod_address_missing(evidence: &mut Evidence, node: usize) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{locals, remote, way_out};
+use crate::checks::reach::packets_lost::explain_losses;
 use crate::evidence::firewall::{Firewall, Packet};
 use crate::{Case, Check, Host, Look, Need, Settles, Severity, Subject};
 
@@ -36,11 +37,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             continue;
         }
         let name = host.name();
-        look.found(
+        let finding = look.found(
             Subject::Node(name.to_owned()),
             format!("{name} drops the packets of its pods to or from other nodes"),
-        )
-        .seen_all(dropped_by.into_iter().map(|place| firewall.exhibit(place)));
+        );
+        finding.seen_all(dropped_by.into_iter().map(|place| firewall.exhibit(place)));
+        explain_losses(case, finding, name);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Node set-up: a node that does not forward.
 
+use crate::checks::reach::packets_lost::explain_losses;
 use crate::{Case, Check, Finding, Host, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -36,6 +37,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 look.found(subject, format!("{} does not forward packets ({path} is 0)", host.name()));
             finding.seen(value.exhibit(format!("{path} = 0")));
             explain_devices(finding, host, folder);
+            explain_losses(case, finding, host.name());
         }
     }
 }

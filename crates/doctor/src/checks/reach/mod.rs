@@ -2,6 +2,7 @@
 
 pub(super) mod block_route_missing;
 pub(super) mod cluster_routes_contradictory;
+pub(super) mod packets_lost;
 pub(super) mod route_gateway_unreachable;
 pub(super) mod route_via_wrong_node;
 

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::node_blocks;
+use super::packets_lost::way;
 use crate::evidence::kernel::NeighbourState;
 use crate::{Case, Check, Exhibit, Host, Look, Need, Settles, Severity, Subject};
 
@@ -38,7 +39,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     format!("{place} routes block {block} of node {owner} through {via}, {why}"),
                 )
                 .seen(route.exhibit(route.seen.to_string()))
-                .seen_all(exhibit);
+                .seen_all(exhibit)
+                .explains(super::packets_lost::CHECK.code, way(place, owner));
             }
         }
     }
@@ -53,17 +55,10 @@ fn unreachable(
     if is_dead {
         return Some(("which the kernel calls dead", None));
     }
-    if let Some(failed) =
-        host.neighbour(via, device).filter(|neighbour| neighbour.seen.state == NeighbourState::Missing)
-    {
-        return Some((
-            "which does not answer",
-            Some(failed.exhibit(format!("{via} at {device} has no hardware address"))),
-        ));
-    }
-    let probed = host.node.setup.reachable.as_ref()?.get(&via)?;
-    (!probed.seen)
-        .then(|| ("which does not answer", Some(probed.exhibit(format!("{via} did not answer a probe")))))
+    let failed =
+        host.neighbour(via, device).filter(|neighbour| neighbour.seen.state == NeighbourState::Missing)?;
+    let exhibit = failed.exhibit(format!("{via} at {device} has no hardware address"));
+    Some(("which does not answer", Some(exhibit)))
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(super) const ALL: &[Remedy] = &[
         "forwarding-dropped",
         "the rules are a stranger's, and strangers' rules are never touched: accept what comes from and goes to pods, if it is not meant",
     ),
+    by_hand("packets-lost", "where packets are lost between nodes cannot be seen from here"),
     by_hand(
         "nat-missing",
         "the node's agent loads its rules again by itself within a minute; see what removes them, and that nft is installed",

@@ -1,6 +1,6 @@
 //! Faults of how nodes are set up, of what Kubernetes says of them, and of settings of the whole cluster.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use jiff::SignedDuration;
 use model::Kind;
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "node-address-wrong", takes: Takes::Setup, inject: node_address_wrong },
     Fault { code: "node-not-ready", takes: Takes::Setup, inject: node_not_ready },
     Fault { code: "nodename-differs", takes: Takes::Setup, inject: nodename_differs },
+    Fault { code: "packets-lost", takes: Takes::Cluster, inject: packets_lost },
     Fault { code: "policy-not-enforced", takes: Takes::Cluster, inject: policy_not_enforced },
     Fault { code: "rp-filter-loose", takes: Takes::Cluster, inject: rp_filter_loose },
 ];
@@ -143,6 +144,19 @@ fn nodename_differs(i: &mut Injection<'_>) -> Result<()> {
     let write = format!("mkdir -p /var/lib/calico; echo another-{} > {file}", i.lot());
     i.on_node(write, format!("rm {file}"))?;
     i.expect(node_subject(i))
+}
+
+/// Somebody between two nodes does not let one's packets to the other's pods through: everything that is recorded looks right.
+fn packets_lost(i: &mut Injection<'_>) -> Result<()> {
+    let other = i.other_node();
+    // Nothing is lost as long as nothing is in the way.
+    i.scene.send_packets(true);
+    let verdict = i.scene.audit()?;
+    ensure!(verdict.roots.is_empty(), "{:#}", verdict.report["findings"]);
+    let lost = format!("ip saddr {} ip daddr {} drop", address_of(i.node), i.scene.block_of(other));
+    let rules = format!("chain between {{ type filter hook prerouting priority -300; {lost}; }}");
+    i.on(other, format!("nft 'table ip stranger {{ {rules}; }}'"), "nft delete table ip stranger")?;
+    i.expect(format!("way {} to {other}", i.node))
 }
 
 fn policy_not_enforced(i: &mut Injection<'_>) -> Result<()> {
