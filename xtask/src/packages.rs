@@ -42,6 +42,11 @@ pub(crate) const FOR_TESTS: &[Tool] = &[
     tool("nft", "nftables", "checks firewall rules against the real thing"),
     BIRD,
     Tool { service: Some("gobgpd"), ..tool("gobgpd", "gobgpd", "a BGP daemon that is none of ours") },
+    // Daemons of FRR do not lie on the search path.
+    Tool {
+        service: Some("frr"),
+        ..tool("/usr/lib/frr/bgpd", "frr", "another BGP daemon that is none of ours")
+    },
     tool("nsenter", "util-linux", "runs a command inside a pod's network namespace"),
     Tool {
         service: Some("containerd"),

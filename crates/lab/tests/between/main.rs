@@ -2,6 +2,7 @@
 
 mod address;
 mod bird;
+mod killed;
 mod modes;
 mod partition;
 mod scene;

@@ -1,5 +1,6 @@
 //! BGP with the real BIRD, as `plan::bgp` configures it: sessions, routes, route reflectors, a router outside.
 
+mod frr;
 mod outside;
 mod town;
 mod with_agents;

@@ -84,6 +84,11 @@ impl Town {
         node
     }
 
+    /// Takes the machine with this number off the network, if its namespace has not gone with its end already.
+    pub(crate) fn unplug(&self, number: usize) {
+        let _ = self.fabric.namespace().ip(&["link", "del", &format!("p{number}")]);
+    }
+
     /// The record of a node.
     pub(crate) fn node(&mut self, number: usize, mut bgp: Value, labels: &[(&str, &str)]) {
         bgp["ipv4Address"] = json!(format!("10.0.0.{number}/24"));
