@@ -57,6 +57,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The record, or `None` if there is none.
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 
+    /// Whether a commit is made by a thread of this process that keeps off the CPU of whoever waits for it. If not, it is
+    /// made elsewhere, and what is exchanged passes through the caller's runtime.
+    fn commits_apart(&self) -> bool {
+        false
+    }
+
     /// One page of a list, in key order.
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError>;
 

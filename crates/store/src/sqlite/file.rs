@@ -4,7 +4,7 @@
 //! locks that SQLite holds on it in this process.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,6 +15,12 @@ use rustix::fs::{Access, StatVfsMountFlags};
 use super::error::Trouble;
 use super::{OpenMode, create, schema};
 use crate::StoreError;
+
+/// A little more than the thousand pages after which SQLite moves them into the database and starts over.
+const LOG_ROOM: u64 = 1100 * (4096 + 24);
+
+/// With less than this left, a disk is not filled for the sake of speed.
+const SPACE_SCARCE: u64 = 256 * 1024 * 1024;
 
 /// Where the database lies and how it is opened.
 #[derive(Debug)]
@@ -113,6 +119,22 @@ impl DatabaseFile {
         if let Err(error) = fs::File::open(self.directory()) {
             tracing::debug!(path = %self.path.display(), %error, "cannot announce a commit");
         }
+    }
+
+    /// Makes the log as long as it gets anyway before SQLite starts over at its beginning. While it still grows, each
+    /// commit waits for the file system's journal, too. What lies behind the last commit SQLite does not look at.
+    ///
+    /// To be called within a transaction that may write: nobody else changes the log then.
+    pub(super) fn make_room_in_log(&self) -> io::Result<()> {
+        let mut log = fs::OpenOptions::new().append(true).open(beside(&self.path, "-wal"))?;
+        let length = log.metadata()?.len();
+        let filesystem = rustix::fs::fstatvfs(&log)?;
+        let is_scarce = filesystem.f_bavail.saturating_mul(filesystem.f_frsize) < SPACE_SCARCE;
+        if length >= LOG_ROOM || is_scarce {
+            return Ok(());
+        }
+        let written = io::copy(&mut io::repeat(0).take(LOG_ROOM - length), &mut log);
+        written.and_then(|_| log.sync_data()).inspect_err(|_| drop(log.set_len(length)))
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -262,5 +284,44 @@ mod tests {
                 connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap();
             assert_eq!((mode.as_str(), synchronous), ("wal", 2), "2 is FULL");
         }
+    }
+
+    #[test]
+    fn room_in_the_log_changes_nothing_that_can_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plumb.db");
+        let patience = Duration::from_secs(1);
+        let (file, writer) = DatabaseFile::open(&path, OpenMode::CreateIfMissing, patience).unwrap();
+        let log = || fs::metadata(beside(&path, "-wal")).unwrap().len();
+        let count = |connection: &Connection| -> i64 {
+            connection.query_row("SELECT count(*) FROM record", [], |row| row.get(0)).unwrap()
+        };
+        let put = |key: &str| {
+            let insert = "INSERT INTO record (key, revision, value) VALUES (?1, 1, x'00')";
+            assert_eq!(writer.execute(insert, [key]).unwrap(), 1);
+        };
+        put("/a");
+        assert!(log() < LOG_ROOM);
+        writer.execute_batch("BEGIN IMMEDIATE").unwrap();
+        file.make_room_in_log().unwrap();
+        writer.execute_batch("ROLLBACK").unwrap();
+        let filesystem = rustix::fs::statvfs(directory.path()).unwrap();
+        if filesystem.f_bavail * filesystem.f_frsize > 2 * SPACE_SCARCE {
+            assert_eq!(log(), LOG_ROOM);
+        }
+        let length = log();
+        put("/b");
+        if length == LOG_ROOM {
+            assert_eq!(log(), length, "what comes next uses the room");
+        }
+        assert_eq!(count(&writer), 2);
+        // As whoever finds the files after a power cut: the log as it is, and no memory of it.
+        let copy = tempfile::tempdir().unwrap();
+        let found = copy.path().join("plumb.db");
+        for suffix in ["", "-wal"] {
+            fs::copy(beside(&path, suffix), beside(&found, suffix)).unwrap();
+        }
+        let (_, reader) = DatabaseFile::open(&found, OpenMode::Existing, patience).unwrap();
+        assert_eq!(count(&reader), 2);
     }
 }

@@ -15,6 +15,7 @@ mod create;
 mod error;
 mod file;
 mod listener;
+mod place;
 mod read;
 mod readers;
 mod schema;
@@ -125,6 +126,10 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities { atomic_commits: true, endpoints_are_records: true }
+    }
+
+    fn commits_apart(&self) -> bool {
+        true
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::commit::{apply, finish};
 use super::error::Trouble;
 use super::file::DatabaseFile;
+use super::place::Place;
 use super::read::standing;
 use super::{History, Latest, News};
 use crate::{Change, Committed, Event, Record, Revision, StoreError, Write};
@@ -35,6 +36,7 @@ struct Request {
 pub(super) struct Writer {
     queue: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
+    place: Arc<Place>,
 }
 
 impl Writer {
@@ -42,6 +44,8 @@ impl Writer {
     const QUEUE_MAX: usize = 256;
     /// More would make the first of them wait for too long.
     const GROUP_MAX: usize = 64;
+    /// Whoever writes so often will write more.
+    const WRITTEN_OFTEN: u32 = 8;
 
     pub(super) fn start(
         file: Arc<DatabaseFile>,
@@ -50,15 +54,21 @@ impl Writer {
         news: watch::Sender<News>,
     ) -> std::io::Result<Writer> {
         let (queue, requests) = mpsc::channel(Writer::QUEUE_MAX);
-        let desk = Desk { file, connection, history, news };
-        let thread =
-            std::thread::Builder::new().name("sqlite-writer".into()).spawn(move || desk.work(requests))?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread) })
+        let desk = Desk { file, connection, history, news, written: 0 };
+        let place = Arc::new(Place::new());
+        let own_place = Arc::clone(&place);
+        let work = move || {
+            own_place.take();
+            desk.work(requests);
+        };
+        let thread = std::thread::Builder::new().name("sqlite-writer".into()).spawn(work)?;
+        Ok(Writer { queue: Some(queue), thread: Some(thread), place })
     }
 
     pub(super) async fn commit(&self, changes: Vec<Change>) -> Answer {
         let (answer, answered) = oneshot::channel();
         let request = Request { changes, answer };
+        self.place.keep_off();
         if let Some(queue) = &self.queue
             && queue.send(request).await.is_ok()
             && let Ok(answer) = answered.await
@@ -84,6 +94,8 @@ struct Desk {
     connection: Connection,
     history: History,
     news: watch::Sender<News>,
+    /// Transactions so far.
+    written: u32,
 }
 
 impl Desk {
@@ -116,6 +128,10 @@ impl Desk {
                         news.latest = Some(latest);
                     });
                     self.file.announce();
+                    self.written = self.written.saturating_add(1);
+                    if self.written == Writer::WRITTEN_OFTEN {
+                        self.make_room();
+                    }
                 }
             }
             Err(failure) => {
@@ -123,6 +139,14 @@ impl Desk {
                     let _ = request.answer.send(Err(failure.tell(&self.file)));
                 }
             }
+        }
+    }
+
+    fn make_room(&mut self) {
+        let behavior = TransactionBehavior::Immediate;
+        let Ok(_transaction) = self.connection.transaction_with_behavior(behavior) else { return };
+        if let Err(error) = self.file.make_room_in_log() {
+            tracing::debug!(path = %self.file.path.display(), %error, "the log grows step by step");
         }
     }
 
