@@ -1,17 +1,19 @@
-//! Listens to what the kernel announces.
+//! Listens to what the kernel announces, on a thread of its own: whoever works on the network causes announcements with nearly
+//! every step, and must not be interrupted by each of them.
 
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use plan::between::BetweenNotice;
 use plan::{Notice, ObservedRoute};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc;
 
 use crate::HostError;
 use crate::netlink::frame::{FrameKind, split};
@@ -43,77 +45,121 @@ const BUFFER: usize = 8 * 1024 * 1024;
 const RECEIVE_MAX: usize = 32 * 1024;
 /// How long a bunch of announcements is waited for once the first has come.
 const BUNCH: Duration = Duration::from_millis(5);
-/// So that who listens can also do something, however much is going on.
+/// So that nobody gets too much at once, however much is going on.
 const MESSAGES_AT_ONCE: usize = 512;
+const THREAD: &str = "announcements";
 
 /// Announcements about links, addresses, routes, neighbours and settings of the namespace it was opened in, from
 /// then on: open it first, look at everything next, then listen, and nothing is missed.
 #[derive(Debug)]
-pub struct Monitor {
-    socket: Socket,
-    received: Vec<u8>,
+pub struct Monitor<N = Notice> {
+    heard: mpsc::Receiver<Result<Vec<N>, HostError>>,
+    stop: Arc<OwnedFd>,
 }
 
 impl Monitor {
-    /// Needs a tokio runtime around it.
     pub fn open() -> Result<Monitor, HostError> {
-        Monitor::open_for(&GROUPS)
+        Monitor::start(&GROUPS, read_notice, || Notice::Overrun)
     }
+}
 
-    /// The same, for announcements about routes between nodes.
-    pub fn open_between() -> Result<Monitor, HostError> {
-        Monitor::open_for(&GROUPS_BETWEEN)
+impl Monitor<BetweenNotice> {
+    /// For announcements about routes between nodes.
+    pub fn open_between() -> Result<Monitor<BetweenNotice>, HostError> {
+        Monitor::start(&GROUPS_BETWEEN, crate::between::read::notice, || BetweenNotice::Overrun)
     }
+}
 
-    fn open_for(groups: &[u32]) -> Result<Monitor, HostError> {
+impl<N: Send + 'static> Monitor<N> {
+    fn start(
+        groups: &[u32],
+        read: fn(u16, &[u8]) -> Option<N>,
+        overrun: fn() -> N,
+    ) -> Result<Monitor<N>, HostError> {
         let socket = open_socket(groups).map_err(failed)?;
-        Ok(Monitor { socket, received: vec![0; RECEIVE_MAX] })
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let stop = Arc::new(stop.map_err(|errno| failed(errno.into()))?);
+        // One bunch ahead; what comes meanwhile waits in the socket.
+        let (tell, heard) = mpsc::channel(1);
+        let ear = Ear { socket, stop: Arc::clone(&stop), received: vec![0; RECEIVE_MAX], read, overrun };
+        let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || ear.listen(&tell));
+        thread.map_err(failed)?;
+        Ok(Monitor { heard, stop })
     }
 
     /// Waits for announcements and hands over those that have come, some milliseconds after the first and not without
     /// bound. May be cancelled.
-    pub async fn next(&mut self, each: impl FnMut(Notice)) -> Result<(), HostError> {
-        self.next_as(read_notice, || Notice::Overrun, each).await
-    }
-
-    /// The same, as far as routes between nodes are concerned.
-    pub async fn next_between(&mut self, each: impl FnMut(BetweenNotice)) -> Result<(), HostError> {
-        self.next_as(crate::between::read::notice, || BetweenNotice::Overrun, each).await
-    }
-
-    async fn next_as<N>(
-        &mut self,
-        read: impl Fn(u16, &[u8]) -> Option<N>,
-        overrun: impl Fn() -> N,
-        mut each: impl FnMut(N),
-    ) -> Result<(), HostError> {
-        if self.hand_over(&read, &overrun, &mut each)? == 0 {
-            // Only while there is nothing: whoever makes a bunch of changes would wake us up for each of them.
-            let first = register(&self.socket).map_err(failed)?;
-            drop(first.readable().await.map_err(failed)?);
-            drop(first);
-            tokio::time::sleep(BUNCH).await;
-            self.hand_over(&read, &overrun, &mut each)?;
-        }
+    pub async fn next(&mut self, each: impl FnMut(N)) -> Result<(), HostError> {
+        let ended = || failed(io::ErrorKind::BrokenPipe.into());
+        let heard = self.heard.recv().await.unwrap_or_else(|| Err(ended()))?;
+        heard.into_iter().for_each(each);
         Ok(())
+    }
+}
+
+impl<N> Drop for Monitor<N> {
+    fn drop(&mut self) {
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+    }
+}
+
+/// What the thread has.
+struct Ear<N> {
+    socket: Socket,
+    stop: Arc<OwnedFd>,
+    received: Vec<u8>,
+    read: fn(u16, &[u8]) -> Option<N>,
+    overrun: fn() -> N,
+}
+
+impl<N> Ear<N> {
+    /// Until nobody wants to hear more, or nothing can be heard any more.
+    fn listen(mut self, tell: &mpsc::Sender<Result<Vec<N>, HostError>>) {
+        let mut is_more = false;
+        loop {
+            if !is_more {
+                if !self.wait() {
+                    return;
+                }
+                std::thread::sleep(BUNCH);
+            }
+            let mut notices = Vec::new();
+            let heard = self.hand_over(&mut |notice| notices.push(notice));
+            is_more = heard.as_ref().is_ok_and(|count| *count == MESSAGES_AT_ONCE);
+            let is_over = heard.is_err();
+            if (is_over || !notices.is_empty()) && tell.blocking_send(heard.map(|_| notices)).is_err() {
+                return;
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Whether there is something to hear. If not, it is over.
+    fn wait(&self) -> bool {
+        loop {
+            let mut events =
+                [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
+            match poll(&mut events, None) {
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+                Ok(_) => return events[1].revents().is_empty(),
+            }
+        }
     }
 
     /// What has come so far. Says how many messages that were.
-    fn hand_over<N>(
-        &mut self,
-        read: &impl Fn(u16, &[u8]) -> Option<N>,
-        overrun: &impl Fn() -> N,
-        each: &mut impl FnMut(N),
-    ) -> Result<usize, HostError> {
+    fn hand_over(&mut self, each: &mut impl FnMut(N)) -> Result<usize, HostError> {
         for count in 0..MESSAGES_AT_ONCE {
             match rustix::net::recv(&self.socket, &mut self.received[..], RecvFlags::empty()) {
                 Ok((length, _)) => {
-                    if !read_notices(&self.received[..length], read, each) {
-                        each(overrun());
+                    if !read_notices(&self.received[..length], &self.read, each) {
+                        each((self.overrun)());
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(count),
-                Err(Errno::NOBUFS) => each(overrun()),
+                Err(Errno::NOBUFS) => each((self.overrun)()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(failed(errno.into())),
             }
@@ -134,13 +180,6 @@ fn open_socket(groups: &[u32]) -> io::Result<Socket> {
         socket.add_membership(*group)?;
     }
     Ok(socket)
-}
-
-#[expect(unsafe_code, reason = "tokio leaves it to us that a descriptor stays open while it waits for it")]
-fn register(socket: &Socket) -> io::Result<AsyncFd<BorrowedFd<'_>>> {
-    // SAFETY: the socket owns its one descriptor, and is borrowed, so not closed, for as long as the `AsyncFd` lives.
-    let registered = unsafe { AsyncFd::register_with_interest(socket.as_fd(), Interest::READABLE) };
-    registered.map_err(io::Error::from)
 }
 
 fn failed(source: io::Error) -> HostError {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use host::{Host, HostError, Monitor};
 use plan::address::Doubt;
-use plan::between::{BetweenDevices, Changed, Step, Trouble, changes_of};
+use plan::between::{BetweenDevices, BetweenNotice, Changed, Step, Trouble, changes_of};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info};
 
@@ -43,7 +43,7 @@ enum Why {
 pub(super) struct Keeper<'a> {
     services: &'a Arc<Services>,
     known: &'a Arc<Known>,
-    monitor: Monitor,
+    monitor: Monitor<BetweenNotice>,
     nat: Nat,
     devices: BetweenDevices,
     /// A look at everything has been had.
@@ -58,7 +58,11 @@ pub(super) struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    pub(super) fn new(services: &'a Arc<Services>, known: &'a Arc<Known>, monitor: Monitor) -> Keeper<'a> {
+    pub(super) fn new(
+        services: &'a Arc<Services>,
+        known: &'a Arc<Known>,
+        monitor: Monitor<BetweenNotice>,
+    ) -> Keeper<'a> {
         Keeper {
             services,
             known,
@@ -102,7 +106,7 @@ impl<'a> Keeper<'a> {
 
     /// Whether something of ours was touched by somebody else.
     async fn listen(
-        monitor: &mut Monitor,
+        monitor: &mut Monitor<BetweenNotice>,
         known: &Known,
         devices: &BetweenDevices,
     ) -> Result<bool, HostError> {
@@ -113,7 +117,7 @@ impl<'a> Keeper<'a> {
                 is_disturbed = true;
             }
         };
-        monitor.next_between(each).await?;
+        monitor.next(each).await?;
         Ok(is_disturbed)
     }
 
