@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use doctor::evidence::node::{Bgp, BgpSession};
@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use model::{Key, KeyRange, Kind};
 use serde_json::{Value, json};
 use store::{Record, Store};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::debug;
 
@@ -28,8 +29,9 @@ type Asked = Mutex<BTreeMap<Key, (Record, Option<Instant>)>>;
 /// Never ends. `socket`: BIRD's, if this node speaks BGP; else the usual ones are asked.
 pub(crate) async fn keep(node: &str, store: &dyn Store, socket: Option<PathBuf>) {
     let asked: Asked = Mutex::default();
+    let changed = Notify::new();
     let following = follow(store, KeyRange::Kind(Kind::CalicoNodeStatus), "statuses of nodes", |told| {
-        let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&asked);
         match told {
             Told::Listing => asked.clear(),
             Told::Listed(record) | Told::Put(record) => {
@@ -41,9 +43,16 @@ pub(crate) async fn keep(node: &str, store: &dyn Store, socket: Option<PathBuf>)
             Told::Deleted(key) => drop(asked.remove(&key)),
             Told::Complete | Told::Lost => {}
         }
+        if !asked.is_empty() {
+            changed.notify_one();
+        }
     });
     let writing = async {
         loop {
+            // On most nodes nobody asks, and then there is no reason to wake up.
+            if lock(&asked).is_empty() {
+                changed.notified().await;
+            }
             tokio::time::sleep(LOOK_EVERY).await;
             for record in due(&asked) {
                 write(store, node, &asked, record, socket.clone()).await;
@@ -53,6 +62,10 @@ pub(crate) async fn keep(node: &str, store: &dyn Store, socket: Option<PathBuf>)
     tokio::join!(following, writing);
 }
 
+fn lock(asked: &Asked) -> MutexGuard<'_, BTreeMap<Key, (Record, Option<Instant>)>> {
+    asked.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn asks_about(record: &Record, node: &str) -> bool {
     decode(record, Kind::CalicoNodeStatus)
         .is_some_and(|asked| asked.spec("node").and_then(Value::as_str) == Some(node))
@@ -60,7 +73,7 @@ fn asks_about(record: &Record, node: &str) -> bool {
 
 /// Those whose period is over. A period of nought is a record that shall stay as it is.
 fn due(asked: &Asked) -> Vec<Record> {
-    let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+    let asked = lock(asked);
     let is_due = |(record, last): &&(Record, Option<Instant>)| {
         let period = decode(record, Kind::CalicoNodeStatus)
             .and_then(|asked| asked.spec("updatePeriodSeconds")?.as_u64())
@@ -82,7 +95,7 @@ async fn write(store: &dyn Store, node: &str, asked: &Asked, record: Record, soc
         debug!("{} was not written: {error}", record.key);
         return;
     }
-    let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut asked = lock(asked);
     if let Some((_, last)) = asked.get_mut(&record.key) {
         *last = Some(Instant::now());
     }
