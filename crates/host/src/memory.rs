@@ -1,9 +1,9 @@
 //! How the allocator of a long-lived process behaves: by default it keeps a heap for nearly every thread, and keeps in
 //! each what a burst of calls once needed.
 
-/// One for the thread that does kernel work and one for the others is about what they need.
+/// One for each of the threads that are at work on a call at the same time: where two share one, they wait for each other.
 #[cfg(target_env = "gnu")]
-const HEAPS: i32 = 2;
+const HEAPS: i32 = 4;
 
 #[cfg(target_env = "gnu")]
 #[expect(unsafe_code, reason = "no crate here offers these two")]

@@ -79,12 +79,12 @@ pub(super) async fn detach(
     let device = services.journal().and_then(|journal| journal.get(sandbox));
     let device = device.map(|entry| entry.attachment.device);
     let (owner, netns) = (sandbox.clone(), netns.map(Path::to_owned));
-    let detached = services.in_kernel(move |host| {
+    let detached = services.in_kernel_here(move |host| {
         // A namespace that is gone, or is none, has nothing to be freed.
         let mut pod = netns.and_then(|path| host.open_pod(&path).ok());
         host.detach(&owner, device.as_ref(), pod.as_mut())
     });
-    let detached = detached.await?;
+    let detached = detached.await??;
     for link in &detached.links {
         info!("took {} of {sandbox} out of service", link.name);
     }

@@ -83,7 +83,7 @@ impl Answer {
 
 /// Serves one call from start to end.
 pub(crate) async fn serve(message: &CallRequest, caller: &Caller, services: &Services) -> Answer {
-    services.begin_call();
+    let _under_way = services.begin_call();
     let mut version = result::NEWEST.to_owned();
     if services.agent().is_some_and(|agent| agent.only_observes()) {
         let error = CniError::new(code::CANNOT_SERVE, "the agent of this node only observes");

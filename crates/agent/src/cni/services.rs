@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use book::Book;
@@ -41,6 +41,17 @@ pub(crate) struct Services {
     said: Mutex<BTreeSet<String>>,
     own_user: u32,
     calls: AtomicU64,
+    calls_under_way: AtomicUsize,
+}
+
+/// A call under way.
+#[derive(Debug)]
+pub(super) struct UnderWay<'a>(&'a Services);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.calls_under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Where the records are.
@@ -92,6 +103,7 @@ impl Services {
             said: Mutex::default(),
             own_user: own_user(),
             calls: AtomicU64::new(0),
+            calls_under_way: AtomicUsize::new(0),
         }
     }
 
@@ -122,8 +134,10 @@ impl Services {
         &self.health.metrics
     }
 
-    pub(super) fn begin_call(&self) {
+    pub(super) fn begin_call(&self) -> UnderWay<'_> {
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.calls_under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
     }
 
     /// How many calls there were so far.
@@ -165,6 +179,19 @@ impl Services {
         work: impl FnOnce(&mut Host) -> Result<T, HostError> + Send + 'static,
     ) -> Result<T, HostError> {
         self.kernel()?.run(work).await?
+    }
+
+    /// The same for a short step that a call cannot go on without. A call that is the only one does it on its own thread:
+    /// to wake another up would take longer. Several share the work between threads.
+    pub(super) async fn in_kernel_here<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Host) -> T + Send + 'static,
+    ) -> Result<T, HostError> {
+        if self.is_lone_call() { self.kernel()?.run_here(work).await } else { self.kernel()?.run(work).await }
+    }
+
+    fn is_lone_call(&self) -> bool {
+        self.calls_under_way.load(Ordering::Relaxed) == 1
     }
 
     /// The address book for a verb that may have to make a store.

@@ -4,11 +4,10 @@
 mod recording;
 mod wiring;
 
-use host::{Ahead, HostError, PodNamespace, Prepared};
+use host::{Ahead, HostError, PodInterface, PodNamespace, Prepared};
 use model::{DeviceName, Mac};
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use recording::{Recorded, Recording};
@@ -91,34 +90,25 @@ impl Add<'_> {
         device: &DeviceName,
         mtu: u32,
     ) -> Result<(Recorded, Option<Prepared>), CniError> {
-        let (tell, told) = oneshot::channel();
-        let (call, services) = (self.call, self.services);
-        let bare = Wired { device: device.clone(), mac: mac(call), addresses: Vec::new() };
+        let (pod, looked) = wiring::look(self.pod.take(), self.call, device, self.services).await?;
+        let name = if looked.is_taken { self.own_device_name() } else { device.clone() };
+        let bare = Wired { device: name, mac: mac(self.call), addresses: Vec::new() };
         let order = Order {
-            pod: self.pod.take(),
-            attachment: attachment(call, &bare, mtu),
-            other_name: self.own_device_name(),
-            ahead: if may_get_ipv6(call) { Ahead::Made } else { Ahead::Started },
+            pod,
+            is_wanted: looked.interface == PodInterface::None,
+            attachment: attachment(self.call, &bare, mtu),
+            ahead: if may_get_ipv6(self.call) { Ahead::Made } else { Ahead::Started },
         };
-        let preparing = order.look_and_prepare(call, services, tell);
-        let recording = async {
-            // Nothing is told if the look failed; the other half then says why.
-            let Ok(looked) = told.await else { return Ok(None) };
-            self.record(looked, device).await.map(Some)
-        };
-        let (recorded, prepared) = tokio::join!(recording, preparing);
+        let preparing = order.prepare(self.services, self.book.store().commits_apart());
+        let (recorded, prepared) = tokio::join!(self.record(looked, device), preparing);
         match (recorded, prepared) {
-            (Ok(Some(recorded)), Ok((pod, prepared))) => {
+            (Ok(recorded), Ok((pod, prepared))) => {
                 self.pod = Some(pod);
                 Ok(self.use_if_new(recorded, prepared).await)
             }
-            (Ok(Some(recorded)), Err(error)) => {
+            (Ok(recorded), Err(error)) => {
                 self.undo(&recorded).await;
                 Err(error.into())
-            }
-            (Ok(None), prepared) => {
-                let error = prepared.err().map(CniError::from);
-                Err(error.unwrap_or_else(|| CniError::broken("the pod was not looked at")))
             }
             (Err(error), prepared) => {
                 self.abandon(prepared.ok().and_then(|(_, prepared)| prepared)).await;
@@ -177,8 +167,7 @@ impl Add<'_> {
         let mut pod = self.pod.take().expect("it was looked into before");
         let (pod, wired) = self
             .services
-            .kernel()?
-            .run(move |host| {
+            .in_kernel_here(move |host| {
                 let wired = wiring::wire(host, &mut pod, prepared, &attachment);
                 (pod, wired)
             })

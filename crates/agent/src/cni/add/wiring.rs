@@ -3,7 +3,6 @@
 use host::{Ahead, Host, HostError, PodInterface, PodNamespace, Prepared};
 use model::DeviceName;
 use plan::{Attachment, PodWiring};
-use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::super::error::CniError;
@@ -18,49 +17,63 @@ pub(super) struct Looked {
     pub(super) is_taken: bool,
 }
 
-/// What the kernel's thread needs to know to make a veth.
+/// Looks before anything is made. Opens the pod's namespace, unless that was done before.
+pub(super) async fn look(
+    known: Option<PodNamespace>,
+    call: &Call,
+    device: &DeviceName,
+    services: &Services,
+) -> Result<(PodNamespace, Looked), HostError> {
+    let netns = call.request.netns.clone().unwrap_or_default();
+    let (sandbox, device) = (call.sandbox.clone(), device.clone());
+    let look = move |host: &mut Host| {
+        let mut pod = known.map_or_else(|| host.open_pod(&netns), Ok)?;
+        let interface = host.pod_interface(&sandbox, &mut pod)?;
+        let is_taken = host.is_name_taken(&device, &sandbox)?;
+        Ok((pod, Looked { interface, is_taken }))
+    };
+    services.in_kernel_here(look).await?
+}
+
+/// What is needed to make a veth.
 pub(super) struct Order {
-    /// Opened before, if so.
-    pub(super) pod: Option<PodNamespace>,
+    pub(super) pod: PodNamespace,
+    /// The pod has none.
+    pub(super) is_wanted: bool,
     /// Without addresses: they are being decided.
     pub(super) attachment: Attachment,
-    /// The device's name if another sandbox has the one that is wanted.
-    pub(super) other_name: DeviceName,
     pub(super) ahead: Ahead,
 }
 
 impl Order {
-    /// Looks, tells what there is, and makes the veth if the pod has none: it needs no address. In one go, because each
-    /// turn of the kernel's thread costs time. Gives the pod's namespace back; no link if something is there already
-    /// that must be looked at first, or if it could not be made: what is wrong now is wrong in a moment, too, and is
-    /// said then.
-    pub(super) async fn look_and_prepare(
+    /// Makes the veth while others are at work on the records: it needs no address. Gives the pod's namespace back; no
+    /// link if something is there already that must be looked at first, or if it could not be made: what is wrong now is
+    /// wrong in a moment, too, and is said then.
+    pub(super) async fn prepare(
         self,
-        call: &Call,
         services: &Services,
-        tell: oneshot::Sender<Looked>,
+        commits_apart: bool,
     ) -> Result<(PodNamespace, Option<Prepared>), HostError> {
-        let netns = call.request.netns.clone().unwrap_or_default();
-        let Order { pod: known, mut attachment, other_name, ahead } = self;
+        let Order { mut pod, is_wanted, attachment, ahead } = self;
+        if !is_wanted {
+            return Ok((pod, None));
+        }
+        // Whatever else is to be done on this thread goes first: then the commit is on its way.
+        tokio::task::yield_now().await;
         let work = move |host: &mut Host| {
-            let mut pod = known.map_or_else(|| host.open_pod(&netns), Ok)?;
-            let interface = host.pod_interface(&attachment.sandbox, &mut pod)?;
-            let is_taken = host.is_name_taken(&attachment.device, &attachment.sandbox)?;
-            if tell.send(Looked { interface, is_taken }).is_err() || interface != PodInterface::None {
-                return Ok((pod, None));
-            }
-            if is_taken {
-                attachment.device = other_name;
-            }
             failpoint::hit(Point::AddBeforeLink);
             let prepared = prepare(host, &mut pod, &attachment, ahead).unwrap_or_else(|error| {
                 debug!("the veth of {} could not be made ahead: {error}", attachment.sandbox);
                 None
             });
             failpoint::hit(Point::AddAfterLink);
-            Ok((pod, prepared))
+            (pod, prepared)
         };
-        services.in_kernel(work).await
+        match commits_apart {
+            true => services.in_kernel_here(work).await,
+            // This thread hears from the store.
+            false => services.kernel()?.run(work).await,
+        }
     }
 }
 
