@@ -228,3 +228,14 @@ fn rules_of_nft_as_json() {
     assert_eq!(firewall.chains[0].rules.len(), 1);
     assert!(firewall.chains[0].hook.as_ref().unwrap().drops_the_rest);
 }
+
+/// `etcdctl get --prefix /calico -w json`: one line.
+#[test]
+fn records_of_etcdctl_as_json() {
+    let evidence = one(
+        r#"{"header":{"cluster_id":1,"member_id":2,"revision":7,"raft_term":2},"kvs":[{"key":"L2NhbGljby9pcGFtL3YyL2hhbmRsZS9rOHMtcG9kLW5ldHdvcmsuYWJj","create_revision":5,"mod_revision":5,"version":1,"value":"eyJoYW5kbGVJRCI6ICJrOHMtcG9kLW5ldHdvcmsuYWJjIiwgImJsb2NrIjogeyIxMC4wLjAuMC8yNiI6IDF9LCAiZGVsZXRlZCI6IGZhbHNlfQ=="},{"key":"L2NhbGljby9yZXNvdXJjZXMvdjMvcHJvamVjdGNhbGljby5vcmcvaXBwb29scy9wb2Rz","create_revision":6,"mod_revision":6,"version":1,"value":"eyJraW5kIjogIklQUG9vbCIsICJhcGlWZXJzaW9uIjogInByb2plY3RjYWxpY28ub3JnL3YzIiwgIm1ldGFkYXRhIjogeyJuYW1lIjogInBvZHMifSwgInNwZWMiOiB7ImNpZHIiOiAiMTAuMC4wLjAvMTYifX0="}],"count":2}
+"#,
+    );
+    assert_eq!(evidence.ipam.as_ref().unwrap().books.handles.len(), 1);
+    assert_eq!(evidence.records.all(Kind::IpPool)[0].seen.spec("cidr").unwrap(), "10.0.0.0/16");
+}

@@ -4,6 +4,7 @@
 mod calico;
 mod crd;
 mod cut;
+mod etcd;
 mod json;
 mod kube;
 mod legacy;
@@ -82,6 +83,18 @@ impl Documents {
             Some(AnyKey::Now(key)) => return calico::stored(&key, value, origin, draft),
             Some(AnyKey::Of2017(key)) => return legacy::endpoint(&key, value, &origin, draft),
             None => {}
+        }
+        if let Some(records) = etcd::records(value) {
+            let mut is_known = records.is_empty();
+            for (key, value) in records {
+                self.key(&key);
+                is_known |= match self.key.take() {
+                    Some(AnyKey::Now(key)) => calico::stored(&key, &value, origin.clone(), draft),
+                    Some(AnyKey::Of2017(key)) => legacy::endpoint(&key, &value, &origin, draft),
+                    None => false,
+                };
+            }
+            return is_known;
         }
         if let Some(firewall) = Firewall::read(value) {
             draft.node(section).firewall = Some(Sighted::new(firewall, origin));

@@ -1,0 +1,59 @@
+//! `etcdctl get -w json`: keys and values in base64.
+
+use serde_json::Value;
+
+/// Its records: key and value. `None`: it is something else.
+pub(super) fn records(value: &Value) -> Option<Vec<(String, Value)>> {
+    let records = value["kvs"].as_array().filter(|_| value["header"].is_object())?;
+    let text = |value: &Value| String::from_utf8(decode(value.as_str()?)?).ok();
+    let record = |record: &Value| {
+        let content = text(&record["value"])?;
+        let content = serde_json::from_str(&content).unwrap_or(Value::String(content));
+        Some((text(&record["key"])?, content))
+    };
+    Some(records.iter().filter_map(record).collect())
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0u32, 0);
+    for character in text.trim_end_matches('=').bytes() {
+        let value = match character {
+            b'A'..=b'Z' => character - b'A',
+            b'a'..=b'z' => character - b'a' + 26,
+            b'0'..=b'9' => character - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+            bits &= (1 << held) - 1;
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_and_values_are_decoded() {
+        let answer = json!({"header": {"revision": 3}, "kvs": [{"key": "L2E=", "value": "eyJiIjoxfQ=="}, {"key": "!"}]});
+        assert_eq!(records(&answer), Some(vec![("/a".to_owned(), json!({"b": 1}))]));
+        assert_eq!(records(&json!({"kvs": []})), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_decoded(key in any::<String>(), value in any::<String>()) {
+            let _ = records(&json!({"header": {}, "kvs": [{"key": key, "value": value}]}));
+        }
+    }
+}
