@@ -60,6 +60,33 @@ fn routes_into_pools_are_the_agents_unless_they_are_birds() {
     );
 }
 
+/// Somebody else tells of the services, too, and the node would send their packets there.
+#[test]
+fn routes_to_services_stay_out_of_the_kernel() {
+    let mut view = three();
+    configuration(&mut view, json!({"serviceClusterIPs": [{"cidr": "10.96.0.0/12"}]}));
+    let rules = block(&decided(&view).config, "filter to_kernel_v4 {");
+    assert_eq!(rules[2], "if net ~ [ 10.244.0.0/16+, 10.96.0.0/12+ ] then reject;");
+}
+
+#[test]
+fn bird_binds_to_the_nodes_address_only_if_it_is_told() {
+    let mut view = three();
+    assert!(!decided(&view).config.contains("strict bind"));
+    configuration(&mut view, json!({"bindMode": "NodeIP"}));
+    assert_eq!(decided(&view).config.matches("strict bind on;").count(), 4);
+}
+
+#[test]
+fn the_usual_port_is_not_part_of_a_sessions_name() {
+    let mut view = three();
+    peer(&mut view, "tor", json!({"peerIP": "192.0.2.1:179", "asNumber": 65000}));
+    peer(&mut view, "other", json!({"peerIP": "192.0.2.2:1790", "asNumber": 65000}));
+    let config = decided(&view).config;
+    assert!(config.contains("protocol bgp Global_192_0_2_1 {"), "{config}");
+    assert!(config.contains("protocol bgp Global_192_0_2_2_port_1790 {"), "{config}");
+}
+
 #[test]
 fn settings_of_a_peer_become_words_of_bird() {
     let mut view = three();
