@@ -1,13 +1,18 @@
 //! Outages of the past, replayed with the real programs: what happened, what was found, in numbers. A replay
 //! fails if anything is not as it should be.
 
+mod ipam_drift;
 mod leaked_endpoints;
+mod shared_address;
 mod stale_delete;
 mod state;
+mod surgery;
 mod wrong_nic;
 
 use crate::wait_for;
 
+pub use ipam_drift::replay as ipam_drift;
 pub use leaked_endpoints::replay as leaked_endpoints;
+pub use shared_address::replay as shared_address;
 pub use stale_delete::replay as stale_delete;
 pub use wrong_nic::replay as wrong_nic;

@@ -4,7 +4,7 @@ use lab::cluster::Mode;
 
 use super::{failure, own};
 use crate::cli::lab::{Incident, Replay};
-use crate::failure::{Failure, Failures};
+use crate::failure::Failures;
 
 pub(super) fn run(command: &Replay) -> Result<(), Failures> {
     let story = |line: &str| println!("{line}");
@@ -24,9 +24,15 @@ pub(super) fn run(command: &Replay) -> Result<(), Failures> {
             lab::replay::wrong_nic(&cluster, &story).map_err(failure)?;
             cluster.down().map_err(failure)?;
         }
-        Incident::IpamDrift | Incident::SharedAddress => {
-            let known = "stale-delete, leaked-endpoints and wrong-nic can be replayed";
-            return Err(Failure::new("the replay of this incident is not there yet").hint(known).into());
+        Incident::IpamDrift => {
+            let cluster = own(command.nodes.unwrap_or(2), command.store, Mode::Direct, &command.making)?;
+            lab::replay::ipam_drift(&cluster, &story).map_err(failure)?;
+            cluster.down().map_err(failure)?;
+        }
+        Incident::SharedAddress => {
+            let cluster = own(command.nodes.unwrap_or(1), command.store, Mode::Direct, &command.making)?;
+            lab::replay::shared_address(&cluster, &story).map_err(failure)?;
+            cluster.down().map_err(failure)?;
         }
     }
     Ok(())

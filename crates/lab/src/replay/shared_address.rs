@@ -1,0 +1,218 @@
+//! Eleven endpoints, one address: whoever pings it is answered, and that proves nothing.
+//!
+//! In the outage nothing checked that an address has one owner. Our own agents refuse a second one, so here they only observe, as they would
+//! beside Calico, and repair what they are told to.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context as _, Result, ensure};
+use model::{Key, Kind};
+use serde_json::{Value, json};
+
+use super::ipam_drift::add_to;
+use super::surgery::Surgery;
+use crate::cluster::{Cluster, NETWORK};
+use crate::kubelet::{KubeletRequest, PodReport};
+use crate::pinger::Pinger;
+
+/// As many as in the outage; one of them has no pod any more.
+const HOLDERS: usize = 11;
+
+/// The lab needs one node with an agent.
+pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
+    let node = cluster.description().nodes.first().context("a lab has nodes")?.name.clone();
+    Replay { cluster, surgery: Surgery::new(cluster)?, node, tell }.run()
+}
+
+struct Replay<'a> {
+    cluster: &'a Cluster,
+    surgery: Surgery<'a>,
+    node: String,
+    tell: &'a dyn Fn(&str),
+}
+
+impl Replay<'_> {
+    fn run(&self) -> Result<()> {
+        self.step("Eleven pods run, each with an address of its own");
+        let names: Vec<String> = (0..HOLDERS).map(|number| format!("store-{number:02}")).collect();
+        let pods = add_to(self.cluster, &self.node, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let (rightful, others) = pods.split_first().context("pods run")?;
+        let shared = rightful.addresses[0].clone();
+        self.surgery.ensure_clean()?;
+        self.agents(&["--observe", "--repair"])?;
+        let pinger =
+            Pinger::start("the rightful owner", self.cluster.command_on_node_only(&self.node)?, &shared)?;
+        pinger.wait_for_more(10)?;
+        self.share(&shared, others)?;
+        self.find(&shared)?;
+        let lost = &others[others.len() - 1];
+        self.step("One of the pods goes, and nobody tells the store");
+        self.lose(lost)?;
+        self.step("plumb repair --apply");
+        let (id, recreate) = self.repair(&shared, rightful, lost)?;
+        self.step(&format!("plumb repair undo {id}, and again"));
+        self.surgery.undo(&id)?;
+        ensure!(self.has_endpoint(lost)?, "undo did not put the record back");
+        self.surgery.repair(&[])?;
+        ensure!(!self.has_endpoint(lost)?, "the second repair did not delete the record");
+        self.note("the record came back and went again");
+        self.step("The operator recreates the pods that the plan names");
+        self.agents(&[])?;
+        self.recreate(others, &recreate)?;
+        self.surgery.ensure_clean()?;
+        self.note("every pod has an address of its own, and the audit is clean");
+        let tally = pinger.stop()?;
+        self.note(&format!(
+            "the rightful owner, all the while: {} pings answered, {} lost",
+            tally.answered, tally.lost
+        ));
+        ensure!(tally.lost == 0 && tally.answered > 0, "{} pings were lost", tally.lost);
+        Ok(())
+    }
+
+    /// Everybody's record, pod and neighbour say the same address; the node has one route.
+    fn share(&self, shared: &str, others: &[PodReport]) -> Result<()> {
+        self.step(&format!("{} more endpoints come to hold {shared}", others.len()));
+        for pod in others {
+            let own = pod.addresses[0].clone();
+            let address = own.parse()?;
+            self.surgery.edit_block(self.surgery.block_of(&own)?, |block| {
+                let ordinal = block.ordinal(address);
+                ordinal.into_iter().for_each(|ordinal| ipam::give_back(block, &[ordinal], None));
+            })?;
+            self.surgery.put(&Key::Handle(format!("{NETWORK}.{}", pod.container_id)), None)?;
+            self.edit_endpoint(pod, |spec| spec["ipNetworks"] = json!([format!("{shared}/32")]))?;
+            let inside = |words: &str| -> Result<()> {
+                let mut command = self.cluster.command_in(&self.node, &pod.netns)?;
+                let output = command.arg("ip").args(words.split(' ')).output()?;
+                ensure!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+                Ok(())
+            };
+            inside(&format!("address add {shared}/32 dev eth0"))?;
+            inside(&format!("address del {own}/32 dev eth0"))?;
+            let mac = self.field(pod, "mac")?;
+            let on_node = |words: String| {
+                self.cluster
+                    .run_on(&self.node, &[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat())
+            };
+            on_node(format!("neigh replace {shared} lladdr {mac} dev {} nud permanent", pod.device))?;
+            on_node(format!("neigh del {own} dev {}", pod.device))?;
+            on_node(format!("route del {own}"))?;
+        }
+        Ok(())
+    }
+
+    fn find(&self, shared: &str) -> Result<()> {
+        let found = self.surgery.findings()?;
+        let codes: BTreeSet<&str> = found.keys().map(|(code, _)| code.as_str()).collect();
+        let summary = found.get(&("address-shared".to_owned(), shared.to_owned()));
+        let summary = summary.with_context(|| format!("it finds {found:#?}"))?;
+        ensure!(summary.contains(&HOLDERS.to_string()), "it says {summary}");
+        ensure!(
+            codes.iter().all(|code| ["address-shared", "route-to-wrong-device"].contains(code)),
+            "it finds {found:#?}"
+        );
+        self.note(&format!("found: {summary}"));
+        Ok(())
+    }
+
+    /// Its sandbox, device and namespace are gone; its record is not.
+    fn lose(&self, pod: &PodReport) -> Result<()> {
+        let request =
+            KubeletRequest::Lose { pods: vec![pod.key()], leaves: crate::kubelet::LeftBehind::Nothing };
+        self.cluster.kubelet(&self.node, &request)?;
+        super::wait_for("the device to go", || {
+            let links = self.cluster.run_on(&self.node, &["ip", "-o", "link", "show"])?;
+            ensure!(!links.contains(&pod.device), "{} is still there", pod.device);
+            Ok(())
+        })
+    }
+
+    /// The record of the one that is gone goes; the others are named. The repair's ID, and who is to be recreated.
+    fn repair(
+        &self,
+        shared: &str,
+        rightful: &PodReport,
+        lost: &PodReport,
+    ) -> Result<(String, BTreeSet<String>)> {
+        let left = self.surgery.left_to_people()?;
+        let (id, steps) = self.surgery.repair(&[])?;
+        ensure!(!self.has_endpoint(lost)?, "the record of {} is still there", lost.key());
+        self.note(&format!(
+            "{steps} steps done; the record of {}, which two witnesses call gone, is deleted",
+            lost.key()
+        ));
+        let commands =
+            left.iter().filter(|(code, ..)| code == "address-shared").flat_map(|(_, _, commands)| commands);
+        let recreate: BTreeSet<String> = commands.cloned().collect();
+        for command in recreate.iter().take(2) {
+            self.note(&format!("left to people: {command}"));
+        }
+        self.note(&format!(
+            "and {} more; {} keeps {shared}: the block's allocation names its sandbox",
+            recreate.len().saturating_sub(2),
+            rightful.key()
+        ));
+        ensure!(recreate.len() == HOLDERS - 2, "the plan names {recreate:?}");
+        ensure!(
+            !recreate.iter().any(|command| command.ends_with(&rightful.name)),
+            "the rightful owner is to go: {recreate:?}"
+        );
+        Ok((id, recreate))
+    }
+
+    /// What `kubectl delete pod` leads to.
+    fn recreate(&self, pods: &[PodReport], commands: &BTreeSet<String>) -> Result<()> {
+        for pod in pods
+            .iter()
+            .filter(|pod| commands.contains(&format!("kubectl delete pod -n {} {}", pod.namespace, pod.name)))
+        {
+            self.cluster
+                .kubelet(&self.node, &KubeletRequest::Delete { pods: vec![pod.key()], waits: true })?;
+            let again = add_to(self.cluster, &self.node, &[&pod.name])?;
+            ensure!(again.len() == 1, "{} does not run again", pod.key());
+        }
+        Ok(())
+    }
+
+    fn agents(&self, arguments: &[&str]) -> Result<()> {
+        for node in &self.cluster.description().nodes {
+            self.cluster.stop(&node.name, "agent")?;
+            self.cluster.start(&node.name, "agent", arguments)?;
+        }
+        Ok(())
+    }
+
+    fn key(&self, pod: &PodReport) -> Result<Key> {
+        let name = model::names::EndpointName::of_pod(&self.node, &pod.name, "eth0").compute()?;
+        Ok(Key::namespaced(Kind::WorkloadEndpoint, &pod.namespace, name))
+    }
+
+    fn record(&self, pod: &PodReport) -> Result<Option<Value>> {
+        let text = self.surgery.get(&self.key(pod)?)?;
+        Ok(text.map(|text| serde_json::from_slice(&text)).transpose()?)
+    }
+
+    fn has_endpoint(&self, pod: &PodReport) -> Result<bool> {
+        Ok(self.record(pod)?.is_some())
+    }
+
+    fn field(&self, pod: &PodReport, field: &str) -> Result<String> {
+        let record = self.record(pod)?.context("it has a record")?;
+        Ok(record["spec"][field].as_str().context("the field is there")?.to_owned())
+    }
+
+    fn edit_endpoint(&self, pod: &PodReport, edit: impl FnOnce(&mut Value)) -> Result<()> {
+        let mut record = self.record(pod)?.context("it has a record")?;
+        edit(&mut record["spec"]);
+        self.surgery.put(&self.key(pod)?, Some(record.to_string().into_bytes()))
+    }
+
+    fn step(&self, title: &str) {
+        (self.tell)(&format!("\n== {title}"));
+    }
+
+    fn note(&self, line: &str) {
+        (self.tell)(&format!("   {line}"));
+    }
+}

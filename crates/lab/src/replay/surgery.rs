@@ -1,0 +1,155 @@
+//! What replays need that break records and kernels past all checks: the store itself, the doctor's findings, repairs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use model::ipam::Block;
+use model::{Cidr, Key};
+use serde_json::Value;
+use store::etcd::EtcdConfig;
+use store::{Change, OpenMode, Store, StoreConfig};
+
+use crate::cluster::Cluster;
+
+/// How far apart two looks are in replays, in seconds: pods here are as old as that when it matters.
+const GRACE: &str = "2";
+
+pub(super) struct Surgery<'a> {
+    cluster: &'a Cluster,
+    runtime: tokio::runtime::Runtime,
+    store: Arc<dyn Store>,
+    /// Goes with the lab.
+    history: PathBuf,
+}
+
+impl<'a> Surgery<'a> {
+    pub(super) fn new(cluster: &'a Cluster) -> Result<Surgery<'a>> {
+        let first = &cluster.description().nodes.first().context("a lab has nodes")?.name;
+        let settings: BTreeMap<String, String> = cluster.environment_of(first)?.into_iter().collect();
+        let config = match (settings.get("SQLITE_PATH"), settings.get("ETCD_ENDPOINTS")) {
+            (Some(path), _) => StoreConfig::Sqlite { path: path.into() },
+            (None, Some(endpoint)) => StoreConfig::Etcd(EtcdConfig::new([endpoint.clone()])),
+            (None, None) => anyhow::bail!("the lab does not say where its records are"),
+        };
+        let runtime = tokio::runtime::Runtime::new()?;
+        // etcd listens in the network of the lab's first node, or on this machine: whichever it is, this thread is there.
+        let store = runtime.block_on(store::open(&config, OpenMode::Existing))?;
+        let history = cluster.root_of(first)?.join("repairs");
+        Ok(Surgery { cluster, runtime, store, history })
+    }
+
+    pub(super) fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
+        Ok(self.runtime.block_on(self.store.get(key))?.map(|record| record.value.to_vec()))
+    }
+
+    /// Writes a record, whatever stands there; `None` deletes it.
+    pub(super) fn put(&self, key: &Key, value: Option<Vec<u8>>) -> Result<()> {
+        self.runtime.block_on(async {
+            let found = self.store.get(key).await?;
+            let change = match (found, value) {
+                (Some(found), Some(value)) => Change::update(key.clone(), value, found.revision),
+                (Some(found), None) => Change::delete(key.clone(), found.revision),
+                (None, Some(value)) => Change::create(key.clone(), value),
+                (None, None) => return Ok(()),
+            };
+            self.store.commit(vec![change]).await?;
+            Ok(())
+        })
+    }
+
+    pub(super) fn edit_block(&self, block: Cidr, edit: impl FnOnce(&mut Block)) -> Result<()> {
+        let key = Key::Block(block);
+        let text = self.get(&key)?.with_context(|| format!("there is no block {block}"))?;
+        let mut found = Block::decode(&block, &text)?;
+        edit(&mut found);
+        ipam::count_write(&mut found);
+        self.put(&key, Some(found.encode()))
+    }
+
+    /// The block that holds an address.
+    pub(super) fn block_of(&self, address: &str) -> Result<Cidr> {
+        Cidr::containing(address.parse()?, 26).context("an address lies in a block")
+    }
+
+    /// `plumb …` with this lab's store and every node's agent.
+    fn plumb(&self, words: &[&str]) -> Result<Output> {
+        let first = &self.cluster.description().nodes[0].name;
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net={}", self.cluster.network_of(first)?.display()))
+            .arg("--")
+            .arg("plumb")
+            .args(words);
+        for node in &self.cluster.description().nodes {
+            command.arg("--agent-socket").arg(self.cluster.root_of(&node.name)?.join("run/plumb/agent.sock"));
+        }
+        command.env_clear().envs(self.cluster.environment_of(first)?).env("PLUMB_REPAIRS", &self.history);
+        command.output().context("cannot run plumb")
+    }
+
+    /// What the doctor finds, and its summaries: by code and subject, with whatever it explains.
+    pub(super) fn findings(&self) -> Result<BTreeMap<(String, String), String>> {
+        let output = self.plumb(&["doctor", "-o", "json", "--settle", "0.5", "--grace", GRACE])?;
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let mut found = BTreeMap::new();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        for finding in report["findings"].as_array().context("a list of findings")? {
+            let symptoms = finding["symptoms"].as_array().into_iter().flatten();
+            for told in std::iter::once(finding).chain(symptoms) {
+                found.insert((text(&told["code"]), text(&told["subject"])), text(&told["summary"]));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Plans and repairs; the repair's ID and how many steps were done.
+    pub(super) fn repair(&self, scope: &[&str]) -> Result<(String, u64)> {
+        let words =
+            [&["repair"], scope, &["--apply", "-o", "json", "--settle", "0.5", "--grace", GRACE]].concat();
+        let output = self.plumb(&words)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(
+            output.status.success(),
+            "the repair failed: {said}{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        let outcome: Value = serde_json::from_slice(&output.stdout).context(said)?;
+        let id = outcome["id"].as_str().context("a repair has an ID")?.to_owned();
+        Ok((id, outcome["done"].as_u64().unwrap_or_default()))
+    }
+
+    /// What would be left to people: each finding with the commands.
+    pub(super) fn left_to_people(&self) -> Result<Vec<(String, String, Vec<String>)>> {
+        let output = self.plumb(&["repair", "-o", "json", "--settle", "0.5", "--grace", GRACE])?;
+        let plan: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let left = plan["left"].as_array().context("a list")?.iter();
+        Ok(left
+            .map(|left| {
+                let commands = left["commands"].as_array().into_iter().flatten().map(text).collect();
+                (text(&left["code"]), text(&left["why"]), commands)
+            })
+            .collect())
+    }
+
+    pub(super) fn undo(&self, id: &str) -> Result<()> {
+        let output = self.plumb(&["repair", "undo", id])?;
+        let said = [&output.stdout[..], &output.stderr].concat();
+        ensure!(output.status.success(), "undo failed: {}", String::from_utf8_lossy(&said));
+        Ok(())
+    }
+
+    /// Nothing is found, in two tries at most: what an agent is just about to do may take a moment.
+    pub(super) fn ensure_clean(&self) -> Result<()> {
+        super::wait_for("a clean audit", || {
+            let found = self.findings()?;
+            ensure!(found.is_empty(), "still found: {found:#?}");
+            Ok(())
+        })
+    }
+}
