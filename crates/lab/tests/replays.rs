@@ -111,3 +111,42 @@ fn the_wrong_card_is_not_taken_and_when_forced_everybody_says_so() {
     assert_eq!(story.matches(" pings answered, 0 lost").count(), 2, "{story}");
     assert!(story.contains("plumb doctor, after "), "{story}");
 }
+
+#[track_caller]
+fn repaired(test: &str, nodes: usize, store: StoreKind, play: replay::Play) {
+    let Some(lab) = up(test, nodes, store) else { return };
+    let (outcome, story) = told(|tell| play(&lab, tell));
+    outcome.unwrap_or_else(|error| panic!("{story}{error:#}"));
+    assert!(story.contains(" pings answered, 0 lost"), "{story}");
+    assert!(story.contains("audit is clean"), "{story}");
+}
+
+#[test]
+fn the_drifted_address_book_is_rebuilt_on_sqlite() {
+    repaired("the_drifted_address_book_is_rebuilt_on_sqlite", 2, StoreKind::Sqlite, replay::ipam_drift);
+}
+
+#[test]
+fn the_drifted_address_book_is_rebuilt_on_etcd() {
+    repaired("the_drifted_address_book_is_rebuilt_on_etcd", 2, StoreKind::Etcdv3, replay::ipam_drift);
+}
+
+#[test]
+fn the_shared_address_goes_to_its_rightful_owner_on_sqlite() {
+    repaired(
+        "the_shared_address_goes_to_its_rightful_owner_on_sqlite",
+        1,
+        StoreKind::Sqlite,
+        replay::shared_address,
+    );
+}
+
+#[test]
+fn the_shared_address_goes_to_its_rightful_owner_on_etcd() {
+    repaired(
+        "the_shared_address_goes_to_its_rightful_owner_on_etcd",
+        1,
+        StoreKind::Etcdv3,
+        replay::shared_address,
+    );
+}

@@ -10,6 +10,7 @@ mod http;
 mod name;
 mod partition;
 mod place;
+mod records;
 mod settings;
 mod status;
 mod topology;

@@ -9,6 +9,7 @@ mod state;
 mod surgery;
 mod wrong_nic;
 
+use crate::cluster::Cluster;
 use crate::wait_for;
 
 pub use ipam_drift::replay as ipam_drift;
@@ -16,3 +17,6 @@ pub use leaked_endpoints::replay as leaked_endpoints;
 pub use shared_address::replay as shared_address;
 pub use stale_delete::replay as stale_delete;
 pub use wrong_nic::replay as wrong_nic;
+
+/// A replay that needs nothing but a lab and somebody to tell.
+pub type Play = fn(&Cluster, &dyn Fn(&str)) -> anyhow::Result<()>;

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use model::ipam::Block;
 use model::{Cidr, Key};
 use serde_json::Value;
-use store::etcd::EtcdConfig;
-use store::{Change, OpenMode, Store, StoreConfig};
+use store::Change;
 
 use crate::cluster::Cluster;
 
@@ -19,8 +17,6 @@ const GRACE: &str = "2";
 
 pub(super) struct Surgery<'a> {
     cluster: &'a Cluster,
-    runtime: tokio::runtime::Runtime,
-    store: Arc<dyn Store>,
     /// Goes with the lab.
     history: PathBuf,
 }
@@ -28,34 +24,23 @@ pub(super) struct Surgery<'a> {
 impl<'a> Surgery<'a> {
     pub(super) fn new(cluster: &'a Cluster) -> Result<Surgery<'a>> {
         let first = &cluster.description().nodes.first().context("a lab has nodes")?.name;
-        let settings: BTreeMap<String, String> = cluster.environment_of(first)?.into_iter().collect();
-        let config = match (settings.get("SQLITE_PATH"), settings.get("ETCD_ENDPOINTS")) {
-            (Some(path), _) => StoreConfig::Sqlite { path: path.into() },
-            (None, Some(endpoint)) => StoreConfig::Etcd(EtcdConfig::new([endpoint.clone()])),
-            (None, None) => anyhow::bail!("the lab does not say where its records are"),
-        };
-        let runtime = tokio::runtime::Runtime::new()?;
-        // etcd listens in the network of the lab's first node, or on this machine: whichever it is, this thread is there.
-        let store = runtime.block_on(store::open(&config, OpenMode::Existing))?;
-        let history = cluster.root_of(first)?.join("repairs");
-        Ok(Surgery { cluster, runtime, store, history })
+        Ok(Surgery { cluster, history: cluster.root_of(first)?.join("repairs") })
     }
 
     pub(super) fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
-        Ok(self.runtime.block_on(self.store.get(key))?.map(|record| record.value.to_vec()))
+        self.cluster.with_store(async |store| Ok(store.get(key).await?.map(|record| record.value.to_vec())))
     }
 
     /// Writes a record, whatever stands there; `None` deletes it.
     pub(super) fn put(&self, key: &Key, value: Option<Vec<u8>>) -> Result<()> {
-        self.runtime.block_on(async {
-            let found = self.store.get(key).await?;
-            let change = match (found, value) {
+        self.cluster.with_store(async |store| {
+            let change = match (store.get(key).await?, value) {
                 (Some(found), Some(value)) => Change::update(key.clone(), value, found.revision),
                 (Some(found), None) => Change::delete(key.clone(), found.revision),
                 (None, Some(value)) => Change::create(key.clone(), value),
                 (None, None) => return Ok(()),
             };
-            self.store.commit(vec![change]).await?;
+            store.commit(vec![change]).await?;
             Ok(())
         })
     }

@@ -69,6 +69,7 @@ impl Arguments {
         if let Some(incidents) = &self.incidents {
             outages::from_evidence(&programs, incidents)?;
         }
+        outages::repaired(&programs)?;
         println!("\nDone in {:.1} s: everything was as it should be.", started.elapsed().as_secs_f32());
         Ok(())
     }

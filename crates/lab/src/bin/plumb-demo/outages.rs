@@ -33,6 +33,21 @@ pub(super) fn wrong_nic(programs: &Programs) -> Result<()> {
     Ok(())
 }
 
+/// Each in a small lab: broken, found, repaired, taken back, repaired again.
+pub(super) fn repaired(programs: &Programs) -> Result<()> {
+    let plays: [(&str, usize, replay::Play); 2] = [
+        ("The fourth outage live, with plumb repair", 1, replay::shared_address),
+        ("The fifth outage live, with plumb repair", 2, replay::ipam_drift),
+    ];
+    for (title, nodes, play) in plays {
+        step(title);
+        let cluster = OwnCluster::up(lab::cluster::Plan { nodes, ..plan(programs, Mode::Direct)? }, &|_| {})?;
+        play(&cluster, &indented)?;
+        cluster.down()?;
+    }
+    Ok(())
+}
+
 /// The doctor reads what is left of the others.
 pub(super) fn from_evidence(programs: &Programs, incidents: &Path) -> Result<()> {
     for (incident, code, title) in READ_ABOUT {

@@ -1,0 +1,39 @@
+//! A lab's records, past all checks of whoever serves them: for those who break things on purpose.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail};
+use host::NetNs;
+use store::etcd::EtcdConfig;
+use store::{OpenMode, Store, StoreConfig};
+
+use super::Cluster;
+
+impl Cluster {
+    /// Where the records are, as a node of the lab sees it.
+    pub fn store_config(&self) -> Result<StoreConfig> {
+        let settings: BTreeMap<String, String> =
+            self.environment_of(self.first_node()?)?.into_iter().collect();
+        match (settings.get("SQLITE_PATH"), settings.get("ETCD_ENDPOINTS")) {
+            (Some(path), _) => Ok(StoreConfig::Sqlite { path: path.into() }),
+            (None, Some(endpoint)) => Ok(StoreConfig::Etcd(EtcdConfig::new([endpoint.clone()]))),
+            (None, None) => bail!("the lab does not say where its records are"),
+        }
+    }
+
+    /// Does something with the records. etcd stands on the fabric, where only nodes reach it.
+    pub fn with_store<T: Send>(&self, act: impl AsyncFnOnce(&dyn Store) -> Result<T> + Send) -> Result<T> {
+        let (network, config) = (NetNs::open(&self.network_of(self.first_node()?)?)?, self.store_config()?);
+        network.visit(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let store = store::open(&config, OpenMode::Existing).await?;
+                act(&*store).await
+            })
+        })?
+    }
+
+    fn first_node(&self) -> Result<&str> {
+        Ok(&self.description().nodes.first().context("a lab has nodes")?.name)
+    }
+}
