@@ -1,6 +1,7 @@
 //! What is known of a node's sandboxes: in its journal, in the kernel, in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use doctor::mended::Leftovers;
 use host::OwnedLink;
@@ -29,6 +30,8 @@ pub(super) struct Known {
     with_addresses: BTreeSet<Sandbox>,
     /// Devices by their sandboxes, wherever they lead.
     devices: BTreeMap<Sandbox, String>,
+    /// Containers that use an address, by the journal and by endpoint records.
+    users: BTreeMap<IpAddr, BTreeSet<String>>,
 }
 
 impl Known {
@@ -37,8 +40,12 @@ impl Known {
         let agent = services.agent().expect("only the agent collects");
         let book = agent.book.get().ok_or_else(|| CniError::broken("the store is not open"))?;
         let mut known = Known::of_kernel_and_journal(services).await?;
+        let endpoints = agent.endpoints.all();
+        for endpoint in &endpoints {
+            known.add_user(&endpoint.container_id, &endpoint.addresses);
+        }
         blocks.look(book, &agent.node, &mut known).await?;
-        known.add_endpoints(agent.endpoints.all());
+        known.add_endpoints(endpoints);
         Ok(known)
     }
 
@@ -62,10 +69,12 @@ impl Known {
         let devices: BTreeMap<Sandbox, String> =
             owned.into_iter().map(|link| (link.owner, link.name)).collect();
         let mut sandboxes: BTreeSet<Sandbox> = devices.keys().cloned().collect();
-        if let Some(journal) = services.journal() {
-            sandboxes.extend(journal.all().into_iter().map(|entry| entry.attachment.sandbox));
+        let mut known = Known { links, foreign_devices, devices, ..Known::default() };
+        for entry in services.journal().map(|journal| journal.all()).unwrap_or_default() {
+            known.add_user(entry.attachment.sandbox.container_id(), &entry.attachment.addresses);
+            sandboxes.insert(entry.attachment.sandbox);
         }
-        Ok(Known { sandboxes, links, foreign_devices, devices, ..Known::default() })
+        Ok(Known { sandboxes, ..known })
     }
 
     pub(super) fn sandboxes(&self) -> impl Iterator<Item = &Sandbox> {
@@ -119,8 +128,14 @@ impl Known {
     /// Addresses in a block that are this node's pods'. Whether there are any.
     pub(super) fn add_block(&mut self, block: &Block, node: &str) -> bool {
         let mut has_some = false;
-        for attribute in (0..block.capacity()).filter_map(|ordinal| block.attribute(ordinal)) {
+        for ordinal in 0..block.capacity() {
+            let Some(attribute) = block.attribute(ordinal) else { continue };
             let Some(sandbox) = sandbox_of(attribute, node) else { continue };
+            // Whatever the handle is called: an address that somebody else uses is not given back with it. Handles by pod names
+            // look like those of sandboxes that do not exist.
+            if block.address(ordinal).is_some_and(|address| self.is_of_another(address, &sandbox)) {
+                continue;
+            }
             if attribute.secondary.contains_key(ROLE_ATTRIBUTE) {
                 self.only_addresses.insert(sandbox.clone());
             }
@@ -129,6 +144,16 @@ impl Known {
             has_some = true;
         }
         has_some
+    }
+
+    fn add_user(&mut self, container_id: &str, addresses: &[IpAddr]) {
+        for address in addresses {
+            self.users.entry(*address).or_default().insert(container_id.to_owned());
+        }
+    }
+
+    fn is_of_another(&self, address: IpAddr, sandbox: &Sandbox) -> bool {
+        self.users.get(&address).is_some_and(|users| !users.contains(sandbox.container_id()))
     }
 
     /// An endpoint says its container and interface; whoever else knows that container says the network. One that
@@ -199,6 +224,21 @@ mod tests {
         assert_eq!(sandbox_of(&tunnel, "a"), None);
         let machine = attribute("net.shop-vm1", &[("node", "a"), ("vmi-name", "vm1")]);
         assert_eq!(sandbox_of(&machine, "a"), None);
+    }
+
+    #[test]
+    fn an_address_that_another_uses_is_not_taken_for_a_leak() {
+        let mut block = Block::new("10.0.0.0/29".parse().unwrap(), None, 1);
+        for (ordinal, handle) in [(0, "shop.web-0"), (1, "net.gone"), (2, "net.lives")] {
+            ipam::set_allocation(&mut block, ordinal, Some(attribute(handle, &[("node", "a")])));
+        }
+        let mut known = Known::default();
+        let address = |text: &str| [text.parse().unwrap()];
+        known.add_user("runs", &address("10.0.0.0"));
+        known.add_user("lives", &address("10.0.0.2"));
+        known.add_block(&block, "a");
+        let found: Vec<&str> = known.sandboxes().map(Sandbox::container_id).collect();
+        assert_eq!(found, ["gone", "lives"]);
     }
 
     #[test]
