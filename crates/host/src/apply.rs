@@ -35,8 +35,15 @@ impl Host {
         if observed.host.is_none() && observed.pod.is_some() && self.bring_back(pod, wiring)? {
             observed = self.observe(pod, wiring)?;
         }
+        let is_half = observed.host.is_some() != observed.pod.is_some();
         let missing = differences(wiring, &observed);
-        self.apply(pod, wiring, &missing)
+        self.apply(pod, wiring, &missing)?;
+        if is_half {
+            // A pair that was made anew in the place of one end lacks what that end had.
+            let missing = differences(wiring, &self.observe(pod, wiring)?);
+            self.apply(pod, wiring, &missing)?;
+        }
+        Ok(())
     }
 
     /// `known` are the numbers of the two ends, where they are known.

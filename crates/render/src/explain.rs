@@ -1,7 +1,9 @@
-//! What a code means: for a terminal, and as the page of all codes.
+//! What a code means, how to look, what a repair does about it and how that is taken back: for a terminal, and as the page of all
+//! codes.
 
 use std::fmt::Write as _;
 
+use doctor::repair::{self, Remedy};
 use doctor::{Check, Need, Settles, Severity};
 
 use crate::Style;
@@ -19,11 +21,18 @@ pub fn one(check: &Check, style: &Style) -> String {
     for words in wrapped(check.explanation, style.columns()) {
         line(&words);
     }
-    for (label, words) in
-        [("next", check.remedy.to_owned()), ("needs", needs(check)), ("told", settles(check).to_owned())]
-    {
+    let (does, undo) = repairs(check);
+    let rows = [
+        ("next", Some(check.remedy.to_owned())),
+        ("look", Some(looks(check).join(", "))),
+        ("repair", Some(does)),
+        ("undo", undo),
+        ("needs", Some(needs(check))),
+        ("told", Some(settles(check).to_owned())),
+    ];
+    for (label, words) in rows.into_iter().filter_map(|(label, words)| Some((label, words?))) {
         line("");
-        let indent = 7;
+        let indent = 8;
         for (index, words) in wrapped(&words, style.columns() - indent).iter().enumerate() {
             let label = if index == 0 { label } else { "" };
             line(&format!("{}{words}", Paint::Faint.on(&format!("{label:<indent$}"), style.is_coloured)));
@@ -57,7 +66,16 @@ pub fn page(checks: &[&Check]) -> String {
         writeln!(text, "\n## {}\n\n**{}** · {}\n", check.code, check.title, check.severity.as_str())
             .expect("a string takes any text");
         let remedy = markdown(check.remedy.trim_end_matches('.'));
-        for paragraph in [markdown(check.explanation), format!("*What to do:* {remedy}.")] {
+        let commands: Vec<String> = looks(check).into_iter().map(quoted).collect();
+        let (does, undo) = repairs(check);
+        let paragraphs = [
+            Some(markdown(check.explanation)),
+            Some(format!("*What to do:* {remedy}.")),
+            Some(format!("*How to look:* {}.", commands.join(", "))),
+            Some(format!("*What repair does:* {}.", markdown(&does))),
+            undo.map(|undo| format!("*How to take it back:* {}.", markdown(&undo))),
+        ];
+        for paragraph in paragraphs.into_iter().flatten() {
             for line in wrapped(&paragraph, PAGE_WIDTH) {
                 writeln!(text, "{line}").expect("a string takes any text");
             }
@@ -76,9 +94,15 @@ const PAGE_WIDTH: usize = 120;
 const PAGE_HEAD: &str = "\
 # Findings
 
-Every code that `plumb doctor` can give, in alphabetical order. `plumb doctor explain CODE` shows the same on a terminal.
+Every code that `plumb doctor` can give, in alphabetical order: what it means, how to look, what `plumb repair` does about it and
+under which condition, and how to take that back. `plumb doctor explain CODE` shows the same on a terminal.
 What a severity means: an *error* breaks traffic or records now; a *warning* will hurt, or hurts where it cannot be seen from
-here; *info* is worth knowing. This page is made from the checks themselves (`cargo xtask docs --accept`).
+here; *info* is worth knowing. This page is made from the checks and the remedies themselves (`cargo xtask docs --accept`).
+
+`plumb repair finding CODE` shows what would be done about a code, and with `--apply` does it. Whatever is taken away must look gone
+in two looks, `--grace` apart, by two witnesses out of three (Kubernetes, the node's runtime, its kernel) with none against it. What is
+done on a node is done by its agent (`--agent-socket`), also where the network is Calico's (`plumbd node --observe --repair`); without
+one, the plan shows the commands instead. `plumb repair undo ID` takes a repair back, and leaves alone what has changed since.
 
 | code | severity | what is found |
 |---|---|---|
@@ -87,6 +111,62 @@ here; *info* is worth knowing. This page is made from the checks themselves (`ca
 /// What markdown would take for its own.
 fn markdown(text: &str) -> String {
     text.replace('<', "&lt;").replace('*', "\\*").replace('_', "\\_")
+}
+
+/// What a repair does, and how that is taken back; or why it does nothing.
+fn repairs(check: &Check) -> (String, Option<String>) {
+    match repair::find(check.code) {
+        None => ("nothing".to_owned(), None),
+        Some(remedy) if remedy.is_by_hand() => (format!("nothing: {}", remedy.does), None),
+        Some(Remedy { does, undo, .. }) => {
+            ((*does).to_owned(), Some(format!("plumb repair undo ID: {undo}")))
+        }
+    }
+}
+
+/// A command as markdown shows it; where it is to be run is no part of it.
+fn quoted(command: &str) -> String {
+    match command.split_once(" (") {
+        Some((command, place)) => format!("`{command}` ({place}"),
+        None => format!("`{command}`"),
+    }
+}
+
+/// Commands that show what the check looks at, in the order of what it needs.
+fn looks(check: &Check) -> Vec<&'static str> {
+    let mut commands = vec!["plumb doctor"];
+    let needs = check.needs.iter().flat_map(|set| set.iter());
+    for command in needs.filter_map(|need| command_for(*need)) {
+        if !commands.contains(&command) {
+            commands.push(command);
+        }
+    }
+    commands
+}
+
+fn command_for(need: Need) -> Option<&'static str> {
+    Some(match need {
+        Need::Pods => "kubectl get pods -A -o wide",
+        Need::KubeNodes => "kubectl get nodes -o wide",
+        Need::Events => "kubectl get events -A",
+        Need::Endpoints => "plumb get workloadendpoints -A -o wide",
+        Need::Record(model::Kind::Node) => "plumb get nodes -o wide",
+        Need::Record(model::Kind::IpPool) => "plumb get ippools -o wide",
+        Need::Record(_) => return None,
+        Need::Ipam => "plumb ipam check",
+        Need::Links => "ip -d link (on the node)",
+        Need::Addresses => "ip address (on the node)",
+        Need::Routes => "ip route (on the node)",
+        Need::Neighbours => "ip neigh (on the node)",
+        Need::Sysctls => "sysctl -a (on the node)",
+        Need::Firewall => "nft list ruleset (on the node)",
+        Need::PodViews => "nsenter --net=/proc/PID/ns/net ip address (on the node, PID from crictl inspectp)",
+        Need::Bgp => "plumb node status",
+        Need::Runtime => "crictl pods (on the node)",
+        Need::Setup => "plumb collect (on the node)",
+        Need::Probes => "plumb doctor --probe",
+        Need::Log => "journalctl -u kubelet (on the node)",
+    })
 }
 
 /// `pools; or endpoints and IPAM records`.
@@ -118,8 +198,11 @@ mod tests {
             text.starts_with("pool-overlap: Pools share addresses (error)\n\nTwo IP pools contain"),
             "{text}"
         );
-        assert!(text.contains("\nnext   let one pool keep"), "{text}");
-        assert!(text.contains("\nneeds  IPPool records\n"), "{text}");
+        assert!(text.contains("\nnext    let one pool keep"), "{text}");
+        assert!(text.contains("\nneeds   IPPool records\n"), "{text}");
+        assert!(text.contains("\nlook    plumb doctor, plumb get ippools -o wide\n"), "{text}");
+        assert!(text.contains("\nrepair  nothing: this is a decision"), "{text}");
+        assert!(!text.contains("undo"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 60), "{text}");
     }
 
@@ -135,5 +218,10 @@ mod tests {
             );
         }
         assert!(list.starts_with("error"), "{list}");
+        let count = |words: &str| page.matches(words).count();
+        assert_eq!(count("\n*What repair does:*"), checks::ALL.len());
+        let by_hand =
+            repair::ALL.iter().flat_map(|remedies| remedies.iter()).filter(|remedy| remedy.is_by_hand());
+        assert_eq!(count("\n*How to take it back:*"), checks::ALL.len() - by_hand.count());
     }
 }

@@ -12,13 +12,13 @@ use crate::scene::{BUSY_NODES, Scene, missing};
 use crate::singles::see_that_it_is_clean;
 
 /// A fault and where it is put.
-type Place = (&'static Fault, &'static str, usize);
+pub(crate) type Place = (&'static Fault, &'static str, usize);
 
 /// Stands for a node's set-up among its pods.
 const SETUP: usize = usize::MAX;
 
 /// Two to five faults that do not meet: each has a pod of its own, or a node's set-up, or a whole node.
-fn choose(scene: &Scene, dice: &mut Dice) -> Vec<Place> {
+pub(crate) fn choose(scene: &Scene, dice: &mut Dice) -> Vec<Place> {
     let candidates: Vec<&Fault> = faults::all().filter(|fault| fault.takes != Takes::Cluster).collect();
     let count = 2 + usize::try_from(dice.roll(4)).expect("small");
     let mut roll = |below: usize| usize::try_from(dice.roll(below as u64)).expect("small");

@@ -231,13 +231,28 @@ impl<'s> Injection<'s> {
     /// Puts back what is not a record: the last change first.
     pub(crate) fn undo(&mut self) -> Result<()> {
         while let Some(undo) = self.undo.pop() {
-            match undo {
-                Undo::OnNode { node, line } => self.scene.on(node, &line)?,
-                Undo::InPod { node, pod, line } => {
-                    self.scene.inside(node, self.scene.pod(node, pod), &line)?
-                }
-            };
+            self.take_back(undo)?;
         }
+        self.settle()
+    }
+
+    /// The same after a repair: what is put back already cannot be put back again.
+    pub(crate) fn undo_the_rest(&mut self) -> Result<()> {
+        while let Some(undo) = self.undo.pop() {
+            // Whether all is well shows at the next look.
+            let _ = self.take_back(undo);
+        }
+        self.settle()
+    }
+
+    fn take_back(&self, undo: Undo) -> Result<String> {
+        match undo {
+            Undo::OnNode { node, line } => self.scene.on(node, &line),
+            Undo::InPod { node, pod, line } => self.scene.inside(node, self.scene.pod(node, pod), &line),
+        }
+    }
+
+    fn settle(&mut self) -> Result<()> {
         self.scene.send_packets(false);
         if self.relay.take().is_some() {
             self.scene.ask_at(self.node, None);

@@ -28,6 +28,14 @@ pub(crate) fn pod(namespace: &str, name: &str, node: &str, address: Option<&str>
     })
 }
 
+/// One that has just been made: whatever is there of it already, or not yet, is right.
+pub(crate) fn coming(namespace: &str, name: &str, node: &str) -> Value {
+    let mut pod = pod(namespace, name, node, None);
+    pod["metadata"]["creationTimestamp"] = json!("2100-01-01T00:00:00Z");
+    pod["status"] = json!({"phase": "Pending"});
+    pod
+}
+
 /// One on its node's network.
 pub(crate) fn host_pod(name: &str, node: &str) -> Value {
     let mut pod = pod("kube-system", name, node, Some(&address_of(node)));

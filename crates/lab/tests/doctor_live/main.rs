@@ -10,6 +10,8 @@ mod injection;
 mod kubernetes;
 mod modes;
 mod relay;
+mod repair;
+mod repair_combos;
 mod scene;
 mod singles;
 mod table;

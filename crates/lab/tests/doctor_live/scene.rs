@@ -25,12 +25,16 @@ pub(crate) const BUSY_NODES: [&str; 2] = ["node1", "node2"];
 pub(crate) const CALICO_NODE: &str = "node3";
 pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
 const PODS: usize = 4;
+/// So many pods may come and go on the third node.
+pub(crate) const CHURNING: usize = 3;
 pub(crate) const NAMESPACE: &str = "team";
 
 pub(crate) struct Scene {
     lab: OwnCluster,
     pods: BTreeMap<&'static str, Vec<PodReport>>,
     texts: tempfile::TempDir,
+    /// Where repairs are remembered.
+    repairs: tempfile::TempDir,
     healthy: BTreeMap<Key, Vec<u8>>,
     store: StoreConfig,
     /// Where a node's agent is asked, if not at its own socket.
@@ -68,11 +72,19 @@ pub(crate) fn plan(store: StoreKind, nodes: usize) -> Result<Plan> {
 }
 
 impl Scene {
+    /// With agents that change nothing.
     pub(crate) fn up(store: StoreKind) -> Result<Scene> {
+        Scene::up_with(store, |_| &["--observe"])
+    }
+
+    /// With agents that are started anew like this, once the pods are there.
+    pub(crate) fn up_with(store: StoreKind, agent: fn(&str) -> &[&str]) -> Result<Scene> {
         let lab = OwnCluster::up(plan(store, NODES.len())?, &|_| {})?;
         let mut pods = BTreeMap::new();
-        for node in BUSY_NODES {
-            let names = (0..PODS).map(|number| format!("{NAMESPACE}/{node}-{number}").parse());
+        // An agent that acts has a pod, so that its node has a block from the start.
+        let acts = NODES.into_iter().filter(|node| agent(node).is_empty()).map(|node| (node, 1));
+        for (node, count) in BUSY_NODES.into_iter().map(|node| (node, PODS)).chain(acts) {
+            let names = (0..count).map(|number| format!("{NAMESPACE}/{node}-{number}").parse());
             let new = names.map(|name| Ok(NewPod::new(&name?))).collect::<Result<_>>()?;
             let mut added = lab.kubelet(node, &KubeletRequest::Add { pods: new, waits: true })?;
             added.sort_by(|a, b| a.name.cmp(&b.name));
@@ -90,12 +102,13 @@ impl Scene {
         };
         let texts = tempfile::tempdir()?;
         let (sockets, probes) = (Mutex::default(), AtomicBool::new(false));
-        let mut scene = Scene { lab, pods, texts, healthy: BTreeMap::new(), store, sockets, probes };
+        let (healthy, repairs) = (BTreeMap::new(), tempfile::tempdir()?);
+        let mut scene = Scene { lab, pods, texts, repairs, healthy, store, sockets, probes };
         for node in NODES {
             scene.lab.stop(node, "agent")?;
-            scene.lab.start(node, "agent", &["--observe"])?;
+            scene.lab.start(node, "agent", agent(node))?;
         }
-        scene.lay_routes()?;
+        scene.lay_routes(agent)?;
         bird::start_all(&scene)?;
         scene.healthy = scene.records()?;
         scene.write_texts()?;
@@ -103,9 +116,9 @@ impl Scene {
     }
 
     /// Every node knows the way to the others' blocks.
-    fn lay_routes(&self) -> Result<()> {
-        for node in BUSY_NODES {
-            for other in NODES.into_iter().filter(|other| *other != node) {
+    fn lay_routes(&self, agent: fn(&str) -> &[&str]) -> Result<()> {
+        for node in self.pods.keys() {
+            for other in NODES.into_iter().filter(|other| other != node && !agent(other).is_empty()) {
                 self.on(other, &self.route_to_block_of(node))?;
             }
         }
@@ -118,7 +131,11 @@ impl Scene {
 
     /// What Kubernetes would tell, in files of their own.
     fn write_texts(&self) -> Result<()> {
-        self.write_text("pods.json", &kubernetes::pods(self.pods.iter()).to_string())?;
+        let mut pods = kubernetes::pods(self.pods.iter());
+        let coming = (0..CHURNING)
+            .map(|number| kubernetes::coming(NAMESPACE, &format!("churn-{number}"), CALICO_NODE));
+        pods["items"].as_array_mut().context("a list")?.extend(coming);
+        self.write_text("pods.json", &pods.to_string())?;
         self.write_text("nodes.json", &kubernetes::nodes().to_string())
     }
 
@@ -227,12 +244,29 @@ impl Scene {
 
     /// What the doctor finds now: two looks, and nothing is too young.
     pub(crate) fn audit(&self) -> Result<Verdict> {
-        let mut doctor = doctor_at(&self.lab, &self.sockets.lock().expect("no panic"))?;
+        self.audit_with("0")
+    }
+
+    /// The same, where what is younger than so many seconds may still be on its way.
+    pub(crate) fn audit_with(&self, grace: &str) -> Result<Verdict> {
+        let mut doctor = self.plumb(&["doctor", "-o", "json"])?;
         if self.probes.load(Ordering::Relaxed) {
             doctor.arg("--probe");
         }
-        doctor.args(["--grace", "0", "--settle", "0.02", "--live", "--from"]).arg(self.texts.path());
+        doctor.args(["--grace", grace, "--settle", "0.02", "--live", "--from"]).arg(self.texts.path());
         Verdict::of(doctor)
+    }
+
+    /// `plumb repair` with these words, and whatever Kubernetes says.
+    pub(crate) fn repair(&self, words: &[&str], grace: &str) -> Result<Command> {
+        let mut repair = self.plumb(&["repair", "-o", "json"])?;
+        repair.args(words).args(["--grace", grace, "--settle", "0.02", "--from"]).arg(self.texts.path());
+        repair.env("PLUMB_REPAIRS", self.repairs.path());
+        Ok(repair)
+    }
+
+    fn plumb(&self, words: &[&str]) -> Result<Command> {
+        plumb_at(&self.lab, &self.sockets.lock().expect("no panic"), words)
     }
 }
 
@@ -258,15 +292,15 @@ impl Verdict {
 
 /// `plumb doctor` with the lab's store and every node's agent.
 pub(crate) fn doctor(lab: &Cluster) -> Result<Command> {
-    doctor_at(lab, &BTreeMap::new())
+    plumb_at(lab, &BTreeMap::new(), &["doctor", "-o", "json"])
 }
 
-fn doctor_at(lab: &Cluster, sockets: &BTreeMap<&str, PathBuf>) -> Result<Command> {
+fn plumb_at(lab: &Cluster, sockets: &BTreeMap<&str, PathBuf>, words: &[&str]) -> Result<Command> {
     let nodes = &lab.description().nodes;
     let first = &nodes.first().context("a lab has nodes")?.name;
     let mut command = Command::new("nsenter");
     command.arg(format!("--net={}", lab.network_of(first)?.display())).arg("--");
-    command.arg(Programs::of_test()?.folder().join("plumb")).args(["doctor", "-o", "json"]);
+    command.arg(Programs::of_test()?.folder().join("plumb")).args(words);
     command.env_clear().envs(lab.environment_of(first)?);
     for node in nodes {
         let other = sockets.get(&*node.name).cloned();

@@ -13,7 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     explanation: "A block says which node it belongs to, and there is no affinity record that says the \
                   same. The node finds its blocks by affinities: it will take no more addresses from this \
                   one, and nobody gives it back when the node goes.",
-    remedy: "write the affinity anew, or release the block if it is empty (plumb repair ipam)",
+    remedy: "write the affinity anew (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::InTwoLooks,
     look,

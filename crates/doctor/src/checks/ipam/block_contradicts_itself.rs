@@ -14,7 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
                   the sequence numbers do not fit together: an address is both taken and free, or neither, \
                   or refers to an owner that is not there. Whoever takes from such a block may give out an \
                   address that is in use.",
-    remedy: "rebuild the block from the endpoints and sandboxes that exist (plumb repair ipam)",
+    remedy: "make its lists agree with what it gave out and with the endpoints that exist (plumb repair ipam)",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,
     look,

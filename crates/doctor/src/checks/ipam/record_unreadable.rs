@@ -10,8 +10,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     explanation: "A block, handle or affinity in the store is not what it should be: no JSON, or with \
                   fields of the wrong kind. Nobody can allocate or release there, and pods on that node may \
                   get no address at all.",
-    remedy: "look at the record; rebuild it from the endpoints that exist (plumb repair ipam), or restore \
-             it from a backup",
+    remedy: "look at the record; plumb repair ipam writes a handle or an affinity anew from the blocks; a block \
+             has to be restored from a backup",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,
     look,

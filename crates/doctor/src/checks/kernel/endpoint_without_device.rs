@@ -11,8 +11,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     explanation: "An endpoint record names a network device that its node does not have. Either the pod is \
                   gone and the record is a leftover, or the device of a running pod was removed, and the \
                   pod is cut off.",
-    remedy: "if the pod runs, recreate it or let the agent make its device anew; if not, remove the record \
-             (plumb repair endpoints)",
+    remedy: "plumb repair endpoints makes the network of a pod that runs anew, and removes the record of one that \
+             is gone; or recreate the pod",
     needs: &[&[Need::Endpoints, Need::Links]],
     settles: Settles::InTwoLooks,
     look,

@@ -40,8 +40,10 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "tunnel-address-shared", takes: Takes::Pod, inject: tunnel_address_shared },
 ];
 
-fn nobody(handle: &str) -> Owner {
-    Owner { handle: handle.to_owned(), attributes: Default::default() }
+/// A sandbox of long ago, as the plugin notes its owner.
+fn nobody(handle: &str, node: &str) -> Owner {
+    let long_ago = "2026-01-01T00:00:00Z".parse().expect("a time");
+    Owner::on_node(handle, node, long_ago).of_pod(crate::scene::NAMESPACE, "long-gone", None)
 }
 
 /// A handle as a sandbox that does not exist would have.
@@ -73,8 +75,8 @@ fn address_allocated_twice(i: &mut Injection<'_>) -> Result<()> {
     let inner = Cidr::containing(i.address(), 28).context("a block")?;
     let handle = lost_handle(i, 'a');
     claim(i, inner, &i.owner())?;
-    let address = i.address();
-    i.edit_block(inner, |block| assert!(ipam::take_address(block, &nobody(&handle), address)))?;
+    let (address, node) = (i.address(), i.node);
+    i.edit_block(inner, |block| assert!(ipam::take_address(block, &nobody(&handle, node), address)))?;
     i.put_handle(&handle, inner)?;
     i.expect_within("block-overlap", format!("block {inner}"), address);
     Ok(())
@@ -82,9 +84,9 @@ fn address_allocated_twice(i: &mut Injection<'_>) -> Result<()> {
 
 fn address_leaked(i: &mut Injection<'_>) -> Result<()> {
     let handle = lost_handle(i, 'b');
-    let mut taken: Vec<IpAddr> = Vec::new();
+    let (mut taken, node): (Vec<IpAddr>, _) = (Vec::new(), i.node);
     i.edit_block(i.block(), |block| {
-        taken = ipam::take(block, &nobody(&handle), 1, &Reservations::default());
+        taken = ipam::take(block, &nobody(&handle, node), 1, &Reservations::default());
     })?;
     i.put_handle(&handle, i.block())?;
     i.expect(taken[0])
@@ -143,7 +145,7 @@ fn block_outside_pools(i: &mut Injection<'_>) -> Result<()> {
     let own = i.node;
     for other in NODES.into_iter().filter(|other| *other != own) {
         let via = crate::scene::address_of(own);
-        i.on(other, format!("ip route add {cidr} via {via} dev eth0"), format!("ip route del {cidr}"))?;
+        i.on(other, format!("ip route replace {cidr} via {via} dev eth0"), format!("ip route del {cidr}"))?;
     }
     i.expect(format!("block {cidr}"))
 }

@@ -84,7 +84,7 @@ fn claim_elsewhere(i: &mut Injection<'_>, block: &str) -> Result<()> {
     i.put(model::Key::Block(cidr), model::ipam::Block::new(cidr, Some(&owner), 1).encode())?;
     i.put(model::Key::Affinity { owner, block: cidr }, model::ipam::Affinity::default().encode())?;
     let (other, via) = (i.other_node(), crate::scene::address_of(crate::scene::CALICO_NODE));
-    i.on(other, format!("ip route add {block} via {via} dev eth0"), format!("ip route del {block}"))
+    i.on(other, format!("ip route replace {block} via {via} dev eth0"), format!("ip route del {block}"))
 }
 
 /// The kernel takes routes and neighbours of a device that goes down.
