@@ -239,3 +239,140 @@ fn records_of_etcdctl_as_json() {
     assert_eq!(evidence.ipam.as_ref().unwrap().books.handles.len(), 1);
     assert_eq!(evidence.records.all(Kind::IpPool)[0].seen.spec("cidr").unwrap(), "10.0.0.0/16");
 }
+
+pub(crate) const BRIEF: &str = "[root@n1 ~]# ip -br link\n\
+         lo               UNKNOWN        00:00:00:00:00:00 <LOOPBACK,UP,LOWER_UP> \n\
+         ens18            UP             52:54:00:12:34:56 <BROADCAST,MULTICAST,UP,LOWER_UP> \n\
+         docker0          DOWN           02:42:00:00:00:01 <NO-CARRIER,BROADCAST,MULTICAST,UP> \n\
+         tunl0@NONE       UNKNOWN        0.0.0.0 <NOARP,UP,LOWER_UP> \n\
+         cali11111111111@if3 DOWN        ee:ee:ee:ee:ee:ee <BROADCAST,MULTICAST> \n\
+         [root@n2 ~]# ip -br addr\n\
+         lo               UNKNOWN        127.0.0.1/8 ::1/128 \n\
+         ens18            UP             172.17.73.66/22 metric 100 172.17.73.63/22 fe80::1/64 \n\
+         docker0          DOWN           \n\
+         tun0             UNKNOWN        10.8.0.1 peer 10.8.0.2/32 \n";
+
+pub(crate) const LEGACY_ROUTES: &str = "[root@n1 ~]# route -n\nKernel IP routing table\n\
+         Destination     Gateway         Genmask         Flags Metric Ref    Use Iface\n\
+         0.0.0.0         10.0.0.1        0.0.0.0         UG    100    0        0 eth0\n\
+         10.0.0.0        0.0.0.0         255.255.255.0   U     0      0        0 eth0\n\
+         192.168.8.0     0.0.0.0         255.255.255.192 U     0      0        0 *\n\
+         192.168.8.5     0.0.0.0         255.255.255.255 UH    0      0        0 cali11111111111\n\
+         192.168.9.0     10.0.0.6        255.255.255.192 UG    0      0        0 tunl0\n\
+         192.168.10.0    -               255.255.255.192 !     0      -        0 -\n\
+         [root@n2 ~]# netstat -rn\nKernel IP routing table\n\
+         Destination     Gateway         Genmask         Flags   MSS Window  irtt Iface\n\
+         default         10.0.0.1        0.0.0.0         UG        7 0          0 eth0\n\
+         backbone        *               255.255.255.0   U         0 0          0 eth1\n";
+
+pub(crate) const JSON_LOG: &str = r#"{"ts":1704067200000.1,"caller":"kubelet/kubelet.go:2425","msg":"SyncLoop ADD","v":2,"source":"api","pods":[{"name":"web-0","namespace":"shop"}]}
+{"ts":1704067201000.2,"caller":"kubelet/util.go:30","msg":"No sandbox for pod can be found. Need to start a new one","v":2,"pod":{"name":"web-0","namespace":"shop"}}
+{"ts":1704067202000.3,"caller":"remote/remote_runtime.go:205","msg":"StopPodSandbox from runtime service failed","err":"rpc error: code = Unknown desc = failed to destroy network for sandbox","podSandboxID":"94feeebc95fbcf081f75"}
+{"ts":1704067203000.4,"caller":"kubelet/kubelet.go:1","msg":"nothing of interest","v":4}
+"#;
+
+pub(crate) const USAGE: &str = "$ calicoctl ipam show --show-blocks\n\
+         +----------+------------------+-----------+------------+--------------+\n\
+         | GROUPING |       CIDR       | IPS TOTAL | IPS IN USE |   IPS FREE   |\n\
+         +----------+------------------+-----------+------------+--------------+\n\
+         | IP Pool  | 192.168.0.0/16   |     65536 | 5 (0%)     | 65531 (100%) |\n\
+         | Block    | 192.168.8.0/26   |        64 | 4 (6%)     | 60 (94%)     |\n\
+         | Block    | 192.168.9.64/26  |        64 | 1 (2%)     | 63 (98%)     |\n\
+         | IP Pool  | fd00::/48        | 1.2089e+24 | 0 (0%)    | 1.2089e+24 (100%) |\n\
+         +----------+------------------+-----------+------------+--------------+\n";
+
+#[test]
+fn devices_in_brief() {
+    let evidence = one(BRIEF);
+    let kernel = &evidence.node("n1").unwrap().kernel;
+    let up: Vec<_> =
+        kernel.links.iter().flatten().map(|link| (link.seen.is_up, link.seen.is_running)).collect();
+    let (on, off) = (Some(true), Some(false));
+    assert_eq!(up, [(on, on), (on, on), (on, off), (on, on), (off, off)]);
+    let cali = &kernel.link("cali11111111111").unwrap().seen;
+    assert_eq!((cali.peer_index, cali.mac.unwrap().to_string().as_str()), (Some(3), "ee:ee:ee:ee:ee:ee"));
+    assert!(kernel.addresses.is_none() && !kernel.partial.links);
+    let kernel = &evidence.node("n2").unwrap().kernel;
+    let addresses: Vec<String> = kernel
+        .addresses
+        .iter()
+        .flatten()
+        .map(|address| format!("{} {} {}", address.seen.device, address.seen.net, address.seen.scope))
+        .collect();
+    assert_eq!(
+        addresses,
+        [
+            "lo 127.0.0.1/8 host",
+            "lo ::1/128 host",
+            "ens18 172.17.73.66/22 global",
+            "ens18 172.17.73.63/22 global",
+            "ens18 fe80::1/64 link",
+            "tun0 10.8.0.1/32 global"
+        ]
+    );
+    assert_eq!(kernel.link("docker0").unwrap().seen.is_up, None, "off, or without a carrier");
+    assert!(!kernel.partial.addresses);
+    let part = one("[root@n1 ~]# ip -br addr show ens18\nens18            UP             172.17.73.66/22 \n");
+    assert!(part.node("n1").unwrap().kernel.partial.addresses);
+}
+
+#[test]
+fn routes_as_route_prints_them() {
+    let evidence = one(LEGACY_ROUTES);
+    let shown = |node: &str| -> Vec<String> {
+        let routes = evidence.node(node).unwrap().kernel.routes.as_ref().unwrap();
+        routes.iter().map(|route| format!("{} {:?}", route.seen, route.seen.metric)).collect()
+    };
+    assert_eq!(
+        shown("n1"),
+        [
+            "0.0.0.0/0 via 10.0.0.1 dev eth0 Some(100)",
+            "10.0.0.0/24 dev eth0 None",
+            "blackhole 192.168.8.0/26 None",
+            "192.168.8.5/32 dev cali11111111111 None",
+            "192.168.9.0/26 via 10.0.0.6 dev tunl0 None",
+            "unreachable 192.168.10.0/26 None"
+        ]
+    );
+    assert!(!evidence.node("n1").unwrap().kernel.partial.routes);
+    assert_eq!(shown("n2"), ["0.0.0.0/0 via 10.0.0.1 dev eth0 None"]);
+    assert!(evidence.node("n2").unwrap().kernel.partial.routes, "a network goes by its name");
+}
+
+/// A kubelet with `--logging-format=json`, as its file has it.
+#[test]
+fn logs_as_lines_of_json() {
+    let evidence = one(JSON_LOG);
+    let log = evidence.log.as_ref().unwrap();
+    use doctor::evidence::Happening;
+    assert!(matches!(log[0].seen.what, Happening::PodAdded { .. }), "{log:?}");
+    assert!(matches!(log[1].seen.what, Happening::SandboxChanged { .. }), "{log:?}");
+    let Happening::SandboxStopFailed { container_id, .. } = &log[2].seen.what else { panic!("{log:?}") };
+    assert_eq!((log.len(), container_id.as_str()), (3, "94feeebc95fbcf081f75"));
+    assert_eq!(log[2].exhibit("").line, Some(3));
+}
+
+#[test]
+fn use_of_pools_and_blocks() {
+    let evidence = one(USAGE);
+    use doctor::evidence::books::IpamReport;
+    let reports = &evidence.ipam.as_ref().unwrap().reports;
+    let shown: Vec<_> = reports
+        .iter()
+        .map(|report| match &report.seen {
+            IpamReport::Usage { grouping, cidr, in_use, free, .. } => {
+                (grouping.as_str(), cidr.to_string(), *in_use, *free)
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("IP Pool", "192.168.0.0/16".to_owned(), Some(5), Some(65_531)),
+            ("Block", "192.168.8.0/26".to_owned(), Some(4), Some(60)),
+            ("Block", "192.168.9.64/26".to_owned(), Some(1), Some(63)),
+            ("IP Pool", "fd00::/48".to_owned(), Some(0), None)
+        ]
+    );
+}

@@ -21,6 +21,10 @@ const SAMPLES: &[&str] = &[
     include_str!("../../../../tests/incidents/wrong-nic/pods.wide.txt"),
     include_str!("../../../../tests/incidents/wrong-nic/readiness-event.txt"),
     include_str!("../../../../tests/incidents/wrong-nic/k8smater1.bgp-status.txt"),
+    crate::formats::BRIEF,
+    crate::formats::LEGACY_ROUTES,
+    crate::formats::JSON_LOG,
+    crate::formats::USAGE,
 ];
 
 #[test]

@@ -1,8 +1,10 @@
-//! What `ip link`, `ip addr`, `ip route`, `ip neigh` and `arp` print, as text. Each line tells by itself what it is,
-//! except those that belong to the device above them.
+//! What `ip link`, `ip addr`, `ip route`, `ip neigh`, `route` and `arp` print, as text. Each line tells by itself what
+//! it is, except those that belong to the device or the heading above them.
 
 mod arp;
+mod brief;
 pub(crate) mod json;
+mod legacy;
 mod link;
 mod neigh;
 mod route;
@@ -17,11 +19,16 @@ pub(crate) struct IpReader {
     /// The device whose lines are being read.
     device: Option<String>,
     is_in_arp_table: bool,
+    is_in_brief_list: bool,
+    /// The heading of `route`'s table.
+    columns: Option<legacy::Columns>,
+    /// Some of its routes are to names, and left out.
+    has_names: bool,
 }
 
 impl IpReader {
     /// Takes in a line. `false`: it is none of these tools'.
-    pub(crate) fn line(&mut self, text: &str, origin: impl FnOnce() -> Origin) -> bool {
+    pub(crate) fn line(&mut self, text: &str, origin: impl Fn() -> Origin) -> bool {
         if let Some(link) = link::head(text) {
             self.device = Some(link.name.clone());
             self.kernel.links.get_or_insert_default().push(Sighted::new(link, origin()));
@@ -42,10 +49,48 @@ impl IpReader {
             self.kernel.routes.get_or_insert_default().push(Sighted::new(route, origin()));
             return true;
         }
-        self.arp_line(text, origin) || self.sysctl_line(text)
+        self.legacy_route(text, &origin)
+            || self.brief_line(text, &origin)
+            || self.arp_line(text, &origin)
+            || self.sysctl_line(text)
     }
 
-    fn arp_line(&mut self, text: &str, origin: impl FnOnce() -> Origin) -> bool {
+    fn legacy_route(&mut self, text: &str, origin: &impl Fn() -> Origin) -> bool {
+        if let Some(columns) = legacy::header(text) {
+            self.columns = Some(columns);
+            self.kernel.routes.get_or_insert_default();
+            return true;
+        }
+        if legacy::is_title(text) {
+            return true;
+        }
+        let Some(entry) = self.columns.as_ref().and_then(|columns| legacy::read(text, columns)) else {
+            return false;
+        };
+        // Names in place of networks do not tell which.
+        if let legacy::Entry::Route(route) = entry {
+            self.kernel.routes.get_or_insert_default().push(Sighted::new(route, origin()));
+        } else {
+            self.has_names = true;
+        }
+        true
+    }
+
+    fn brief_line(&mut self, text: &str, origin: &impl Fn() -> Origin) -> bool {
+        let brief = brief::read(text, self.is_in_brief_list);
+        self.is_in_brief_list = brief.is_some();
+        let Some(brief) = brief else { return false };
+        // Links and addresses are asked for one after the other: the second list has nothing new to say of the device.
+        if self.kernel.link(&brief.link.name).is_none() {
+            self.kernel.links.get_or_insert_default().push(Sighted::new(brief.link, origin()));
+        }
+        for address in brief.addresses.into_iter().flatten() {
+            self.kernel.addresses.get_or_insert_default().push(Sighted::new(address, origin()));
+        }
+        true
+    }
+
+    fn arp_line(&mut self, text: &str, origin: &impl Fn() -> Origin) -> bool {
         if arp::is_header(text) {
             self.is_in_arp_table = true;
             self.kernel.neighbours.get_or_insert_default();
@@ -79,7 +124,7 @@ impl IpReader {
         });
         let has_loopback = self.kernel.links.iter().flatten().any(|link| link.seen.name == "lo");
         let partial = &mut self.kernel.partial;
-        partial.routes = self.kernel.routes.is_some() && (is_filtered || !has_default);
+        partial.routes = self.kernel.routes.is_some() && (is_filtered || !has_default || self.has_names);
         partial.links = self.kernel.links.is_some() && (is_filtered || !has_loopback);
         partial.addresses = self.kernel.addresses.is_some() && (is_filtered || !has_loopback);
         partial.neighbours = self.kernel.neighbours.is_some() && (is_filtered || command.is_none());
@@ -190,8 +235,10 @@ mod tests {
         }
 
         #[test]
-        fn words_in_any_order_are_survived(words in prop::collection::vec("(via|dev|10\\.0\\.0\\.1|default|lladdr|metric|inet|at|on|\\d: x@y: <UP>|[a-z]{1,4})", 0..8)) {
+        fn words_in_any_order_are_survived(words in prop::collection::vec("(via|dev|10\\.0\\.0\\.1|default|lladdr|metric|inet|at|on|peer|UP|DOWN|<UP>|\\*|UG|255\\.255\\.0\\.0|\\d: x@y: <UP>|[a-z]{1,4})", 0..9)) {
             let mut reader = IpReader::default();
+            reader.line("Destination Gateway Genmask Flags Metric Ref Use Iface", || Origin::file("f"));
+            reader.line("lo UNKNOWN 127.0.0.1/8", || Origin::file("f"));
             reader.line(&words.join(" "), || Origin::file("f"));
         }
     }

@@ -119,7 +119,7 @@ fn endpoints(line: &LogLine<'_>, message: &str) -> Option<Happening> {
         return Some(Happening::EndpointWritten { endpoint });
     }
     if message.contains("WorkloadEndpoint does not exist in the datastore") {
-        let node = between(line.rest, "Node:\"", "\"").map(str::to_owned);
+        let node = between(&line.rest, "Node:\"", "\"").map(str::to_owned);
         return Some(Happening::EndpointAbsent { pod: pod_of(line), node });
     }
     if message.contains("does not match WorkloadEndpoint ContainerID") {
@@ -133,7 +133,7 @@ fn endpoints(line: &LogLine<'_>, message: &str) -> Option<Happening> {
 
 /// Go prints the record's fields without names: `… eth0 NAMESPACE.POD k8s NODE map[…]} {[10.0.0.1/32] … cali… MAC}}`.
 fn written(line: &LogLine<'_>) -> WrittenEndpoint {
-    let text = line.rest.split_once("endpoint=").map_or(line.rest, |(_, text)| text);
+    let text = line.rest.split_once("endpoint=").map_or(line.rest.as_ref(), |(_, text)| text);
     let split = |character: char| character.is_whitespace() || "{}[]\",".contains(character);
     let found: Vec<&str> = text.split(split).filter(|word| !word.is_empty()).collect();
     let position = found.iter().position(|word| *word == "k8s");
@@ -158,18 +158,18 @@ fn is_device(word: &str) -> bool {
 
 /// `Workload=namespace.pod` of 2017; `Namespace="…" Pod="…"` or the endpoint's name since.
 pub(super) fn pod_of(line: &LogLine<'_>) -> Option<PodName> {
-    if let Some(text) = find(line.rest, "Workload") {
+    if let Some(text) = find(&line.rest, "Workload") {
         return workload(text.trim_matches('"'));
     }
-    let namespace = find(line.rest, "Namespace")?;
-    Some(PodName::new(namespace, find(line.rest, "Pod")?))
+    let namespace = find(&line.rest, "Namespace")?;
+    Some(PodName::new(namespace, find(&line.rest, "Pod")?))
 }
 
 fn container_of(line: &LogLine<'_>) -> Option<String> {
-    find(line.rest, "ContainerID").map(|id| id.into_owned())
+    find(&line.rest, "ContainerID").map(|id| id.into_owned())
 }
 
 /// A block named in a line of a controller.
 pub(super) fn block_of(line: &LogLine<'_>) -> Option<Cidr> {
-    find(line.rest, "cidr").and_then(|text| Cidr::parse_masked(&text).ok())
+    find(&line.rest, "cidr").and_then(|text| Cidr::parse_masked(&text).ok())
 }

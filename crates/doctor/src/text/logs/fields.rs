@@ -48,7 +48,18 @@ pub(super) fn value(text: &str) -> (Cow<'_, str>, &str) {
 }
 
 fn unescape(text: &str) -> String {
-    text.replace("\\\"", "\"").replace("\\n", " ").replace("\\\\", "\\")
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (character, characters.clone().next()) {
+            ('\\', Some(escaped @ ('"' | '\\' | 'n'))) => {
+                plain.push(if escaped == 'n' { ' ' } else { escaped });
+                characters.next();
+            }
+            _ => plain.push(character),
+        }
+    }
+    plain
 }
 
 /// What stands between two texts.
@@ -99,6 +110,7 @@ mod tests {
         assert_eq!(find(text, "CNI_NETNS"), None);
         assert_eq!(find(text, "CNI"), None);
         assert_eq!(find("a=\"open", "a").as_deref(), Some("open"));
+        assert_eq!(find(r#"a="1\n2\\n\"3\t""#, "a").as_deref(), Some(r#"1 2\n"3\t"#));
     }
 
     #[test]

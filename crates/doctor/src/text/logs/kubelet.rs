@@ -25,7 +25,7 @@ fn failures(line: &LogLine<'_>, message: &str) -> Option<Happening> {
     if message.contains("StopPodSandbox") && message.contains("failed") {
         let container_id = between(message, "StopPodSandbox \"", "\"").map(str::to_owned);
         let container_id =
-            container_id.or_else(|| find(line.rest, "podSandboxID").map(|id| id.into_owned()))?;
+            container_id.or_else(|| find(&line.rest, "podSandboxID").map(|id| id.into_owned()))?;
         let error =
             message.split_once("failed: ").map_or_else(|| field(line, "err"), |(_, error)| error.to_owned());
         return Some(Happening::SandboxStopFailed {
@@ -39,7 +39,7 @@ fn failures(line: &LogLine<'_>, message: &str) -> Option<Happening> {
     {
         let error = message.split_once(": ").map_or(message, |(_, error)| error);
         let uid = between(message, "\"KillPodSandbox\" for \"", "\"").map(str::to_owned);
-        let named = find(line.rest, "pod").and_then(|text| pod(&text)).map(|(name, _)| name);
+        let named = find(&line.rest, "pod").and_then(|text| pod(&text)).map(|(name, _)| name);
         return Some(Happening::PodKillFailed {
             pod: named.or_else(|| torn_down(error)),
             pod_uid: uid,
@@ -93,7 +93,7 @@ fn pods(line: &LogLine<'_>, message: &str) -> Option<Happening> {
     }
     let needs_new = message.contains("Need to start a new one") || message.contains("sandbox changed");
     if needs_new {
-        let named = find(line.rest, "pod").map(|text| text.into_owned());
+        let named = find(&line.rest, "pod").map(|text| text.into_owned());
         let named = named.or_else(|| between(message, "pod \"", "\"").map(str::to_owned))?;
         let (pod, pod_uid) = pod(&named)?;
         return Some(Happening::SandboxChanged { pod, pod_uid });
@@ -122,7 +122,7 @@ fn inside(message: &str) -> Option<Happening> {
 }
 
 fn field(line: &LogLine<'_>, name: &str) -> String {
-    find(line.rest, name).unwrap_or_default().into_owned()
+    find(&line.rest, name).unwrap_or_default().into_owned()
 }
 
 pub(super) fn shorten(text: &str) -> String {

@@ -4,6 +4,7 @@
 
 mod cni;
 mod fields;
+mod json;
 mod kubelet;
 mod prefix;
 mod runtime;

@@ -1,4 +1,4 @@
-//! How lines of logs begin: syslog, journald, a container's log, klog old and new, logrus, and Calico's own form.
+//! How lines of logs begin: syslog, journald, a container's log, klog old and new (as JSON: [`json`]), logrus, and Calico's own form.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use jiff::civil::DateTime;
 
 use crate::text::words;
 
-use super::fields;
+use super::{fields, json};
 
 /// A line, taken apart.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct LogLine<'a> {
     pub(crate) level: Level,
     pub(crate) message: Cow<'a, str>,
     /// Everything after the prefix, for fields that stand beside the message.
-    pub(crate) rest: &'a str,
+    pub(crate) rest: Cow<'a, str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +32,14 @@ pub(crate) enum Level {
 pub(crate) fn read(text: &str) -> Option<LogLine<'_>> {
     let outer = syslog(text).or_else(|| container(text));
     let (at, host, program, body) = outer.unwrap_or((None, None, None, text));
+    if let Some(entry) = json::read(body) {
+        let (level, message) = (entry.level, entry.text.clone().into());
+        return Some(LogLine { at: entry.at.or(at), host, program, level, message, rest: entry.text.into() });
+    }
     let inner = klog(body).or_else(|| logrus(body)).or_else(|| calico(body));
     match inner {
         Some((inner_at, level, message)) => {
-            Some(LogLine { at: inner_at.or(at), host, program, level, message, rest: body })
+            Some(LogLine { at: inner_at.or(at), host, program, level, message, rest: body.into() })
         }
         // A program that writes as it likes, behind a prefix that says who it is.
         None => program.map(|_| LogLine {
@@ -44,7 +48,7 @@ pub(crate) fn read(text: &str) -> Option<LogLine<'_>> {
             program,
             level: Level::Usual,
             message: body.into(),
-            rest: body,
+            rest: body.into(),
         }),
     }
 }
@@ -126,7 +130,7 @@ fn calico(text: &str) -> Option<Inner<'_>> {
     Some((Some(at), level_of(level), message.trim().into()))
 }
 
-fn level_of(word: &str) -> Level {
+pub(super) fn level_of(word: &str) -> Level {
     match word.to_ascii_lowercase().as_str() {
         "error" => Level::Error,
         "fatal" | "panic" => Level::Fatal,

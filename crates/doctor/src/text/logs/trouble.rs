@@ -24,11 +24,11 @@ pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
         return unit(message);
     }
     if message.starts_with("Cleaning up IPAM resources for deleted node") {
-        let node = find(line.rest, "node")?.into_owned();
+        let node = find(&line.rest, "node")?.into_owned();
         return Some(Happening::NodeCleaned { node, block: None });
     }
     if message.contains("no need to release affinity") {
-        let node = find(line.rest, "host")?.into_owned();
+        let node = find(&line.rest, "host")?.into_owned();
         return Some(Happening::NodeCleaned { node, block: block_of(line) });
     }
     if let Some(peers) = bgp_down(message) {
@@ -40,7 +40,7 @@ pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
     }
     let is_store = STORE_TROUBLE.iter().any(|word| message.contains(word) || line.rest.contains(word));
     match line.level {
-        Level::Error if is_store => Some(Happening::StoreTrouble { message: trouble(message, line.rest) }),
+        Level::Error if is_store => Some(Happening::StoreTrouble { message: trouble(message, &line.rest) }),
         Level::Error => Some(Happening::Error { program, message: shorten(message) }),
         _ => None,
     }
