@@ -26,6 +26,7 @@ const BENCHES: &[(&str, &[Source])] = &[
         "doctor",
         &[Source { package: "doctor", bench: "analysis" }, Source { package: "ctl", bench: "doctor" }],
     ),
+    ("repair", &[Source { package: "ctl", bench: "repair" }]),
 ];
 
 /// Names that are reserved for parts which do not exist yet.

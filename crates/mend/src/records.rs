@@ -71,13 +71,13 @@ struct Draft {
 }
 
 /// Makes the edits of these steps, up to the first surprise or all that can be made. `begun` is told of every attempt before
-/// it is made.
+/// it is made. Says also how many records were changed.
 pub(crate) async fn make(
     store: &dyn Store,
     parts: &[Part<'_>],
     manner: Manner,
     begun: &mut (dyn FnMut(&[Made]) -> Result<(), crate::HistoryError> + Send),
-) -> Result<Vec<Made>, crate::MendError> {
+) -> Result<(Vec<Made>, usize), crate::MendError> {
     let mut uncertain: Option<Draft> = None;
     let mut attempts = 0;
     let mut told: Vec<Made> = Vec::new();
@@ -93,11 +93,11 @@ pub(crate) async fn make(
         if let Some(before) = uncertain.take()
             && before.is_in(&pages)
         {
-            return Ok(before.made);
+            return Ok((before.made, before.changes.len()));
         }
         let draft = draft(parts, pages, manner.keeps_going);
         if draft.changes.is_empty() {
-            return Ok(draft.made);
+            return Ok((draft.made, 0));
         }
         // What is on disk already need not be told again: the shorter the way from reading to writing, the fewer are faster.
         if draft.made != told {
@@ -105,7 +105,7 @@ pub(crate) async fn make(
             told.clone_from(&draft.made);
         }
         match store.commit(draft.changes.clone()).await {
-            Ok(_) => return Ok(draft.made),
+            Ok(_) => return Ok((draft.made, draft.changes.len())),
             Err(StoreError::Uncertain { .. } | StoreError::Stopped { .. }) => uncertain = Some(draft),
             Err(
                 StoreError::Conflict { .. } | StoreError::NotFound { .. } | StoreError::AlreadyExists { .. },

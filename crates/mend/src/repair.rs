@@ -67,6 +67,8 @@ pub struct Outcome {
     pub steps: Vec<StepOutcome>,
     /// Steps that were not tried, because it stopped before.
     pub not_tried: usize,
+    /// Records that were written or deleted.
+    pub changes: usize,
 }
 
 impl Outcome {
@@ -154,9 +156,11 @@ impl Repair {
         let mut at = 0;
         while at < steps.len() {
             let done = match steps[at].on_node {
-                Some(_) => vec![self.on_node(&steps[at]).await?],
+                Some(_) => (vec![self.on_node(&steps[at]).await?], 0),
                 None => self.records(&steps[at..]).await?,
             };
+            let (done, changes) = done;
+            outcome.changes += changes;
             at += done.len();
             shown(at);
             let is_trouble = done.iter().any(|step| matches!(step.how, How::Surprise | How::Failed));
@@ -172,7 +176,7 @@ impl Repair {
     }
 
     /// As many of the next steps as fit into one commit; none after a surprise, unless that is wanted.
-    async fn records(&mut self, steps: &[Step]) -> Result<Vec<StepOutcome>, MendError> {
+    async fn records(&mut self, steps: &[Step]) -> Result<(Vec<StepOutcome>, usize), MendError> {
         let of_records =
             steps.iter().take_while(|step| step.on_node.is_none()).take(self.steps_at_once.max(1));
         let parts: Vec<Part<'_>> = of_records
@@ -191,14 +195,14 @@ impl Repair {
         };
         let batch = records::batch(&parts);
         let manner = Manner { keeps_going: self.keeps_going, patience: self.patience };
-        let made = records::make(&*self.store, batch, manner, &mut begun).await?;
+        let (made, changes) = records::make(&*self.store, batch, manner, &mut begun).await?;
         failpoint("made");
         let done: Vec<StepOutcome> = made
             .into_iter()
             .map(|made| StepOutcome { step: made.step, how: made.how, said: made.said })
             .collect();
         self.note(&done)?;
-        Ok(done)
+        Ok((done, changes))
     }
 
     async fn on_node(&mut self, step: &Step) -> Result<StepOutcome, MendError> {

@@ -82,8 +82,9 @@ async fn in_records(store: &dyn Store, steps: &[(u32, Known)]) -> Result<Vec<Ste
     let is_whole = |part: &Part<'_>| part.edits.iter().any(|edit| matches!(edit, Edit::Record { .. }));
     let together = parts.iter().position(is_whole).map_or(parts.len(), |at| at.max(1));
     let batch = records::batch(&parts[..together]);
-    let made = records::make(store, batch, Manner { keeps_going: true, patience: PATIENCE }, &mut |_| Ok(()))
-        .await?;
+    let (made, _) =
+        records::make(store, batch, Manner { keeps_going: true, patience: PATIENCE }, &mut |_| Ok(()))
+            .await?;
     Ok(made.into_iter().map(|made| StepOutcome { step: made.step, how: made.how, said: made.said }).collect())
 }
 

@@ -86,6 +86,9 @@ pub(crate) struct Repair {
     /// With text: show every step and all its changes, not the first few of each sort
     #[arg(long)]
     pub(crate) all: bool,
+    /// Say on stderr how long looking, planning and doing took
+    #[arg(long)]
+    pub(crate) timings: bool,
     /// Where histories are kept; /var/lib/plumb/repairs if not given
     #[arg(long, value_name = "DIR", env = "PLUMB_REPAIRS")]
     pub(crate) history: Option<PathBuf>,

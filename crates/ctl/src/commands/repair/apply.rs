@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use doctor::repair::{Plan, Scope, Step};
 use jiff::{SignedDuration, Timestamp};
@@ -108,9 +108,13 @@ async fn go(repair: &Repair, mut running: Running) -> Result<Outcome, Failures> 
         &format!("Repair {id}: {}. To take it back: plumb repair undo {id}", tell::steps(total)),
     );
     let bar = progress::bar(total);
+    let start = Instant::now();
     let outcome = running.run(&|done| bar.set_position(done as u64)).await;
     bar.finish_and_clear();
     let outcome = outcome.map_err(|error| explain(error).hint(format!("when that is mended, go on with plumb repair resume {id}, or take it back with plumb repair undo {id}")))?;
+    if repair.timings {
+        eprintln!("timings: applying_ms={} changes={}", start.elapsed().as_millis(), outcome.changes);
+    }
     tell::outcome(repair, running.plan(), &outcome)?;
     Ok(outcome)
 }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::time::Instant;
 
 use doctor::repair::{PLAN_VERSION, Plan, Scope};
 use doctor::{Options, Report};
@@ -23,8 +24,13 @@ pub(super) async fn plan(
 ) -> Result<(Plan, Report), Failure> {
     let grace = SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE);
     let options = Options { grace };
-    let (examined, _) = look(sources, repair.settle, &options).await?;
+    let (examined, [loading, analysis]) = look(sources, repair.settle, &options).await?;
+    let start = Instant::now();
     let mut plan = doctor::repair::plan(&examined.evidence, &examined.report, scope, &options);
+    if repair.timings {
+        let [loading, analysis, planning] = [loading, analysis, start.elapsed()].map(|time| time.as_millis());
+        eprintln!("timings: loading_ms={loading} analysis_ms={analysis} planning_ms={planning}");
+    }
     plan.id = new_id();
     // What is planned was already so at the first of the two looks.
     let first = examined.evidence.earlier.as_ref().and_then(|earlier| earlier.taken_at);
