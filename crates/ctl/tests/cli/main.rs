@@ -7,6 +7,7 @@
 //! * `bad_input`: what must be refused, with a clear word and without a trace.
 //! * `places`: stores that cannot be reached, read or written.
 //! * `records`: records that others made.
+//! * `repair`: plans, what becomes of them when they are killed, and undo.
 //! * `together`: several operators at once.
 
 mod across_records;
@@ -16,5 +17,6 @@ mod harness;
 mod ipam;
 mod places;
 mod records;
+mod repair;
 mod together;
 mod transcripts;

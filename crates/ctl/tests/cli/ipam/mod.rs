@@ -6,4 +6,4 @@ mod release;
 mod settings;
 mod show;
 mod split;
-mod town;
+pub(crate) mod town;

@@ -1,0 +1,226 @@
+//! `plumb repair`: shown, done, killed anywhere and gone on with, taken back.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+
+use ipam::Reservations;
+use model::Key;
+use serde_json::{Value, json};
+use store::Change;
+use testkit::etcd::EtcdCluster;
+
+use crate::harness::{Desk, Ran};
+use crate::ipam::town::{BLOCK_A, Town, block, cidr, handle_key, handle_value, host, owner, with_affinity};
+
+const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
+/// How many steps the town's repair has: two handles, two addresses of a scrapped machine, its block.
+const STEPS: usize = 5;
+
+/// A town with what a scrapped machine left, and handles of nothing.
+fn town(desk: Desk) -> Town {
+    let town = Town::new(desk);
+    let mut left = block("10.65.0.16/29", "scrapped");
+    let mut changes = Vec::new();
+    for name in ["gone-0", "gone-1"] {
+        ipam::take(&mut left, &owner("scrapped", name), 1, &Reservations::default());
+        changes.push(Change::create(handle_key(&format!("net.{name}")), handle_value("10.65.0.16/29", 1)));
+    }
+    changes.extend(with_affinity(&left, "scrapped"));
+    for name in ["net.old-0", "net.old-1"] {
+        changes.push(Change::create(handle_key(name), handle_value(BLOCK_A, 1)));
+    }
+    town.desk.write(changes);
+    town
+}
+
+fn repair(town: &Town, words: &[&str]) -> Ran {
+    let usual = ["--settle", "0", "--grace", "0", "--history", "history"];
+    town.desk.plumb(&[&["repair"], words, &usual].concat())
+}
+
+/// What it printed. Whatever it says besides goes to stderr.
+#[track_caller]
+fn done(ran: &Ran) -> &str {
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    &ran.stdout
+}
+
+/// It could not, and says why, whatever it says before.
+#[track_caller]
+fn fails(ran: &Ran, code: i32, word: &str) {
+    assert_eq!((ran.code, ran.stderr.contains(word)), (Some(code), true), "{ran:?}");
+}
+
+/// The handles of this town are named after its pods, which is nothing to be repaired here.
+fn codes(town: &Town) -> Vec<String> {
+    let ran = town.desk.plumb(&["doctor", "-o", "json", "--settle", "0"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    let codes = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| finding["code"].as_str().unwrap().to_owned());
+    let mut codes: Vec<String> = codes.collect();
+    codes.retain(|code| code != "handle-by-name");
+    codes.dedup();
+    codes
+}
+
+fn the_only_id(town: &Town) -> String {
+    let listed: Value = serde_json::from_str(done(&repair(&town, &["history", "-o", "json"]))).unwrap();
+    let repairs = listed["repairs"].as_array().unwrap();
+    assert_eq!(repairs.len(), 1, "{listed}");
+    repairs[0]["id"].as_str().unwrap().to_owned()
+}
+
+#[track_caller]
+fn done_and_taken_back(desk: Desk) {
+    let town = town(desk);
+    let before = town.desk.dump();
+    let shown = repair(&town, &[]);
+    assert!(done(&shown).starts_with(&format!("{STEPS} steps would be done (everything):")), "{shown:?}");
+    assert!(
+        shown.stdout.contains("node scrapped is gone") && shown.stdout.contains("Nothing was changed"),
+        "{shown:?}"
+    );
+    assert_eq!(town.desk.dump(), before, "a plan changes nothing");
+    let applied = repair(&town, &["--apply"]);
+    assert_eq!(done(&applied), format!("{STEPS} steps done, 0 were so already.\n"));
+    assert_eq!(codes(&town), [] as [&str; 0]);
+    assert!(!town.has(&Key::Block(cidr("10.65.0.16/29"))) && town.is_allocated("10.65.0.0"));
+    let id = the_only_id(&town);
+    assert!(done(&repair(&town, &["show", &id])).contains("complete, 5 of 5 done"));
+    assert_eq!(
+        done(&repair(&town, &["undo", &id])),
+        format!("{STEPS} steps taken back, 0 were so already.\n")
+    );
+    assert_eq!(codes(&town), ["affinity-of-gone-node", "handle-unused"]);
+    assert!(town.has(&Key::Affinity { owner: host("scrapped"), block: cidr("10.65.0.16/29") }));
+    assert_eq!(
+        done(&repair(&town, &["--apply", "--keep-going"])),
+        format!("{STEPS} steps done, 0 were so already.\n")
+    );
+    assert!(done(&repair(&town, &["--apply"])).starts_with("Nothing to do (everything)."));
+}
+
+#[test]
+fn it_is_shown_done_and_taken_back_on_sqlite() {
+    done_and_taken_back(Desk::on_sqlite());
+}
+
+#[test]
+fn it_is_shown_done_and_taken_back_on_etcd() {
+    let test = "it_is_shown_done_and_taken_back_on_etcd";
+    let Some(cluster) = testkit::etcd::start_or_skip(test, testkit::etcd::Setup::members(1)) else { return };
+    let cluster: EtcdCluster = cluster;
+    done_and_taken_back(Desk::on_etcd(&cluster));
+}
+
+/// Ended at once before and after every single commit: the next process goes on, and all of it can be taken back.
+#[test]
+fn whoever_is_killed_at_any_step_is_gone_on_with() {
+    let mut killed = 0;
+    for point in ["begun", "made"] {
+        for times in 1.. {
+            let town = town(Desk::on_sqlite());
+            let mut command = town.desk.command(PLUMB);
+            command.args([
+                "repair",
+                "--apply",
+                "--one-by-one",
+                "--settle",
+                "0",
+                "--grace",
+                "0",
+                "--history",
+                "history",
+            ]);
+            let output = command.env("PLUMB_FAILPOINT", format!("repair.{point}.{times}")).output().unwrap();
+            if output.status.signal().is_none() {
+                assert!(output.status.success(), "{output:?}");
+                break;
+            }
+            killed += 1;
+            let id = the_only_id(&town);
+            let resumed = repair(&town, &["resume", &id]);
+            assert_eq!(resumed.code, Some(0), "{point} {times}: {resumed:?}");
+            assert_eq!(codes(&town), [] as [&str; 0], "{point} {times}");
+            assert!(town.is_allocated("10.65.0.0") && town.is_allocated("10.65.0.8"), "{point} {times}");
+            assert!(repair(&town, &["resume", &id]).stderr.contains("nothing is left to do"));
+            let undone = repair(&town, &["undo", &id]);
+            assert_eq!(undone.code, Some(0), "{point} {times}: {undone:?}");
+            assert_eq!(codes(&town), ["affinity-of-gone-node", "handle-unused"], "{point} {times}");
+        }
+    }
+    assert_eq!(killed, 2 * STEPS);
+}
+
+#[test]
+fn a_plan_in_a_file_is_done_as_far_as_it_still_holds() {
+    let town = town(Desk::on_sqlite());
+    done(&repair(&town, &["--plan", "plan.json"]));
+    let path = town.desk.folder.path().join("plan.json");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    // Meanwhile somebody deletes one handle, and another one appears.
+    town.remove(&handle_key("net.old-0"));
+    town.desk.write(vec![Change::create(handle_key("net.new"), handle_value(BLOCK_A, 1))]);
+    let applied = repair(&town, &["--plan", "plan.json", "--apply"]);
+    assert_eq!(done(&applied), "4 steps done, 0 were so already.\n");
+    assert!(applied.stderr.contains("left out") && applied.stderr.contains("net.old-0"), "{applied:?}");
+    assert!(town.has(&handle_key("net.new")), "what the plan does not know is not touched");
+    let again = repair(&town, &["--plan", "plan.json", "--apply"]);
+    fails(&again, 1, "nothing of the plan is as it was");
+}
+
+#[test]
+fn a_node_that_comes_back_meanwhile_keeps_what_it_has() {
+    let town = town(Desk::on_sqlite());
+    done(&repair(&town, &["--plan", "plan.json"]));
+    let manifest = "{apiVersion: projectcalico.org/v3, kind: Node, metadata: {name: scrapped}, spec: {}}";
+    town.desk.apply(manifest);
+    done(&repair(&town, &["--plan", "plan.json", "--apply"]));
+    assert!(town.has(&Key::Block(cidr("10.65.0.16/29"))) && town.has(&handle_key("net.gone-0")));
+    assert!(!town.has(&handle_key("net.old-0")), "what still holds is done");
+}
+
+#[test]
+fn scopes_are_kept() {
+    let town = town(Desk::on_sqlite());
+    let only = |words: &[&str]| -> usize {
+        let plan: Value =
+            serde_json::from_str(done(&repair(&town, &[words, &["-o", "json"]].concat()))).unwrap();
+        plan["steps"].as_array().unwrap().len()
+    };
+    assert_eq!(only(&["ipam"]), STEPS);
+    assert_eq!(only(&["endpoints"]), 0);
+    assert_eq!(only(&["finding", "handle-unused"]), 2);
+    assert_eq!(only(&["node", "scrapped"]), 3);
+    assert_eq!(only(&["node", "node-a"]), 0);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let town = town(Desk::on_sqlite());
+    let before = town.desk.dump();
+    repair(&town, &["everything"]).refused(2, &["does not understand", "scopes are"]);
+    repair(&town, &["node"]).refused(2, &["the name of a node"]);
+    repair(&town, &["finding", "adress-leaked"]).refused(2, &["no finding with the code"]);
+    repair(&town, &["undo", "../../etc/passwd"]).refused(1, &["there is no repair"]);
+    repair(&town, &["resume", "20260101-000000-0000"]).refused(1, &["there is no repair"]);
+    repair(&town, &["--apply", "--dry-run"]).refused(2, &["cannot be used with"]);
+    repair(&town, &["--plan", "nowhere/plan.json"]).refused(1, &["cannot be written"]);
+    for (text, word) in [("", "is no plan"), ("[]", "is no plan"), ("{\"version\":1}", "is no plan")] {
+        town.desk.file("bad.json", text);
+        repair(&town, &["--plan", "bad.json", "--apply"]).refused(2, &[word]);
+    }
+    done(&repair(&town, &["--plan", "plan.json"]));
+    let path = town.desk.folder.path().join("plan.json");
+    let mut plan: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    plan["clusterGuid"] = json!("another");
+    std::fs::write(&path, plan.to_string()).unwrap();
+    fails(&repair(&town, &["--plan", "plan.json", "--apply"]), 1, "for another cluster");
+    plan["version"] = json!(2);
+    std::fs::write(&path, plan.to_string()).unwrap();
+    repair(&town, &["--plan", "plan.json", "--apply"]).refused(2, &["version 2"]);
+    assert_eq!(town.desk.dump(), before);
+}
