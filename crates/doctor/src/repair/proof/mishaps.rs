@@ -472,6 +472,29 @@ fn who_is_gone_is_not_rightful() {
     assert!(handle.ends_with(&winner), "{handle} {plan:#?}");
 }
 
+/// Somebody added an address inside (a floating one, say): it does not become the network's.
+#[test]
+fn an_address_that_a_pod_gave_itself_stays_its_own() {
+    let mut evidence = healthy();
+    let pod = pod(&evidence);
+    leave_records(&mut evidence, &pod);
+    let node = evidence.node_mut(NODE);
+    node.attachments = None;
+    let views = node.pod_views.iter_mut().flatten();
+    let view = views.into_iter().find(|view| view.container_id.as_ref() == Some(&pod.id)).unwrap();
+    let held = view.kernel.addresses.as_mut().unwrap();
+    let mut floating = held[0].clone();
+    floating.seen.net = "192.0.2.7/32".parse().unwrap();
+    held.insert(0, floating);
+    let plan = planned(&evidence);
+    let written = plan.steps.iter().flat_map(|step| &step.edits).find_map(|edit| match edit {
+        Edit::Record { from: None, to, .. } => to.clone(),
+        _ => None,
+    });
+    let written = written.expect("its record is written");
+    assert!(written.contains(&format!("{}/32", pod.address)) && !written.contains("192.0.2.7"), "{written}");
+}
+
 #[test]
 fn an_agent_that_only_observes_is_asked_for_nothing() {
     let mut evidence = healthy();

@@ -243,7 +243,7 @@ fn rewrite_for_running(draft: &mut Draft<'_, '_>, target: &Target) {
             vec![addresses::delete_pod(&pod)],
         );
     };
-    let (Some(inside), Some(device)) = (running.addresses(), running.device()) else {
+    let (Some(inside), Some(device)) = (running.own_addresses(draft.ground), running.device()) else {
         return draft.leave(
             target,
             "nobody looked into the running sandbox, or no device leads to it",
@@ -286,7 +286,7 @@ fn correct_addresses(draft: &mut Draft<'_, '_>, target: &Target) {
             vec![addresses::delete_pod(pod)],
         );
     };
-    let Some(inside) = running.addresses() else {
+    let Some(inside) = running.own_addresses(draft.ground) else {
         return draft.leave(target, "nobody looked inside the pod", vec![addresses::delete_pod(pod)]);
     };
     if inside.iter().all(|address| endpoint.addresses.contains(address)) {
@@ -351,7 +351,7 @@ fn write_endpoint(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some(running) = Running::of_pod(draft.ground, pod) else {
         return draft.leave(target, "no runtime that was asked runs one sandbox of it", by_hand);
     };
-    let Some(inside) = running.addresses().filter(|inside| !inside.is_empty()) else {
+    let Some(inside) = running.own_addresses(draft.ground).filter(|inside| !inside.is_empty()) else {
         return draft.leave(target, "nobody looked inside the pod, or it has no address there", by_hand);
     };
     let taken = inside.iter().find(|address| {

@@ -44,6 +44,34 @@ impl<'e> Running<'e> {
         Some(on_interface.map(|held| held.seen.net.addr()).filter(is_given).collect())
     }
 
+    /// Those of them that are the network's: Kubernetes shows them, or the books or the agent's journal gave them to this sandbox.
+    /// What somebody added inside (a floating address) is theirs. Where nobody vouches for any: those of the network's blocks.
+    pub(super) fn own_addresses(&self, ground: &Ground<'e>) -> Option<Vec<IpAddr>> {
+        let inside = self.addresses()?;
+        let is_shown = |address: &IpAddr| {
+            let mut pods = ground.case.pods_at(*address).iter();
+            pods.any(|pod| pod.seen.name.may_be(&self.sandbox.pod))
+        };
+        let is_given = |address: &IpAddr| {
+            let allocation = ground.case.allocation(*address);
+            let handle = allocation.and_then(|allocation| allocation.attribute.handle());
+            let id = handle.and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
+            id.is_some_and(|id| same_id(id, &self.sandbox.id))
+        };
+        let is_noted = |address: &IpAddr| {
+            let mut held = self.node.attachments.iter().flatten().map(|held| &held.seen);
+            held.any(|held| same_id(&held.container_id, &self.sandbox.id) && held.addresses.contains(address))
+        };
+        let is_vouched = |address: &IpAddr| is_shown(address) || is_given(address) || is_noted(address);
+        let vouched: Vec<IpAddr> = inside.iter().copied().filter(is_vouched).collect();
+        if !vouched.is_empty() {
+            return Some(vouched);
+        }
+        let in_blocks = |address: &IpAddr| super::addresses::block_of(ground, *address).is_some();
+        let of_blocks: Vec<IpAddr> = inside.iter().copied().filter(in_blocks).collect();
+        Some(if of_blocks.is_empty() { inside } else { of_blocks })
+    }
+
     pub(super) fn interface(&self) -> Option<&'e Link> {
         self.inside?.kernel.link(INTERFACE).map(|link| &link.seen)
     }

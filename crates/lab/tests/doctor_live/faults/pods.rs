@@ -32,10 +32,8 @@ fn gateway(i: &Injection<'_>) -> Result<String> {
 /// Another one in its place: a device without any loses its routes, too.
 fn pod_address_missing(i: &mut Injection<'_>) -> Result<()> {
     let (own, other) = (i.address(), format!("10.0.202.{}/32", i.lot()));
-    i.in_pod(
-        format!("ip address add {other} dev eth0; ip address del {own}/32 dev eth0"),
-        format!("ip address add {own}/32 dev eth0; ip address del {other} dev eth0"),
-    )?;
+    i.in_pod(format!("ip address add {other} dev eth0"), format!("ip address del {other} dev eth0"))?;
+    i.in_pod(format!("ip address del {own}/32 dev eth0"), format!("ip address add {own}/32 dev eth0"))?;
     i.expect(i.pod_subject())
 }
 
