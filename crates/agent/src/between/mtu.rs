@@ -19,8 +19,8 @@ pub(super) async fn keep(known: &Known, file: &Path) {
         tokio::time::sleep(START_WAIT).await;
     }
     loop {
-        if let Ok(Ok(survey)) = tokio::task::spawn_blocking(Survey::here).await {
-            let links = survey.links.iter().filter(|link| link.up);
+        if let Ok(Ok(links)) = tokio::task::spawn_blocking(Survey::links_here).await {
+            let links = links.iter().filter(|link| link.up);
             let mtu = known.lock().between.pod_mtu(links.map(|link| (link.name.as_str(), link.mtu)));
             match note(file, mtu) {
                 Ok(false) => {}

@@ -145,6 +145,11 @@ impl Survey {
         Ok(survey)
     }
 
+    /// The devices alone: a node of a large cluster has thousands of routes.
+    pub fn links_here() -> Result<Vec<SurveyedLink>, HostError> {
+        Ok(list_links(&mut Netlink::open()?)?.0)
+    }
+
     /// The name of a device.
     pub fn device(&self, index: u32) -> Option<&str> {
         self.links.iter().find(|link| link.index == index).map(|link| link.name.as_str())
