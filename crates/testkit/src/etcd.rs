@@ -1,6 +1,7 @@
-//! Real etcd members on loopback, made for one test and gone with it.
+//! Real etcd members, made for one test and gone with it. On loopback, unless a test has a network of its own for them.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -25,6 +26,8 @@ pub struct Setup {
     pub tls: Option<Tls>,
     /// The password of user `root`; with it the cluster lets nobody in without user and password.
     pub root_password: Option<String>,
+    /// Where clients find the members. Members find each other on loopback.
+    pub address: Ipv4Addr,
     pub extra_args: Vec<String>,
 }
 
@@ -38,7 +41,13 @@ pub struct Tls {
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { members: 1, tls: None, root_password: None, extra_args: Vec::new() }
+        Setup {
+            members: 1,
+            tls: None,
+            root_password: None,
+            address: Ipv4Addr::LOCALHOST,
+            extra_args: Vec::new(),
+        }
     }
 }
 
@@ -121,7 +130,7 @@ impl EtcdCluster {
     /// The client URL of one member.
     pub fn endpoint(&self, index: usize) -> String {
         let scheme = if self.setup.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://127.0.0.1:{}", self.members[index].client_port)
+        format!("{scheme}://{}:{}", self.setup.address, self.members[index].client_port)
     }
 
     pub fn endpoints(&self) -> Vec<String> {

@@ -10,7 +10,7 @@ use store::{OpenMode, Store, StoreConfig};
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Sqlite(PathBuf),
-    /// Reached only from its own node.
+    /// Reached only from nodes that are connected with it.
     Etcd(String),
 }
 

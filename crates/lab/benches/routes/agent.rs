@@ -23,13 +23,8 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts it and waits until it is ready.
+    /// Starts it on a node that has its card, and waits until it is ready.
     pub(crate) fn start(lab: &Lab, node: Node, world: &World, number: u8) -> Result<Agent> {
-        let namespace = node.namespace();
-        namespace.ip(&["link", "add", "eth0", "type", "veth", "peer", "name", "wire"])?;
-        namespace.ip(&["address", "add", &format!("{}/12", World::own_address(number)), "dev", "eth0"])?;
-        namespace.ip(&["link", "set", "wire", "up"])?;
-        namespace.ip(&["link", "set", "eth0", "up"])?;
         let mut agent = Agent { process: None, number, node };
         agent.restart(lab, world)?;
         Ok(agent)

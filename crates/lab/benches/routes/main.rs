@@ -7,17 +7,19 @@
 mod agent;
 #[path = "../common/store_place.rs"]
 mod store_place;
+mod wires;
 mod world;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use lab::{Lab, Programs};
+use lab::{Lab, Node, Programs};
 use testkit::effort::{Effort, resident_bytes};
 use testkit::etcd::{EtcdCluster, Setup};
 use testkit::figures::{self, Figure, Goal, Peer, Run};
 
 use agent::Agent;
+use wires::{Fabric, lone_node};
 use world::{Place, World};
 
 /// How much is measured.
@@ -26,13 +28,13 @@ struct Extent {
     runs: usize,
     /// Blocks per run that come one at a time.
     singles: usize,
-    /// Blocks that come and go, all in all.
+    /// Blocks per run that come and go.
     churn: usize,
     small: usize,
     large: usize,
 }
 
-const FULL: Extent = Extent { runs: 5, singles: 100, churn: 1_000, small: 500, large: 5_000 };
+const FULL: Extent = Extent { runs: 5, singles: 100, churn: 200, small: 500, large: 5_000 };
 /// To see whether it works.
 const QUICK: Extent = Extent { runs: 1, singles: 5, churn: 20, small: 10, large: 50 };
 /// What a start leaves to do is not meant.
@@ -52,7 +54,7 @@ fn main() -> Result<()> {
     let mut figures = Vec::new();
     eprintln!("measuring: new blocks on SQLite, three nodes");
     figures.extend(new_blocks_on_sqlite(&lab, extent)?);
-    eprintln!("measuring: new blocks on etcd, one node");
+    eprintln!("measuring: new blocks on etcd, three nodes");
     figures.extend(new_blocks_on_etcd(&lab, extent)?);
     eprintln!("measuring: a cluster of {} nodes", extent.large);
     figures.extend(clusters(&lab, extent)?);
@@ -60,27 +62,28 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+const NODES: u8 = 3;
+
 fn new_blocks_on_sqlite(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
     let place = Place::Sqlite(lab.folder().join("new.db"));
-    let nodes = (1..=3).map(|number| lab.node(&format!("s{number}"))).collect::<Result<Vec<_>>>()?;
-    let world = nodes[0].namespace().visit(|| World::new(place, extent.small))??;
-    let agents = (1..).zip(nodes).map(|(number, node)| Agent::start(lab, node, &world, number));
-    let agents = agents.collect::<Result<Vec<_>>>()?;
-    new_blocks("SQLite, 3 nodes", &world, &agents, extent)
+    let nodes = (1..=NODES).map(|number| lone_node(lab, &format!("s{number}"), number));
+    new_blocks("SQLite", lab, place, nodes.collect::<Result<_>>()?, extent)
 }
 
 fn new_blocks_on_etcd(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
-    // etcd is reached from its own node only.
-    let node = lab.node("e1")?;
-    let durable = Setup { extra_args: vec!["--unsafe-no-fsync=false".to_owned()], ..Setup::default() };
-    let etcd = node.namespace().visit(|| EtcdCluster::start(durable))??;
-    let world = node.namespace().visit(|| World::new(Place::Etcd(etcd.endpoint(0)), extent.small))??;
-    let agent = Agent::start(lab, node, &world, 1)?;
-    new_blocks("etcd, 1 node", &world, &[agent], extent)
+    let fabric = Fabric::new(lab)?;
+    let extra_args = vec!["--unsafe-no-fsync=false".to_owned()];
+    let durable = Setup { address: Fabric::ADDRESS, extra_args, ..Setup::default() };
+    let etcd = fabric.node.namespace().visit(|| EtcdCluster::start(durable))??;
+    let nodes = (1..=NODES).map(|number| fabric.node(lab, &format!("e{number}"), number));
+    new_blocks("etcd", lab, Place::Etcd(etcd.endpoint(0)), nodes.collect::<Result<_>>()?, extent)
 }
 
 /// From before the commit until the last node can send there.
-fn new_blocks(name: &str, world: &World, agents: &[Agent], extent: Extent) -> Result<Vec<Figure>> {
+fn new_blocks(store: &str, lab: &Lab, place: Place, nodes: Vec<Node>, extent: Extent) -> Result<Vec<Figure>> {
+    let world = nodes[0].namespace().visit(|| World::new(place, extent.small))??;
+    let agents = (1..).zip(nodes).map(|(number, node)| Agent::start(lab, node, &world, number));
+    let agents = agents.collect::<Result<Vec<_>>>()?;
     std::thread::sleep(SETTLE);
     let (mut routed, mut commits) = (Vec::new(), Vec::new());
     for _ in 0..extent.runs {
@@ -97,75 +100,94 @@ fn new_blocks(name: &str, world: &World, agents: &[Agent], extent: Extent) -> Re
         commits.push(Run::new(of_commits));
     }
     let figure = |quantile: f64, words: &str| {
-        let name = format!("block to route, {name}, {words}");
+        let name = format!("block to route, {store}, {NODES} nodes, {words}");
         Figure::of_runs(name, &routed, quantile).beside("the commit alone", &routed, &commits, quantile)
     };
     Ok(vec![figure(0.5, "p50"), figure(0.99, "p99").wanted(Goal::ValueAtMost(20.0))])
 }
 
-/// The same in a small cluster and in a large one.
+/// The same in a small cluster and in a large one, in turns.
 fn clusters(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
-    let small = Measured::of(lab, "small", extent.small, extent)?;
-    let large = Measured::of(lab, "large", extent.large, extent)?;
-    let beside = |large: f64, small: f64| Peer {
-        name: "the small cluster",
-        value: small,
-        ratio: Some(large / small.max(f64::MIN_POSITIVE)),
+    let mut small = Cluster::new(lab, "small", extent.small)?;
+    let mut large = Cluster::new(lab, "large", extent.large)?;
+    for _ in 0..extent.runs {
+        small.start(lab)?;
+        large.start(lab)?;
+    }
+    std::thread::sleep(SETTLE);
+    let resident = [large.resident_mib()?, small.resident_mib()?];
+    for _ in 0..extent.runs {
+        small.churn(extent.churn)?;
+        large.churn(extent.churn)?;
+    }
+    let figure = |what: &str, unit, of: fn(&Cluster) -> &Vec<f64>| {
+        let (large_runs, small_runs) = (of(&large), of(&small));
+        let ratios = large_runs.iter().zip(small_runs).map(|(large, small)| large / small).collect();
+        let value = figures::median(small_runs.clone());
+        let peer = Peer { name: "the small cluster", value, ratio: Some(figures::median(ratios)) };
+        let name = format!("{} nodes: {what}", extent.large);
+        Figure::new(name, figures::median(large_runs.clone()), unit).with_peer(peer)
     };
-    let name = |what: &str| format!("{} nodes: {what}", extent.large);
+    let [large_mib, small_mib] = resident;
+    let beside = Peer { name: "the small cluster", value: small_mib, ratio: Some(large_mib / small_mib) };
     Ok(vec![
-        Figure::new(name("start to all routes"), large.start_seconds, "s")
-            .with_peer(beside(large.start_seconds, small.start_seconds))
-            .wanted(Goal::ValueAtMost(2.0)),
-        Figure::new(name("CPU of the start"), large.start_cpu_ms, "ms")
-            .with_peer(beside(large.start_cpu_ms, small.start_cpu_ms)),
-        Figure::new(name("resident memory"), large.resident_mib, "MiB")
-            .with_peer(beside(large.resident_mib, small.resident_mib))
+        figure("start to all routes", "s", |cluster| &cluster.start_seconds).wanted(Goal::ValueAtMost(2.0)),
+        figure("CPU of the start", "ms", |cluster| &cluster.start_cpu_ms),
+        Figure::new(format!("{} nodes: resident memory", extent.large), large_mib, "MiB")
+            .with_peer(beside)
             .wanted(Goal::ValueAtMost(40.0)),
-        Figure::new(name("CPU per changed block"), large.change_cpu_ms, "ms")
-            .with_peer(beside(large.change_cpu_ms, small.change_cpu_ms))
+        figure("CPU per changed block", "ms", |cluster| &cluster.change_cpu_ms)
             .wanted(Goal::RatioAtMost(2.0)),
     ])
 }
 
-struct Measured {
-    start_seconds: f64,
-    start_cpu_ms: f64,
-    resident_mib: f64,
-    change_cpu_ms: f64,
+/// An agent among many nodes, and what it took, run by run.
+struct Cluster {
+    nodes: usize,
+    world: World,
+    agent: Agent,
+    start_seconds: Vec<f64>,
+    start_cpu_ms: Vec<f64>,
+    change_cpu_ms: Vec<f64>,
 }
 
-impl Measured {
-    fn of(lab: &Lab, name: &str, nodes: usize, extent: Extent) -> Result<Measured> {
+impl Cluster {
+    fn new(lab: &Lab, name: &str, nodes: usize) -> Result<Cluster> {
         let place = Place::Sqlite(lab.folder().join(format!("{name}.db")));
-        let node = lab.node(name)?;
+        let node = lone_node(lab, name, 1)?;
         let world = node.namespace().visit(|| World::new(place, nodes))??;
-        let mut agent = Agent::start(lab, node, &world, 1)?;
-        let (mut seconds, mut cpu) = (Vec::new(), Vec::new());
-        for _ in 0..extent.runs {
-            // With routes that are there already, and with none: the second is the longer way.
-            agent.flush_routes()?;
-            let started = Instant::now();
-            agent.restart(lab, &world)?;
-            seconds.push(started.elapsed().as_secs_f64());
-            cpu.push(Effort::of(agent.id())?.cpu_ms);
-            assert_eq!(agent.route_count()?, nodes, "every block is routed");
+        let agent = Agent::start(lab, node, &world, 1)?;
+        let [start_seconds, start_cpu_ms, change_cpu_ms] = [const { Vec::new() }; 3];
+        Ok(Cluster { nodes, world, agent, start_seconds, start_cpu_ms, change_cpu_ms })
+    }
+
+    fn start(&mut self, lab: &Lab) -> Result<()> {
+        // With routes that are there already, and with none: the second is the longer way.
+        self.agent.flush_routes()?;
+        let started = Instant::now();
+        self.agent.restart(lab, &self.world)?;
+        self.start_seconds.push(started.elapsed().as_secs_f64());
+        self.start_cpu_ms.push(Effort::of(self.agent.id())?.cpu_ms);
+        assert_eq!(self.agent.route_count()?, self.nodes, "every block is routed");
+        Ok(())
+    }
+
+    fn resident_mib(&self) -> Result<f64> {
+        Ok(resident_bytes(self.agent.id())? as f64 / f64::from(1 << 20))
+    }
+
+    /// What else the agent does now and then falls into some runs, and not into their median.
+    fn churn(&mut self, blocks: usize) -> Result<()> {
+        let before = Effort::of(self.agent.id())?.cpu_ms;
+        for _ in 0..blocks {
+            let block = self.agent.visit(|| self.world.add_block())??;
+            self.agent.visit(|| self.world.remove_block(&block))??;
         }
-        std::thread::sleep(SETTLE);
-        let resident_mib = resident_bytes(agent.id())? as f64 / f64::from(1 << 20);
-        let before = Effort::of(agent.id())?.cpu_ms;
-        for _ in 0..extent.churn / 2 {
-            let block = agent.visit(|| world.add_block())??;
-            agent.visit(|| world.remove_block(&block))??;
-        }
-        let last = agent.visit(|| world.add_block())??;
-        agent.await_route(last.first)?;
-        let spent = Effort::of(agent.id())?.cpu_ms - before;
-        Ok(Measured {
-            start_seconds: figures::median(seconds),
-            start_cpu_ms: figures::median(cpu),
-            resident_mib,
-            change_cpu_ms: spent / (extent.churn + 1) as f64,
-        })
+        let last = self.agent.visit(|| self.world.add_block())??;
+        self.agent.await_route(last.first)?;
+        let spent = Effort::of(self.agent.id())?.cpu_ms - before;
+        self.agent.visit(|| self.world.remove_block(&last))??;
+        self.change_cpu_ms.push(spent / (2 * blocks + 1) as f64);
+        Ok(())
     }
 }
