@@ -164,6 +164,30 @@ mod tests {
     }
 
     #[test]
+    fn swap_and_a_kubelet_that_does_not_start_are_found() {
+        let codes = |swaps: &str, kubelet: &str| {
+            let root = tempfile::tempdir().unwrap();
+            fs::create_dir_all(root.path().join("proc")).unwrap();
+            let heading = "Filename Type Size Used Priority\n";
+            fs::write(root.path().join("proc/swaps"), format!("{heading}{swaps}")).unwrap();
+            let mut evidence = doctor::Evidence::default();
+            let setup = &mut evidence.node_mut("node-a").setup;
+            fill(setup, root.path(), "node-a");
+            let told = format!("Id=kubelet.service\nLoadState=loaded\nActiveState={kubelet}\n");
+            let (name, state) = unit(&told).unwrap();
+            setup.units = Some([(name, Sighted::new(state, Origin::probe("node-a", "systemctl")))].into());
+            let codes =
+                doctor::diagnose(&evidence).findings.into_iter().map(|finding| finding.code.to_string());
+            codes.filter(|code| code.starts_with("kubelet")).collect::<Vec<_>>()
+        };
+        let swap = "/dev/sda2 partition 1003516 0 -2\n";
+        assert_eq!(codes(swap, "activating"), ["kubelet-refuses-swap"]);
+        assert_eq!(codes("", "failed"), ["kubelet-failing"]);
+        assert_eq!(codes(swap, "active"), [] as [&str; 0]);
+        assert_eq!(codes("", "active"), [] as [&str; 0]);
+    }
+
+    #[test]
     fn units_that_systemd_does_not_know_are_left_out() {
         assert_eq!(
             unit("Id=kubelet.service\nLoadState=loaded\nActiveState=failed"),
