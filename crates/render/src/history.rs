@@ -32,7 +32,7 @@ pub fn history_text(report: &Report, timeline: &Timeline, style: &Style) -> Stri
     text
 }
 
-/// For programs: findings as `docs/doctor.schema.json` describes them, and the history. New fields may be added.
+/// For programs: findings and the history, as `docs/doctor-logs.schema.json` describes them. New fields may be added.
 pub fn history_json(report: &Report, timeline: &Timeline) -> String {
     let document = Document {
         version: 1,

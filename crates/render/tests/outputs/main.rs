@@ -3,6 +3,8 @@
 mod hostile;
 mod html;
 mod json;
+mod logs_json;
 mod page_of_codes;
 mod reports;
+mod schema;
 mod text;
