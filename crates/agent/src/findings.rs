@@ -125,6 +125,7 @@ async fn collect(services: &Services) -> Evidence {
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
         agent_mode: Some(agent.mode),
         mends: (!agent.only_observes()).then(|| services.health().mends()),
+        bird_socket: agent.bird_socket.clone(),
         address_choices: Some(services.health().address_choices()).filter(|choices| !choices.is_empty()),
     })
     .await

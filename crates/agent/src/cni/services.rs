@@ -1,7 +1,7 @@
 //! What the verbs work with, and who provides it: a process of its own for one call, or the node's agent.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -74,6 +74,8 @@ pub(crate) struct Agent {
     /// Links wait for their removal.
     pub(crate) sweep: Notify,
     pub(crate) journal: Journal,
+    /// BIRD's control socket, if it is not the usual one.
+    pub(crate) bird_socket: Option<PathBuf>,
 }
 
 impl Agent {

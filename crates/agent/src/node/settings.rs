@@ -1,7 +1,7 @@
 //! What `plumbd node` is told: flags first, then the environment, then what is usual.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -129,6 +129,12 @@ impl NodeArguments {
         }
     }
 
+    /// Where BIRD is to be asked, if that was said. At the default place, which evidence tries anyway, a node without BIRD has
+    /// nothing, and that is no trouble to tell of.
+    pub(super) fn unusual_bird_socket(&self) -> Option<PathBuf> {
+        Some(self.bird_socket.clone()).filter(|socket| socket != Path::new(host::bird::AGENTS_SOCKET))
+    }
+
     /// How BGP is spoken, if it is.
     pub(super) fn bgp(&self) -> Result<Option<BgpOptions>> {
         if self.networking_backend != "bird" {
@@ -203,6 +209,21 @@ mod tests {
         for wrong in ["", "s", "1d", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615h"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_bird_at_a_place_of_its_own_is_asked_there() {
+        #[derive(clap::Parser)]
+        struct Program {
+            #[command(flatten)]
+            node: NodeArguments,
+        }
+        let socket = |path: &str| {
+            let program: Program = clap::Parser::parse_from(["plumbd", "--bird-socket", path]);
+            program.node.unusual_bird_socket()
+        };
+        assert_eq!(socket("/run/own/bird.ctl").as_deref(), Some(Path::new("/run/own/bird.ctl")));
+        assert_eq!(socket(host::bird::AGENTS_SOCKET), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! BGP as `calicoctl node status` and BIRD's `show protocols` tell it.
+//! BGP as `calicoctl node status` and BIRD's `show protocols` (also `all`) tell it.
 
 use crate::evidence::node::{Bgp, BgpSession, BirdProtocol};
 use crate::{Origin, Sighted};
@@ -12,6 +12,17 @@ pub(crate) struct BgpReader {
     /// The headings of the boxed table that is being read, in upper case.
     headings: Option<Vec<String>>,
     protocols: Option<Header>,
+    /// Lines below a protocol, which `all` prints, say more of it.
+    below: Below,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Below {
+    #[default]
+    Nothing,
+    Protocol,
+    /// A session under a name of its own, the last of the protocols. Its neighbour makes it one.
+    SessionOfUnknownPeer,
 }
 
 impl BgpReader {
@@ -49,7 +60,25 @@ impl BgpReader {
             self.protocols = Some(header);
             return true;
         }
+        if self.below != Below::Nothing && text.starts_with([' ', '\t']) {
+            self.detail(text);
+            return true;
+        }
+        self.below = Below::Nothing;
         self.protocol(text, origin)
+    }
+
+    /// `    Neighbor address: 192.0.2.9` or, on a link, `fe80::1%eth0`.
+    fn detail(&mut self, text: &str) {
+        let Some(address) = text.trim().strip_prefix("Neighbor address:") else { return };
+        let address = address.trim().split('%').next().unwrap_or_default().parse();
+        let (Ok(peer), Below::SessionOfUnknownPeer) = (address, &self.below) else { return };
+        self.below = Below::Protocol;
+        let Some(bgp) = &mut self.bgp else { return };
+        let Some(Sighted { seen, origin }) = bgp.protocols.pop() else { return };
+        let BirdProtocol { name, state, since, info, .. } = seen;
+        let session = BgpSession { peer, peer_type: name, state, since, info };
+        bgp.sessions.push(Sighted::new(session, origin));
     }
 
     fn boxed_row(&mut self, cells: &[&str], origin: impl FnOnce() -> Origin) -> bool {
@@ -91,6 +120,9 @@ impl BgpReader {
         };
         let since = format!("{since}{more}");
         let bgp = self.bgp.get_or_insert_default();
+        // One that is down was switched off by hand: nobody misses its session.
+        let is_wanted = *kind == "BGP" && *state != "down";
+        self.below = Below::Protocol;
         match peer_of(name).filter(|_| *kind == "BGP") {
             Some(peer) => {
                 let session = BgpSession {
@@ -103,6 +135,9 @@ impl BgpReader {
                 bgp.sessions.push(Sighted::new(session, origin()));
             }
             None => {
+                if is_wanted {
+                    self.below = Below::SessionOfUnknownPeer;
+                }
                 let protocol = BirdProtocol {
                     name: (*name).to_owned(),
                     kind: (*kind).to_owned(),
@@ -174,7 +209,57 @@ mod tests {
         assert!(bgp.sessions[1].seen.is_established());
     }
 
+    #[test]
+    fn protocols_with_names_of_their_own() {
+        let bgp = read(ALL);
+        let sessions: Vec<_> = bgp
+            .sessions
+            .iter()
+            .map(|session| {
+                (
+                    session.seen.peer.to_string(),
+                    session.seen.peer_type.as_str(),
+                    session.seen.is_established(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            sessions,
+            [
+                ("192.0.2.9".to_owned(), "uplink", false),
+                ("10.0.0.2".to_owned(), "node-to-node mesh", true),
+                ("fe80::1".to_owned(), "rack", true)
+            ]
+        );
+        assert_eq!(bgp.sessions[0].seen.info, "Active Socket: Connection refused");
+        let others: Vec<&str> = bgp.protocols.iter().map(|protocol| protocol.seen.name.as_str()).collect();
+        assert_eq!(others, ["device1", "spare"], "what was switched off is no session that is missed");
+    }
+
+    /// As BIRD 2 prints it, shortened.
+    const ALL: &str = "BIRD 2.0.12 ready.\n\
+        Name       Proto      Table      State  Since         Info\n\
+        device1    Device     ---        up     10:00:00.000  \n\n\
+        uplink     BGP        ---        start  10:00:00.000  Active        Socket: Connection refused\n  \
+          BGP state:          Active\n    Neighbor address: 192.0.2.9\n    Neighbor AS:      65001\n    Local AS:         65002\n  \
+          Channel ipv4\n    State:          DOWN\n    Table:          master4\n\n\
+        Mesh_10_0_0_2 BGP        ---        up     10:00:00.000  Established   \n  \
+          BGP state:          Established\n    Neighbor address: 10.0.0.2\n\n\
+        rack       BGP        ---        up     10:00:00.000  Established   \n  \
+          BGP state:          Established\n    Neighbor address: fe80::1%eth0\n\n\
+        spare      BGP        ---        down   10:00:00.000  \n  \
+          BGP state:          Down\n    Neighbor address: 192.0.2.10\n";
+
     proptest! {
+        #[test]
+        fn damaged_answers_are_survived(from in 0..ALL.len(), to in 0..ALL.len()) {
+            let mut reader = BgpReader::default();
+            reader.line("name proto table state since info", || Origin::file("f"));
+            for line in ALL.get(from.min(to)..from.max(to)).unwrap_or_default().lines() {
+                reader.line(line, || Origin::file("f"));
+            }
+        }
+
         #[test]
         fn any_line_can_be_tried(lines in prop::collection::vec("\\PC{0,60}", 0..6)) {
             let mut reader = BgpReader::default();

@@ -1,6 +1,6 @@
 //! BGP sessions, as BIRD tells them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use doctor::evidence::NodeEvidence;
 use doctor::evidence::node::Bgp;
@@ -8,21 +8,24 @@ use doctor::text;
 
 /// The same question that operators ask with `birdc`, and the same reader for its answer.
 const QUESTION: &str = "show protocols";
+/// The long form, which tells the neighbour of a session whose name does not.
+const LONG_QUESTION: &str = "show protocols all";
 
-/// `None` if there is no BIRD; and what went wrong, in words.
-pub(super) fn sessions(node: &str) -> (Option<Bgp>, Vec<String>) {
-    sessions_at(node, &host::bird::sockets())
+/// At the socket that is known to be this node's, else at the usual ones. `None` if there is no BIRD; and what went wrong, in
+/// words.
+pub(super) fn sessions(node: &str, socket: Option<PathBuf>) -> (Option<Bgp>, Vec<String>) {
+    sessions_at(node, &socket.map_or_else(host::bird::sockets, |socket| vec![socket]))
 }
 
 /// The same at sockets that are known.
 pub fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>) {
     let (mut found, mut problems) = (None, Vec::new());
     for socket in sockets {
-        match host::bird::ask(socket, QUESTION) {
-            Ok(answer) => {
+        match ask(node, socket) {
+            Ok(read) => {
                 let bgp: &mut Bgp = found.get_or_insert_default();
                 bgp.is_running = Some(true);
-                if let Some(read) = read(node, &answer) {
+                if let Some(read) = read {
                     bgp.sessions.extend(read.sessions);
                     bgp.protocols.extend(read.protocols);
                 }
@@ -38,6 +41,16 @@ pub fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>
         }
     }
     (found, problems)
+}
+
+/// Calico and our agent name sessions for their neighbours; only where somebody else wrote the configuration more is asked.
+fn ask(node: &str, socket: &Path) -> std::io::Result<Option<Bgp>> {
+    let short = read(node, &host::bird::ask(socket, QUESTION)?);
+    let is_named_otherwise = |bgp: &Bgp| bgp.protocols.iter().any(|protocol| protocol.seen.kind == "BGP");
+    if !short.as_ref().is_some_and(is_named_otherwise) {
+        return Ok(short);
+    }
+    Ok(read(node, &host::bird::ask(socket, LONG_QUESTION)?).or(short))
 }
 
 fn read(node: &str, answer: &str) -> Option<Bgp> {
@@ -62,6 +75,46 @@ mod tests {
         let (bgp, problems) = sessions_at("node-a", &[never]);
         assert_eq!((bgp, problems.len()), (None, 1));
         assert_eq!(sessions_at("node-a", &[]), (None, Vec::new()));
+    }
+
+    /// Answers every question as a BIRD with a configuration of somebody's own does.
+    fn serve(
+        listener: std::os::unix::net::UnixListener,
+        asked: usize,
+    ) -> std::thread::JoinHandle<Vec<String>> {
+        use std::io::{BufRead as _, BufReader, Write as _};
+        const SHORT: &str = "2002-Name       Proto      Table      State  Since         Info\n\
+                             1002-uplink     BGP        ---        start  10:00:01.000  Active        Socket: Connection refused\n";
+        const DETAILS: &str = "1006-  BGP state:          Active\n     Neighbor address: 192.0.2.9\n     Neighbor AS:      65001\n";
+        std::thread::spawn(move || {
+            let mut questions = Vec::new();
+            for _ in 0..asked {
+                let mut stream = listener.accept().unwrap().0;
+                stream.write_all(b"0001 BIRD 2.0.12 ready.\n").unwrap();
+                let mut question = String::new();
+                BufReader::new(stream.try_clone().unwrap()).read_line(&mut question).unwrap();
+                let details = if question.contains("all") { DETAILS } else { "" };
+                stream.write_all(format!("{SHORT}{details}0000 \n").as_bytes()).unwrap();
+                questions.push(question.trim().to_owned());
+            }
+            questions
+        })
+    }
+
+    #[test]
+    fn a_session_with_a_name_of_its_own_is_asked_for_its_neighbour() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("own.ctl");
+        let bird = serve(std::os::unix::net::UnixListener::bind(&socket).unwrap(), 2);
+        let (bgp, problems) = sessions("node-a", Some(socket));
+        assert_eq!(bird.join().unwrap(), [QUESTION, LONG_QUESTION]);
+        assert_eq!(problems, [] as [&str; 0]);
+        let sessions = bgp.unwrap().sessions;
+        assert_eq!(sessions.len(), 1);
+        assert_eq!(
+            (sessions[0].seen.peer.to_string().as_str(), sessions[0].seen.peer_type.as_str()),
+            ("192.0.2.9", "uplink")
+        );
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct NodeSources {
     pub mends: Option<Vec<Mend>>,
     /// What the node's agent says of the node's address.
     pub address_choices: Option<Vec<AddressChoice>>,
+    /// Where this node's BIRD listens, if it was told; else the usual places are tried.
+    pub bird_socket: Option<PathBuf>,
 }
 
 /// An attachment, and where its pod lives; an empty path if that is not known.
@@ -56,11 +58,12 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     look.address(sources.address_choices);
     let namespaces = look.with_journal(namespaces);
     // Netlink, files and other namespaces all block.
+    let bird_socket = sources.bird_socket;
     let looked = tokio::task::spawn_blocking(move || {
         look.kernel();
         look.firewall();
         look.inside(&namespaces);
-        look.bgp();
+        look.bgp(bird_socket);
         look.setup();
         look
     });
@@ -201,8 +204,8 @@ impl Look {
         self.node.namespaces = Some(pods::namespaces(&self.from("namespaces")));
     }
 
-    fn bgp(&mut self) {
-        let (bgp, problems) = bird::sessions(&self.node.name);
+    fn bgp(&mut self, socket: Option<PathBuf>) {
+        let (bgp, problems) = bird::sessions(&self.node.name, socket);
         self.node.bgp = bgp;
         self.unread.extend(problems);
     }
