@@ -207,6 +207,29 @@ mod tests {
         assert_eq!(given.nodes, sample.nodes);
     }
 
+    #[tokio::test]
+    async fn an_agent_sends_packets_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mut writer = BundleWriter::new(Vec::new());
+        writer.look(Timestamp::UNIX_EPOCH).unwrap();
+        writer.nodes(&sample::small()).unwrap();
+        let text = String::from_utf8(writer.finish().unwrap()).unwrap();
+        let addresses = [IpAddr::from([192, 0, 2, 1]), "2001:db8::1".parse().unwrap()];
+        let (given, question) = tokio::join!(probe(&socket, &addresses), agent(listener, 0, &text));
+        let question: serde_json::Value = serde_json::from_slice(&question).unwrap();
+        let expected =
+            serde_json::json!({"version": 1, "ask": "probe", "addresses": ["192.0.2.1", "2001:db8::1"]});
+        assert_eq!(question, expected);
+        let given = given.unwrap();
+        assert_eq!((given.taken_at, given.nodes.len()), (None, sample::small().nodes.len()));
+        std::fs::remove_file(&socket).unwrap();
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (refused, _) = tokio::join!(probe(&socket, &addresses), agent(listener, 1, "one at a time"));
+        assert!(refused.unwrap_err().to_string().ends_with("sends no packets: one at a time"));
+    }
+
     #[test]
     fn a_clock_that_shows_a_time_in_between_is_right() {
         let at = |second: i64| Timestamp::from_second(second).unwrap();

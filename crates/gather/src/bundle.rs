@@ -279,6 +279,23 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_was_not_written_to_its_end_is_a_part() {
+        let read_back = |is_whole: bool| {
+            let bundle = write(|writer| {
+                writer.look(at(1))?;
+                let value = br#"{"spec":{"node":"a","ipNetworks":["10.0.0.1/32"]}}"#;
+                writer.record(&Key::namespaced(Kind::WorkloadEndpoint, "shop", "a-k8s-cart-eth0"), value)?;
+                if is_whole { writer.whole_store() } else { Ok(()) }
+            });
+            read("b", &mut &bundle[..]).unwrap()
+        };
+        let (part, whole) = (read_back(false), read_back(true));
+        assert!(part.partial.endpoints && !whole.partial.endpoints);
+        assert!(part.records.of(Kind::Node).is_none() && whole.records.of(Kind::Node).is_some());
+        assert!(!part.ipam.unwrap().whole.blocks && whole.ipam.unwrap().whole.blocks);
+    }
+
+    #[test]
     fn secrets_do_not_get_in() {
         let bundle = write(|writer| {
             writer.look(at(1))?;

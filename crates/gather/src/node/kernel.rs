@@ -153,6 +153,58 @@ mod tests {
     }
 
     #[test]
+    fn nothing_of_a_link_or_a_neighbour_is_lost() {
+        let eth0 = SurveyedLink { index: 2, name: "eth0".to_owned(), ..SurveyedLink::default() };
+        let vxlan = SurveyedLink {
+            index: 5,
+            name: "vxlan.calico".to_owned(),
+            kind: Some("vxlan".to_owned()),
+            peer_index: Some(7),
+            peer_is_elsewhere: true,
+            alias: Some("plumb/a".to_owned()),
+            mac: Some("ee:ee:ee:ee:ee:ee".parse().unwrap()),
+            mtu: 1450,
+            up: true,
+            running: false,
+            master: Some(2),
+            vxlan: Some(host::survey::SurveyedVxlan {
+                vni: Some(4096),
+                port: Some(4789),
+                local: Some([192, 0, 2, 1].into()),
+                parent: Some(2),
+                learns: false,
+            }),
+        };
+        let neighbour = |state: u16| SurveyedNeighbour {
+            address: [192, 0, 2, 9].into(),
+            index: 9,
+            mac: vxlan.mac,
+            state,
+            is_proxy: true,
+        };
+        let neighbours = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x80, 0].map(neighbour).to_vec();
+        let survey = Survey { links: vec![eth0, vxlan], neighbours, ..Survey::default() };
+        let kernel = of_survey(&survey, "node-a", " of pod shop/a");
+        let link = &kernel.links.as_ref().unwrap()[1];
+        assert_eq!(
+            serde_json::to_value(&link.seen).unwrap(),
+            serde_json::json!({"name": "vxlan.calico", "index": 5, "kind": "vxlan", "peer_index": 7, "has_peer_elsewhere": true,
+                "alias": "plumb/a", "mac": "ee:ee:ee:ee:ee:ee", "mtu": 1450, "is_up": true, "is_running": false, "master": "eth0",
+                "vxlan": {"vni": 4096, "port": 4789, "local": "192.0.2.1", "parent": "eth0"}})
+        );
+        assert_eq!(link.exhibit("").file, "node-a: links of pod shop/a");
+        use NeighbourState::{Known, Missing, Permanent, Reachable, Stale};
+        let found: Vec<&Neighbour> = kernel.neighbours.iter().flatten().map(|found| &found.seen).collect();
+        let states: Vec<NeighbourState> = found.iter().map(|found| found.state).collect();
+        assert_eq!(states, [Missing, Reachable, Stale, Stale, Stale, Missing, Permanent, Known]);
+        assert_eq!(
+            (found[0].device.as_str(), found[0].is_proxy),
+            ("if9", true),
+            "a device that is gone has a number"
+        );
+    }
+
+    #[test]
     fn a_survey_speaks_the_words_of_ip() {
         let link = SurveyedLink { index: 2, name: "eth0".to_owned(), up: true, ..SurveyedLink::default() };
         let address = SurveyedAddress {

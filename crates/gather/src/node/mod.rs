@@ -231,3 +231,50 @@ fn seen(sandbox: &PodSandbox) -> RuntimeSandbox {
 fn pod_name(sandbox: &PodSandbox) -> PodName {
     PodName::new(&sandbox.pod_namespace, &sandbox.pod_name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_that_only_the_journal_knows_are_looked_into_once() {
+        let attached = |container_id: &str, netns: &str| Attached {
+            attachment: Attachment {
+                container_id: container_id.to_owned(),
+                pod: Some(PodName::new("shop", container_id)),
+                ..Attachment::default()
+            },
+            netns: netns.into(),
+        };
+        let mut look = Look::new("node-a");
+        let journal = vec![
+            attached("both", "/proc/1/ns/net"),
+            attached("journal", "/proc/2/ns/net"),
+            attached("young", ""),
+        ];
+        look.journal(Some(journal), Some(vec![("IP".to_owned(), "autodetect".to_owned())]));
+        let of_runtime =
+            Inside { pod: None, container_id: "both".to_owned(), netns: "/proc/9/ns/net".into() };
+        let inside = look.with_journal(vec![of_runtime]);
+        let found: Vec<_> =
+            inside.iter().map(|one| (one.container_id.as_str(), one.netns.to_str().unwrap())).collect();
+        assert_eq!(found, [("both", "/proc/9/ns/net"), ("journal", "/proc/2/ns/net")]);
+        assert_eq!(inside[1].pod, Some(PodName::new("shop", "journal")));
+        assert_eq!(look.node.attachments.as_ref().unwrap().len(), 3, "evidence has all of the journal");
+        assert_eq!(look.node.setup.environment.as_ref().unwrap()["IP"].seen, "autodetect");
+    }
+
+    #[test]
+    fn what_goes_wrong_is_told_with_its_causes() {
+        let mut look = Look::new("node-a");
+        let cause = std::io::Error::other("permission denied");
+        look.could_not(
+            "the kernel",
+            &crate::agent::AgentError::Unreachable { socket: "/s".into(), source: cause },
+        );
+        assert_eq!(
+            look.unread,
+            ["node node-a: the kernel could not be read: the agent at /s cannot be asked: permission denied"]
+        );
+    }
+}

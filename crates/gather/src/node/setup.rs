@@ -144,6 +144,9 @@ mod tests {
             "proc/net/tcp",
             "  sl  local_address rem_address   st\n   0: 0100007F:00B3 00000000:0000 0A 00\n   1: 0100007F:1F90 0100007F:0050 01 00\n",
         );
+        put("proc/net/tcp6", "heading\n   0: 00000000000000000000000000000000:0016 0:0 0A 00\n");
+        put("proc/sys/kernel/hostname", "node-a.example\n");
+        put("etc/machine-id", "\n");
         put("proc/modules", "veth 36864 0 - Live 0x0\n");
         put("proc/sys/kernel/osrelease", "6.1\n");
         put("lib/modules/6.1/modules.builtin", "kernel/net/ipv4/ipip.ko\nkernel/x/a-b.ko\n");
@@ -154,13 +157,15 @@ mod tests {
         fill(&mut setup, root.path(), "node-a");
         assert_eq!(setup.nodename_file.unwrap().seen, "node-b");
         assert_eq!(setup.swaps.unwrap().seen, ["/dev/sda2"]);
-        assert_eq!(setup.listening_ports.unwrap().seen, [179]);
+        assert_eq!(setup.listening_ports.unwrap().seen, [22, 179]);
+        assert_eq!(setup.hostname.unwrap().seen, "node-a.example");
+        assert_eq!(setup.machine_id, None, "an empty file tells nothing");
         assert_eq!(setup.kernel_modules.unwrap().seen, ["a_b", "ipip", "veth", "vxlan"]);
         let configs = setup.cni_configs.unwrap();
         assert_eq!(configs.len(), 1);
         let config = &configs["10-calico.conflist"].seen;
         assert!(config.contains("calico") && !config.contains("hunter2"), "{config}");
-        assert!(setup.hostname.is_none() && setup.units.is_none());
+        assert!(setup.units.is_none());
     }
 
     #[test]

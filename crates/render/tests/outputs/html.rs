@@ -112,6 +112,50 @@ fn its_size_is_bounded() {
     assert!(page.contains("more blocks"), "blocks, too");
 }
 
+/// Of very many lines of a log, those that findings rest on are on the page.
+#[test]
+fn marked_lines_are_never_left_out_and_all_stand_in_the_order_of_time() {
+    let event = |number: u32| {
+        let second = 1_300 - number;
+        let at = format!("2026-01-02T03:{:02}:{:02}", second / 60, second % 60).parse().unwrap();
+        let what = Happening::UnitFailed { unit: format!("unit-{number}") };
+        let event = LogEvent { at: Some(at), node: None, what, count: 1, last_at: None };
+        Sighted::new(event, Origin::line("log", number, "x"))
+    };
+    let evidence = Evidence { log: Some((1..=1_200).map(event).collect()), ..Evidence::default() };
+    let mut rests = finding("address-shared", Subject::node("a"), "x");
+    rests.seen(Origin::line("log", 1_190, "x").exhibit(""));
+    let page = html(&Report { findings: vec![rests], unseen: Vec::new() }, &evidence);
+    let place = |unit: &str| page.find(&format!("unit {unit} failed"));
+    assert!(page.contains("200 more events, left out here"));
+    assert!(place("unit-1190").is_some() && place("unit-1191").is_none());
+    assert!(
+        place("unit-1190") < place("unit-999") && place("unit-999") < place("unit-1"),
+        "late lines come last"
+    );
+    assert_eq!(page.matches("<tr class=\"marked\">").count(), 1);
+}
+
+#[test]
+fn blocks_with_findings_are_drawn_before_others() {
+    let evidence = Sample { nodes: 60, blocks_per_node: 5, pods_per_node: 1, has_kernels: false }.evidence();
+    let last = evidence.ipam.as_ref().unwrap().books.blocks.values().last().unwrap().value.clone();
+    let address = last.address(3).unwrap();
+    let leaked = finding("address-leaked", address, "nobody has it");
+    let page = |findings: Vec<doctor::Finding>| html(&Report { findings, unseen: Vec::new() }, &evidence);
+    let drawn = page(vec![leaked.clone()]);
+    assert!(drawn.contains(&format!("<span class=\"mono\">{address} leaked</span>")));
+    assert!(drawn.contains("60 more blocks without findings, left out here"));
+    let both = page(vec![leaked, finding("address-shared", address, "two have it")]);
+    assert!(both.contains(&format!("<span class=\"mono\">{address} shared</span>")), "the worse of two");
+}
+
+#[test]
+fn few_findings_are_open_and_many_are_not() {
+    let open = |count| html(&huge(count), &Evidence::default()).matches("<details open>").count();
+    assert_eq!((open(3), open(4)), (3, 0));
+}
+
 /// The tags in their order, and how many quotes there are: what strangers write changes neither.
 fn skeleton(page: &str) -> (Vec<&str>, usize) {
     let tag = |rest: &'_ str| -> usize { rest.find([' ', '>']).unwrap_or(rest.len()) };
