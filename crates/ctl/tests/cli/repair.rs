@@ -67,7 +67,7 @@ fn codes(town: &Town) -> Vec<String> {
 }
 
 fn the_only_id(town: &Town) -> String {
-    let listed: Value = serde_json::from_str(done(&repair(&town, &["history", "-o", "json"]))).unwrap();
+    let listed: Value = serde_json::from_str(done(&repair(town, &["history", "-o", "json"]))).unwrap();
     let repairs = listed["repairs"].as_array().unwrap();
     assert_eq!(repairs.len(), 1, "{listed}");
     repairs[0]["id"].as_str().unwrap().to_owned()
