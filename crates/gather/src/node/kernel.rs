@@ -236,16 +236,17 @@ mod tests {
         let survey = Survey {
             links: vec![link],
             addresses: vec![address],
-            routes: vec![route, via],
+            routes: vec![route, via.clone(), SurveyedRoute { protocol: 3, ..via }],
             ..Survey::default()
         };
         let kernel = of_survey(&survey, "node-a", "");
         let routes: Vec<String> =
             kernel.routes.iter().flatten().map(|route| route.seen.to_string()).collect();
-        assert_eq!(routes, ["blackhole 10.0.0.0/26", "10.0.0.0/26 via 192.0.2.9 dev eth0"]);
+        let leads = "10.0.0.0/26 via 192.0.2.9 dev eth0";
+        assert_eq!(routes, ["blackhole 10.0.0.0/26", leads, leads]);
         let protocols: Vec<Option<String>> =
             kernel.routes.unwrap().into_iter().map(|route| route.seen.protocol).collect();
-        assert_eq!(protocols, [Some("bird".to_owned()), Some("80".to_owned())]);
+        assert_eq!(protocols, [Some("bird".to_owned()), Some("80".to_owned()), None], "boot is not said");
         let addresses = kernel.addresses.unwrap();
         assert_eq!((addresses[0].seen.device.as_str(), addresses[0].seen.scope.as_str()), ("eth0", "link"));
         assert_eq!(addresses[0].exhibit("").file, "node-a: addresses");

@@ -255,6 +255,21 @@ mod tests {
     }
 
     #[test]
+    fn a_route_that_does_not_work_leads_nowhere() {
+        let spoiled = |spoil: fn(&mut doctor::evidence::kernel::Route)| {
+            let mut evidence = sample();
+            let first = evidence.nodes.values_mut().next().unwrap();
+            let routes = first.kernel.routes.as_mut().unwrap().iter_mut();
+            routes.filter(|route| route.seen.via.is_some()).for_each(|route| spoil(&mut route.seen));
+            states(&evidence)[..3].to_vec()
+        };
+        let nowhere = [State::Itself, State::No, State::No];
+        assert_eq!(spoiled(|route| route.is_dead = true), nowhere);
+        assert_eq!(spoiled(|route| route.kind = RouteKind::Unreachable), nowhere);
+        assert_eq!(spoiled(|route| route.via = Some([198, 51, 100, 1].into())), nowhere);
+    }
+
+    #[test]
     fn what_is_missing_is_seen_and_what_is_not_looked_at_is_not_claimed() {
         let mut evidence = sample();
         let names: Vec<String> = evidence.nodes.keys().cloned().collect();
