@@ -159,7 +159,7 @@ impl<'a> Keeper<'a> {
     async fn look(&mut self, why: Why) -> Result<(), HostError> {
         let kernel = self.services.kernel()?;
         let known = Arc::clone(self.known);
-        let Looked { devices, steps, mut failed } =
+        let Looked { devices, steps, mut failed, nat } =
             kernel.run(move |host: &mut Host| steps::look(host, &known)).await??;
         self.devices = devices;
         let is_mending = self.has_looked && why == Why::Check;
@@ -182,6 +182,10 @@ impl<'a> Keeper<'a> {
             if failed.is_empty() { RETRY_DELAY_MIN } else { (self.retry_delay * 2).min(RETRY_DELAY_MAX) };
         self.say_troubles();
         self.tell_state(failed);
+        if nat {
+            // A node that has come meanwhile gets nothing into tunnels before that.
+            self.nat.keep(self.services, self.known).await;
+        }
         Ok(())
     }
 

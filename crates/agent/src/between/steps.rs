@@ -15,6 +15,8 @@ pub(super) struct Looked {
     pub(super) steps: Vec<Step>,
     /// Devices that could not be made, in words.
     pub(super) failed: Vec<String>,
+    /// Other rules of nftables are wanted than before.
+    pub(super) nat: bool,
 }
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
@@ -22,7 +24,7 @@ const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 /// Finds the devices, makes the tunnels' and compares the rest.
 pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostError> {
     let mut looked = Looked::default();
-    let ipip = find_uplinks(host, known, &mut looked.failed)?;
+    let ipip = find_uplinks(host, known, &mut looked)?;
     let wanted = wanted_tunnels(known);
     looked.devices = BetweenDevices { ipip, ..known_devices(known) };
     for (slot, wanted) in wanted.iter().enumerate() {
@@ -38,7 +40,7 @@ pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostEr
 }
 
 /// Finds the node's cards, and gives the index of the device for IPIP if a pool wants it and the kernel has it.
-fn find_uplinks(host: &mut Host, known: &Known, failed: &mut Vec<String>) -> Result<Option<u32>, HostError> {
+fn find_uplinks(host: &mut Host, known: &Known, looked: &mut Looked) -> Result<Option<u32>, HostError> {
     let own = known.lock().between.own_node().cloned().unwrap_or_default();
     let [v4, v6] = [own.v4, own.v6].map(|presence| presence.address.map(|network| network.addr()));
     let mut uplinks = host.find_uplinks(v4, v6)?;
@@ -46,7 +48,7 @@ fn find_uplinks(host: &mut Host, known: &Known, failed: &mut Vec<String>) -> Res
     if let Some(wanted) = known.lock().between.ipip(&uplinks) {
         match host.ensure_ipip(&wanted) {
             Ok(index) => ipip = index,
-            Err(error) => failed.push(format!("the device for IPIP cannot be set up: {error}")),
+            Err(error) => looked.failed.push(format!("the device for IPIP cannot be set up: {error}")),
         }
     }
     uplinks.has_ipip = ipip.is_some();
@@ -56,8 +58,8 @@ fn find_uplinks(host: &mut Host, known: &Known, failed: &mut Vec<String>) -> Res
         // Whether the kernel has IPIP decides about its address.
         known.tunnels.notify_one();
     }
-    // Whatever comes of it, a look at everything shows.
-    state.between.settle();
+    // Whatever else comes of it, a look at everything shows.
+    looked.nat = state.between.settle().nat;
     Ok(ipip)
 }
 
