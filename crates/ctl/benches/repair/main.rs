@@ -47,7 +47,7 @@ fn measure() -> Result<Vec<Figure>> {
     let plumb = Plumb { endpoint: cluster.endpoint(0), folder };
     let floor = runtime.block_on(damage::floor(&store))?;
     let mut figures = plumb.plan(&leaked)?;
-    let before = runtime.block_on(assigns::during(&store, tokio::time::sleep(BEFORE)))?;
+    let before = runtime.block_on(assigns::during(&store, async { tokio::time::sleep(BEFORE).await }))?;
     let (applied, during) = runtime.block_on(async {
         let applying = tokio::task::spawn_blocking(move || plumb.apply());
         let mut applied = None;
