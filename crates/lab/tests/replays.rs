@@ -150,3 +150,15 @@ fn the_shared_address_goes_to_its_rightful_owner_on_etcd() {
         replay::shared_address,
     );
 }
+
+#[test]
+fn outages_under_calico_are_repaired_taken_back_and_repaired_again_on_sqlite() {
+    let test = "outages_under_calico_are_repaired_taken_back_and_repaired_again_on_sqlite";
+    repaired(test, 2, StoreKind::Sqlite, replay::under_calico);
+}
+
+#[test]
+fn outages_under_calico_are_repaired_taken_back_and_repaired_again_on_etcd() {
+    let test = "outages_under_calico_are_repaired_taken_back_and_repaired_again_on_etcd";
+    repaired(test, 2, StoreKind::Etcdv3, replay::under_calico);
+}

@@ -7,6 +7,7 @@ mod shared_address;
 mod stale_delete;
 mod state;
 mod surgery;
+mod under_calico;
 mod wrong_nic;
 
 use crate::cluster::Cluster;
@@ -16,6 +17,7 @@ pub use ipam_drift::replay as ipam_drift;
 pub use leaked_endpoints::replay as leaked_endpoints;
 pub use shared_address::replay as shared_address;
 pub use stale_delete::replay as stale_delete;
+pub use under_calico::replay as under_calico;
 pub use wrong_nic::replay as wrong_nic;
 
 /// A replay that needs nothing but a lab and somebody to tell.

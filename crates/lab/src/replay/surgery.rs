@@ -17,14 +17,29 @@ const GRACE: &str = "2";
 
 pub(super) struct Surgery<'a> {
     cluster: &'a Cluster,
-    /// Goes with the lab.
+    /// In the first node's own folder, which goes with the lab.
     history: PathBuf,
+    /// Texts that are looked at besides, such as what Kubernetes says.
+    texts: Vec<PathBuf>,
 }
 
 impl<'a> Surgery<'a> {
     pub(super) fn new(cluster: &'a Cluster) -> Result<Surgery<'a>> {
         let first = &cluster.description().nodes.first().context("a lab has nodes")?.name;
-        Ok(Surgery { cluster, history: cluster.root_of(first)?.join("repairs") })
+        Ok(Surgery {
+            cluster,
+            history: cluster.root_of(first)?.join("var/lib/plumb/repairs"),
+            texts: Vec::new(),
+        })
+    }
+
+    /// From now on somebody says this, too.
+    pub(super) fn say(&mut self, name: &str, text: &str) -> Result<()> {
+        std::fs::create_dir_all(&self.history)?;
+        let path = self.history.join(name);
+        std::fs::write(&path, text)?;
+        self.texts.push(path);
+        Ok(())
     }
 
     pub(super) fn get(&self, key: &Key) -> Result<Option<Vec<u8>>> {
@@ -71,13 +86,18 @@ impl<'a> Surgery<'a> {
         for node in &self.cluster.description().nodes {
             command.arg("--agent-socket").arg(self.cluster.root_of(&node.name)?.join("run/plumb/agent.sock"));
         }
+        if !self.texts.is_empty() {
+            command.arg("--from").args(&self.texts);
+        }
         command.env_clear().envs(self.cluster.environment_of(first)?).env("PLUMB_REPAIRS", &self.history);
         command.output().context("cannot run plumb")
     }
 
     /// What the doctor finds, and its summaries: by code and subject, with whatever it explains.
     pub(super) fn findings(&self) -> Result<BTreeMap<(String, String), String>> {
-        let output = self.plumb(&["doctor", "-o", "json", "--settle", "0.5", "--grace", GRACE])?;
+        let live: &[&str] = if self.texts.is_empty() { &[] } else { &["--live"] };
+        let output =
+            self.plumb(&[&["doctor", "-o", "json", "--settle", "0.5", "--grace", GRACE], live].concat())?;
         let report: Value = serde_json::from_slice(&output.stdout)
             .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
         let mut found = BTreeMap::new();
