@@ -38,7 +38,7 @@ use draft::Draft;
 use lines::LineCutter;
 use reader::FileReader;
 
-pub use document::{kube_event, kube_node, kube_pod};
+pub use document::{base64, kube_event, kube_node, kube_pod};
 pub use mask::{MASK, is_secret_name};
 
 /// Takes in files, one after the other.

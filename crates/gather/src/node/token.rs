@@ -6,32 +6,9 @@ use jiff::Timestamp;
 pub(super) fn expiry(kubeconfig: &str) -> Option<Timestamp> {
     let line = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("token:"))?;
     let token = line.trim().trim_matches('"');
-    let claims = decode(token.split('.').nth(1)?)?;
+    let claims = doctor::text::base64(token.split('.').nth(1)?)?;
     let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
     Timestamp::from_second(claims["exp"].as_i64()?).ok()
-}
-
-/// Base64 for addresses, without padding.
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let (mut bytes, mut bits, mut held) = (Vec::new(), 0u32, 0);
-    for character in text.trim_end_matches('=').bytes() {
-        let value = match character {
-            b'A'..=b'Z' => character - b'A',
-            b'a'..=b'z' => character - b'a' + 26,
-            b'0'..=b'9' => character - b'0' + 52,
-            b'-' | b'+' => 62,
-            b'_' | b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-            bits &= (1 << held) - 1;
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

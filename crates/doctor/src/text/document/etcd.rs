@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Its records: key and value. `None`: it is something else.
 pub(super) fn records(value: &Value) -> Option<Vec<(String, Value)>> {
     let records = value["kvs"].as_array().filter(|_| value["header"].is_object())?;
-    let text = |value: &Value| String::from_utf8(decode(value.as_str()?)?).ok();
+    let text = |value: &Value| String::from_utf8(base64(value.as_str()?)?).ok();
     let record = |record: &Value| {
         let content = text(&record["value"])?;
         let content = serde_json::from_str(&content).unwrap_or(Value::String(content));
@@ -14,15 +14,16 @@ pub(super) fn records(value: &Value) -> Option<Vec<(String, Value)>> {
     Some(records.iter().filter_map(record).collect())
 }
 
-fn decode(text: &str) -> Option<Vec<u8>> {
+/// Base64, in the usual alphabet or in that for addresses, with padding or without.
+pub fn base64(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut bits, mut held) = (Vec::new(), 0u32, 0);
     for character in text.trim_end_matches('=').bytes() {
         let value = match character {
             b'A'..=b'Z' => character - b'A',
             b'a'..=b'z' => character - b'a' + 26,
             b'0'..=b'9' => character - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
+            b'-' | b'+' => 62,
+            b'_' | b'/' => 63,
             _ => return None,
         };
         bits = bits << 6 | u32::from(value);

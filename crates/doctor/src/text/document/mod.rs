@@ -21,6 +21,7 @@ use crate::evidence::kernel::Kernel;
 use super::draft::{Draft, Section};
 use super::lines::Line;
 
+pub use etcd::base64;
 pub(crate) use json::JsonSplitter;
 pub use kube::{event as kube_event, node as kube_node, pod as kube_pod};
 pub(crate) use yaml::YamlSplitter;
