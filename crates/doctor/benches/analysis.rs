@@ -108,11 +108,11 @@ fn check(evidence: &Evidence) -> usize {
     let nodes: Vec<NodeFacts> =
         nodes.map(|node| NodeFacts { name: node.seen.metadata.name.clone(), tunnels: Vec::new() }).collect();
     let endpoints = evidence.endpoints.iter().flatten().map(|endpoint| EndpointFacts {
-        namespace: endpoint.seen.namespace.clone().unwrap_or_default(),
-        name: endpoint.seen.name.clone(),
-        addresses: endpoint.seen.addresses.clone(),
+        namespace: endpoint.seen.namespace.as_deref().unwrap_or_default().into(),
+        name: endpoint.seen.name.as_str().into(),
+        addresses: endpoint.seen.addresses.as_slice().into(),
     });
-    let endpoints: Vec<EndpointFacts> = endpoints.collect();
+    let endpoints: Vec<EndpointFacts<'_>> = endpoints.collect();
     let books = &evidence.ipam.as_ref().unwrap().books;
     let now = evidence.taken_at.unwrap_or_default();
     let (pools, nodes, endpoints, services) = (&pools[..], &nodes[..], &endpoints[..], &[][..]);

@@ -259,11 +259,11 @@ mod tests {
                 Key::Resource { kind: Kind::Node, name, .. } => {
                     nodes.push(NodeFacts { name: name.clone(), tunnels: Vec::new() });
                 }
-                Key::Resource { namespace, name, .. } => endpoints.push(EndpointFacts {
-                    namespace: namespace.clone().unwrap(),
-                    name: name.clone(),
-                    addresses: addresses(&value),
-                }),
+                Key::Resource { namespace, name, .. } => endpoints.push(EndpointFacts::owned(
+                    namespace.clone().unwrap(),
+                    name.clone(),
+                    addresses(&value),
+                )),
                 _ => books.add(&key, Answer::read(&key, Some((&value, "1")))),
             }
         }

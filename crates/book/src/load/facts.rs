@@ -19,14 +19,14 @@ pub struct Facts {
     /// In the order of their names.
     pub pools: Vec<Pool>,
     pub nodes: Vec<NodeFacts>,
-    pub endpoints: Vec<EndpointFacts>,
+    pub endpoints: Vec<EndpointFacts<'static>>,
 }
 
 /// Those who use addresses.
 #[derive(Debug, Default)]
 pub struct Users {
     pub nodes: Vec<NodeFacts>,
-    pub endpoints: Vec<EndpointFacts>,
+    pub endpoints: Vec<EndpointFacts<'static>>,
     pub unreadable: Vec<Corrupt>,
 }
 
@@ -100,14 +100,14 @@ impl Users {
     }
 }
 
-fn read_endpoint(record: &Record) -> Result<EndpointFacts, String> {
+fn read_endpoint(record: &Record) -> Result<EndpointFacts<'static>, String> {
     let document: EndpointDocument<'_> = read_object(&record.value)?;
     let Key::Resource { namespace, name, .. } = &record.key else {
         return Err("it is not an endpoint".to_owned());
     };
     let networks = document.spec.unwrap_or_default().ip_networks.unwrap_or_default();
     let addresses = networks.iter().map(|text| read_address(text)).collect::<Result<_, _>>()?;
-    Ok(EndpointFacts { namespace: namespace.clone().unwrap_or_default(), name: name.clone(), addresses })
+    Ok(EndpointFacts::owned(namespace.clone().unwrap_or_default(), name.clone(), addresses))
 }
 
 fn read_node(record: &Record) -> Result<NodeFacts, String> {
@@ -217,7 +217,7 @@ mod tests {
         read_node(&record(Key::cluster(Kind::Node, "a"), value))
     }
 
-    fn endpoint(value: &str) -> Result<EndpointFacts, String> {
+    fn endpoint(value: &str) -> Result<EndpointFacts<'static>, String> {
         read_endpoint(&record(Key::namespaced(Kind::WorkloadEndpoint, "shop", "a-k8s-cart-eth0"), value))
     }
 
@@ -253,10 +253,10 @@ mod tests {
         let both =
             endpoint(r#"{"spec":{"ipNetworks":["10.0.0.1/32","fd00::\u0031/128","10.0.0.2"]}}"#).unwrap();
         assert_eq!(
-            both.addresses,
+            *both.addresses,
             ["10.0.0.1", "fd00::1", "10.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap())
         );
-        assert_eq!((both.namespace.as_str(), both.name.as_str()), ("shop", "a-k8s-cart-eth0"));
+        assert_eq!((both.namespace.as_ref(), both.name.as_ref()), ("shop", "a-k8s-cart-eth0"));
         for none in ["{}", r#"{"spec":null}"#, r#"{"spec":{"ipNetworks":null}}"#] {
             assert_eq!(endpoint(none).unwrap().addresses, Vec::<IpAddr>::new());
         }
@@ -307,7 +307,7 @@ mod tests {
         store.commit(changes).await.unwrap();
         let wanted: IpAddr = "10.0.0.2".parse().unwrap();
         let users = users(&store, &Progress::default(), |address| address == wanted).await.unwrap();
-        assert_eq!((users.endpoints.len(), users.endpoints[0].name.as_str()), (1, "b"));
+        assert_eq!((users.endpoints.len(), users.endpoints[0].name.as_ref()), (1, "b"));
         assert_eq!(users.nodes.len(), 1);
     }
 

@@ -1,5 +1,6 @@
 //! The address book, compared once by `ipam::check` with whoever uses addresses, for all checks of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -101,19 +102,22 @@ fn facts_of(view: &super::NodeView<'_>) -> NodeFacts {
 }
 
 /// Endpoints, and pods that show an address which no endpoint of theirs has.
-fn users(case: &Case<'_>) -> Vec<EndpointFacts> {
-    let mut users: Vec<EndpointFacts> = Vec::with_capacity(case.all_endpoints().len());
+fn users<'e>(case: &Case<'e>) -> Vec<EndpointFacts<'e>> {
+    let mut users: Vec<EndpointFacts<'e>> = Vec::with_capacity(case.all_endpoints().len());
     for endpoint in case.all_endpoints() {
-        let (namespace, name) =
-            (endpoint.seen.namespace.clone().unwrap_or_default(), endpoint.seen.name.clone());
-        users.push(EndpointFacts { namespace, name, addresses: endpoint.seen.addresses.clone() });
+        let endpoint = &endpoint.seen;
+        users.push(EndpointFacts {
+            namespace: Cow::Borrowed(endpoint.namespace.as_deref().unwrap_or_default()),
+            name: Cow::Borrowed(&endpoint.name),
+            addresses: Cow::Borrowed(&endpoint.addresses),
+        });
     }
     for pod in case.all_pods() {
         let pod = &pod.seen;
         let addresses = addresses_without_endpoint(case, pod);
         if !addresses.is_empty() {
-            let (namespace, name) = (pod.name.namespace.clone().unwrap_or_default(), record_name(pod));
-            users.push(EndpointFacts { namespace, name, addresses });
+            let namespace = pod.name.namespace.clone().unwrap_or_default();
+            users.push(EndpointFacts::owned(namespace, record_name(pod), addresses));
         }
     }
     users

@@ -140,12 +140,16 @@ fn untrusted(evidence: &Evidence<'_>, sound: &[&Block]) -> Vec<Cidr> {
 }
 
 fn is_leaked(allocated: &Allocated<'_>, nodes: &BTreeSet<&str>) -> bool {
+    // Most are in use; nothing more is read of those.
+    if allocated.is_in_use || allocated.is_cooling_down {
+        return false;
+    }
     let attribute = allocated.attribute;
     let is_reserved = attribute.handle() == Some(WINDOWS_RESERVED_HANDLE);
     // The agent of that node collects these when their sandboxes are gone; from here they all look alike.
     let node = attribute.secondary.get(NODE_ATTRIBUTE);
     let is_agents = is_of_other_plugin(attribute) && node.is_some_and(|node| nodes.contains(node.as_str()));
-    !allocated.is_in_use && !allocated.is_cooling_down && !is_reserved && !is_agents
+    !is_reserved && !is_agents
 }
 
 fn leaked(allocated: &Allocated<'_>) -> Problem {

@@ -6,6 +6,7 @@ mod addresses;
 mod problem;
 mod records;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -23,7 +24,7 @@ pub struct Evidence<'a> {
     pub books: &'a Books,
     pub pools: &'a [Pool],
     pub nodes: &'a [NodeFacts],
-    pub endpoints: &'a [EndpointFacts],
+    pub endpoints: &'a [EndpointFacts<'a>],
     /// Addresses of services that load balancers give out.
     pub services: &'a [(String, IpAddr)],
     pub now: Timestamp,
@@ -36,11 +37,22 @@ pub struct NodeFacts {
     pub tunnels: Vec<(Tunnel, IpAddr)>,
 }
 
+/// Borrowed where somebody else has it all in memory already.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointFacts {
-    pub namespace: String,
-    pub name: String,
-    pub addresses: Vec<IpAddr>,
+pub struct EndpointFacts<'a> {
+    pub namespace: Cow<'a, str>,
+    pub name: Cow<'a, str>,
+    pub addresses: Cow<'a, [IpAddr]>,
+}
+
+impl EndpointFacts<'static> {
+    pub fn owned(namespace: String, name: String, addresses: Vec<IpAddr>) -> EndpointFacts<'static> {
+        EndpointFacts {
+            namespace: Cow::Owned(namespace),
+            name: Cow::Owned(name),
+            addresses: Cow::Owned(addresses),
+        }
+    }
 }
 
 /// Who uses an address.

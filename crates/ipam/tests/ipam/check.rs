@@ -22,12 +22,12 @@ fn host(name: &str) -> AffinityOwner {
 struct Cluster {
     world: World,
     nodes: Vec<NodeFacts>,
-    endpoints: Vec<EndpointFacts>,
+    endpoints: Vec<EndpointFacts<'static>>,
     first: IpAddr,
 }
 
-fn endpoint(name: &str, address: IpAddr) -> EndpointFacts {
-    EndpointFacts { namespace: "default".to_owned(), name: name.to_owned(), addresses: vec![address] }
+fn endpoint(name: &str, address: IpAddr) -> EndpointFacts<'static> {
+    EndpointFacts::owned("default".to_owned(), name.to_owned(), vec![address])
 }
 
 fn cluster() -> Cluster {

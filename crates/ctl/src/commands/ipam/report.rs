@@ -120,7 +120,7 @@ fn owners(found: &Found<'_>) -> BTreeMap<IpAddr, Vec<String>> {
         owners.entry(*address).or_default().push(name.clone());
     }
     for endpoint in &found.facts.endpoints {
-        for address in &endpoint.addresses {
+        for address in endpoint.addresses.iter() {
             let name = format!("Workload({}/{})", endpoint.namespace, endpoint.name);
             owners.entry(*address).or_default().push(name);
         }

@@ -179,10 +179,8 @@ mod tests {
 
     #[test]
     fn new_users_take_the_place_of_old_ones() {
-        let endpoint = |name: &str, text: &str| EndpointFacts {
-            namespace: "n".to_owned(),
-            name: name.to_owned(),
-            addresses: vec![address(text)],
+        let endpoint = |name: &str, text: &str| {
+            EndpointFacts::owned("n".to_owned(), name.to_owned(), vec![address(text)])
         };
         let mut facts = Facts {
             endpoints: vec![endpoint("gone", "10.0.0.1"), endpoint("stays", "10.0.0.2")],
@@ -190,7 +188,7 @@ mod tests {
         };
         let users = Users { endpoints: vec![endpoint("new", "10.0.0.1")], ..Users::default() };
         replace_users(&mut facts, users, &BTreeSet::from([address("10.0.0.1")]));
-        let names: Vec<&str> = facts.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+        let names: Vec<&str> = facts.endpoints.iter().map(|endpoint| endpoint.name.as_ref()).collect();
         assert_eq!(names, ["stays", "new"]);
     }
 }

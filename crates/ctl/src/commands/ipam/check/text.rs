@@ -94,7 +94,7 @@ impl<'a> Text<'a> {
         self.line("Loading all workload endpoints.")?;
         let mut workloads = 0;
         for endpoint in &facts.endpoints {
-            for address in &endpoint.addresses {
+            for address in endpoint.addresses.iter() {
                 self.belongs(*address, &format!("Workload({}/{})", endpoint.namespace, endpoint.name))?;
                 workloads += 1;
             }

@@ -35,7 +35,7 @@ pub(super) async fn users(
         }
     }
     for endpoint in &found.endpoints {
-        for address in &endpoint.addresses {
+        for address in endpoint.addresses.iter() {
             users.insert(*address, format!("Workload({}/{})", endpoint.namespace, endpoint.name));
         }
     }
