@@ -113,7 +113,11 @@ fn compare_clocks(evidence: &mut Evidence, asked_at: Timestamp, answered_at: Tim
     let nearest = looked_at.clamp(asked_at, answered_at);
     for node in evidence.nodes.values_mut() {
         let ahead = looked_at.duration_since(nearest);
-        node.setup.clock_ahead = Some(Sighted::new(ahead, Origin::probe(node.name.as_str(), "clock")));
+        // What its time servers say counts, where the two of us agree only with each other.
+        let told = node.setup.clock_ahead.as_ref().map(|told| told.seen.abs()).unwrap_or_default();
+        if ahead.abs() >= told {
+            node.setup.clock_ahead = Some(Sighted::new(ahead, Origin::probe(node.name.as_str(), "clock")));
+        }
     }
 }
 

@@ -94,6 +94,18 @@ impl Evidence {
         self
     }
 
+    /// Notes what the clock of whoever looked showed when the store was read: for nodes that have this clock, or one that goes the
+    /// same.
+    pub fn note_clock(&mut self, reading: node::ClockReading) {
+        const SAME: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
+        for node in self.nodes.values_mut() {
+            if node.setup.clock_ahead.as_ref().is_none_or(|ahead| ahead.seen.abs() <= SAME) {
+                let origin = Origin::probe(node.name.as_str(), "clock when the store was read");
+                node.setup.clock_readings.get_or_insert_default().push(Sighted::new(reading, origin));
+            }
+        }
+    }
+
     /// Takes in what was collected elsewhere of the same look.
     pub fn absorb(&mut self, other: Evidence) {
         self.taken_at = self.taken_at.max(other.taken_at);

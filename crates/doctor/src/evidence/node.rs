@@ -161,6 +161,10 @@ pub struct Setup {
     pub units: Option<BTreeMap<String, Sighted<String>>>,
     /// How far its clock is ahead of the one that asked.
     pub clock_ahead: Option<Sighted<SignedDuration>>,
+    /// What its clock showed when the store was read, so that bundles of several machines can be compared.
+    pub clock_readings: Option<Vec<Sighted<ClockReading>>>,
+    /// Whether anybody keeps the clock right, by the kernel's own word.
+    pub is_clock_kept: Option<Sighted<bool>>,
     /// CNI configurations by file name: their text, with secrets masked.
     pub cni_configs: Option<BTreeMap<String, Sighted<String>>>,
     /// Credentials by file: when they expire. Never the credentials.
@@ -175,6 +179,16 @@ pub struct Setup {
     pub probed: Option<BTreeMap<IpAddr, Sighted<Echo>>>,
     /// By which address the node's agent makes it known: one for each IP version.
     pub address_choices: Option<Vec<Sighted<AddressChoice>>>,
+}
+
+/// A read of the store, by the clock of the machine that read. A store counts its changes, so of two reads that saw different
+/// numbers it is known which came first, whatever clocks say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockReading {
+    /// The store's revision.
+    pub revision: u64,
+    pub before: Timestamp,
+    pub after: Timestamp,
 }
 
 /// What an agent says of its node's address.
@@ -269,11 +283,13 @@ impl Setup {
         join_maps(&mut self.environment, other.environment);
         join_maps(&mut self.probed, other.probed);
         super::join(&mut self.address_choices, other.address_choices);
+        super::join(&mut self.clock_readings, other.clock_readings);
         self.swaps = self.swaps.take().or(other.swaps);
         self.hostname = self.hostname.take().or(other.hostname);
         self.nodename_file = self.nodename_file.take().or(other.nodename_file);
         self.node_name = self.node_name.take().or(other.node_name);
         self.clock_ahead = self.clock_ahead.take().or(other.clock_ahead);
+        self.is_clock_kept = self.is_clock_kept.take().or(other.is_clock_kept);
         self.kernel_modules = self.kernel_modules.take().or(other.kernel_modules);
         self.listening_ports = self.listening_ports.take().or(other.listening_ports);
         self.machine_id = self.machine_id.take().or(other.machine_id);

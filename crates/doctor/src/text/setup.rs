@@ -5,7 +5,10 @@ use super::lines::Line;
 
 /// Takes in a line. `false`: it says nothing of the kind.
 pub(crate) fn line(line: &Line, section: &Section, draft: &mut Draft) -> bool {
-    sysctl(line, section, draft) || unit(line, section, draft) || printed_file(line, section, draft)
+    sysctl(line, section, draft)
+        || clock(line, section, draft)
+        || unit(line, section, draft)
+        || printed_file(line, section, draft)
 }
 
 /// `net.ipv4.ip_forward = 0`
@@ -21,6 +24,55 @@ fn sysctl(line: &Line, section: &Section, draft: &mut Draft) -> bool {
     draft.node(section).kernel.sysctls.get_or_insert_default().insert(path, value);
     true
 }
+
+/// `System time     : 93.1 seconds slow of NTP time` of `chronyc tracking`, `System clock synchronized: no` of `timedatectl`.
+fn clock(line: &Line, section: &Section, draft: &mut Draft) -> bool {
+    let Some((name, value)) = line.text.split_once(':') else { return false };
+    let (name, value) = (name.trim(), value.trim());
+    match name {
+        "System time" => {
+            let Some((seconds, slow)) = value.split_once(" seconds ") else { return false };
+            let Ok(seconds) = seconds.parse::<f64>() else { return false };
+            let seconds = match slow {
+                "slow of NTP time" => -seconds,
+                "fast of NTP time" => seconds,
+                _ => return false,
+            };
+            let Ok(ahead) = jiff::SignedDuration::try_from_secs_f64(seconds) else { return false };
+            let ahead = draft.sight(line, ahead);
+            draft.node(section).setup.clock_ahead.get_or_insert(ahead);
+        }
+        "System clock synchronized" | "NTP synchronized" if matches!(value, "yes" | "no") => {
+            let kept = draft.sight(line, value == "yes");
+            draft.node(section).setup.is_clock_kept.get_or_insert(kept);
+        }
+        _ => return CLOCK_LINES.contains(&name),
+    }
+    true
+}
+
+/// The other lines of both.
+const CLOCK_LINES: [&str; 19] = [
+    "Reference ID",
+    "Stratum",
+    "Ref time (UTC)",
+    "Last offset",
+    "RMS offset",
+    "Frequency",
+    "Residual freq",
+    "Skew",
+    "Root delay",
+    "Root dispersion",
+    "Update interval",
+    "Leap status",
+    "Local time",
+    "Universal time",
+    "RTC time",
+    "Time zone",
+    "NTP service",
+    "RTC in local TZ",
+    "NTP enabled",
+];
 
 /// Dots part the words, except where a device's own name has dots: then those are slashes.
 fn path_of(name: &str) -> String {

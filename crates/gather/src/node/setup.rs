@@ -46,8 +46,11 @@ pub(super) fn fill(setup: &mut Setup, root: &Path, node: &str) {
             })
             .collect(),
     );
-    if root == Path::new("/") && Path::new("/run/systemd/system").is_dir() {
-        setup.units = units(node);
+    if root == Path::new("/") {
+        clock(setup, node);
+        if Path::new("/run/systemd/system").is_dir() {
+            setup.units = units(node);
+        }
     }
 }
 
@@ -105,6 +108,38 @@ fn cni_configs(folder: &Path, node: &str) -> BTreeMap<String, Sighted<String>> {
         }
     }
     configs
+}
+
+/// How far the clock is from its time servers', and whether the kernel says that anybody keeps it: as far as those who know are here.
+fn clock(setup: &mut Setup, node: &str) {
+    let chrony =
+        ["/run/chrony", "/run/chrony-dhcp", "/var/run/chrony"].iter().any(|path| Path::new(path).is_dir());
+    let asked = [
+        chrony.then(|| answer("chronyc", &["-n", "tracking"])).flatten(),
+        Path::new("/run/systemd/system").is_dir().then(|| answer("timedatectl", &["status"])).flatten(),
+    ];
+    for text in asked.into_iter().flatten() {
+        clock_from(setup, &text, node);
+    }
+}
+
+/// They are read as if somebody had pasted them.
+fn clock_from(setup: &mut Setup, text: &str, node: &str) {
+    for read in text::read([("clock", text.as_bytes())]).unplaced {
+        let (ahead, kept) = (read.setup.clock_ahead, read.setup.is_clock_kept);
+        setup.clock_ahead = ahead
+            .map(|told| Sighted::new(told.seen, Origin::probe(node, "chronyc tracking")))
+            .or(setup.clock_ahead.take());
+        setup.is_clock_kept = kept
+            .map(|told| Sighted::new(told.seen, Origin::probe(node, "timedatectl")))
+            .or(setup.is_clock_kept.take());
+    }
+}
+
+/// What a program of the machine prints. `None`: it is not there, or does not answer well.
+fn answer(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).env("LC_ALL", "C").output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// What systemd says of those units that it knows.
@@ -190,6 +225,24 @@ mod tests {
         assert_eq!(codes("", "failed"), ["kubelet-failing"]);
         assert_eq!(codes(swap, "active"), [] as [&str; 0]);
         assert_eq!(codes("", "active"), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn clocks_are_told_by_those_who_keep_them() {
+        let told = |text: &str| {
+            let mut setup = Setup::default();
+            clock_from(&mut setup, text, "node-a");
+            (setup.clock_ahead.map(|ahead| ahead.seen.as_secs()), setup.is_clock_kept.map(|kept| kept.seen))
+        };
+        let tracking = "Reference ID    : 0A000001 (10.0.0.1)\nStratum         : 3\nRef time (UTC)  : Mon Nov 20 11:22:33 2023\n\
+             System time     : 93.123456789 seconds slow of NTP time\nLast offset     : -0.000012345 seconds\n\
+             RMS offset      : 0.000034567 seconds\nFrequency       : 12.345 ppm slow\nLeap status     : Normal\n";
+        assert_eq!(told(tracking), (Some(-93), None));
+        assert_eq!(told(&tracking.replace("slow of", "fast of")), (Some(93), None));
+        let status = "               Local time: Mon 2023-11-20 11:22:33 UTC\n           Universal time: Mon 2023-11-20 11:22:33 UTC\n\
+             System clock synchronized: no\n              NTP service: active\n          RTC in local TZ: no\n";
+        assert_eq!(told(status), (None, Some(false)));
+        assert_eq!(told("506 Cannot talk to daemon"), (None, None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The same cluster from bundles: what `plumb collect` takes along on every node says as much as a look at the live one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -33,9 +33,14 @@ fn audit(scene: &Scene, has_agents: bool) -> Result<Verdict> {
         let words = [vec!["plumb", "collect", "--settle", "0.02", "--out", &out], without_agent].concat();
         scene.lab().run_on(node, &words)?;
     }
+    diagnose(folder.path())
+}
+
+/// Looks at all bundles of a folder together.
+fn diagnose(folder: &Path) -> Result<Verdict> {
     let plumb: PathBuf = Programs::of_test()?.folder().join("plumb");
     let mut doctor = Command::new(plumb);
-    doctor.args(["doctor", "-o", "json", "--grace", "0", "--from"]).arg(folder.path());
+    doctor.args(["doctor", "-o", "json", "--grace", "0", "--from"]).arg(folder);
     Verdict::of(doctor)
 }
 
@@ -62,6 +67,53 @@ fn bundles_of_all_nodes_tell_the_same() {
         let code = fault.code;
         assert_eq!(verdict.roots, injection.roots, "{code}, agents: {has_agents}: {:#}", verdict.report);
     }
+}
+
+/// Every bundle says what its machine's clock showed when the store was in which state.
+#[test]
+fn bundles_of_machines_whose_clocks_differ() {
+    let test = "bundles_of_machines_whose_clocks_differ";
+    if let Some(reason) = missing(StoreKind::Sqlite) {
+        return testkit::skip(test, &reason);
+    }
+    let scene = Scene::up(StoreKind::Sqlite).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |node: &str| folder.path().join(format!("{node}.bundle"));
+    for node in NODES {
+        let out = file(node).display().to_string();
+        let words = ["plumb", "collect", "--settle", "0", "--out", &out, "--node", node];
+        scene.lab().run_on(node, &words).unwrap();
+        // Something happens in the cluster, as always: the next one reads another state.
+        let (key, value) = scene.records().unwrap().pop_first().unwrap();
+        scene.change(key, Some(value)).unwrap();
+    }
+    let verdict = diagnose(folder.path()).unwrap();
+    assert!(verdict.roots.is_empty(), "{:#}", verdict.report);
+    // The first machine's clock is an hour ahead: it read first, and at the latest hour of all.
+    let text = std::fs::read_to_string(file(NODES[0])).unwrap();
+    std::fs::write(file(NODES[0]), an_hour_later(&text)).unwrap();
+    let verdict = diagnose(folder.path()).unwrap();
+    let expected = [("clock-skew".to_owned(), format!("node {}", NODES[0]))];
+    assert_eq!(verdict.roots, expected.into(), "{:#}", verdict.report["findings"]);
+}
+
+/// Every moment that a bundle's reading of the clock holds, put forward.
+fn an_hour_later(bundle: &str) -> String {
+    let mut lines = Vec::new();
+    for line in bundle.lines() {
+        let mut value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let readings = value["node"]["setup"]["clock_readings"].as_array_mut();
+        for reading in readings.into_iter().flatten() {
+            for moment in ["before", "after"] {
+                let moment = &mut reading["seen"][moment];
+                let at: jiff::Timestamp = moment.as_str().unwrap().parse().unwrap();
+                *moment = (at + jiff::SignedDuration::from_hours(1)).to_string().into();
+            }
+        }
+        // What tells a bundle from other files comes first in its line.
+        lines.push(if value.get("plumbBundle").is_some() { line.to_owned() } else { value.to_string() });
+    }
+    lines.join("\n")
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use doctor::evidence::node::ClockReading;
 use gather::bundle::BundleWriter;
 use jiff::Timestamp;
 use model::KeyRange;
@@ -67,25 +68,46 @@ async fn looks(bundle: &mut BundleWriter<impl Write>, sources: &Sources, settle:
 
 async fn look(bundle: &mut BundleWriter<impl Write>, sources: &Sources) -> Result<(), Failure> {
     bundle.look(Timestamp::now())?;
-    match sources.store() {
+    let reading = match sources.store() {
         Ok(store) => records(bundle, store).await?,
-        Err(failure) => bundle.unread(&format!("the store was not looked at: {}", failure.words()))?,
+        Err(failure) => {
+            bundle.unread(&format!("the store was not looked at: {}", failure.words()))?;
+            None
+        }
+    };
+    for mut nodes in sources.of_nodes().await {
+        if let Some(reading) = reading {
+            nodes.note_clock(reading);
+        }
+        bundle.nodes(&nodes)?;
     }
-    sources.of_nodes().await.iter().try_for_each(|node| bundle.nodes(node))?;
     Ok(())
 }
 
-/// Every record as it is, page by page.
-async fn records(bundle: &mut BundleWriter<impl Write>, store: &Arc<dyn Store>) -> Result<(), Failure> {
+/// Every record as it is, page by page; and what this machine's clock showed when the store was read.
+async fn records(
+    bundle: &mut BundleWriter<impl Write>,
+    store: &Arc<dyn Store>,
+) -> Result<Option<ClockReading>, Failure> {
     let mut request = ListRequest::new(KeyRange::Everything).with_limit(PAGE);
+    let mut reading = None;
+    let before = Timestamp::now();
     loop {
         let page = store.list(request.clone()).await?;
+        // All pages are of the first one's moment. A store whose revisions are no numbers does not tell an order.
+        reading = reading.or_else(|| {
+            let revision = page.revision.as_str().parse().ok()?;
+            Some(ClockReading { revision, before, after: Timestamp::now() })
+        });
         for record in &page.records {
             bundle.record(&record.key, &record.value)?;
         }
         match page.next {
             Some(next) => request = request.continued(next),
-            None => return Ok(bundle.whole_store()?),
+            None => {
+                bundle.whole_store()?;
+                return Ok(reading);
+            }
         }
     }
 }
