@@ -28,7 +28,7 @@ fn calls(happening: &Happening) -> Option<String> {
 /// What it did to records.
 fn records(happening: &Happening) -> Option<String> {
     Some(match happening {
-        Happening::AddressesAssigned { addresses, pod: of } => {
+        Happening::AddressesAssigned { addresses, pod: of, .. } => {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             format!("assigned {}{}", addresses.join(", "), pod(of))
         }
@@ -39,6 +39,9 @@ fn records(happening: &Happening) -> Option<String> {
                 address.map_or_else(|| "an address".to_owned(), |address| address.to_string()),
                 pod(of)
             )
+        }
+        Happening::AddressCollected { address, pod: of } => {
+            format!("took {address}{} back as leaked", pod(of))
         }
         Happening::HandleDecremented { handle, by } => format!("handle {handle} counts {by} fewer"),
         Happening::HandleDeleted { handle } => format!("deleted handle {handle}"),

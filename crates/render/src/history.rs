@@ -145,6 +145,7 @@ fn sighting_words(sighting: &Sighting) -> String {
         }
         Seen::SandboxStopped { container_id } => format!("sandbox {} stopped", short(container_id)),
         Seen::SandboxChanged { uid } => format!("a new sandbox is needed{}", of(uid)),
+        Seen::AddressCollected { address } => format!("the controllers take {address} back as leaked"),
     }
 }
 

@@ -116,6 +116,18 @@ pub struct Event {
     pub first_at: Option<Timestamp>,
 }
 
+impl Event {
+    /// The pod it is about, if it is about one.
+    pub fn pod(&self) -> Option<PodName> {
+        let mut parts = self.object.as_deref()?.split('/');
+        parts.next().filter(|kind| kind.eq_ignore_ascii_case("pod"))?;
+        match (parts.next()?, parts.next()) {
+            (namespace, Some(name)) => Some(PodName::new(namespace, name)),
+            (name, None) => Some(PodName { namespace: None, name: name.to_owned() }),
+        }
+    }
+}
+
 impl PodName {
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> PodName {
         PodName { namespace: Some(namespace.into()), name: name.into() }

@@ -47,6 +47,8 @@ pub enum Happening {
     AddressesAssigned {
         addresses: Vec<IpAddr>,
         pod: Option<PodName>,
+        #[serde(default)]
+        container_id: Option<String>,
     },
     /// Everything under a handle is about to be released.
     HandleReleasing {
@@ -55,6 +57,11 @@ pub enum Happening {
     /// One address is released or about to be.
     AddressReleased {
         address: Option<IpAddr>,
+        pod: Option<PodName>,
+    },
+    /// The controllers found that nobody uses it, and took it back.
+    AddressCollected {
+        address: IpAddr,
         pod: Option<PodName>,
     },
     HandleDecremented {

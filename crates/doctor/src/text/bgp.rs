@@ -39,6 +39,11 @@ impl BgpReader {
             bgp.is_running = Some(trimmed == "Calico process is running.");
             return true;
         }
+        // The agent runs, its BIRD does not.
+        if trimmed.starts_with("The BGP backend process (BIRD) is not running") {
+            self.bgp.get_or_insert_default().is_running = Some(false);
+            return true;
+        }
         if trimmed.ends_with("BGP status") {
             self.bgp.get_or_insert_default();
             return true;
@@ -91,6 +96,9 @@ impl BgpReader {
             let at = headings.iter().position(|heading| heading == name);
             at.and_then(|at| cells.get(at)).map_or_else(String::new, |cell| (*cell).to_owned())
         };
+        if cell("PEER ADDRESS").is_empty() {
+            return self.wrapped(&cell("INFO"));
+        }
         let Ok(peer) = cell("PEER ADDRESS").parse() else { return false };
         let session = BgpSession {
             peer,
@@ -100,6 +108,15 @@ impl BgpReader {
             info: cell("INFO"),
         };
         self.bgp.get_or_insert_default().sessions.push(Sighted::new(session, origin()));
+        true
+    }
+
+    /// Long words go on in the row below.
+    fn wrapped(&mut self, info: &str) -> bool {
+        let Some(session) = self.bgp.as_mut().and_then(|bgp| bgp.sessions.last_mut()) else { return false };
+        if !info.is_empty() {
+            session.seen.info = format!("{} {info}", session.seen.info);
+        }
         true
     }
 
@@ -193,6 +210,25 @@ mod tests {
             read(include_str!("../../../../tests/incidents/wrong-nic-after/k8smater1.bgp-status.txt"));
         assert!(after.sessions[0].seen.is_established());
         assert_eq!(read("Calico process is not running.").is_running, Some(false));
+    }
+
+    #[test]
+    fn words_that_go_on_below_are_joined() {
+        let bgp = read(
+            "Calico process is running.\nIPv4 BGP status\n\
+             +--------------+-------------------+-------+------------+--------------------------------+\n\
+             | PEER ADDRESS |     PEER TYPE     | STATE |   SINCE    |              INFO              |\n\
+             +--------------+-------------------+-------+------------+--------------------------------+\n\
+             | 10.0.0.11    | node-to-node mesh | up    | 2023-05-01 | Established                    |\n\
+             | 10.0.0.13    | node-to-node mesh | start | 2023-05-01 | Active Socket: Connection      |\n\
+             |              |                   |       |            | refused                        |\n\
+             +--------------+-------------------+-------+------------+--------------------------------+\n\
+             IPv6 BGP status\nNo IPv6 peers found.",
+        );
+        assert_eq!(bgp.sessions[1].seen.info, "Active Socket: Connection refused");
+        assert_eq!(bgp.sessions.len(), 2);
+        let stopped = read("Calico process is running.\nThe BGP backend process (BIRD) is not running.");
+        assert_eq!(stopped.is_running, Some(false));
     }
 
     #[test]

@@ -36,6 +36,8 @@ impl Description {
 
     pub(crate) fn finish(self, section: &Section, draft: &mut Draft) {
         let fields = fields(&self.lines);
+        // What its events are about.
+        let mut object = None;
         let has = |name: &str| fields.iter().any(|field| field.name == name);
         if has("System Info") || has("Unschedulable") || has("Allocatable") {
             let node = KubeNode { places: places(&fields, draft), ..node(&fields) };
@@ -43,11 +45,15 @@ impl Description {
             draft.cluster.kube_nodes.get_or_insert_default().push(Sighted::new(node, origin));
         } else if has("Containers") || has("Node") {
             let pod = pod(&fields);
+            object = pod.name.namespace.as_ref().map(|_| format!("Pod/{}", pod.name));
             let origin = draft.origin(&self.lines[0]);
             draft.cluster.pods.get_or_insert_default().push(Sighted::new(pod, origin));
         }
         if let Some(events) = fields.iter().find(|field| field.name == "Events") {
+            let known = draft.cluster.events.as_ref().map_or(0, Vec::len);
             read_events(events, section, draft);
+            let told = draft.cluster.events.iter_mut().flatten().skip(known);
+            told.for_each(|event| event.seen.object = event.seen.object.take().or_else(|| object.clone()));
         }
     }
 }

@@ -11,6 +11,8 @@ use super::table::boxed;
 pub(crate) struct IpamReportReader {
     headings: Option<Vec<String>>,
     is_in_check: bool,
+    /// What an address is used for stands below the line that says that it is.
+    is_in_attributes: bool,
 }
 
 /// What a line is.
@@ -25,6 +27,7 @@ impl IpamReportReader {
         if let Some(cells) = boxed(text) {
             return self.row(&cells);
         }
+        let is_indented = text.starts_with(' ');
         let text = text.trim();
         if text.starts_with("Checking IPAM for inconsistencies") {
             self.is_in_check = true;
@@ -35,8 +38,13 @@ impl IpamReportReader {
                 || rest.contains("is not assigned")
                 || rest.contains("is not currently assigned"))
         {
+            self.is_in_attributes = rest.ends_with("is in use");
             return Some(Told::Known);
         }
+        if self.is_in_attributes && (text == "Attributes:" || is_indented && text.contains(": ")) {
+            return Some(Told::Known);
+        }
+        self.is_in_attributes = false;
         if !self.is_in_check {
             return None;
         }
@@ -51,7 +59,9 @@ impl IpamReportReader {
     }
 
     fn row(&mut self, cells: &[&str]) -> Option<Told> {
-        if cells.contains(&"GROUPING") && cells.contains(&"CIDR") {
+        let is_usage = cells.contains(&"GROUPING") && cells.contains(&"CIDR");
+        // `--show-borrowed` and `--show-configuration`: nothing is wrong with what they tell.
+        if is_usage || cells.contains(&"BORROWING-NODE") || cells == ["PROPERTY", "VALUE"] {
             self.headings = Some(cells.iter().map(|cell| (*cell).to_owned()).collect());
             return Some(Told::Known);
         }
@@ -64,6 +74,9 @@ impl IpamReportReader {
                 .copied()
                 .unwrap_or_default()
         };
+        if !headings.iter().any(|heading| heading == "GROUPING") {
+            return (cells.len() == headings.len()).then_some(Told::Known);
+        }
         let cidr = Cidr::parse_masked(cell("CIDR")).ok()?;
         Some(Told::Report(IpamReport::Usage {
             grouping: cell("GROUPING").to_owned(),
@@ -133,6 +146,21 @@ mod tests {
                 IpamReport::Summary("Check complete; found 1 problems.".to_owned())
             ]
         );
+    }
+
+    /// Every line is known, and none is a problem.
+    #[test]
+    fn other_answers_are_known() {
+        let text = "+----------------+----------------+-------------------+-------------+------+--------------+\n\
+             |       IP       | BORROWING-NODE |       BLOCK       | BLOCK OWNER | TYPE | ALLOCATED-TO |\n\
+             | 192.168.84.131 | worker-2       | 192.168.84.128/26 | worker-1    | pod  | shop/web-0   |\n\
+             |      PROPERTY      | VALUE |\n| StrictAffinity     | false |\n\
+             IP 192.168.84.129 is in use\nAttributes:\n  namespace: shop\n  timestamp: 2023-01-01 10:00:00.123 +0000 UTC";
+        let mut reader = IpamReportReader::default();
+        for line in text.lines().filter(|line| !line.starts_with('+')) {
+            assert!(matches!(reader.line(line), Some(Told::Known)), "{line}");
+        }
+        assert!(reader.line("something: else").is_none() && reader.line("  something: else").is_none());
     }
 
     #[test]

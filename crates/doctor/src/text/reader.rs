@@ -101,10 +101,15 @@ impl FileReader {
             let told = if self.draft.is_empty() {
                 format!("{file}: nothing in it is known here")
             } else {
-                format!(
-                    "{file}: {} lines from line {} on are not understood",
-                    self.unknown, self.first_unknown
-                )
+                match self.unknown {
+                    1 => format!("{file}: line {} is not understood", self.first_unknown),
+                    count => {
+                        format!(
+                            "{file}: {count} lines from line {} on are not understood",
+                            self.first_unknown
+                        )
+                    }
+                }
             };
             self.draft.cluster.unread.push(told);
         }
@@ -130,7 +135,9 @@ impl FileReader {
 
     /// Switches to a format that is read as a whole.
     fn begin_document(&mut self, line: &Line) -> bool {
-        if self.documents.key(line.text.trim()) {
+        // With `-o extended`, etcdctl of 2017 prints a heading.
+        let text = line.text.trim();
+        if self.documents.key(text.strip_prefix("Key: ").unwrap_or(text)) || is_of_extended_key(text) {
             return true;
         }
         // `etcdctl get --print-value-only=false` on one line, or a key that nobody here knows.
@@ -211,6 +218,17 @@ impl FileReader {
         kernel.absorb(std::mem::take(&mut self.documents.kernel));
         self.draft.place_kernel(&self.section, kernel);
     }
+}
+
+/// The rest of that heading.
+fn is_of_extended_key(text: &str) -> bool {
+    let number = text.split_once(": ").filter(|(name, _)| {
+        matches!(
+            *name,
+            "Created-Index" | "Modified-Index" | "TTL" | "Index" | "Etcd-Index" | "Raft-Index" | "Raft-Term"
+        )
+    });
+    number.is_some_and(|(_, number)| number.parse::<u64>().is_ok())
 }
 
 /// Lines of boxes that belong to no table known here.

@@ -25,6 +25,12 @@ pub(super) fn build(log: &[Sighted<LogEvent>]) -> Timeline {
         // that the log does not have already.
         events.sort_by_key(|event| event.seen.at.and_then(|at| at.round(rounding()).ok()));
         let mut builder = Builder { node: node.map(str::to_owned), ..Builder::default() };
+        // Whose a container is may be told only after it is spoken of, and it is never another's.
+        for event in &events {
+            if let Some((container_id, pod)) = owned(&event.seen.what) {
+                builder.own(&container_id, &pod);
+            }
+        }
         for event in events {
             builder.event(event);
         }
@@ -54,7 +60,6 @@ impl Builder {
         match &event.seen.what {
             Happening::CniCall { command, container_id, pod, netns, .. } => {
                 let Some(pod) = pod.clone().or_else(|| self.owner(container_id)) else { return };
-                self.own(container_id, &pod);
                 self.call(&pod, *command, container_id, netns.as_deref() == Some(""), event);
             }
             Happening::CniFailed { command, container_id, pod, error } => {
@@ -66,15 +71,16 @@ impl Builder {
             Happening::KeyNotFound => self.key_not_found(at),
             other => match (effect(other), seen(other)) {
                 (Some((pod, command, effect)), _) => {
-                    let pod = pod.or_else(|| self.pod_of_handle(other)).or_else(|| self.last.clone());
-                    self.effect(pod, command, effect, event);
+                    let id = container(other);
+                    let pod = pod.or_else(|| id.and_then(|id| self.owner(id)));
+                    let pod = pod.or_else(|| self.pod_of_handle(other));
+                    // A line that names a sandbox is about that, and nobody else's.
+                    let last = || self.last.clone().filter(|_| id.is_none());
+                    self.effect(pod.or_else(last), command, id, effect, event);
                 }
                 (None, Some((pod, what))) => {
                     let pod = pod.or_else(|| self.pod_of_container(&what));
                     if let Some(pod) = pod {
-                        if let Seen::SandboxStarted { container_id, .. } = &what {
-                            self.own(container_id, &pod);
-                        }
                         let sighting = Sighted::new(Sighting { at, what }, event.origin.clone());
                         self.history(&pod).sightings.push(sighting);
                     }
@@ -157,19 +163,24 @@ impl Builder {
         &mut self,
         pod: Option<PodName>,
         command: Option<CniCommand>,
+        id: Option<&str>,
         effect: Effect,
         event: &Sighted<LogEvent>,
     ) {
         let Some(pod) = pod else { return };
         let at = event.seen.at;
         let calls = &mut self.history(&pod).calls;
-        let fits =
-            |call: &Call| command.is_none_or(|command| command == call.command) && is_near(call.at, at);
+        let fits = |call: &Call| {
+            command.is_none_or(|command| command == call.command)
+                && call.may_be_of(id)
+                && is_near(call.at, at)
+        };
         if !calls.last().is_some_and(fits) {
             let Some(command) = command else { return };
             calls.push(new_call(command, at, &event.origin));
         }
         if let Some(call) = calls.last_mut() {
+            call.container_id = call.container_id.take().or_else(|| id.map(str::to_owned));
             call.effects.push(Sighted::new(effect, event.origin.clone()));
         }
         self.last = Some(pod);
@@ -183,17 +194,11 @@ impl Builder {
         error: &str,
         event: &Sighted<LogEvent>,
     ) {
-        let pod = pod.cloned().or_else(|| id.and_then(|id| self.owner(id))).or_else(|| self.last.clone());
-        let Some(pod) = pod else { return };
-        if let Some(id) = id {
-            self.own(id, &pod);
-        }
+        let pod = pod.cloned().or_else(|| id.and_then(|id| self.owner(id)));
+        let Some(pod) = pod.or_else(|| self.last.clone().filter(|_| id.is_none())) else { return };
         let at = event.seen.at;
         let calls = &mut self.history(&pod).calls;
-        let fits = |call: &Call| {
-            let same = call.container_id.as_deref().zip(id).is_none_or(|(known, id)| same_id(known, id));
-            call.command == command && same && is_near(call.at, at)
-        };
+        let fits = |call: &Call| call.command == command && call.may_be_of(id) && is_near(call.at, at);
         if !calls.last().is_some_and(fits) {
             calls.push(new_call(command, at, &event.origin));
         }
@@ -219,6 +224,45 @@ impl Builder {
             take_back_deletion(call);
         }
     }
+}
+
+impl Call {
+    /// Both may be one call, as far as sandboxes are named.
+    fn may_be_of(&self, id: Option<&str>) -> bool {
+        self.container_id.as_deref().zip(id).is_none_or(|(known, id)| same_id(known, id))
+    }
+}
+
+/// The sandbox that a line names beside what was done.
+fn container(what: &Happening) -> Option<&str> {
+    match what {
+        Happening::AddressesAssigned { container_id, .. }
+        | Happening::EndpointOfAnother { container_id, .. } => container_id.as_deref(),
+        Happening::EndpointWritten { endpoint } => endpoint.container_id.as_deref(),
+        _ => None,
+    }
+}
+
+/// A container and whose it is, if a line tells both.
+fn owned(what: &Happening) -> Option<(String, PodName)> {
+    let (id, pod) = match what {
+        Happening::CniCall { container_id, pod, .. }
+        | Happening::SandboxStarted { container_id, pod, .. }
+        | Happening::SandboxStopFailed { container_id, pod, .. } => (Some(container_id.as_str()), pod),
+        Happening::CniFailed { container_id, pod, .. }
+        | Happening::EndpointOfAnother { container_id, pod } => (container_id.as_deref(), pod),
+        Happening::EndpointWritten { endpoint } => (endpoint.container_id.as_deref(), &endpoint.pod),
+        Happening::PodKillFailed { pod, error, .. } => (sandbox_in(error), pod),
+        _ => return None,
+    };
+    Some((id?.to_owned(), pod.clone()?))
+}
+
+/// `… failed to destroy network for sandbox \"ID\": …`, however often it was quoted.
+fn sandbox_in(error: &str) -> Option<&str> {
+    let rest = error.split_once("for sandbox ")?.1.trim_start_matches(['\\', '"']);
+    let end = rest.find(|character: char| !character.is_ascii_hexdigit())?;
+    Some(&rest[..end]).filter(|id| id.len() >= 12)
 }
 
 fn take_back_deletion(call: &mut Call) {
@@ -250,7 +294,7 @@ fn is_near(a: Option<DateTime>, b: Option<DateTime>) -> bool {
 fn effect(what: &Happening) -> Option<(Option<PodName>, Option<CniCommand>, Effect)> {
     use CniCommand::{Add, Del};
     Some(match what {
-        Happening::AddressesAssigned { addresses, pod } => {
+        Happening::AddressesAssigned { addresses, pod, .. } => {
             (pod.clone(), Some(Add), Effect::AddressesAssigned(addresses.clone()))
         }
         Happening::HandleReleasing { handle } => (None, Some(Del), Effect::ReleasedByHandle(handle.clone())),
@@ -289,6 +333,9 @@ fn seen(what: &Happening) -> Option<(Option<PodName>, Seen)> {
         }
         Happening::SandboxStopped { container_id, pod } => {
             (pod.clone(), Seen::SandboxStopped { container_id: container_id.clone() })
+        }
+        Happening::AddressCollected { address, pod } => {
+            (pod.clone(), Seen::AddressCollected { address: *address })
         }
         Happening::SandboxChanged { pod, pod_uid } => {
             (Some(pod.clone()), Seen::SandboxChanged { uid: pod_uid.clone() })

@@ -82,13 +82,34 @@ pub struct Sighting {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    Added { uid: Option<String> },
-    Removed { uid: Option<String> },
-    Address { uid: Option<String>, address: IpAddr, started_at: Option<DateTime> },
-    InterfaceMissing { interface: String },
-    SandboxStarted { container_id: String, uid: Option<String> },
-    SandboxStopped { container_id: String },
-    SandboxChanged { uid: Option<String> },
+    Added {
+        uid: Option<String>,
+    },
+    Removed {
+        uid: Option<String>,
+    },
+    Address {
+        uid: Option<String>,
+        address: IpAddr,
+        started_at: Option<DateTime>,
+    },
+    InterfaceMissing {
+        interface: String,
+    },
+    SandboxStarted {
+        container_id: String,
+        uid: Option<String>,
+    },
+    SandboxStopped {
+        container_id: String,
+    },
+    SandboxChanged {
+        uid: Option<String>,
+    },
+    /// The controllers took the address back as leaked.
+    AddressCollected {
+        address: IpAddr,
+    },
 }
 
 impl Timeline {

@@ -1,6 +1,6 @@
 //! BGP: the daemon itself does not run.
 
-use super::explain_sessions_to;
+use super::{called, explain_sessions_to};
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -17,9 +17,10 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for node in case.evidence.nodes.values() {
+    for node in case.all_nodes() {
         let Some(bgp) = node.bgp.as_ref().filter(|bgp| bgp.is_running == Some(false)) else { continue };
-        let finding = look.found(Subject::node(&node.name), format!("BGP does not run on {}", node.name));
+        let summary = format!("BGP does not run on {}", called(case, &node.name));
+        let finding = look.found(Subject::node(&node.name), summary);
         let origin = crate::Origin::probe(node.name.as_str(), "BGP");
         finding.seen(origin.exhibit("the process is not running"));
         finding

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
-use super::{missed_sessions, node_at};
+use super::{called, missed_sessions, node_at};
 use crate::checks::reach::node_blocks;
 use crate::{Case, Check, Finding, Look, Need, Settles, Severity, Subject};
 
@@ -33,7 +33,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let words = session.words.join("; ");
         let finding = look.found(
             Subject::Session { node: node.clone(), peer },
-            format!("{node} has no BGP session with {peer}{whose}: {words}"),
+            format!("{} has no BGP session with {peer}{whose}: {words}", called(case, &node)),
         );
         // What BIRD says of it moves from look to look.
         finding.known_by("down");
@@ -63,6 +63,21 @@ mod tests {
     use crate::evidence::Event;
     use crate::sample::small;
     use crate::{Evidence, Origin, Sighted};
+
+    /// Somebody pasted the answer alone.
+    #[test]
+    fn fires_for_a_node_that_nobody_named() {
+        let text = "Calico process is running.\n\nIPv4 BGP status\n\
+            | PEER ADDRESS |     PEER TYPE     | STATE |   SINCE    |    INFO     |\n\
+            | 10.0.0.11    | node-to-node mesh | up    | 2023-05-01 | Established |\n";
+        silent(&CHECK, &crate::text::read([("status.txt", text.as_bytes())]));
+        let text = text.replace("Established", "Active     ");
+        let finding = only(&CHECK, &crate::text::read([("status.txt", text.as_bytes())]));
+        assert!(
+            finding.summary.starts_with("the node of status.txt has no BGP session with 10.0.0.11"),
+            "{finding:?}"
+        );
+    }
 
     #[test]
     fn fires_for_what_bird_says() {

@@ -78,10 +78,15 @@ fn failures(event: &Event) -> String {
     }
 }
 
+/// A node by its name, or by the text that does not tell it.
+fn called(case: &Case<'_>, node: &str) -> String {
+    let is_nameless = case.evidence.unplaced.iter().any(|unplaced| unplaced.name == node);
+    if is_nameless { format!("the node of {node}") } else { node.to_owned() }
+}
+
 /// Every session that anybody looked at.
 fn sessions<'e>(case: &Case<'e>) -> impl Iterator<Item = (&'e str, &'e Sighted<BgpSession>)> + use<'e> {
-    let nodes = case.evidence.nodes.values();
-    nodes.flat_map(|node| {
+    case.all_nodes().flat_map(|node| {
         node.bgp.iter().flat_map(|bgp| &bgp.sessions).map(|session| (node.name.as_str(), session))
     })
 }

@@ -1,4 +1,4 @@
-//! `arp`, `arp -n` and `arp -a`.
+//! `arp`, `arp -n`, `arp -a` and `/proc/net/arp`.
 
 use crate::evidence::kernel::{Neighbour, NeighbourState};
 
@@ -9,7 +9,8 @@ pub(super) enum Entry {
 }
 
 pub(super) fn is_header(text: &str) -> bool {
-    text.starts_with("Address") && text.contains("HWtype") && text.contains("Iface")
+    (text.starts_with("Address") && text.contains("HWtype") && text.contains("Iface"))
+        || (text.starts_with("IP address") && text.contains("HW address") && text.contains("Device"))
 }
 
 pub(super) fn read(text: &str, is_in_table: bool) -> Option<Entry> {
@@ -55,8 +56,29 @@ pub(super) fn read(text: &str, is_in_table: bool) -> Option<Entry> {
                 },
             ))
         }
+        [address, kind, flags, mac, _, device] if kind.starts_with("0x") && flags.starts_with("0x") => {
+            proc_row(address, flags, mac, device)
+        }
         _ => None,
     }
+}
+
+/// `192.168.8.42 0x1 0x6 b2:21:5b:82:e1:27 * cali…`, with the kernel's flags.
+fn proc_row(address: &str, flags: &str, mac: &str, device: &str) -> Option<Entry> {
+    const COMPLETE: u32 = 0x2;
+    const PERMANENT: u32 = 0x4;
+    const PUBLISHED: u32 = 0x8;
+    let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok()?;
+    let is_proxy = flags & PUBLISHED != 0;
+    let is_complete = is_proxy || flags & COMPLETE != 0;
+    let neighbour = Neighbour {
+        address: address.parse().ok()?,
+        device: device.to_owned(),
+        mac: mac.parse().ok().filter(|_| is_complete && !is_proxy),
+        state: state(is_complete, flags & PERMANENT != 0),
+        is_proxy,
+    };
+    Some(Entry::Neighbour(neighbour))
 }
 
 fn entry(address: &str, neighbour: Neighbour) -> Entry {

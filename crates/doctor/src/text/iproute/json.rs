@@ -18,10 +18,14 @@ pub(crate) fn element(value: &Value, kernel: &mut Kernel, origin: &Origin) -> bo
         Some(neighbour) => {
             kernel.neighbours.get_or_insert_default().push(Sighted::new(neighbour, origin.clone()))
         }
-        None => match route(value, destination) {
-            Some(route) => kernel.routes.get_or_insert_default().push(Sighted::new(route, origin.clone())),
-            None => return false,
-        },
+        None => {
+            let routes = routes(value, destination);
+            if routes.is_empty() {
+                return false;
+            }
+            let sighted = routes.into_iter().map(|route| Sighted::new(route, origin.clone()));
+            kernel.routes.get_or_insert_default().extend(sighted);
+        }
     }
     true
 }
@@ -86,6 +90,19 @@ fn neighbour(value: &Value, destination: &str) -> Option<Neighbour> {
     })
 }
 
+/// One for each of its ways.
+fn routes(value: &Value, destination: &str) -> Vec<Route> {
+    let Some(hops) = value["nexthops"].as_array() else {
+        return route(value, destination).into_iter().collect();
+    };
+    let way = |hop: &Value| {
+        let mut whole = value.clone();
+        whole.as_object_mut()?.extend(hop.as_object()?.clone());
+        route(&whole, destination)
+    };
+    hops.iter().filter_map(way).collect()
+}
+
 fn route(value: &Value, destination: &str) -> Option<Route> {
     let text = |field: &str| value[field].as_str().map(str::to_owned);
     let gateway = value["gateway"].as_str().or_else(|| value["via"]["host"].as_str());
@@ -129,6 +146,9 @@ mod tests {
              "linkinfo": {"info_kind": "vxlan", "info_data": {"id": 4096, "link": "eth0", "local": "10.0.0.1", "port": 4789}}},
             {"dst": "default", "gateway": "fe80::2", "dev": "eth0", "protocol": "static", "metric": 1024, "flags": []},
             {"type": "blackhole", "dst": "10.1.0.0/26", "protocol": "80", "flags": []},
+            {"dst": "10.2.0.0/26", "protocol": "bird", "flags": [], "nexthops": [
+                {"gateway": "10.0.0.2", "dev": "eth0", "weight": 1, "flags": []},
+                {"gateway": "10.0.0.3", "dev": "eth1", "weight": 1, "flags": ["dead"]}]},
             {"dst": "10.1.0.1", "dev": "cali1", "lladdr": "aa:aa:aa:aa:aa:aa", "state": ["PERMANENT"]},
         ]);
         for value in elements.as_array().unwrap() {
@@ -138,6 +158,9 @@ mod tests {
         assert_eq!(kernel.links.as_ref().unwrap()[1].seen.vxlan.as_ref().unwrap().vni, Some(4096));
         assert_eq!(kernel.addresses.as_ref().unwrap().len(), 1);
         assert_eq!(kernel.routes.as_ref().unwrap()[0].seen.destination.to_string(), "::/0");
+        let ways = &kernel.routes.as_ref().unwrap()[2..];
+        assert_eq!(ways[0].seen.to_string(), "10.2.0.0/26 via 10.0.0.2 dev eth0");
+        assert!(ways[1].seen.is_dead && ways[1].seen.protocol.as_deref() == Some("bird"));
         assert_eq!(kernel.neighbours.as_ref().unwrap().len(), 1);
     }
 }

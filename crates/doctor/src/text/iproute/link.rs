@@ -52,7 +52,9 @@ pub(super) fn detail(text: &str, link: Option<&mut Sighted<Link>>) -> bool {
                 parent: after(&words, "dev").map(str::to_owned),
             });
         }
-        "valid_lft" | "RX:" | "TX:" | "promiscuity" => {}
+        "valid_lft" | "RX:" | "TX:" | "promiscuity" | "altname" | "bridge_slave" | "bond_slave" | "vlan" => {}
+        // Counters, below their headings.
+        _ if words.iter().all(|word| word.bytes().all(|byte| byte.is_ascii_digit())) => {}
         _ => return false,
     }
     true

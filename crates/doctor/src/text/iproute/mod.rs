@@ -9,7 +9,7 @@ mod link;
 mod neigh;
 mod route;
 
-use crate::evidence::kernel::Kernel;
+use crate::evidence::kernel::{Kernel, Route};
 use crate::{Origin, Sighted};
 
 /// Reads lines of these tools into a kernel.
@@ -19,6 +19,8 @@ pub(crate) struct IpReader {
     /// The device whose lines are being read.
     device: Option<String>,
     is_in_arp_table: bool,
+    /// A route whose several ways are being read.
+    parted: Option<Route>,
     is_in_brief_list: bool,
     /// The heading of `route`'s table.
     columns: Option<legacy::Columns>,
@@ -49,10 +51,20 @@ impl IpReader {
             self.kernel.routes.get_or_insert_default().push(Sighted::new(route, origin()));
             return true;
         }
-        self.legacy_route(text, &origin)
+        self.parted_route(text, &origin)
+            || self.legacy_route(text, &origin)
             || self.brief_line(text, &origin)
             || self.arp_line(text, &origin)
             || self.sysctl_line(text)
+    }
+
+    fn parted_route(&mut self, text: &str, origin: &impl Fn() -> Origin) -> bool {
+        if let Some(route) = self.parted.as_ref().and_then(|head| route::next_hop(text, head)) {
+            self.kernel.routes.get_or_insert_default().push(Sighted::new(route, origin()));
+            return true;
+        }
+        self.parted = route::head(text);
+        self.parted.is_some()
     }
 
     fn legacy_route(&mut self, text: &str, origin: &impl Fn() -> Origin) -> bool {
@@ -205,6 +217,68 @@ mod tests {
     }
 
     #[test]
+    fn routes_with_several_ways() {
+        let kernel = read(
+            "default proto static metric 1024 \n\tnexthop via fe80::1 dev eth0 weight 1 \n\tnexthop via fe80::2 dev eth1 weight 1 \n\
+             192.168.9.0/26 proto bird \n\tnexthop via 10.0.0.6 dev eth0 weight 1 onlink \n\tnexthop dev tun0 weight 1 dead linkdown \n\
+             10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.5",
+            Some("ip route"),
+        );
+        let told: Vec<String> = kernel.routes.iter().flatten().map(|route| route.seen.to_string()).collect();
+        assert_eq!(
+            told,
+            [
+                "::/0 via fe80::1 dev eth0",
+                "::/0 via fe80::2 dev eth1",
+                "192.168.9.0/26 via 10.0.0.6 dev eth0",
+                "192.168.9.0/26 dev tun0",
+                "10.0.0.0/24 dev eth0"
+            ]
+        );
+        let routes = kernel.routes.unwrap();
+        assert!(routes[2].seen.protocol.as_deref() == Some("bird") && routes[2].seen.is_onlink);
+        assert!(routes[3].seen.is_dead && !routes[2].seen.is_dead);
+        assert!(!IpReader::default().line("\tnexthop via 10.0.0.6 dev eth0", || Origin::file("f")));
+    }
+
+    #[test]
+    fn details_and_statistics_of_links() {
+        let kernel = read(
+            "2: ens3: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc fq_codel state UP mode DEFAULT group default qlen 1000\n    \
+             link/ether fa:16:3e:11:22:33 brd ff:ff:ff:ff:ff:ff promiscuity 0 minmtu 68 maxmtu 65535 addrgenmode eui64\n    \
+             altname enp0s3\n    RX: bytes  packets  errors  dropped overrun mcast   \n    98273498   982734   0       12      0       0       \n    \
+             TX: bytes  packets  errors  dropped carrier collsns \n    98273498   982734   0       0       0       0       \n\
+             6: vxlan.calico: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1450 qdisc noqueue state UNKNOWN mode DEFAULT group default \n    \
+             link/ether 66:5d:11:22:33:44 brd ff:ff:ff:ff:ff:ff promiscuity 0 \n    \
+             vxlan id 4096 local 10.0.0.12 dev ens3 srcport 0 0 dstport 4789 nolearning ttl auto ageing 300 udpcsum\n\
+             8: veth0: <BROADCAST> mtu 1500\n    link/ether 66:5d:11:22:33:45\n    bridge_slave state forwarding priority 32 cost 2\n    vlan protocol 802.1Q id 7 <REORDER_HDR>",
+            Some("ip -d -s link"),
+        );
+        let links = kernel.links.as_ref().unwrap();
+        assert_eq!(links.len(), 3);
+        assert_eq!(links[1].seen.vxlan.as_ref().unwrap().vni, Some(4096));
+    }
+
+    /// `/proc/net/arp`
+    #[test]
+    fn the_kernels_own_table_of_neighbours() {
+        let kernel = read(
+            "IP address       HW type     Flags       HW address            Mask     Device\n\
+             10.0.0.1         0x1         0x2         fa:16:3e:99:99:99     *        ens3\n\
+             10.0.0.13        0x1         0x0         00:00:00:00:00:00     *        ens3\n\
+             192.168.84.131   0x1         0x6         3a:11:22:33:44:55     *        cali11111111111\n\
+             10.0.0.14        0x1         0xc         00:00:00:00:00:00     *        ens3",
+            None,
+        );
+        let neighbours = kernel.neighbours.as_ref().unwrap();
+        let states: Vec<NeighbourState> = neighbours.iter().map(|neighbour| neighbour.seen.state).collect();
+        use NeighbourState::{Known, Missing, Permanent};
+        assert_eq!(states, [Known, Missing, Permanent, Permanent]);
+        assert!(neighbours[3].seen.is_proxy && !neighbours[2].seen.is_proxy);
+        assert_eq!((neighbours[1].seen.mac, neighbours[2].seen.device.as_str()), (None, "cali11111111111"));
+    }
+
+    #[test]
     fn neighbours() {
         let kernel = read(
             "192.168.91.33 dev calic49657a1e1a lladdr 9e:83:2f:5d:c5:1e PERMANENT\n169.254.1.1 dev eth0  INCOMPLETE\n\
@@ -235,7 +309,7 @@ mod tests {
         }
 
         #[test]
-        fn words_in_any_order_are_survived(words in prop::collection::vec("(via|dev|10\\.0\\.0\\.1|default|lladdr|metric|inet|at|on|peer|UP|DOWN|<UP>|\\*|UG|255\\.255\\.0\\.0|\\d: x@y: <UP>|[a-z]{1,4})", 0..9)) {
+        fn words_in_any_order_are_survived(words in prop::collection::vec("(via|nexthop|dev|10\\.0\\.0\\.1|default|lladdr|metric|inet|at|on|peer|UP|DOWN|<UP>|\\*|UG|255\\.255\\.0\\.0|\\d: x@y: <UP>|[a-z]{1,4})", 0..9)) {
             let mut reader = IpReader::default();
             reader.line("Destination Gateway Genmask Flags Metric Ref Use Iface", || Origin::file("f"));
             reader.line("lo UNKNOWN 127.0.0.1/8", || Origin::file("f"));

@@ -4,6 +4,33 @@ use crate::evidence::kernel::{Route, RouteKind};
 use crate::text::words;
 
 pub(super) fn read(text: &str) -> Option<Route> {
+    let route = parse(text)?;
+    let says_where = route.device.is_some() || route.via.is_some() || route.kind != RouteKind::Unicast;
+    says_where.then_some(route)
+}
+
+/// `10.50.0.0/16 proto static metric 10`: the ways of a route that has several stand below it.
+pub(super) fn head(text: &str) -> Option<Route> {
+    let mut words = text.split_whitespace();
+    let is_network = |word: &str| word == "default" || word.contains('/');
+    let is_said = |word: &str| matches!(word, "proto" | "metric" | "src" | "scope" | "table");
+    let is_head =
+        !text.starts_with([' ', '\t']) && is_network(words.next()?) && words.next().is_none_or(is_said);
+    parse(text).filter(|route| is_head && route.device.is_none() && route.via.is_none())
+}
+
+/// `nexthop via 10.0.0.2 dev eth0 weight 1`: one of those ways.
+pub(super) fn next_hop(text: &str, head: &Route) -> Option<Route> {
+    let way = text.trim_start().strip_prefix("nexthop ")?;
+    let Route { via, device, is_onlink, is_dead, .. } = read(&format!("{} {way}", head.destination))?;
+    // Without addresses in it, IPv6's default looks like IPv4's.
+    let is_v6 = via.map_or(head.destination.addr().is_ipv6(), |via| via.is_ipv6());
+    let is_default = head.destination.prefix_len() == 0;
+    let destination = if is_default { words::destination("default", is_v6)? } else { head.destination };
+    Some(Route { destination, via, device, is_onlink, is_dead, ..head.clone() })
+}
+
+fn parse(text: &str) -> Option<Route> {
     let mut rest = text.split_whitespace();
     let mut first = rest.next()?;
     let kind = kind(first);
@@ -45,8 +72,7 @@ pub(super) fn read(text: &str) -> Option<Route> {
             _ => {}
         }
     }
-    let says_where = route.device.is_some() || route.via.is_some() || kind != RouteKind::Unicast;
-    says_where.then_some(route)
+    Some(route)
 }
 
 pub(super) fn kind(word: &str) -> RouteKind {

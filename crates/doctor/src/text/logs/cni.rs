@@ -12,6 +12,7 @@ use super::prefix::LogLine;
 pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
     let message = line.message.as_ref();
     call(message)
+        .or_else(|| call_since_v3(line, message))
         .or_else(|| addresses(line, message))
         .or_else(|| keys(message))
         .or_else(|| handles(line, message))
@@ -36,6 +37,18 @@ fn call(message: &str) -> Option<Happening> {
     })
 }
 
+/// Since v3 the plugin names the sandbox beside each of its lines. These are said in no other call.
+fn call_since_v3(line: &LogLine<'_>, message: &str) -> Option<Happening> {
+    const DEL: [&str; 3] = ["Cleaning up netns", "Releasing IP address(es)", "Teardown processing complete"];
+    let command = match message {
+        message if message.starts_with("Extracted identifiers for CmdAddK8s") => CniCommand::Add,
+        message if DEL.iter().any(|start| message.starts_with(start)) => CniCommand::Del,
+        _ => return None,
+    };
+    let container_id = find(&line.rest, "ContainerID")?.into_owned();
+    Some(Happening::CniCall { command, container_id, pod: pod_of(line), interface: None, netns: None })
+}
+
 fn addresses(line: &LogLine<'_>, message: &str) -> Option<Happening> {
     let list = match message {
         message if message.starts_with("Auto-assigned ") => {
@@ -49,7 +62,11 @@ fn addresses(line: &LogLine<'_>, message: &str) -> Option<Happening> {
     let list = list.split_once(" handle=").map_or(list, |(list, _)| list);
     let list = list.split_once(" ContainerID=").map_or(list, |(list, _)| list);
     let addresses = words::addresses(list);
-    (!addresses.is_empty()).then(|| Happening::AddressesAssigned { addresses, pod: pod_of(line) })
+    (!addresses.is_empty()).then(|| Happening::AddressesAssigned {
+        addresses,
+        pod: pod_of(line),
+        container_id: container_of(line),
+    })
 }
 
 /// `Get Key: …`, `Delete Key: …`: what is read says which block is meant, what is deleted is gone.
@@ -94,6 +111,11 @@ fn handles(line: &LogLine<'_>, message: &str) -> Option<Happening> {
     }
     if let Some(handle) = message.strip_prefix("Deleting handle: ") {
         return Some(Happening::HandleDeleted { handle: handle.trim().to_owned() });
+    }
+    if message.starts_with("Released address using handleID")
+        && let Some(handle) = find(&line.rest, "HandleID")
+    {
+        return Some(Happening::HandleReleasing { handle: handle.into_owned() });
     }
     if message.starts_with("Released address using ") {
         return Some(Happening::AddressReleased { address: None, pod: pod_of(line) });
@@ -158,15 +180,20 @@ fn is_device(word: &str) -> bool {
 
 /// `Workload=namespace.pod` of 2017; `Namespace="…" Pod="…"` or the endpoint's name since.
 pub(super) fn pod_of(line: &LogLine<'_>) -> Option<PodName> {
-    if let Some(text) = find(&line.rest, "Workload") {
-        return workload(text.trim_matches('"'));
+    if let Some(pod) = find(&line.rest, "Workload").and_then(|text| workload(text.trim_matches('"'))) {
+        return Some(pod);
     }
     let namespace = find(&line.rest, "Namespace")?;
     Some(PodName::new(namespace, find(&line.rest, "Pod")?))
 }
 
+/// Beside the line, or at the end of the handle that is.
 fn container_of(line: &LogLine<'_>) -> Option<String> {
-    find(&line.rest, "ContainerID").map(|id| id.into_owned())
+    find(&line.rest, "ContainerID").map(|id| id.into_owned()).or_else(|| {
+        let handle = find(&line.rest, "handle")?;
+        let id = handle.rsplit('.').next().filter(|id| words::is_container_id(id))?;
+        Some(id.to_owned())
+    })
 }
 
 /// A block named in a line of a controller.

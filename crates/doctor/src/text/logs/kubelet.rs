@@ -21,6 +21,9 @@ fn failures(line: &LogLine<'_>, message: &str) -> Option<Happening> {
             return Some(Happening::CniFailed { command, container_id: None, pod, error: shorten(error) });
         }
     }
+    if let Some(failed) = not_made(line, message) {
+        return Some(failed);
+    }
     // `StopPodSandbox "ID" from runtime service failed: …`
     if message.contains("StopPodSandbox") && message.contains("failed") {
         let container_id = between(message, "StopPodSandbox \"", "\"").map(str::to_owned);
@@ -47,6 +50,31 @@ fn failures(line: &LogLine<'_>, message: &str) -> Option<Happening> {
         });
     }
     None
+}
+
+/// A sandbox that got no network: several layers of the kubelet tell of it, some with the pod's name and some without.
+fn not_made(line: &LogLine<'_>, message: &str) -> Option<Happening> {
+    const STARTS: [&str; 4] = [
+        "RunPodSandbox from runtime service failed",
+        "Failed to create sandbox for pod",
+        "CreatePodSandbox for pod",
+        "Failed create pod sandbox",
+    ];
+    let bare = message.trim_start_matches('"');
+    STARTS.iter().any(|start| bare.starts_with(start)).then_some(())?;
+    let beside = find(&line.rest, "err").map(|error| error.into_owned());
+    let error = beside.or_else(|| Some(message.split_once(": ")?.1.to_owned()))?;
+    // What else may be missing is not ours: an image, a cgroup.
+    error.contains("network").then_some(())?;
+    let id =
+        between(&error, "for sandbox \"", "\"").or_else(|| between(&error, "sandbox container \"", "\""));
+    let named = find(&line.rest, "pod").and_then(|text| pod(&text));
+    let named = named
+        .or_else(|| between(message, "for pod \"", "\"").and_then(pod))
+        .or_else(|| between(&error, "set up pod \"", "\"").and_then(pod));
+    let container_id = id.filter(|id| words::is_container_id(id)).map(str::to_owned);
+    let pod = named.map(|(name, _)| name);
+    Some(Happening::CniFailed { command: CniCommand::Add, container_id, pod, error: shorten(&error) })
 }
 
 /// `failed to teardown pod "name_namespace" network`

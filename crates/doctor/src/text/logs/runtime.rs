@@ -4,25 +4,28 @@ use crate::evidence::PodName;
 use crate::evidence::log::{CniCommand, Happening};
 use crate::text::words;
 
-use super::fields::{between, word_after};
+use super::fields::{between, find, word_after};
 use super::kubelet::shorten;
 use super::prefix::LogLine;
 
 pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
     let message = line.message.as_ref();
-    if message.starts_with("RunPodSandbox for ") {
-        return started(message);
+    if let Some(started) = started(message) {
+        return Some(started);
     }
+    let error = find(&line.rest, "error").unwrap_or_default();
     for (start, command) in [
         ("failed to destroy network for sandbox \"", CniCommand::Del),
         ("failed to setup network for sandbox \"", CniCommand::Add),
     ] {
-        let lower = message.find(start).or_else(|| message.find(&capital(start)));
-        if let Some(at) = lower {
-            let rest = &message[at + start.len()..];
-            let (id, error) = rest.split_once('"')?;
+        let place = |text: &str| text.find(start).or_else(|| text.find(&capital(start)));
+        let told = [message, error.as_ref()].into_iter().find_map(|text| Some(&text[place(text)?..]));
+        if let Some(told) = told {
+            let (id, cause) = told[start.len()..].split_once('"')?;
             let container_id = words::is_container_id(id).then(|| id.to_owned());
-            let error = shorten(error.trim_start_matches([':', ' ']));
+            let cause = cause.trim_start_matches([':', ' ']);
+            // The cause stands behind the sandbox or, if that is all there is, beside the message.
+            let error = shorten(if cause.is_empty() { error.as_ref() } else { cause });
             return Some(Happening::CniFailed { command, container_id, pod: metadata(message), error });
         }
     }
@@ -33,13 +36,15 @@ pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
     }
     if message.starts_with("StopPodSandbox for \"") && message.contains("failed") {
         let container_id = between(message, "for \"", "\"")?.to_owned();
-        return Some(Happening::SandboxStopFailed { container_id, pod: None, error: shorten(message) });
+        let error = shorten(if error.is_empty() { message } else { error.as_ref() });
+        return Some(Happening::SandboxStopFailed { container_id, pod: None, error });
     }
     None
 }
 
 /// `RunPodSandbox for &PodSandboxMetadata{Name:web-0,Uid:…,Namespace:shop,Attempt:0,} returns sandbox id "…"`
 fn started(message: &str) -> Option<Happening> {
+    message.starts_with("RunPodSandbox for ").then_some(())?;
     let container_id = between(message, "returns sandbox id \"", "\"")?.to_owned();
     let pod_uid = word_after(message, "Uid:", &[',', '}']).map(str::to_owned);
     Some(Happening::SandboxStarted { container_id, pod: metadata(message), pod_uid })
@@ -81,5 +86,22 @@ mod tests {
         let Happening::CniFailed { command, container_id, .. } = &kinds[1] else { panic!("{kinds:?}") };
         assert_eq!((*command, container_id.as_deref()), (CniCommand::Del, Some(id.as_str())));
         assert_eq!(kinds[2], Happening::SandboxStopped { container_id: id, pod: None });
+    }
+
+    #[test]
+    fn the_cause_stands_beside_the_message() {
+        let id = "a".repeat(64);
+        let found = events(&format!(
+            "time=\"2024-01-01T00:00:00Z\" level=error msg=\"RunPodSandbox for &PodSandboxMetadata{{Name:web-0,Uid:u1,Namespace:shop,Attempt:0,}} failed, error\" error=\"failed to setup network for sandbox \\\"{id}\\\": plugin type=\\\"calico\\\" failed (add): no addresses\"\n\
+             time=\"2024-01-01T00:00:01Z\" level=error msg=\"StopPodSandbox for \\\"{id}\\\" failed\" error=\"rpc error: it hangs\"",
+        ));
+        let Happening::CniFailed { command, container_id, pod, error } = &found[0].what else {
+            panic!("{found:?}")
+        };
+        assert_eq!((*command, container_id.as_deref()), (CniCommand::Add, Some(id.as_str())));
+        assert_eq!(pod.as_ref().unwrap().to_string(), "shop/web-0");
+        assert_eq!(error, "plugin type=\"calico\" failed (add): no addresses");
+        let Happening::SandboxStopFailed { error, .. } = &found[1].what else { panic!("{found:?}") };
+        assert_eq!(error, "rpc error: it hangs");
     }
 }

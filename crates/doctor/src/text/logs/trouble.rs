@@ -4,7 +4,7 @@ use crate::evidence::log::Happening;
 use crate::text::words;
 
 use super::cni::block_of;
-use super::fields::find;
+use super::fields::{find, pod};
 use super::kubelet::shorten;
 use super::prefix::{Level, LogLine};
 
@@ -23,7 +23,14 @@ pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
     if line.program == Some("systemd") {
         return unit(message);
     }
-    if message.starts_with("Cleaning up IPAM resources for deleted node") {
+    if message.starts_with("Garbage collecting leaked IP address") {
+        let address = words::address(&find(&line.rest, "ip")?)?;
+        let pod = find(&line.rest, "pod").and_then(|text| pod(&text)).map(|(name, _)| name);
+        return Some(Happening::AddressCollected { address, pod });
+    }
+    let cleans =
+        ["Cleaning up IPAM resources for deleted node", "Cleaning up IPAM affinities for deleted node"];
+    if cleans.iter().any(|start| message.starts_with(start)) {
         let node = find(&line.rest, "node")?.into_owned();
         return Some(Happening::NodeCleaned { node, block: None });
     }
@@ -112,7 +119,9 @@ mod tests {
             "May 26 05:32:51 n systemd[1]: kubelet.service: Failed with result 'exit-code'.\n\
              May 26 05:33:01 n systemd[1]: Started kubelet: The Kubernetes Node Agent.\n\
              2020-05-26 12:42:35.947 [ERROR][1] client.go 255: Error getting x ClusterInformation=\"default\" error=etcdserver: leader changed\n\
-             2020-05-27 03:17:18.867 [INFO][1] ipam.go 1469: Node doesn't exist, no need to release affinity cidr=10.101.55.64/26 host=\"k8scephnode\"",
+             2020-05-27 03:17:18.867 [INFO][1] ipam.go 1469: Node doesn't exist, no need to release affinity cidr=10.101.55.64/26 host=\"k8scephnode\"\n\
+             2023-11-20 11:22:33.302 [INFO][1] ipam.go 1043: Garbage collecting leaked IP address handle=\"n.3a1d\" ip=\"192.168.84.131\" node=\"worker-1\" pod=\"shop/web-0\"\n\
+             2023-11-20 11:22:33.303 [INFO][1] ipam.go 1133: Cleaning up IPAM affinities for deleted node cluster=\"\" node=\"worker-9\"",
         );
         let kinds: Vec<Happening> = found.into_iter().map(|event| event.what).collect();
         assert_eq!(
@@ -122,6 +131,11 @@ mod tests {
                 Happening::UnitStarted { unit: "kubelet".into() },
                 Happening::StoreTrouble { message: "etcdserver: leader changed".into() },
                 Happening::NodeCleaned { node: "k8scephnode".into(), block: "10.101.55.64/26".parse().ok() },
+                Happening::AddressCollected {
+                    address: "192.168.84.131".parse().unwrap(),
+                    pod: Some(crate::evidence::PodName::new("shop", "web-0")),
+                },
+                Happening::NodeCleaned { node: "worker-9".into(), block: None },
             ]
         );
     }

@@ -11,7 +11,7 @@ pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
     let mut event = Event {
         is_warning: kind == "Warning",
         reason: row.get("REASON")?.to_owned(),
-        object: row.get("OBJECT").map(str::to_owned),
+        object: row.get("OBJECT").map(|object| object_in(row.get("NAMESPACE"), object)),
         message: row.get("MESSAGE").unwrap_or_default().to_owned(),
         count: row.get("COUNT").and_then(|cell| cell.parse().ok()).unwrap_or(1),
         ..Event::default()
@@ -24,6 +24,14 @@ pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
     let event = draft.sight(line, event);
     draft.cluster.events.get_or_insert_default().push(event);
     Some(())
+}
+
+/// `pod/web-0`, with its namespace in between where the table has one.
+fn object_in(namespace: Option<&str>, object: &str) -> String {
+    match (namespace, object.split_once('/')) {
+        (Some(namespace), Some((kind, name))) => format!("{kind}/{namespace}/{name}"),
+        _ => object.to_owned(),
+    }
 }
 
 /// `2m4s (x52551 over 6d2h)`: how long ago, how often, since when.

@@ -124,6 +124,7 @@ fn is_other_header(line: &str) -> bool {
 /// A row without header, recognised by its shape.
 pub(crate) fn bare_row(line: &Line, section: &Section, draft: &mut Draft) -> bool {
     pods::bare_row(line, draft).is_some()
+        || nodes::bare_row(line, draft).is_some()
         || endpoints::bare_row(line, draft).is_some()
         || runtime::bare_docker_row(line, section, draft).is_some()
 }

@@ -50,11 +50,12 @@ pub(super) fn docker_row(row: &Row<'_>, line: &Line, section: &Section, draft: &
 pub(super) fn bare_docker_row(line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
     let cells: Vec<&str> = line.text.split_whitespace().collect();
     let (id, image) = (cells.first()?, cells.get(1)?);
-    let is_row = id.len() == 12 && words::is_container_id(id) && image.contains(['/', ':', '@']);
-    if !is_row {
+    let name = cells.iter().skip(2).find(|cell| cell.starts_with("k8s_")).copied();
+    // An image that has lost its name goes by its ID.
+    let is_image = image.contains(['/', ':', '@']) || name.is_some();
+    if id.len() != 12 || !words::is_container_id(id) || !is_image {
         return None;
     }
-    let name = cells.iter().skip(2).find(|cell| cell.starts_with("k8s_")).copied();
     add(docker(id, image, name, None), line, section, draft);
     Some(())
 }
