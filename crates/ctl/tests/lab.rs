@@ -89,6 +89,28 @@ impl Drop for Desk {
     }
 }
 
+/// A node that is asked about the cluster asks every agent. No pods are listed anywhere: runtimes tell what runs.
+#[test]
+fn one_node_looks_at_all_and_mends_another() {
+    let Some(desk) = Desk::new("one_node_looks_at_all_and_mends_another") else { return };
+    desk.done(&["up", "--nodes", "2"]);
+    desk.done(&["pod", "add", "node2", "shop/db-0"]);
+    fn plumb<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+        [&["exec", "node1", "--", "plumb"], arguments].concat()
+    }
+    desk.done(&plumb(&["doctor", "--grace", "0"]));
+    desk.done(&plumb(&["delete", "wep", "node2-k8s-db--0-eth0", "-n", "shop"]));
+    let output = desk.lab(&plumb(&["doctor", "--grace", "0", "-o", "json"]));
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let codes: Vec<&str> =
+        report["findings"].as_array().unwrap().iter().filter_map(|f| f["code"].as_str()).collect();
+    assert_eq!(codes, ["pod-without-endpoint"], "{report}");
+    desk.done(&plumb(&["repair", "--grace", "0", "--apply"]));
+    desk.done(&plumb(&["get", "wep", "node2-k8s-db--0-eth0", "-n", "shop"]));
+    desk.done(&plumb(&["doctor", "--grace", "0"]));
+}
+
 #[test]
 fn a_lab_from_up_to_down() {
     let Some(desk) = Desk::new("a_lab_from_up_to_down") else { return };

@@ -83,7 +83,7 @@ pub(crate) struct Doctor {
 pub(crate) struct ThisNode {
     /// The socket of a node's agent, or of several nodes' (--agent-socket again); /run/plumb/agent.sock if it is there
     /// and none is named
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", env = "PLUMB_AGENT_SOCKETS", value_delimiter = ',')]
     pub(crate) agent_socket: Vec<PathBuf>,
     /// Without an agent: look at this machine itself, as the node of this name. Not needed where Calico has left
     /// its nodename file

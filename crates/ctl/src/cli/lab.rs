@@ -18,6 +18,7 @@ Examples:
   plumb lab pod add node1 web-0
   plumb lab ping
   plumb lab exec node1 -- plumb get wep -A
+  plumb lab exec node1 -- plumb doctor
   plumb lab down")]
 pub(crate) struct Lab {
     #[command(subcommand)]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::LabName;
+use crate::node_init::SOCKETS;
 
 /// Names another folder for all labs.
 pub const VARIABLE: &str = "PLUMB_LAB_DIR";
@@ -46,6 +47,11 @@ impl Place {
 
     pub(crate) fn kubelet_socket(&self, node: &str) -> PathBuf {
         self.node(node).join("kubelet.sock")
+    }
+
+    /// The node's /run/plumb/agent.sock.
+    pub(crate) fn agent_socket(&self, node: &str) -> PathBuf {
+        self.node(node).join(SOCKETS).join("agent.sock")
     }
 
     pub(crate) fn log(&self, node: &str, program: &str) -> PathBuf {

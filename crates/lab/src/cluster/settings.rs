@@ -11,6 +11,8 @@ use super::{Description, Mode, NodeDescription, StoreKind};
 /// The network's name, in every lab.
 pub const NETWORK: &str = "plumb-lab";
 pub(crate) const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
+/// Tells `plumb doctor`, `repair` and `collect` whom to ask.
+pub(crate) const AGENT_SOCKETS: &str = "PLUMB_AGENT_SOCKETS";
 pub(crate) const ETCD_PORT: u16 = 2379;
 /// Leaves room for VXLAN on IPv4, should the lab get it later.
 const MTU: u32 = 1450;
@@ -28,6 +30,9 @@ pub(crate) fn environment(
     set("PATH", search_path(&description.programs));
     set("NODENAME", node.name.clone());
     set("PLUMB_GRACE", format!("{}ms", description.grace.as_millis()));
+    if let Some(sockets) = agent_sockets(description, place) {
+        set(AGENT_SOCKETS, sockets);
+    }
     if let Some(address) = node.address() {
         set("IP", address.to_string());
     }
@@ -48,6 +53,12 @@ pub(crate) fn environment(
         }
     }
     variables
+}
+
+/// Where all agents of the lab are asked, from its nodes and from outside.
+pub(crate) fn agent_sockets(description: &Description, place: &Place) -> Option<String> {
+    let sockets = description.nodes.iter().map(|node| place.agent_socket(&node.name).display().to_string());
+    description.has_agents.then(|| sockets.collect::<Vec<_>>().join(","))
 }
 
 /// How the lab's records are reached, from its nodes.

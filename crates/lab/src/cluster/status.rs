@@ -16,6 +16,8 @@ pub struct LabStatus {
     pub mode: Mode,
     /// How to reach the store from a node of the lab; from outside too if it is a file.
     pub store_settings: Vec<(String, String)>,
+    /// Where all agents can be asked, as `PLUMB_AGENT_SOCKETS` has it. `None`: there are none.
+    pub agent_sockets: Option<String>,
     pub nodes: Vec<NodeStatus>,
 }
 
@@ -49,6 +51,7 @@ pub(super) fn of(cluster: &Cluster) -> LabStatus {
         store: description.store,
         mode: description.mode,
         store_settings: settings::store_settings(description, &cluster.place),
+        agent_sockets: settings::agent_sockets(description, &cluster.place),
         nodes: description.nodes.iter().map(|node| node_status(cluster, node)).collect(),
     }
 }

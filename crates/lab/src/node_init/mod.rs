@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::cluster::{Description, LabName, Place};
 use crate::control;
-pub(crate) use mounts::prepare as prepare_node;
+pub(crate) use mounts::{SOCKETS, prepare as prepare_node};
 pub(crate) use services::{InitRequest, ServiceStatus, StopSignal};
 
 /// Runs the node. Returns only if it could not be started.

@@ -4,7 +4,7 @@
 //! node's, with links to the machine's entries. (An overlay would do the same, but not on every file system.)
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -29,8 +29,10 @@ const OWN: [Own; 3] = [
 ];
 
 /// Folders that a node has from the start.
-const MADE: [&str; 6] =
-    ["etc/cni/net.d", "opt/cni/bin", "var-lib/plumb", "var-lib/cni", "var-lib/kubelet", "log"];
+const MADE: [&str; 7] =
+    ["etc/cni/net.d", "opt/cni/bin", "var-lib/plumb", "var-lib/cni", "var-lib/kubelet", "log", SOCKETS];
+/// The node's /run/plumb, below its folder: its agent can be asked from elsewhere.
+pub(crate) const SOCKETS: &str = "run";
 
 /// What a node's folder holds before its first start.
 pub(crate) fn prepare(node_folder: &Path) -> Result<()> {
@@ -47,11 +49,22 @@ pub(super) fn make(node_folder: &Path) -> Result<()> {
     for folder in ["/run/netns", "/run/lock", MACHINE] {
         fs::create_dir_all(folder)?;
     }
+    share_sockets(&node_folder.join(SOCKETS))?;
     // Shows the node's own devices. Not every machine allows it, and hardly anything needs it.
     if let Err(error) = mount_new("sysfs", "/sys") {
         eprintln!("/sys stays the machine's: {error:#}");
     }
     OWN.iter().try_for_each(|own| replace(own, node_folder))
+}
+
+/// As everything in /run, it is empty after a boot.
+fn share_sockets(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder)?;
+    }
+    fs::DirBuilder::new().mode(0o700).create(folder)?;
+    fs::create_dir("/run/plumb")?;
+    bind(folder, Path::new("/run/plumb"))
 }
 
 fn replace(own: &Own, node_folder: &Path) -> Result<()> {

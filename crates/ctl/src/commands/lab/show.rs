@@ -42,8 +42,9 @@ pub(super) fn nodes(status: &LabStatus) -> Result<(), Failure> {
         let pods = node.pods.len().to_string();
         rows.push([node.name.clone(), address, state(&node.agent), state(&node.kubelet), pods]);
     }
+    let sockets = status.agent_sockets.clone().map(|sockets| ("PLUMB_AGENT_SOCKETS".to_owned(), sockets));
     let settings: Vec<String> =
-        status.store_settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        status.store_settings.iter().chain(&sockets).map(|(name, value)| format!("{name}={value}")).collect();
     let mut out = std::io::stdout().lock();
     writeln!(out, "lab {}: {}", status.name, settings.join(" "))?;
     print_table(&mut out, &rows)

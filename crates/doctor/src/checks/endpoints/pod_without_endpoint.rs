@@ -9,19 +9,21 @@ use model::{Cidr, Kind};
 
 use crate::checks::words::listed;
 use crate::evidence::Pod;
+use crate::evidence::kernel::PodView;
+use crate::evidence::kubernetes::age;
 use crate::{Case, Check, Finding, Look, Need, Settles, Severity, Sighted, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "pod-without-endpoint",
     severity: Severity::Error,
     title: "A running pod without an endpoint",
-    explanation: "A pod runs and shows an address, and there is no endpoint record for it. Agents program \
+    explanation: "A pod runs and has an address, and there is no endpoint record for it. Agents program \
                   what records say: its route and its neighbours are removed, or will be, and it is cut off \
                   both ways while Kubernetes calls it Running. Typically a late DEL of an older sandbox of \
                   that name removed the record.",
     remedy: "write the endpoint and allocation of the running sandbox anew (plumb repair endpoints), or \
              recreate the pod",
-    needs: &[&[Need::Pods, Need::Endpoints]],
+    needs: &[&[Need::Pods, Need::Endpoints], &[Need::Runtime, Need::PodViews, Need::Endpoints]],
     settles: Settles::InTwoLooks,
     look,
 };
@@ -37,18 +39,56 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let pools: Option<Vec<Cidr>> = records.map(|records| {
         records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).map(|pool| pool.cidr).collect()
     });
+    // Pods of another network have addresses of another network.
+    let is_ours = |address: &IpAddr| {
+        pools.as_ref().is_none_or(|pools| pools.iter().any(|pool| pool.contains(*address)))
+    };
+    let lacks_one =
+        |pod: &Pod| case.endpoints_of(&pod.name).next().is_none() && pod.addresses.iter().any(is_ours);
     for pod in case.all_pods() {
-        if !is_networked(case, &pod.seen) || case.endpoints_of(&pod.seen.name).next().is_some() {
-            continue;
-        }
-        // Pods of another network have addresses of another network.
-        let is_ours = |address: &IpAddr| {
-            pools.as_ref().is_none_or(|pools| pools.iter().any(|pool| pool.contains(*address)))
-        };
-        if pod.seen.addresses.iter().any(is_ours) {
-            tell(case, look, pod);
+        if is_networked(case, &pod.seen) && lacks_one(&pod.seen) {
+            let words = format!("pod {} shows {}", pod.seen.name, listed(&pod.seen.addresses));
+            tell(case, look, pod, words);
         }
     }
+    for (pod, id) in unlisted(case).filter(|(pod, _)| lacks_one(&pod.seen)) {
+        let (name, addresses) = (&pod.seen.name, listed(&pod.seen.addresses));
+        let words = format!("sandbox {id} of pod {name} is ready, and inside is {addresses}");
+        tell(case, look, &pod, words);
+    }
+}
+
+/// Sandboxes that run, as the pods that nobody listed. Where all pods are listed, theirs have been judged.
+fn unlisted<'c>(case: &'c Case<'_>) -> impl Iterator<Item = (Sighted<Pod>, &'c str)> {
+    let knows_pods = case.evidence.pods.is_some() && !case.partial.pods;
+    let nodes = case.all_nodes().filter(move |_| !knows_pods);
+    let sandboxes = nodes.flat_map(|node| node.sandboxes.iter().flatten().map(move |found| (node, found)));
+    sandboxes.filter_map(|(node, found)| {
+        let sandbox = &found.seen;
+        let age = age(sandbox.created_at, sandbox.age, case.taken_at);
+        let is_settled = sandbox.is_ready == Some(true)
+            && !case.is_young(age)
+            && !case.is_at_work_on(&sandbox.id)
+            && case.pods_named(&sandbox.pod).next().is_none();
+        let (_, view) = is_settled.then(|| case.view_of(&sandbox.id))??;
+        let pod = Pod {
+            name: sandbox.pod.clone(),
+            node: Some(node.name.clone()),
+            addresses: given_to(view),
+            ..Pod::default()
+        };
+        Some((Sighted::new(pod, found.origin.clone()), sandbox.id.as_str()))
+    })
+}
+
+/// The addresses inside a pod that the kernel did not make itself.
+fn given_to(view: &PodView) -> Vec<IpAddr> {
+    let held = view.kernel.addresses.iter().flatten().map(|held| held.seen.net.addr());
+    held.filter(|address| match address {
+        IpAddr::V4(address) => !address.is_loopback() && !address.is_link_local(),
+        IpAddr::V6(address) => !address.is_loopback() && !address.is_unicast_link_local(),
+    })
+    .collect()
 }
 
 fn is_networked(case: &Case<'_>, pod: &Pod) -> bool {
@@ -58,7 +98,7 @@ fn is_networked(case: &Case<'_>, pod: &Pod) -> bool {
         && !case.is_on_host_network(pod)
 }
 
-fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>) {
+fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>, words: String) {
     let name = &pod.seen.name;
     let place = pod.seen.node.as_deref().map_or_else(String::new, |node| format!(" on node {node}"));
     let addresses = listed(&pod.seen.addresses);
@@ -69,7 +109,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>) {
             "what programs routes and neighbours knows pods by their endpoints, so nothing keeps those \
                   of this pod",
         )
-        .seen(pod.exhibit(format!("pod {name} shows {addresses}")))
+        .seen(pod.exhibit(words))
         .explains("pod-gateway-unresolved", name.clone());
     if let Some(node) = pod.seen.node.as_deref() {
         explain_kernel(case, finding, &pod.seen, node);
@@ -120,6 +160,59 @@ mod tests {
             "pod team-0/web-0 on node worker-0000 runs with 10.0.0.0 and has no endpoint"
         );
         evidence.partial.endpoints = true;
+        silent(&CHECK, &evidence);
+    }
+
+    /// A cluster whose nodes were asked, but not its API.
+    fn without_pods() -> crate::Evidence {
+        let mut evidence = small();
+        evidence.pods = None;
+        evidence
+    }
+
+    #[test]
+    fn fires_for_a_sandbox_that_runs_where_nobody_listed_pods() {
+        let mut evidence = without_pods();
+        silent(&CHECK, &evidence);
+        let lost = evidence.endpoints.as_mut().unwrap().remove(0).seen;
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            finding.summary,
+            "pod team-0/web-0 on node worker-0000 runs with 10.0.0.0 and has no endpoint"
+        );
+        let id = lost.container_id.unwrap();
+        assert!(finding.evidence[0].text.starts_with(&format!("sandbox {id} of pod")), "{finding:?}");
+        let sandbox = |evidence: &mut crate::Evidence,
+                       change: fn(&mut crate::evidence::node::RuntimeSandbox)| {
+            let sandboxes = evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap().iter_mut();
+            sandboxes.filter(|sandbox| sandbox.seen.id == id).for_each(|sandbox| change(&mut sandbox.seen));
+        };
+        for change in [
+            (|sandbox| sandbox.is_ready = Some(false)) as fn(&mut crate::evidence::node::RuntimeSandbox),
+            |sandbox| (sandbox.created_at, sandbox.age) = (None, Some(jiff::SignedDuration::from_secs(5))),
+        ] {
+            let mut evidence = evidence.clone();
+            sandbox(&mut evidence, change);
+            silent(&CHECK, &evidence);
+        }
+    }
+
+    #[test]
+    fn is_silent_for_sandboxes_of_others_and_of_pods_that_are_listed() {
+        let mut evidence = small();
+        evidence.endpoints.as_mut().unwrap().remove(0);
+        let pods = evidence.pods.as_mut().unwrap();
+        pods[0].seen.deleted_at = evidence.taken_at;
+        silent(&CHECK, &evidence);
+        evidence.partial.pods = true;
+        silent(&CHECK, &evidence);
+        let mut evidence = without_pods();
+        evidence.endpoints.as_mut().unwrap().remove(0);
+        for view in evidence.node_mut("worker-0000").pod_views.as_mut().unwrap() {
+            for held in view.kernel.addresses.as_mut().unwrap() {
+                held.seen.net = "192.0.2.7/32".parse().unwrap();
+            }
+        }
         silent(&CHECK, &evidence);
     }
 

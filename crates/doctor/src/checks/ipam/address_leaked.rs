@@ -43,8 +43,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if let Some(pod) = allocation.attribute.secondary.get(::ipam::POD_ATTRIBUTE) {
             let namespace = allocation.attribute.secondary.get(::ipam::NAMESPACE_ATTRIBUTE);
             let namespace = namespace.map(String::as_str).unwrap_or_default();
-            finding
-                .because(format!("it was given to pod {namespace}/{pod}, which does not have it any more"));
+            let pod = format!("it was given to pod {namespace}/{pod}");
+            finding.because(if case.pods.is_some() && !case.partial.pods {
+                format!("{pod}, which does not have it any more")
+            } else {
+                format!("{pod}, of which no endpoint has it; whether it runs without one was not looked at")
+            });
         }
         finding.seen(exhibit(case, Key::Block(block), words));
     }
