@@ -100,6 +100,22 @@ points! {
     StartAfterRemake = "start.after-remake",
     StartReconciled = "start.reconciled",
     StartReady = "start.ready",
+    BetweenBeforeTunnel = "between.before-tunnel",
+    BetweenTunnelMade = "between.tunnel-made",
+    BetweenAfterTunnel = "between.after-tunnel",
+    BetweenBeforeRoutes = "between.before-routes",
+    BetweenRoutesHalf = "between.routes-half",
+    BetweenAfterRoutes = "between.after-routes",
+    BetweenBeforeRules = "between.before-rules",
+    BetweenAfterRules = "between.after-rules",
+    BetweenBeforeRetire = "between.before-retire",
+    BetweenAfterRetire = "between.after-retire",
+    BgpConfigWritten = "bgp.config-written",
+    BgpConfigChecked = "bgp.config-checked",
+    BgpConfigPlaced = "bgp.config-placed",
+    BgpStarted = "bgp.started",
+    BgpBeforeConfigure = "bgp.before-configure",
+    BgpConfigured = "bgp.configured",
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +145,7 @@ pub(crate) fn hit_halfway(halfway: Halfway) {
     match halfway {
         Halfway::Wired => hit(Point::AddHalfWired),
         Halfway::Detached => hit(Point::DelHalfDetached),
+        Halfway::TunnelMade => hit(Point::BetweenTunnelMade),
     }
 }
 

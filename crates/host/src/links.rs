@@ -23,13 +23,15 @@ pub struct Host {
     home: Arc<NetNs>,
 }
 
-/// Moments at which the kernel holds half of a pod's network.
+/// Moments at which the kernel holds half of something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halfway {
     /// The node's end works, the pod's does not yet.
     Wired,
     /// The node's end is out of service, the pod's not yet.
     Detached,
+    /// A tunnel's device is there, without its address and maybe down.
+    TunnelMade,
 }
 
 /// A link that carries a sandbox's alias.
@@ -45,6 +47,11 @@ impl Host {
     pub fn here() -> Result<Host, HostError> {
         let home = Arc::new(NetNs::current()?);
         Ok(Host { netlink: Netlink::open()?, numbers: Numbers::new(), halfway: |_| {}, home })
+    }
+
+    /// By which the kernel names this node's socket when it announces what was done through it.
+    pub fn port(&self) -> Result<u32, HostError> {
+        self.netlink.port()
     }
 
     /// Opens a pod's namespace, for work on the thread on which this node's work is done.

@@ -59,29 +59,29 @@ pub struct Monitor<N = Notice> {
 
 impl Monitor {
     pub fn open() -> Result<Monitor, HostError> {
-        Monitor::start(&GROUPS, read_notice, || Notice::Overrun)
+        Monitor::start(&GROUPS, Reading { read: read_notice, overrun: || Notice::Overrun, own_port: None })
     }
 }
 
 impl Monitor<BetweenNotice> {
-    /// For announcements about routes between nodes.
-    pub fn open_between() -> Result<Monitor<BetweenNotice>, HostError> {
-        Monitor::start(&GROUPS_BETWEEN, crate::between::read::notice, || BetweenNotice::Overrun)
+    /// For announcements about routes between nodes. What a [`crate::Host`] with this port does to routes and neighbours is not
+    /// announced: it knows that itself, and by the time it would hear of it something else may be wanted.
+    pub fn open_between(own_port: u32) -> Result<Monitor<BetweenNotice>, HostError> {
+        let (read, overrun) = (crate::between::read::notice, || BetweenNotice::Overrun);
+        // Nought stands for the kernel itself.
+        let own_port = Some(own_port).filter(|port| *port != 0);
+        Monitor::start(&GROUPS_BETWEEN, Reading { read, overrun, own_port })
     }
 }
 
 impl<N: Send + 'static> Monitor<N> {
-    fn start(
-        groups: &[u32],
-        read: fn(u16, &[u8]) -> Option<N>,
-        overrun: fn() -> N,
-    ) -> Result<Monitor<N>, HostError> {
+    fn start(groups: &[u32], reading: Reading<N>) -> Result<Monitor<N>, HostError> {
         let socket = open_socket(groups).map_err(failed)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(|errno| failed(errno.into()))?);
         // One bunch ahead; what comes meanwhile waits in the socket.
         let (tell, heard) = mpsc::channel(1);
-        let ear = Ear { socket, stop: Arc::clone(&stop), received: vec![0; RECEIVE_MAX], read, overrun };
+        let ear = Ear { socket, stop: Arc::clone(&stop), received: vec![0; RECEIVE_MAX], reading };
         let thread = std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || ear.listen(&tell));
         thread.map_err(failed)?;
         Ok(Monitor { heard, stop })
@@ -108,8 +108,15 @@ struct Ear<N> {
     socket: Socket,
     stop: Arc<OwnedFd>,
     received: Vec<u8>,
+    reading: Reading<N>,
+}
+
+/// How announcements are understood.
+struct Reading<N> {
     read: fn(u16, &[u8]) -> Option<N>,
     overrun: fn() -> N,
+    /// Of the socket whose changes of routes and neighbours are no news.
+    own_port: Option<u32>,
 }
 
 impl<N> Ear<N> {
@@ -154,12 +161,12 @@ impl<N> Ear<N> {
         for count in 0..MESSAGES_AT_ONCE {
             match rustix::net::recv(&self.socket, &mut self.received[..], RecvFlags::empty()) {
                 Ok((length, _)) => {
-                    if !read_notices(&self.received[..length], &self.read, each) {
-                        each((self.overrun)());
+                    if !self.reading.notices(&self.received[..length], each) {
+                        each((self.reading.overrun)());
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(count),
-                Err(Errno::NOBUFS) => each((self.overrun)()),
+                Err(Errno::NOBUFS) => each((self.reading.overrun)()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(failed(errno.into())),
             }
@@ -186,17 +193,25 @@ fn failed(source: io::Error) -> HostError {
     HostError::Socket { what: "listen to the kernel's announcements".to_owned(), source }
 }
 
-/// Whether it could be read. If not: whatever it was, it is not known now.
-fn read_notices<N>(bytes: &[u8], read: &impl Fn(u16, &[u8]) -> Option<N>, each: &mut impl FnMut(N)) -> bool {
-    let Ok(frames) = split(bytes) else { return false };
-    for frame in frames {
-        if let FrameKind::Object { kind, payload } = frame.kind
-            && let Some(notice) = read(kind, payload)
-        {
-            each(notice);
+impl<N> Reading<N> {
+    /// Whether it could be read. If not: whatever it was, it is not known now.
+    fn notices(&self, bytes: &[u8], each: &mut impl FnMut(N)) -> bool {
+        let Ok(frames) = split(bytes) else { return false };
+        for frame in frames {
+            if let FrameKind::Object { kind, payload } = frame.kind
+                && !self.is_own(kind, frame.port)
+                && let Some(notice) = (self.read)(kind, payload)
+            {
+                each(notice);
+            }
         }
+        true
     }
-    true
+
+    fn is_own(&self, kind: u16, port: u32) -> bool {
+        self.own_port == Some(port)
+            && matches!(kind, RTM_NEWROUTE | RTM_DELROUTE | RTM_NEWNEIGH | RTM_DELNEIGH)
+    }
 }
 
 fn read_notice(kind: u16, body: &[u8]) -> Option<Notice> {
@@ -245,7 +260,8 @@ mod tests {
             body in proptest::collection::vec(any::<u8>(), 0..120),
         ) {
             let _ = read_notice(kind, &body);
-            read_notices(&body, &read_notice, &mut |_| {});
+            let reading = Reading { read: read_notice, overrun: || Notice::Overrun, own_port: Some(0) };
+            reading.notices(&body, &mut |_| {});
         }
     }
 }

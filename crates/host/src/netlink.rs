@@ -80,6 +80,17 @@ impl Netlink {
         Ok(Netlink { socket, sequence: 0 })
     }
 
+    /// By which announcements name this socket.
+    pub(crate) fn port(&self) -> Result<u32, HostError> {
+        let mut address = SocketAddr::new(0, 0);
+        let asked = self.socket.get_address(&mut address);
+        asked.map_err(|source| HostError::Socket {
+            what: "ask for a socket's own number".to_owned(),
+            source,
+        })?;
+        Ok(address.port_number())
+    }
+
     /// Sends all requests at once. The kernel works through all of them even if one fails. One outcome per request.
     pub(crate) fn transact(&mut self, requests: Vec<Request>) -> Result<Vec<Outcome>, HostError> {
         if requests.is_empty() {

@@ -1,12 +1,12 @@
 //! Routes, tunnels and masquerading between nodes against the real kernel: made, read back, broken, mended, removed.
 
 use host::between::nft;
-use host::{Host, HostError};
+use host::{Host, HostError, Monitor};
 use lab::{Lab, Node, Programs};
 use model::IpVersion;
 use plan::between::{
-    Between, BetweenDevices, BetweenSettings, BlockView, Encapsulation, Extent, NatSettings, NodeView,
-    PoolView, Presence, Step, Uplinks, between_differences, changes_of,
+    Between, BetweenDevices, BetweenNotice, BetweenSettings, BlockView, Encapsulation, Extent, NatSettings,
+    NodeView, PoolView, Presence, Step, Uplinks, between_differences, changes_of,
 };
 
 /// A node with a card, and another one at the other end of the cable.
@@ -306,6 +306,50 @@ fn strangers_routes_are_neither_listed_nor_replaced() {
     assert!(lines.len() == 2 && lines[0].contains("via 172.30.0.22"), "{all}");
     assert!(lines[1].contains("172.30.0.77"), "{all}");
     assert!(bench.ip("route show proto static").contains("10.9.0.0/26"));
+}
+
+/// Routes and neighbours that were announced, up to the one that a stranger makes in the end.
+fn announced(bench: &Bench, between: &Between, devices: &BetweenDevices, is_own_ignored: bool) -> usize {
+    for flush in ["route flush proto 113", "-6 route flush proto 113"] {
+        bench.ip(flush);
+    }
+    bench.ip("neigh del 10.244.1.0 dev vxlan.calico");
+    let counting = || {
+        let mut host = Host::here().unwrap();
+        let own = if is_own_ignored { host.port().unwrap() } else { 0 };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut monitor = Monitor::open_between(own).unwrap();
+        let steps = between_differences(between, &host.observe_between(devices).unwrap());
+        assert!(steps.len() > 5, "{steps:?}");
+        assert!(host.apply_between(&steps, devices).unwrap().is_empty());
+        bench.ip("route add 10.99.0.0/26 dev eth0 proto 113");
+        let (mut count, mut is_last) = (0, false);
+        while !is_last {
+            let each = |notice| match notice {
+                BetweenNotice::Route { destination, .. } if destination.to_string() == "10.99.0.0/26" => {
+                    is_last = true;
+                }
+                BetweenNotice::Route { ours: true, .. } | BetweenNotice::Neighbour { mac: Some(_), .. } => {
+                    count += 1;
+                }
+                _ => {}
+            };
+            runtime.block_on(monitor.next(each)).unwrap();
+        }
+        count
+    };
+    let count = bench.node.namespace().visit(counting).unwrap();
+    bench.ip("route del 10.99.0.0/26 dev eth0 proto 113");
+    count
+}
+
+#[test]
+fn what_was_done_by_oneself_is_not_announced() {
+    let Some(bench) = Bench::new("what_was_done_by_oneself_is_not_announced") else { return };
+    let between = bench.cluster(Encapsulation::Vxlan(Extent::Always));
+    let devices = bench.settle(&between);
+    assert_eq!(announced(&bench, &between, &devices, true), 0);
+    assert!(announced(&bench, &between, &devices, false) > 5, "everything is, to others");
 }
 
 #[test]

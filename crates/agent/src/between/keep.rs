@@ -15,6 +15,7 @@ use super::known::{Known, State};
 use super::nat::Nat;
 use super::steps::{self, Looked};
 use crate::cni::Services;
+use crate::failpoint::{self, Point};
 
 /// Changes are announced; this is for what was not.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -96,6 +97,7 @@ impl<'a> Keeper<'a> {
                 }
                 listened = Self::listen(&mut self.monitor, self.known, &self.devices) => {
                     if listened? && self.has_looked {
+                        self.services.metrics().routes_disturbed.fetch_add(1, Ordering::Relaxed);
                         self.look_at = self.look_at.min((self.looked_at + LOOK_PAUSE).max(Instant::now()));
                     }
                 }
@@ -170,7 +172,9 @@ impl<'a> Keeper<'a> {
             info!("{count} routes and tunnel ends to set up, to change or to remove");
         }
         failed.extend(self.apply(steps).await?);
+        failpoint::hit(Point::BetweenBeforeRetire);
         self.retire_tunnels().await?;
+        failpoint::hit(Point::BetweenAfterRetire);
         let metrics = self.services.metrics();
         let counter = if is_mending { &metrics.routes_mended } else { &metrics.routes_changed };
         counter.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
@@ -205,11 +209,18 @@ impl<'a> Keeper<'a> {
     async fn apply(&self, steps: Vec<Step>) -> Result<Vec<String>, HostError> {
         let kernel = self.services.kernel()?;
         let mut failed = Vec::new();
-        for part in steps.chunks(STEPS_AT_ONCE) {
+        failpoint::hit(Point::BetweenBeforeRoutes);
+        let halves = steps.chunk_by(|one, next| one.is_removal() == next.is_removal());
+        for part in halves.flat_map(|half| half.chunks(STEPS_AT_ONCE)) {
+            if part.first().is_some_and(Step::is_removal) {
+                // Everything new is there, and everything old still is.
+                failpoint::hit(Point::BetweenRoutesHalf);
+            }
             let (part, devices) = (part.to_vec(), self.devices);
             let left = kernel.run(move |host: &mut Host| host.apply_between(&part, &devices)).await??;
             failed.extend(left.into_iter().map(|(step, error)| format!("{step}: {error}")));
         }
+        failpoint::hit(Point::BetweenAfterRoutes);
         Ok(failed)
     }
 
@@ -249,7 +260,7 @@ impl<'a> Keeper<'a> {
         };
         set(&metrics.routes_wanted, state.between.route_count());
         set(&metrics.routes_failed, failed.len());
-        set(&metrics.blocks_unreachable, state.between.troubles().count());
+        set(&metrics.blocks_unreachable, state.between.trouble_counts().map(|(_, count)| count).sum());
         set(&metrics.node_addresses_shared, state.between.shared_addresses().count());
         let own = own_reasons(&state);
         drop(state);
@@ -263,7 +274,7 @@ impl<'a> Keeper<'a> {
 
 /// What this node itself lacks to reach others.
 fn own_reasons(state: &State) -> BTreeSet<String> {
-    let troubles = || state.between.troubles().map(|(_, _, trouble)| trouble);
+    let troubles = || state.between.trouble_counts().map(|(trouble, _)| trouble);
     let own = troubles().filter(|trouble| trouble.is_own());
     let mut reasons: BTreeSet<String> =
         own.map(|trouble| format!("other nodes cannot be reached: {trouble}")).collect();

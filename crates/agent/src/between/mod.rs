@@ -24,7 +24,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use host::Monitor;
+use host::{HostError, Monitor};
+use plan::between::BetweenNotice;
 use store::Store;
 use tracing::warn;
 
@@ -41,7 +42,7 @@ pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>, mtu_fi
     let keeping = async {
         loop {
             // Listening starts before the first look, so that nothing is missed in between.
-            let outcome = match Monitor::open_between() {
+            let outcome = match listen(services).await {
                 Ok(monitor) => Keeper::new(services, &known, monitor).run().await,
                 Err(error) => Err(error),
             };
@@ -55,4 +56,10 @@ pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>, mtu_fi
     let address = address::keep(services, &known, store);
     let mtu = mtu::keep(&known, mtu_file);
     tokio::join!(known.follow(&**store), tunnel::keep(services, &known), address, mtu, keeping);
+}
+
+/// To what others do: what is done on the agent's own thread for kernel work is no news.
+async fn listen(services: &Services) -> Result<Monitor<BetweenNotice>, HostError> {
+    let own = services.kernel()?.run(|host| host.port()).await??;
+    Monitor::open_between(own)
 }

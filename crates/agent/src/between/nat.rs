@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::known::Known;
 use crate::cni::Services;
+use crate::failpoint::{self, Point};
 
 /// How often to look whether somebody changed them. It takes a process, so not often.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -66,7 +67,9 @@ impl Nat {
         let loaded = match wanted {
             Some(rules) => {
                 let text = rules.clone();
+                failpoint::hit(Point::BetweenBeforeRules);
                 let listed = blocking(move || nft::load(&text)).await?;
+                failpoint::hit(Point::BetweenAfterRules);
                 // Each node that comes or goes changes them.
                 if !matches!(self.loaded, Some(Some(_))) {
                     info!("our rules of nftables are loaded");

@@ -7,6 +7,7 @@ use model::IpVersion;
 use plan::between::{BetweenDevices, Step, VxlanDevice, between_differences};
 
 use super::known::Known;
+use crate::failpoint::{self, Point};
 
 /// What a look at everything found to do.
 #[derive(Debug, Default)]
@@ -27,6 +28,7 @@ pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostEr
     let ipip = find_uplinks(host, known, &mut looked)?;
     let wanted = wanted_tunnels(known);
     looked.devices = BetweenDevices { ipip, ..known_devices(known) };
+    failpoint::hit(Point::BetweenBeforeTunnel);
     for (slot, wanted) in wanted.iter().enumerate() {
         let Some(wanted) = wanted else { continue };
         match host.ensure_vxlan(wanted) {
@@ -34,6 +36,7 @@ pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostEr
             Err(error) => looked.failed.push(format!("{} cannot be set up: {error}", wanted.name())),
         }
     }
+    failpoint::hit(Point::BetweenAfterTunnel);
     let observed = host.observe_between(&looked.devices)?;
     looked.steps = between_differences(&known.lock().between, &observed);
     Ok(looked)

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
+use crate::failpoint::{self, Point};
+
 /// In the place of a program: there is a BIRD, and somebody else runs it.
 pub(super) const EXTERNAL: &str = "external";
 
@@ -108,13 +110,17 @@ impl Daemon {
         let new = path.with_extension("new");
         let failed = |source| DaemonError::Write { path: path.clone(), source };
         write_private(&new, config).map_err(failed)?;
+        failpoint::hit(Point::BgpConfigWritten);
         if let Some(said) = self.complaint(&new)? {
             self.refused = Some((config.to_owned(), said.clone()));
             warn!("BIRD refuses its new configuration, {}: {said}", new.display());
             return Err(DaemonError::Refused { said });
         }
         self.refused = None;
-        std::fs::rename(&new, path).map_err(failed)
+        failpoint::hit(Point::BgpConfigChecked);
+        std::fs::rename(&new, path).map_err(failed)?;
+        failpoint::hit(Point::BgpConfigPlaced);
+        Ok(())
     }
 
     /// What BIRD has against a configuration.
@@ -133,11 +139,13 @@ impl Daemon {
         if self.told.as_deref() == Some(config) {
             return Ok(());
         }
+        failpoint::hit(Point::BgpBeforeConfigure);
         // Not `soft`: that would leave routes as older filters judged them.
         let answer = self.ask("configure")?;
         if !answer.contains("Reconfigur") {
             return Err(DaemonError::Refused { said: last_line(&answer) });
         }
+        failpoint::hit(Point::BgpConfigured);
         info!("BIRD has a new configuration");
         self.told = Some(config.to_owned());
         Ok(())
@@ -175,6 +183,7 @@ impl Daemon {
         // In a group of its own: a signal for the agent is not meant for it.
         bird.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         self.child = Some(bird.spawn().map_err(|source| self.not_there(source))?);
+        failpoint::hit(Point::BgpStarted);
         info!(config = %self.places.config.display(), "started BIRD");
         let deadline = Instant::now() + START_PATIENCE;
         while !self.is_answering() && Instant::now() < deadline {

@@ -31,6 +31,7 @@ pub(crate) struct Metrics {
     pub(crate) routes_failed: AtomicI64,
     pub(crate) routes_changed: AtomicU64,
     pub(crate) routes_mended: AtomicU64,
+    pub(crate) routes_disturbed: AtomicU64,
     pub(crate) blocks_unreachable: AtomicI64,
     pub(crate) node_addresses_shared: AtomicI64,
     pub(crate) nat_failed: AtomicI64,
@@ -153,7 +154,7 @@ impl Metrics {
         ]
     }
 
-    fn between(&self) -> [Row; 10] {
+    fn between(&self) -> [Row; 11] {
         [
             gauge("routes_wanted", "Routes to other nodes that this node should have", &self.routes_wanted),
             gauge("routes_failed", "Routes and tunnel ends that could not be set", &self.routes_failed),
@@ -162,6 +163,11 @@ impl Metrics {
                 "routes_mended_total",
                 "Changes because the kernel held something else",
                 &self.routes_mended,
+            ),
+            counter(
+                "routes_disturbed_total",
+                "Times that the kernel announced somebody else's change of routes or tunnels, and all of them were looked at",
+                &self.routes_disturbed,
             ),
             gauge(
                 "blocks_unreachable",

@@ -13,7 +13,7 @@ use crate::netlink::Request;
 use crate::objects::{read_address, read_link};
 use crate::survey::read::link_details;
 use crate::survey::{SurveyedLink, SurveyedVxlan};
-use crate::{Host, HostError, messages};
+use crate::{Halfway, Host, HostError, messages};
 
 use super::messages as own;
 
@@ -103,6 +103,7 @@ impl Host {
         let is_new = kept.is_none();
         if is_new {
             self.remake_vxlan(wanted)?;
+            (self.halfway)(Halfway::TunnelMade);
         }
         let link = match kept {
             Some(link) => link,

@@ -12,6 +12,8 @@ const NLMSGERR_ATTR_MSG: u16 = 1;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
     pub(crate) sequence: u32,
+    /// The socket that asked for it, or whose doing it announces. Zero: the kernel by itself, or one that it does not name.
+    pub(crate) port: u32,
     /// The list was changed while it was being made.
     pub(crate) interrupted: bool,
     pub(crate) kind: FrameKind<'a>,
@@ -55,6 +57,7 @@ fn read_frame(frame: &[u8]) -> Result<Option<Frame<'_>>, String> {
     let kind = read_u16(frame, 4).ok_or(short)?;
     let flags = read_u16(frame, 6).ok_or(short)?;
     let sequence = read_u32(frame, 8).ok_or(short)?;
+    let port = read_u32(frame, 12).ok_or(short)?;
     let payload = &frame[HEADER..];
     let kind = match kind {
         NLMSG_NOOP => return Ok(None),
@@ -68,7 +71,7 @@ fn read_frame(frame: &[u8]) -> Result<Option<Frame<'_>>, String> {
         }
         kind => FrameKind::Object { kind, payload },
     };
-    Ok(Some(Frame { sequence, interrupted: flags & NLM_F_DUMP_INTR != 0, kind }))
+    Ok(Some(Frame { sequence, port, interrupted: flags & NLM_F_DUMP_INTR != 0, kind }))
 }
 
 /// `nlmsgerr`: the code, the header of the request, its payload unless capped, then attributes.
@@ -100,13 +103,15 @@ mod tests {
 
     use super::*;
 
+    const PORT: u32 = 4711;
+
     fn frame(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let length = (HEADER + payload.len()) as u32;
         let mut bytes = length.to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(flags.to_ne_bytes());
         bytes.extend(sequence.to_ne_bytes());
-        bytes.extend(0u32.to_ne_bytes());
+        bytes.extend(PORT.to_ne_bytes());
         bytes.extend(payload);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
@@ -140,10 +145,10 @@ mod tests {
         assert_eq!(
             frames,
             [
-                Frame { sequence: 7, interrupted: true, kind: object },
-                Frame { sequence: 8, interrupted: false, kind: FrameKind::Answer(None) },
-                Frame { sequence: 9, interrupted: false, kind: refused },
-                Frame { sequence: 10, interrupted: false, kind: FrameKind::Done(None) },
+                Frame { sequence: 7, port: PORT, interrupted: true, kind: object },
+                Frame { sequence: 8, port: PORT, interrupted: false, kind: FrameKind::Answer(None) },
+                Frame { sequence: 9, port: PORT, interrupted: false, kind: refused },
+                Frame { sequence: 10, port: PORT, interrupted: false, kind: FrameKind::Done(None) },
             ]
         );
     }

@@ -8,8 +8,13 @@ use testkit::Dice;
 use crate::bird;
 use crate::scene::{Scene, plan};
 
+/// What takes away all that the agent has set up, as a line for a shell.
+pub(crate) const NO_TUNNEL: &str =
+    "ip route flush proto 113; ip link del vxlan.calico; nft delete table inet plumb; true";
+pub(crate) const NO_BIRD: &str = "pkill -9 -x bird; rm -f /var/lib/plumb/bird.conf; ip route flush proto bird; ip route flush proto 113; true";
+
 /// What the first node holds of ours, without what its pods have.
-fn held(scene: &Scene) -> String {
+pub(crate) fn held(scene: &Scene) -> String {
     let show = |line: &str| scene.lab.run_on(scene.node(0), &["sh", "-c", line]).unwrap_or_default();
     [
         "ip route show proto 113 | sort",
@@ -53,10 +58,7 @@ fn whenever_an_agent_is_killed_the_next_one_completes_tunnels_and_routes() {
         return;
     };
     scene.assert_all_talk();
-    kill_while_setting_up(
-        &scene,
-        "ip route flush proto 113; ip link del vxlan.calico; nft delete table inet plumb; true",
-    );
+    kill_while_setting_up(&scene, NO_TUNNEL);
 }
 
 #[test]
@@ -68,10 +70,7 @@ fn whenever_an_agent_is_killed_the_next_one_completes_bird() {
     let Some(scene) = Scene::new(test, || plan(3, Mode::Bgp, Topology::Shared, false)) else { return };
     bird::wait_for_routes(&scene, &["-4"]);
     scene.assert_all_talk();
-    kill_while_setting_up(
-        &scene,
-        "pkill -9 -x bird; rm -f /var/lib/plumb/bird.conf; ip route flush proto bird; ip route flush proto 113; true",
-    );
+    kill_while_setting_up(&scene, NO_BIRD);
     let birds = scene.lab.run_on(scene.node(0), &["pgrep", "-c", "-x", "bird"]).unwrap();
     assert_eq!(birds.trim(), "1", "one daemon, however many agents there were");
 }

@@ -1,7 +1,9 @@
 //! Pods of different nodes: over every sort of network, and while things happen.
 
 mod address;
+mod arrivals;
 mod bird;
+mod crashes;
 mod killed;
 mod modes;
 mod partition;

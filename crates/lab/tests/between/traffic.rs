@@ -8,7 +8,7 @@ use lab::cluster::{Mode, Plan, StoreKind, Topology};
 use crate::scene::{Scene, plan};
 
 /// Pods of the first two nodes ping each other, both ways.
-fn ping_both_ways(scene: &Scene) -> Vec<(String, Pinger)> {
+pub(crate) fn ping_both_ways(scene: &Scene) -> Vec<(String, Pinger)> {
     let mut pingers = Vec::new();
     for (from, to) in [(0, 1), (1, 0)] {
         for address in &scene.pods[to].addresses {
@@ -20,7 +20,7 @@ fn ping_both_ways(scene: &Scene) -> Vec<(String, Pinger)> {
 }
 
 /// How many packets each of them lost.
-fn losses(pingers: Vec<(String, Pinger)>) -> u64 {
+pub(crate) fn losses(pingers: Vec<(String, Pinger)>) -> u64 {
     let mut all = 0;
     for (what, pinger) in pingers {
         let tally = pinger.stop().unwrap();
@@ -31,7 +31,7 @@ fn losses(pingers: Vec<(String, Pinger)>) -> u64 {
     all
 }
 
-fn wait_for_more(pingers: &[(String, Pinger)], packets: usize) {
+pub(crate) fn wait_for_more(pingers: &[(String, Pinger)], packets: usize) {
     pingers.iter().for_each(|(_, pinger)| pinger.wait_for_more(packets).unwrap());
 }
 

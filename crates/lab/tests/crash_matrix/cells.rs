@@ -126,10 +126,11 @@ impl Points {
         Ok(Points { agent, plugin })
     }
 
-    /// Every crash there is.
+    /// Every crash there is of what concerns one node. Those between nodes are told of where there are several (`between/killed.rs`).
     pub(crate) fn cells(&self) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
-        for point in &self.agent {
+        let is_of_one_node = |point: &&String| !point.starts_with("between.") && !point.starts_with("bgp.");
+        for point in self.agent.iter().filter(is_of_one_node) {
             let story = story_of(point)?;
             for way in [Way::Held, Way::AtOnce] {
                 for store in [StoreKind::Sqlite, StoreKind::Etcdv3] {

@@ -13,6 +13,7 @@ use super::nat;
 use super::records::{BlockView, Encapsulation, NodeView, PoolView};
 use super::settings::{BetweenSettings, Writer};
 use super::trouble::Trouble;
+use super::troubles::Troubles;
 use super::tunnel::{IPIP_OVERHEAD, IpipDevice, OVERHEAD_V4, OVERHEAD_V6, Uplinks, Vtep, VxlanDevice};
 use super::way::{Ground, NodeRoute, Way, slot};
 
@@ -40,8 +41,9 @@ pub struct Between {
     forwards: Claims<(IpVersion, Mac), String, IpAddr>,
     vteps: BTreeMap<(String, IpVersion), Vtep>,
     devices: [Option<VxlanDevice>; 2],
-    troubles: BTreeMap<Cidr, Box<[(String, Trouble)]>>,
+    troubles: Troubles,
     nat: Option<String>,
+    thought_over: u64,
     // What waits for the next settling.
     touched_blocks: BTreeSet<Cidr>,
     touched_nodes: BTreeSet<String>,
@@ -95,8 +97,9 @@ impl Between {
             forwards: Claims::default(),
             vteps: BTreeMap::new(),
             devices: [None, None],
-            troubles: BTreeMap::new(),
+            troubles: Troubles::default(),
             nat: None,
+            thought_over: 0,
             touched_blocks: BTreeSet::new(),
             touched_nodes: BTreeSet::new(),
             is_ground_touched: true,
@@ -192,6 +195,7 @@ impl Between {
             blocks.extend(self.blocks_of.get(name).into_iter().flatten().copied());
             VERSIONS.into_iter().for_each(|version| self.settle_vtep(name, version, &mut changed));
         }
+        self.thought_over += u64::try_from(nodes.len() + blocks.len()).unwrap_or_default();
         blocks.into_iter().for_each(|cidr| self.settle_block(cidr, &mut changed));
         if std::mem::take(&mut self.is_nat_touched) {
             let guard = self.guard().map(|guard| guard.text()).unwrap_or_default();
@@ -318,10 +322,7 @@ impl Between {
         if !routes.is_empty() {
             self.routes_of.insert(cidr, routes.iter().map(|route| route.destination).collect());
         }
-        match troubles.is_empty() {
-            true => drop(self.troubles.remove(&cidr)),
-            false => drop(self.troubles.insert(cidr, troubles.into())),
-        }
+        self.troubles.set(cidr, troubles);
     }
 
     fn decide_block(&self, cidr: &Cidr) -> (Vec<NodeRoute>, Vec<(String, Trouble)>) {
@@ -463,9 +464,17 @@ impl Between {
 
     /// What cannot be reached as the records want it: the block, the node it is at, and why.
     pub fn troubles(&self) -> impl Iterator<Item = (&Cidr, &str, Trouble)> {
-        self.troubles.iter().flat_map(|(cidr, found)| {
-            found.iter().map(move |(node, trouble)| (cidr, node.as_str(), *trouble))
-        })
+        self.troubles.iter()
+    }
+
+    /// The same by reason: of how many blocks and nodes each holds. Costs as much as there are reasons.
+    pub fn trouble_counts(&self) -> impl Iterator<Item = (Trouble, usize)> {
+        self.troubles.counts()
+    }
+
+    /// How many blocks and nodes were thought over so far: what all settling has cost, but for the machine it runs on.
+    pub fn thought_over(&self) -> u64 {
+        self.thought_over
     }
 
     /// Addresses that several nodes claim. At most one of them is reached.

@@ -71,6 +71,13 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// It only takes something away.
+    pub fn is_removal(&self) -> bool {
+        matches!(self, Step::DropRoute { .. } | Step::DropNeighbour { .. } | Step::DropForward { .. })
+    }
+}
+
 /// Whether a route that was found is the one that is wanted.
 pub fn is_as_wanted(found: &FoundRoute, wanted: &NodeRoute) -> bool {
     let leads_right = match (found.hop, wanted.way) {

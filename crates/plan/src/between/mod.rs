@@ -29,6 +29,7 @@ mod notice;
 mod records;
 mod settings;
 mod trouble;
+mod troubles;
 mod tunnel;
 mod way;
 

@@ -217,25 +217,66 @@ proptest! {
     }
 }
 
-#[test]
-fn a_change_costs_what_depends_on_it_and_not_the_cluster() {
+/// So many others, each with a block.
+fn many(others: u32, encapsulation: Encapsulation) -> Between {
     let mut between = Between::new(OWN);
     between.set_uplinks(uplinks());
-    between.set_pool("p", Some(pool("10.0.0.0/8", Encapsulation::Vxlan(Extent::CrossSubnet))));
+    between.set_pool("p", Some(pool("10.0.0.0/8", encapsulation)));
     between.set_node(OWN, Some(node("172.16.0.1/12", "10.0.0.0")));
-    for index in 1..2000u32 {
+    for index in 1..=others {
         let (high, low) = (index / 250, index % 250);
         let name = format!("n{index}");
-        between.set_node(
-            &name,
-            Some(node(&format!("172.16.{high}.{}/12", low + 2), &format!("10.{high}.{low}.0"))),
-        );
+        let (address, tunnel) = (format!("172.16.{high}.{}/12", low + 2), format!("10.{high}.{low}.0"));
+        between.set_node(&name, Some(node(&address, &tunnel)));
         between.set_block(cidr(&format!("10.{high}.{low}.0/26")), Some(crate::cluster::block(&name)));
     }
     between.settle();
-    between.set_node("n7", Some(node("198.51.100.7/24", "10.0.7.0")));
-    let changed = between.settle();
-    assert_eq!((changed.routes.len(), changed.neighbours.len(), changed.forwards.len()), (1, 0, 1));
-    between.set_block(cidr("10.7.9.0/26"), Some(crate::cluster::block("n3")));
-    assert_eq!(between.settle().routes.len(), 1);
+    between
+}
+
+/// What each of a few changes takes: blocks and nodes that are thought over, and steps for the kernel.
+fn costs(mut between: Between) -> Vec<(u64, usize)> {
+    let new = cidr("10.200.0.0/26");
+    let changes: [&dyn Fn(&mut Between); 6] = [
+        &|between| between.set_block(new, Some(crate::cluster::block("n3"))),
+        &|between| between.set_block(new, Some(lent("n4", &[("10.200.0.7", "n5")]))),
+        &|between| between.set_block(new, None),
+        &|between| between.set_node("n7", Some(node("198.51.100.7/24", "10.0.7.0"))),
+        &|between| between.set_node("n7", None),
+        &|between| between.set_node("late", Some(node("172.31.0.1/12", "10.201.0.0"))),
+    ];
+    let mut costs = Vec::new();
+    for change in changes {
+        let before = between.thought_over();
+        change(&mut between);
+        let changed = between.settle();
+        let steps = changes_of(&between, &changed, |_, via| Some(index_of(via)));
+        costs.push((between.thought_over() - before, steps.len()));
+    }
+    costs
+}
+
+#[test]
+fn a_change_costs_what_depends_on_it_and_not_the_cluster() {
+    // A block is one thing to think over; with a node comes its block.
+    let direct = [(1, 1), (1, 2), (1, 2), (2, 1), (2, 0), (1, 0)];
+    // With a node come the two halves of its tunnel's end.
+    let tunnelled = [(1, 1), (1, 2), (1, 2), (2, 2), (2, 3), (1, 2)];
+    for others in [20, 2_000] {
+        assert_eq!(costs(many(others, Encapsulation::None)), direct, "{others} other nodes");
+        let vxlan = Encapsulation::Vxlan(Extent::Always);
+        assert_eq!(costs(many(others, vxlan)), tunnelled, "{others} other nodes");
+    }
+}
+
+#[test]
+fn reasons_are_counted_as_they_are_listed() {
+    let mut between = many(50, Encapsulation::None);
+    for index in 1..=20 {
+        between.set_node(&format!("n{index}"), Some(node("198.51.100.7/24", "")));
+    }
+    between.settle();
+    let counts: Vec<_> = between.trouble_counts().collect();
+    assert_eq!(counts, [(plan::between::Trouble::Apart, 20)]);
+    assert_eq!(between.troubles().count(), 20);
 }
