@@ -27,6 +27,17 @@ impl Effort {
     }
 }
 
+/// How much of its time a process has been in the kernel, in milliseconds. The kernel samples that a hundred times a second: it is
+/// good for sums over many pieces of work.
+pub fn kernel_ms(process: u32) -> Result<f64> {
+    const MS_PER_TICK: f64 = 10.0;
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    // The name, in brackets, may hold anything. Behind it stand the state as the third field and the time as the fifteenth.
+    let rest = stat.rsplit_once(')').context("a name in stat")?.1;
+    let ticks = rest.split_whitespace().nth(12).context("the time in the kernel in stat")?;
+    Ok(ticks.parse::<f64>()? * MS_PER_TICK)
+}
+
 /// Memory that a process has to itself or shares, and that is really there.
 pub fn resident_bytes(process: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
@@ -44,5 +55,11 @@ mod tests {
         let own = std::process::id();
         assert!(Effort::of(own).unwrap().cpu_ms > 0.0);
         assert!(resident_bytes(own).unwrap() > 100_000);
+        let before = kernel_ms(own).unwrap();
+        // Until it shows: each write is a moment in the kernel.
+        let mut sink = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+        while kernel_ms(own).unwrap() <= before {
+            (0..1000).for_each(|_| std::io::Write::write_all(&mut sink, &[0; 64]).unwrap());
+        }
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use lab::{Lab, Node, Programs};
-use testkit::effort::{Effort, resident_bytes};
+use testkit::effort::{Effort, kernel_ms, resident_bytes};
 use testkit::etcd::{EtcdCluster, Setup};
 use testkit::figures::{self, Figure, Goal, Peer, Run};
 
@@ -138,7 +138,15 @@ fn clusters(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
             .wanted(Goal::ValueAtMost(40.0)),
         figure("CPU per changed block", "ms", |cluster| &cluster.change_cpu_ms)
             .wanted(Goal::RatioAtMost(2.0)),
+        part(extent, "that, in the agent itself", large.own_ms_per_change(), small.own_ms_per_change()),
+        part(extent, "that, in the kernel", large.kernel_ms_per_change(), small.kernel_ms_per_change()),
     ])
+}
+
+/// Over all runs: within one there is too little to sample.
+fn part(extent: Extent, what: &str, large: f64, small: f64) -> Figure {
+    let peer = Peer { name: "the small cluster", value: small, ratio: Some(large / small) };
+    Figure::new(format!("{} nodes: {what}", extent.large), large, "ms").with_peer(peer)
 }
 
 /// An agent among many nodes, and what it took, run by run.
@@ -149,6 +157,9 @@ struct Cluster {
     start_seconds: Vec<f64>,
     start_cpu_ms: Vec<f64>,
     change_cpu_ms: Vec<f64>,
+    changes: f64,
+    changes_cpu_ms: f64,
+    changes_kernel_ms: f64,
 }
 
 impl Cluster {
@@ -158,7 +169,18 @@ impl Cluster {
         let world = node.namespace().visit(|| World::new(place, nodes))??;
         let agent = Agent::start(lab, node, &world, 1)?;
         let [start_seconds, start_cpu_ms, change_cpu_ms] = [const { Vec::new() }; 3];
-        Ok(Cluster { nodes, world, agent, start_seconds, start_cpu_ms, change_cpu_ms })
+        let [changes, changes_cpu_ms, changes_kernel_ms] = [0.0; 3];
+        Ok(Cluster {
+            nodes,
+            world,
+            agent,
+            start_seconds,
+            start_cpu_ms,
+            change_cpu_ms,
+            changes,
+            changes_cpu_ms,
+            changes_kernel_ms,
+        })
     }
 
     fn start(&mut self, lab: &Lab) -> Result<()> {
@@ -179,6 +201,7 @@ impl Cluster {
     /// What else the agent does now and then falls into some runs, and not into their median.
     fn churn(&mut self, blocks: usize) -> Result<()> {
         let before = Effort::of(self.agent.id())?.cpu_ms;
+        let kernel_before = kernel_ms(self.agent.id())?;
         for _ in 0..blocks {
             let block = self.agent.visit(|| self.world.add_block())??;
             self.agent.visit(|| self.world.remove_block(&block))??;
@@ -186,8 +209,20 @@ impl Cluster {
         let last = self.agent.visit(|| self.world.add_block())??;
         self.agent.await_route(last.first)?;
         let spent = Effort::of(self.agent.id())?.cpu_ms - before;
+        self.changes_kernel_ms += kernel_ms(self.agent.id())? - kernel_before;
         self.agent.visit(|| self.world.remove_block(&last))??;
-        self.change_cpu_ms.push(spent / (2 * blocks + 1) as f64);
+        let changes = (2 * blocks + 1) as f64;
+        self.changes += changes;
+        self.changes_cpu_ms += spent;
+        self.change_cpu_ms.push(spent / changes);
         Ok(())
+    }
+
+    fn kernel_ms_per_change(&self) -> f64 {
+        self.changes_kernel_ms / self.changes
+    }
+
+    fn own_ms_per_change(&self) -> f64 {
+        (self.changes_cpu_ms - self.changes_kernel_ms).max(0.0) / self.changes
     }
 }
