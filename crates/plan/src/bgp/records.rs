@@ -13,6 +13,8 @@ use crate::between::NodeView;
 /// Where nothing is said.
 const AS_NUMBER: u32 = 64_512;
 const PORT: u16 = 179;
+/// Kubernetes' label of nodes that load balancers shall leave alone.
+const NO_SERVICES: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 
 /// A node, as far as BGP goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,11 @@ impl BgpNode {
             cluster_id: cluster_id.and_then(|text| text.parse().ok()),
             labels: node.metadata.labels.clone(),
         }
+    }
+
+    /// It takes no traffic for services from outside.
+    pub(super) fn is_kept_from_services(&self) -> bool {
+        self.labels.get(NO_SERVICES).is_some_and(|value| value == "true")
     }
 
     pub(super) fn has_address(&self) -> bool {
@@ -173,7 +180,10 @@ impl BgpPeer {
         let number = |field: &str| peer.spec(field).and_then(Value::as_u64).filter(|number| *number > 0);
         BgpPeer {
             scope: scope(text("node"), text("nodeSelector")),
-            target: target(peer, text("peerIP"), text("peerSelector")),
+            target: match text("localWorkloadSelector") {
+                Some(_) => Err("peers inside pods (localWorkloadSelector) are not supported yet".to_owned()),
+                None => target(peer, text("peerIP"), text("peerSelector")),
+            },
             local_as: peer.spec("localASNumber").map(as_number),
             next_hop,
             password: peer.spec("password").and_then(secret_key),

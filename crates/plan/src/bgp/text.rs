@@ -48,7 +48,7 @@ pub(super) fn render(view: &BgpView, own: &BgpNode, sessions: &[Session]) -> Str
     text.push_str("\nprotocol device { scan time 2; }\n");
     direct(&mut text, &view.settings.ignored_devices);
     for family in FAMILIES {
-        static_routes(&mut text, view, sessions, family);
+        static_routes(&mut text, view, own, sessions, family);
         announced(&mut text, view, own, family);
         kernel(&mut text, view, family);
     }
@@ -90,8 +90,9 @@ fn direct(text: &mut String, ignored: &[String]) {
     let _ = writeln!(text, "protocol direct {{ ipv4; ipv6; interface {}, \"*\"; }}", hidden.join(", "));
 }
 
-fn static_routes(text: &mut String, view: &BgpView, sessions: &[Session], family: Family) {
+fn static_routes(text: &mut String, view: &BgpView, node: &BgpNode, sessions: &[Session], family: Family) {
     let suffix = family.suffix;
+    let services: &[IpNet] = if node.is_kept_from_services() { &[] } else { &view.settings.services };
     let blocks = view.blocks.iter().filter_map(|block| block.to_string().parse::<IpNet>().ok());
     let borrowed = view.borrowed.iter().map(|address| IpNet::from(*address));
     let own: Vec<IpNet> = blocks.chain(borrowed).collect();
@@ -104,7 +105,7 @@ fn static_routes(text: &mut String, view: &BgpView, sessions: &[Session], family
     };
     let blackholes = |nets: Vec<IpNet>| nets.iter().map(|net| format!("{net} blackhole")).collect();
     group(OWN, blackholes(view.networks(&own, family.is_ipv4)));
-    group(SERVICES, blackholes(view.networks(&view.settings.services, family.is_ipv4)));
+    group(SERVICES, blackholes(view.networks(services, family.is_ipv4)));
     let reach = sessions.iter().filter(|session| session.peer.is_ipv4() == family.is_ipv4);
     let reach = reach.filter_map(|session| {
         let gateway = session.options.reachable_by.filter(|gateway| gateway.is_ipv4() == family.is_ipv4)?;

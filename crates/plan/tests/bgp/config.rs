@@ -1,10 +1,11 @@
 //! What BIRD is told.
 
-use plan::bgp::BgpPool;
+use model::Kind;
+use plan::bgp::{BgpNode, BgpPool};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::views::{configuration, decided, filter, node, peer, pool, three};
+use crate::views::{configuration, decided, filter, node, peer, pool, resource, three};
 
 /// The lines of one block of the configuration.
 fn block(config: &str, head: &str) -> Vec<String> {
@@ -67,6 +68,31 @@ fn routes_to_services_stay_out_of_the_kernel() {
     configuration(&mut view, json!({"serviceClusterIPs": [{"cidr": "10.96.0.0/12"}]}));
     let rules = block(&decided(&view).config, "filter to_kernel_v4 {");
     assert_eq!(rules[2], "if net ~ [ 10.244.0.0/16+, 10.96.0.0/12+ ] then reject;");
+}
+
+/// They still stay out of its kernel: whatever others tell of them, its packets to services are its own to deal with.
+#[test]
+fn a_node_that_load_balancers_leave_alone_announces_no_services() {
+    let mut view = three();
+    configuration(
+        &mut view,
+        json!({"serviceClusterIPs": [{"cidr": "10.96.0.0/12"}, {"cidr": "fd96::/108"}],
+            "serviceExternalIPs": [{"cidr": "192.0.2.0/28"}], "serviceLoadBalancerIPs": [{"cidr": "198.51.100.7/32"}]}),
+    );
+    let all =
+        ["10.96.0.0/12", "192.0.2.0/28", "198.51.100.7/32"].map(|net| format!("route {net} blackhole;"));
+    let announced = |view: &plan::bgp::BgpView, suffix: &str| {
+        block(&decided(view).config, &format!("protocol static services_{suffix} {{")).split_off(1)
+    };
+    assert_eq!(announced(&view, "v4"), all);
+    assert_eq!(announced(&view, "v6"), ["route fd96::/108 blackhole;"]);
+    for (value, is_announced) in [("false", true), ("true", false)] {
+        let label = ("node.kubernetes.io/exclude-from-external-load-balancers", value);
+        let own = resource(Kind::Node, "a", &[label], json!({"bgp": {"ipv4Address": "10.0.0.1/24"}}));
+        view.nodes.insert("a".to_owned(), BgpNode::read(&own));
+        assert_eq!(announced(&view, "v4").is_empty(), !is_announced, "{value}");
+        assert!(block(&decided(&view).config, "filter to_kernel_v4 {")[2].contains("10.96.0.0/12+"));
+    }
 }
 
 #[test]

@@ -152,11 +152,18 @@ fn nonsense_is_told_and_harms_nobody_else() {
     peer(&mut view, "zero", json!({"peerIP": "192.0.2.1", "asNumber": 0}));
     peer(&mut view, "no-address", json!({"peerIP": "tor", "asNumber": 65000}));
     peer(&mut view, "empty", json!({}));
+    peer(&mut view, "in-pods", json!({"localWorkloadSelector": "all()", "asNumber": 65000}));
+    peer(
+        &mut view,
+        "in-pods-of-b",
+        json!({"node": "b", "localWorkloadSelector": "all()", "asNumber": 65000}),
+    );
     peer(&mut view, "selector", json!({"nodeSelector": "((", "peerIP": "192.0.2.9", "asNumber": 65000}));
     assert_eq!(
         troubles(&view),
         [
             "BGPPeer empty is left out: it names no peer",
+            "BGPPeer in-pods is left out: peers inside pods (localWorkloadSelector) are not supported yet",
             "BGPPeer no-address is left out: \"tor\" is no address",
             "BGPPeer no-as is left out: it has no AS number",
             "BGPPeer selector is left out: \"((\" is no selector",
