@@ -1,122 +1,44 @@
-//! `CalicoNodeStatus` records that ask about this node, kept up to date: what its BIRD says, its sessions, its routes. So anybody who
-//! may read the store can look at a node without being root on it.
+//! What there is to tell of a node, in the words of Calico's records.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use doctor::evidence::node::{Bgp, BgpSession};
 use host::survey::{Survey, SurveyedRoute};
+use ipnet::IpNet;
 use jiff::Timestamp;
-use model::{Key, KeyRange, Kind};
 use serde_json::{Value, json};
-use store::{Record, Store};
-use tokio::sync::Notify;
-use tokio::time::Instant;
 use tracing::debug;
 
-use crate::follow::{Told, decode, follow};
+use super::rib::{self, RibRoute};
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// `RTPROT_BIRD`, `RTPROT_STATIC`, `RTPROT_BOOT`.
 const BY_BIRD: u8 = 12;
 const BY_HAND: [u8; 2] = [3, 4];
-
-/// Records about this node, and when each was last written.
-type Asked = Mutex<BTreeMap<Key, (Record, Option<Instant>)>>;
-
-/// Never ends. `socket`: BIRD's, if this node speaks BGP; else the usual ones are asked.
-pub(crate) async fn keep(node: &str, store: &dyn Store, socket: Option<PathBuf>) {
-    let asked: Asked = Mutex::default();
-    let changed = Notify::new();
-    let following = follow(store, KeyRange::Kind(Kind::CalicoNodeStatus), "statuses of nodes", |told| {
-        let mut asked = lock(&asked);
-        match told {
-            Told::Listing => asked.clear(),
-            Told::Listed(record) | Told::Put(record) => {
-                let last = asked.remove(&record.key).and_then(|(_, last)| last);
-                if asks_about(&record, node) {
-                    asked.insert(record.key.clone(), (record, last));
-                }
-            }
-            Told::Deleted(key) => drop(asked.remove(&key)),
-            Told::Complete | Told::Lost => {}
-        }
-        if !asked.is_empty() {
-            changed.notify_one();
-        }
-    });
-    let writing = async {
-        loop {
-            // On most nodes nobody asks, and then there is no reason to wake up.
-            if lock(&asked).is_empty() {
-                changed.notified().await;
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-            for record in due(&asked) {
-                write(store, node, &asked, record, socket.clone()).await;
-            }
-        }
-    };
-    tokio::join!(following, writing);
-}
-
-fn lock(asked: &Asked) -> MutexGuard<'_, BTreeMap<Key, (Record, Option<Instant>)>> {
-    asked.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn asks_about(record: &Record, node: &str) -> bool {
-    decode(record, Kind::CalicoNodeStatus)
-        .is_some_and(|asked| asked.spec("node").and_then(Value::as_str) == Some(node))
-}
-
-/// Those whose period is over. A period of nought is a record that shall stay as it is.
-fn due(asked: &Asked) -> Vec<Record> {
-    let asked = lock(asked);
-    let is_due = |(record, last): &&(Record, Option<Instant>)| {
-        let period = decode(record, Kind::CalicoNodeStatus)
-            .and_then(|asked| asked.spec("updatePeriodSeconds")?.as_u64())
-            .unwrap_or(0);
-        period > 0 && last.is_none_or(|last| last.elapsed() >= Duration::from_secs(period))
-    };
-    asked.values().filter(is_due).map(|(record, _)| record.clone()).collect()
-}
-
-async fn write(store: &dyn Store, node: &str, asked: &Asked, record: Record, socket: Option<PathBuf>) {
-    let Some(mut resource) = decode(&record, Kind::CalicoNodeStatus) else { return };
-    let name = node.to_owned();
-    let looked = tokio::task::spawn_blocking(move || Seen::look(&name, socket)).await;
-    let Ok(seen) = looked else { return };
-    let classes = resource.spec("classes").and_then(Value::as_array).cloned().unwrap_or_default();
-    resource.body.insert("status".to_owned(), seen.status(&classes, Timestamp::now()));
-    // Somebody else's change comes by the watch, and the next look writes onto that.
-    if let Err(error) = store.update(record.key.clone(), resource.encode(), record.revision).await {
-        debug!("{} was not written: {error}", record.key);
-        return;
-    }
-    let mut asked = lock(asked);
-    if let Some((_, last)) = asked.get_mut(&record.key) {
-        *last = Some(Instant::now());
-    }
-}
+/// Of each IP version. A record that stores take has a megabyte at most, and is written every few seconds.
+const ROUTES_MAX: usize = 1_000;
 
 /// What there is to tell.
-struct Seen {
+pub(super) struct Seen {
     bgp: Option<Bgp>,
     /// What BIRD answers to `show status`.
     daemon: Option<String>,
     survey: Option<Survey>,
+    /// BIRD's own routes.
+    rib: Vec<RibRoute>,
 }
 
 impl Seen {
-    fn look(node: &str, socket: Option<PathBuf>) -> Seen {
+    pub(super) fn look(node: &str, socket: Option<PathBuf>) -> Seen {
         let sockets = socket.map_or_else(host::bird::sockets, |socket| vec![socket]);
         let daemon = sockets.iter().find_map(|socket| host::bird::ask(socket, "show status").ok());
-        Seen { bgp: gather::bird_sessions(node, &sockets).0, daemon, survey: Survey::here().ok() }
+        let rib = sockets.iter().filter_map(|socket| host::bird::ask(socket, "show route").ok());
+        let rib = rib.flat_map(|text| rib::parse(&text)).collect();
+        Seen { bgp: gather::bird_sessions(node, &sockets).0, daemon, survey: Survey::here().ok(), rib }
     }
 
-    fn status(&self, classes: &[Value], now: Timestamp) -> Value {
+    pub(super) fn status(&self, classes: &[Value], now: Timestamp) -> Value {
         let mut status = json!({"lastUpdated": now.to_string()});
         for class in classes.iter().filter_map(Value::as_str) {
             match class {
@@ -165,13 +87,47 @@ impl Seen {
         })
     }
 
+    /// The kernel's routes are those that packets take; what BIRD knows besides waits, or is told to others only.
     fn routes(&self) -> Value {
         let of_version = |is_ipv4: bool| -> Vec<Value> {
-            let Some(survey) = &self.survey else { return Vec::new() };
-            let routes = survey.routes.iter().filter(|route| route.destination.addr().is_ipv4() == is_ipv4);
-            routes.map(|route| self.route(survey, route)).collect()
+            let all = self.survey.iter().flat_map(|survey| {
+                let routes = survey.routes.iter().map(move |route| (route.destination, survey, route));
+                routes.filter(|(destination, ..)| destination.addr().is_ipv4() == is_ipv4)
+            });
+            let taken: BTreeSet<(IpNet, Option<IpAddr>)> =
+                all.clone().map(|(destination, _, route)| (destination, route.gateway)).collect();
+            let waiting = self.rib.iter().filter(|route| {
+                route.destination.addr().is_ipv4() == is_ipv4
+                    && !taken.contains(&(route.destination, route.gateway))
+            });
+            let told = all.map(|(_, survey, route)| self.route(survey, route));
+            let told: Vec<Value> = told.chain(waiting.map(|route| self.rib_route(route))).collect();
+            let left_out = told.len().saturating_sub(ROUTES_MAX);
+            if left_out > 0 {
+                debug!("{left_out} routes are left out of the node's status");
+            }
+            told.into_iter().take(ROUTES_MAX).collect()
         };
         json!({"routesV4": of_version(true), "routesV6": of_version(false)})
+    }
+
+    fn rib_route(&self, route: &RibRoute) -> Value {
+        let mut sessions = self.bgp.iter().flat_map(|bgp| &bgp.sessions).map(|session| &session.seen);
+        let learned = match route.protocol.split_once('_') {
+            Some(("Mesh" | "Global" | "Node", _)) => {
+                let of_session = |session: &&BgpSession| protocol_ends_with(&route.protocol, session.peer);
+                let peer = sessions.find(of_session).map(|session| session.peer).or(route.gateway);
+                let sort = if route.protocol.starts_with("Mesh") { "NodeMesh" } else { "BGPPeer" };
+                match peer {
+                    Some(peer) => json!({"sourceType": sort, "peerIP": peer}),
+                    None => json!({"sourceType": sort}),
+                }
+            }
+            _ if route.protocol.starts_with("direct") => json!({"sourceType": "Direct"}),
+            _ if route.protocol.starts_with("kernel") => json!({"sourceType": "Kernel"}),
+            _ => json!({"sourceType": "Static"}),
+        };
+        told("RIB", route.destination, route.gateway, route.device.as_deref(), learned)
     }
 
     fn route(&self, survey: &Survey, route: &SurveyedRoute) -> Value {
@@ -187,15 +143,7 @@ impl Seen {
             (_, _) if route.gateway.is_none() => json!({"sourceType": "Direct"}),
             _ => json!({"sourceType": "Kernel"}),
         };
-        let mut told =
-            json!({"type": "FIB", "destination": route.destination.to_string(), "learnedFrom": learned});
-        if let Some(gateway) = route.gateway {
-            told["gateway"] = json!(gateway.to_string());
-        }
-        if let Some(device) = device {
-            told["interface"] = json!(device);
-        }
-        told
+        told("FIB", route.destination, route.gateway, device, learned)
     }
 
     fn session_with(&self, peer: std::net::IpAddr) -> Option<&BgpSession> {
@@ -217,9 +165,29 @@ fn peer(session: &BgpSession) -> Value {
     json!({"peerIP": session.peer.to_string(), "type": kind, "state": state, "since": session.since})
 }
 
+fn told(sort: &str, to: IpNet, gateway: Option<IpAddr>, device: Option<&str>, learned: Value) -> Value {
+    let mut told = json!({"type": sort, "destination": to.to_string(), "learnedFrom": learned});
+    if let Some(gateway) = gateway {
+        told["gateway"] = json!(gateway.to_string());
+    }
+    if let Some(device) = device {
+        told["interface"] = json!(device);
+    }
+    told
+}
+
+/// Sessions are named by their peers: `Mesh_10_0_0_2`, `Global_10_0_0_9_port_1790`.
+fn protocol_ends_with(protocol: &str, peer: IpAddr) -> bool {
+    let name = peer.to_string().replace(['.', ':'], "_");
+    protocol.split_once('_').is_some_and(|(_, rest)| {
+        rest.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with("_port_"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use doctor::{Origin, Sighted};
+    use model::Kind;
 
     use super::*;
 
@@ -236,7 +204,12 @@ mod tests {
         };
         let sessions = vec![session("10.0.0.2", "Established"), session("fd00::2", "Passive")];
         let daemon = "BIRD 2.0.12\nRouter ID is 10.0.0.1\nLast reboot on 2026-01-01 10:00:00.000\nDaemon is up and running\n";
-        Seen { bgp: Some(Bgp { sessions, ..Bgp::default() }), daemon: Some(daemon.to_owned()), survey: None }
+        Seen {
+            bgp: Some(Bgp { sessions, ..Bgp::default() }),
+            daemon: Some(daemon.to_owned()),
+            survey: None,
+            rib: Vec::new(),
+        }
     }
 
     #[test]
@@ -277,5 +250,58 @@ mod tests {
             .body
             .insert("status".to_owned(), seen.status(classes.as_array().unwrap(), Timestamp::UNIX_EPOCH));
         assert_eq!(model::validate::validate(&resource), Vec::new());
+    }
+
+    #[test]
+    fn what_bird_knows_and_the_kernel_does_not_take_is_told_apart() {
+        let text = "Table master4:\n\
+            10.9.0.0/16          unicast [Mesh_10_0_0_2 10:00:00] * (100) [i]\n\
+            \tvia 10.0.0.2 on eth0\n\
+            10.9.0.0/16          unicast [Global_10_0_0_7_port_1790 10:00:00] (100) [AS1i]\n\
+            \tvia 10.0.0.9 on eth0\n\
+            10.96.0.0/12         blackhole [services_v4 10:00:00] * (200)\n";
+        let survey = Survey {
+            routes: vec![SurveyedRoute {
+                destination: "10.9.0.0/16".parse().unwrap(),
+                gateway: "10.0.0.2".parse().ok(),
+                protocol: BY_BIRD,
+                kind: 1,
+                index: None,
+                scope: 0,
+                source: None,
+                metric: None,
+                is_onlink: false,
+                is_dead: false,
+            }],
+            ..Survey::default()
+        };
+        let seen = Seen { rib: rib::parse(text), survey: Some(survey), ..seen() };
+        assert_eq!(
+            seen.routes()["routesV4"],
+            json!([
+                {"type": "FIB", "destination": "10.9.0.0/16", "gateway": "10.0.0.2",
+                    "learnedFrom": {"sourceType": "NodeMesh", "peerIP": "10.0.0.2"}},
+                {"type": "RIB", "destination": "10.9.0.0/16", "gateway": "10.0.0.9", "interface": "eth0",
+                    "learnedFrom": {"sourceType": "BGPPeer", "peerIP": "10.0.0.9"}},
+                {"type": "RIB", "destination": "10.96.0.0/12", "learnedFrom": {"sourceType": "Static"}},
+            ])
+        );
+    }
+
+    #[test]
+    fn a_record_does_not_grow_without_bound() {
+        let one =
+            rib::parse("10.9.0.0/16 unicast [Mesh_10_0_0_2 10:00:00] * (100)\n\tvia 10.0.0.2 on eth0\n");
+        let seen = Seen { rib: vec![one[0].clone(); ROUTES_MAX + 5], ..seen() };
+        assert_eq!(seen.routes()["routesV4"].as_array().unwrap().len(), ROUTES_MAX);
+    }
+
+    #[test]
+    fn sessions_are_known_by_their_names() {
+        let check = |name: &str, peer: &str| protocol_ends_with(name, peer.parse().unwrap());
+        assert!(check("Mesh_10_0_0_2", "10.0.0.2"));
+        assert!(check("Global_10_0_0_2_port_1790", "10.0.0.2"));
+        assert!(check("Node_fd00__2", "fd00::2"));
+        assert!(!check("Mesh_10_0_0_21", "10.0.0.2"));
     }
 }
