@@ -2,7 +2,7 @@
 
 use super::{is_of_pod, is_running};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-misplaced",
@@ -30,15 +30,20 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let is_alone = case.endpoints_of(&name).all(|other| other.seen.node == endpoint.seen.node);
         let is_settled = !pod.seen.is_finished() && !case.is_endpoint_in_flux(&endpoint.seen);
         if is_alone && is_settled && !is_running(case, &endpoint.seen) {
-            look.found(
+            let finding = look.found(
                 endpoint_subject(&endpoint.seen),
                 format!("endpoint {} says node {node}, and its pod is on {real}", endpoint.seen),
-            )
-            .of_sandbox(endpoint.seen.container_id.as_deref())
-            .seen(endpoint_exhibit(endpoint))
-            .seen(pod.exhibit(format!("pod {name} is on {real}")))
-            .explains("endpoint-without-device", endpoint_subject(&endpoint.seen))
-            .explains("endpoint-without-sandbox", endpoint_subject(&endpoint.seen));
+            );
+            // Where the pod really is, nobody knows whose its device is.
+            if let Some(device) = &endpoint.seen.device {
+                finding.explains("device-without-endpoint", Subject::device(real, device));
+            }
+            finding
+                .of_sandbox(endpoint.seen.container_id.as_deref())
+                .seen(endpoint_exhibit(endpoint))
+                .seen(pod.exhibit(format!("pod {name} is on {real}")))
+                .explains("endpoint-without-device", endpoint_subject(&endpoint.seen))
+                .explains("endpoint-without-sandbox", endpoint_subject(&endpoint.seen));
         }
     }
 }
@@ -48,6 +53,21 @@ mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
     use crate::sample::Sample;
+
+    #[test]
+    fn explains_the_device_where_the_pod_really_is() {
+        let mut evidence = crate::sample::small();
+        let endpoint = &mut evidence.endpoints.as_mut().unwrap()[0].seen;
+        assert_eq!(endpoint.node.as_deref(), Some("worker-0000"));
+        endpoint.node = Some("worker-0001".to_owned());
+        // As on a node of Calico, which has no journal.
+        evidence.nodes.values_mut().for_each(|node| node.attachments = None);
+        let report = crate::diagnose(&evidence);
+        let roots: Vec<_> = report.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(roots, [CHECK.code]);
+        let symptoms: Vec<_> = report.findings[0].symptoms.iter().map(|symptom| symptom.code).collect();
+        assert!(symptoms.contains(&"device-without-endpoint"), "{symptoms:?}");
+    }
 
     #[test]
     fn fires_for_the_only_endpoint_of_a_pod() {

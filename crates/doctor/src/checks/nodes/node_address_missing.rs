@@ -2,6 +2,7 @@
 
 use model::Kind;
 
+use crate::checks::reach::explain_ways;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -24,8 +25,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     for view in views().filter(|view| view.addresses.is_empty()) {
         let Some(record) = view.record else { continue };
-        look.found(Subject::node(view.name), format!("node {} has no address in its record", view.name))
-            .seen(record.exhibit("no spec.bgp.ipv4Address"));
+        let summary = format!("node {} has no address in its record", view.name);
+        let finding = look.found(Subject::node(view.name), summary);
+        finding.seen(record.exhibit("no spec.bgp.ipv4Address"));
+        explain_ways(case, finding, view.name);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::checks::reach::explain_ways;
 use crate::checks::words::listed;
 use crate::{Case, Check, Look, Need, NodeView, Recorded, Settles, Severity, Subject};
 
@@ -36,6 +37,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for (view, recorded) in &holders {
             finding.seen(recorded.exhibit()).explains("node-address-wrong", Subject::node(view.name));
             finding.explains("node-address-unfit", Subject::node(view.name));
+            explain_ways(case, finding, view.name);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use plan::address::Probe;
 
+use crate::checks::reach::explain_ways;
 use crate::evidence::NodeEvidence;
 use crate::evidence::node::AddressProbe;
 use crate::{Case, Check, Exhibit, Look, Need, NodeView, Origin, Recorded, Settles, Severity, Subject};
@@ -34,6 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             finding.severity(severity).seen(recorded.exhibit()).seen_all(exhibit);
             finding.explains("node-address-wrong", Subject::node(view.name));
             finding.explains("calico-node-not-ready", Subject::node(view.name));
+            explain_ways(case, finding, view.name);
             for session in
                 case.node(view.name).and_then(|node| node.bgp.as_ref()).iter().flat_map(|bgp| &bgp.sessions)
             {

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use super::{cluster_addresses, node_names, spelled};
 use crate::checks::bgp::{Missed, missed_sessions};
+use crate::checks::reach::explain_ways;
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::{counted, listed};
 use crate::{Case, Check, Exhibit, Finding, Look, Need, Settles, Severity, Subject};
@@ -193,6 +194,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
     finding.explains("calico-node-not-ready", Subject::node(name));
     explain_sessions(case, finding, name, address, told.missed);
     explain_losses(case, finding, name);
+    explain_ways(case, finding, name);
     tell_cut_off(case, finding, name);
     let method = match common {
         Some(net) => format!("IP_AUTODETECTION_METHOD=kubernetes-internal-ip (or cidr={net})"),

@@ -118,6 +118,24 @@ mod tests {
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "route 10.0.0.64/26 on worker-0000");
     }
 
+    /// Whoever makes routes by the records makes none to a node that nobody reaches.
+    #[test]
+    fn follows_from_the_address_of_the_blocks_node() {
+        let mut evidence = small();
+        let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
+        routes.retain(|route| route.seen.destination.to_string() != "10.0.0.64/26");
+        let roots = |evidence: &crate::Evidence| {
+            let findings = crate::diagnose(evidence).findings;
+            findings.into_iter().map(|finding| finding.code).collect::<BTreeSet<_>>()
+        };
+        assert!(roots(&evidence).contains(CHECK.code));
+        let annotation = "projectcalico.org/IPv4Address".to_owned();
+        let nodes = evidence.kube_nodes.as_mut().unwrap();
+        nodes[1].seen.annotations.insert(annotation, "172.16.0.1/16".to_owned());
+        let roots = roots(&evidence);
+        assert!(roots.contains("node-address-shared") && !roots.contains(CHECK.code), "{roots:?}");
+    }
+
     #[test]
     fn is_silent_where_others_route() {
         let mut evidence = small();

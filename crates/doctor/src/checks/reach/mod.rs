@@ -9,7 +9,7 @@ pub(super) mod route_via_wrong_node;
 use ipnet::IpNet;
 use model::{AffinityOwner, Cidr};
 
-use crate::Case;
+use crate::{Case, Finding, Subject};
 
 /// Blocks that belong to nodes, with their nodes.
 pub(super) fn node_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, String)> {
@@ -21,4 +21,24 @@ pub(super) fn node_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, String)> {
             _ => None,
         })
         .collect()
+}
+
+/// A node that goes by an address at which nobody reaches it: routes to its blocks are missing or wrong on the others, and on itself those
+/// to theirs.
+pub(super) fn explain_ways(case: &Case<'_>, finding: &mut Finding, node: &str) {
+    let blocks = node_blocks(case);
+    for host in case.hosts() {
+        let is_itself = host.name().eq_ignore_ascii_case(node);
+        for (_, destination, owner) in &blocks {
+            if owner.eq_ignore_ascii_case(node) == is_itself {
+                continue;
+            }
+            for check in
+                [&block_route_missing::CHECK, &route_gateway_unreachable::CHECK, &route_via_wrong_node::CHECK]
+            {
+                let (node, destination) = (host.name().to_owned(), *destination);
+                finding.explains(check.code, Subject::Route { node, destination });
+            }
+        }
+    }
 }
