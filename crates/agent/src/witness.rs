@@ -5,30 +5,35 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 pub(crate) use doctor::repair::witness::{Word, say_gone};
-use model::Sandbox;
 
 /// What seemed to be gone at earlier looks, and since when.
-#[derive(Debug, Default)]
-pub(crate) struct Suspects(BTreeMap<Sandbox, Instant>);
+#[derive(Debug)]
+pub(crate) struct Suspects<T>(BTreeMap<T, Instant>);
 
-impl Suspects {
+impl<T> Default for Suspects<T> {
+    fn default() -> Suspects<T> {
+        Suspects(BTreeMap::new())
+    }
+}
+
+impl<T: Ord + Clone> Suspects<T> {
     /// Takes in a look: everything that seems to be gone now. Gives what has seemed so for the whole grace.
     ///
     /// Whoever was seen alive in between, or could not be judged, starts over.
     pub(crate) fn look(
         &mut self,
-        gone: impl IntoIterator<Item = Sandbox>,
+        gone: impl IntoIterator<Item = T>,
         now: Instant,
         grace: Duration,
-    ) -> Vec<Sandbox> {
+    ) -> Vec<T> {
         let known = std::mem::take(&mut self.0);
         let mut condemned = Vec::new();
-        for sandbox in gone {
-            let since = known.get(&sandbox).copied().unwrap_or(now);
-            if known.contains_key(&sandbox) && now.duration_since(since) >= grace {
-                condemned.push(sandbox.clone());
+        for suspect in gone {
+            let since = known.get(&suspect).copied().unwrap_or(now);
+            if known.contains_key(&suspect) && now.duration_since(since) >= grace {
+                condemned.push(suspect.clone());
             }
-            self.0.insert(sandbox, since);
+            self.0.insert(suspect, since);
         }
         condemned
     }
@@ -40,6 +45,7 @@ impl Suspects {
 
 #[cfg(test)]
 mod tests {
+    use model::Sandbox;
     use proptest::prelude::*;
 
     use super::*;

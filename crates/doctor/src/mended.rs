@@ -1,7 +1,10 @@
 //! What an agent puts right by itself, in the words of findings: the code and the subject that it would have been found under.
 
-use model::Sandbox;
-use plan::{Difference, NodeDifference, Side};
+use std::net::IpAddr;
+
+use model::{IpVersion, Sandbox};
+use plan::between::{Step, VXLAN_DEVICES};
+use plan::{Difference, NodeDifference, Side, StrayNeighbour};
 
 use crate::Subject;
 
@@ -64,6 +67,47 @@ pub fn collected(sandbox: &Sandbox, left: &Leftovers<'_>, node: &str) -> Vec<Men
     found
 }
 
+/// A neighbour on a pod's device that was nobody's.
+pub fn stray_neighbour(stray: &StrayNeighbour, node: &str) -> Mended {
+    let (node, device) = (node.to_owned(), stray.device.clone());
+    mended(
+        "neighbour-without-endpoint",
+        Subject::Neighbour { node, address: stray.neighbour.address, device },
+    )
+}
+
+/// Of the ways to other nodes: routes, and ends of tunnels.
+pub fn between(step: &Step, node: &str) -> Mended {
+    let route = |code, destination| mended(code, Subject::Route { node: node.to_owned(), destination });
+    let tunnel = |code, version: IpVersion, address: IpAddr| {
+        let device = VXLAN_DEVICES[usize::from(version == IpVersion::V6)].to_owned();
+        mended(code, Subject::Neighbour { node: node.to_owned(), address, device })
+    };
+    match *step {
+        Step::PutRoute { route: wanted, instead_of: None } => {
+            route("block-route-missing", wanted.destination)
+        }
+        Step::PutRoute { route: wanted, .. } => route("route-via-wrong-node", wanted.destination),
+        Step::DropRoute { route: found } => route("route-without-endpoint", found.destination),
+        Step::PutNeighbour { address, .. } => tunnel("neighbour-missing", IpVersion::of(address), address),
+        Step::PutForward { version, node: at, .. } => tunnel("neighbour-missing", version, at),
+        Step::DropNeighbour { address } => {
+            tunnel("neighbour-without-endpoint", IpVersion::of(address), address)
+        }
+        Step::DropForward { version, node: at, .. } => tunnel("neighbour-without-endpoint", version, at),
+    }
+}
+
+/// Rules of nftables that somebody took away or changed.
+pub fn rules(node: &str) -> Mended {
+    mended("nat-missing", Subject::Node(node.to_owned()))
+}
+
+/// A tunnel's device that was gone.
+pub fn tunnel(device: &str, node: &str) -> Mended {
+    mended("device-down", Subject::device(node, device))
+}
+
 fn mended(code: &'static str, subject: Subject) -> Mended {
     Mended { code, subject }
 }
@@ -119,6 +163,7 @@ fn code_inside(difference: &Difference) -> &'static str {
 #[cfg(test)]
 mod tests {
     use model::{DeviceName, Mac};
+    use plan::between::{FoundRoute, Hop, NodeRoute, Way};
     use plan::{Attachment, NodeFacts, ObservedEnd, ObservedWiring, PodWiring, differences};
 
     use super::*;
@@ -163,6 +208,23 @@ mod tests {
         }
     }
 
+    /// Every sort of step between nodes.
+    fn ways() -> Vec<Step> {
+        let (destination, address) = ("10.1.0.0/26".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let (mac, version, node) = (Mac([2; 6]), IpVersion::V6, address);
+        let route = NodeRoute { destination, way: Way::Blackhole };
+        let found = FoundRoute { destination, metric: 0, hop: Hop::Odd };
+        vec![
+            Step::PutRoute { route, instead_of: None },
+            Step::PutRoute { route, instead_of: Some(found) },
+            Step::DropRoute { route: found },
+            Step::PutNeighbour { address, mac },
+            Step::DropNeighbour { address },
+            Step::PutForward { version, mac, node },
+            Step::DropForward { version, mac, node },
+        ]
+    }
+
     fn all() -> Vec<Mended> {
         let wiring = wiring();
         let alias = Some(wiring.sandbox.alias());
@@ -192,7 +254,15 @@ mod tests {
         ]);
         let left = Leftovers { has_endpoint: true, has_addresses: true, device: Some("cali1") };
         let collected = collected(&sandbox(), &left, "a");
-        found.iter().map(|found| on_node(found, "a")).chain(collected).collect()
+        let stray = StrayNeighbour {
+            sandbox: sandbox(),
+            device: "cali1".to_owned(),
+            neighbour: wiring.host.neighbours[0].clone(),
+        };
+        let more = [stray_neighbour(&stray, "a"), rules("a"), tunnel("vxlan.calico", "a")];
+        let on_node = found.iter().map(|found| on_node(found, "a"));
+        let between = ways().into_iter().map(|step| between(&step, "a"));
+        on_node.chain(collected).chain(more).chain(between).collect()
     }
 
     #[test]
@@ -204,6 +274,7 @@ mod tests {
         let codes: std::collections::BTreeSet<&str> = all.iter().map(|mended| mended.code).collect();
         let expected = [
             "address-leaked",
+            "block-route-missing",
             "device-down",
             "device-setting-wrong",
             "device-shared",
@@ -212,7 +283,9 @@ mod tests {
             "endpoint-without-sandbox",
             "forwarding-off",
             "mtu-differs",
+            "nat-missing",
             "neighbour-missing",
+            "neighbour-without-endpoint",
             "neighbour-wrong",
             "pod-address-missing",
             "pod-default-route-missing",
@@ -220,6 +293,7 @@ mod tests {
             "pod-interface-missing",
             "route-missing",
             "route-shadowed",
+            "route-via-wrong-node",
             "route-without-endpoint",
         ];
         assert_eq!(codes.into_iter().collect::<Vec<_>>(), expected);
@@ -228,9 +302,16 @@ mod tests {
     #[test]
     fn subjects_are_those_of_findings() {
         let words: Vec<String> = all().iter().map(|mended| mended.subject.to_string()).collect();
-        for expected in
-            ["route 10.0.0.5/32 on a", "neighbour 10.0.0.5 at cali1 on a", "device cali1 on a", "sandbox c1"]
-        {
+        for expected in [
+            "route 10.0.0.5/32 on a",
+            "neighbour 10.0.0.5 at cali1 on a",
+            "device cali1 on a",
+            "sandbox c1",
+            "route 10.1.0.0/26 on a",
+            "neighbour 10.0.0.2 at vxlan.calico on a",
+            "neighbour 10.0.0.2 at vxlan-v6.calico on a",
+            "node a",
+        ] {
             assert!(words.iter().any(|words| words == expected), "{expected}: {words:?}");
         }
         assert_eq!(collected(&sandbox(), &Leftovers::default(), "a"), []);

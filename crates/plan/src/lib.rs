@@ -25,7 +25,7 @@ pub use difference::{Difference, ObservedEnd, ObservedWiring, differences};
 pub use inside::{InsidePod, inside_pod};
 pub use node::{
     FORWARD_V4, NODE_SETTINGS, NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute,
-    node_differences, preferred_elsewhere,
+    StrayNeighbour, node_differences, preferred_elsewhere,
 };
 pub use notice::{Affected, Notice, Watched};
 pub use objects::{Neighbour, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};

@@ -64,6 +64,15 @@ pub struct ObservedRoute {
     pub route: Route,
 }
 
+/// A permanent neighbour on a pod's device that nothing asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StrayNeighbour {
+    /// Whose device it is.
+    pub sandbox: Sandbox,
+    pub device: String,
+    pub neighbour: Neighbour,
+}
+
 /// One thing on the node's side that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeDifference {
@@ -139,6 +148,29 @@ impl ObservedLink {
 }
 
 impl NodeObserved {
+    /// Neighbours on pods' devices whose address the pod does not have and to which no route through the device leads, whoever
+    /// made it. Nothing tells who made a neighbour, and the pod may have given itself the address: a look inside comes first.
+    pub fn stray_neighbours(&self, desired: &NodeDesired) -> Vec<StrayNeighbour> {
+        let view = View::new(self);
+        let mut strays = Vec::new();
+        for wiring in desired.wirings() {
+            let Some(link) = view.link_of(wiring) else { continue };
+            let is_routed = |neighbour: &Neighbour| {
+                let mut routes = view.routes_on.get(&link.index).into_iter().flatten();
+                routes.any(|route| route.destination.contains(&neighbour.address))
+            };
+            let is_wanted = |neighbour: &Neighbour| {
+                wiring.host.neighbours.iter().any(|wanted| wanted.address == neighbour.address)
+            };
+            let there = view.neighbours_on.get(&link.index).into_iter().flatten().copied();
+            strays.extend(there.filter(|found| !is_wanted(found) && !is_routed(found)).map(|found| {
+                let (sandbox, device) = (wiring.sandbox.clone(), link.name.clone());
+                StrayNeighbour { sandbox, device, neighbour: found.clone() }
+            }));
+        }
+        strays
+    }
+
     /// Strangers' routes to addresses of pods, through other devices than the pod's, whether packets take them or
     /// not. Somebody else believes that the address is theirs.
     pub fn rival_routes<'a>(&'a self, desired: &'a NodeDesired) -> Vec<(&'a Sandbox, &'a ObservedRoute)> {

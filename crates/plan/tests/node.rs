@@ -71,6 +71,27 @@ fn wire(node: &mut NodeObserved, wiring: &PodWiring, index: u32) {
     node.neighbours.extend(end.neighbours.iter().map(|neighbour| (index, neighbour.clone())));
 }
 
+#[test]
+fn neighbours_that_nothing_asks_for_are_strays_unless_a_route_leads_there() {
+    let desired = desired(3);
+    let mut node = perfect(&desired);
+    assert_eq!(node.stray_neighbours(&desired), []);
+    let add = |node: &mut NodeObserved, index: u32, address: &str| {
+        node.neighbours.push((index, Neighbour { address: address.parse().unwrap(), mac: Mac([2; 6]) }));
+    };
+    add(&mut node, FIRST_INDEX, "10.9.0.1");
+    // Not at a pod's device, and not for nobody: somebody leads packets there.
+    add(&mut node, STRANGER, "10.9.0.2");
+    add(&mut node, FIRST_INDEX + 1, "10.9.0.3");
+    node.routes.push(ObservedRoute { device: Some(FIRST_INDEX + 1), route: route("10.9.0.0/24", 4) });
+    // A pod's own address at another hardware address is wrong, not superfluous.
+    let own = desired.wirings().next().unwrap().host.neighbours[0].address;
+    add(&mut node, FIRST_INDEX, &own.to_string());
+    let strays: Vec<String> =
+        node.stray_neighbours(&desired).iter().map(|stray| stray.neighbour.address.to_string()).collect();
+    assert_eq!(strays, ["10.9.0.1"]);
+}
+
 /// A kernel and an agent that do as they are told.
 fn put_right(node: &mut NodeObserved, desired: &NodeDesired, difference: &NodeDifference) {
     match difference {

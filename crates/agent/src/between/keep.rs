@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use doctor::mended;
 use host::{Host, HostError, Monitor};
 use plan::address::Doubt;
 use plan::between::{BetweenDevices, BetweenNotice, Changed, Step, Trouble, changes_of};
@@ -29,6 +30,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
 const STEPS_AT_ONCE: usize = 512;
 /// How long a tunnel that nobody wants any more stays: others may not have heard of it yet, and still send through it.
 const LINGER: Duration = Duration::from_secs(10);
+/// How many mends of one look are told one by one. More of them have one cause, and are only counted.
+const MENDS_TOLD_MAX: usize = 64;
 /// How many reasons are said in full.
 const REASONS_MAX: usize = 10;
 
@@ -161,17 +164,22 @@ impl<'a> Keeper<'a> {
     async fn look(&mut self, why: Why) -> Result<(), HostError> {
         let kernel = self.services.kernel()?;
         let known = Arc::clone(self.known);
-        let Looked { devices, steps, mut failed, nat } =
+        let Looked { devices, steps, made, mut failed, nat } =
             kernel.run(move |host: &mut Host| steps::look(host, &known)).await??;
         self.devices = devices;
         let is_mending = self.has_looked && why == Why::Check;
         let count = steps.len();
-        if is_mending {
-            steps.iter().take(REASONS_MAX).for_each(|step| info!("{step}; put right"));
-        } else if count > 0 {
+        if !is_mending && count > 0 {
             info!("{count} routes and tunnel ends to set up, to change or to remove");
         }
-        failed.extend(self.apply(steps).await?);
+let unmended = self.apply(steps.clone()).await?;
+        if is_mending {
+            self.note_mends(
+                &made,
+                steps.iter().filter(|step| !unmended.iter().any(|(left, _)| left == *step)),
+            );
+        }
+        failed.extend(unmended.into_iter().map(|(_, words)| words));
         failpoint::hit(Point::BetweenBeforeRetire);
         self.retire_tunnels().await?;
         failpoint::hit(Point::BetweenAfterRetire);
@@ -193,6 +201,32 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
+    /// Each under the code that it would have been found under.
+    fn note_mends<'s>(&self, made: &[&str], steps: impl Iterator<Item = &'s Step>) {
+        let node = self.node();
+        for device in made {
+            let words = "the tunnel's device was not there, or not as wanted; made it anew";
+            self.services.health().mended(&mended::tunnel(device, node), words);
+        }
+        let mut untold: usize = 0;
+        for (number, step) in steps.enumerate() {
+            let mended = mended::between(step, node);
+            if number < MENDS_TOLD_MAX {
+                self.services.health().mended(&mended, &step.to_string());
+            } else {
+                self.services.metrics().mends.count(mended.code);
+                untold += 1;
+            }
+        }
+        if untold > 0 {
+            info!("put right {untold} more routes and tunnel ends");
+        }
+    }
+
+    fn node(&self) -> &'a str {
+        self.services.agent().map_or("", |agent| agent.node.as_str())
+    }
+
     async fn retire_tunnels(&mut self) -> Result<(), HostError> {
         let removes = self.remove_at.is_some_and(|due| due <= Instant::now());
         let known = Arc::clone(self.known);
@@ -205,8 +239,8 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// What could not be done, in words.
-    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<String>, HostError> {
+    /// What could not be done, and why.
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<(Step, String)>, HostError> {
         let kernel = self.services.kernel()?;
         let mut failed = Vec::new();
         failpoint::hit(Point::BetweenBeforeRoutes);
@@ -218,7 +252,7 @@ impl<'a> Keeper<'a> {
             }
             let (part, devices) = (part.to_vec(), self.devices);
             let left = kernel.run(move |host: &mut Host| host.apply_between(&part, &devices)).await??;
-            failed.extend(left.into_iter().map(|(step, error)| format!("{step}: {error}")));
+            failed.extend(left.into_iter().map(|(step, error)| (step, format!("{step}: {error}"))));
         }
         failpoint::hit(Point::BetweenAfterRoutes);
         Ok(failed)

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use doctor::mended;
 use host::HostError;
 use host::between::nft;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::known::Known;
 use crate::cni::Services;
@@ -32,9 +33,10 @@ impl Nat {
     /// Loads the rules that are wanted if they are not there.
     pub(super) async fn keep(&mut self, services: &Services, known: &Known) {
         let wanted = known.lock().between.nat().map(str::to_owned);
+        let is_known = self.is_loaded(wanted.as_deref());
         let outcome = match self.is_there(wanted.as_deref()).await {
             Ok(true) => Ok(()),
-            Ok(false) => self.load(wanted).await,
+            Ok(false) => self.load(wanted).await.inspect(|()| note_mend(services, is_known)),
             Err(error) => Err(error),
         };
         services.metrics().nat_failed.store(i64::from(outcome.is_err()), Ordering::Relaxed);
@@ -48,19 +50,19 @@ impl Nat {
     }
 
     async fn is_there(&self, wanted: Option<&str>) -> Result<bool, HostError> {
-        let Some(loaded) = &self.loaded else { return Ok(false) };
-        match (loaded, wanted) {
-            (None, None) => Ok(true),
-            (Some((rules, listed)), Some(wanted)) if rules == wanted => {
+        match &self.loaded {
+            Some(None) if wanted.is_none() => Ok(true),
+            Some(Some((_, listed))) if self.is_loaded(wanted) => {
                 let found = blocking(nft::list).await?;
-                let is_same = found.as_ref() == Some(listed);
-                if !is_same {
-                    warn!("somebody changed our rules of nftables; they are loaded again");
-                }
-                Ok(is_same)
+                Ok(found.as_ref() == Some(listed))
             }
             _ => Ok(false),
         }
+    }
+
+    /// Whether these are the rules that were loaded last. They may be gone since.
+    fn is_loaded(&self, wanted: Option<&str>) -> bool {
+        matches!((&self.loaded, wanted), (Some(Some((rules, _))), Some(wanted)) if rules == wanted)
     }
 
     async fn load(&mut self, wanted: Option<String>) -> Result<(), HostError> {
@@ -86,6 +88,14 @@ impl Nat {
         };
         self.loaded = Some(loaded);
         Ok(())
+    }
+}
+
+/// What was loaded before and had to be loaded again, somebody took away or changed.
+fn note_mend(services: &Services, is_loaded_again: bool) {
+    if is_loaded_again && let Some(agent) = services.agent() {
+        let words = "somebody changed our rules of nftables; loaded them again";
+        services.health().mended(&mended::rules(&agent.node), words);
     }
 }
 

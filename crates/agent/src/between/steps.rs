@@ -14,6 +14,8 @@ use crate::failpoint::{self, Point};
 pub(super) struct Looked {
     pub(super) devices: BetweenDevices,
     pub(super) steps: Vec<Step>,
+    /// Tunnels' devices that were not there, or not as wanted.
+    pub(super) made: Vec<&'static str>,
     /// Devices that could not be made, in words.
     pub(super) failed: Vec<String>,
     /// Other rules of nftables are wanted than before.
@@ -32,7 +34,10 @@ pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostEr
     for (slot, wanted) in wanted.iter().enumerate() {
         let Some(wanted) = wanted else { continue };
         match host.ensure_vxlan(wanted) {
-            Ok((index, _)) => looked.devices.vxlan[slot] = Some(index),
+            Ok((index, is_new)) => {
+                looked.devices.vxlan[slot] = Some(index);
+                looked.made.extend(is_new.then(|| wanted.name()));
+            }
             Err(error) => looked.failed.push(format!("{} cannot be set up: {error}", wanted.name())),
         }
     }

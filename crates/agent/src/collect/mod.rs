@@ -7,6 +7,7 @@
 mod adopt;
 mod blocks;
 mod known;
+mod neighbours;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -33,6 +34,7 @@ const SYNC_LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Looks again and again; never ends. Begins when the store's records are known.
 pub(crate) async fn run(services: &Services, grace: Duration) {
     let (mut suspects, mut blocks) = (Suspects::default(), Blocks::default());
+    let mut strays = Suspects::default();
     loop {
         while !services.health().is_store_in_sync() {
             tokio::time::sleep(SYNC_LOOK_EVERY).await;
@@ -41,13 +43,16 @@ pub(crate) async fn run(services: &Services, grace: Duration) {
             // Not knowing is no reason to remove anything; suspects keep their time.
             debug!("no look was possible: {error}");
         }
+        if let Err(error) = neighbours::look(services, &mut strays, grace).await {
+            debug!("no look at neighbours was possible: {error}");
+        }
         tokio::time::sleep(grace.max(LOOK_EVERY_MIN)).await;
     }
 }
 
 async fn look(
     services: &Services,
-    suspects: &mut Suspects,
+    suspects: &mut Suspects<Sandbox>,
     blocks: &mut Blocks,
     grace: Duration,
 ) -> Result<(), CniError> {

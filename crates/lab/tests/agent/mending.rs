@@ -87,6 +87,36 @@ fn what_strangers_broke_has_the_code_of_its_finding() {
     assert!(bench.metric("mended_total") >= 9);
 }
 
+/// Of three permanent neighbours that no record asks for, one is of nobody: of the others, one has a route and one is an address that
+/// the pod gave itself.
+#[test]
+fn a_neighbour_of_nobody_is_removed_after_the_grace() {
+    let test = "a_neighbour_of_nobody_is_removed_after_the_grace";
+    let Some(bench) = Bench::new(test) else { return };
+    let agent = bench.agent(&[("PLUMB_GRACE", "500ms")]);
+    let pod = bench.pod("shop", "web");
+    let address = bench.agent_add(&pod).address().unwrap();
+    let (node, device) = (bench.node.namespace(), device_of(&bench, &pod));
+    let ip = |command: &str| node.ip(&command.split(' ').collect::<Vec<_>>()).unwrap();
+    pod.netns().ip(&["address", "add", "10.244.9.2/32", "dev", "eth0"]).unwrap();
+    ip(&format!("route add 10.244.9.3 dev {device} proto static"));
+    for last in 1..=3 {
+        ip(&format!("neigh add 10.244.9.{last} lladdr 02:00:00:00:00:09 dev {device} nud permanent"));
+    }
+    let subject = format!("neighbour 10.244.9.1 at {device} on {}", bench.node.name());
+    expect(&bench, &agent, "neighbour-without-endpoint", &subject);
+    let left = ip(&format!("neigh show dev {device} nud permanent"));
+    for (kept, is_there) in
+        [("10.244.9.1 ", false), ("10.244.9.2 ", true), ("10.244.9.3 ", true), (&format!("{address} "), true)]
+    {
+        assert_eq!(left.contains(kept), is_there, "{kept} in {left}");
+    }
+    // The other two were looked at just as often.
+    let mends = remembered(&bench);
+    assert_eq!(mends.len(), 1, "{mends:?}");
+    assert!(node.can_ping(&address.to_string()).unwrap());
+}
+
 /// Two sandboxes that the runtime has no more. The namespace of one is there, with its end of the device: that is a word for it.
 #[test]
 fn what_takes_one_more_witness_is_left_and_found() {

@@ -100,7 +100,7 @@ fn log(scene: &Scene, index: usize) -> String {
 const READINESS: [&str; 3] = ["curl", "-s", "127.0.0.1:9099/readiness"];
 
 /// What a command on a node prints, whatever becomes of it.
-fn printed(scene: &Scene, index: usize, words: &[&str]) -> String {
+pub(crate) fn printed(scene: &Scene, index: usize, words: &[&str]) -> String {
     let output = scene.lab.output_on(scene.node(index), words).unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

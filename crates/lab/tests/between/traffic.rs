@@ -5,6 +5,7 @@ use std::process::Command;
 use lab::Pinger;
 use lab::cluster::{Mode, Plan, StoreKind, Topology};
 
+use crate::address::printed;
 use crate::scene::{Scene, plan};
 
 /// Pods of the first two nodes ping each other, both ways.
@@ -146,6 +147,17 @@ fn strangers_changes_are_put_right() {
         };
         lab::wait_for(&format!("what {change} broke to be put right"), is_back).unwrap();
     }
+    // Each is told under the code that it would have been found under.
+    let is_told = || {
+        let status = printed(&scene, 0, &["plumb", "node", "status"]);
+        for told in
+            ["block-route-missing", "neighbour-missing", "route 10.99.0.0/24 on", "device vxlan.calico on"]
+        {
+            anyhow::ensure!(status.contains(told), "no {told} in {status}");
+        }
+        Ok(())
+    };
+    lab::wait_for("the agent to tell what it put right", is_told).unwrap();
     scene.assert_all_talk();
 }
 

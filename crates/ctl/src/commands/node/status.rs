@@ -30,6 +30,9 @@ pub(crate) async fn run(global: &Global, status: &Status) -> Result<(), Failures
         writeln!(out)?;
         tables::write_facts(&mut out, &facts)?;
     }
+    if let Some(mends) = seen.node.as_ref().and_then(|node| node.mends.as_deref()) {
+        tables::write_mends(&mut out, mends)?;
+    }
     let peers: Vec<Peer> = seen.sessions().map(peer).collect();
     tables::write(&mut out, &peers)?;
     let down = seen.sessions().filter(|session| !session.is_established()).count();

@@ -2,6 +2,9 @@
 
 use std::io::{self, Write};
 
+use doctor::evidence::node::Mend;
+use render::harmless;
+
 use crate::output::boxed::Boxed;
 
 /// A line of a table.
@@ -25,6 +28,27 @@ pub(super) fn write(out: &mut dyn Write, peers: &[Peer]) -> io::Result<()> {
         table.write(out)?;
     }
     Ok(())
+}
+
+/// How many of them are shown.
+const MENDS_SHOWN: usize = 10;
+
+/// What the node's agent put right by itself: the last ones, the newest first.
+pub(super) fn write_mends(out: &mut dyn Write, mends: &[Mend]) -> io::Result<()> {
+    if mends.is_empty() {
+        return writeln!(out, "\nThe agent had nothing to put right since it started.");
+    }
+    writeln!(out, "\nPut right by the agent")?;
+    let mut table = Boxed::new(&["WHEN", "CODE", "SUBJECT", "WHAT"]);
+    for Mend { at, code, subject, words } in mends.iter().rev().take(MENDS_SHOWN) {
+        let when = at.strftime("%Y-%m-%d %H:%M:%S").to_string();
+        table.row([when, code.clone(), subject.clone(), words.clone()].map(|cell| harmless(&cell)).to_vec());
+    }
+    table.write(out)?;
+    match mends.len().saturating_sub(MENDS_SHOWN) {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more before"),
+    }
 }
 
 /// `Address    10.0.0.1/24`, a line each.
