@@ -11,6 +11,7 @@
 
 mod history;
 mod nodes;
+mod pace;
 mod records;
 mod repair;
 mod undo;

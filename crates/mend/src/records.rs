@@ -29,8 +29,8 @@ pub(crate) struct Manner {
 pub(crate) struct Part<'a> {
     pub(crate) step: u32,
     pub(crate) edits: &'a [Edit],
-    /// A new look has confirmed it. If not, it may only turn out to be done already.
-    pub(crate) is_confirmed: bool,
+    /// Why a new look did not confirm it. Then it may only turn out to be done already.
+    pub(crate) unconfirmed: Option<&'a str>,
 }
 
 /// What became of one step.
@@ -41,6 +41,11 @@ pub(crate) struct Made {
     pub(crate) said: Option<String>,
     /// In the order in which it is to be taken back.
     pub(crate) undo: Vec<Edit>,
+}
+
+/// What is said of a step that was planned once and would not be planned any more.
+pub(crate) fn not_confirmed(why: &str) -> String {
+    format!("a look right before did not confirm it: {why}")
 }
 
 /// Steps whose records fit into one commit, from the front. At least one.
@@ -158,9 +163,8 @@ fn draft(parts: &[Part<'_>], mut pages: BTreeMap<Key, Page>, keeps_going: bool) 
             .filter_map(|key| Some((key.clone(), pages.get(&key)?.clone())))
             .collect();
         let mut one = edit(part, &mut pages, now);
-        if one.how == How::Done && !part.is_confirmed {
-            let said = Some("a look right before did not confirm it".to_owned());
-            one = Made { how: How::Surprise, said, undo: Vec::new(), ..one };
+        if let (How::Done, Some(why)) = (one.how, part.unconfirmed) {
+            one = Made { how: How::Surprise, said: Some(not_confirmed(why)), undo: Vec::new(), ..one };
         }
         let is_surprise = one.how == How::Surprise;
         made.push(one);

@@ -1,10 +1,10 @@
 //! A plan, carried out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use doctor::repair::{Plan, Step};
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use store::{Store, StoreError};
 
 use crate::history::{Ended, History, HistoryError, How, Told, Undo};
 use crate::nodes::Nodes;
+use crate::pace::Pace;
 use crate::records::{self, Made, Manner, Part};
 
 /// How long a store may be away in the middle of a repair.
@@ -35,11 +36,11 @@ pub struct Repair {
     plan: Plan,
     /// What earlier processes have done.
     settled: BTreeSet<u32>,
-    /// Steps that a look right before did not confirm: they are not done, unless they turn out to be done already.
-    pub unconfirmed: BTreeSet<u32>,
+    /// Steps that a look right before did not confirm, and why: they are not done, unless they turn out to be done already.
+    pub unconfirmed: BTreeMap<u32, String>,
     /// How long a store may be away in the middle.
     pub patience: Duration,
-    /// How many steps may share a commit.
+    /// How many steps may share a commit at most.
     pub steps_at_once: usize,
     /// Goes on after a surprise or a failure with whatever is left.
     pub keeps_going: bool,
@@ -102,7 +103,7 @@ impl Repair {
             history,
             plan,
             settled: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
             patience: PATIENCE,
             steps_at_once: store::MAX_CHANGES,
             keeps_going: false,
@@ -123,7 +124,7 @@ impl Repair {
             history,
             plan: Plan::default(),
             settled: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
             patience: PATIENCE,
             steps_at_once: store::MAX_CHANGES,
             keeps_going: false,
@@ -153,13 +154,14 @@ impl Repair {
     pub async fn run(&mut self, shown: &(dyn Fn(usize) + Sync)) -> Result<Outcome, MendError> {
         let steps: Vec<Step> = self.left().into_iter().cloned().collect();
         let mut outcome = Outcome::default();
-        let mut at = 0;
+        let (mut at, mut pace) = (0, Pace::new(self.steps_at_once));
         while at < steps.len() {
-            let done = match steps[at].on_node {
+            let started = Instant::now();
+            let (done, changes) = match steps[at].on_node {
                 Some(_) => (vec![self.on_node(&steps[at]).await?], 0),
-                None => self.records(&steps[at..]).await?,
+                None => self.records(&steps[at..], pace.steps()).await?,
             };
-            let (done, changes) = done;
+            let rest = if changes > 0 { pace.rest_after(started.elapsed()) } else { Duration::ZERO };
             outcome.changes += changes;
             at += done.len();
             shown(at);
@@ -167,6 +169,9 @@ impl Repair {
             outcome.steps.extend(done);
             if is_trouble && !self.keeps_going {
                 break;
+            }
+            if at < steps.len() {
+                tokio::time::sleep(rest).await;
             }
         }
         outcome.not_tried = steps.len() - at;
@@ -176,14 +181,13 @@ impl Repair {
     }
 
     /// As many of the next steps as fit into one commit; none after a surprise, unless that is wanted.
-    async fn records(&mut self, steps: &[Step]) -> Result<(Vec<StepOutcome>, usize), MendError> {
-        let of_records =
-            steps.iter().take_while(|step| step.on_node.is_none()).take(self.steps_at_once.max(1));
+    async fn records(&mut self, steps: &[Step], most: usize) -> Result<(Vec<StepOutcome>, usize), MendError> {
+        let of_records = steps.iter().take_while(|step| step.on_node.is_none()).take(most);
         let parts: Vec<Part<'_>> = of_records
             .map(|step| Part {
                 step: step.number,
                 edits: &step.edits,
-                is_confirmed: !self.unconfirmed.contains(&step.number),
+                unconfirmed: self.unconfirmed.get(&step.number).map(String::as_str),
             })
             .collect();
         let history = &mut self.history;
@@ -209,8 +213,8 @@ impl Repair {
         let Some(on_node) = &step.on_node else {
             return Ok(StepOutcome { step: step.number, how: How::Already, said: None });
         };
-        if self.unconfirmed.contains(&step.number) {
-            let said = Some("a look right before did not confirm it".to_owned());
+        if let Some(why) = self.unconfirmed.get(&step.number) {
+            let said = Some(records::not_confirmed(why));
             let outcome = StepOutcome { step: step.number, how: How::Surprise, said };
             self.note(std::slice::from_ref(&outcome))?;
             return Ok(outcome);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use doctor::repair::{Edit, Plan};
 use jiff::Timestamp;
@@ -11,6 +12,7 @@ use store::Store;
 
 use crate::history::{History, How, Told, Undo};
 use crate::nodes::Nodes;
+use crate::pace::Pace;
 use crate::records::{self, Manner, Part};
 use crate::repair::{MendError, Outcome, PATIENCE, Repair, StepOutcome};
 
@@ -36,11 +38,12 @@ impl Repair {
         let steps: Vec<(u32, Known)> =
             known.into_iter().rev().filter(|(_, known)| !known.is_undone).collect();
         let mut outcome = Outcome::default();
-        let mut at = 0;
+        let (mut at, mut pace) = (0, Pace::new(store::MAX_CHANGES));
         while at < steps.len() {
+            let started = Instant::now();
             let done = match steps[at].1.undo.node {
                 Some(_) => vec![on_node(&*nodes, steps[at].0, &steps[at].1.undo).await],
-                None => in_records(&*store, &steps[at..]).await?,
+                None => in_records(&*store, &steps[at..], pace.steps()).await?,
             };
             at += done.len();
             shown(at, steps.len());
@@ -48,6 +51,9 @@ impl Repair {
                 |done: &StepOutcome| Told::Undone { step: done.step, how: done.how, said: done.said.clone() };
             history.add(&done.iter().map(line).collect::<Vec<_>>())?;
             outcome.steps.extend(done);
+            if at < steps.len() && steps[at].1.undo.node.is_none() {
+                tokio::time::sleep(pace.rest_after(started.elapsed())).await;
+            }
         }
         let left_alone = outcome.troubles().count();
         history.tell(&[Told::UndoEnded { at: Timestamp::now(), left_alone }])?;
@@ -73,10 +79,14 @@ fn sort(told: Vec<Told>) -> (Plan, BTreeMap<u32, Known>) {
     (plan, known)
 }
 
-async fn in_records(store: &dyn Store, steps: &[(u32, Known)]) -> Result<Vec<StepOutcome>, MendError> {
-    let of_records = steps.iter().take_while(|(_, known)| known.undo.node.is_none()).take(store::MAX_CHANGES);
+async fn in_records(
+    store: &dyn Store,
+    steps: &[(u32, Known)],
+    most: usize,
+) -> Result<Vec<StepOutcome>, MendError> {
+    let of_records = steps.iter().take_while(|(_, known)| known.undo.node.is_none()).take(most);
     let parts: Vec<Part<'_>> = of_records
-        .map(|(step, known)| Part { step: *step, edits: &known.undo.edits, is_confirmed: true })
+        .map(|(step, known)| Part { step: *step, edits: &known.undo.edits, unconfirmed: None })
         .collect();
     // A whole record that is put back must not meet other edits of it: those were made in commits of their own.
     let is_whole = |part: &Part<'_>| part.edits.iter().any(|edit| matches!(edit, Edit::Record { .. }));

@@ -17,8 +17,16 @@ const PER_SECOND: u32 = 50;
 /// A node of the made-up cluster.
 const NODE: &str = "worker-0000";
 
-/// How long each assign took.
-pub(crate) async fn during(store: &Arc<dyn Store>, other: impl Future) -> Result<Run> {
+/// When an assign began, and how long it took.
+pub(crate) type Assign = (Instant, Duration);
+
+/// How long these took.
+pub(crate) fn run(assigns: impl IntoIterator<Item = Assign>) -> Run {
+    Run::new(assigns.into_iter().map(|(_, took)| took))
+}
+
+/// Every assign that was made meanwhile.
+pub(crate) async fn during(store: &Arc<dyn Store>, other: impl Future) -> Result<Vec<Assign>> {
     let book = Arc::new(Book::following(Arc::clone(store), Settings::default(), NODE));
     book.in_sync().await;
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / PER_SECOND);
@@ -38,15 +46,15 @@ pub(crate) async fn during(store: &Arc<dyn Store>, other: impl Future) -> Result
         times.push(done??);
     }
     eprintln!("{} assigns", times.len());
-    Ok(Run::new(times))
+    Ok(times)
 }
 
-async fn assign(book: Arc<Book>) -> Result<Duration> {
+async fn assign(book: Arc<Book>) -> Result<Assign> {
     let handle = format!("k8s-pod-network.{}", uuid::Uuid::new_v4().simple());
     let owner = Owner::on_node(&handle, NODE, Timestamp::now());
     let started = Instant::now();
     book.assign(AssignRequest::new(NODE, owner, &[IpVersion::V4])).await?;
     let took = started.elapsed();
     book.release_handle(HandleRequest::all(&handle)).await?;
-    Ok(took)
+    Ok((started, took))
 }

@@ -80,6 +80,9 @@ pub(crate) struct Repair {
     pub(crate) from: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) this_node: ThisNode,
+    /// Have the nodes send a few packets (ICMP echo) to each other and to some pods, to see what only packets show. Nothing is sent without it
+    #[arg(long)]
+    pub(crate) probe: bool,
     /// text (for people) or json
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = RepairFormat::Text)]
     pub(crate) output: RepairFormat,

@@ -172,13 +172,40 @@ fn a_plan_in_a_file_is_done_as_far_as_it_still_holds() {
     fails(&again, 1, "nothing of the plan is as it was");
 }
 
+/// What the text says on stderr, programs read.
+#[test]
+fn what_the_second_look_does_not_confirm_is_in_the_json_with_its_reason() {
+    let town = town(Desk::on_sqlite());
+    done(&repair(&town, &["--plan", "plan.json"]));
+    // One is gone, and one counts another block than the plan says.
+    town.remove(&handle_key("net.old-0"));
+    town.put(handle_key("net.old-1"), handle_value(BLOCK_A, 3));
+    let ran = repair(&town, &["--plan", "plan.json", "--apply", "-o", "json"]);
+    let told: Value = serde_json::from_str(done(&ran)).unwrap();
+    assert_eq!((&told["done"], ran.stderr.as_str()), (&json!(3), ""), "{told}");
+    let mut dropped = told["dropped"].as_array().unwrap().clone();
+    dropped.sort_by_key(|dropped| dropped["subject"].to_string());
+    let whys: Vec<_> = dropped.iter().map(|dropped| dropped["why"].as_str().unwrap()).collect();
+    assert_eq!((dropped[0]["code"].as_str(), dropped.len()), (Some("handle-unused"), 2), "{told}");
+    assert_eq!(dropped[0]["subject"], "handle net.old-0");
+    assert_eq!(whys[0], "it is not found any more");
+    assert!(whys[1].starts_with("what is there has changed; now it would be: "), "{whys:?}");
+    // And if nothing is left of the plan.
+    let ran = repair(&town, &["--plan", "plan.json", "--apply", "-o", "json"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+    assert_eq!((&told["id"], told["dropped"].as_array().map(Vec::len)), (&Value::Null, Some(STEPS)));
+}
+
 #[test]
 fn a_node_that_comes_back_meanwhile_keeps_what_it_has() {
     let town = town(Desk::on_sqlite());
     done(&repair(&town, &["--plan", "plan.json"]));
     let manifest = "{apiVersion: projectcalico.org/v3, kind: Node, metadata: {name: scrapped}, spec: {}}";
     town.desk.apply(manifest);
-    done(&repair(&town, &["--plan", "plan.json", "--apply"]));
+    let applied = repair(&town, &["--plan", "plan.json", "--apply"]);
+    done(&applied);
+    assert!(applied.stderr.contains("it is left now: two witnesses must say"), "{applied:?}");
     assert!(town.has(&Key::Block(cidr("10.65.0.16/29"))) && town.has(&handle_key("net.gone-0")));
     assert!(!town.has(&handle_key("net.old-0")), "what still holds is done");
 }

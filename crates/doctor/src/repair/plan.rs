@@ -85,6 +85,13 @@ pub struct Left {
     pub commands: Vec<String>,
 }
 
+/// A step that a later plan does not have, and what that one has in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dropped {
+    pub step: Step,
+    pub why: String,
+}
+
 impl Plan {
     /// Whether there is anything to do.
     pub fn is_empty(&self) -> bool {
@@ -102,7 +109,7 @@ impl Plan {
     }
 
     /// Keeps the steps that another plan has, too, and gives those that it has not.
-    pub fn keep_agreed(&mut self, other: &Plan) -> Vec<Step> {
+    pub fn keep_agreed(&mut self, other: &Plan) -> Vec<Dropped> {
         let mut known: BTreeMap<(&str, &str), Vec<&Step>> = BTreeMap::new();
         for step in &other.steps {
             known.entry((&step.code, &step.subject)).or_default().push(step);
@@ -111,9 +118,22 @@ impl Plan {
             let same = known.get(&(step.code.as_str(), step.subject.as_str()));
             same.is_some_and(|same| same.iter().any(|other| other.is_same(step)))
         };
-        let (agreed, dropped) = std::mem::take(&mut self.steps).into_iter().partition(is_agreed);
+        let (agreed, dropped): (Vec<Step>, Vec<Step>) =
+            std::mem::take(&mut self.steps).into_iter().partition(is_agreed);
         self.steps = agreed;
-        dropped
+        dropped.into_iter().map(|step| Dropped { why: other.why_not(&step), step }).collect()
+    }
+
+    /// Why this plan does not have a step of another one.
+    fn why_not(&self, step: &Step) -> String {
+        let same = |(code, subject): (&str, &str)| (code, subject) == (&step.code, &step.subject);
+        if let Some(left) = self.left.iter().find(|left| same((&left.code, &left.subject))) {
+            return format!("it is left now: {}", left.why);
+        }
+        match self.steps.iter().find(|other| other.mends().any(same)) {
+            Some(other) => format!("what is there has changed; now it would be: {}", other.title),
+            None => "it is not found any more".to_owned(),
+        }
     }
 }
 

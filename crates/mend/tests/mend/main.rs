@@ -254,10 +254,11 @@ async fn what_a_new_look_does_not_confirm_is_only_found_done() {
     make(&store).await;
     let (plan, _) = look(&store).await;
     let mut repair = Repair::begin(folder.path(), plan.clone(), Arc::clone(&store), nobody()).unwrap();
-    repair.unconfirmed = [plan.steps[0].number].into();
+    repair.unconfirmed = [(plan.steps[0].number, "it lives".to_owned())].into();
     repair.keeps_going = true;
     let outcome = repair.run(&|_| ()).await.unwrap();
     assert_eq!(outcome.steps[0].how, Happened::Surprise);
+    assert!(outcome.steps[0].said.as_deref().unwrap_or_default().ends_with("it lives"), "{outcome:?}");
     assert_eq!(outcome.count(Happened::Surprise), 1, "{outcome:?}");
 }
 

@@ -48,8 +48,8 @@ impl Sources {
     }
 
     /// Has nodes send packets, if that is wanted.
-    pub(super) fn with_probes(self, doctor: &Doctor) -> Sources {
-        Sources { probes: doctor.probe.then(|| options(doctor)), ..self }
+    pub(in crate::commands) fn with_probes(self, is_wanted: bool, options: Options) -> Sources {
+        Sources { probes: is_wanted.then_some(options), ..self }
     }
 
     /// Everything as it is now.
@@ -142,8 +142,8 @@ fn without_store(failure: &Failure) -> Evidence {
 }
 
 pub(super) async fn examine(global: &Global, doctor: &Doctor) -> Result<Examined, Failure> {
-    let sources =
-        Sources::open(global, &doctor.this_node).await?.with_texts(&doctor.from)?.with_probes(doctor);
+    let sources = Sources::open(global, &doctor.this_node).await?.with_texts(&doctor.from)?;
+    let sources = sources.with_probes(doctor.probe, options(doctor));
     examine_from(&sources, doctor).await
 }
 

@@ -20,7 +20,8 @@ pub(super) async fn run(global: &Global, doctor: &Doctor) -> Result<Report, Fail
             Failure::usage("--watch tells what changes line by line, as text or json on stdout").into()
         );
     }
-    let sources = Sources::open(global, &doctor.this_node).await?.with_probes(doctor);
+    let sources = Sources::open(global, &doctor.this_node).await?;
+    let sources = sources.with_probes(doctor.probe, super::live::options(doctor));
     let mut examined = super::live::examine_from(&sources, doctor).await?;
     match doctor.output.output {
         Format::Json => tell_changes(doctor, &Report::default(), &examined)?,

@@ -1,10 +1,10 @@
 //! Doing what a plan says: wait, look again, keep what both looks agree on, and go.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use doctor::repair::{Plan, Scope, Step};
+use doctor::repair::{Dropped, Plan, Scope};
 use jiff::{SignedDuration, Timestamp};
 use mend::{AgentNodes, Outcome, Repair as Running};
 
@@ -33,13 +33,12 @@ pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Resu
     wait_for_second_look(repair, &plan).await;
     let dropped = agree(&sources, repair, &scope, &mut plan).await?;
     if plan.is_empty() {
-        tell::dropped(repair, &dropped);
+        tell::nothing_agreed(repair, &dropped)?;
         return Err(Failure::new("nothing of the plan is as it was: nothing was changed")
             .hint("plumb repair shows a new plan")
             .into());
     }
-    let outcome = carry_out(global, repair, &sources, plan).await?;
-    tell::dropped(repair, &dropped);
+    let outcome = carry_out(global, repair, &sources, plan, &dropped).await?;
     verdict(repair, &outcome)
 }
 
@@ -69,7 +68,7 @@ async fn agree(
     repair: &Repair,
     scope: &Scope,
     plan: &mut Plan,
-) -> Result<Vec<Step>, Failure> {
+) -> Result<Vec<Dropped>, Failure> {
     let (now, _) = look::plan(sources, repair, scope).await?;
     if now.cluster_guid != plan.cluster_guid {
         return Err(Failure::new(format!(
@@ -86,6 +85,7 @@ async fn carry_out(
     repair: &Repair,
     sources: &Sources,
     mut plan: Plan,
+    dropped: &[Dropped],
 ) -> Result<Outcome, Failures> {
     let store = connect::open_for_changing(global).await?;
     let nodes = Arc::new(AgentNodes { sockets: sources.agents() });
@@ -94,10 +94,10 @@ async fn carry_out(
         plan.id = format!("{}-{}", plan.id, &uuid::Uuid::new_v4().simple().to_string()[..4]);
     }
     let running = Running::begin(&history_folder(repair), plan, store, nodes).map_err(explain)?;
-    go(repair, running).await
+    go(repair, running, dropped).await
 }
 
-async fn go(repair: &Repair, mut running: Running) -> Result<Outcome, Failures> {
+async fn go(repair: &Repair, mut running: Running, dropped: &[Dropped]) -> Result<Outcome, Failures> {
     running.keeps_going = repair.keep_going;
     if repair.one_by_one {
         running.steps_at_once = 1;
@@ -115,7 +115,7 @@ async fn go(repair: &Repair, mut running: Running) -> Result<Outcome, Failures> 
     if repair.timings {
         eprintln!("timings: applying_ms={} changes={}", start.elapsed().as_millis(), outcome.changes);
     }
-    tell::outcome(repair, running.plan(), &outcome)?;
+    tell::outcome(repair, running.plan(), &outcome, dropped)?;
     Ok(outcome)
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn resume(global: &Global, repair: &Repair, id: &str) -> Result
         return Ok(());
     }
     running.unconfirmed = unconfirmed(&sources, repair, &running).await?;
-    let outcome = go(repair, running).await?;
+    let outcome = go(repair, running, &[]).await?;
     verdict(repair, &outcome)
 }
 
@@ -141,11 +141,12 @@ async fn unconfirmed(
     sources: &Sources,
     repair: &Repair,
     running: &Running,
-) -> Result<BTreeSet<u32>, Failure> {
+) -> Result<BTreeMap<u32, String>, Failure> {
     let mut left = running.plan().clone();
     left.steps = running.left().into_iter().cloned().collect();
     let scope = look::scope_of(&left)?;
-    Ok(agree(sources, repair, &scope, &mut left).await?.into_iter().map(|step| step.number).collect())
+    let dropped = agree(sources, repair, &scope, &mut left).await?;
+    Ok(dropped.into_iter().map(|dropped| (dropped.step.number, dropped.why)).collect())
 }
 
 pub(super) fn explain(error: mend::MendError) -> Failure {

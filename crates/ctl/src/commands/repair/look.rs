@@ -22,8 +22,7 @@ pub(super) async fn plan(
     repair: &Repair,
     scope: &Scope,
 ) -> Result<(Plan, Report), Failure> {
-    let grace = SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE);
-    let options = Options { grace };
+    let options = options(repair);
     let (examined, [loading, analysis]) = look(sources, repair.settle, &options).await?;
     let start = Instant::now();
     let mut plan = doctor::repair::plan(&examined.evidence, &examined.report, scope, &options);
@@ -41,6 +40,10 @@ pub(super) async fn plan(
     Ok((plan, examined.report))
 }
 
+fn options(repair: &Repair) -> Options {
+    Options { grace: SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE) }
+}
+
 /// `20261115-101500-3f2a`: sorts by time, and two at once differ.
 fn new_id() -> String {
     let now = Timestamp::now();
@@ -50,6 +53,7 @@ fn new_id() -> String {
 
 pub(super) async fn open(global: &Global, repair: &Repair) -> Result<Sources, Failure> {
     let sources = Sources::open(global, &repair.this_node).await?;
+    let sources = sources.with_probes(repair.probe, options(repair));
     match repair.from.is_empty() {
         true => Ok(sources),
         false => sources.with_texts(&repair.from),

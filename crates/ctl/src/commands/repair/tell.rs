@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
-use doctor::repair::{Left, Plan, Step};
-use mend::{Happened, Outcome, Told};
+use doctor::repair::{Dropped, Left, Plan, Step};
+use mend::{Happened, Outcome, StepOutcome, Told};
 use render::harmless;
 
 use crate::cli::repair::{Repair, RepairFormat};
@@ -98,16 +98,20 @@ fn write_left(out: &mut impl io::Write, left: &[Left], all: bool) -> io::Result<
 }
 
 /// Steps that a second look did not confirm.
-pub(super) fn dropped(repair: &Repair, dropped: &[Step]) {
-    for step in dropped {
-        note(
-            repair,
-            &format!(
-                "left out, because it did not look the same right before: {} [{}]",
-                step.title, step.code
-            ),
-        );
+fn note_dropped(repair: &Repair, dropped: &[Dropped]) {
+    for Dropped { step, why } in dropped {
+        let what = format!("{} [{}]", step.title, step.code);
+        note(repair, &format!("left out, because it did not look the same right before: {what}: {why}"));
     }
+}
+
+/// The second look confirmed nothing, so that no repair was begun.
+pub(super) fn nothing_agreed(repair: &Repair, dropped: &[Dropped]) -> Result<(), Failure> {
+    note_dropped(repair, dropped);
+    if repair.output == RepairFormat::Json {
+        writeln!(io::stdout().lock(), "{}", summary(None, &Outcome::default(), dropped))?;
+    }
+    Ok(())
 }
 
 fn title(plan: &Plan, number: u32) -> String {
@@ -115,27 +119,50 @@ fn title(plan: &Plan, number: u32) -> String {
     step.map_or_else(String::new, |step| harmless(&step.title))
 }
 
-pub(super) fn outcome(repair: &Repair, plan: &Plan, outcome: &Outcome) -> Result<(), Failure> {
-    tell(repair, plan, outcome, "done")
+pub(super) fn outcome(
+    repair: &Repair,
+    plan: &Plan,
+    outcome: &Outcome,
+    dropped: &[Dropped],
+) -> Result<(), Failure> {
+    tell(repair, plan, outcome, dropped, "done")?;
+    note_dropped(repair, dropped);
+    Ok(())
 }
 
 pub(super) fn undone(repair: &Repair, plan: &Plan, outcome: &Outcome) -> Result<(), Failure> {
-    tell(repair, plan, outcome, "taken back")
+    tell(repair, plan, outcome, &[], "taken back")
 }
 
-fn tell(repair: &Repair, plan: &Plan, outcome: &Outcome, done: &str) -> Result<(), Failure> {
+/// The same for programs: docs/repair.md describes it.
+fn summary(id: Option<&str>, outcome: &Outcome, dropped: &[Dropped]) -> serde_json::Value {
+    let count = |how: Happened| outcome.count(how);
+    let trouble =
+        |step: &StepOutcome| serde_json::json!({"step": step.step, "how": step.how, "said": step.said});
+    let left_out = |Dropped { step, why }: &Dropped| {
+        serde_json::json!({
+            "step": step.number, "code": step.code, "subject": step.subject, "title": step.title, "why": why,
+        })
+    };
+    serde_json::json!({
+        "id": id, "done": count(Happened::Done), "already": count(Happened::Already), "surprises": count(Happened::Surprise),
+        "failed": count(Happened::Failed), "notTried": outcome.not_tried,
+        "troubles": outcome.troubles().map(trouble).collect::<Vec<_>>(),
+        "dropped": dropped.iter().map(left_out).collect::<Vec<_>>(),
+    })
+}
+
+fn tell(
+    repair: &Repair,
+    plan: &Plan,
+    outcome: &Outcome,
+    dropped: &[Dropped],
+    done: &str,
+) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let count = |how: Happened| outcome.count(how);
     if repair.output == RepairFormat::Json {
-        let troubles: Vec<_> = outcome
-            .troubles()
-            .map(|step| serde_json::json!({"step": step.step, "how": step.how, "said": step.said}))
-            .collect();
-        let summary = serde_json::json!({
-            "id": plan.id, "done": count(Happened::Done), "already": count(Happened::Already), "surprises": count(Happened::Surprise),
-            "failed": count(Happened::Failed), "notTried": outcome.not_tried, "troubles": troubles,
-        });
-        return Ok(writeln!(out, "{summary}")?);
+        return Ok(writeln!(out, "{}", summary(Some(&plan.id), outcome, dropped))?);
     }
     writeln!(out, "{} {done}, {} were so already.", steps(count(Happened::Done)), count(Happened::Already))?;
     for trouble in outcome.troubles() {
