@@ -194,6 +194,13 @@ fn a_pod_whose_status_is_late_is_kept() {
         no_address(evidence, pod);
         evidence.node_mut(NODE).sandboxes = None;
     });
+    // Its runtime cannot be asked, and its device goes by a name that nobody knows: that the pod is listed is not to be taken for an
+    // end of the sandbox.
+    nothing_is_taken(|evidence, pod| {
+        no_address(evidence, pod);
+        leave_kernel(evidence, pod);
+        evidence.node_mut(NODE).sandboxes = None;
+    });
 }
 
 #[test]
@@ -362,6 +369,12 @@ fn a_tunnel_whose_node_is_recorded_late_keeps_its_address() {
     // The node is there, and its record does not show the tunnel yet.
     let (late, address) = with_tunnel(healthy());
     assert!(!taken(&planned(&late)).contains(&address));
+    // The handle of a node whose name has a dot looks like that of a sandbox, of which no witness has heard.
+    let mut dotted = healthy();
+    let owner =
+        Owner { handle: Tunnel::Vxlan.handle("worker-0001.example-domain"), ..Tunnel::Vxlan.owner(NODE) };
+    let tunnels = take(&mut dotted, "10.0.0.64/26".parse().unwrap(), &owner);
+    assert!(!taken(&planned(&dotted)).contains(&tunnels.to_string()));
     // Its record is not there yet, in one of two looks.
     let (mut gone, _) = with_tunnel(without_node());
     assert!(taken(&planned(&gone)).contains(&address));
