@@ -1,5 +1,6 @@
 //! A fault under way: what was done, how it is undone, and what the doctor must say of it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -39,6 +40,7 @@ pub(crate) enum Takes {
 pub(crate) struct Injection<'s> {
     pub(crate) scene: &'s Scene,
     pub(crate) code: &'static str,
+    pub(crate) takes: Takes,
     /// The node it happens on.
     pub(crate) node: &'static str,
     /// The pod it happens to: of a fault that takes the node, the first.
@@ -46,8 +48,14 @@ pub(crate) struct Injection<'s> {
     pub(crate) roots: BTreeSet<(String, String)>,
     /// What must be told as following from a root.
     pub(crate) symptoms: BTreeSet<(String, String)>,
+    /// A fault of a node's set-up that its pods feel.
+    pub(crate) takes_pods_along: bool,
+    /// Records that were written or deleted.
+    touched: RefCell<BTreeSet<Key>>,
     undo: Vec<Undo>,
     undo_waits_for_bgp: bool,
+    /// What makes it show, on its node. The kernel forgets what it saw.
+    provocation: Option<String>,
     relay: Option<Relay>,
 }
 
@@ -58,9 +66,21 @@ enum Undo {
 
 impl<'s> Injection<'s> {
     pub(crate) fn new(scene: &'s Scene, fault: &Fault, node: &'static str, number: usize) -> Injection<'s> {
-        let (roots, symptoms, undo) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        let (undo_waits_for_bgp, relay) = (false, None);
-        Injection { scene, code: fault.code, node, number, roots, symptoms, undo, undo_waits_for_bgp, relay }
+        Injection {
+            scene,
+            code: fault.code,
+            takes: fault.takes,
+            node,
+            number,
+            roots: BTreeSet::new(),
+            symptoms: BTreeSet::new(),
+            takes_pods_along: false,
+            touched: RefCell::default(),
+            undo: Vec::new(),
+            undo_waits_for_bgp: false,
+            provocation: None,
+            relay: None,
+        }
     }
 
     /// This must be found.
@@ -160,6 +180,16 @@ impl<'s> Injection<'s> {
         self.undo_waits_for_bgp = true;
     }
 
+    /// This makes it show, whenever it is to be found.
+    pub(crate) fn shows_by(&mut self, line: impl Into<String>) -> Result<()> {
+        self.provocation = Some(line.into());
+        self.provoke()
+    }
+
+    pub(crate) fn provoke(&self) -> Result<()> {
+        self.provocation.as_ref().map_or(Ok(()), |line| self.scene.on(self.node, line).map(|_| ()))
+    }
+
     /// The node's agent is asked through this relay.
     pub(crate) fn ask_through(&mut self, relay: Relay) {
         self.scene.ask_at(self.node, Some(relay.socket()));
@@ -172,11 +202,18 @@ impl<'s> Injection<'s> {
     }
 
     pub(crate) fn put(&self, key: Key, value: impl Into<Vec<u8>>) -> Result<()> {
+        self.touched.borrow_mut().insert(key.clone());
         self.scene.change(key, Some(value.into()))
     }
 
     pub(crate) fn remove(&self, key: Key) -> Result<()> {
+        self.touched.borrow_mut().insert(key.clone());
         self.scene.change(key, None)
+    }
+
+    /// Every record that was written or deleted.
+    pub(crate) fn touched(&self) -> BTreeSet<Key> {
+        self.touched.borrow().clone()
     }
 
     /// Changes a record's JSON.

@@ -5,6 +5,7 @@ mod bird;
 mod bundles;
 mod churn;
 mod combos;
+mod extent;
 mod faults;
 mod injection;
 mod kubernetes;

@@ -39,12 +39,13 @@ fn forward(mut asker: UnixStream, agent: &Path, ahead: SignedDuration) -> Result
     let mut agent = UnixStream::connect(agent)?;
     write_frame(&mut agent, &question)?;
     let mut answer: Value = serde_json::from_slice(&read_frame(&mut agent)?)?;
-    let bundle = answer["stdout"].as_str().context("a bundle")?;
-    let (first, rest) = bundle.split_once('\n').context("a bundle has lines")?;
-    let start: Value = serde_json::from_str(first)?;
-    let taken_at = start["takenAt"].as_str().context("when")?;
-    let moved = taken_at.parse::<Timestamp>()? + ahead;
-    answer["stdout"] = format!("{}\n{rest}", first.replace(taken_at, &moved.to_string())).into();
+    // What a repair did has no date.
+    if let Some((first, rest)) = answer["stdout"].as_str().context("an answer")?.split_once('\n') {
+        let start: Value = serde_json::from_str(first)?;
+        let taken_at = start["takenAt"].as_str().context("when")?;
+        let moved = taken_at.parse::<Timestamp>()? + ahead;
+        answer["stdout"] = format!("{}\n{rest}", first.replace(taken_at, &moved.to_string())).into();
+    }
     write_frame(&mut asker, answer.to_string().as_bytes())
 }
 

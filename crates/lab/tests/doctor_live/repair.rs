@@ -1,6 +1,7 @@
 //! Every fault repaired on a cluster that runs: found, planned, mended, clean; taken back, found again; mended again.
 //!
-//! What a plan mends must have been injected. What is left to people must have been injected, too, and has a reason.
+//! What is found, what a repair mends and what it changes must have been injected, nothing less and nothing more. What is left to
+//! people has a reason.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -10,6 +11,8 @@ use doctor::repair::Plan;
 use lab::cluster::StoreKind;
 use serde_json::Value;
 
+use crate::combos::{see_that_all_is_explained, see_that_all_is_told};
+use crate::extent::Extent;
 use crate::faults;
 use crate::injection::{Fault, Injection};
 use crate::scene::{BUSY_NODES, Scene, Verdict, missing};
@@ -56,10 +59,6 @@ pub(crate) fn take_back(scene: &Scene, id: &str, grace: &str) -> Result<()> {
     run(scene.repair(&["undo", id], grace)?).map(|_| ())
 }
 
-fn told(verdict: &Verdict) -> BTreeSet<Named> {
-    verdict.roots.union(&verdict.symptoms).cloned().collect()
-}
-
 fn mended_by(plan: &Plan) -> BTreeSet<Named> {
     let mends = plan.steps.iter().flat_map(|step| step.mends());
     mends.map(|(code, subject)| (code.to_owned(), subject.to_owned())).collect()
@@ -74,43 +73,60 @@ pub(crate) fn see_that_the_rest_was_left(plan: &Plan, before: &Verdict, after: &
     let is_left = |named: &&Named| left.contains(*named) || is_for_people(&named.0);
     let wrong: Vec<_> = after.roots.iter().filter(|named| !is_left(named)).collect();
     ensure!(wrong.is_empty(), "after the repair: {wrong:?} in {:#}", after.report["findings"]);
-    let new: Vec<_> = after.roots.difference(&told(before)).cloned().collect();
+    let new: Vec<_> = after.roots.difference(&before.told()).cloned().collect();
     ensure!(new.is_empty(), "made by the repair: {new:?}");
     ensure!(plan.left.iter().all(|left| !left.why.is_empty()), "left without a reason: {:?}", plan.left);
     Ok(())
 }
 
-/// Found, mended, clean; taken back, found again; mended again. What was mended needs no undoing.
-pub(crate) fn mend(scene: &Scene, expected: &BTreeSet<Named>, grace: &str) -> Result<Plan> {
-    let before = scene.audit_with(grace)?;
-    let lost: Vec<_> = expected.difference(&told(&before)).cloned().collect();
-    ensure!(lost.is_empty(), "not found: {lost:?}, found {:#}", before.report["findings"]);
-    let plan = plan(scene, grace)?;
-    let not_there: Vec<_> = mended_by(&plan).difference(&told(&before)).cloned().collect();
+/// The plan as it was carried out, which is not the one that was shown.
+fn carried_out(scene: &Scene, id: &str, grace: &str) -> Result<Plan> {
+    let mut told = run(scene.repair(&["show", id], grace)?)?;
+    Ok(serde_json::from_value(told["history"][0]["plan"].take())?)
+}
+
+/// What a plan does is about what was found, and changes nothing besides.
+fn see_that_it_goes_no_further(plan: &Plan, found: &BTreeSet<Named>, extent: &Extent) -> Result<()> {
+    let not_there: Vec<_> = mended_by(plan).difference(found).cloned().collect();
     ensure!(not_there.is_empty(), "the plan mends what nobody found: {not_there:?}");
+    extent.see_that_it_holds(plan)
+}
+
+/// Repairs what was found, and sees that nothing of it is left and nothing else was done.
+fn repair_once(scene: &Scene, found: &Verdict, extent: &Extent, grace: &str) -> Result<String> {
+    let id = apply(scene, grace)?;
+    let done = carried_out(scene, &id, grace)?;
+    see_that_it_goes_no_further(&done, &found.told(), extent)?;
+    // An agent that acts follows what was changed of records, in its own time.
+    lab::wait_for("a clean look", || see_that_the_rest_was_left(&done, found, &scene.audit_with(grace)?))?;
+    Ok(id)
+}
+
+/// Found, mended, clean; taken back, found again; mended again. What was mended needs no undoing.
+pub(crate) fn mend(scene: &Scene, injections: &[Injection<'_>], grace: &str) -> Result<Plan> {
+    let extent = Extent::of(scene, injections)?;
+    injections.iter().try_for_each(Injection::provoke)?;
+    let before = scene.audit_with(grace)?;
+    see_that_all_is_told(&before, injections)?;
+    let plan = plan(scene, grace)?;
+    see_that_it_goes_no_further(&plan, &before.told(), &extent)?;
     if plan.is_empty() {
         see_that_the_rest_was_left(&plan, &before, &before)?;
         return Ok(plan);
     }
-    let id = apply(scene, grace).context("the first time")?;
-    see_that_the_rest_was_left(&plan, &before, &scene.audit_with(grace)?).context("the first time")?;
+    let id = repair_once(scene, &before, &extent, grace).context("the first time")?;
     take_back(scene, &id, grace)?;
+    injections.iter().try_for_each(Injection::provoke)?;
     let again = scene.audit_with(grace)?;
-    let lost: Vec<_> = expected.difference(&told(&again)).cloned().collect();
-    ensure!(
-        lost.is_empty(),
-        "not found when the repair was taken back: {lost:?} in {:#}",
-        again.report["findings"]
-    );
-    apply(scene, grace).context("the second time")?;
-    see_that_the_rest_was_left(&plan, &again, &scene.audit_with(grace)?).context("the second time")?;
+    see_that_all_is_explained(&again, injections).context("when the repair was taken back")?;
+    repair_once(scene, &again, &extent, grace).context("the second time")?;
     Ok(plan)
 }
 
 fn try_fault(scene: &Scene, fault: &Fault, node: &'static str, number: usize) -> Result<Fared> {
     let mut injection = Injection::new(scene, fault, node, number);
     let injected = (fault.inject)(&mut injection);
-    let mended = injected.and_then(|()| mend(scene, &injection.roots, GRACE));
+    let mended = injected.and_then(|()| mend(scene, std::slice::from_ref(&injection), GRACE));
     let undone = match &mended {
         Ok(plan) if plan.is_empty() => injection.undo(),
         _ => injection.undo_the_rest(),

@@ -182,6 +182,11 @@ impl Scene {
         })
     }
 
+    /// All records, before anything was changed.
+    pub(crate) fn healthy(&self) -> &BTreeMap<Key, Vec<u8>> {
+        &self.healthy
+    }
+
     pub(crate) fn change(&self, key: Key, value: Option<Vec<u8>>) -> Result<()> {
         self.change_all(vec![(key, value)])
     }
@@ -271,15 +276,23 @@ impl Scene {
 }
 
 impl Verdict {
+    /// Everything, whether something else explains it or not.
+    pub(crate) fn told(&self) -> BTreeSet<(String, String)> {
+        self.roots.union(&self.symptoms).cloned().collect()
+    }
+
+    /// What a root explains.
+    pub(crate) fn symptoms_of(&self, root: &(String, String)) -> BTreeSet<(String, String)> {
+        let findings = self.report["findings"].as_array().into_iter().flatten();
+        let of_root = findings.filter(|finding| named(finding) == *root);
+        of_root.filter_map(|finding| finding["symptoms"].as_array()).flatten().map(named).collect()
+    }
+
     pub(crate) fn of(mut doctor: Command) -> Result<Verdict> {
         let output = doctor.output().context("cannot run plumb doctor")?;
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(matches!(output.status.code(), Some(0 | 1)), "plumb doctor could not look: {errors}");
         let report: Value = serde_json::from_slice(&output.stdout).context("a report")?;
-        let named = |finding: &Value| {
-            let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
-            (text("code"), text("subject"))
-        };
         let findings = report["findings"].as_array().context("findings")?;
         let symptoms = findings.iter().filter_map(|finding| finding["symptoms"].as_array()).flatten();
         Ok(Verdict {
@@ -288,6 +301,11 @@ impl Verdict {
             report: report.clone(),
         })
     }
+}
+
+fn named(finding: &Value) -> (String, String) {
+    let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
+    (text("code"), text("subject"))
 }
 
 /// `plumb doctor` with the lab's store and every node's agent.

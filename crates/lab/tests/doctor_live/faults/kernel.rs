@@ -172,7 +172,8 @@ fn route_gateway_unreachable(i: &mut Injection<'_>) -> Result<()> {
     let inside = i.scene.pod(i.other_node(), 0).addresses[0].clone();
     let ask = format!("ping -c1 -W1 {inside} > /dev/null || true");
     let restore = i.scene.route_to_block_of(i.other_node());
-    i.on_node(format!("ip route replace {block} via {gateway} dev eth0 proto bird; {ask}"), restore)?;
+    i.on_node(format!("ip route replace {block} via {gateway} dev eth0 proto bird"), restore)?;
+    i.shows_by(ask)?;
     i.expect(subject)
 }
 

@@ -68,6 +68,8 @@ fn etcd_even_members(i: &mut Injection<'_>) -> Result<()> {
 fn forwarding_off(i: &mut Injection<'_>) -> Result<()> {
     let path = "net/ipv4/ip_forward";
     i.on_node(format!("echo 0 > /proc/sys/{path}"), format!("echo 1 > /proc/sys/{path}"))?;
+    // The kernel sets all devices as it was told to set the node.
+    i.takes_pods_along = true;
     i.expect_symptom(
         "device-setting-wrong",
         format!("net/ipv4/conf/{}/forwarding on {}", i.device(), i.node),
