@@ -172,7 +172,7 @@ impl<'a> Keeper<'a> {
         if !is_mending && count > 0 {
             info!("{count} routes and tunnel ends to set up, to change or to remove");
         }
-let unmended = self.apply(steps.clone()).await?;
+        let unmended = self.apply(steps.clone()).await?;
         if is_mending {
             self.note_mends(
                 &made,
