@@ -102,7 +102,8 @@ fn an_hour_later(bundle: &str) -> String {
     let mut lines = Vec::new();
     for line in bundle.lines() {
         let mut value: serde_json::Value = serde_json::from_str(line).unwrap();
-        let readings = value["node"]["setup"]["clock_readings"].as_array_mut();
+        let readings =
+            value.pointer_mut("/node/setup/clock_readings").and_then(serde_json::Value::as_array_mut);
         for reading in readings.into_iter().flatten() {
             for moment in ["before", "after"] {
                 let moment = &mut reading["seen"][moment];

@@ -20,6 +20,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("affinity-unfinished", affinity_unfinished),
     ("allocation-without-handle", allocation_without_handle),
     ("block-contradicts-itself", block_contradicts_itself),
+    ("block-limit-reached", block_limit_reached),
     ("block-outside-pools", block_outside_pools),
     ("block-overlap", block_overlap),
     ("handle-by-name", handle_by_name),
@@ -63,7 +64,7 @@ fn give(books: &mut Books, cidr: Cidr, handle: &str) -> String {
     taken.to_string()
 }
 
-fn claim(books: &mut Books, cidr: Cidr, owner: &AffinityOwner) {
+pub(super) fn claim(books: &mut Books, cidr: Cidr, owner: &AffinityOwner) {
     books.blocks.insert(cidr, Stored::new(Block::new(cidr, Some(owner), 1), "1"));
     books.affinities.insert((owner.clone(), cidr), Stored::new(Affinity::default(), "1"));
 }
@@ -117,6 +118,18 @@ fn block_contradicts_itself(evidence: &mut Evidence, node: usize) -> String {
     format!("block {}", block_cidr(node))
 }
 
+/// One block each, and of one nothing may be given out.
+fn block_limit_reached(evidence: &mut Evidence, node: usize) -> String {
+    let config = model::ipam::IpamConfig { max_blocks_per_host: 1, ..Default::default() };
+    evidence.ipam.as_mut().unwrap().config = Some(Sighted::new(config, Origin::store(&Key::IpamConfig)));
+    evidence.records.add(record(
+        Kind::IpReservation,
+        &format!("kept-{node}"),
+        json!({"reservedCIDRs": [block_cidr(node)]}),
+    ));
+    format!("node {}", node_name(node))
+}
+
 fn block_outside_pools(evidence: &mut Evidence, node: usize) -> String {
     let cidr: Cidr = format!("10.200.{node}.0/26").parse().unwrap();
     claim(books(evidence), cidr, &owner(node));
@@ -124,12 +137,8 @@ fn block_outside_pools(evidence: &mut Evidence, node: usize) -> String {
     for (name, other) in &mut evidence.nodes {
         if *name != node_name(node) {
             let route = kernel_route(cidr.to_string().parse().unwrap(), Some(via), Some("eth0"), "bird");
-            other
-                .kernel
-                .routes
-                .as_mut()
-                .unwrap()
-                .push(Sighted::new(route, Origin::probe(name.as_str(), "routes")));
+            let route = Sighted::new(route, Origin::probe(name.as_str(), "routes"));
+            other.kernel.routes.iter_mut().for_each(|routes| routes.push(route.clone()));
         }
     }
     format!("block {cidr}")

@@ -21,6 +21,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("bgp-session-down", bgp_session_down),
     ("calico-node-not-ready", calico_node_not_ready),
     ("clock-skew", clock_skew),
+    ("cni-config-shadowed", cni_config_shadowed),
     ("credentials-expired", credentials_expired),
     ("etcd-even-members", etcd_even_members),
     ("forwarding-off", forwarding_off),
@@ -31,6 +32,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("node-address-unfit", node_address_unfit),
     ("node-address-wrong", node_address_wrong),
     ("node-not-ready", node_not_ready),
+    ("node-unrecorded", node_unrecorded),
     ("nodename-differs", nodename_differs),
     ("rp-filter-loose", rp_filter_loose),
 ];
@@ -94,6 +96,27 @@ fn calico_node_not_ready(evidence: &mut Evidence, node: usize) -> String {
 fn clock_skew(evidence: &mut Evidence, node: usize) -> String {
     setup(evidence, node).clock_ahead.as_mut().unwrap().seen = SignedDuration::from_mins(3);
     subject(node)
+}
+
+fn cni_config_shadowed(evidence: &mut Evidence, node: usize) -> String {
+    let config = |name: &str, plugin: &str| {
+        let text = json!({"name": "n", "plugins": [{"type": plugin}]}).to_string();
+        (name.to_owned(), Sighted::new(text, Origin::probe(node_name(node), name)))
+    };
+    let configs = [config("05-flannel.conflist", "flannel"), config("10-calico.conflist", "calico")];
+    setup(evidence, node).cni_configs = Some(configs.into());
+    subject(node)
+}
+
+/// A machine that was deleted from the records and lives on with its block.
+fn node_unrecorded(evidence: &mut Evidence, node: usize) -> String {
+    let name = format!("extra-{node}");
+    let owner = model::AffinityOwner::Host(name.clone());
+    let cidr = crate::sample::block_cidr(200 + node);
+    super::books::claim(&mut evidence.ipam.as_mut().unwrap().books, cidr, &owner);
+    let registers = Sighted::new(name.clone(), Origin::probe(name.as_str(), "node name"));
+    evidence.node_mut(&name).setup.node_name = Some(registers);
+    format!("node {name}")
 }
 
 fn credentials_expired(evidence: &mut Evidence, node: usize) -> String {

@@ -11,6 +11,7 @@ pub(super) mod affinity_of_gone_node;
 pub(super) mod affinity_unfinished;
 pub(super) mod allocation_without_handle;
 pub(super) mod block_contradicts_itself;
+pub(super) mod block_limit_reached;
 pub(super) mod block_outside_pools;
 pub(super) mod block_overlap;
 pub(super) mod handle_by_name;

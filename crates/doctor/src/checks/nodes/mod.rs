@@ -2,6 +2,7 @@
 
 pub(super) mod calico_node_not_ready;
 pub(super) mod clock_skew;
+pub(super) mod cni_config_shadowed;
 pub(super) mod credentials_expired;
 pub(super) mod etcd_even_members;
 pub(super) mod forwarding_off;
@@ -12,6 +13,7 @@ pub(super) mod node_address_shared;
 pub(super) mod node_address_unfit;
 pub(super) mod node_address_wrong;
 pub(super) mod node_not_ready;
+pub(super) mod node_unrecorded;
 pub(super) mod nodename_differs;
 pub(super) mod rp_filter_loose;
 pub(super) mod store_unstable;

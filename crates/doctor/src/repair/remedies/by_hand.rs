@@ -31,6 +31,7 @@ pub(super) const ALL: &[Remedy] = &[
         "address-outside-pools",
         "the pod works; make a pool for its address, or recreate the pod so that it gets one of a pool",
     ),
+    by_hand("block-limit-reached", PEOPLE),
     by_hand("pool-full", PEOPLE),
     by_hand("pool-overlap", PEOPLE),
     by_hand("leak-collection-off", PEOPLE),
@@ -61,10 +62,15 @@ pub(super) const ALL: &[Remedy] = &[
     ),
     by_hand("calico-node-not-ready", MACHINE),
     by_hand("clock-skew", MACHINE),
+    by_hand("cni-config-shadowed", MACHINE),
     by_hand("credentials-expired", MACHINE),
     by_hand("kubelet-failing", MACHINE),
     by_hand("kubelet-refuses-swap", MACHINE),
     by_hand("node-not-ready", MACHINE),
+    by_hand(
+        "node-unrecorded",
+        "an agent that starts records its node by itself; whether the machine is meant to be a node its operators know",
+    ),
     by_hand("nodename-differs", MACHINE),
     by_hand("store-unstable", MACHINE),
 ];

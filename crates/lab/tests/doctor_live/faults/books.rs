@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use anyhow::{Context as _, Result};
 use ipam::{Owner, Reservations, Tunnel};
-use model::ipam::{Affinity, AffinityState, Block, Handle};
+use model::ipam::{Affinity, AffinityState, Block, Handle, IpamConfig};
 use model::{AffinityOwner, Cidr, Key, Kind};
 use serde_json::json;
 
@@ -33,6 +33,7 @@ pub(crate) const FAULTS: &[Fault] = &[
         inject: cluster_routes_contradictory,
     },
     Fault { code: "leak-collection-off", takes: Takes::Pod, inject: leak_collection_off },
+    Fault { code: "block-limit-reached", takes: Takes::Cluster, inject: block_limit_reached },
     Fault { code: "pool-full", takes: Takes::Pod, inject: pool_full },
     Fault { code: "pool-overlap", takes: Takes::Pod, inject: pool_overlap },
     Fault { code: "record-unreadable", takes: Takes::Pod, inject: record_unreadable },
@@ -201,6 +202,15 @@ fn leak_collection_off(i: &mut Injection<'_>) -> Result<()> {
 }
 
 /// A pool of one address, which a pod that is not in the books' other pools has: a tunnel.
+/// One block each, and of this node's nothing may be given out any more.
+fn block_limit_reached(i: &mut Injection<'_>) -> Result<()> {
+    let config = IpamConfig { strict_affinity: true, max_blocks_per_host: 1, ..IpamConfig::default() };
+    i.put(Key::IpamConfig, config.encode())?;
+    let spec = json!({"reservedCIDRs": [i.block()]});
+    i.put_resource(Kind::IpReservation, &format!("kept-{}", i.lot()), spec)?;
+    i.expect(format!("node {}", i.node))
+}
+
 fn pool_full(i: &mut Injection<'_>) -> Result<()> {
     let (name, cidr): (String, Cidr) =
         (format!("tiny-{}", i.lot()), format!("10.150.{}.0/32", i.lot()).parse()?);

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use jiff::SignedDuration;
-use model::Kind;
+use model::{Key, Kind};
 use serde_json::{Value, json};
 
 use crate::injection::{Fault, Injection, Takes};
@@ -13,6 +13,7 @@ use crate::scene::{BUSY_NODES, CALICO_NODE, address_of, agent_socket};
 pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "calico-node-not-ready", takes: Takes::Cluster, inject: calico_node_not_ready },
     Fault { code: "clock-skew", takes: Takes::Setup, inject: clock_skew },
+    Fault { code: "cni-config-shadowed", takes: Takes::Setup, inject: cni_config_shadowed },
     Fault { code: "credentials-expired", takes: Takes::Setup, inject: credentials_expired },
     Fault { code: "etcd-even-members", takes: Takes::Cluster, inject: etcd_even_members },
     Fault { code: "forwarding-dropped", takes: Takes::Setup, inject: forwarding_dropped },
@@ -24,6 +25,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "node-address-unfit", takes: Takes::Setup, inject: node_address_unfit },
     Fault { code: "node-address-wrong", takes: Takes::Setup, inject: node_address_wrong },
     Fault { code: "node-not-ready", takes: Takes::Setup, inject: node_not_ready },
+    Fault { code: "node-unrecorded", takes: Takes::Cluster, inject: node_unrecorded },
     Fault { code: "nodename-differs", takes: Takes::Setup, inject: nodename_differs },
     Fault { code: "packets-lost", takes: Takes::Cluster, inject: packets_lost },
     Fault { code: "policy-not-enforced", takes: Takes::Cluster, inject: policy_not_enforced },
@@ -45,6 +47,22 @@ fn calico_node_not_ready(i: &mut Injection<'_>) -> Result<()> {
 fn clock_skew(i: &mut Injection<'_>) -> Result<()> {
     let agent = agent_socket(i.scene.lab(), i.node)?;
     i.ask_through(Relay::start(agent, SignedDuration::from_secs(90))?);
+    i.expect(node_subject(i))
+}
+
+/// What a network that was tried before leaves behind. No pod is added while it lies there.
+fn cni_config_shadowed(i: &mut Injection<'_>) -> Result<()> {
+    let file = "/etc/cni/net.d/05-flannel.conflist";
+    let text = r#"{"name": "cbr0", "plugins": [{"type": "flannel"}]}"#;
+    i.on_node(format!("echo '{text}' > {file}"), format!("rm {file}"))?;
+    i.expect(node_subject(i))
+}
+
+/// Somebody deletes the node, and the machine lives on.
+fn node_unrecorded(i: &mut Injection<'_>) -> Result<()> {
+    i.remove(Key::cluster(Kind::Node, i.node))?;
+    let name = i.node;
+    i.edit_list("nodes.json", |nodes| nodes.retain(|node| node["metadata"]["name"] != name))?;
     i.expect(node_subject(i))
 }
 

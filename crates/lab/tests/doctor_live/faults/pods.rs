@@ -57,6 +57,11 @@ fn pod_interface_missing(i: &mut Injection<'_>) -> Result<()> {
     i.in_pod("true", restore)?;
     // The first process of the node lives in the node's network.
     let take = format!("ip netns exec {netns} ip link set eth0 netns 1 name {away}");
+    // The kernel tells the other end in its own time.
+    let node_end = format!("ip link show dev {}", i.device());
+    let wait =
+        format!("for try in $(seq 1000); do {node_end} | grep -q 'state UP' || break; sleep 0.01; done");
+    let take = format!("{take}; {wait}");
     i.on_node(take, format!("ip link set {away} netns {netns} name eth0"))?;
     for code in ["pod-default-route-missing", "pod-gateway-unresolved", "pod-address-missing"] {
         i.expect_symptom(code, i.pod_subject());

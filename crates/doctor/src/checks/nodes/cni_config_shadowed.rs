@@ -1,0 +1,99 @@
+//! Node set-up: another network's configuration comes before ours.
+
+use serde_json::Value;
+
+use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "cni-config-shadowed",
+    severity: Severity::Error,
+    title: "Another network's configuration comes first",
+    explanation: "A runtime takes the first file of /etc/cni/net.d, in the order of names, and on this node \
+                  that is another network's. New pods join that one: they have no endpoint here and none of \
+                  our addresses, and pods of other nodes do not reach them. Networks that were tried before \
+                  and removed leave such files behind.",
+    remedy: "move the other file out of /etc/cni/net.d if that network is not meant, then recreate the pods \
+             that were started since",
+    needs: &[&[Need::Setup]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+/// Ours, and Calico's by whose name we may be installed.
+const OURS: [&str; 3] = ["calico", "plumb", "plumb-cni"];
+/// They call other networks, ours among them, and are meant to come first. So does `loopback`, which is every pod's.
+const CALL_OTHERS: [&str; 6] = ["multus", "multus-shim", "multus-cni", "cni-genie", "danm", "loopback"];
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for node in case.evidence.nodes.values() {
+        // In the order of their names. What a runtime cannot read it passes over.
+        let configs = node.setup.cni_configs.iter().flatten();
+        let mut configs = configs.filter_map(|(file, text)| Some((file, text, plugin(text)?)));
+        let Some((first, text, plugin)) = configs.next() else { continue };
+        if OURS.contains(&plugin.as_str()) || CALL_OTHERS.contains(&plugin.as_str()) {
+            continue;
+        }
+        let Some((ours, own, _)) = configs.find(|(_, _, plugin)| OURS.contains(&plugin.as_str())) else {
+            continue;
+        };
+        look.found(
+            Subject::node(&node.name),
+            format!("new pods of {} join the network of {first} ({plugin}), not that of {ours}", node.name),
+        )
+        .known_by("shadowed")
+        .seen(text.exhibit(format!("{first} is first: {plugin}")))
+        .seen(own.exhibit(format!("{ours} comes later")));
+    }
+}
+
+/// The program that makes a configuration's network: the first of a list.
+fn plugin(text: &Sighted<String>) -> Option<String> {
+    let config: Value = serde_json::from_str(&text.seen).ok()?;
+    let named = config["plugins"].get(0).unwrap_or(&config)["type"].as_str()?;
+    Some(named.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::small;
+    use crate::{Evidence, Origin};
+
+    fn with(files: &[(&str, &str)]) -> Evidence {
+        let mut evidence = small();
+        let sighted = |(name, text): &(&str, &str)| {
+            (name.to_string(), Sighted::new(text.to_string(), Origin::probe("worker-0000", *name)))
+        };
+        evidence.node_mut("worker-0000").setup.cni_configs = Some(files.iter().map(sighted).collect());
+        evidence
+    }
+
+    const CALICO: &str =
+        r#"{"name": "k8s-pod-network", "plugins": [{"type": "calico"}, {"type": "portmap"}]}"#;
+
+    #[test]
+    fn fires_for_a_network_that_comes_first() {
+        let flannel = r#"{"name": "cbr0", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}"#;
+        let evidence = with(&[("05-flannel.conflist", flannel), ("10-calico.conflist", CALICO)]);
+        assert_eq!(
+            only(&CHECK, &evidence).summary,
+            "new pods of worker-0000 join the network of 05-flannel.conflist (flannel), not that of 10-calico.conflist"
+        );
+        let bridge = r#"{"name": "b", "type": "bridge"}"#;
+        only(
+            &CHECK,
+            &with(&[("00-b.conf", bridge), ("10-plumb.conflist", &CALICO.replace("calico", "plumb-cni"))]),
+        );
+        silent(&CHECK, &with(&[("10-calico.conflist", CALICO), ("20-flannel.conflist", flannel)]));
+    }
+
+    #[test]
+    fn stays_silent_for_those_that_call_us_and_where_we_are_not() {
+        let multus = r#"{"name": "multus", "type": "multus", "delegates": []}"#;
+        silent(&CHECK, &with(&[("00-multus.conf", multus), ("10-calico.conflist", CALICO)]));
+        silent(&CHECK, &with(&[("00-b.conf", r#"{"type": "bridge"}"#)]));
+        silent(&CHECK, &with(&[("00-b.conf", "{"), ("10-calico.conflist", CALICO)]));
+        silent(&CHECK, &with(&[]));
+    }
+}
