@@ -149,7 +149,8 @@ impl Report {
         self.findings.sort_by(|a, b| {
             b.severity.cmp(&a.severity).then_with(|| (a.code, &a.subject).cmp(&(b.code, &b.subject)))
         });
-        self.unseen.sort();
+        // What was there and could not be used says more than what nobody collected.
+        self.unseen.sort_by(|a, b| (crate::is_not_collected(a), a).cmp(&(crate::is_not_collected(b), b)));
         self.unseen.dedup();
     }
 }

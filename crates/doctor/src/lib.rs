@@ -104,7 +104,14 @@ fn drop_churn(check: &Check, earlier: &Case<'_>, findings: &mut Vec<Finding>) {
 
 fn not_collected(need: Need, codes: &BTreeSet<&str>) -> String {
     let codes: Vec<&str> = codes.iter().copied().collect();
-    format!("{} were not collected, so {} could not be checked", need.words(), codes.join(", "))
+    format!("{} {NOT_COLLECTED} {} could not be checked", need.words(), codes.join(", "))
+}
+
+const NOT_COLLECTED: &str = "were not collected, so";
+
+/// Whether a line of [`Report::unseen`] tells that nobody collected something.
+pub(crate) fn is_not_collected(line: &str) -> bool {
+    line.contains(NOT_COLLECTED)
 }
 
 #[cfg(test)]
@@ -119,6 +126,13 @@ mod tests {
         for check in checks::ALL.iter().filter(|check| !check.needs.is_empty()) {
             assert!(about(check.code), "{}", check.code);
         }
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_told_first() {
+        let evidence =
+            Evidence { unread: vec!["z.txt: nothing in it is known here".to_owned()], ..Evidence::default() };
+        assert_eq!(diagnose(&evidence).unseen[0], evidence.unread[0]);
     }
 
     #[test]

@@ -25,7 +25,8 @@ pub struct FilesError {
 }
 
 /// Reads files and, of folders, everything in them. A file in a folder goes by its name below that folder, others by the name
-/// they were given. `-` is stdin. What is hidden in a folder is left alone.
+/// they were given. `-` is stdin. What is hidden in a folder is left alone, and what cannot be read there is said in the evidence: the
+/// rest tells something all the same.
 pub fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
     let mut pile = Pile::default();
     for path in paths {
@@ -39,9 +40,12 @@ pub fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
             continue;
         }
         let mut files = Vec::new();
-        find(path, "", 0, &mut files)?;
+        find(path, "", 0, &mut files).map_err(|source| error(path, source))?;
         for (name, file) in files {
-            pile.add_file(&name, &file)?;
+            let added = file.map_err(|source| error(Path::new(&name), source));
+            if let Err(failed) = added.and_then(|file| pile.add_file(&name, &file)) {
+                pile.unread.push(format!("{name} could not be read: {}", failed.source));
+            }
         }
     }
     Ok(pile.finish())
@@ -52,6 +56,8 @@ pub fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
 struct Pile {
     texts: Intake,
     bundles: Vec<Evidence>,
+    /// What could not be read, in words.
+    unread: Vec<String>,
 }
 
 impl Pile {
@@ -67,11 +73,16 @@ impl Pile {
             self.bundles.push(bundle);
             return Ok(());
         }
+        if let Some(program) = unpacked_by(first) {
+            self.unread.push(format!("{name} is compressed: unpack it first, with {program}"));
+            return Ok(());
+        }
         feed(&mut self.texts, name, path, from)
     }
 
     fn finish(self) -> Evidence {
         let mut evidence = self.texts.finish();
+        evidence.unread.extend(self.unread);
         let newest = self
             .bundles
             .iter()
@@ -96,28 +107,39 @@ fn has_whole_store(evidence: &Evidence) -> bool {
     evidence.ipam.as_ref().is_some_and(|ipam| ipam.whole == Whole::ALL)
 }
 
+/// The program that makes a text of a file which begins like this, if one does. Old logs are often packed.
+fn unpacked_by(first: &[u8]) -> Option<&'static str> {
+    const KINDS: [(&[u8], &str); 5] = [
+        (&[0x1f, 0x8b], "gunzip"),
+        (&[0xfd, b'7', b'z', b'X', b'Z'], "unxz"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "unzstd"),
+        (b"BZh", "bunzip2"),
+        (b"PK\x03\x04", "unzip"),
+    ];
+    KINDS.iter().find(|(beginning, _)| first.starts_with(beginning)).map(|(_, program)| *program)
+}
+
+/// A file's name below the folder, and where it is; or why a folder in between cannot be looked into.
+type Found = (String, io::Result<PathBuf>);
+
 /// In the order of their names, so that the same folder always gives the same report.
-fn find(
-    folder: &Path,
-    prefix: &str,
-    depth: usize,
-    files: &mut Vec<(String, PathBuf)>,
-) -> Result<(), FilesError> {
-    let entries = fs::read_dir(folder).map_err(|source| error(folder, source))?;
-    let mut entries: Vec<_> = entries.collect::<Result<_, _>>().map_err(|source| error(folder, source))?;
+fn find(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<Found>) -> io::Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let kind = entry.file_type().map_err(|source| error(&entry.path(), source))?;
+        let kind = entry.file_type()?;
         let below = format!("{prefix}{name}");
         if name.starts_with('.') {
             continue;
         }
         // A link to a folder may lead back here; sockets and pipes would keep us waiting.
         if kind.is_dir() && depth < DEPTH_MAX {
-            find(&entry.path(), &format!("{below}/"), depth + 1, files)?;
+            if let Err(failed) = find(&entry.path(), &format!("{below}/"), depth + 1, files) {
+                files.push((below, Err(failed)));
+            }
         } else if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
-            files.push((below, entry.path()));
+            files.push((below, Ok(entry.path())));
         }
     }
     Ok(())
@@ -190,6 +212,21 @@ mod tests {
             assert!(!evidence.partial.endpoints && doctor::diagnose(&evidence).findings.is_empty());
             evidence = evidence.earlier.take().map_or(evidence, |earlier| *earlier);
         }
+    }
+
+    #[test]
+    fn one_file_that_cannot_be_read_does_not_hide_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b.route.txt"), "default via 10.0.0.1 dev eth0\n").unwrap();
+        fs::write(folder.path().join("kubelet.log.1.gz"), [0x1f, 0x8b, 8, 0, 0]).unwrap();
+        // Nobody, not even root, reads a process's memory from its beginning.
+        std::os::unix::fs::symlink("/proc/self/mem", folder.path().join("a.txt")).unwrap();
+        let evidence = of_files(&[folder.path().to_owned()]).unwrap();
+        assert!(evidence.node("b").is_some());
+        assert_eq!(evidence.unread.len(), 2, "{:?}", evidence.unread);
+        assert!(evidence.unread[0].starts_with("a.txt could not be read: "), "{:?}", evidence.unread);
+        assert_eq!(evidence.unread[1], "kubelet.log.1.gz is compressed: unpack it first, with gunzip");
+        assert!(of_files(&[folder.path().join("a.txt")]).is_err(), "what was named must be readable");
     }
 
     #[test]

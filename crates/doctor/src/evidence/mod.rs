@@ -84,6 +84,19 @@ impl Evidence {
         self.nodes.get(&name.to_lowercase())
     }
 
+    /// Nothing was collected. What could not be read is no evidence.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_none()
+            && self.kube_nodes.is_none()
+            && self.events.is_none()
+            && self.endpoints.is_none()
+            && self.records.kinds().next().is_none()
+            && self.ipam.is_none()
+            && self.nodes.is_empty()
+            && self.unplaced.is_empty()
+            && self.log.is_none()
+    }
+
     /// The same without what a store says, and so for the earlier look: another look at that store is believed instead.
     pub fn without_store(mut self) -> Evidence {
         self.endpoints = None;
@@ -231,7 +244,9 @@ mod tests {
         let mut evidence = Evidence::default();
         evidence.absorb(Evidence::default());
         assert!(evidence.pods.is_none() && evidence.records.of(Kind::IpPool).is_none());
+        assert!(evidence.is_empty());
         let mut looked = Evidence { pods: Some(Vec::new()), ..Evidence::default() };
+        assert!(!looked.is_empty());
         looked.records.looked_for(Kind::IpPool);
         evidence.absorb(looked);
         evidence.absorb(Evidence::default());

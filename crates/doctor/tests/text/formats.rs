@@ -376,3 +376,75 @@ fn use_of_pools_and_blocks() {
         ]
     );
 }
+
+/// After a `grep -v`, or with `--no-headers`.
+#[test]
+fn lists_without_headings() {
+    let evidence = one(
+        "master-1   Ready                      control-plane   412d   v1.28.4   10.0.0.11     <none>        Ubuntu 22.04.3 LTS\n\
+         worker-2   NotReady,SchedulingDisabled   <none>          41d    v1.28.4\n\n\
+         kube-system   calico-node-x7k2p   1/1   Running   1 (5h12m ago)   40d   10.0.0.11   master-1   <none>   <none>\n\
+         shop          cart-2xkqv   0/1   CrashLoopBackOff   271 (2m4s ago)   22h   192.168.84.131   worker-1   <none>   <none>\n\n\
+         6a661302e272   3f8a4339aadd   \"nginx -g 'daemon of…\"   41 minutes ago   Up 41 minutes   k8s_nginx_web-0_shop_u-1_0\n",
+    );
+    let nodes = evidence.kube_nodes.as_ref().unwrap();
+    assert_eq!((nodes.len(), nodes[0].seen.internal_ips.len(), nodes[1].seen.internal_ips.len()), (2, 1, 0));
+    assert!(evidence.partial.kube_nodes, "some lines of a list need not be all");
+    let pods = evidence.pods.as_ref().unwrap();
+    assert_eq!((pods[0].seen.restarts, pods[1].seen.restarts), (Some(1), Some(271)));
+    assert_eq!(pods[1].seen.node.as_deref(), Some("worker-1"));
+    let container = &evidence.unplaced[0].containers.as_ref().unwrap()[0].seen;
+    assert_eq!(container.pod.as_ref().unwrap().to_string(), "shop/web-0");
+}
+
+#[test]
+fn etcdctl_of_2017() {
+    let handle = r#"{"block":{"192.168.106.64/30":1},"id":"shop.web-0"}"#;
+    let evidence = one(&format!(
+        "$ etcdctl ls /calico/ipam/v2/handle\n/calico/ipam/v2/handle/shop.web-0\n\
+         $ etcdctl -o extended get /calico/ipam/v2/handle/shop.web-0\nKey: /calico/ipam/v2/handle/shop.web-0\nCreated-Index: 12\n\
+         Modified-Index: 12\nTTL: 0\nIndex: 3333\n\n{handle}\n"
+    ));
+    assert!(evidence.ipam.as_ref().unwrap().books.handles.contains_key("shop.web-0"));
+    let node =
+        serde_json::json!({"key": "/calico/ipam/v2/handle/shop.web-0", "value": handle, "createdIndex": 12});
+    let evidence = one(&serde_json::json!({"action": "get", "node": node, "prevNode": null}).to_string());
+    assert!(evidence.ipam.as_ref().unwrap().books.handles.contains_key("shop.web-0"));
+}
+
+/// Two ADDs at once: each line belongs to the sandbox that it names.
+#[test]
+fn lines_of_the_plugin_are_told_apart_by_their_sandbox() {
+    let (one_id, other_id) = ("a1".repeat(32), "b2".repeat(32));
+    let add = |id: &str, pod: &str| {
+        format!(
+            "2023-11-20 11:22:33.125 [INFO][1] k8s.go 74: Extracted identifiers for CmdAddK8s ContainerID=\"{id}\" Namespace=\"shop\" Pod=\"{pod}\"\n"
+        )
+    };
+    let assigned = |id: &str, address: &str| {
+        format!(
+            "2023-11-20 11:22:33.301 [INFO][1] ipam.go 847: Auto-assigned 1 out of 1 IPv4s: [{address}/26] handle=\"k8s-pod-network.{id}\" host=\"worker-1\"\n"
+        )
+    };
+    let text = add(&one_id, "web-0")
+        + &add(&other_id, "web-1")
+        + &assigned(&one_id, "10.0.0.1")
+        + &assigned(&other_id, "10.0.0.2");
+    let evidence = one(&text);
+    let timeline = doctor::timeline::Timeline::of(evidence.log.as_ref().unwrap());
+    let told: Vec<_> = timeline
+        .pods
+        .iter()
+        .map(|history| {
+            (history.pod.to_string(), history.calls.len(), history.calls[0].addresses()[0].to_string())
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("shop/web-0".to_owned(), 1, "10.0.0.1".to_owned()),
+            ("shop/web-1".to_owned(), 1, "10.0.0.2".to_owned())
+        ]
+    );
+    assert_eq!(timeline.pods[0].calls[0].container_id.as_deref(), Some(one_id.as_str()));
+}

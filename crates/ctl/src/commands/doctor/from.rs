@@ -9,6 +9,9 @@ use crate::failure::Failure;
 pub(super) fn examine(doctor: &Doctor) -> Result<Examined, Failure> {
     let start = Instant::now();
     let evidence = gather::of_files(&doctor.from).map_err(|error| Failure::of(&error))?;
+    if evidence.is_empty() {
+        return Err(no_evidence(&evidence));
+    }
     let loading = start.elapsed();
     let start = Instant::now();
     let report = doctor::diagnose_with(&evidence, doctor::checks::ALL, &super::live::options(doctor));
@@ -16,4 +19,21 @@ pub(super) fn examine(doctor: &Doctor) -> Result<Examined, Failure> {
         eprintln!("timings: loading_ms={} analysis_ms={}", loading.as_millis(), start.elapsed().as_millis());
     }
     Ok(Examined { evidence, report })
+}
+
+/// A report that finds nothing would look like a clean bill.
+fn no_evidence(evidence: &doctor::Evidence) -> Failure {
+    const SHOWN: usize = 5;
+    let mut message = "there is nothing in it that could be looked at".to_owned();
+    for what in evidence.unread.iter().take(SHOWN) {
+        message.push_str("\n  ");
+        message.push_str(what);
+    }
+    let more = evidence.unread.len().saturating_sub(SHOWN);
+    if more > 0 {
+        message.push_str(&format!("\n  and {more} more"));
+    }
+    Failure::new(message).hint(
+        "--from takes bundles of plumb collect, and what kubectl, calicoctl, ip and others print, as text",
+    )
 }

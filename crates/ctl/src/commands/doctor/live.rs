@@ -33,7 +33,9 @@ impl Sources {
     pub(in crate::commands) async fn open(global: &Global, this_node: &ThisNode) -> Result<Sources, Failure> {
         let nodes = node::Source::find(this_node)?;
         match connect::open_for_reading(global).await {
-            Err(failure) if nodes.is_empty() => Err(failure),
+            Err(failure) if nodes.is_empty() => Err(failure.hint(
+                "name a store (ETCD_ENDPOINTS, SQLITE_PATH), or say which node this machine is (--node NAME)",
+            )),
             store => {
                 let (texts, agents) = (Evidence::default(), Mutex::default());
                 Ok(Sources { store, nodes, texts, agents, probes: None })
