@@ -208,11 +208,60 @@ fn filters_become_conditions() {
 }
 
 #[test]
+fn each_direction_and_version_has_its_own_rules() {
+    let mut view = three();
+    let only = |network: &str| json!([{"action": "Reject", "cidr": network, "matchOperator": "Equal"}]);
+    let networks = [
+        ("192.0.2.1", "import", "10.1.0.0/16"),
+        ("192.0.2.1", "export", "10.2.0.0/16"),
+        ("2001:db8::1", "import", "fd01::/48"),
+        ("2001:db8::1", "export", "fd02::/48"),
+    ];
+    let fields = ["importV4", "exportV4", "importV6", "exportV6"];
+    let spec =
+        fields.into_iter().zip(networks).map(|(field, (_, _, network))| (field.to_owned(), only(network)));
+    filter(&mut view, "f", Value::Object(spec.collect()));
+    for (name, address) in [("four", "192.0.2.1"), ("six", "2001:db8::1")] {
+        peer(&mut view, name, json!({"peerIP": address, "asNumber": 65000, "filters": ["f"]}));
+    }
+    let config = decided(&view).config;
+    for (address, direction, network) in networks {
+        let session = format!("protocol bgp Global_{} {{", address.replace(['.', ':'], "_"));
+        let lines = block(&config, &session);
+        let mut rules = lines.iter().skip_while(|line| **line != format!("{direction} filter {{")).skip(1);
+        assert_eq!(rules.next(), Some(&format!("if (net = {network}) then {{ reject; }}")), "{lines:?}");
+    }
+}
+
+#[test]
+fn next_hops_are_kept_or_replaced_as_records_say() {
+    let check = |said: Value, expected: Option<&str>| {
+        let mut view = three();
+        let mut spec = json!({"peerIP": "192.0.2.1", "asNumber": 65000});
+        spec.as_object_mut().unwrap().extend(said.as_object().unwrap().clone());
+        peer(&mut view, "tor", spec);
+        let lines = block(&decided(&view).config, "protocol bgp Global_192_0_2_1 {");
+        assert_eq!(
+            lines.iter().map(String::as_str).find(|line| line.starts_with("next hop")),
+            expected,
+            "{said}"
+        );
+    };
+    check(json!({}), None);
+    check(json!({"keepOriginalNextHop": true}), Some("next hop keep;"));
+    check(json!({"keepOriginalNextHop": false}), None);
+    check(json!({"nextHopMode": "Self", "keepOriginalNextHop": true}), Some("next hop self;"));
+    check(json!({"nextHopMode": "Keep"}), Some("next hop keep;"));
+}
+
+#[test]
 fn a_rule_that_nobody_understands_rejects() {
     for rule in [
         json!({"action": "Accept", "cidr": "10.0.0.0/8", "matchOperator": "Near"}),
         json!({"action": "Accept", "cidr": "nonsense", "matchOperator": "In"}),
         json!({"action": "Accept", "interface": "eth\"; accept; #"}),
+        json!({"action": "Accept", "source": "Hearsay"}),
+        json!({"action": "Accept", "peerType": "xBGP"}),
         json!({"action": "Accept", "communities": {"values": ["red"]}}),
         json!({"action": "Maybe"}),
         json!({"action": "Accept", "operations": [{"paintRed": {}}]}),

@@ -198,4 +198,6 @@ fn nodes_may_listen_elsewhere() {
     assert!(config.contains("neighbor 10.0.0.3 as 64512;"), "{config}");
     view.node = "b".to_owned();
     assert!(decided(&view).config.contains("local 10.0.0.2 port 1790 as 64512;"));
+    configuration(&mut view, json!({"listenPort": 0}));
+    assert!(decided(&view).config.contains("local 10.0.0.2 port 179 as 64512;"), "nought is no port");
 }
