@@ -90,7 +90,9 @@ impl<'a> Repair<'a> {
         let asked = work.clone();
         let done = self.services.in_kernel(move |host| Ok(host.carry_out(&asked, &around))).await;
         let done = done.unwrap_or_else(|error| WorkDone::Failed { said: error.to_string() });
+        // An agent that does not act makes nothing anew: what it knows of the sandbox stays true.
         if let (Act::Unwire(_), WorkDone::Done { .. }, Some(sandbox)) = (&work.act, &done, &sandbox)
+            && self.agent.mode == AgentMode::Acts
             && let Err(error) = self.services.forget(sandbox)
         {
             // Then the agent makes it anew at its next look.
