@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ipam::fingerprint;
 use ipnet::IpNet;
+use model::names::host_interface_name;
 
 use crate::checks::words::{endpoint_exhibit, listed};
 use crate::evidence::Endpoint;
@@ -52,6 +53,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let neighbour =
                 Subject::Neighbour { node: node.to_owned(), address: *address, device: device.to_owned() };
             finding.explains("route-to-wrong-device", route).explains("neighbour-missing", neighbour);
+        }
+        // The device that one of them really has is named by nobody then.
+        for (namespace, pod, _) in owners.keys() {
+            if let Ok(usual) = host_interface_name(namespace.unwrap_or_default(), pod) {
+                finding.explains("device-without-endpoint", Subject::device(node, usual.as_str()));
+            }
         }
     }
 }
