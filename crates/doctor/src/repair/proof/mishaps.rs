@@ -13,23 +13,23 @@ use serde_json::json;
 use super::{healthy, planned, planned_for};
 use crate::evidence::node::AgentMode;
 use crate::evidence::{Endpoint, PodName, Records};
-use crate::repair::{Edit, Plan, Scope};
+use crate::repair::{Edit, Ground, Plan, Scope};
 use crate::sample::record;
-use crate::{Evidence, Origin, Sighted};
+use crate::{Evidence, Options, Origin, Sighted};
 
-const NODE: &str = "worker-0001";
+pub(super) const NODE: &str = "worker-0001";
 
 /// A pod of the sample with everything it is known by.
-struct Known {
-    name: PodName,
-    id: String,
-    address: IpAddr,
+pub(super) struct Known {
+    pub(super) name: PodName,
+    pub(super) id: String,
+    pub(super) address: IpAddr,
     device: String,
     record: String,
 }
 
 /// The first pod of [`NODE`].
-fn pod(evidence: &Evidence) -> Known {
+pub(super) fn pod(evidence: &Evidence) -> Known {
     let on_node = |endpoint: &&Sighted<Endpoint>| endpoint.seen.node.as_deref() == Some(NODE);
     let endpoint = &evidence.endpoints.as_ref().unwrap().iter().find(on_node).unwrap().seen;
     Known {
@@ -41,17 +41,17 @@ fn pod(evidence: &Evidence) -> Known {
     }
 }
 
-fn leave_orchestrator(evidence: &mut Evidence, pod: &Known) {
+pub(super) fn leave_orchestrator(evidence: &mut Evidence, pod: &Known) {
     evidence.pods.as_mut().unwrap().retain(|listed| listed.seen.name != pod.name);
 }
 
-fn leave_runtime(evidence: &mut Evidence, pod: &Known) {
+pub(super) fn leave_runtime(evidence: &mut Evidence, pod: &Known) {
     let node = evidence.node_mut(NODE);
     node.sandboxes.as_mut().unwrap().retain(|sandbox| sandbox.seen.id != pod.id);
     node.attachments.as_mut().unwrap().retain(|held| held.seen.container_id != pod.id);
 }
 
-fn leave_kernel(evidence: &mut Evidence, pod: &Known) {
+pub(super) fn leave_kernel(evidence: &mut Evidence, pod: &Known) {
     let node = evidence.node_mut(NODE);
     node.pod_views.as_mut().unwrap().retain(|view| view.container_id.as_ref() != Some(&pod.id));
     node.kernel.links.as_mut().unwrap().retain(|link| link.seen.name != pod.device);
@@ -59,7 +59,7 @@ fn leave_kernel(evidence: &mut Evidence, pod: &Known) {
     node.kernel.neighbours.as_mut().unwrap().retain(|known| known.seen.device != pod.device);
 }
 
-fn leave_records(evidence: &mut Evidence, pod: &Known) {
+pub(super) fn leave_records(evidence: &mut Evidence, pod: &Known) {
     evidence.endpoints.as_mut().unwrap().retain(|endpoint| endpoint.seen.name != pod.record);
 }
 
@@ -267,7 +267,7 @@ fn forget_node(evidence: &mut Evidence, name: &str) {
 }
 
 /// A node that is gone with its pods: they are not listed any more.
-fn without_node() -> Evidence {
+pub(super) fn without_node() -> Evidence {
     let mut evidence = healthy();
     forget_node(&mut evidence, NODE);
     evidence.pods.as_mut().unwrap().retain(|pod| pod.seen.node.as_deref() != Some(NODE));
@@ -428,6 +428,9 @@ fn an_address_in_use_is_kept_however_it_is_spelled() {
     let taken = taken(&planned(&evidence));
     assert!(!taken.contains(&used.to_string()), "{taken:?}");
     assert!(taken.contains(&idle.to_string()), "{taken:?}");
+    let (options, scope) = (Options::default(), Scope::Everything);
+    let ground = Ground::new(&evidence, &options, &scope);
+    assert!(ground.is_unused(used).is_err() && ground.is_unused(idle).is_ok());
 }
 
 fn octets(address: IpAddr) -> [u8; 16] {

@@ -6,6 +6,7 @@ mod files;
 mod kernel;
 mod mishaps;
 mod pages;
+mod rules;
 mod world;
 
 use std::collections::BTreeSet;
