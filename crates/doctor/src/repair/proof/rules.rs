@@ -54,7 +54,7 @@ fn a_kernel_that_nobody_looked_at_says_nothing() {
 /// The records have it on a node that does not exist: a stale nodename file.
 #[test]
 fn a_sandbox_that_a_runtime_runs_lives_wherever_the_records_put_it() {
-    let is_gone = |runs: bool| {
+    let is_gone = |runs: bool, scope: Scope| {
         let mut evidence = healthy();
         let pod = pod(&evidence);
         leave_orchestrator(&mut evidence, &pod);
@@ -62,14 +62,17 @@ fn a_sandbox_that_a_runtime_runs_lives_wherever_the_records_put_it() {
         if !runs {
             leave_runtime(&mut evidence, &pod);
         }
-        let (options, scope) = (Options::default(), Scope::Everything);
+        let options = Options::default();
         let ground = Ground::new(&evidence, &options, &scope);
         let suspect = Suspect { node: Some("template"), ..suspect(&pod) };
         assert!(ground.is_dead("template"));
         ground.is_gone(&suspect).is_ok()
     };
-    assert!(!is_gone(true));
-    assert!(is_gone(false));
+    // Not even an operator's word is against that.
+    for scope in [Scope::Everything, Scope::Node("template".to_owned())] {
+        assert!(!is_gone(true, scope.clone()), "{scope:?}");
+        assert!(is_gone(false, scope.clone()), "{scope:?}");
+    }
 }
 
 #[test]
