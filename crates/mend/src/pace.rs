@@ -8,8 +8,9 @@ use std::time::Duration;
 /// A round trip that takes longer than this was too large.
 const ROUND_MAX: Duration = Duration::from_millis(8);
 /// How long others have the store at most: one that is slow by itself is not made faster by waiting.
-const REST_MAX: Duration = Duration::from_millis(50);
-const STEPS_MIN: usize = 4;
+const REST_MAX: Duration = Duration::from_millis(20);
+/// Each round has its price, whatever its size: with fewer steps in each, a repair of a large book would take too long.
+const STEPS_MIN: usize = 64;
 /// By how much commits grow again while they are quick.
 const GROWTH: usize = 4;
 
@@ -22,7 +23,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn new(steps_max: usize) -> Pace {
         let steps_max = steps_max.max(1);
-        Pace { steps: steps_max.min(32), steps_max }
+        Pace { steps: steps_max.min(STEPS_MIN), steps_max }
     }
 
     /// How many steps may share the next commit.
@@ -48,18 +49,18 @@ mod tests {
     #[test]
     fn commits_shrink_while_they_take_long_and_grow_while_they_do_not() {
         let (slow, quick) = (ROUND_MAX * 2, ROUND_MAX / 2);
-        let mut pace = Pace::new(128);
-        let first = pace.steps();
+        let mut pace = Pace::new(256);
+        assert_eq!(pace.steps(), STEPS_MIN);
+        for _ in 0..200 {
+            assert_eq!(pace.rest_after(quick), quick);
+        }
+        assert_eq!(pace.steps(), 256);
         assert_eq!(pace.rest_after(slow), slow);
-        assert_eq!(pace.steps(), first / 2);
+        assert_eq!(pace.steps(), 128);
         for _ in 0..20 {
             pace.rest_after(slow);
         }
         assert_eq!(pace.steps(), STEPS_MIN);
-        for _ in 0..200 {
-            pace.rest_after(quick);
-        }
-        assert_eq!(pace.steps(), 128);
     }
 
     #[test]
