@@ -47,7 +47,7 @@ fn a_runtime_that_lists_nothing_while_pods_have_devices_says_nothing() {
 fn a_kernel_that_nobody_looked_at_says_nothing() {
     let [_, kernel] = said(|evidence, _| drop(evidence.nodes.remove(NODE)));
     assert!(kernel.starts_with("kernel says nothing"), "{kernel}");
-    let [_, kernel] = said(|evidence, pod| leave_kernel(evidence, pod));
+    let [_, kernel] = said(leave_kernel);
     assert!(kernel.starts_with("kernel says gone"), "{kernel}");
 }
 
