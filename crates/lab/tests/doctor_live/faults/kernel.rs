@@ -71,7 +71,11 @@ fn block_route_missing(i: &mut Injection<'_>) -> Result<()> {
     let restore = i.scene.route_to_block_of(i.other_node());
     claim_elsewhere(i, extra)?;
     let via = crate::scene::address_of(crate::scene::CALICO_NODE);
-    i.on_node(format!("ip route add {extra} via {via} dev eth0"), format!("ip route del {extra}"))?;
+    // Both nodes may be at fault at once, and share it.
+    i.on_node(
+        format!("ip route replace {extra} via {via} dev eth0"),
+        format!("ip route flush exact {extra}"),
+    )?;
     i.on_node(format!("ip route flush exact {block}"), restore)?;
     i.expect(subject)
 }
@@ -84,7 +88,11 @@ fn claim_elsewhere(i: &mut Injection<'_>, block: &str) -> Result<()> {
     i.put(model::Key::Block(cidr), model::ipam::Block::new(cidr, Some(&owner), 1).encode())?;
     i.put(model::Key::Affinity { owner, block: cidr }, model::ipam::Affinity::default().encode())?;
     let (other, via) = (i.other_node(), crate::scene::address_of(crate::scene::CALICO_NODE));
-    i.on(other, format!("ip route replace {block} via {via} dev eth0"), format!("ip route del {block}"))
+    i.on(
+        other,
+        format!("ip route replace {block} via {via} dev eth0"),
+        format!("ip route flush exact {block}"),
+    )
 }
 
 /// The kernel takes routes and neighbours of a device that goes down.
