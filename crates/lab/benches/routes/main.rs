@@ -37,6 +37,9 @@ struct Extent {
 const FULL: Extent = Extent { runs: 5, singles: 100, churn: 200, small: 500, large: 5_000 };
 /// To see whether it works.
 const QUICK: Extent = Extent { runs: 1, singles: 5, churn: 20, small: 10, large: 50 };
+/// Between two changes, so that the agent takes each by itself. It takes several at once where they come faster, and a larger store
+/// commits more slowly: without a pause the two clusters would be asked different things.
+const APART: Duration = Duration::from_millis(6);
 /// What a start leaves to do is not meant.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -204,7 +207,9 @@ impl Cluster {
         let kernel_before = kernel_ms(self.agent.id())?;
         for _ in 0..blocks {
             let block = self.agent.visit(|| self.world.add_block())??;
+            std::thread::sleep(APART);
             self.agent.visit(|| self.world.remove_block(&block))??;
+            std::thread::sleep(APART);
         }
         let last = self.agent.visit(|| self.world.add_block())??;
         self.agent.await_route(last.first)?;
