@@ -99,6 +99,8 @@ fn one_node_looks_at_all_and_mends_another() {
         [&["exec", "node1", "--", "plumb"], arguments].concat()
     }
     desk.done(&plumb(&["doctor", "--grace", "0"]));
+    let planned = desk.done(&plumb(&["repair", "--grace", "0", "--probe"]));
+    assert!(planned.starts_with("Nothing to do"), "{planned}");
     desk.done(&plumb(&["delete", "wep", "node2-k8s-db--0-eth0", "-n", "shop"]));
     let output = desk.lab(&plumb(&["doctor", "--grace", "0", "-o", "json"]));
     assert_eq!(output.status.code(), Some(1));
