@@ -18,13 +18,15 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  demo                                  two pods on one node, on the embedded store: addresses, ping, removal
+  demo                                  a three-node network on the embedded store: pods, traffic, the five
+                                        outages found, explained and repaired
   test [--full] [--seed N] [FILTER…]    every kind of test; --full: the big counts. FILTER: a kind (tidy, unit,
                                         integration, doc, transcripts, demo, simulation), a crate, or part
                                         of a test's name
   tidy                                  format, lints, dependency direction, purity, policy, sizes, docs
   docs [--accept]                       runs the commands shown in the docs; --accept writes what they print now
-  bench NAME [-o json]                  measures beside a peer; NAME: store, ipam
+  bench NAME [-o json]                  measures beside a peer; NAME: store, ipam, cni, routes,
+                                        doctor, repair
   sim --seed N …                        simulated processes on a simulated store, checked at every step
   help                                  this text
 ";

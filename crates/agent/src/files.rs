@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use tracing::warn;
 
@@ -93,6 +94,20 @@ impl Folder {
 
     /// The names of all files, the oldest first.
     pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.ending_in(ENDING)?.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// The same with the times of their last changes.
+    pub(crate) fn dated(&self) -> io::Result<Vec<(SystemTime, String)>> {
+        self.ending_in(ENDING)
+    }
+
+    /// Those that were set aside.
+    pub(crate) fn aside(&self) -> io::Result<Vec<(SystemTime, String)>> {
+        self.ending_in(BROKEN)
+    }
+
+    fn ending_in(&self, wanted: &str) -> io::Result<Vec<(SystemTime, String)>> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -101,7 +116,7 @@ impl Folder {
         for entry in entries {
             let entry = entry?;
             let path = entry.path();
-            if path.extension().is_none_or(|ending| ending != ENDING) {
+            if path.extension().is_none_or(|ending| ending != wanted) {
                 continue;
             }
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
@@ -110,7 +125,7 @@ impl Folder {
             found.push((changed, name.to_owned()));
         }
         found.sort();
-        Ok(found.into_iter().map(|(_, name)| name).collect())
+        Ok(found)
     }
 
     /// Whether there are files, finished or not.

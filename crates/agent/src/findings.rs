@@ -122,6 +122,7 @@ async fn collect(services: &Services) -> Evidence {
         name: agent.node.clone(),
         runtime: agent.runtime.client(),
         attachments: is_ours.then_some(attachments),
+        unfinished_dels: services.queue().unfinished().ok(),
         environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
         agent_mode: Some(agent.mode),
         mends: (!agent.only_observes()).then(|| services.health().mends()),

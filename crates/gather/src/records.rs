@@ -12,8 +12,8 @@ use store::{Record, Store, StoreError};
 
 /// Kinds that are not read as resources: IPAM's own have lists of their own, and of endpoints, of which there are very
 /// many, only what matters is kept.
-const READ_OTHERWISE: [Kind; 5] =
-    [Kind::WorkloadEndpoint, Kind::IpamBlock, Kind::IpamHandle, Kind::BlockAffinity, Kind::IpamConfiguration];
+const READ_OTHERWISE: [Kind; 4] =
+    [Kind::WorkloadEndpoint, Kind::IpamBlock, Kind::IpamHandle, Kind::BlockAffinity];
 
 /// Everything a store holds, read page by page, side by side. The lists are not of one moment: what was found to
 /// disagree may just have changed in between, so whoever concludes anything looks twice.

@@ -7,7 +7,10 @@ mod worker;
 
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
+use doctor::evidence::node::UnfinishedDel;
+use jiff::Timestamp;
 use model::Sandbox;
 use tokio::sync::Notify;
 use tracing::info;
@@ -65,6 +68,22 @@ impl Queue {
         Ok(found)
     }
 
+    /// What is not done yet, for a doctor to judge: what waits, and what was set aside.
+    pub(crate) fn unfinished(&self) -> io::Result<Vec<UnfinishedDel>> {
+        let mut found = Vec::new();
+        for (changed, name) in self.folder.dated()? {
+            // Gone in between: done.
+            let Some(content) = self.folder.read(&name)? else { continue };
+            let sandbox = CallRequest::decode(&content).ok().and_then(|request| request.sandbox());
+            let container_id = sandbox.map(|sandbox| sandbox.container_id().to_owned());
+            found.push(unfinished(changed, name, container_id, false));
+        }
+        found.extend(
+            self.folder.aside()?.into_iter().map(|(changed, name)| unfinished(changed, name, None, true)),
+        );
+        Ok(found)
+    }
+
     /// Removes what was not wholly written when its writer was killed: nobody was told of a success.
     fn remove_unfinished(&self) -> io::Result<()> {
         self.folder.remove_unfinished()
@@ -90,6 +109,16 @@ impl Queue {
     async fn news(&self) {
         self.news.notified().await;
     }
+}
+
+fn unfinished(
+    changed: SystemTime,
+    file: String,
+    container_id: Option<String>,
+    is_set_aside: bool,
+) -> UnfinishedDel {
+    let since = Timestamp::try_from(changed).unwrap_or_default();
+    UnfinishedDel { file, since, container_id, is_set_aside }
 }
 
 /// FNV-1a, as the plugin does: the same DEL again is the same file.
@@ -142,5 +171,24 @@ mod tests {
         assert_eq!(queue.waiting().unwrap(), []);
         let left = std::fs::read_dir(queue.path()).unwrap();
         assert!(left.map(|entry| entry.unwrap().path()).all(|path| path.extension().unwrap() == "broken"));
+    }
+
+    #[test]
+    fn what_is_not_done_is_told_with_its_age() {
+        let state = tempfile::tempdir().unwrap();
+        let queue = Queue::at(state.path());
+        assert_eq!(queue.unfinished().unwrap(), []);
+        queue.keep(&del("c1")).unwrap();
+        let torn = queue.path().join("torn.json");
+        std::fs::write(&torn, b"{").unwrap();
+        let long_ago = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        std::fs::File::open(&torn).unwrap().set_modified(long_ago).unwrap();
+        let told = queue.unfinished().unwrap();
+        let ids: Vec<_> = told.iter().map(|del| (del.container_id.as_deref(), del.is_set_aside)).collect();
+        assert_eq!(ids, [(None, false), (Some("c1"), false)]);
+        queue.waiting().unwrap();
+        let told = queue.unfinished().unwrap();
+        assert_eq!(told.len(), 2);
+        assert!(told[1].is_set_aside && told[1].since.as_second() == 1_000_000_000, "{told:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ipam::{Answer, Books};
 use model::ipam::IpamConfig;
-use model::{Cidr, Key};
+use model::{AffinityOwner, Cidr, Key};
 
 use super::{Origin, Sighted};
 
@@ -18,6 +18,8 @@ pub struct IpamEvidence {
     /// Which of the lists are whole. A single pasted block says nothing about handles that are not there.
     pub whole: Whole,
     pub config: Option<Sighted<IpamConfig>>,
+    /// Affinities of a Kubernetes store, by the labels that a list of one node's affinities goes by.
+    pub labels: AffinityLabels,
     /// Blocks that were pasted in part. They are in no other list.
     pub cut_blocks: Vec<Sighted<CutBlock>>,
     /// Lines of `calicoctl ipam check` and `ipam show`.
@@ -30,6 +32,13 @@ pub struct Whole {
     pub blocks: bool,
     pub handles: bool,
     pub affinities: bool,
+}
+
+/// Which affinities have the labels by which newer releases find them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AffinityLabels {
+    pub present: usize,
+    pub missing: Vec<Sighted<(AffinityOwner, Cidr)>>,
 }
 
 /// A block of which a part is missing: whatever can be read from the rest, and not a word more.
@@ -87,6 +96,8 @@ impl IpamEvidence {
         self.whole.handles |= other.whole.handles;
         self.whole.affinities |= other.whole.affinities;
         self.config = self.config.take().or(other.config);
+        self.labels.present += other.labels.present;
+        self.labels.missing.extend(other.labels.missing);
         self.cut_blocks.extend(other.cut_blocks);
         self.reports.extend(other.reports);
     }

@@ -185,6 +185,12 @@ impl Records {
         self.0.entry(record.seen.kind).or_default().push(record);
     }
 
+    /// Those of a kind, to be changed.
+    #[cfg(test)]
+    pub(crate) fn all_mut(&mut self, kind: Kind) -> &mut Vec<Sighted<Resource>> {
+        self.0.entry(kind).or_default()
+    }
+
     pub fn kinds(&self) -> impl Iterator<Item = Kind> {
         self.0.keys().copied()
     }

@@ -31,6 +31,8 @@ pub struct NodeEvidence {
     pub setup: Setup,
     /// The agent's journal of attachments.
     pub attachments: Option<Vec<Sighted<Attachment>>>,
+    /// DELs that were answered and are not done yet, by the agent's queue.
+    pub unfinished_dels: Option<Vec<Sighted<UnfinishedDel>>>,
     /// Namespaces that exist, by the runtime's paths or names.
     pub namespaces: Option<Vec<Sighted<String>>>,
     /// What the node's agent may do. `None`: no agent of ours was asked.
@@ -146,6 +148,19 @@ pub struct Attachment {
     pub is_in_flux: bool,
 }
 
+/// A DEL that the runtime believes done, and that is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnfinishedDel {
+    /// Its file in the queue.
+    pub file: String,
+    pub since: Timestamp,
+    /// `None`: it cannot be understood.
+    pub container_id: Option<String>,
+    /// It cannot be done, and nobody tries it any more.
+    pub is_set_aside: bool,
+}
+
 /// How a node is set up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -248,6 +263,7 @@ impl NodeEvidence {
         super::join(&mut self.sandboxes, other.sandboxes);
         super::join(&mut self.containers, other.containers);
         super::join(&mut self.attachments, other.attachments);
+        super::join(&mut self.unfinished_dels, other.unfinished_dels);
         super::join(&mut self.namespaces, other.namespaces);
         match (&mut self.bgp, other.bgp) {
             (Some(mine), Some(theirs)) => {

@@ -316,6 +316,8 @@ fn is_same_value(one: Option<&Value>, other: Option<&Value>) -> bool {
             one.len() == other.len() && pairs.all(|(one, other)| is_same_value(Some(one), Some(other)))
         }
         (Some(Value::String(one)), Some(Value::String(other))) => is_same_text(one, other),
+        // Some writers leave an empty text out, others do not.
+        (None, Some(Value::String(text))) | (Some(Value::String(text)), None) => text.is_empty(),
         (one, other) => one == other,
     }
 }

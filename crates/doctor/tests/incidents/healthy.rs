@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 
 use doctor::evidence::kernel::{Link, Route};
+use doctor::evidence::node::UnfinishedDel;
 use doctor::evidence::{Evidence, Pod, PodName};
 use doctor::sample::small;
 use doctor::{Origin, Sighted, diagnose};
 use ipam::{Owner, Reservations, Stored, Tunnel};
 use ipnet::IpNet;
-use model::ipam::{Affinity, AffinityState, Block, Handle};
-use model::{AffinityOwner, Cidr, Kind, Resource};
+use model::ipam::{Affinity, AffinityState, Block, Handle, IpamConfig};
+use model::{AffinityOwner, Cidr, Key, Kind, Resource};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -174,6 +175,25 @@ fn reserved_and_cooling_addresses_and_those_of_load_balancers() {
     books.blocks.insert(cidr, Stored::new(services, "1"));
     books.affinities.insert((virtual_owner, cidr), Stored::new(Affinity::default(), "1"));
     add_handle(&mut evidence, "lb-default-web", "10.3.0.0/26");
+    healthy(&evidence);
+}
+
+/// calico-node makes the resource that nobody reads; what is read was set with `ipam configure`.
+#[test]
+fn defaults_beside_settings_and_a_queue_that_is_being_worked_off() {
+    let mut evidence = small();
+    let start_up = json!({"strictAffinity": false, "autoAllocateBlocks": true, "maxBlocksPerHost": 0});
+    evidence.records.add(record(Kind::IpamConfiguration, "default", start_up));
+    let strict = IpamConfig { strict_affinity: true, max_blocks_per_host: 4, ..IpamConfig::default() };
+    evidence.ipam.as_mut().unwrap().config = Some(Sighted::new(strict, Origin::store(&Key::IpamConfig)));
+    let del = UnfinishedDel {
+        file: "del-1".to_owned(),
+        since: evidence.taken_at.unwrap(),
+        container_id: Some("ab".repeat(32)),
+        is_set_aside: false,
+    };
+    let queued = Sighted::new(del, Origin::probe("worker-0000", "queue"));
+    evidence.node_mut("worker-0000").unfinished_dels = Some(vec![queued]);
     healthy(&evidence);
 }
 

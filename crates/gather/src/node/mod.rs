@@ -11,7 +11,7 @@ mod token;
 
 use std::path::PathBuf;
 
-use doctor::evidence::node::{AddressChoice, AgentMode, Attachment, Mend, RuntimeSandbox};
+use doctor::evidence::node::{AddressChoice, AgentMode, Attachment, Mend, RuntimeSandbox, UnfinishedDel};
 use doctor::evidence::{NodeEvidence, PodName};
 use doctor::{Evidence, Origin, Sighted};
 use host::NetNs;
@@ -29,6 +29,8 @@ pub struct NodeSources {
     pub runtime: Option<RuntimeClient>,
     /// The agent's journal, if an agent asks.
     pub attachments: Option<Vec<Attached>>,
+    /// What waits in the agent's queue.
+    pub unfinished_dels: Option<Vec<UnfinishedDel>>,
     /// Settings of the node's agent, from its environment.
     pub environment: Option<Vec<(String, String)>>,
     /// What the agent that asks may do, and what it put right by itself.
@@ -55,6 +57,7 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     look.node.mends = sources.mends;
     let namespaces = look.runtime(sources.runtime.as_ref()).await;
     look.journal(sources.attachments, sources.environment);
+    look.queue(sources.unfinished_dels);
     look.address(sources.address_choices);
     let namespaces = look.with_journal(namespaces);
     // Netlink, files and other namespaces all block.
@@ -146,6 +149,12 @@ impl Look {
             let sighted = |(name, value): (String, String)| (name, Sighted::new(value, origin.clone()));
             all.into_iter().map(sighted).collect()
         });
+    }
+
+    fn queue(&mut self, dels: Option<Vec<UnfinishedDel>>) {
+        let origin = self.from("queue");
+        let sighted = |del| Sighted::new(del, origin.clone());
+        self.node.unfinished_dels = dels.map(|all| all.into_iter().map(sighted).collect());
     }
 
     fn address(&mut self, choices: Option<Vec<AddressChoice>>) {

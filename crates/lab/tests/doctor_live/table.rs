@@ -10,6 +10,10 @@ use crate::faults;
 /// Codes that no fault can be made for in a lab.
 const NOT_HERE: &[(&str, &str)] = &[
     (
+        "affinity-unlabelled",
+        "affinities have labels only where they are objects of Kubernetes, and the stores here are not",
+    ),
+    (
         "bgp-password-wrong",
         "the kernel drops what is signed wrongly and tells BIRD nothing: a session that is down is all there is to see",
     ),

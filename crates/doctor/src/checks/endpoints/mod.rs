@@ -6,6 +6,7 @@ pub(super) mod endpoint_address_differs;
 pub(super) mod endpoint_misplaced;
 pub(super) mod endpoint_of_old_sandbox;
 pub(super) mod endpoint_on_two_nodes;
+pub(super) mod endpoint_without_container_id;
 pub(super) mod endpoint_without_pod;
 pub(super) mod endpoint_without_sandbox;
 mod owners;

@@ -18,6 +18,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("affinity-missing", affinity_missing),
     ("affinity-of-gone-node", affinity_of_gone_node),
     ("affinity-unfinished", affinity_unfinished),
+    ("affinity-unlabelled", affinity_unlabelled),
     ("allocation-without-handle", allocation_without_handle),
     ("block-contradicts-itself", block_contradicts_itself),
     ("block-limit-reached", block_limit_reached),
@@ -27,10 +28,13 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("handle-count-wrong", handle_count_wrong),
     ("handle-missing", handle_missing),
     ("handle-unused", handle_unused),
+    ("ipam-config-ignored", ipam_config_ignored),
     ("leak-collection-off", leak_collection_off),
     ("pool-full", pool_full),
+    ("pool-not-for-node", pool_not_for_node),
     ("pool-overlap", pool_overlap),
     ("record-unreadable", record_unreadable),
+    ("service-block-empty", service_block_empty),
     ("tombstone", tombstone),
     ("tunnel-address-shared", tunnel_address_shared),
 ];
@@ -104,6 +108,13 @@ fn affinity_unfinished(evidence: &mut Evidence, node: usize) -> String {
     let affinity = books(evidence).affinities.get_mut(&(owner(node), block_cidr(node))).unwrap();
     affinity.value.state = AffinityState::PendingDeletion;
     format!("affinity of {} for {}", node_name(node), block_cidr(node))
+}
+
+fn affinity_unlabelled(evidence: &mut Evidence, node: usize) -> String {
+    let labels = &mut evidence.ipam.as_mut().unwrap().labels;
+    labels.present = 1;
+    labels.missing.push(Sighted::new((owner(node), block_cidr(node)), Origin::file("affinities.yaml")));
+    format!("node {}", node_name(node))
 }
 
 fn allocation_without_handle(evidence: &mut Evidence, node: usize) -> String {
@@ -183,6 +194,13 @@ fn pool_overlap(evidence: &mut Evidence, node: usize) -> String {
     format!("IPPool(inner-{node})")
 }
 
+/// The record that is read says nothing of it.
+fn ipam_config_ignored(evidence: &mut Evidence, _: usize) -> String {
+    let spec = json!({"ipCooldownSeconds": 30});
+    evidence.records.add(record(Kind::IpamConfiguration, "default", spec));
+    "IPAMConfiguration(default)".to_owned()
+}
+
 fn leak_collection_off(evidence: &mut Evidence, node: usize) -> String {
     let spec = json!({"controllers": {"node": {"leakGracePeriod": "0s"}}});
     evidence.records.add(record(Kind::KubeControllersConfiguration, &format!("config-{node}"), spec));
@@ -192,11 +210,23 @@ fn leak_collection_off(evidence: &mut Evidence, node: usize) -> String {
 /// One address, and a tunnel has it.
 fn pool_full(evidence: &mut Evidence, node: usize) -> String {
     let cidr: Cidr = format!("10.150.{node}.0/32").parse().unwrap();
-    evidence.records.add(record(
-        Kind::IpPool,
-        &format!("tiny-{node}"),
-        json!({"cidr": cidr, "blockSize": 32}),
-    ));
+    let pool = record(Kind::IpPool, &format!("tiny-{node}"), json!({"cidr": cidr, "blockSize": 32}));
+    evidence.records.add(pool);
+    give_to_tunnel(evidence, node, cidr);
+    format!("IPPool(tiny-{node})")
+}
+
+/// A tunnel has an address of a pool that is for other nodes.
+fn pool_not_for_node(evidence: &mut Evidence, node: usize) -> String {
+    let cidr: Cidr = format!("10.151.{node}.0/26").parse().unwrap();
+    let spec = json!({"cidr": cidr, "blockSize": 26, "nodeSelector": "rack == 'another'"});
+    evidence.records.add(record(Kind::IpPool, &format!("rack-{node}"), spec));
+    give_to_tunnel(evidence, node, cidr);
+    format!("node {}", node_name(node))
+}
+
+/// A block of nobody, of which a node's tunnel has an address.
+fn give_to_tunnel(evidence: &mut Evidence, node: usize, cidr: Cidr) {
     books(evidence).blocks.insert(cidr, Stored::new(Block::new(cidr, None, 1), "1"));
     let tunnel = Tunnel::Vxlan.owner(&node_name(node));
     ::ipam::take(
@@ -209,7 +239,13 @@ fn pool_full(evidence: &mut Evidence, node: usize) -> String {
     books(evidence).handles.insert(tunnel.handle, Stored::new(record, "1"));
     let kube = &mut evidence.kube_nodes.as_mut().unwrap()[node].seen;
     kube.annotations.insert("projectcalico.org/IPv4VXLANTunnelAddr".to_owned(), cidr.network().to_string());
-    format!("IPPool(tiny-{node})")
+}
+
+/// The last service is gone.
+fn service_block_empty(evidence: &mut Evidence, node: usize) -> String {
+    let cidr = block_cidr(200 + node);
+    claim(books(evidence), cidr, &AffinityOwner::Virtual("load-balancer".to_owned()));
+    format!("block {cidr}")
 }
 
 fn record_unreadable(evidence: &mut Evidence, node: usize) -> String {

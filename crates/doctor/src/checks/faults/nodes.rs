@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{OTHER, PODS, TWIN};
 use crate::evidence::kernel::Address;
-use crate::evidence::node::{BgpSession, Setup};
+use crate::evidence::node::{BgpSession, Setup, UnfinishedDel};
 use crate::evidence::{KubeNode, PodName};
 use crate::sample::{node_address, node_name, record};
 use crate::{Evidence, Origin, Sighted};
@@ -23,6 +23,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("clock-skew", clock_skew),
     ("cni-config-shadowed", cni_config_shadowed),
     ("credentials-expired", credentials_expired),
+    ("del-unfinished", del_unfinished),
     ("etcd-even-members", etcd_even_members),
     ("forwarding-off", forwarding_off),
     ("kubelet-failing", kubelet_failing),
@@ -204,20 +205,19 @@ fn node_address_wrong(evidence: &mut Evidence, node: usize) -> String {
         .as_mut()
         .unwrap()
         .push(Sighted::new(own, Origin::probe(node_name(node), "addresses")));
-    let others = evidence.records.all(Kind::Node).to_vec();
-    let kept: Vec<_> = evidence.records.kinds().filter(|kind| *kind != Kind::Node).collect();
-    let mut records = crate::evidence::Records::default();
-    for kind in kept {
-        records.looked_for(kind);
-        evidence.records.all(kind).iter().cloned().for_each(|record| records.add(record));
-    }
-    for other in others.into_iter().filter(|other| other.seen.metadata.name != node_name(node)) {
-        records.add(other);
-    }
-    records.add(record(Kind::Node, &node_name(node), json!({"bgp": {"ipv4Address": address}})));
-    evidence.records = records;
+    let nodes = evidence.records.all_mut(Kind::Node);
+    nodes.retain(|other| other.seen.metadata.name != node_name(node));
+    nodes.push(record(Kind::Node, &node_name(node), json!({"bgp": {"ipv4Address": address}})));
     break_session(evidence, node, OTHER, "Passive");
     calico_node_not_ready(evidence, node);
+    subject(node)
+}
+
+fn del_unfinished(evidence: &mut Evidence, node: usize) -> String {
+    let since = evidence.taken_at.unwrap();
+    let del = UnfinishedDel { file: "del-1".to_owned(), since, container_id: None, is_set_aside: true };
+    let origin = Origin::probe(node_name(node), "queue");
+    evidence.node_mut(&node_name(node)).unfinished_dels = Some(vec![Sighted::new(del, origin)]);
     subject(node)
 }
 

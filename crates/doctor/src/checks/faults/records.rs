@@ -27,6 +27,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("endpoint-misplaced", endpoint_misplaced),
     ("endpoint-of-old-sandbox", endpoint_of_old_sandbox),
     ("endpoint-on-two-nodes", endpoint_on_two_nodes),
+    ("endpoint-without-container-id", endpoint_without_container_id),
     ("endpoint-without-pod", endpoint_without_pod),
     ("endpoint-without-sandbox", endpoint_without_sandbox),
     ("mode-unsupported", mode_unsupported),
@@ -139,6 +140,11 @@ fn endpoint_on_two_nodes(evidence: &mut Evidence, node: usize) -> String {
     second.seen.name = format!("left-{node}");
     evidence.endpoints.as_mut().unwrap().push(second);
     format!("pod {}", pod_name(node * PODS))
+}
+
+fn endpoint_without_container_id(evidence: &mut Evidence, node: usize) -> String {
+    endpoint(evidence, node * PODS).seen.container_id = None;
+    subject(evidence, node * PODS)
 }
 
 fn endpoint_without_pod(evidence: &mut Evidence, node: usize) -> String {

@@ -4,6 +4,7 @@ pub(super) mod calico_node_not_ready;
 pub(super) mod clock_skew;
 pub(super) mod cni_config_shadowed;
 pub(super) mod credentials_expired;
+pub(super) mod del_unfinished;
 pub(super) mod etcd_even_members;
 pub(super) mod forwarding_off;
 pub(super) mod kubelet_failing;

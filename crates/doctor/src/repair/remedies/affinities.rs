@@ -59,6 +59,13 @@ pub(super) const ALL: &[Remedy] = &[
         undo: UNDO_BLOCK,
         act: Some(drop_outside),
     },
+    Remedy {
+        code: "service-block-empty",
+        area: Area::Ipam,
+        does: "deletes the block with its affinity, if it still holds no address",
+        undo: UNDO_BLOCK,
+        act: Some(drop_of_services),
+    },
 ];
 
 fn owner_of(text: Option<&str>) -> Option<AffinityOwner> {
@@ -271,5 +278,13 @@ fn drop_outside(draft: &mut Draft<'_, '_>, target: &Target) {
             "it holds addresses: make a pool for it, or recreate its pods and repair again",
             Vec::new(),
         ),
+    }
+}
+
+fn drop_of_services(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Block(cidr) = &target.subject else { return };
+    let Some(block) = draft.ground.block(cidr) else { return };
+    if will_be_empty(draft, block) {
+        drop_block(draft, target, block, "it holds no address, and no node can have it");
     }
 }

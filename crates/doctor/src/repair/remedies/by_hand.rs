@@ -31,7 +31,19 @@ pub(super) const ALL: &[Remedy] = &[
         "address-outside-pools",
         "the pod works; make a pool for its address, or recreate the pod so that it gets one of a pool",
     ),
+    by_hand(
+        "affinity-unlabelled",
+        "calico-node labels the affinities of its node at its start; a Kubernetes store is not written here",
+    ),
     by_hand("block-limit-reached", PEOPLE),
+    by_hand(
+        "ipam-config-ignored",
+        "which of the two is meant only its operators know: set what is meant with plumb ipam configure",
+    ),
+    by_hand(
+        "pool-not-for-node",
+        "the pods work; recreate them so that they get addresses of a pool for their node, if that matters",
+    ),
     by_hand("pool-full", PEOPLE),
     by_hand("pool-overlap", PEOPLE),
     by_hand("leak-collection-off", PEOPLE),
@@ -64,6 +76,10 @@ pub(super) const ALL: &[Remedy] = &[
     by_hand("clock-skew", MACHINE),
     by_hand("cni-config-shadowed", MACHINE),
     by_hand("credentials-expired", MACHINE),
+    by_hand(
+        "del-unfinished",
+        "the node's agent tries what waits again and again by itself; what was set aside has to be looked at, and its file removed",
+    ),
     by_hand("kubelet-failing", MACHINE),
     by_hand("kubelet-refuses-swap", MACHINE),
     by_hand("node-not-ready", MACHINE),

@@ -38,6 +38,13 @@ pub(super) const GIVING: &[Remedy] = &[
         act: Some(rewrite_for_running),
     },
     Remedy {
+        code: "endpoint-without-container-id",
+        area: Area::Endpoints,
+        does: "writes the ID of the running sandbox into the record, and addresses, device and hardware address where they differ",
+        undo: UNDO_FIELDS,
+        act: Some(rewrite_for_running),
+    },
+    Remedy {
         code: "endpoint-address-differs",
         area: Area::Endpoints,
         does: "if inside the pod is what Kubernetes shows, corrects the record; if inside is what the record says, Kubernetes has to \

@@ -6,6 +6,9 @@ use serde_json::Value;
 use crate::text::draft::Draft;
 use crate::{Origin, Sighted};
 
+const AFFINITY_LABELS: [&str; 3] =
+    ["projectcalico.org/hostname-hash", "projectcalico.org/affinity-type", "projectcalico.org/ip-version"];
+
 /// Takes in a record of IPAM. `false`: it is another kind.
 pub(super) fn record(kind: &str, value: &Value, origin: &Origin, draft: &mut Draft) -> bool {
     let spec = &value["spec"];
@@ -27,7 +30,9 @@ pub(super) fn record(kind: &str, value: &Value, origin: &Origin, draft: &mut Dra
             if let Some(record) = record.as_object_mut() {
                 record.insert("deleted".to_owned(), Value::Bool(is_deleted));
             }
-            add(affinity_key(spec), record, origin, draft)
+            let key = affinity_key(spec);
+            note_labels(key.as_ref(), value, origin, draft);
+            add(key, record, origin, draft)
         }
         "IPAMConfig" | "IPAMConfiguration" => {
             if let Ok(config) = serde_json::from_value(spec.clone()) {
@@ -47,6 +52,20 @@ fn add(key: Option<Key>, record: Value, origin: &Origin, draft: &mut Draft) -> b
     };
     draft.ipam().add(key, record.to_string().as_bytes(), origin.clone());
     true
+}
+
+/// Whether a list of its node's affinities has it. Of what is only shown in part, or going, nothing is concluded.
+fn note_labels(key: Option<&Key>, value: &Value, origin: &Origin, draft: &mut Draft) {
+    let (Some(Key::Affinity { owner, block }), Value::Object(metadata)) = (key, &value["metadata"]) else {
+        return;
+    };
+    let labels = metadata.get("labels").and_then(Value::as_object);
+    let has = |label: &str| labels.is_some_and(|labels| labels.contains_key(label));
+    let known = &mut draft.ipam().labels;
+    match AFFINITY_LABELS.iter().all(|label| has(label)) {
+        true => known.present += 1,
+        false => known.missing.push(Sighted::new((owner.clone(), *block), origin.clone())),
+    }
 }
 
 fn block_key(spec: &Value) -> Option<Key> {

@@ -32,11 +32,14 @@ pub(crate) const FAULTS: &[Fault] = &[
         takes: Takes::Cluster,
         inject: cluster_routes_contradictory,
     },
+    Fault { code: "ipam-config-ignored", takes: Takes::Cluster, inject: ipam_config_ignored },
     Fault { code: "leak-collection-off", takes: Takes::Pod, inject: leak_collection_off },
     Fault { code: "block-limit-reached", takes: Takes::Cluster, inject: block_limit_reached },
     Fault { code: "pool-full", takes: Takes::Pod, inject: pool_full },
+    Fault { code: "pool-not-for-node", takes: Takes::Pod, inject: pool_not_for_node },
     Fault { code: "pool-overlap", takes: Takes::Pod, inject: pool_overlap },
     Fault { code: "record-unreadable", takes: Takes::Pod, inject: record_unreadable },
+    Fault { code: "service-block-empty", takes: Takes::Pod, inject: service_block_empty },
     Fault { code: "tombstone", takes: Takes::Pod, inject: tombstone },
     Fault { code: "tunnel-address-shared", takes: Takes::Pod, inject: tunnel_address_shared },
 ];
@@ -201,7 +204,12 @@ fn leak_collection_off(i: &mut Injection<'_>) -> Result<()> {
     i.expect(format!("KubeControllersConfiguration({name})"))
 }
 
-/// A pool of one address, which a pod that is not in the books' other pools has: a tunnel.
+/// The record that is read says nothing of it.
+fn ipam_config_ignored(i: &mut Injection<'_>) -> Result<()> {
+    i.put_resource(Kind::IpamConfiguration, "default", json!({"ipCooldownSeconds": 30}))?;
+    i.expect("IPAMConfiguration(default)")
+}
+
 /// One block each, and of this node's nothing may be given out any more.
 fn block_limit_reached(i: &mut Injection<'_>) -> Result<()> {
     let config = IpamConfig { strict_affinity: true, max_blocks_per_host: 1, ..IpamConfig::default() };
@@ -211,10 +219,33 @@ fn block_limit_reached(i: &mut Injection<'_>) -> Result<()> {
     i.expect(format!("node {}", i.node))
 }
 
+/// A pool of one address, which a pod that is not in the books' other pools has: a tunnel.
 fn pool_full(i: &mut Injection<'_>) -> Result<()> {
     let (name, cidr): (String, Cidr) =
         (format!("tiny-{}", i.lot()), format!("10.150.{}.0/32", i.lot()).parse()?);
     i.put_resource(Kind::IpPool, &name, json!({"cidr": cidr, "blockSize": 32}))?;
+    give_to_tunnel(i, cidr)?;
+    i.expect(format!("IPPool({name})"))
+}
+
+/// A pool for other nodes, of which the tunnel of a node has an address.
+fn pool_not_for_node(i: &mut Injection<'_>) -> Result<()> {
+    let cidr: Cidr = format!("10.151.{}.0/26", i.lot()).parse()?;
+    let spec = json!({"cidr": cidr, "blockSize": 26, "nodeSelector": "rack == 'another'"});
+    i.put_resource(Kind::IpPool, &format!("rack-{}", i.lot()), spec)?;
+    let node = give_to_tunnel(i, cidr)?;
+    i.expect(format!("node {node}"))
+}
+
+/// The last service is gone.
+fn service_block_empty(i: &mut Injection<'_>) -> Result<()> {
+    let cidr: Cidr = format!("10.244.{}.192/26", 200 + i.lot()).parse()?;
+    claim(i, cidr, &AffinityOwner::Virtual("load-balancer".to_owned()))?;
+    i.expect(format!("block {cidr}"))
+}
+
+/// A block of nobody, of which the tunnel of a node that is somewhere else has the first address.
+fn give_to_tunnel(i: &Injection<'_>, cidr: Cidr) -> Result<String> {
     let node = format!("extra-{}", i.lot());
     let tunnel = Tunnel::Vxlan.owner(&node);
     let mut block = Block::new(cidr, None, 1);
@@ -223,7 +254,7 @@ fn pool_full(i: &mut Injection<'_>) -> Result<()> {
     i.put_handle(&tunnel.handle, cidr)?;
     let bgp = json!({"ipv4Address": format!("172.30.0.{}/24", 100 + i.lot())});
     i.put_resource(Kind::Node, &node, json!({"bgp": bgp, "ipv4VXLANTunnelAddr": cidr.network()}))?;
-    i.expect(format!("IPPool({name})"))
+    Ok(node)
 }
 
 fn pool_overlap(i: &mut Injection<'_>) -> Result<()> {

@@ -19,6 +19,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "endpoint-misplaced", takes: Takes::Pod, inject: endpoint_misplaced },
     Fault { code: "endpoint-of-old-sandbox", takes: Takes::Pod, inject: endpoint_of_old_sandbox },
     Fault { code: "endpoint-on-two-nodes", takes: Takes::Pod, inject: endpoint_on_two_nodes },
+    Fault { code: "endpoint-without-container-id", takes: Takes::Pod, inject: endpoint_without_container_id },
     Fault { code: "endpoint-without-pod", takes: Takes::Pod, inject: endpoint_without_pod },
     Fault { code: "endpoint-without-sandbox", takes: Takes::Pod, inject: endpoint_without_sandbox },
     Fault { code: "pod-without-endpoint", takes: Takes::Pod, inject: pod_without_endpoint },
@@ -99,6 +100,16 @@ fn endpoint_misplaced(i: &mut Injection<'_>) -> Result<()> {
 
 fn endpoint_of_old_sandbox(i: &mut Injection<'_>) -> Result<()> {
     i.edit_endpoint(|spec| spec["containerID"] = json!("0".repeat(64)))?;
+    i.expect(i.endpoint_subject())
+}
+
+/// As old releases wrote them; some leave the field out, and some leave it empty.
+fn endpoint_without_container_id(i: &mut Injection<'_>) -> Result<()> {
+    let is_empty = i.number.is_multiple_of(2);
+    i.edit_endpoint(|spec| match is_empty {
+        true => spec["containerID"] = json!(""),
+        false => drop(spec.as_object_mut().and_then(|spec| spec.remove("containerID"))),
+    })?;
     i.expect(i.endpoint_subject())
 }
 

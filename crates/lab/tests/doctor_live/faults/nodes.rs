@@ -15,6 +15,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "clock-skew", takes: Takes::Setup, inject: clock_skew },
     Fault { code: "cni-config-shadowed", takes: Takes::Setup, inject: cni_config_shadowed },
     Fault { code: "credentials-expired", takes: Takes::Setup, inject: credentials_expired },
+    Fault { code: "del-unfinished", takes: Takes::Setup, inject: del_unfinished },
     Fault { code: "etcd-even-members", takes: Takes::Cluster, inject: etcd_even_members },
     Fault { code: "forwarding-dropped", takes: Takes::Setup, inject: forwarding_dropped },
     Fault { code: "forwarding-off", takes: Takes::Setup, inject: forwarding_off },
@@ -73,6 +74,17 @@ fn credentials_expired(i: &mut Injection<'_>) -> Result<()> {
     let file = "/etc/cni/net.d/calico-kubeconfig";
     let text = format!("users:\n- name: calico\n  user:\n    token: {HEADER}.{EXPIRED}.x");
     i.on_node(format!("echo '{text}' > {file}"), format!("rm {file}"))?;
+    i.expect(node_subject(i))
+}
+
+/// A DEL of an hour ago that nobody can understand: whoever looks sets it aside.
+fn del_unfinished(i: &mut Injection<'_>) -> Result<()> {
+    let queue = "/var/lib/plumb/queue";
+    let file = format!("{queue}/del-odd.json");
+    i.on_node(
+        format!("mkdir -p -m 700 {queue} && echo '{{}}' > {file} && touch -d '1 hour ago' {file}"),
+        format!("rm {queue}/del-odd.*"),
+    )?;
     i.expect(node_subject(i))
 }
 

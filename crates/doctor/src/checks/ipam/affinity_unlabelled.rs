@@ -1,0 +1,116 @@
+//! Books: affinities that their own node does not find.
+
+use std::collections::BTreeMap;
+
+use model::{AffinityOwner, Cidr, Kind};
+
+use super::owner_words;
+use crate::checks::words::listed;
+use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "affinity-unlabelled",
+    severity: Severity::Warning,
+    title: "Affinities that their own node does not find",
+    explanation: "In a Kubernetes store Calico lists the affinities of a node by labels since release 3.31, and \
+                  these have none: they were written by an older release. calico-node labels its node's own at \
+                  its start; until then a new pod sees none of the node's old blocks, and the node claims new \
+                  ones.",
+    remedy: "restart calico-node on these nodes, which labels their affinities; if that does not help, see its \
+             log for why",
+    needs: &[&[Need::Ipam]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let Some(ipam) = case.evidence.ipam.as_ref() else { return };
+    if ipam.labels.present == 0 && !has_release_with_labels(case) {
+        return;
+    }
+    let mut by_owner: BTreeMap<&AffinityOwner, Vec<&Sighted<(AffinityOwner, Cidr)>>> = BTreeMap::new();
+    for affinity in &ipam.labels.missing {
+        by_owner.entry(&affinity.seen.0).or_default().push(affinity);
+    }
+    for (owner, affinities) in by_owner {
+        let count = match affinities.len() {
+            1 => "one affinity".to_owned(),
+            several => format!("{several} affinities"),
+        };
+        let blocks = affinities.iter().map(|affinity| affinity.seen.1);
+        let summary = format!("{} has {count} without labels, for {}", owner_words(owner), listed(blocks));
+        let finding = look.found(Subject::node(owner.name()), summary);
+        finding.known_by("labels");
+        finding.seen_all(affinities.iter().take(EXHIBITS_MAX).map(|affinity| affinity.exhibit("affinity")));
+    }
+}
+
+/// The others look the same.
+const EXHIBITS_MAX: usize = 3;
+
+/// Whether the cluster runs a release that goes by labels. Older ones never wrote any.
+fn has_release_with_labels(case: &Case<'_>) -> bool {
+    let information = case.evidence.records.all(Kind::ClusterInformation).iter();
+    let mut versions = information.filter_map(|record| record.seen.spec("calicoVersion")?.as_str());
+    versions.any(|version| {
+        let mut parts = version.trim_start_matches('v').split('.').map(str::parse::<u32>);
+        matches!((parts.next(), parts.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (3, 31))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Evidence;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::record;
+
+    fn affinity(node: &str, number: usize, labels: &Value) -> Value {
+        json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "BlockAffinity",
+               "metadata": {"name": format!("{node}-10-0-{number}-0-26"), "labels": labels},
+               "spec": {"cidr": format!("10.0.{number}.0/26"), "node": node, "type": "host",
+                        "state": "confirmed", "deleted": "false"}})
+    }
+
+    fn labels() -> Value {
+        json!({"projectcalico.org/hostname-hash": "PY3TQE2E", "projectcalico.org/affinity-type": "host",
+               "projectcalico.org/ip-version": "4"})
+    }
+
+    fn listed_as(affinities: &[Value]) -> Evidence {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": affinities}).to_string();
+        crate::text::read([("blockaffinities.json", list.as_bytes())])
+    }
+
+    #[test]
+    fn fires_for_what_an_older_release_wrote() {
+        let mixed = [
+            affinity("node-a", 1, &labels()),
+            affinity("node-b", 2, &Value::Null),
+            affinity("node-b", 3, &json!({"team": "x"})),
+        ];
+        let evidence = listed_as(&mixed);
+        assert_eq!(
+            only(&CHECK, &evidence).summary,
+            "node node-b has 2 affinities without labels, for 10.0.2.0/26, 10.0.3.0/26"
+        );
+    }
+
+    #[test]
+    fn releases_that_do_not_go_by_labels_need_none() {
+        let without = [affinity("node-a", 1, &Value::Null)];
+        let with_release = |version: &str| {
+            let mut evidence = listed_as(&without);
+            let spec = json!({"calicoVersion": version});
+            evidence.records.add(record(Kind::ClusterInformation, "default", spec));
+            evidence
+        };
+        silent(&CHECK, &listed_as(&without));
+        silent(&CHECK, &with_release("v3.30.2"));
+        only(&CHECK, &with_release("v3.31.0"));
+        only(&CHECK, &with_release("v4.0.0"));
+        silent(&CHECK, &listed_as(&[affinity("node-a", 1, &labels())]));
+    }
+}
