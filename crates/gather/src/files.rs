@@ -1,7 +1,7 @@
 //! Texts that people collected: files, and folders with files in them.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use doctor::Evidence;
@@ -9,11 +9,14 @@ use doctor::evidence::books::Whole;
 use doctor::text::Intake;
 
 use crate::bundle;
+use crate::unpack::{self, Packed};
 
 /// Folders in folders beyond this are not looked into.
 const DEPTH_MAX: usize = 16;
 /// How much is read at once.
 const CHUNK: usize = 256 << 10;
+/// A log in an archive that is compressed: three layers.
+const PACKED_DEPTH_MAX: usize = 3;
 
 /// Something that was named cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -67,17 +70,51 @@ impl Pile {
     }
 
     fn add(&mut self, name: &str, path: &Path, from: &mut dyn BufRead) -> Result<(), FilesError> {
-        let first = from.fill_buf().map_err(|source| error(path, source))?;
-        if bundle::is_bundle(first) {
-            let bundle = bundle::read(name, from).map_err(|source| error(path, source))?;
-            self.bundles.push(bundle);
+        self.add_packed(name, from, PACKED_DEPTH_MAX).map_err(|source| error(path, source))
+    }
+
+    /// A file, or what is packed in it, up to so many layers.
+    fn add_packed(&mut self, name: &str, from: &mut dyn BufRead, layers: usize) -> io::Result<()> {
+        let mut first = Vec::new();
+        from.take(unpack::TELLING).read_to_end(&mut first)?;
+        let mut all = io::Cursor::new(first.as_slice()).chain(from);
+        if bundle::is_bundle(&first) {
+            self.bundles.push(bundle::read(name, &mut all)?);
             return Ok(());
         }
-        if let Some(program) = unpacked_by(first) {
-            self.unread.push(format!("{name} is compressed: unpack it first, with {program}"));
-            return Ok(());
+        match unpack::kind(&first) {
+            None => feed(&mut self.texts, name, &mut all),
+            Some(Packed::By(program)) => {
+                self.unread.push(format!("{name} is compressed: unpack it first, with {program}"));
+                Ok(())
+            }
+            Some(_) if layers == 0 => {
+                self.unread.push(format!("{name} is packed too often to be looked into"));
+                Ok(())
+            }
+            Some(Packed::Gzip) => {
+                let unpacked = unpack::gzip(&mut all, |text| {
+                    self.add_packed(unpack::name_unpacked(name), text, layers - 1)
+                });
+                self.note_end(name, unpacked);
+                Ok(())
+            }
+            Some(Packed::Tar) => {
+                let unpacked = unpack::tar(&mut all, |file, text| {
+                    let below = format!("{}/{file}", unpack::name_unpacked(name));
+                    self.add_packed(&below, text, layers - 1)
+                });
+                self.note_end(name, unpacked);
+                Ok(())
+            }
         }
-        feed(&mut self.texts, name, path, from)
+    }
+
+    /// What could be unpacked tells something, also if the rest cannot.
+    fn note_end(&mut self, name: &str, unpacked: io::Result<()>) {
+        if let Err(failed) = unpacked {
+            self.unread.push(format!("{name} could not be unpacked to its end: {failed}"));
+        }
     }
 
     fn finish(self) -> Evidence {
@@ -107,18 +144,6 @@ fn has_whole_store(evidence: &Evidence) -> bool {
     evidence.ipam.as_ref().is_some_and(|ipam| ipam.whole == Whole::ALL)
 }
 
-/// The program that makes a text of a file which begins like this, if one does. Old logs are often packed.
-fn unpacked_by(first: &[u8]) -> Option<&'static str> {
-    const KINDS: [(&[u8], &str); 5] = [
-        (&[0x1f, 0x8b], "gunzip"),
-        (&[0xfd, b'7', b'z', b'X', b'Z'], "unxz"),
-        (&[0x28, 0xb5, 0x2f, 0xfd], "unzstd"),
-        (b"BZh", "bunzip2"),
-        (b"PK\x03\x04", "unzip"),
-    ];
-    KINDS.iter().find(|(beginning, _)| first.starts_with(beginning)).map(|(_, program)| *program)
-}
-
 /// A file's name below the folder, and where it is; or why a folder in between cannot be looked into.
 type Found = (String, io::Result<PathBuf>);
 
@@ -145,7 +170,7 @@ fn find(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<Found>) -> io
     Ok(())
 }
 
-fn feed(intake: &mut Intake, name: &str, path: &Path, from: &mut dyn BufRead) -> Result<(), FilesError> {
+fn feed(intake: &mut Intake, name: &str, from: &mut dyn BufRead) -> io::Result<()> {
     let mut file = intake.file(name);
     let mut chunk = vec![0; CHUNK];
     loop {
@@ -153,7 +178,7 @@ fn feed(intake: &mut Intake, name: &str, path: &Path, from: &mut dyn BufRead) ->
             Ok(0) => return Ok(()),
             Ok(count) => drop(file.feed(&chunk[..count])),
             Err(failed) if failed.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(error(path, source)),
+            Err(failed) => return Err(failed),
         }
     }
 }
@@ -218,14 +243,14 @@ mod tests {
     fn one_file_that_cannot_be_read_does_not_hide_the_others() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("b.route.txt"), "default via 10.0.0.1 dev eth0\n").unwrap();
-        fs::write(folder.path().join("kubelet.log.1.gz"), [0x1f, 0x8b, 8, 0, 0]).unwrap();
+        fs::write(folder.path().join("kubelet.log.1.xz"), b"\xfd7zXZ").unwrap();
         // Nobody, not even root, reads a process's memory from its beginning.
         std::os::unix::fs::symlink("/proc/self/mem", folder.path().join("a.txt")).unwrap();
         let evidence = of_files(&[folder.path().to_owned()]).unwrap();
         assert!(evidence.node("b").is_some());
         assert_eq!(evidence.unread.len(), 2, "{:?}", evidence.unread);
         assert!(evidence.unread[0].starts_with("a.txt could not be read: "), "{:?}", evidence.unread);
-        assert_eq!(evidence.unread[1], "kubelet.log.1.gz is compressed: unpack it first, with gunzip");
+        assert_eq!(evidence.unread[1], "kubelet.log.1.xz is compressed: unpack it first, with unxz");
         assert!(of_files(&[folder.path().join("a.txt")]).is_err(), "what was named must be readable");
     }
 

@@ -9,6 +9,7 @@ mod files;
 mod node;
 pub mod probe;
 mod records;
+mod unpack;
 
 pub use files::{FilesError, of_files};
 pub use node::{Attached, NodeSources, bird_sessions, of_node};

@@ -45,7 +45,7 @@ Exit codes:
 pub(crate) struct Doctor {
     #[command(subcommand)]
     pub(crate) command: Option<DoctorCommand>,
-    /// Look at these files and folders instead of the store; what each is, is told by its content (- is stdin)
+    /// Look at these files and folders instead of the store; what each is, is told by its content, also if it is packed with tar or gzip (- is stdin)
     #[arg(long, value_name = "DIR|FILE", num_args = 1.., conflicts_with = "watch")]
     pub(crate) from: Vec<PathBuf>,
     /// With --from: look at the store and the nodes as well, all of it as one cluster
@@ -163,6 +163,7 @@ Examples:
   plumb doctor logs kubelet.log
   journalctl -u kubelet | plumb doctor logs -
   plumb doctor logs /var/log/calico/cni -o json
+  plumb doctor logs kubelet.log kubelet.log.1.gz
 
 Exit codes:
   0  nothing went wrong in these logs
