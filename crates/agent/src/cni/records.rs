@@ -157,9 +157,9 @@ fn is_about_endpoint(error: &BookError) -> bool {
 fn endpoint_changes(sandbox: &Sandbox, held: &Held, restore: Option<&Record>) -> Vec<Addition> {
     let mut changes = Vec::new();
     for (record, resource) in &held.endpoints {
-        let owner = endpoint::container_id(resource);
-        if owner != sandbox.container_id() {
-            info!("{} belongs to sandbox {owner}, and stays", record.key);
+        if !is_of_sandbox(resource, sandbox, &held.addresses()) {
+            let owner = endpoint::container_id(resource);
+            info!("{} belongs to sandbox {owner:?}, and stays", record.key);
             continue;
         }
         changes.push(match restore.filter(|earlier| earlier.key == record.key) {
@@ -168,6 +168,17 @@ fn endpoint_changes(sandbox: &Sandbox, held: &Held, restore: Option<&Record>) ->
         });
     }
     changes
+}
+
+/// Whether a record speaks of this sandbox. One that names none, as old releases of Calico wrote them, is known by its addresses, if
+/// the sandbox holds them all: nobody else can have them.
+fn is_of_sandbox(endpoint: &Resource, sandbox: &Sandbox, held: &[IpAddr]) -> bool {
+    match endpoint::container_id(endpoint) {
+        "" => endpoint::addresses(endpoint).is_some_and(|recorded| {
+            !recorded.is_empty() && recorded.iter().all(|address| held.contains(address))
+        }),
+        owner => owner == sandbox.container_id(),
+    }
 }
 
 /// Bounded patience with others who change the same endpoint.

@@ -131,13 +131,19 @@ fn ask_orchestrator(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
 
 fn ask_runtime(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
     let nothing = |why: String| (Word::Nothing, why);
-    let Some(id) = suspect.container_id else {
-        return nothing("it is not known which sandbox it was".to_owned());
+    let whose = match (suspect.container_id, &suspect.pod) {
+        // A sandbox that any runtime runs is alive, wherever the records put it.
+        (Some(id), _) => match case.runs_on(id) {
+            Some(node) => return (Word::Alive, format!("{} runs it", node.name)),
+            None => "it".to_owned(),
+        },
+        // A record that does not name its sandbox is the pod's: any sandbox of that may be meant.
+        (None, Some(pod)) if pod.namespace.is_some() => match runs_pod(case, pod) {
+            Some(node) => return (Word::Alive, format!("{} runs a sandbox of pod {pod}", node.name)),
+            None => format!("any sandbox of pod {pod}"),
+        },
+        (None, _) => return nothing("it is not known which sandbox it was".to_owned()),
     };
-    // A sandbox that any runtime runs is alive, wherever the records put it.
-    if let Some(node) = case.runs_on(id) {
-        return (Word::Alive, format!("{} runs it", node.name));
-    }
     let Some(node) = suspect.node else { return nothing("it is not known on which node it was".to_owned()) };
     if suspect.container_id.is_some_and(|id| id.len() < 8) {
         return nothing("its ID is too short to be told from others".to_owned());
@@ -154,7 +160,15 @@ fn ask_runtime(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
             "the runtime of {node} lists nothing at all, and its kernel has pods' devices"
         ));
     }
-    (Word::Gone, format!("{node} does not run it"))
+    (Word::Gone, format!("{node} does not run {whose}"))
+}
+
+/// The first node whose runtime has a sandbox of this pod, unless it says that the sandbox has ended.
+fn runs_pod<'e>(case: &Case<'e>, pod: &PodName) -> Option<&'e NodeEvidence> {
+    case.all_nodes().find(|node| {
+        let mut sandboxes = node.sandboxes.iter().flatten().map(|sandbox| &sandbox.seen);
+        sandboxes.any(|sandbox| sandbox.is_ready != Some(false) && sandbox.pod.may_be(pod))
+    })
 }
 
 /// Whether devices of pods lead somewhere.

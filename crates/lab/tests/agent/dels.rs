@@ -1,6 +1,7 @@
 //! A DEL always ends: without agent, without store, without namespace, twice, for others.
 
-use serde_json::json;
+use model::{KeyRange, Kind};
+use serde_json::{Value, json};
 
 use crate::common::{Bench, DelOutcome as _, sandbox_of};
 use crate::running::wait_until;
@@ -48,6 +49,33 @@ fn a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox() {
     let address = bench.agent_add(&pod).address().unwrap();
     wait_until(|| queued(&bench) == 0, || agent.log());
     bench.assert_books_match_pods(&[(&pod, address)]);
+    assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+    bench.agent_del(&pod).result_of_del();
+    bench.assert_nothing_left();
+}
+
+/// As old releases of Calico wrote them. Whose such a record is, its addresses tell.
+#[test]
+fn a_record_that_names_no_sandbox_goes_with_the_one_that_holds_its_address() {
+    let Some(bench) = Bench::new("a_record_that_names_no_sandbox_goes_with_the_one_that_holds_its_address")
+    else {
+        return;
+    };
+    let _agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    bench.agent_add(&pod).result().unwrap();
+    bench.books().with_store(async |store| {
+        let (records, _) = store.list_all(KeyRange::Kind(Kind::WorkloadEndpoint)).await.unwrap();
+        let [record] = &records[..] else { panic!("{records:?}") };
+        let mut endpoint: Value = serde_json::from_slice(&record.value).unwrap();
+        endpoint["spec"]["containerID"] = json!("");
+        let nameless = endpoint.to_string().into_bytes();
+        store.update(record.key.clone(), nameless, record.revision.clone()).await.unwrap();
+    });
+    // A DEL of an earlier sandbox of the same pod, which holds nothing, takes nothing.
+    let late = bench.agent_call("DEL", &pod).with("CNI_CONTAINERID", &"ab".repeat(32)).with("CNI_NETNS", "");
+    late.run(&bench.node).unwrap().result_of_del();
+    assert_eq!(bench.books().endpoints().len(), 1);
     assert!(pod.netns().can_ping(bench.node.address()).unwrap());
     bench.agent_del(&pod).result_of_del();
     bench.assert_nothing_left();

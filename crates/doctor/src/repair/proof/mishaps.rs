@@ -182,6 +182,40 @@ fn a_device_of_which_nothing_says_whose_it_is_keeps_an_unknown_sandbox() {
     assert!(!anonymous(false).is_empty());
 }
 
+/// As old releases wrote it: the runtime is asked for any sandbox of the pod.
+#[test]
+fn a_record_that_names_no_sandbox_goes_only_with_the_last_one_of_its_pod() {
+    let nameless = |change: fn(&mut Evidence, &Known)| {
+        let mut evidence = healthy();
+        let pod = pod(&evidence);
+        let endpoints = evidence.endpoints.as_mut().unwrap();
+        endpoints.iter_mut().find(|endpoint| endpoint.seen.name == pod.record).unwrap().seen.container_id =
+            None;
+        // Nobody asks Kubernetes, and the device is gone.
+        evidence.pods = None;
+        leave_kernel(&mut evidence, &pod);
+        change(&mut evidence, &pod);
+        let is_record = |taken: &String| taken.contains(pod.record.as_str());
+        let is_taken = taken_of(&evidence, &pod).iter().any(is_record);
+        let works = planned(&evidence).steps.iter().filter(|step| step.on_node.is_some()).count();
+        (is_taken, works)
+    };
+    assert_eq!(nameless(leave_runtime), (true, 0));
+    assert_eq!(nameless(|_, _| ()), (false, 0), "it runs");
+    let unasked = nameless(|evidence, pod| {
+        leave_runtime(evidence, pod);
+        evidence.node_mut(NODE).sandboxes = None;
+    });
+    assert_eq!(unasked, (false, 0), "and nothing is to lead to a device that is not there");
+    let elsewhere = nameless(|evidence, pod| {
+        let sandboxes = evidence.node(NODE).unwrap().sandboxes.clone().unwrap();
+        leave_runtime(evidence, pod);
+        let own = sandboxes.into_iter().filter(|sandbox| sandbox.seen.id == pod.id);
+        evidence.node_mut("worker-0002").sandboxes.as_mut().unwrap().extend(own);
+    });
+    assert_eq!(elsewhere, (false, 0), "another node runs it");
+}
+
 #[test]
 fn a_pod_whose_status_is_late_is_kept() {
     let no_address = |evidence: &mut Evidence, pod: &Known| {

@@ -105,6 +105,14 @@ fn device_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<String> {
     real.or_else(|| endpoint.device.clone())
 }
 
+/// Whether a node has a device, as far as its devices were looked at. Where one is missing, nothing can lead to it: it is made
+/// together with what leads to it, or its record goes.
+fn may_be_there(draft: &Draft<'_, '_>, node: &str, device: &str) -> bool {
+    let kernel = draft.ground.case.node(node).map(|node| &node.kernel);
+    let links = kernel.filter(|kernel| !kernel.partial.links).and_then(|kernel| kernel.links.as_deref());
+    links.is_none_or(|links| links.iter().any(|link| link.seen.name == device))
+}
+
 pub(super) fn wire_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<Wire> {
     let running = Running::by_id(draft.ground, endpoint.container_id.as_deref()?)?;
     Some(Wire {
@@ -222,7 +230,9 @@ fn way(route: &Route) -> Way {
 fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Route { node, destination } = &target.subject else { return };
     let Some(endpoint) = endpoint_at(draft, target, node, destination.addr()) else { return };
-    let Some(device) = device_of(draft, endpoint) else { return };
+    let Some(device) = device_of(draft, endpoint).filter(|device| may_be_there(draft, node, device)) else {
+        return;
+    };
     let scope = destination.addr().is_ipv4().then(|| "link".to_owned());
     let to = Way { device: Some(device.clone()), scope, ..Way::default() };
     let from =
@@ -238,8 +248,8 @@ fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
 fn put_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Neighbour { node, address, device } = &target.subject else { return };
     let Some(endpoint) = endpoint_at(draft, target, node, *address) else { return };
-    if device_of(draft, endpoint).as_ref() != Some(device) {
-        // Another device leads to the sandbox: the record is what is wrong.
+    if device_of(draft, endpoint).as_ref() != Some(device) || !may_be_there(draft, node, device) {
+        // Another device leads to the sandbox, or none: the record is what is wrong.
         return;
     }
     // What is inside the pod counts; its record may be the one that is wrong.
