@@ -1,11 +1,13 @@
 //! Deleting a node: what belongs to it goes along, but nothing that a pod may still live on.
 
-use model::ipam::Block;
+use book::Book;
+use ipam::{NODE_ATTRIBUTE, Tunnel};
+use model::ipam::{Block, BlockAttribute};
 use model::{AffinityOwner, Key, KeyRange, Kind};
 use serde_json::Value;
 use store::{Change, MAX_CHANGES, Record};
 
-use super::pool::addresses_in_use;
+use super::pool::in_use;
 use super::{WriteError, Writer};
 use crate::failure::Failure;
 use crate::output::endpoint::Endpoint;
@@ -13,9 +15,9 @@ use crate::reader::Pages;
 use crate::records;
 
 impl Writer {
-    /// Deletes a node with its peers, host endpoints, own configurations and empty blocks. Refused while it has
-    /// endpoints or addresses: they may belong to pods that run.
-    pub(super) async fn delete_node(&self, name: &str, record: Record) -> Result<(), WriteError> {
+    /// Deletes a node with its peers, host endpoints, own configurations, tunnels' addresses and empty blocks. Refused while
+    /// it has endpoints or other addresses: they may belong to pods that run.
+    pub(super) async fn delete_node(&self, name: &str, mut record: Record) -> Result<(), WriteError> {
         let endpoints = self.endpoints_of(name).await?;
         let addresses = self.addresses_of(name).await?;
         if endpoints > 0 || addresses > 0 {
@@ -24,6 +26,9 @@ impl Writer {
             ))
             .hint("remove its pods first; what they left behind is found by plumb ipam check and given back by plumb ipam release")
             .into());
+        }
+        if !self.dry_run {
+            record = self.without_tunnels(name, record).await?;
         }
         let owner = AffinityOwner::Host(name.to_owned());
         self.give_up_blocks(|of, _| *of == owner).await?;
@@ -39,6 +44,16 @@ impl Writer {
         Ok(())
     }
 
+    /// Gives back what the node holds for its tunnels, by its own handles. Gives the node's record as it is then.
+    async fn without_tunnels(&self, name: &str, record: Record) -> Result<Record, WriteError> {
+        let book = Book::new(self.store.clone());
+        for tunnel in Tunnel::ALL {
+            let released = book.release_tunnel_address(name, tunnel).await;
+            released.map_err(|error| Failure::of(&error).maybe_hint(error.hint()))?;
+        }
+        Ok(self.store.get(&record.key).await?.unwrap_or(record))
+    }
+
     async fn endpoints_of(&self, node: &str) -> Result<usize, WriteError> {
         let mut count = 0;
         let mut pages = Pages::new(&self.store, Kind::WorkloadEndpoint, None);
@@ -52,25 +67,28 @@ impl Writer {
         Ok(count)
     }
 
-    /// Addresses in use in the node's blocks, or borrowed by it from blocks of others.
+    /// Addresses in use in the node's blocks, or borrowed by it from blocks of others; without those of its tunnels, which
+    /// go with it.
     async fn addresses_of(&self, node: &str) -> Result<usize, WriteError> {
         let owner = AffinityOwner::Host(node.to_owned());
+        let tunnels = Tunnel::ALL.map(|tunnel| tunnel.handle(node));
+        let is_tunnel = |block: &Block, ordinal: usize| {
+            let handle = block.attribute(ordinal).and_then(BlockAttribute::handle);
+            handle.is_some_and(|handle| tunnels.iter().any(|tunnel| tunnel == handle))
+        };
         let mut count = 0;
         let mut pages = Pages::new(&self.store, Kind::IpamBlock, None);
         while let Some(page) = pages.next().await? {
             for record in &page.records {
                 let Key::Block(cidr) = &record.key else { continue };
                 let block = Block::decode(cidr, &record.value).map_err(|error| Failure::of(&error))?;
-                count += if block.owner().as_ref() == Some(&owner) {
-                    addresses_in_use(&block)
-                } else {
-                    let of_node = |ordinal: &usize| {
-                        let attribute = block.attribute(*ordinal);
-                        attribute
-                            .is_some_and(|found| found.secondary.get("node").is_some_and(|of| of == node))
-                    };
-                    (0..block.allocations.len()).filter(of_node).count()
+                let is_own = block.owner().as_ref() == Some(&owner);
+                let of_node = |ordinal: usize| {
+                    let note = block.attribute(ordinal).and_then(|found| found.secondary.get(NODE_ATTRIBUTE));
+                    note.is_some_and(|of| of == node)
                 };
+                let is_its = |ordinal: &usize| (is_own || of_node(*ordinal)) && !is_tunnel(&block, *ordinal);
+                count += in_use(&block).filter(is_its).count();
             }
         }
         Ok(count)

@@ -151,7 +151,7 @@ fn giving_up(
     if block.owner().as_ref() != Some(owner) {
         return Ok((Vec::new(), 0));
     }
-    let in_use = addresses_in_use(&block);
+    let in_use = in_use(&block).count();
     let change = if in_use == 0 {
         Change::delete(record.key, record.revision)
     } else {
@@ -163,13 +163,14 @@ fn giving_up(
     Ok((vec![change], in_use))
 }
 
-pub(super) fn addresses_in_use(block: &Block) -> usize {
+/// Which of a block's addresses somebody has.
+pub(super) fn in_use(block: &Block) -> impl Iterator<Item = usize> {
     let is_used = |ordinal: &usize| {
         block.allocations[*ordinal].is_some()
             && block.attribute(*ordinal).and_then(|attribute| attribute.handle())
                 != Some(WINDOWS_RESERVED_HANDLE)
     };
-    (0..block.allocations.len()).filter(is_used).count()
+    (0..block.allocations.len()).filter(is_used)
 }
 
 async fn stored_pools(writer: &Writer) -> Result<Vec<Resource>, Failure> {
@@ -229,6 +230,6 @@ mod tests {
         let Write::Put(value) = &changes[0].write else { panic!("the block stays") };
         let kept = Block::decode(&cidr, value).unwrap();
         assert_eq!((kept.owner(), kept.sequence_number), (None, 42));
-        assert_eq!(addresses_in_use(&kept), 1);
+        assert_eq!(in_use(&kept).count(), 1);
     }
 }

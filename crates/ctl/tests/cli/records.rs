@@ -146,6 +146,25 @@ fn a_node_goes_with_what_is_its_own_but_not_while_it_is_used() {
 }
 
 #[test]
+fn a_node_takes_the_addresses_of_its_tunnels_along() {
+    let desk = Desk::on_sqlite();
+    desk.apply(&pool("pods", "10.244.0.0/16"));
+    desk.apply(
+        "{apiVersion: projectcalico.org/v3, kind: Node, metadata: {name: n1}, spec: {ipv4VXLANTunnelAddr: 10.244.0.3}}\n---\n\
+         {apiVersion: projectcalico.org/v3, kind: Node, metadata: {name: n2}, spec: {ipv4VXLANTunnelAddr: 10.9.0.3}}",
+    );
+    desk.write(block("10.244.0.0/30", "n1", Some("vxlan-tunnel-addr-n1")));
+    desk.write(block("10.9.0.0/30", "n2", Some("vxlan-tunnel-addr-n2")));
+    let before = desk.dump();
+    desk.plumb(&["delete", "node", "n1", "--dry-run"]).succeeded();
+    assert_eq!(desk.dump(), before);
+    desk.plumb(&["delete", "node", "n1"]).succeeded();
+    let left = desk.dump();
+    assert!(!left.iter().any(|line| line.contains("n1") || line.contains("10.244.0.0/30")), "{left:#?}");
+    assert_eq!(left.iter().filter(|line| line.contains("vxlan-tunnel-addr-n2")).count(), 2, "{left:#?}");
+}
+
+#[test]
 fn a_tier_with_policies_stays() {
     let desk = Desk::on_sqlite();
     desk.apply(
