@@ -230,6 +230,6 @@ mod tests {
         let Write::Put(value) = &changes[0].write else { panic!("the block stays") };
         let kept = Block::decode(&cidr, value).unwrap();
         assert_eq!((kept.owner(), kept.sequence_number), (None, 42));
-        assert_eq!(in_use(&kept).count(), 1);
+        assert_eq!(super::in_use(&kept).count(), 1);
     }
 }
