@@ -84,10 +84,9 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
     };
     let problems = analyse(&evidence).problems;
     let partial = case.evidence.partial;
-    let knows_kube_nodes = case.evidence.kube_nodes.is_some() && !partial.kube_nodes;
     let knows_endpoints = case.evidence.endpoints.is_some() && !partial.endpoints;
     let knows_pods = case.evidence.pods.is_some() && !partial.pods;
-    let knows_nodes = case.evidence.records.of(Kind::Node).is_some() || knows_kube_nodes;
+    let knows_nodes = case.knows_nodes();
     Some(BooksView {
         problems,
         knows_pools,

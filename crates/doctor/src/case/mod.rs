@@ -196,6 +196,12 @@ impl<'e> Case<'e> {
         })
     }
 
+    /// Whether all nodes there are were listed: what is not among them is none.
+    pub fn knows_nodes(&self) -> bool {
+        let knows_kube_nodes = self.evidence.kube_nodes.is_some() && !self.evidence.partial.kube_nodes;
+        self.evidence.records.of(Kind::Node).is_some() || knows_kube_nodes
+    }
+
     /// Pods that are bound to this node, whatever their state.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &'e Sighted<Pod>> {
         let index = self

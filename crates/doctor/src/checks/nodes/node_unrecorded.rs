@@ -22,10 +22,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let is_partial = case.evidence.partial.kube_nodes;
-    let knows_nodes = case.evidence.records.of(model::Kind::Node).is_some()
-        || (case.evidence.kube_nodes.is_some() && !is_partial);
-    if !knows_nodes {
+    if !case.knows_nodes() {
         return;
     }
     for node in case.evidence.nodes.values().filter(|node| case.node_view(&node.name).is_none()) {

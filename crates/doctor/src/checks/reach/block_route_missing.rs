@@ -27,7 +27,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let blocks = node_blocks(case);
     let pools = case.evidence.records.all(Kind::IpPool).iter().filter_map(|pool| Pool::new(&pool.seen).ok());
     let has_tunnels = pools.into_iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
-    for host in case.hosts().iter().filter(|host| host.has_all_routes()) {
+    // A machine that is no node, or no longer, has no pods who would need the routes; if it has, that is another finding.
+    let is_node = |host: &&Host<'_>| !case.knows_nodes() || case.node_view(host.name()).is_some();
+    for host in case.hosts().iter().filter(|host| host.has_all_routes()).filter(is_node) {
         let elsewhere = || blocks.iter().filter(|(_, _, node)| !node.eq_ignore_ascii_case(host.name()));
         let mut missing: Vec<_> = elsewhere()
             .filter(|(_, net, node)| !is_routed(host, *net) && case.node_view(node).is_some())
@@ -134,6 +136,16 @@ mod tests {
         nodes[1].seen.annotations.insert(annotation, "172.16.0.1/16".to_owned());
         let roots = roots(&evidence);
         assert!(roots.contains("node-address-shared") && !roots.contains(CHECK.code), "{roots:?}");
+    }
+
+    #[test]
+    fn is_silent_for_a_machine_that_is_no_node_any_more() {
+        let mut evidence = small();
+        let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
+        routes.retain(|route| route.seen.destination.to_string() != "10.0.0.64/26");
+        evidence.records.all_mut(Kind::Node).retain(|node| node.seen.metadata.name != "worker-0000");
+        evidence.kube_nodes.as_mut().unwrap().remove(0);
+        silent(&CHECK, &evidence);
     }
 
     #[test]
