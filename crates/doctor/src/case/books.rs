@@ -1,7 +1,7 @@
 //! The address book, compared once by `ipam::check` with whoever uses addresses, for all checks of it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipam::check::{EndpointFacts, NodeFacts, Problem, analyse};
@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Block, BlockAttribute};
 use model::names::EndpointName;
-use model::{Cidr, Kind};
+use model::{Cidr, Key, Kind};
 
 use super::Case;
 use crate::evidence::Pod;
@@ -26,6 +26,8 @@ pub struct BooksView {
     pub knows_nodes: bool,
     /// Everyone who uses addresses was listed.
     pub knows_users: bool,
+    /// Blocks that are not there although addresses of theirs are in use, with these.
+    pub missing_blocks: BTreeMap<Cidr, Vec<IpAddr>>,
 }
 
 /// What a block says of one of its addresses.
@@ -50,14 +52,18 @@ impl Allocation<'_> {
 }
 
 impl<'e> Case<'e> {
-    /// The allocation of an address, whatever size its block has.
-    pub fn allocation(&self, address: IpAddr) -> Option<Allocation<'e>> {
-        let blocks = &self.evidence.ipam.as_ref()?.books.blocks;
+    /// Every block that contains an address, the largest first; more than one only where blocks overlap.
+    pub fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &'e Block> + use<'e> {
+        let blocks = self.evidence.ipam.as_ref().map(|ipam| &ipam.books.blocks);
         let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
         // No block of Calico's has more than 2^12 addresses.
-        (longest - 12..=longest).find_map(|len| {
-            let stored = blocks.get(&Cidr::containing(address, len)?)?;
-            let block = &stored.value;
+        let sizes = (longest - 12..=longest).filter_map(move |len| Cidr::containing(address, len));
+        sizes.filter_map(move |cidr| blocks?.get(&cidr).map(|stored| &stored.value))
+    }
+
+    /// The allocation of an address, whatever size its block has.
+    pub fn allocation(&self, address: IpAddr) -> Option<Allocation<'e>> {
+        self.blocks_around(address).find_map(|block| {
             let attribute = block.attribute(block.ordinal(address)?)?;
             (!block.deleted).then_some(Allocation { block, attribute })
         })
@@ -83,6 +89,7 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
         now,
     };
     let problems = analyse(&evidence).problems;
+    let missing_blocks = missing_blocks(case, &problems, &pools);
     let partial = case.evidence.partial;
     let knows_endpoints = case.evidence.endpoints.is_some() && !partial.endpoints;
     let knows_pods = case.evidence.pods.is_some() && !partial.pods;
@@ -93,7 +100,33 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
         knows_nodes,
         // A node's own tunnels use addresses, too.
         knows_users: (knows_endpoints || knows_pods) && knows_nodes,
+        missing_blocks,
     })
+}
+
+/// Where no block contains an address that is in use, the one that its pool makes for it. Not where a block of another size
+/// is in the way, or one that nobody can read.
+fn missing_blocks(case: &Case<'_>, problems: &[Problem], pools: &[Pool]) -> BTreeMap<Cidr, Vec<IpAddr>> {
+    let mut missing: BTreeMap<Cidr, Vec<IpAddr>> = BTreeMap::new();
+    let Some(ipam) = case.evidence.ipam.as_ref().filter(|ipam| ipam.whole.blocks) else { return missing };
+    for problem in problems {
+        let Problem::UsedNotAllocated { address, .. } = problem else { continue };
+        if case.blocks_around(*address).next().is_some() {
+            continue;
+        }
+        let around = pools.iter().filter(|pool| pool.cidr.contains(*address));
+        let pool = around.max_by_key(|pool| pool.cidr.prefix_len());
+        if let Some(cidr) = pool.and_then(|pool| pool.block_of(*address)) {
+            missing.entry(cidr).or_default().push(*address);
+        }
+    }
+    let unreadable = ipam.books.unreadable.iter().filter_map(|corrupt| match &corrupt.key {
+        Key::Block(cidr) => Some(cidr),
+        _ => None,
+    });
+    let there: Vec<&Cidr> = ipam.books.blocks.keys().chain(unreadable).collect();
+    missing.retain(|cidr, _| !there.iter().any(|other| other.overlaps(cidr)));
+    missing
 }
 
 fn facts_of(view: &super::NodeView<'_>) -> NodeFacts {

@@ -125,6 +125,14 @@ impl<'e> Case<'e> {
                 .is_some_and(|name| self.pods_named(&name).any(|pod| self.is_in_flux(&pod.seen)))
     }
 
+    /// Everybody who has an address by records or by Kubernetes comes or goes.
+    pub fn is_user_in_flux(&self, address: IpAddr) -> bool {
+        let (endpoints, pods) = (self.endpoints_at(address), self.pods_at(address));
+        let all_endpoints = endpoints.iter().all(|endpoint| self.is_endpoint_in_flux(&endpoint.seen));
+        let all_pods = pods.iter().all(|pod| self.is_in_flux(&pod.seen));
+        !(endpoints.is_empty() && pods.is_empty()) && all_endpoints && all_pods
+    }
+
     /// Whether a call of an agent is at work on this container, or waits to be finished.
     pub fn is_at_work_on(&self, container_id: &str) -> bool {
         let at_work = self.at_work.get_or_init(|| {

@@ -1,7 +1,9 @@
 //! Sandboxes by their ID: which node runs one, and what is inside of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+
+use model::Cidr;
 
 use super::Case;
 use crate::evidence::kernel::PodView;
@@ -50,12 +52,21 @@ impl<'e> Case<'e> {
 
     /// Whether a pod that somebody looked into has this address.
     pub fn is_inside_a_pod(&self, address: IpAddr) -> bool {
-        let inside = self.inside.get_or_init(|| {
+        self.inside().contains(&address)
+    }
+
+    /// Addresses of a network that pods have which somebody looked into.
+    pub fn inside_pods(&self, network: Cidr) -> impl Iterator<Item = IpAddr> {
+        let from = self.inside().range(network.network()..).copied();
+        from.take_while(move |address| network.contains(*address))
+    }
+
+    fn inside(&self) -> &BTreeSet<IpAddr> {
+        self.inside.get_or_init(|| {
             let views = self.all_nodes().flat_map(|node| node.pod_views.iter().flatten());
             let held = views.flat_map(|view| view.kernel.addresses.iter().flatten());
             held.map(|held| held.seen.net.addr()).collect()
-        });
-        inside.contains(&address)
+        })
     }
 }
 

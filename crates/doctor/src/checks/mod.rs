@@ -41,6 +41,7 @@ pub const ALL: &[&Check] = &[
     &bgp::bgp_session_down::CHECK,
     &ipam::block_contradicts_itself::CHECK,
     &ipam::block_limit_reached::CHECK,
+    &ipam::block_missing::CHECK,
     &ipam::block_outside_pools::CHECK,
     &ipam::block_overlap::CHECK,
     &reach::block_route_missing::CHECK,

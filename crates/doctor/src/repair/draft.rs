@@ -16,6 +16,9 @@ use super::witness::{Suspect, Testimony};
 use crate::evidence::node::AgentMode;
 use crate::{Case, Evidence, Finding, Options, Subject};
 
+/// How many handles are counted in one step, which is one commit.
+const COUNTS_MAX: usize = 100;
+
 /// What a plan is made from.
 #[derive(Debug)]
 pub struct Ground<'e> {
@@ -182,6 +185,15 @@ impl<'e> Ground<'e> {
         self.case.evidence.ipam.as_ref()?.books.blocks.get(block).map(|stored| &stored.value)
     }
 
+    /// The block that is missing and would contain an address that is in use.
+    pub fn missing_block_of(&self, address: IpAddr) -> Option<Cidr> {
+        let missing = &self.case.books_view()?.missing_blocks;
+        let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
+        (longest - 12..=longest)
+            .filter_map(|len| Cidr::containing(address, len))
+            .find(|cidr| missing.get(cidr).is_some_and(|used| used.contains(&address)))
+    }
+
     /// What a handle's own record counts.
     pub fn counted(&self, handle: &str) -> BTreeMap<Cidr, i64> {
         let books = self.case.evidence.ipam.as_ref().map(|ipam| &ipam.books);
@@ -304,6 +316,42 @@ impl<'g, 'e> Draft<'g, 'e> {
         let step = self.step_for(target, title.into(), handles.into_iter().flatten().collect());
         step.edits.push(edit);
         Some(step)
+    }
+
+    /// A block is made anew, with these addresses taken. Handles count along, as many as fit into one step with it; the others
+    /// follow.
+    pub fn make_block(
+        &mut self,
+        target: &Target,
+        block: Cidr,
+        owner: Option<String>,
+        holds: Vec<(IpAddr, BlockAttribute)>,
+    ) -> &mut Step {
+        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        for (address, attribute) in &holds {
+            self.allocations.insert((block, *address), Some(attribute.clone()));
+            if let Some(handle) = attribute.handle() {
+                *counts.entry(handle.to_owned()).or_default() += 1;
+            }
+        }
+        let ground = self.ground;
+        let counted = |handle: &str| ground.counted(handle).get(&block).copied().unwrap_or(0);
+        let mut counts: Vec<Edit> = counts
+            .into_iter()
+            .map(|(handle, to)| Edit::Count { from: counted(&handle), handle, block, to })
+            .filter(|edit| !matches!(edit, Edit::Count { from, to, .. } if from == to))
+            .collect();
+        let later = counts.split_off(counts.len().min(COUNTS_MAX));
+        let place = self.steps.len();
+        let step =
+            self.step(target, format!("make block {block} anew, with {} addresses in use", holds.len()));
+        step.edits.push(Edit::NewBlock { block, owner, holds });
+        step.edits.extend(counts);
+        for counts in later.chunks(COUNTS_MAX) {
+            let step = self.step(target, format!("count handles of block {block}"));
+            step.edits.extend_from_slice(counts);
+        }
+        self.steps[place].as_mut().expect("just made")
     }
 
     /// A handle's counts are put right, whatever they are.

@@ -24,6 +24,8 @@ pub enum Edit {
     /// The lists of a block that contradict each other, made to agree with its allocations. Addresses whose owner is lost
     /// in it get the one named here, or become free.
     Lists { block: Cidr, owners: Vec<(IpAddr, BlockAttribute)> },
+    /// A block that is not there, with these addresses taken.
+    NewBlock { block: Cidr, owner: Option<String>, holds: Vec<(IpAddr, BlockAttribute)> },
     /// A field of a record, by its JSON pointer.
     Field {
         #[serde(with = "key_text")]
@@ -71,9 +73,10 @@ impl Edit {
     /// The record it changes.
     pub fn key(&self) -> Key {
         match self {
-            Edit::Allocation { block, .. } | Edit::Owner { block, .. } | Edit::Lists { block, .. } => {
-                Key::Block(*block)
-            }
+            Edit::Allocation { block, .. }
+            | Edit::Owner { block, .. }
+            | Edit::Lists { block, .. }
+            | Edit::NewBlock { block, .. } => Key::Block(*block),
             Edit::Count { handle, .. } => Key::Handle(handle.clone()),
             Edit::Field { key, .. } | Edit::Record { key, .. } => key.clone(),
         }
@@ -86,13 +89,13 @@ impl Edit {
             Edit::Owner { to, .. } => to.is_none(),
             Edit::Count { from, to, .. } => to < from,
             Edit::Record { to, .. } => to.is_none(),
-            Edit::Lists { .. } | Edit::Field { .. } => false,
+            Edit::Lists { .. } | Edit::NewBlock { .. } | Edit::Field { .. } => false,
         }
     }
 
     /// Whether its undo is the whole record as it was: nothing else may change the record in the same commit.
     pub fn is_whole(&self) -> bool {
-        matches!(self, Edit::Lists { .. })
+        matches!(self, Edit::Lists { .. } | Edit::NewBlock { .. })
     }
 }
 
@@ -114,6 +117,15 @@ impl fmt::Display for Edit {
                 write!(f, "handle {handle}: counts {to} instead of {from} in {block}")
             }
             Edit::Lists { block, .. } => write!(f, "block {block}: make its lists agree"),
+            Edit::NewBlock { block, owner, holds } => {
+                let addresses = holds.iter().map(|(address, _)| address.to_string()).collect::<Vec<_>>();
+                write!(
+                    f,
+                    "create block {block}, which belongs to {}: {}",
+                    nobody(owner),
+                    addresses.join(", ")
+                )
+            }
             Edit::Field { key, field, from, to } => {
                 let words =
                     |value: &Option<Value>| value.as_ref().map_or("nothing".to_owned(), Value::to_string);

@@ -95,6 +95,7 @@ impl Page {
                 self.put_block(block, &Edited::Made(None));
                 Ok(Edited::Made(None))
             }
+            Edit::NewBlock { owner, holds, .. } => self.new_block(owner.as_deref(), holds, now),
             Edit::Count { block, from, to, .. } => self.count(*block, *from, *to),
             Edit::Field { field, from, to, .. } => self.field(field, from.as_ref(), to.as_ref()),
             Edit::Record { from, to, .. } => self.record(from.as_ref(), to.as_deref(), now),
@@ -180,6 +181,37 @@ impl Page {
         block.host_affinity = None;
         let undo = Edit::Owner { block: block.cidr, from: to.map(str::to_owned), to: found };
         Ok(Edited::Made(Some(Box::new(undo))))
+    }
+
+    /// Makes a block where there is none. One that is there by now is right if it says the same of these addresses.
+    fn new_block(
+        &mut self,
+        owner: Option<&str>,
+        holds: &[(IpAddr, BlockAttribute)],
+        now: Timestamp,
+    ) -> Result<Edited, Surprise> {
+        let Key::Block(cidr) = self.key.clone() else { return Err(self.surprise("it is no block")) };
+        let holds_all = |block: &Block| {
+            let held =
+                |address: &IpAddr| block.ordinal(*address).and_then(|ordinal| block.attribute(ordinal));
+            holds.iter().all(|(address, owner)| held(address).is_some_and(|held| is_same_owner(held, owner)))
+        };
+        if self.now.is_some() {
+            return match holds_all(&self.block()?) {
+                true => Ok(Edited::Already),
+                false => Err(self.surprise("it is there by now, and says something else")),
+            };
+        }
+        let number = u64::try_from(now.as_nanosecond()).unwrap_or_default();
+        let mut block = Block::new(cidr, None, number);
+        block.affinity = owner.map(str::to_owned);
+        for (address, owner) in holds {
+            let ordinal = block.ordinal(*address).filter(|ordinal| *ordinal < block.allocations.len());
+            let ordinal = ordinal.ok_or_else(|| self.surprise(format!("{address} is not in it")))?;
+            ipam::set_allocation(&mut block, ordinal, Some(owner.clone()));
+        }
+        self.put(Some(block.encode()));
+        Ok(Edited::Made(None))
     }
 
     fn count(&mut self, block: model::Cidr, from: i64, to: i64) -> Result<Edited, Surprise> {

@@ -93,7 +93,7 @@ impl Extent {
             Edit::Owner { block, .. } => self.disowned.contains(block),
             // Lists that contradict each other, and addresses whose owner is lost by that.
             Edit::Lists { block, .. } => self.blocks.contains_key(block),
-            Edit::Count { .. } | Edit::Field { .. } | Edit::Record { .. } => false,
+            Edit::Count { .. } | Edit::NewBlock { .. } | Edit::Field { .. } | Edit::Record { .. } => false,
         };
         is_part || self.records.contains(&edit.key())
     }

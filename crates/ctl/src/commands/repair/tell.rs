@@ -109,7 +109,7 @@ fn note_dropped(repair: &Repair, dropped: &[Dropped]) {
 pub(super) fn nothing_agreed(repair: &Repair, dropped: &[Dropped]) -> Result<(), Failure> {
     note_dropped(repair, dropped);
     if repair.output == RepairFormat::Json {
-        writeln!(io::stdout().lock(), "{}", summary(None, &Outcome::default(), dropped))?;
+        writeln!(io::stdout().lock(), "{}", summary(None, &Outcome::default(), dropped, &[]))?;
     }
     Ok(())
 }
@@ -125,17 +125,17 @@ pub(super) fn outcome(
     outcome: &Outcome,
     dropped: &[Dropped],
 ) -> Result<(), Failure> {
-    tell(repair, plan, outcome, dropped, "done")?;
+    tell(repair, plan, outcome, (dropped, &plan.left), "done")?;
     note_dropped(repair, dropped);
     Ok(())
 }
 
 pub(super) fn undone(repair: &Repair, plan: &Plan, outcome: &Outcome) -> Result<(), Failure> {
-    tell(repair, plan, outcome, &[], "taken back")
+    tell(repair, plan, outcome, (&[], &[]), "taken back")
 }
 
 /// The same for programs: docs/repair.md describes it.
-fn summary(id: Option<&str>, outcome: &Outcome, dropped: &[Dropped]) -> serde_json::Value {
+fn summary(id: Option<&str>, outcome: &Outcome, dropped: &[Dropped], left: &[Left]) -> serde_json::Value {
     let count = |how: Happened| outcome.count(how);
     let trouble =
         |step: &StepOutcome| serde_json::json!({"step": step.step, "how": step.how, "said": step.said});
@@ -148,7 +148,7 @@ fn summary(id: Option<&str>, outcome: &Outcome, dropped: &[Dropped]) -> serde_js
         "id": id, "done": count(Happened::Done), "already": count(Happened::Already), "surprises": count(Happened::Surprise),
         "failed": count(Happened::Failed), "notTried": outcome.not_tried,
         "troubles": outcome.troubles().map(trouble).collect::<Vec<_>>(),
-        "dropped": dropped.iter().map(left_out).collect::<Vec<_>>(),
+        "dropped": dropped.iter().map(left_out).collect::<Vec<_>>(), "left": left,
     })
 }
 
@@ -156,13 +156,13 @@ fn tell(
     repair: &Repair,
     plan: &Plan,
     outcome: &Outcome,
-    dropped: &[Dropped],
+    (dropped, left): (&[Dropped], &[Left]),
     done: &str,
 ) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     let count = |how: Happened| outcome.count(how);
     if repair.output == RepairFormat::Json {
-        return Ok(writeln!(out, "{}", summary(Some(&plan.id), outcome, dropped))?);
+        return Ok(writeln!(out, "{}", summary(Some(&plan.id), outcome, dropped, left))?);
     }
     writeln!(out, "{} {done}, {} were so already.", steps(count(Happened::Done)), count(Happened::Already))?;
     for trouble in outcome.troubles() {
@@ -178,7 +178,7 @@ fn tell(
             writeln!(out, "  step {}: {}", step.step, title(plan, step.step))?;
         }
     }
-    Ok(())
+    Ok(write_left(&mut out, left, repair.all)?)
 }
 
 /// What a history says of one step, in a word.

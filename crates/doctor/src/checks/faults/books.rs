@@ -22,6 +22,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("allocation-without-handle", allocation_without_handle),
     ("block-contradicts-itself", block_contradicts_itself),
     ("block-limit-reached", block_limit_reached),
+    ("block-missing", block_missing),
     ("block-outside-pools", block_outside_pools),
     ("block-overlap", block_overlap),
     ("handle-by-name", handle_by_name),
@@ -139,6 +140,12 @@ fn block_limit_reached(evidence: &mut Evidence, node: usize) -> String {
         json!({"reservedCIDRs": [block_cidr(node)]}),
     ));
     format!("node {}", node_name(node))
+}
+
+/// Its affinity and its handles are left.
+fn block_missing(evidence: &mut Evidence, node: usize) -> String {
+    books(evidence).blocks.remove(&block_cidr(node)).unwrap();
+    format!("block {}", block_cidr(node))
 }
 
 fn block_outside_pools(evidence: &mut Evidence, node: usize) -> String {

@@ -30,7 +30,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Problem::UsedNotAllocated { address, .. } = problem else { continue };
         let block = block_of(case, *address);
         // Nothing is known of a block that was not collected.
-        if (block.is_none() && !ipam.whole.blocks) || is_in_flux(case, *address) {
+        if (block.is_none() && !ipam.whole.blocks) || case.is_user_in_flux(*address) {
             continue;
         }
         let place = match block {
@@ -50,14 +50,6 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             finding.seen(exhibit(case, Key::Block(block), place));
         }
     }
-}
-
-fn is_in_flux(case: &Case<'_>, address: std::net::IpAddr) -> bool {
-    let endpoints = case.endpoints_at(address);
-    let pods = case.pods_at(address);
-    let all_endpoints = endpoints.iter().all(|endpoint| case.is_endpoint_in_flux(&endpoint.seen));
-    let all_pods = pods.iter().all(|pod| case.is_in_flux(&pod.seen));
-    !(endpoints.is_empty() && pods.is_empty()) && all_endpoints && all_pods
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub(super) mod affinity_unlabelled;
 pub(super) mod allocation_without_handle;
 pub(super) mod block_contradicts_itself;
 pub(super) mod block_limit_reached;
+pub(super) mod block_missing;
 pub(super) mod block_outside_pools;
 pub(super) mod block_overlap;
 pub(super) mod handle_by_name;
@@ -85,9 +86,5 @@ fn owner_words(owner: &AffinityOwner) -> String {
 
 /// The block that an address lies in, if it was collected.
 fn block_of(case: &Case<'_>, address: IpAddr) -> Option<Cidr> {
-    let blocks = &case.evidence.ipam.as_ref()?.books.blocks;
-    let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
-    (longest - 12..=longest)
-        .filter_map(|len| Cidr::containing(address, len))
-        .find(|cidr| blocks.contains_key(cidr))
+    case.blocks_around(address).next().map(|block| block.cidr)
 }

@@ -198,6 +198,10 @@ fn any_edit() -> impl Strategy<Value = Edit> {
             to
         }),
         Just(Edit::Lists { block: cidr(), owners: vec![(address(1), owner(1)), (address(99), owner(2))] }),
+        (proptest::option::of(".*"), proptest::collection::vec(0u8..100, 0..4)).prop_map(|(of, held)| {
+            let holds = held.into_iter().map(|at| (address(at.into()), owner(at))).collect();
+            Edit::NewBlock { block: cidr(), owner: of, holds }
+        }),
         ("(/[a-z~]{0,5}){0,3}", proptest::option::of(".*")).prop_map({
             let key = endpoint.clone();
             move |(field, to)| Edit::Field { key: key.clone(), field, from: None, to: to.map(Value::from) }

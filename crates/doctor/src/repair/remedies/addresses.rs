@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use ipam::check::Problem;
 use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, Tunnel};
-use model::Cidr;
 use model::ipam::{Block, BlockAttribute};
 
 use super::super::draft::{Draft, Ground, Target};
@@ -70,10 +69,7 @@ pub(super) const TAKING: &[Remedy] = &[
 
 /// The block in which an address lies.
 pub(super) fn block_of<'e>(ground: &Ground<'e>, address: IpAddr) -> Option<&'e Block> {
-    let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
-    (longest - 12..=longest)
-        .filter_map(|len| ground.block(&Cidr::containing(address, len)?))
-        .find(|block| !block.deleted)
+    ground.case.blocks_around(address).find(|block| !block.deleted)
 }
 
 /// The network under whose name handles are made: as the books do it, else as Calico's default configuration does.
@@ -146,6 +142,10 @@ fn mend_lists(draft: &mut Draft<'_, '_>, target: &Target) {
 fn give_to_user(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Address(address) = target.subject else { return };
     let Some(block) = block_of(draft.ground, address) else {
+        if draft.ground.missing_block_of(address).is_some() {
+            // It comes with its block, or stays without one.
+            return;
+        }
         let why = "no block contains the address; recreate the pod, so that it gets one that a block has";
         return draft.leave(target, why, recreate(draft.ground, address));
     };

@@ -391,9 +391,13 @@ fn allocate_and_write(
     let title = format!("write the endpoint of sandbox {}", short(&running.sandbox.id));
     let mut handle = None;
     for address in &facts.addresses {
-        let block = addresses::block_of(draft.ground, *address);
         let owner = addresses::owner_for(draft.ground, facts);
-        let (Some(block), Some(owner)) = (block, owner) else { continue };
+        let Some(block) = addresses::block_of(draft.ground, *address) else {
+            let why = format!("no block contains {address}; when its record is there, repair once more");
+            draft.leave(target, why, vec!["plumb repair ipam --apply".to_owned()]);
+            continue;
+        };
+        let Some(owner) = owner else { continue };
         if draft.holder(block, *address).is_none() {
             handle = owner.handle().map(str::to_owned);
             draft.allocate(target, title.clone(), block, *address, Some(owner));

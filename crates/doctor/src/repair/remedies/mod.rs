@@ -2,6 +2,7 @@
 
 mod addresses;
 mod affinities;
+mod blocks;
 mod by_hand;
 mod endpoints;
 mod handles;
@@ -42,6 +43,7 @@ pub enum Area {
 /// In the order in which steps are done: first what makes records readable, then what gives, then what takes.
 pub const ALL: &[&[Remedy]] = &[
     handles::UNREADABLE,
+    blocks::ALL,
     addresses::GIVING,
     endpoints::GIVING,
     nodes::ALL,

@@ -21,6 +21,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "affinity-unfinished", takes: Takes::Node, inject: affinity_unfinished },
     Fault { code: "allocation-without-handle", takes: Takes::Pod, inject: allocation_without_handle },
     Fault { code: "block-contradicts-itself", takes: Takes::Node, inject: block_contradicts_itself },
+    Fault { code: "block-missing", takes: Takes::Node, inject: block_missing },
     Fault { code: "block-outside-pools", takes: Takes::Pod, inject: block_outside_pools },
     Fault { code: "block-overlap", takes: Takes::Node, inject: block_overlap },
     Fault { code: "handle-by-name", takes: Takes::Node, inject: handle_by_name },
@@ -72,6 +73,12 @@ pub(super) fn give_back(i: &Injection<'_>) -> Result<()> {
         ipam::give_back(block, &[ordinal], None);
     })?;
     i.remove(Key::Handle(i.handle()))
+}
+
+/// As after a backup of the store that is older than the block; its affinity and its handles are left.
+fn block_missing(i: &mut Injection<'_>) -> Result<()> {
+    i.remove(Key::Block(i.block()))?;
+    i.expect(format!("block {}", i.block()))
 }
 
 /// A smaller block inside, which gave the pod's address to somebody else.

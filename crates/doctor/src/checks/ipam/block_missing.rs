@@ -1,0 +1,138 @@
+//! Books agree: a block is gone, and its addresses are in use.
+
+use std::collections::BTreeMap;
+
+use model::{Cidr, Key};
+
+use super::{exhibit, user_exhibits};
+use crate::checks::words::listed;
+use crate::evidence::IpamEvidence;
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "block-missing",
+    severity: Severity::Error,
+    title: "A block is gone, and its addresses are in use",
+    explanation: "Addresses of a pool are in use, and the block that should have them is not there. It was \
+                  deleted by hand, or forgotten when the store was restored from a backup or made anew. Other \
+                  nodes have no route to it, and whoever claims it next gives out every address of it \
+                  again, also those that are in use.",
+    remedy: "make the block anew from who uses its addresses (plumb repair ipam), before anybody claims it",
+    needs: &[
+        &[Need::Ipam, Need::Endpoints, Need::Record(model::Kind::IpPool)],
+        &[Need::Ipam, Need::Pods, Need::Record(model::Kind::IpPool)],
+    ],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let (Some(ipam), Some(view)) = (case.evidence.ipam.as_ref(), case.books_view()) else { return };
+    if view.missing_blocks.is_empty() {
+        return;
+    }
+    let counting = handles_by_block(ipam);
+    for (cidr, used) in &view.missing_blocks {
+        if used.iter().all(|address| case.is_user_in_flux(*address)) {
+            continue;
+        }
+        let count = match used.len() {
+            1 => "one of its addresses is".to_owned(),
+            several => format!("{several} of its addresses are"),
+        };
+        let finding = look.found(
+            Subject::Block(*cidr),
+            format!("block {cidr} is not there, and {count} in use: {}", listed(used)),
+        );
+        finding.known_by("missing");
+        for address in used.iter().take(EXHIBITS_MAX) {
+            finding.seen_all(user_exhibits(case, *address));
+        }
+        for address in used {
+            finding.explains("address-used-but-free", *address);
+        }
+        for (owner, _) in ipam.books.affinities.keys().filter(|(_, block)| block == cidr) {
+            let key = Key::Affinity { owner: owner.clone(), block: *cidr };
+            finding.seen(exhibit(case, key, format!("an affinity of {} for it is there", owner.name())));
+            let subject = Subject::Affinity { owner: owner.clone(), block: *cidr };
+            finding.explains("affinity-contradicted", subject.clone());
+            finding.explains("affinity-unfinished", subject);
+        }
+        for handle in counting.get(cidr).into_iter().flatten() {
+            let subject = Subject::Handle((*handle).to_owned());
+            finding.explains("handle-unused", subject.clone()).explains("handle-count-wrong", subject);
+        }
+    }
+}
+
+/// The others look the same.
+const EXHIBITS_MAX: usize = 3;
+
+fn handles_by_block(ipam: &IpamEvidence) -> BTreeMap<Cidr, Vec<&str>> {
+    let mut by_block: BTreeMap<Cidr, Vec<&str>> = BTreeMap::new();
+    for (handle, stored) in &ipam.books.handles {
+        for block in stored.value.block.keys().filter_map(|block| Cidr::parse_masked(block).ok()) {
+            by_block.entry(block).or_default().push(handle);
+        }
+    }
+    by_block
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use model::ipam::Block;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::{block_cidr, small};
+    use crate::{Evidence, diagnose};
+
+    fn lost() -> Evidence {
+        let mut evidence = small();
+        evidence.ipam.as_mut().unwrap().books.blocks.remove(&block_cidr(1)).unwrap();
+        evidence
+    }
+
+    #[test]
+    fn fires_for_a_block_that_is_gone_and_for_nothing_besides() {
+        silent(&CHECK, &small());
+        let evidence = lost();
+        assert_eq!(
+            only(&CHECK, &evidence).summary,
+            "block 10.0.0.64/26 is not there, and 4 of its addresses are in use: 10.0.0.64, 10.0.0.65, \
+             10.0.0.66, 10.0.0.67"
+        );
+        let report = diagnose(&evidence);
+        assert_eq!(report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [CHECK.code]);
+        let symptoms: BTreeSet<&str> =
+            report.findings[0].symptoms.iter().map(|symptom| symptom.code).collect();
+        let expected = ["address-used-but-free", "affinity-contradicted", "handle-unused"];
+        assert_eq!(symptoms, BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn all_of_the_books_may_be_gone() {
+        let mut evidence = small();
+        evidence.ipam.as_mut().unwrap().books = Default::default();
+        let report = diagnose(&evidence);
+        let codes: BTreeSet<&str> = report.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!((codes, report.findings.len()), (BTreeSet::from([CHECK.code]), 3));
+    }
+
+    #[test]
+    fn stays_silent_where_not_all_blocks_are_known_or_another_is_in_the_way() {
+        let mut evidence = lost();
+        evidence.ipam.as_mut().unwrap().whole.blocks = false;
+        silent(&CHECK, &evidence);
+        let mut evidence = lost();
+        let inner: Cidr = "10.0.0.96/28".parse().unwrap();
+        let block = ::ipam::Stored::new(Block::new(inner, None, 1), "1");
+        evidence.ipam.as_mut().unwrap().books.blocks.insert(inner, block);
+        silent(&CHECK, &evidence);
+        let mut evidence = lost();
+        evidence.ipam.as_mut().unwrap().add(Key::Block(block_cidr(1)), b"[", crate::Origin::file("dump"));
+        silent(&CHECK, &evidence);
+    }
+}
