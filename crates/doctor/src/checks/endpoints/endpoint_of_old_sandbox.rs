@@ -1,10 +1,14 @@
 //! Identity is the sandbox: an endpoint names another sandbox than the one that runs.
 
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
 use super::{Sandboxes, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
 use crate::evidence::kubernetes::age;
-use crate::evidence::same_id;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::evidence::{Endpoint, same_id};
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "endpoint-of-old-sandbox",
@@ -42,7 +46,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let short = |id: &str| id.get(..12).unwrap_or(id).to_owned();
             let running = &ready[0].seen.id;
             let subject = endpoint_subject(&endpoint.seen);
-            look.found(
+            let finding = look.found(
                 subject.clone(),
                 format!(
                     "endpoint {} names sandbox {}, and {} runs",
@@ -50,13 +54,29 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     short(recorded),
                     short(running)
                 ),
-            )
-            .of_sandbox(endpoint.seen.container_id.as_deref())
-            .seen(endpoint_exhibit(endpoint))
-            .seen(ready[0].exhibit(format!("sandbox {running} of pod {name} is ready")))
-            .explains("endpoint-without-sandbox", subject);
+            );
+            finding
+                .of_sandbox(endpoint.seen.container_id.as_deref())
+                .seen(endpoint_exhibit(endpoint))
+                .seen(ready[0].exhibit(format!("sandbox {running} of pod {name} is ready")))
+                .explains("endpoint-without-sandbox", subject);
+            for address in former_addresses(case, &endpoint.seen, running) {
+                let (node, destination) = (node.name.clone(), IpNet::from(address));
+                finding.explains("route-missing", Subject::Route { node: node.clone(), destination });
+                if let Some(device) = endpoint.seen.device.clone() {
+                    finding.explains("neighbour-missing", Subject::Neighbour { node, address, device });
+                }
+            }
         }
     }
+}
+
+/// What the record has and the sandbox that runs does not: the kernel has nothing for it, and rightly so.
+fn former_addresses(case: &Case<'_>, endpoint: &Endpoint, running: &str) -> Vec<IpAddr> {
+    let inside = case.view_of(running).and_then(|(_, view)| view.kernel.addresses.as_deref());
+    let Some(inside) = inside else { return Vec::new() };
+    let is_inside = |address: &IpAddr| inside.iter().any(|held| held.seen.net.addr() == *address);
+    endpoint.addresses.iter().copied().filter(|address| !is_inside(address)).collect()
 }
 
 #[cfg(test)]
@@ -76,6 +96,23 @@ mod tests {
             "{}",
             finding.summary
         );
+    }
+
+    /// As after a backup was put back: the record is that of a sandbox of yesterday, with its address.
+    #[test]
+    fn swallows_what_the_kernel_lacks_for_the_former_address() {
+        let mut evidence = small();
+        let endpoint = &mut evidence.endpoints.as_mut().unwrap()[0].seen;
+        endpoint.container_id = Some("ab".repeat(32));
+        endpoint.addresses = vec!["10.0.0.40".parse().unwrap()];
+        let findings = crate::diagnose(&evidence).findings;
+        let root = findings.iter().find(|finding| finding.code == CHECK.code).unwrap();
+        let symptoms: Vec<&str> = root.symptoms.iter().map(|symptom| symptom.code).collect();
+        assert!(
+            symptoms.contains(&"route-missing") && symptoms.contains(&"neighbour-missing"),
+            "{symptoms:?}"
+        );
+        assert!(!findings.iter().any(|finding| finding.code == "route-missing"), "{findings:?}");
     }
 
     #[test]

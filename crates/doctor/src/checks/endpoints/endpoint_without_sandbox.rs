@@ -45,8 +45,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 continue;
             }
             let short = recorded.get(..12).unwrap_or(recorded);
+            let subject = endpoint_subject(&endpoint.seen);
             look.found(
-                endpoint_subject(&endpoint.seen),
+                subject.clone(),
                 format!("endpoint {} names sandbox {short}, which {} does not run", endpoint.seen, node.name),
             )
             .of_sandbox(endpoint.seen.container_id.as_deref())
@@ -54,7 +55,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             .seen(
                 Origin::probe(node.name.as_str(), "sandboxes")
                     .exhibit(format!("no ready sandbox of pod {name}")),
-            );
+            )
+            .explains("endpoint-without-device", subject);
         }
     }
 }

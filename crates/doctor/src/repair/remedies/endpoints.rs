@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 
 use super::super::draft::{Draft, Target};
 use super::super::edit::{Edit, Is};
+use super::super::plan::Step;
 use super::super::witness::Suspect;
 use super::running::{INTERFACE, Running};
 use super::{Area, Remedy, addresses};
+use crate::case::Allocation;
 use crate::evidence::{Endpoint, PodName, same_id};
 use crate::{Sighted, Subject};
 
@@ -145,16 +147,8 @@ pub(super) fn delete(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endp
 fn remove(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, key: Key, because: Vec<String>) {
     let edit = Edit::Record { key, from: Some(Is::Sandbox(endpoint.container_id.clone())), to: None };
     let title = format!("delete endpoint {endpoint}");
-    let ground = draft.ground;
-    let own =
-        endpoint.addresses.iter().filter_map(|address| Some((*address, ground.case.allocation(*address)?)));
-    let is_its = |handle: Option<&str>| {
-        let id = handle.and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
-        id.zip(endpoint.container_id.as_deref()).is_some_and(|(id, own)| same_id(id, own))
-    };
-    let held: Vec<_> = own.filter(|(_, allocation)| is_its(allocation.attribute.handle())).collect();
     let mut handle = None;
-    for (address, allocation) in held {
+    for (address, allocation) in own_allocations(draft, endpoint) {
         let Ok(next) = heir(draft, endpoint, address) else { continue };
         if draft.allocate(target, title.clone(), allocation.block, address, next).is_some() {
             handle = allocation.attribute.handle().map(str::to_owned);
@@ -272,10 +266,51 @@ fn rewrite_for_running(draft: &mut Draft<'_, '_>, target: &Target) {
             json!(mac.to_string()),
         ));
     }
-    let step = draft
-        .step(target, format!("make endpoint {endpoint} that of sandbox {}", short(&running.sandbox.id)));
-    step.because.push(format!("{} runs it, and {} leads to it", running.node.name, device.name));
-    step.edits = edits;
+    let title = format!("make endpoint {endpoint} that of sandbox {}", short(&running.sandbox.id));
+    let because = format!("{} runs it, and {} leads to it", running.node.name, device.name);
+    let facts = Endpoint {
+        container_id: Some(running.sandbox.id.clone()),
+        node: Some(running.node.name.clone()),
+        addresses: inside,
+        ..endpoint.clone()
+    };
+    let step = step_with_addresses(draft, target, title, &facts);
+    step.because.push(because);
+    step.edits.extend(edits);
+    // Not before the record has let go of it.
+    free_former(draft, target, endpoint, &facts.addresses);
+}
+
+/// What the sandbox held that a record named before, if that is gone.
+fn free_former(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, kept: &[IpAddr]) {
+    let Ok(because) = draft.ground.is_gone(&suspect(endpoint)) else { return };
+    for (address, allocation) in own_allocations(draft, endpoint) {
+        let Ok(next) = heir(draft, endpoint, address) else { continue };
+        if kept.contains(&address) {
+            continue;
+        }
+        let title = format!("free {address}, which sandbox {} had", short_id(endpoint));
+        if let Some(step) = draft.allocate(target, title, allocation.block, address, next) {
+            step.needs_second_look = true;
+            let new: Vec<_> = because.iter().filter(|line| !step.because.contains(line)).cloned().collect();
+            step.because.extend(new);
+        }
+    }
+}
+
+fn short_id(endpoint: &Endpoint) -> &str {
+    short(endpoint.container_id.as_deref().unwrap_or_default())
+}
+
+/// The endpoint's addresses that the books give to its own sandbox.
+fn own_allocations<'e>(draft: &Draft<'_, 'e>, endpoint: &Endpoint) -> Vec<(IpAddr, Allocation<'e>)> {
+    let case = &draft.ground.case;
+    let held = endpoint.addresses.iter().filter_map(|address| Some((*address, case.allocation(*address)?)));
+    let is_its = |handle: Option<&str>| {
+        let id = handle.and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
+        id.zip(endpoint.container_id.as_deref()).is_some_and(|(id, own)| same_id(id, own))
+    };
+    held.filter(|(_, allocation)| is_its(allocation.attribute.handle())).collect()
 }
 
 fn short(id: &str) -> &str {
@@ -389,6 +424,19 @@ fn allocate_and_write(
 ) {
     let (facts, record) = endpoint;
     let title = format!("write the endpoint of sandbox {}", short(&running.sandbox.id));
+    let step = step_with_addresses(draft, target, title, facts);
+    step.because.push(format!("{} runs it with these addresses inside", running.node.name));
+    let text = String::from_utf8_lossy(&record.encode()).into_owned();
+    step.edits.push(Edit::Record { key, from: None, to: Some(text) });
+}
+
+/// A step that gives a sandbox those of its addresses that nobody has.
+fn step_with_addresses<'d>(
+    draft: &'d mut Draft<'_, '_>,
+    target: &Target,
+    title: String,
+    facts: &Endpoint,
+) -> &'d mut Step {
     let mut handle = None;
     for address in &facts.addresses {
         let owner = addresses::owner_for(draft.ground, facts);
@@ -403,13 +451,10 @@ fn allocate_and_write(
             draft.allocate(target, title.clone(), block, *address, Some(owner));
         }
     }
-    let step = match handle {
+    match handle {
         Some(handle) => draft.recount(target, title, &handle),
         None => draft.step(target, title),
-    };
-    step.because.push(format!("{} runs it with these addresses inside", running.node.name));
-    let text = String::from_utf8_lossy(&record.encode()).into_owned();
-    step.edits.push(Edit::Record { key, from: None, to: Some(text) });
+    }
 }
 
 /// The record of a running sandbox. The same whenever it is made: no clock, no dice.
