@@ -1,0 +1,183 @@
+//! A store that was put back from a backup, or lost its address book: one repair makes the records those of the pods that run,
+//! and no pod notices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use lab::Programs;
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::kubelet::{KubeletRequest, NewPod, PodKey};
+use model::{Key, KeyRange, Kind};
+use serde_json::Value;
+use store::Change;
+
+type Records = BTreeMap<Key, Vec<u8>>;
+
+fn up(test: &str, store: StoreKind) -> Option<OwnCluster> {
+    let etcd = || testkit::etcd::missing().filter(|_| store == StoreKind::Etcdv3);
+    if let Some(reason) = lab::missing().or_else(etcd) {
+        testkit::skip(test, &reason);
+        return None;
+    }
+    let plan = Plan {
+        name: Plan::NAME.parse().unwrap(),
+        nodes: 2,
+        store,
+        mode: Mode::Direct,
+        topology: Topology::Shared,
+        ipv6: true,
+        grace: Duration::from_secs(600),
+        has_agents: true,
+        programs: Programs::of_test().unwrap().folder().to_owned(),
+    };
+    Some(OwnCluster::up(plan, &|_| {}).unwrap())
+}
+
+fn keys(names: &[&str]) -> Vec<PodKey> {
+    names.iter().map(|name| name.parse().unwrap()).collect()
+}
+
+fn add(lab: &OwnCluster, node: &str, names: &[&str]) {
+    let pods = keys(names).iter().map(NewPod::new).collect();
+    lab.kubelet(node, &KubeletRequest::Add { pods, waits: true }).unwrap();
+}
+
+fn del(lab: &OwnCluster, node: &str, names: &[&str]) {
+    lab.kubelet(node, &KubeletRequest::Delete { pods: keys(names), waits: true }).unwrap();
+}
+
+/// What a pod network writes while pods come and go.
+fn is_of_pods(key: &Key) -> bool {
+    match key {
+        Key::Resource { kind, .. } => *kind == Kind::WorkloadEndpoint,
+        Key::IpamConfig => false,
+        _ => true,
+    }
+}
+
+fn records(lab: &OwnCluster) -> Records {
+    lab.with_store(async |store| {
+        let (records, _) = store.list_all(KeyRange::Everything).await?;
+        let kept = records.into_iter().filter(|record| is_of_pods(&record.key));
+        Ok(kept.map(|record| (record.key, record.value.to_vec())).collect())
+    })
+    .unwrap()
+}
+
+/// Makes the records those of `wanted`, and none besides.
+fn put_back(lab: &OwnCluster, wanted: &Records) {
+    lab.with_store(async |store| {
+        let (found, _) = store.list_all(KeyRange::Everything).await?;
+        let now: BTreeMap<_, _> = found.into_iter().map(|record| (record.key, record.revision)).collect();
+        let keys: BTreeSet<&Key> = now.keys().filter(|key| is_of_pods(key)).chain(wanted.keys()).collect();
+        for key in keys {
+            let change = match (now.get(key).cloned(), wanted.get(key).cloned()) {
+                (Some(revision), Some(then)) => Change::update(key.clone(), then, revision),
+                (Some(revision), None) => Change::delete(key.clone(), revision),
+                (None, Some(then)) => Change::create(key.clone(), then),
+                (None, None) => continue,
+            };
+            store.commit(vec![change]).await?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(&records(lab), wanted);
+}
+
+fn sandboxes(lab: &OwnCluster) -> BTreeSet<String> {
+    let pods = ["node1", "node2"].map(|node| lab.pods(node).unwrap());
+    pods.into_iter().flatten().map(|pod| pod.container_id).collect()
+}
+
+/// What the doctor finds, by code and subject.
+fn found(lab: &OwnCluster) -> Vec<String> {
+    let words = ["plumb", "doctor", "-o", "json", "--settle", "1", "--grace", "1"];
+    let output = lab.output_on("node1", &words).unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap().iter();
+    findings.map(|finding| format!("{} {}", finding["code"], finding["subject"])).collect()
+}
+
+/// Everything that is planned is done, and nothing is left to anybody.
+#[track_caller]
+fn repair(lab: &OwnCluster) {
+    let words = ["plumb", "repair", "--apply", "-o", "json", "--settle", "1", "--grace", "1"];
+    let output = lab.output_on("node1", &words).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let odd = ["troubles", "dropped", "left"].map(|field| told[field].as_array().unwrap().len());
+    assert!(odd == [0, 0, 0] && told["done"].as_u64() > Some(0), "{told:#}");
+}
+
+#[track_caller]
+fn all_is_well(lab: &OwnCluster) {
+    assert_eq!(found(lab), [] as [&str; 0]);
+    let trips = lab::ping::all(lab).unwrap();
+    let lost: Vec<_> = trips.iter().filter(|trip| trip.outcome == lab::ping::Outcome::Lost).collect();
+    assert!(trips.len() >= 20 && lost.is_empty(), "{lost:?}");
+}
+
+fn an_old_backup(test: &str, store: StoreKind) {
+    let Some(lab) = up(test, store) else { return };
+    add(&lab, "node1", &["a-0", "a-1", "a-2"]);
+    add(&lab, "node2", &["b-0", "b-1"]);
+    let backup = records(&lab);
+    // One goes, one is made again, one is new.
+    del(&lab, "node1", &["a-0", "a-1"]);
+    add(&lab, "node1", &["a-1", "a-3"]);
+    del(&lab, "node2", &["b-0"]);
+    add(&lab, "node2", &["b-2"]);
+    let running = sandboxes(&lab);
+    put_back(&lab, &backup);
+    std::thread::sleep(Duration::from_secs(2));
+    let found = found(&lab);
+    for code in ["endpoint-of-old-sandbox", "endpoint-without-sandbox", "pod-without-endpoint"] {
+        assert!(found.iter().any(|found| found.contains(code)), "{code}: {found:?}");
+    }
+    repair(&lab);
+    all_is_well(&lab);
+    assert_eq!(sandboxes(&lab), running);
+}
+
+#[test]
+fn an_old_backup_is_made_to_fit_on_sqlite() {
+    an_old_backup("an_old_backup_is_made_to_fit_on_sqlite", StoreKind::Sqlite);
+}
+
+#[test]
+fn an_old_backup_is_made_to_fit_on_etcd() {
+    an_old_backup("an_old_backup_is_made_to_fit_on_etcd", StoreKind::Etcdv3);
+}
+
+fn a_lost_address_book(test: &str, store: StoreKind) {
+    let Some(lab) = up(test, store) else { return };
+    add(&lab, "node1", &["a-0", "a-1"]);
+    add(&lab, "node2", &["b-0", "b-1"]);
+    let endpoints: Records =
+        records(&lab).into_iter().filter(|(key, _)| matches!(key, Key::Resource { .. })).collect();
+    put_back(&lab, &endpoints);
+    // Pods are made all the while, and get addresses that nobody has.
+    add(&lab, "node1", &["a-2"]);
+    std::thread::sleep(Duration::from_secs(2));
+    let found = found(&lab);
+    assert!(found.len() >= 2 && found.iter().all(|found| found.contains("block-missing")), "{found:?}");
+    repair(&lab);
+    add(&lab, "node2", &["b-2"]);
+    std::thread::sleep(Duration::from_secs(1));
+    all_is_well(&lab);
+    del(&lab, "node1", &["a-0", "a-1", "a-2"]);
+    del(&lab, "node2", &["b-0", "b-1", "b-2"]);
+    let held = records(&lab).into_keys().filter(|key| matches!(key, Key::Handle(_) | Key::Resource { .. }));
+    assert_eq!(held.collect::<Vec<_>>(), []);
+}
+
+#[test]
+fn a_lost_address_book_is_made_anew_on_sqlite() {
+    a_lost_address_book("a_lost_address_book_is_made_anew_on_sqlite", StoreKind::Sqlite);
+}
+
+#[test]
+fn a_lost_address_book_is_made_anew_on_etcd() {
+    a_lost_address_book("a_lost_address_book_is_made_anew_on_etcd", StoreKind::Etcdv3);
+}
