@@ -99,13 +99,18 @@ fn found(lab: &OwnCluster) -> Vec<String> {
     findings.map(|finding| format!("{} {}", finding["code"], finding["subject"])).collect()
 }
 
-/// Everything that is planned is done, and nothing is left to anybody.
 #[track_caller]
-fn repair(lab: &OwnCluster) {
+fn apply(lab: &OwnCluster) -> Value {
     let words = ["plumb", "repair", "--apply", "-o", "json", "--settle", "1", "--grace", "1"];
     let output = lab.output_on("node1", &words).unwrap();
     assert!(output.status.success(), "{output:?}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Everything that is planned is done, and nothing is left to anybody.
+#[track_caller]
+fn repair(lab: &OwnCluster) {
+    let told = apply(lab);
     let odd = ["troubles", "dropped", "left"].map(|field| told[field].as_array().unwrap().len());
     assert!(odd == [0, 0, 0] && told["done"].as_u64() > Some(0), "{told:#}");
 }
@@ -148,6 +153,50 @@ fn an_old_backup_is_made_to_fit_on_sqlite() {
 #[test]
 fn an_old_backup_is_made_to_fit_on_etcd() {
     an_old_backup("an_old_backup_is_made_to_fit_on_etcd", StoreKind::Etcdv3);
+}
+
+/// Only what people write survives: pools and settings.
+fn an_empty_store(test: &str, store: StoreKind) {
+    let Some(lab) = up(test, store) else { return };
+    add(&lab, "node1", &["a-0", "a-1"]);
+    add(&lab, "node2", &["b-0", "b-1"]);
+    let running = sandboxes(&lab);
+    put_back(&lab, &Records::new());
+    for node in ["node1", "node2"] {
+        lab.stop(node, "agent").unwrap();
+        lab.plumb(&["delete", "node", node]).unwrap();
+    }
+    for node in ["node1", "node2"] {
+        lab.start(node, "agent", &[]).unwrap();
+        lab.wait_for_service(node, "agent").unwrap();
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let found = found(&lab);
+    assert!(
+        found.len() == 4 && found.iter().all(|found| found.contains("pod-without-endpoint")),
+        "{found:?}"
+    );
+    // The address book is made by the endpoints, so these come first.
+    let told = apply(&lab);
+    assert_eq!(
+        (told["done"].as_u64(), told["left"].as_array().map(Vec::len)),
+        (Some(4), Some(8)),
+        "{told:#}"
+    );
+    std::thread::sleep(Duration::from_secs(1));
+    repair(&lab);
+    all_is_well(&lab);
+    assert_eq!(sandboxes(&lab), running);
+}
+
+#[test]
+fn an_empty_store_is_filled_from_what_runs_on_sqlite() {
+    an_empty_store("an_empty_store_is_filled_from_what_runs_on_sqlite", StoreKind::Sqlite);
+}
+
+#[test]
+fn an_empty_store_is_filled_from_what_runs_on_etcd() {
+    an_empty_store("an_empty_store_is_filled_from_what_runs_on_etcd", StoreKind::Etcdv3);
 }
 
 fn a_lost_address_book(test: &str, store: StoreKind) {
