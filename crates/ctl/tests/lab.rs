@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lab::Programs;
@@ -23,9 +24,11 @@ impl Desk {
             testkit::skip(test, &reason);
             return None;
         }
+        static DESKS: AtomicUsize = AtomicUsize::new(0);
+        let own = format!("{}-{}", std::process::id(), DESKS.fetch_add(1, Ordering::Relaxed));
         // Short, because sockets lie below it.
-        let labs = std::env::temp_dir().join(format!("plumb-labs-{}-{}", std::process::id(), test.len()));
-        let name = format!("t{}-{}", std::process::id(), test.len());
+        let labs = std::env::temp_dir().join(format!("plumb-labs-{own}"));
+        let name = format!("t{own}");
         Some(Desk { programs: Programs::of_test().unwrap(), labs, name })
     }
 
