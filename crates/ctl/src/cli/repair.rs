@@ -17,6 +17,7 @@ Scopes:
   ipam                blocks, handles, affinities
   endpoints           endpoints, and what pods have in the kernel
   node NAME           one node; says also that it does not come back, if its record is gone
+  node NAME gone      says so although its record is there, which then goes, too
   finding CODE…       findings with these codes
 
 Other words:
@@ -37,7 +38,7 @@ Examples:
   plumb repair --plan repair.json --apply
 
   # Blocks and addresses of a machine that is gone for good
-  plumb repair node worker-7 --apply
+  plumb repair node worker-7 gone --apply
 
   # With what Kubernetes says, and the agents of three nodes
   kubectl get pods -A -o json | plumb repair --from - --agent-socket a.sock --agent-socket b.sock

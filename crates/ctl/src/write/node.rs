@@ -24,7 +24,9 @@ impl Writer {
             return Err(Failure::new(format!(
                 "Node({name}) cannot be deleted: it has {endpoints} endpoint(s) and {addresses} address(es) in use"
             ))
-            .hint("remove its pods first; what they left behind is found by plumb ipam check and given back by plumb ipam release")
+            .hint(format!(
+                "remove its pods first; if the machine is gone for good, plumb repair node {name} gone frees what it has"
+            ))
             .into());
         }
         if !self.dry_run {

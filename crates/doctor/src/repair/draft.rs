@@ -81,7 +81,7 @@ impl<'e> Ground<'e> {
             Scope::Everything => true,
             Scope::Ipam => remedy.area == Area::Ipam,
             Scope::Endpoints => matches!(remedy.area, Area::Endpoints | Area::Kernel),
-            Scope::Node(name) => self.is_about(target, name),
+            Scope::Node(name) | Scope::GoneNode(name) => self.is_about(target, name),
             Scope::Codes(codes) => codes.contains(target.code),
         }
     }
@@ -120,7 +120,19 @@ impl<'e> Ground<'e> {
 
     /// Whether the operator said that this node does not come back.
     pub fn is_given_up(&self, node: &str) -> bool {
-        matches!(self.scope, Scope::Node(name) if name.eq_ignore_ascii_case(node))
+        matches!(self.scope, Scope::Node(name) | Scope::GoneNode(name) if name.eq_ignore_ascii_case(node))
+    }
+
+    /// Whether the operator said so although the node's record is there.
+    pub fn is_buried(&self, node: &str) -> bool {
+        matches!(self.scope, Scope::GoneNode(name) if name.eq_ignore_ascii_case(node))
+    }
+
+    /// Whether a node has blocks or endpoints by records.
+    pub fn holds_something(&self, node: &str) -> bool {
+        let owner = model::AffinityOwner::Host(node.to_owned());
+        let mut affinities = self.case.evidence.ipam.iter().flat_map(|ipam| ipam.books.affinities.keys());
+        affinities.any(|(held_by, _)| *held_by == owner) || self.case.endpoints_on(node).next().is_some()
     }
 
     /// Whether nobody knows this node: neither records nor Kubernetes nor anybody who looked, now and before.

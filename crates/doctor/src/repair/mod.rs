@@ -39,6 +39,8 @@ pub enum Scope {
     Endpoints,
     /// Everything on a node, or that speaks of it. If its Node record is gone, this is the word that it does not come back.
     Node(String),
+    /// The same, and the operator's word that the node is gone for good although its Node record is there.
+    GoneNode(String),
     /// Findings of these codes.
     Codes(BTreeSet<String>),
 }
@@ -50,6 +52,7 @@ impl Scope {
             Scope::Ipam => "ipam".to_owned(),
             Scope::Endpoints => "endpoints".to_owned(),
             Scope::Node(name) => format!("node {name}"),
+            Scope::GoneNode(name) => format!("node {name} gone"),
             Scope::Codes(codes) => {
                 format!("finding {}", codes.iter().map(String::as_str).collect::<Vec<_>>().join(" "))
             }
@@ -68,8 +71,9 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
             targets.push((rank, remedy, target));
         }
     }
+    targets.extend(node_to_bury(&ground, scope));
     targets.sort_by(|a, b| (a.0, &a.2).cmp(&(b.0, &b.2)));
-    targets.dedup_by(|a, b| a.2 == b.2);
+    targets.dedup_by(|a, b| (a.2.code, &a.2.subject) == (b.2.code, &b.2.subject));
     for (_, remedy, target) in &targets {
         remedy.plan(&mut draft, target);
     }
@@ -83,4 +87,18 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
         left,
         ..Plan::default()
     }
+}
+
+/// A node that the operator asks about and that nobody looked into: whether it is gone no finding can say while its record is there.
+fn node_to_bury(ground: &Ground<'_>, scope: &Scope) -> Option<(usize, &'static Remedy, Target)> {
+    let (Scope::Node(name) | Scope::GoneNode(name)) = scope else { return None };
+    let is_asked_for = matches!(scope, Scope::GoneNode(_));
+    let holds_something = ground.holds_something(name);
+    if !is_asked_for && (ground.case.node(name).is_some() || !holds_something) {
+        return None;
+    }
+    let code = "affinity-of-gone-node";
+    let (rank, remedy) = remedies::ranked(code)?;
+    let summary = format!("node {name} is not known to live");
+    Some((rank, remedy, Target { code, subject: crate::Subject::node(name), summary }))
 }

@@ -49,6 +49,7 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
         ["ipam"] => Asked::Plan(Scope::Ipam),
         ["endpoints"] => Asked::Plan(Scope::Endpoints),
         ["node", name] => Asked::Plan(Scope::Node(name.to_owned())),
+        ["node", name, "gone"] => Asked::Plan(Scope::GoneNode(name.to_owned())),
         ["finding", ref codes @ ..] if !codes.is_empty() => Asked::Plan(Scope::Codes(codes_of(codes)?)),
         ["undo", id] => Asked::Undo(id.to_owned()),
         ["resume", id] => Asked::Resume(id.to_owned()),
@@ -64,7 +65,7 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
         }
         _ => {
             return Err(Failure::usage(format!("plumb repair does not understand {:?}", words.join(" ")))
-                .hint("scopes are ipam, endpoints, node NAME, finding CODE…; other words are undo ID, resume ID, history, show ID"));
+                .hint("scopes are ipam, endpoints, node NAME, node NAME gone, finding CODE…; other words are undo ID, resume ID, history, show ID"));
         }
     })
 }

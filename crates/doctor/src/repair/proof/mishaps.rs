@@ -345,6 +345,38 @@ fn a_lost_node_whose_pods_are_still_listed_is_the_operators_to_give_up() {
     assert_eq!(taken_of_node(&answers, &Scope::Node(NODE.to_owned())), [] as [&str; 0]);
 }
 
+/// The machine is gone, and its record is there: no finding can say so, only an operator.
+#[test]
+fn a_node_with_a_record_is_buried_only_by_the_word_gone_and_only_if_nobody_knows_better() {
+    let gone = Scope::GoneNode(NODE.to_owned());
+    let mut dead = healthy();
+    dead.nodes.remove(NODE);
+    let kube = dead.kube_nodes.as_mut().unwrap().iter_mut().find(|node| node.seen.name == NODE).unwrap();
+    kube.seen.status = "NotReady".to_owned();
+    for node in dead.records.all_mut(Kind::Node) {
+        node.seen.metadata.resource_version = Some("7".to_owned());
+    }
+    for scope in [Scope::Everything, Scope::Node(NODE.to_owned())] {
+        assert_eq!(taken_of_node(&dead, &scope), [] as [&str; 0], "{scope:?}");
+    }
+    let told = planned_for(&dead, &Scope::Node(NODE.to_owned())).left;
+    assert!(
+        told.iter().any(|left| left.commands == [format!("plumb repair node {NODE} gone --apply")]),
+        "{told:?}"
+    );
+    let taken = taken_of_node(&dead, &gone);
+    for part in ["10.0.0.64", "IPAMBlock(10.0.0.64/26)", "Node(worker-0001)"] {
+        assert!(taken.iter().any(|taken| taken == part), "{part}: {taken:?}");
+    }
+    let mut ready = dead.clone();
+    let kube = ready.kube_nodes.as_mut().unwrap().iter_mut().find(|node| node.seen.name == NODE).unwrap();
+    kube.seen.status = "Ready,SchedulingDisabled".to_owned();
+    assert_eq!(taken_of_node(&ready, &gone), [] as [&str; 0], "Kubernetes says that it is ready");
+    let mut answers = dead.clone();
+    answers.nodes.insert(NODE.to_owned(), healthy().nodes[NODE].clone());
+    assert_eq!(taken_of_node(&answers, &gone), [] as [&str; 0], "its agent answers");
+}
+
 /// A node goes by the name of the template it was cloned from, and its records by that name.
 #[test]
 fn sandboxes_under_the_name_of_a_template_are_kept() {

@@ -40,8 +40,8 @@ pub(super) const ALL: &[Remedy] = &[
     Remedy {
         code: "affinity-of-gone-node",
         area: Area::Ipam,
-        does: "once the node's record is gone and nobody who was asked knows the node, in two looks, or by plumb repair node NAME: frees what its \
-               sandboxes held, and deletes its empty blocks and its affinities; blocks with addresses of others become nobody's",
+        does: "once the node's record is gone and nobody who was asked knows the node, in two looks, or by plumb repair node NAME; while \
+               its record is there, by plumb repair node NAME gone, which deletes that, too: frees what its sandboxes held, and deletes its empty blocks and its affinities; blocks with addresses of others become nobody's",
         undo: UNDO_BLOCK,
         act: Some(bury_node),
     },
@@ -138,6 +138,13 @@ fn settle_affinity(draft: &mut Draft<'_, '_>, target: &Target) {
 fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Node(node) = &target.subject else { return };
     let ground = draft.ground;
+    if let Some(why) = may_live(ground, node) {
+        return draft.leave(target, why, Vec::new());
+    }
+    if ground.case.node_view(node).is_some() && !ground.is_buried(node) {
+        let why = "its record is there, and nobody says whether it lives; if it is gone for good:";
+        return draft.leave(target, why, vec![format!("plumb repair node {node} gone --apply")]);
+    }
     if !ground.is_dead(node) {
         let why = "somebody still knows the node, or it was known at the last look; if it is gone for good:";
         return draft.leave(target, why, vec![format!("plumb repair node {node} --apply")]);
@@ -179,6 +186,35 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
             step.needs_second_look = true;
             step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
         }
+    }
+    delete_record(draft, target, node);
+}
+
+/// Why an operator's word that a node is gone is not taken.
+fn may_live(ground: &Ground<'_>, node: &str) -> Option<String> {
+    if !ground.is_buried(node) {
+        return None;
+    }
+    if ground.case.node(node).is_some() {
+        return Some(format!("{node} answers, so it is not gone"));
+    }
+    let kube = ground.case.node_view(node).into_iter().flat_map(|view| view.kube.iter());
+    let mut states = kube.map(|kube| kube.seen.status.as_str());
+    let is_ready = |state: &str| state.split(',').any(|word| word == "Ready");
+    states.any(is_ready).then(|| format!("Kubernetes says that {node} is ready"))
+}
+
+/// The record of a node that was buried. Everything else of it has gone before.
+fn delete_record(draft: &mut Draft<'_, '_>, target: &Target, node: &str) {
+    let Some(record) = draft.ground.case.node_view(node).and_then(|view| view.record) else { return };
+    let (key, revision) = (record.seen.key(), record.seen.metadata.resource_version.clone());
+    if let Some(revision) = revision
+        && draft.claims(&key, target)
+    {
+        let step = draft.step(target, format!("delete {key}"));
+        step.needs_second_look = true;
+        step.because.push("by your word it is gone for good, and nobody who was asked knows it".to_owned());
+        step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
     }
 }
 

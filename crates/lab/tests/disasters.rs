@@ -1,5 +1,5 @@
-//! A store that was put back from a backup, or lost its address book: one repair makes the records those of the pods that run,
-//! and no pod notices.
+//! A store that was put back from a backup, lost its address book, or lost everything: repairs make the records those of the pods
+//! that run, and no pod notices. And a machine that is gone for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -229,4 +229,35 @@ fn a_lost_address_book_is_made_anew_on_sqlite() {
 #[test]
 fn a_lost_address_book_is_made_anew_on_etcd() {
     a_lost_address_book("a_lost_address_book_is_made_anew_on_etcd", StoreKind::Etcdv3);
+}
+
+/// Its record is there, so nobody but an operator can say that it does not come back.
+#[test]
+fn a_machine_that_died_is_given_up_by_a_word_and_taken_back_by_another() {
+    let test = "a_machine_that_died_is_given_up_by_a_word_and_taken_back_by_another";
+    let Some(lab) = up(test, StoreKind::Sqlite) else { return };
+    add(&lab, "node1", &["a-0"]);
+    add(&lab, "node2", &["b-0", "b-1"]);
+    let held = |node: &str| {
+        let of_node = |key: &Key| key.to_string().contains(node);
+        records(&lab).into_keys().filter(of_node).count()
+            + usize::from(lab.plumb(&["get", "node", node]).is_ok())
+    };
+    let before = held("node2");
+    std::thread::sleep(Duration::from_secs(1));
+    let words = ["plumb", "repair", "node", "node2", "gone", "--apply", "--settle", "1", "--grace", "1"];
+    let answers = lab.output_on("node1", &words).unwrap();
+    let told = String::from_utf8_lossy(&answers.stdout).into_owned();
+    assert!(told.contains("node2 answers, so it is not gone"), "{answers:?}");
+    assert_eq!(held("node2"), before);
+    lab.cut_power("node2").unwrap();
+    let refused = lab.output_on("node1", &["plumb", "delete", "node", "node2"]).unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("plumb repair node node2 gone"), "{refused:?}");
+    let output = lab.output_on("node1", &words).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!((held("node2"), found(&lab)), (0, Vec::new()));
+    let history = lab.plumb(&["repair", "history", "-o", "json"]).unwrap();
+    let history: Value = serde_json::from_str(&history).unwrap();
+    lab.plumb(&["repair", "undo", history["repairs"][0]["id"].as_str().unwrap()]).unwrap();
+    assert_eq!(held("node2"), before);
 }
