@@ -355,8 +355,9 @@ impl<'g, 'e> Draft<'g, 'e> {
             .collect();
         let later = counts.split_off(counts.len().min(COUNTS_MAX));
         let place = self.steps.len();
-        let step =
-            self.step(target, format!("make block {block} anew, with {} addresses in use", holds.len()));
+        let count =
+            if holds.len() == 1 { "one address".to_owned() } else { format!("{} addresses", holds.len()) };
+        let step = self.step(target, format!("make block {block} anew, with {count} in use"));
         step.edits.push(Edit::NewBlock { block, owner, holds });
         step.edits.extend(counts);
         for counts in later.chunks(COUNTS_MAX) {

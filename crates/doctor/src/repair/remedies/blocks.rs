@@ -1,6 +1,6 @@
 //! Blocks that are gone: made anew from who uses their addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipam::NODE_ATTRIBUTE;
@@ -57,8 +57,9 @@ fn make_anew(draft: &mut Draft<'_, '_>, target: &Target) {
 
 fn because(holds: &Holds) -> String {
     let handles = holds.iter().filter_map(|(_, owner)| owner.handle());
-    let sandboxes = handles.collect::<std::collections::BTreeSet<_>>().len();
-    format!("whoever uses an address is entitled to it: {sandboxes} by their records")
+    let users = handles.collect::<BTreeSet<_>>().len();
+    let words = if users == 1 { "one has".to_owned() } else { format!("{users} have") };
+    format!("whoever uses an address is entitled to it, and {words} these by their records")
 }
 
 /// Who has which address of the block; or why nobody may make it: an address that would be free in it and is in use would be
