@@ -88,7 +88,11 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
         services: &[],
         now,
     };
-    let problems = analyse(&evidence).problems;
+    let mut problems = analyse(&evidence).problems;
+    problems.retain(|problem| match problem {
+        Problem::UsedNotAllocated { address, .. } => !case.is_given_by_others(*address),
+        _ => true,
+    });
     let missing_blocks = missing_blocks(case, &problems, &pools);
     let partial = case.evidence.partial;
     let knows_endpoints = case.evidence.endpoints.is_some() && !partial.endpoints;

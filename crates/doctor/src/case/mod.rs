@@ -2,6 +2,7 @@
 //! first check asks, and shared by all.
 
 mod books;
+mod givers;
 mod host;
 mod index;
 mod nodes;
@@ -19,6 +20,7 @@ use model::Kind;
 use serde_json::Value;
 
 pub use books::{Allocation, BooksView};
+pub(crate) use givers::NetworkConfig;
 pub use host::Host;
 pub use index::Index;
 pub use nodes::{NodeView, Recorded};
@@ -68,6 +70,7 @@ pub struct Case<'e> {
     running: OnceCell<ById<'e, &'e NodeEvidence>>,
     looked_into: OnceCell<ById<'e, (&'e NodeEvidence, &'e PodView)>>,
     inside: OnceCell<BTreeSet<IpAddr>>,
+    is_book_used: OnceCell<bool>,
 }
 
 type ByAddress<'e, T> = Index<IpAddr, &'e Sighted<T>>;
@@ -103,6 +106,7 @@ impl<'e> Case<'e> {
             running: OnceCell::new(),
             looked_into: OnceCell::new(),
             inside: OnceCell::new(),
+            is_book_used: OnceCell::new(),
         }
     }
 

@@ -1,8 +1,7 @@
 //! Node set-up: another network's configuration comes before ours.
 
-use serde_json::Value;
-
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::case::NetworkConfig;
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "cni-config-shadowed",
@@ -19,8 +18,6 @@ pub(in crate::checks) const CHECK: Check = Check {
     look,
 };
 
-/// Ours, and Calico's by whose name we may be installed.
-const OURS: [&str; 3] = ["calico", "plumb", "plumb-cni"];
 /// They call other networks, ours among them, and are meant to come first. So does `loopback`, which is every pod's.
 const CALL_OTHERS: [&str; 6] = ["multus", "multus-shim", "multus-cni", "cni-genie", "danm", "loopback"];
 
@@ -28,14 +25,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values() {
         // In the order of their names. What a runtime cannot read it passes over.
         let configs = node.setup.cni_configs.iter().flatten();
-        let mut configs = configs.filter_map(|(file, text)| Some((file, text, plugin(text)?)));
-        let Some((first, text, plugin)) = configs.next() else { continue };
-        if OURS.contains(&plugin.as_str()) || CALL_OTHERS.contains(&plugin.as_str()) {
+        let mut configs = configs.filter_map(|(file, text)| Some((file, text, NetworkConfig::read(text)?)));
+        let Some((first, text, config)) = configs.next() else { continue };
+        if config.is_ours() || CALL_OTHERS.contains(&config.plugin.as_str()) {
             continue;
         }
-        let Some((ours, own, _)) = configs.find(|(_, _, plugin)| OURS.contains(&plugin.as_str())) else {
-            continue;
-        };
+        let plugin = config.plugin;
+        let Some((ours, own, _)) = configs.find(|(_, _, config)| config.is_ours()) else { continue };
         look.found(
             Subject::node(&node.name),
             format!("new pods of {} join the network of {first} ({plugin}), not that of {ours}", node.name),
@@ -46,19 +42,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
-/// The program that makes a configuration's network: the first of a list.
-fn plugin(text: &Sighted<String>) -> Option<String> {
-    let config: Value = serde_json::from_str(&text.seen).ok()?;
-    let named = config["plugins"].get(0).unwrap_or(&config)["type"].as_str()?;
-    Some(named.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
     use crate::sample::small;
-    use crate::{Evidence, Origin};
+    use crate::{Evidence, Origin, Sighted};
 
     fn with(files: &[(&str, &str)]) -> Evidence {
         let mut evidence = small();
