@@ -94,6 +94,38 @@ proptest! {
     }
 
     #[test]
+    fn a_lost_block_is_made_once_with_all_that_is_held_and_goes_again(held in any_held(), taken_since in 0usize..16) {
+        let holds: Vec<_> =
+            held.iter().enumerate().filter_map(|(at, number)| Some((address(at), owner((*number)?)))).collect();
+        let edit = Edit::NewBlock { block: cidr(), owner: Some("host:a".to_owned()), holds };
+        let mut page = Page::new(Key::Block(cidr()), None);
+        prop_assert_eq!(page.edit(&edit, now()).unwrap(), Edited::Made(None));
+        let after = text(&page, b"");
+        let mut made = Block::decode(&cidr(), &after).unwrap();
+        prop_assert_eq!(made.contradictions(), Vec::<String>::new());
+        prop_assert_eq!(made.owner(), Some(AffinityOwner::Host("a".to_owned())));
+        for (ordinal, number) in held.iter().enumerate() {
+            let handle = made.attribute(ordinal).and_then(BlockAttribute::handle);
+            prop_assert_eq!(handle.map(str::to_owned), number.map(|number| format!("net.{number}")));
+        }
+        // Killed after that and gone on with: it is so already.
+        let mut again = Page::new(Key::Block(cidr()), Some((&after, "8")));
+        prop_assert_eq!(again.edit(&edit, now()).unwrap(), Edited::Already);
+        // Taken back it is gone; with a pod that came since it stays.
+        let undo = page.take_back();
+        let mut back = Page::new(Key::Block(cidr()), Some((&after, "8")));
+        back.edit(&undo, now()).unwrap();
+        prop_assert_eq!(back.written(), Some(None));
+        ipam::set_allocation(&mut made, taken_since, Some(owner(9)));
+        let used = made.encode();
+        let mut back = Page::new(Key::Block(cidr()), Some((&used, "9")));
+        prop_assert!(back.edit(&undo, now()).is_err());
+        // And whoever made another block meanwhile keeps it.
+        let mut late = Page::new(Key::Block(cidr()), Some((&used, "9")));
+        prop_assert_eq!(late.edit(&edit, now()).is_ok(), held[taken_since].is_none());
+    }
+
+    #[test]
     fn whoever_came_first_keeps_the_address(held in any_held(), ordinal in 0usize..16, from in proptest::option::of(0u8..6), to in proptest::option::of(0u8..6)) {
         let block = block(&held);
         let mut page = read(&block);
