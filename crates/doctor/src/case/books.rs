@@ -14,7 +14,7 @@ use model::names::EndpointName;
 use model::{Cidr, Key, Kind};
 
 use super::Case;
-use crate::evidence::Pod;
+use crate::evidence::{Endpoint, Pod};
 
 /// What is wrong with the books. A check asks first whether what a problem rests on was collected as a whole.
 #[derive(Debug)]
@@ -108,6 +108,24 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
     })
 }
 
+/// Whether somebody really seems to have an address. Not where only the status of a pod shows it whose endpoint says something else,
+/// or only a record whose sandbox has others inside: then these are wrong.
+fn is_believed(case: &Case<'_>, address: IpAddr) -> bool {
+    let (endpoints, pods) = (case.endpoints_at(address), case.pods_at(address));
+    let has_endpoint = |pod: &Pod| case.endpoints_of(&pod.name).next().is_some();
+    let is_tunnel = endpoints.is_empty() && pods.is_empty();
+    is_tunnel
+        || endpoints.iter().any(|endpoint| !is_refuted(case, &endpoint.seen, address))
+        || pods.iter().any(|pod| !has_endpoint(&pod.seen))
+}
+
+/// Whether somebody looked into the endpoint's sandbox and did not find the address.
+fn is_refuted(case: &Case<'_>, endpoint: &Endpoint, address: IpAddr) -> bool {
+    let view = endpoint.container_id.as_deref().and_then(|id| case.view_of(id));
+    let inside = view.and_then(|(_, view)| view.kernel.addresses.as_deref());
+    inside.is_some_and(|inside| !inside.iter().any(|held| held.seen.net.addr() == address))
+}
+
 /// Where no block contains an address that is in use, the one that its pool makes for it. Not where a block of another size
 /// is in the way, or one that nobody can read.
 fn missing_blocks(case: &Case<'_>, problems: &[Problem], pools: &[Pool]) -> BTreeMap<Cidr, Vec<IpAddr>> {
@@ -115,7 +133,7 @@ fn missing_blocks(case: &Case<'_>, problems: &[Problem], pools: &[Pool]) -> BTre
     let Some(ipam) = case.evidence.ipam.as_ref().filter(|ipam| ipam.whole.blocks) else { return missing };
     for problem in problems {
         let Problem::UsedNotAllocated { address, .. } = problem else { continue };
-        if case.blocks_around(*address).next().is_some() {
+        if case.blocks_around(*address).next().is_some() || !is_believed(case, *address) {
             continue;
         }
         let around = pools.iter().filter(|pool| pool.cidr.contains(*address));

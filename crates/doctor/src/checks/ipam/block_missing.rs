@@ -121,6 +121,27 @@ mod tests {
         assert_eq!((codes, report.findings.len()), (BTreeSet::from([CHECK.code]), 3));
     }
 
+    /// One address of nowhere is a wrong status, not a lost block.
+    #[test]
+    fn stays_silent_where_only_kubernetes_shows_it() {
+        let mut evidence = small();
+        evidence.pods.as_mut().unwrap()[0].seen.addresses = vec!["10.7.0.9".parse().unwrap()];
+        silent(&CHECK, &evidence);
+        let pod = evidence.pods.as_ref().unwrap()[0].seen.name.clone();
+        evidence.endpoints.as_mut().unwrap().retain(|endpoint| !endpoint.seen.may_be_of(&pod));
+        only(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn stays_silent_where_the_record_is_what_is_wrong() {
+        let mut evidence = small();
+        evidence.endpoints.as_mut().unwrap()[0].seen.addresses = vec!["10.7.0.9".parse().unwrap()];
+        silent(&CHECK, &evidence);
+        // Nobody looked inside.
+        evidence.node_mut("worker-0000").pod_views = None;
+        only(&CHECK, &evidence);
+    }
+
     #[test]
     fn stays_silent_where_not_all_blocks_are_known_or_another_is_in_the_way() {
         let mut evidence = lost();
