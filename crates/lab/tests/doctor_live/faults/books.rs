@@ -21,7 +21,8 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "affinity-unfinished", takes: Takes::Node, inject: affinity_unfinished },
     Fault { code: "allocation-without-handle", takes: Takes::Pod, inject: allocation_without_handle },
     Fault { code: "block-contradicts-itself", takes: Takes::Node, inject: block_contradicts_itself },
-    Fault { code: "block-missing", takes: Takes::Node, inject: block_missing },
+    // Routes on other nodes are judged by their blocks: faults of theirs would not be seen beside it.
+    Fault { code: "block-missing", takes: Takes::Cluster, inject: block_missing },
     Fault { code: "block-outside-pools", takes: Takes::Pod, inject: block_outside_pools },
     Fault { code: "block-overlap", takes: Takes::Node, inject: block_overlap },
     Fault { code: "handle-by-name", takes: Takes::Node, inject: handle_by_name },
