@@ -3,9 +3,9 @@
 use ::ipam::check::Problem;
 use model::Key;
 
-use super::{block_of, exhibit, problems, user_exhibits, users};
+use super::{BOOKS_AND_USERS, block_of, exhibit, problems, user_exhibits, users};
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Check, Look, Settles, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "address-used-but-free",
@@ -16,10 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
                   one sandbox while another holds it: by a handle or a name that both share.",
     remedy: "allocate the address to its user (plumb repair ipam), or recreate the pod so that it gets an \
              address of its own",
-    needs: &[
-        &[Need::Ipam, Need::Endpoints, Need::Record(model::Kind::IpPool)],
-        &[Need::Ipam, Need::Pods, Need::Record(model::Kind::IpPool)],
-    ],
+    needs: BOOKS_AND_USERS,
     settles: Settles::InTwoLooks,
     look,
 };

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use model::{Cidr, Key};
 
-use super::{exhibit, user_exhibits};
+use super::{BOOKS_AND_USERS, exhibit, user_exhibits};
 use crate::checks::words::listed;
 use crate::evidence::IpamEvidence;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Check, Look, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "block-missing",
@@ -18,10 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
                   nodes have no route to it, and whoever claims it next gives out every address of it \
                   again, also those that are in use.",
     remedy: "make the block anew from who uses its addresses (plumb repair ipam), before anybody claims it",
-    needs: &[
-        &[Need::Ipam, Need::Endpoints, Need::Record(model::Kind::IpPool)],
-        &[Need::Ipam, Need::Pods, Need::Record(model::Kind::IpPool)],
-    ],
+    needs: BOOKS_AND_USERS,
     settles: Settles::InTwoLooks,
     look,
 };

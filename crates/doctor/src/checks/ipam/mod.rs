@@ -34,9 +34,15 @@ pub(super) mod tunnel_address_shared;
 use std::net::IpAddr;
 
 use ::ipam::check::Problem;
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, Key, Kind};
 
-use crate::{Case, Exhibit};
+use crate::{Case, Exhibit, Need};
+
+/// What it takes to compare the books with who uses addresses.
+const BOOKS_AND_USERS: &[&[Need]] = &[
+    &[Need::Ipam, Need::Endpoints, Need::Record(Kind::IpPool)],
+    &[Need::Ipam, Need::Pods, Need::Record(Kind::IpPool)],
+];
 
 /// All problems of the books.
 fn problems<'c>(case: &'c Case<'_>) -> &'c [Problem] {
