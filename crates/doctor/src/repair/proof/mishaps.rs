@@ -345,6 +345,40 @@ fn a_lost_node_whose_pods_are_still_listed_is_the_operators_to_give_up() {
     assert_eq!(taken_of_node(&answers, &Scope::Node(NODE.to_owned())), [] as [&str; 0]);
 }
 
+/// What a lost block is made from must be all that is in use: an address that it has as free is given out.
+#[test]
+fn a_lost_block_is_not_made_while_a_pod_may_have_one_of_its_addresses_besides() {
+    let made = |change: fn(&mut Evidence, &Known)| {
+        let mut evidence = healthy();
+        let known = pod(&evidence);
+        evidence
+            .ipam
+            .as_mut()
+            .unwrap()
+            .books
+            .blocks
+            .remove(&"10.0.0.64/26".parse::<Cidr>().unwrap())
+            .unwrap();
+        change(&mut evidence, &known);
+        let steps = planned(&evidence).steps;
+        steps.iter().flat_map(|step| &step.edits).any(|edit| matches!(edit, Edit::NewBlock { .. }))
+    };
+    assert!(made(|_, _| ()));
+    // Its status shows another address of the block than its endpoint has, and nobody looked inside.
+    assert!(!made(|evidence, pod| {
+        let shown = evidence.pods.as_mut().unwrap().iter_mut().find(|shown| shown.seen.name == pod.name);
+        shown.unwrap().seen.addresses = vec!["10.0.0.90".parse().unwrap()];
+        evidence.node_mut(NODE).pod_views = None;
+    }));
+    // It has one inside that no record has.
+    assert!(!made(|evidence, pod| {
+        let views = evidence.node_mut(NODE).pod_views.as_mut().unwrap();
+        let view = views.iter_mut().find(|view| view.container_id.as_ref() == Some(&pod.id)).unwrap();
+        let held = view.kernel.addresses.as_mut().unwrap().last_mut().unwrap();
+        held.seen.net = "10.0.0.91/32".parse().unwrap();
+    }));
+}
+
 /// The machine is gone, and its record is there: no finding can say so, only an operator.
 #[test]
 fn a_node_with_a_record_is_buried_only_by_the_word_gone_and_only_if_nobody_knows_better() {

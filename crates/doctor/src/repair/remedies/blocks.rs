@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipam::NODE_ATTRIBUTE;
-use model::ipam::{Affinity, AffinityState, BlockAttribute};
+use model::ipam::{Affinity, AffinityState, Block, BlockAttribute};
 use model::{AffinityOwner, Cidr, Key};
 use serde_json::json;
 
@@ -12,6 +12,7 @@ use super::super::draft::{Draft, Ground, Target};
 use super::super::edit::Edit;
 use super::{Area, Remedy, addresses, endpoints};
 use crate::Subject;
+use crate::evidence::PodName;
 
 pub(super) const ALL: &[Remedy] = &[Remedy {
     code: "block-missing",
@@ -86,7 +87,25 @@ fn holds(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Result<Holds, (St
             format!("a pod has {address} inside and no endpoint: repair its endpoint first, then again");
         return Err((why, Vec::new()));
     }
-    Ok(holds)
+    match shown_besides(ground, cidr, used) {
+        Some((address, pod)) => {
+            let why =
+                format!("Kubernetes shows pod {pod} with {address}, which no record has: settle that first");
+            Err((why, vec![addresses::delete_pod(&pod)]))
+        }
+        None => Ok(holds),
+    }
+}
+
+/// A pod that Kubernetes shows with an address of the block which nobody else vouches for. It may have it all the same, and would lose it
+/// to the next one who asks.
+fn shown_besides(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Option<(IpAddr, PodName)> {
+    let block = Block::new(*cidr, None, 0);
+    let others = (0..block.capacity()).filter_map(|ordinal| block.address(ordinal));
+    others.filter(|address| !used.contains(address)).find_map(|address| {
+        let mut pods = ground.case.pods_at(address).iter().map(|pod| &pod.seen);
+        pods.find(|pod| !pod.is_finished()).map(|pod| (address, pod.name.clone()))
+    })
 }
 
 /// Whom the block belonged to, by what is left of it; else who has most of it.
