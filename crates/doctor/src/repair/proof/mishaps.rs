@@ -374,8 +374,10 @@ fn a_lost_block_is_not_made_while_a_pod_may_have_one_of_its_addresses_besides() 
     assert!(!made(|evidence, pod| {
         let views = evidence.node_mut(NODE).pod_views.as_mut().unwrap();
         let view = views.iter_mut().find(|view| view.container_id.as_ref() == Some(&pod.id)).unwrap();
-        let held = view.kernel.addresses.as_mut().unwrap().last_mut().unwrap();
-        held.seen.net = "10.0.0.91/32".parse().unwrap();
+        let held = view.kernel.addresses.as_mut().unwrap();
+        let mut another = held.last().unwrap().clone();
+        another.seen.net = "10.0.0.91/32".parse().unwrap();
+        held.push(another);
     }));
 }
 
