@@ -411,6 +411,11 @@ fn a_node_with_a_record_is_buried_only_by_the_word_gone_and_only_if_nobody_knows
     let mut answers = dead.clone();
     answers.nodes.insert(NODE.to_owned(), healthy().nodes[NODE].clone());
     assert_eq!(taken_of_node(&answers, &gone), [] as [&str; 0], "its agent answers");
+    let mistyped = planned_for(&dead, &Scope::GoneNode("wroker-0001".to_owned()));
+    assert!(
+        mistyped.steps.is_empty() && mistyped.left[0].why.starts_with("there is no record"),
+        "{mistyped:?}"
+    );
 }
 
 /// A node goes by the name of the template it was cloned from, and its records by that name.

@@ -198,6 +198,9 @@ fn may_live(ground: &Ground<'_>, node: &str) -> Option<String> {
     if ground.case.node(node).is_some() {
         return Some(format!("{node} answers, so it is not gone"));
     }
+    if ground.case.node_view(node).is_none() && !ground.holds_something(node) {
+        return Some("there is no record, block or endpoint of a node of this name".to_owned());
+    }
     let kube = ground.case.node_view(node).into_iter().flat_map(|view| view.kube.iter());
     let mut states = kube.map(|kube| kube.seen.status.as_str());
     let is_ready = |state: &str| state.split(',').any(|word| word == "Ready");
