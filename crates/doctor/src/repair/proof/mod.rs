@@ -4,6 +4,7 @@
 mod faults;
 mod files;
 mod kernel;
+mod losses;
 mod mishaps;
 mod pages;
 mod rules;
