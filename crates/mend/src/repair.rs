@@ -34,8 +34,10 @@ pub struct Repair {
     pub(crate) nodes: Arc<dyn Nodes>,
     pub(crate) history: History,
     plan: Plan,
-    /// What earlier processes have done.
+    /// What is done, by this process and earlier ones.
     settled: BTreeSet<u32>,
+    /// The highest number that a step ever had.
+    numbered: u32,
     /// Steps that a look right before did not confirm, and why: they are not done, unless they turn out to be done already.
     pub unconfirmed: BTreeMap<u32, String>,
     /// How long a store may be away in the middle.
@@ -101,8 +103,9 @@ impl Repair {
             store,
             nodes,
             history,
-            plan,
             settled: BTreeSet::new(),
+            numbered: plan.steps.iter().map(|step| step.number).max().unwrap_or_default(),
+            plan,
             unconfirmed: BTreeMap::new(),
             patience: PATIENCE,
             steps_at_once: store::MAX_CHANGES,
@@ -124,6 +127,7 @@ impl Repair {
             history,
             plan: Plan::default(),
             settled: BTreeSet::new(),
+            numbered: 0,
             unconfirmed: BTreeMap::new(),
             patience: PATIENCE,
             steps_at_once: store::MAX_CHANGES,
@@ -131,7 +135,11 @@ impl Repair {
         };
         for line in told {
             match line {
-                Told::Plan(plan) => repair.plan = *plan,
+                Told::Plan(plan) => {
+                    let highest = plan.steps.iter().map(|step| step.number).max().unwrap_or_default();
+                    repair.numbered = repair.numbered.max(highest);
+                    repair.plan = *plan;
+                }
                 Told::Done { step, how: How::Done | How::Already, .. } => {
                     repair.settled.insert(step);
                 }
@@ -145,7 +153,20 @@ impl Repair {
         &self.plan
     }
 
-    /// Steps that earlier processes did not come to.
+    /// Takes up other steps in the place of those that are not done: the cluster has changed since they were planned. What is done
+    /// stays on record and can be taken back with the rest.
+    pub fn replan(&mut self, steps: Vec<Step>) -> Result<(), MendError> {
+        let next = self.numbered + 1;
+        self.plan.steps.retain(|step| self.settled.contains(&step.number));
+        for (number, step) in (next..).zip(steps) {
+            self.plan.steps.push(Step { number, ..step });
+        }
+        self.numbered = self.plan.steps.last().map_or(self.numbered, |last| last.number.max(self.numbered));
+        self.unconfirmed.clear();
+        Ok(self.history.tell(&[Told::Plan(Box::new(self.plan.clone()))])?)
+    }
+
+    /// Steps that are not done.
     pub fn left(&self) -> Vec<&Step> {
         self.plan.steps.iter().filter(|step| !self.settled.contains(&step.number)).collect()
     }
@@ -166,6 +187,8 @@ impl Repair {
             at += done.len();
             shown(at);
             let is_trouble = done.iter().any(|step| matches!(step.how, How::Surprise | How::Failed));
+            let settled = done.iter().filter(|step| matches!(step.how, How::Done | How::Already));
+            self.settled.extend(settled.map(|step| step.step));
             outcome.steps.extend(done);
             if is_trouble && !self.keeps_going {
                 break;

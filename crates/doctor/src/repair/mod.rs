@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 pub use draft::{Draft, Ground, Target};
 pub use edit::{Edit, Holding, Is};
 pub use page::{Edited, Page, Surprise};
-pub use plan::{Dropped, Left, Mended, OnNode, PLAN_VERSION, Plan, Step};
+pub use plan::{Dropped, Left, Mended, OnNode, PLAN_VERSION, Plan, Step, Still};
 pub use remedies::{ALL, Remedy, find};
 
 use crate::{Evidence, Options, Report};

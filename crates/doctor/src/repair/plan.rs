@@ -125,7 +125,7 @@ impl Plan {
     }
 
     /// Why this plan does not have a step of another one.
-    fn why_not(&self, step: &Step) -> String {
+    pub fn why_not(&self, step: &Step) -> String {
         let same = |(code, subject): (&str, &str)| (code, subject) == (&step.code, &step.subject);
         if let Some(left) = self.left.iter().find(|left| same((&left.code, &left.subject))) {
             return format!("it is left now: {}", left.why);
@@ -133,6 +133,30 @@ impl Plan {
         match self.steps.iter().find(|other| other.mends().any(same)) {
             Some(other) => format!("what is there has changed; now it would be: {}", other.title),
             None => "it is not found any more".to_owned(),
+        }
+    }
+}
+
+/// What became of a finding that a plan was to mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Still {
+    /// It is not found any more.
+    Gone,
+    /// It is found, and left to people for this reason.
+    Left(String),
+    /// It is found, and a step would mend it.
+    Mendable,
+}
+
+impl Plan {
+    /// What a finding is to this plan.
+    pub fn still(&self, code: &str, subject: &str) -> Still {
+        if self.steps.iter().any(|step| step.mends().any(|known| known == (code, subject))) {
+            return Still::Mendable;
+        }
+        match self.left.iter().find(|left| (left.code.as_str(), left.subject.as_str()) == (code, subject)) {
+            Some(left) => Still::Left(left.why.clone()),
+            None => Still::Gone,
         }
     }
 }

@@ -1,24 +1,28 @@
-//! Doing what a plan says: wait, look again, keep what both looks agree on, and go.
+//! Doing what a plan says: what gives at once; what takes after a second look. What loses a race is planned anew.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use doctor::repair::{Dropped, Plan, Scope};
-use jiff::{SignedDuration, Timestamp};
+use doctor::repair::{Dropped, Plan, Scope, Step};
+use jiff::Timestamp;
 use mend::{AgentNodes, Outcome, Repair as Running};
 
 use super::super::doctor::Sources;
+use super::pending::{Finished, Pending};
 use super::{history_folder, look, tell};
 use crate::cli::Global;
 use crate::cli::repair::Repair;
 use crate::failure::{Failure, Failures};
 use crate::{connect, progress};
 
+/// How often what lost a race is planned anew.
+const ROUNDS_MAX: usize = 8;
+
 pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Result<(), Failures> {
     let unable = |failure: Failure| Failures::from(failure).unable();
     let sources = look::open(global, repair).await.map_err(unable)?;
-    let (mut plan, scope) = match &repair.plan {
+    let (plan, scope) = match &repair.plan {
         Some(path) => {
             let plan = look::read(path).map_err(unable)?;
             let scope = look::scope_of(&plan).map_err(unable)?;
@@ -30,16 +34,117 @@ pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Resu
         return Ok(tell::plan(repair, &plan)?);
     }
     tell::note(repair, &format!("{} planned.", tell::steps(plan.steps.len())));
-    wait_for_second_look(repair, &plan).await;
-    let dropped = agree(&sources, repair, &scope, &mut plan).await?;
-    if plan.is_empty() {
-        tell::nothing_agreed(repair, &dropped)?;
-        return Err(Failure::new("nothing of the plan is as it was: nothing was changed")
-            .hint("plumb repair shows a new plan")
-            .into());
+    let pending = Pending::default();
+    let mut apply = Apply { global, repair, sources: &sources, scope, pending, running: None };
+    apply.pending.planned(&plan);
+    let last = apply.first(&plan).await?;
+    match &repair.plan {
+        None => apply.rounds().await?,
+        // A plan in a file is what somebody agreed to: nothing else is done.
+        Some(_) => drop(apply.pending.taken_up(&last)),
     }
-    let outcome = carry_out(global, repair, &sources, plan, &dropped).await?;
-    verdict(repair, &outcome)
+    apply.finish(&plan)
+}
+
+/// A plan that is being carried out.
+struct Apply<'a> {
+    global: &'a Global,
+    repair: &'a Repair,
+    sources: &'a Sources,
+    scope: Scope,
+    pending: Pending,
+    /// As soon as there is something to do.
+    running: Option<Running>,
+}
+
+impl Apply<'_> {
+    /// What gives comes at once: until then an address in use may be given out again. What takes waits for its second look. The plan of
+    /// the last look comes back.
+    async fn first(&mut self, plan: &Plan) -> Result<Plan, Failures> {
+        let mut last = Plan::default();
+        let (taking, giving): (Vec<Step>, Vec<Step>) =
+            plan.steps.iter().cloned().partition(|step| step.needs_second_look);
+        for steps in [giving, taking] {
+            if steps.is_empty() {
+                continue;
+            }
+            let mut part = Plan { steps, ..plan.clone() };
+            wait_for_second_look(self.repair, &part).await;
+            let (dropped, now) = agree(self.sources, self.repair, &self.scope, &mut part).await?;
+            self.pending.dropped(dropped);
+            last = now;
+            self.carry_out(plan, part.steps).await?;
+        }
+        Ok(last)
+    }
+
+    /// What lost a race is planned anew at once, and done, as often as it takes within a bound.
+    async fn rounds(&mut self) -> Result<(), Failures> {
+        let mut has_waited = false;
+        for _ in 0..ROUNDS_MAX {
+            if self.pending.is_empty() {
+                return Ok(());
+            }
+            let (now, _) = look::plan(self.sources, self.repair, &self.scope).await?;
+            let steps = self.pending.taken_up(&now);
+            if steps.is_empty() {
+                return Ok(());
+            }
+            let grace = look::grace(self.repair);
+            let at = Timestamp::now();
+            let (ready, waiting): (Vec<Step>, Vec<Step>) =
+                steps.into_iter().partition(|step| self.pending.may_go(step, at, grace));
+            self.pending.planned(&now);
+            if ready.is_empty() && has_waited {
+                return Ok(());
+            }
+            if ready.is_empty() {
+                has_waited = true;
+                wait_for_second_look(self.repair, &Plan { steps: waiting, ..now }).await;
+                continue;
+            }
+            tell::note(
+                self.repair,
+                &format!("{} planned anew: the state changed since planning.", tell::steps(ready.len())),
+            );
+            self.carry_out(&now, ready).await?;
+        }
+        Ok(())
+    }
+
+    async fn carry_out(&mut self, plan: &Plan, steps: Vec<Step>) -> Result<(), Failures> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        match &mut self.running {
+            Some(running) => running.replan(steps).map_err(explain)?,
+            None => {
+                let plan = Plan { steps, ..plan.clone() };
+                self.running = Some(begin(self.global, self.repair, self.sources, plan).await?);
+            }
+        }
+        let running = self.running.as_mut().expect("it was begun");
+        let steps: Vec<Step> = running.left().into_iter().cloned().collect();
+        let outcome = go(self.repair, running).await?;
+        self.pending.ran(&steps, outcome);
+        Ok(())
+    }
+
+    fn finish(self, plan: &Plan) -> Result<(), Failures> {
+        let Finished { outcome, settled, lost, open } = self.pending.finish();
+        let dropped = [settled, lost.clone()].concat();
+        let Some(running) = self.running else {
+            tell::nothing_agreed(self.repair, &dropped)?;
+            return Err(Failure::new("the cluster changed since planning; nothing was applied")
+                .hint("plumb repair shows a new plan")
+                .into());
+        };
+        let mut done = Plan { left: plan.left.clone(), ..running.plan().clone() };
+        let known: Vec<u32> = done.steps.iter().map(|step| step.number).collect();
+        done.steps.extend(open.into_iter().filter(|step| !known.contains(&step.number)));
+        tell::outcome(self.repair, &done, &outcome, &dropped)?;
+        verdict(self.repair, &outcome, lost.len())
+    }
 }
 
 /// What goes must look gone in two looks that are some time apart.
@@ -47,7 +152,7 @@ async fn wait_for_second_look(repair: &Repair, plan: &Plan) {
     if !plan.needs_second_look() {
         return;
     }
-    let grace = SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE);
+    let grace = look::grace(repair);
     let since = plan.looked_at.unwrap_or_else(Timestamp::now);
     let left = grace - Timestamp::now().duration_since(since);
     let Ok(left) = Duration::try_from(left) else { return };
@@ -68,7 +173,7 @@ async fn agree(
     repair: &Repair,
     scope: &Scope,
     plan: &mut Plan,
-) -> Result<Vec<Dropped>, Failure> {
+) -> Result<(Vec<Dropped>, Plan), Failure> {
     let (now, _) = look::plan(sources, repair, scope).await?;
     if now.cluster_guid != plan.cluster_guid {
         return Err(Failure::new(format!(
@@ -77,27 +182,28 @@ async fn agree(
         ))
         .hint("make a new plan here"));
     }
-    Ok(plan.keep_agreed(&now))
+    Ok((plan.keep_agreed(&now), now))
 }
 
-async fn carry_out(
+async fn begin(
     global: &Global,
     repair: &Repair,
     sources: &Sources,
     mut plan: Plan,
-    dropped: &[Dropped],
-) -> Result<Outcome, Failures> {
+) -> Result<Running, Failures> {
     let store = connect::open_for_changing(global).await?;
     let nodes = Arc::new(AgentNodes { sockets: sources.agents() });
     // A plan from a file may have been carried out before; each time is a repair of its own.
     if history_folder(repair).join(format!("{}.repair", plan.id)).exists() {
         plan.id = format!("{}-{}", plan.id, &uuid::Uuid::new_v4().simple().to_string()[..4]);
     }
-    let running = Running::begin(&history_folder(repair), plan, store, nodes).map_err(explain)?;
-    go(repair, running, dropped).await
+    for (number, step) in (1..).zip(&mut plan.steps) {
+        step.number = number;
+    }
+    Ok(Running::begin(&history_folder(repair), plan, store, nodes).map_err(explain)?)
 }
 
-async fn go(repair: &Repair, mut running: Running, dropped: &[Dropped]) -> Result<Outcome, Failures> {
+async fn go(repair: &Repair, running: &mut Running) -> Result<Outcome, Failures> {
     running.keeps_going = repair.keep_going;
     if repair.one_by_one {
         running.steps_at_once = 1;
@@ -115,7 +221,6 @@ async fn go(repair: &Repair, mut running: Running, dropped: &[Dropped]) -> Resul
     if repair.timings {
         eprintln!("timings: applying_ms={} changes={}", start.elapsed().as_millis(), outcome.changes);
     }
-    tell::outcome(repair, running.plan(), &outcome, dropped)?;
     Ok(outcome)
 }
 
@@ -131,8 +236,9 @@ pub(super) async fn resume(global: &Global, repair: &Repair, id: &str) -> Result
         return Ok(());
     }
     running.unconfirmed = unconfirmed(&sources, repair, &running).await?;
-    let outcome = go(repair, running, &[]).await?;
-    verdict(repair, &outcome)
+    let outcome = go(repair, &mut running).await?;
+    tell::outcome(repair, running.plan(), &outcome, &[])?;
+    verdict(repair, &outcome, 0)
 }
 
 /// What a stopped repair would still do, and a plan of right now would not. Steps that were done without a word being left of it
@@ -145,7 +251,7 @@ async fn unconfirmed(
     let mut left = running.plan().clone();
     left.steps = running.left().into_iter().cloned().collect();
     let scope = look::scope_of(&left)?;
-    let dropped = agree(sources, repair, &scope, &mut left).await?;
+    let (dropped, _) = agree(sources, repair, &scope, &mut left).await?;
     Ok(dropped.into_iter().map(|dropped| (dropped.step.number, dropped.why)).collect())
 }
 
@@ -153,14 +259,14 @@ pub(super) fn explain(error: mend::MendError) -> Failure {
     Failure::of(&error)
 }
 
-fn verdict(repair: &Repair, outcome: &Outcome) -> Result<(), Failures> {
-    if outcome.is_complete() {
+/// `lost`: steps that could have been done, and that no look confirmed.
+fn verdict(repair: &Repair, outcome: &Outcome, lost: usize) -> Result<(), Failures> {
+    if outcome.is_complete() && lost == 0 {
         return Ok(());
     }
-    let count = outcome.troubles().count();
     let failure = Failure::new(format!(
         "{} could not be done as planned, {} not tried",
-        tell::steps(count),
+        tell::steps(lost + outcome.troubles().count()),
         tell::steps(outcome.not_tried)
     ));
     Err(match repair.keep_going {

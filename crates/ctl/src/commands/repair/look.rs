@@ -41,7 +41,12 @@ pub(super) async fn plan(
 }
 
 fn options(repair: &Repair) -> Options {
-    Options { grace: SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE) }
+    Options { grace: grace(repair) }
+}
+
+/// How far apart two looks must be that show something as gone.
+pub(super) fn grace(repair: &Repair) -> SignedDuration {
+    SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE)
 }
 
 /// `20261115-101500-3f2a`: sorts by time, and two at once differ.

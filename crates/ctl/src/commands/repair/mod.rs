@@ -3,6 +3,7 @@
 mod apply;
 mod look;
 mod past;
+mod pending;
 mod tell;
 
 use std::collections::BTreeSet;

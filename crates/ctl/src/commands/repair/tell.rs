@@ -101,7 +101,7 @@ fn write_left(out: &mut impl io::Write, left: &[Left], all: bool) -> io::Result<
 fn note_dropped(repair: &Repair, dropped: &[Dropped]) {
     for Dropped { step, why } in dropped {
         let what = format!("{} [{}]", step.title, step.code);
-        note(repair, &format!("left out, because it did not look the same right before: {what}: {why}"));
+        note(repair, &format!("skipped, state changed since planning: {what}: {why}"));
     }
 }
 
