@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use model::names::EndpointName;
 use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox};
 use serde_json::Value;
 use store::{Record, Store};
@@ -29,19 +30,39 @@ pub(crate) struct LocalEndpoint {
 /// Only those of one node are kept, however many there are in the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
-    known: Mutex<BTreeMap<Key, LocalEndpoint>>,
+    known: Mutex<Records>,
+}
+
+#[derive(Debug, Default)]
+struct Records {
+    known: BTreeMap<Key, LocalEndpoint>,
+    vouching: BTreeMap<Key, Vouched>,
+}
+
+/// What an endpoint record vouches for that names no sandbox of this node: it may be a running pod's all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Vouched {
+    /// It cannot be read: any address may be its own.
+    AnyAddress,
+    /// It names no sandbox, as in 2017: these addresses are in use.
+    Addresses(Vec<IpAddr>),
 }
 
 impl Endpoints {
     pub(crate) fn all(&self) -> Vec<LocalEndpoint> {
-        self.known().values().cloned().collect()
+        self.known().known.values().cloned().collect()
+    }
+
+    /// What records vouch for that are in no other list.
+    pub(crate) fn vouched(&self) -> Vec<Vouched> {
+        self.known().vouching.values().cloned().collect()
     }
 
     /// The record at this key if it is this sandbox's, as it was last heard of. Whoever changes it by its revision
     /// learns whether it still is.
     pub(crate) fn record_of(&self, key: &Key, sandbox: &Sandbox) -> Option<Record> {
         let known = self.known();
-        let endpoint = known.get(key)?;
+        let endpoint = known.known.get(key)?;
         let is_own =
             endpoint.container_id == sandbox.container_id() && endpoint.interface == sandbox.interface();
         is_own.then(|| endpoint.record.clone())
@@ -49,32 +70,60 @@ impl Endpoints {
 
     /// Follows the store; never ends. `in_sync` hears whether what is known is complete.
     pub(crate) async fn follow(&self, store: &dyn Store, node: &str, in_sync: impl Fn(bool)) {
-        let mut listed = BTreeMap::new();
+        let mut listed = Records::default();
         let tell = |told| match told {
-            Told::Listing => listed.clear(),
-            Told::Listed(record) => {
-                listed.extend(read(&record, node).map(|endpoint| (record.key.clone(), endpoint)));
-            }
+            Told::Listing => listed = Records::default(),
+            Told::Listed(record) => listed.take_in(&record, node),
             Told::Complete => {
                 *self.known() = std::mem::take(&mut listed);
                 in_sync(true);
             }
-            Told::Put(record) => self.take_in(&record, node),
-            Told::Deleted(key) => drop(self.known().remove(&key)),
+            Told::Put(record) => self.known().take_in(&record, node),
+            Told::Deleted(key) => self.known().forget(&key),
             Told::Lost => in_sync(false),
         };
         follow(store, KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints", tell).await;
     }
 
-    fn take_in(&self, record: &Record, node: &str) {
-        match read(record, node) {
-            Some(endpoint) => self.known().insert(record.key.clone(), endpoint),
-            None => self.known().remove(&record.key),
-        };
+    fn known(&self) -> MutexGuard<'_, Records> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Records {
+    fn take_in(&mut self, record: &Record, node: &str) {
+        self.forget(&record.key);
+        let endpoint = read(record, node);
+        if endpoint.as_ref().is_none_or(|endpoint| endpoint.addresses.is_empty())
+            && let Some(vouched) = vouched(record, node)
+        {
+            self.vouching.insert(record.key.clone(), vouched);
+        }
+        self.known.extend(endpoint.map(|endpoint| (record.key.clone(), endpoint)));
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Key, LocalEndpoint>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn forget(&mut self, key: &Key) {
+        self.known.remove(key);
+        self.vouching.remove(key);
+    }
+}
+
+/// What a record vouches for of which [`read`] understands nothing, or no addresses. Nothing if it is another node's.
+fn vouched(record: &Record, node: &str) -> Option<Vouched> {
+    let resource =
+        Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str());
+    let Ok(resource) = resource else {
+        let Key::Resource { name, .. } = &record.key else { return None };
+        let is_of_another = name.parse::<EndpointName>().is_ok_and(|name| name.node != node);
+        return (!is_of_another).then_some(Vouched::AnyAddress);
+    };
+    if resource.spec("node").and_then(Value::as_str) != Some(node) {
+        return None;
+    }
+    match (endpoint_addresses(&resource), resource.spec("ipNetworks")) {
+        (Some(addresses), _) => Some(Vouched::Addresses(addresses)),
+        (None, None | Some(Value::Null)) => None,
+        (None, Some(_)) => Some(Vouched::AnyAddress),
     }
 }
 
@@ -148,5 +197,29 @@ mod tests {
         store.delete(first, record.revision).await.unwrap();
         until(|| endpoints.all().len() == 1).await;
         following.abort();
+    }
+
+    #[test]
+    fn what_cannot_be_read_or_names_no_sandbox_vouches_for_addresses() {
+        let record = |name: &str, value: &str| Record {
+            key: Key::namespaced(Kind::WorkloadEndpoint, "shop", name),
+            value: value.as_bytes().to_vec().into(),
+            revision: store::Revision::new("1"),
+        };
+        let mut records = Records::default();
+        records.take_in(&record("a-k8s-x-eth0", "{"), "a");
+        records.take_in(&record("b-k8s-y-eth0", "{"), "a");
+        records
+            .take_in(&record("c-k8s-z-eth0", r#"{"spec":{"node":"c","ipNetworks":["10.0.0.9/32"]}}"#), "a");
+        records
+            .take_in(&record("a-k8s-w-eth0", r#"{"spec":{"node":"a","ipNetworks":["10.0.0.1/32"]}}"#), "a");
+        let addresses = Vouched::Addresses(vec!["10.0.0.1".parse().unwrap()]);
+        assert_eq!(records.vouching.values().cloned().collect::<Vec<_>>(), [addresses, Vouched::AnyAddress]);
+        let odd = r#"{"spec":{"node":"a","containerID":"c","endpoint":"eth0","ipNetworks":["ten"]}}"#;
+        records.take_in(&record("a-k8s-x-eth0", odd), "a");
+        assert_eq!((records.known.len(), records.vouching.len()), (1, 2), "it may have any address");
+        records.take_in(&record("a-k8s-x-eth0", r#"{"spec":{"node":"b"}}"#), "a");
+        records.forget(&Key::namespaced(Kind::WorkloadEndpoint, "shop", "a-k8s-w-eth0"));
+        assert!(records.known.is_empty() && records.vouching.is_empty());
     }
 }

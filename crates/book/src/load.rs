@@ -52,6 +52,17 @@ pub async fn books(store: &dyn Store, progress: &Progress) -> Result<Books, Stor
     Ok(books)
 }
 
+/// Blocks that cannot be read: each may hold addresses of any handle.
+pub async fn unreadable_blocks(store: &dyn Store, progress: &Progress) -> Result<Vec<Corrupt>, StoreError> {
+    let blocks = vec![KeyRange::Blocks(IpVersion::V4), KeyRange::Blocks(IpVersion::V6)];
+    let keep = |unreadable: &mut Vec<Corrupt>, record: &Record| {
+        let mut books = Books::default();
+        add(&mut books, record);
+        unreadable.append(&mut books.unreadable);
+    };
+    gather(store, blocks, progress, keep).await
+}
+
 /// Reads these blocks, handles and affinities again and puts them in the place of what is known about them.
 ///
 /// Keys that belong together should stand together: as far as the store can, they are read at one moment.

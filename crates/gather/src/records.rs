@@ -4,7 +4,7 @@ use book::load::{self, Progress};
 use doctor::evidence::books::Whole;
 use doctor::evidence::{Endpoint, IpamEvidence};
 use doctor::{Evidence, Origin, Sighted};
-use ipam::{Answer, Books};
+use ipam::{Answer, Books, Corrupt};
 use jiff::Timestamp;
 use model::ipam::IpamConfig;
 use model::{Key, KeyRange, Kind, Resource};
@@ -30,6 +30,7 @@ pub async fn of_store(store: &dyn Store, progress: &Progress) -> Result<Evidence
     let mut records = Records { books, ..others };
     records.endpoints = endpoints.endpoints;
     records.config = config.config;
+    records.unreadable.extend(endpoints.unreadable);
     records.unread.extend(endpoints.unread.into_iter().chain(config.unread));
     let mut evidence = records.finish(true);
     evidence.taken_at = Some(taken_at);
@@ -48,6 +49,8 @@ pub(crate) struct Records {
     endpoints: Vec<Sighted<Endpoint>>,
     config: Option<Sighted<IpamConfig>>,
     unread: Vec<String>,
+    /// Endpoints, nodes and pools that cannot be read: they may use any address, or contain it.
+    unreadable: Vec<Corrupt>,
 }
 
 impl Records {
@@ -65,9 +68,12 @@ impl Records {
                 Ok(())
             }
         };
-        if let Err(reason) = added {
-            self.unread.push(reason);
+        let Err(reason) = added else { return };
+        if matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint | Kind::Node | Kind::IpPool, .. }) {
+            let reason = reason.split_once(COULD_NOT).map_or(reason.as_str(), |(_, why)| why).to_owned();
+            self.unreadable.push(Corrupt { key: key.clone(), contradictions: vec![reason] });
         }
+        self.unread.push(reason);
     }
 
     fn add_endpoint(&mut self, key: &Key, value: &[u8], revision: &str) -> Result<(), String> {
@@ -95,11 +101,15 @@ impl Records {
         if is_whole {
             other_kinds().for_each(|kind| evidence.records.looked_for(kind));
         }
-        evidence.partial.endpoints = !is_whole;
+        let is_endpoint =
+            |corrupt: &Corrupt| matches!(corrupt.key, Key::Resource { kind: Kind::WorkloadEndpoint, .. });
+        // One that cannot be read may be anybody's.
+        evidence.partial.endpoints = !is_whole || self.unreadable.iter().any(is_endpoint);
         if is_whole || !self.endpoints.is_empty() {
             evidence.endpoints = Some(self.endpoints);
         }
         let mut ipam = IpamEvidence::of_store(self.books);
+        ipam.books.unreadable.extend(self.unreadable);
         ipam.config = self.config;
         if !is_whole {
             ipam.whole = Whole::default();
@@ -121,6 +131,8 @@ fn read(key: &Key, value: &[u8], revision: &str) -> Result<Resource, String> {
     Ok(resource)
 }
 
+const COULD_NOT: &str = " could not be read: ";
+
 fn unread(key: &Key, error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
@@ -128,7 +140,7 @@ fn unread(key: &Key, error: &dyn std::error::Error) -> String {
         words = format!("{words}: {cause}");
         source = cause.source();
     }
-    format!("{key} could not be read: {words}")
+    format!("{key}{COULD_NOT}{words}")
 }
 
 #[cfg(test)]
@@ -180,6 +192,10 @@ mod tests {
         ])
         .await;
         assert_eq!(evidence.records.all(Kind::IpPool).len(), 1);
+        assert!(evidence.partial.endpoints, "the endpoint that cannot be read may be anybody's");
+        let unreadable: Vec<String> =
+            evidence.ipam.as_ref().unwrap().books.unreadable.iter().map(|one| one.key.to_string()).collect();
+        assert_eq!(unreadable, ["IPPool(bad)", "WorkloadEndpoint(n/e)"]);
         assert_eq!(evidence.unread.len(), 3, "{:?}", evidence.unread);
         assert!(evidence.unread[0].starts_with("IPPool(bad) could not be read: "), "{:?}", evidence.unread);
     }

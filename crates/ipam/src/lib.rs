@@ -47,6 +47,7 @@ mod assign;
 mod block;
 mod books;
 pub mod check;
+mod doubt;
 mod fingerprint;
 mod host_reserve;
 mod mend;
@@ -75,6 +76,7 @@ pub use block::{
     is_empty, is_of_windows, new_block, take, take_address,
 };
 pub use books::Books;
+pub use doubt::Doubt;
 pub use fingerprint::fingerprint;
 pub use host_reserve::HostReserve;
 pub use mend::{mend_lists, set_allocation};

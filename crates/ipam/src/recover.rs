@@ -36,7 +36,7 @@ use model::{AffinityOwner, Cidr, Key};
 use crate::affinity::{confirm, give_up};
 use crate::block::{count_write, is_empty};
 use crate::books::{contradictions, count_by_handle};
-use crate::{Books, Step, Steps, Stored};
+use crate::{Books, Doubt, Step, Steps, Stored};
 
 /// Something to put right, and how. Each is a commit of its own.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,11 +64,12 @@ pub enum Fault {
 /// Everything that is to be put right. Applied without interference, the next pass finds nothing; repairs that write
 /// the same block may need one pass each on a store that writes record by record.
 ///
-/// Blocks that contradict themselves are left alone, and so is everything that speaks of them.
+/// Records that cannot be read and blocks that contradict themselves are left alone, and so is everything that may belong to them
+/// ([`Doubt`]).
 pub fn recover(books: &Books) -> Vec<Repair> {
     let sound: BTreeMap<&Cidr, &Stored<Block>> =
         books.blocks.iter().filter(|(cidr, stored)| contradictions(cidr, &stored.value).is_empty()).collect();
-    let pass = Pass { books, sound };
+    let pass = Pass { books, sound, doubt: Doubt::of(books) };
     let mut repairs = pass.tombstones();
     repairs.extend(pass.handles());
     repairs.extend(pass.affinities());
@@ -86,6 +87,7 @@ struct Pass<'a> {
     books: &'a Books,
     /// Blocks that do not contradict themselves, tombstones included.
     sound: BTreeMap<&'a Cidr, &'a Stored<Block>>,
+    doubt: Doubt<'a>,
 }
 
 impl Pass<'_> {
@@ -121,7 +123,7 @@ impl Pass<'_> {
 
     fn handle(&self, id: &str, counted: &BTreeMap<Cidr, i64>) -> Option<Repair> {
         let known = self.books.handles.get(id);
-        if known.is_some_and(|known| known.value.deleted) {
+        if known.is_some_and(|known| known.value.deleted) || self.doubt.is_handle(id) {
             return None;
         }
         let mut right = known.map_or_else(Handle::default, |known| known.value.clone());
@@ -131,6 +133,9 @@ impl Pass<'_> {
             right.block.insert(cidr.to_string(), *count);
         }
         if known.is_some_and(|known| known.value.block == right.block && !right.block.is_empty()) {
+            return None;
+        }
+        if right.block.is_empty() && self.may_be_held(id) {
             return None;
         }
         let empty = BTreeMap::new();
@@ -206,7 +211,8 @@ impl Pass<'_> {
             let is_unused = stored.value.affinity.is_none() && is_empty(&stored.value);
             return is_unused.then(|| Repair { fault: Fault::BlockUnused(*cidr), steps: delete() });
         };
-        if self.books.affinities.contains_key(&(owner.clone(), *cidr)) {
+        let is_claimed = self.books.affinities.contains_key(&(owner.clone(), *cidr));
+        if is_claimed || self.doubt.is_affinity(&owner, cidr) {
             return None;
         }
         let mut steps = Steps::default();
@@ -223,10 +229,16 @@ impl Pass<'_> {
         self.sound.iter().filter(|(_, stored)| !stored.value.deleted).map(|(cidr, stored)| (*cidr, *stored))
     }
 
+    /// Whether a block that cannot be read, or that contradicts itself, may hold addresses of a handle.
+    fn may_be_held(&self, id: &str) -> bool {
+        let unsound = self.books.blocks.iter().filter(|(cidr, _)| !self.sound.contains_key(cidr));
+        let mut named = unsound.flat_map(|(_, stored)| &stored.value.attributes);
+        self.doubt.may_hold_any_handle() || named.any(|known| known.handle() == Some(id))
+    }
+
     /// There, but not to be trusted.
     fn is_unsound(&self, cidr: &Cidr) -> bool {
-        let is_unreadable = || self.books.unreadable.iter().any(|corrupt| corrupt.key == Key::Block(*cidr));
-        (self.books.blocks.contains_key(cidr) && !self.sound.contains_key(cidr)) || is_unreadable()
+        (self.books.blocks.contains_key(cidr) && !self.sound.contains_key(cidr)) || self.doubt.is_block(cidr)
     }
 }
 

@@ -11,7 +11,7 @@ use model::{Key, Sandbox};
 
 use super::blocks::Blocks;
 use crate::cni::{CniError, NetConf, Services};
-use crate::endpoints::LocalEndpoint;
+use crate::endpoints::{LocalEndpoint, Vouched};
 use crate::witness::Word;
 
 /// The interface of an address that does not say one: Calico's own plugin knows only this.
@@ -32,6 +32,8 @@ pub(super) struct Known {
     devices: BTreeMap<Sandbox, String>,
     /// Containers that use an address, by the journal and by endpoint records.
     users: BTreeMap<IpAddr, BTreeSet<String>>,
+    /// Endpoint records that name no sandbox, or that cannot be read.
+    vouched: Vec<Vouched>,
 }
 
 impl Known {
@@ -44,6 +46,7 @@ impl Known {
         for endpoint in &endpoints {
             known.add_user(&endpoint.container_id, &endpoint.addresses);
         }
+        known.vouched = agent.endpoints.vouched();
         blocks.look(book, &agent.node, &mut known).await?;
         known.add_endpoints(endpoints);
         Ok(known)
@@ -136,6 +139,11 @@ impl Known {
             if block.address(ordinal).is_some_and(|address| self.is_of_another(address, &sandbox)) {
                 continue;
             }
+            // What only its address tells of may be what such a record is about.
+            let is_known = self.sandboxes.contains(&sandbox);
+            if !is_known && block.address(ordinal).is_some_and(|address| self.is_vouched(address)) {
+                continue;
+            }
             if attribute.secondary.contains_key(ROLE_ATTRIBUTE) {
                 self.only_addresses.insert(sandbox.clone());
             }
@@ -154,6 +162,14 @@ impl Known {
 
     fn is_of_another(&self, address: IpAddr, sandbox: &Sandbox) -> bool {
         self.users.get(&address).is_some_and(|users| !users.contains(sandbox.container_id()))
+    }
+
+    /// Whether a record that names no sandbox has this address, or one that cannot be read may have it.
+    fn is_vouched(&self, address: IpAddr) -> bool {
+        self.vouched.iter().any(|vouched| match vouched {
+            Vouched::AnyAddress => true,
+            Vouched::Addresses(addresses) => addresses.contains(&address),
+        })
     }
 
     /// An endpoint says its container and interface; whoever else knows that container says the network. One that
@@ -239,6 +255,24 @@ mod tests {
         known.add_block(&block, "a");
         let found: Vec<&str> = known.sandboxes().map(Sandbox::container_id).collect();
         assert_eq!(found, ["gone", "lives"]);
+    }
+
+    #[test]
+    fn what_a_record_without_a_sandbox_may_use_is_no_leak() {
+        let mut block = Block::new("10.0.0.0/29".parse().unwrap(), None, 1);
+        for (ordinal, handle) in [(0, "shop.web-0"), (1, "net.gone"), (2, "net.noted")] {
+            ipam::set_allocation(&mut block, ordinal, Some(attribute(handle, &[("node", "a")])));
+        }
+        let found = |vouched: Vec<Vouched>| {
+            let noted = Sandbox::new("net", "noted", "eth0").unwrap();
+            let mut known = Known { vouched, sandboxes: [noted].into(), ..Known::default() };
+            known.add_block(&block, "a");
+            known.sandboxes().map(|sandbox| sandbox.container_id().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(found(Vec::new()), ["gone", "noted", "web-0"]);
+        let named = Vouched::Addresses(vec!["10.0.0.0".parse().unwrap()]);
+        assert_eq!(found(vec![named]), ["gone", "noted"]);
+        assert_eq!(found(vec![Vouched::AnyAddress]), ["noted"], "the journal knows this one by itself");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Block, BlockAttribute};
 use model::names::EndpointName;
-use model::{Cidr, Key, Kind};
+use model::{Cidr, Kind};
 
 use super::Case;
 use crate::evidence::{Endpoint, Pod};
@@ -28,6 +28,8 @@ pub struct BooksView {
     pub knows_users: bool,
     /// Blocks that are not there although addresses of theirs are in use, with these.
     pub missing_blocks: BTreeMap<Cidr, Vec<IpAddr>>,
+    /// Blocks that cannot be read, with those of their addresses that are in use.
+    pub unreadable_blocks: BTreeMap<Cidr, Vec<IpAddr>>,
 }
 
 /// What a block says of one of its addresses.
@@ -75,7 +77,8 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
     let pool_records = case.evidence.records.of(Kind::IpPool);
     let pools: Vec<Pool> =
         pool_records.into_iter().flatten().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
-    let knows_pools = pool_records.is_some_and(|records| records.len() == pools.len());
+    let doubt = case.doubt();
+    let knows_pools = pool_records.is_some_and(|records| records.len() == pools.len()) && !doubt.has_pools();
     let nodes: Vec<NodeFacts> = case.node_views().values().map(facts_of).collect();
     let endpoints = users(case);
     // Without a clock nothing is from the future.
@@ -88,14 +91,22 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
         services: &[],
         now,
     };
-    let mut problems = analyse(&evidence).problems;
+    let ipam::check::Analysis { mut problems, unjudged, .. } = analyse(&evidence);
     problems.retain(|problem| match problem {
         Problem::UsedNotAllocated { address, .. } => !case.is_given_by_others(*address),
         _ => true,
     });
     let missing_blocks = missing_blocks(case, &problems, &pools);
+    let mut unreadable_blocks: BTreeMap<Cidr, Vec<IpAddr>> =
+        doubt.blocks().map(|cidr| (cidr, Vec::new())).collect();
+    for (cidr, used) in &mut unreadable_blocks {
+        let inside = unjudged.used.iter().copied().filter(|address| cidr.contains(*address));
+        used.extend(inside.filter(|address| is_believed(case, *address)));
+    }
     let partial = case.evidence.partial;
-    let knows_endpoints = case.evidence.endpoints.is_some() && !partial.endpoints;
+    let knows_endpoints = case.evidence.endpoints.is_some()
+        && !partial.endpoints
+        && !case.all_endpoints().iter().any(|endpoint| endpoint.seen.has_unread_addresses());
     let knows_pods = case.evidence.pods.is_some() && !partial.pods;
     let knows_nodes = case.knows_nodes();
     Some(BooksView {
@@ -103,8 +114,12 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
         knows_pools,
         knows_nodes,
         // A node's own tunnels use addresses, too.
-        knows_users: (knows_endpoints || knows_pods) && knows_nodes,
+        knows_users: (knows_endpoints || knows_pods)
+            && knows_nodes
+            && !doubt.may_use_any_address()
+            && !case.node_views().values().any(|view| view.has_unread_tunnels),
         missing_blocks,
+        unreadable_blocks,
     })
 }
 
@@ -142,11 +157,7 @@ fn missing_blocks(case: &Case<'_>, problems: &[Problem], pools: &[Pool]) -> BTre
             missing.entry(cidr).or_default().push(*address);
         }
     }
-    let unreadable = ipam.books.unreadable.iter().filter_map(|corrupt| match &corrupt.key {
-        Key::Block(cidr) => Some(cidr),
-        _ => None,
-    });
-    let there: Vec<&Cidr> = ipam.books.blocks.keys().chain(unreadable).collect();
+    let there: Vec<Cidr> = ipam.books.blocks.keys().copied().chain(case.doubt().blocks()).collect();
     missing.retain(|cidr, _| !there.iter().any(|other| other.overlaps(cidr)));
     missing
 }

@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ipam::fingerprint;
+use ipam::{Doubt, fingerprint};
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use model::Kind;
@@ -71,6 +71,7 @@ pub struct Case<'e> {
     looked_into: OnceCell<ById<'e, (&'e NodeEvidence, &'e PodView)>>,
     inside: OnceCell<BTreeSet<IpAddr>>,
     is_book_used: OnceCell<bool>,
+    doubt: OnceCell<Doubt<'e>>,
 }
 
 type ByAddress<'e, T> = Index<IpAddr, &'e Sighted<T>>;
@@ -107,6 +108,7 @@ impl<'e> Case<'e> {
             looked_into: OnceCell::new(),
             inside: OnceCell::new(),
             is_book_used: OnceCell::new(),
+            doubt: OnceCell::new(),
         }
     }
 
@@ -211,7 +213,15 @@ impl<'e> Case<'e> {
     /// Whether all nodes there are were listed: what is not among them is none.
     pub fn knows_nodes(&self) -> bool {
         let knows_kube_nodes = self.evidence.kube_nodes.is_some() && !self.evidence.partial.kube_nodes;
-        self.evidence.records.of(Kind::Node).is_some() || knows_kube_nodes
+        (self.evidence.records.of(Kind::Node).is_some() || knows_kube_nodes) && !self.doubt().has_nodes()
+    }
+
+    /// What records that cannot be read may hold.
+    pub fn doubt(&self) -> &Doubt<'e> {
+        self.doubt.get_or_init(|| match &self.evidence.ipam {
+            Some(ipam) => Doubt::of(&ipam.books),
+            None => Doubt::default(),
+        })
     }
 
     /// Pods that are bound to this node, whatever their state.

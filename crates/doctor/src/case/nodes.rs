@@ -33,6 +33,8 @@ pub struct NodeView<'e> {
     /// The addresses under which other nodes look for it, each with its network if that is told.
     pub addresses: Vec<Recorded<'e>>,
     pub tunnels: Vec<(Tunnel, IpAddr)>,
+    /// A tunnel has an address that nobody can read: it may be any.
+    pub has_unread_tunnels: bool,
 }
 
 /// An address, and the record that says so.
@@ -82,7 +84,9 @@ pub(super) fn views(evidence: &Evidence) -> BTreeMap<String, NodeView<'_>> {
         {
             note(view, bgp[field].as_str(), place, &record.origin);
         }
-        view.tunnels.extend(tunnels_of(&record.seen));
+        let (tunnels, has_unread) = tunnels_of(&record.seen);
+        view.tunnels.extend(tunnels);
+        view.has_unread_tunnels |= has_unread;
     }
     for node in evidence.kube_nodes.iter().flatten() {
         let view = view_of(&mut views, &node.seen.name);
@@ -106,6 +110,7 @@ fn view_of<'v, 'e>(views: &'v mut BTreeMap<String, NodeView<'e>>, name: &'e str)
         kube: Vec::new(),
         addresses: Vec::new(),
         tunnels: Vec::new(),
+        has_unread_tunnels: false,
     })
 }
 
@@ -119,13 +124,18 @@ fn note<'e>(view: &mut NodeView<'e>, text: Option<&str>, place: &'static str, or
     }
 }
 
-fn tunnels_of(node: &Resource) -> Vec<(Tunnel, IpAddr)> {
-    let field = |part: Option<&str>, name: &str| {
+/// The tunnels, and whether there are some that cannot be read.
+fn tunnels_of(node: &Resource) -> (Vec<(Tunnel, IpAddr)>, bool) {
+    let mut has_unread = false;
+    let mut field = |part: Option<&str>, name: &str| {
         let value = match part {
             Some(part) => node.spec(part)?.get(name)?,
             None => node.spec(name)?,
         };
-        address_of(value.as_str()?)
+        let is_there = !value.is_null() && value.as_str() != Some("");
+        let address = value.as_str().and_then(address_of);
+        has_unread |= is_there && address.is_none();
+        address
     };
     let tunnels = [
         (Tunnel::Ipip, field(Some("bgp"), "ipv4IPIPTunnelAddr")),
@@ -134,5 +144,5 @@ fn tunnels_of(node: &Resource) -> Vec<(Tunnel, IpAddr)> {
         (Tunnel::Wireguard, field(Some("wireguard"), "interfaceIPv4Address")),
         (Tunnel::WireguardV6, field(Some("wireguard"), "interfaceIPv6Address")),
     ];
-    tunnels.into_iter().filter_map(|(tunnel, address)| Some((tunnel, address?))).collect()
+    (tunnels.into_iter().filter_map(|(tunnel, address)| Some((tunnel, address?))).collect(), has_unread)
 }

@@ -102,6 +102,11 @@ impl Endpoint {
     }
 
     /// Takes in `ipNetworks`: a list of single addresses, written as networks or bare.
+    /// Whether it has addresses that nobody can read: it may use any.
+    pub fn has_unread_addresses(&self) -> bool {
+        self.unread.iter().any(|what| what.starts_with(NETWORKS))
+    }
+
     pub fn read_networks(&mut self, networks: Option<&Value>) {
         let networks = match networks {
             None | Some(Value::Null) => &[],
@@ -111,11 +116,13 @@ impl Endpoint {
         for network in networks {
             match network.as_str().and_then(single_address) {
                 Some(address) => self.addresses.push(address),
-                None => self.unread.push(format!("ipNetworks {network}")),
+                None => self.unread.push(format!("{NETWORKS} {network}")),
             }
         }
     }
 }
+
+const NETWORKS: &str = "ipNetworks";
 
 impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -27,6 +27,7 @@ pub struct Ground<'e> {
     earlier: Option<Case<'e>>,
     scope: &'e Scope,
     held: OnceCell<BTreeMap<&'e str, BTreeMap<Cidr, i64>>>,
+    counting: OnceCell<BTreeMap<Cidr, Vec<(&'e str, i64)>>>,
 }
 
 /// A finding, or a symptom of one: what is wrong, and with what.
@@ -73,7 +74,13 @@ impl Target {
 impl<'e> Ground<'e> {
     pub fn new(evidence: &'e Evidence, options: &'e Options, scope: &'e Scope) -> Ground<'e> {
         let earlier = evidence.earlier.as_deref().map(|earlier| Case::new(earlier, options));
-        Ground { case: Case::new(evidence, options), earlier, scope, held: OnceCell::new() }
+        Ground {
+            case: Case::new(evidence, options),
+            earlier,
+            scope,
+            held: OnceCell::new(),
+            counting: OnceCell::new(),
+        }
     }
 
     pub(super) fn is_wanted(&self, remedy: &Remedy, target: &Target) -> bool {
@@ -214,6 +221,22 @@ impl<'e> Ground<'e> {
         counts.filter_map(|(block, count)| Some((Cidr::parse_masked(block).ok()?, *count))).collect()
     }
 
+    /// The handles that count addresses of a block, each with how many.
+    pub fn counting(&self, block: &Cidr) -> &[(&'e str, i64)] {
+        let counting = self.counting.get_or_init(|| {
+            let mut counting: BTreeMap<Cidr, Vec<(&'e str, i64)>> = BTreeMap::new();
+            let handles = self.case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.handles);
+            for (id, stored) in handles.filter(|(_, stored)| !stored.value.deleted) {
+                for (block, count) in &stored.value.block {
+                    let Ok(block) = Cidr::parse_masked(block) else { continue };
+                    counting.entry(block).or_default().push((id, *count));
+                }
+            }
+            counting
+        });
+        counting.get(block).map(Vec::as_slice).unwrap_or_default()
+    }
+
     /// How many addresses a handle really has, block by block.
     pub fn held_by(&self, handle: &str) -> BTreeMap<Cidr, i64> {
         let held = self.held.get_or_init(|| {
@@ -338,6 +361,7 @@ impl<'g, 'e> Draft<'g, 'e> {
         block: Cidr,
         owner: Option<String>,
         holds: Vec<(IpAddr, BlockAttribute)>,
+        replaces_unreadable: bool,
     ) -> &mut Step {
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
         for (address, attribute) in &holds {
@@ -357,8 +381,12 @@ impl<'g, 'e> Draft<'g, 'e> {
         let place = self.steps.len();
         let count =
             if holds.len() == 1 { "one address".to_owned() } else { format!("{} addresses", holds.len()) };
-        let step = self.step(target, format!("make block {block} anew, with {count} in use"));
-        step.edits.push(Edit::NewBlock { block, owner, holds });
+        let title = match replaces_unreadable {
+            true => format!("rebuild block {block}, which cannot be read, with {count} in use"),
+            false => format!("make block {block} anew, with {count} in use"),
+        };
+        let step = self.step(target, title);
+        step.edits.push(Edit::NewBlock { block, owner, holds, replaces_unreadable });
         step.edits.extend(counts);
         for counts in later.chunks(COUNTS_MAX) {
             let step = self.step(target, format!("count handles of block {block}"));
@@ -483,6 +511,8 @@ impl<'g, 'e> Draft<'g, 'e> {
         let number = |counts: &BTreeMap<Cidr, i64>, block: &Cidr| counts.get(block).copied().unwrap_or(0);
         blocks
             .into_iter()
+            // What a block that cannot be read holds is not known: its counts stay.
+            .filter(|block| !self.ground.case.doubt().is_block(block))
             .map(|block| (block, number(&counted, &block), number(&wanted, &block)))
             .filter(|(block, from, to)| from != to || (*to == 0 && counted.contains_key(block)))
             .map(|(block, from, to)| Edit::Count { handle: handle.to_owned(), block, from, to })

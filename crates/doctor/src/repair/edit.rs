@@ -24,8 +24,15 @@ pub enum Edit {
     /// The lists of a block that contradict each other, made to agree with its allocations. Addresses whose owner is lost
     /// in it get the one named here, or become free.
     Lists { block: Cidr, owners: Vec<(IpAddr, BlockAttribute)> },
-    /// A block that is not there, with these addresses taken.
-    NewBlock { block: Cidr, owner: Option<String>, holds: Vec<(IpAddr, BlockAttribute)> },
+    /// A block that is not there, or that nobody can read, with these addresses taken.
+    NewBlock {
+        block: Cidr,
+        owner: Option<String>,
+        holds: Vec<(IpAddr, BlockAttribute)>,
+        /// It takes the place of a record that cannot be read.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        replaces_unreadable: bool,
+    },
     /// A field of a record, by its JSON pointer.
     Field {
         #[serde(with = "key_text")]
@@ -89,7 +96,9 @@ impl Edit {
             Edit::Owner { to, .. } => to.is_none(),
             Edit::Count { from, to, .. } => to < from,
             Edit::Record { to, .. } => to.is_none(),
-            Edit::Lists { .. } | Edit::NewBlock { .. } | Edit::Field { .. } => false,
+            // Whatever else stood in it is free from then on.
+            Edit::NewBlock { replaces_unreadable, .. } => *replaces_unreadable,
+            Edit::Lists { .. } | Edit::Field { .. } => false,
         }
     }
 
@@ -117,11 +126,12 @@ impl fmt::Display for Edit {
                 write!(f, "handle {handle}: counts {to} instead of {from} in {block}")
             }
             Edit::Lists { block, .. } => write!(f, "block {block}: make its lists agree"),
-            Edit::NewBlock { block, owner, holds } => {
+            Edit::NewBlock { block, owner, holds, replaces_unreadable } => {
                 let addresses = holds.iter().map(|(address, _)| address.to_string()).collect::<Vec<_>>();
+                let verb = if *replaces_unreadable { "rebuild" } else { "create" };
                 write!(
                     f,
-                    "create block {block}, which belongs to {}: {}",
+                    "{verb} block {block}, which belongs to {}: {}",
                     nobody(owner),
                     addresses.join(", ")
                 )

@@ -95,7 +95,9 @@ impl Page {
                 self.put_block(block, &Edited::Made(None));
                 Ok(Edited::Made(None))
             }
-            Edit::NewBlock { owner, holds, .. } => self.new_block(owner.as_deref(), holds, now),
+            Edit::NewBlock { owner, holds, replaces_unreadable, .. } => {
+                self.new_block(owner.as_deref(), holds, *replaces_unreadable, now)
+            }
             Edit::Count { block, from, to, .. } => self.count(*block, *from, *to),
             Edit::Field { field, from, to, .. } => self.field(field, from.as_ref(), to.as_ref()),
             Edit::Record { from, to, .. } => self.record(from.as_ref(), to.as_deref(), now),
@@ -183,11 +185,13 @@ impl Page {
         Ok(Edited::Made(Some(Box::new(undo))))
     }
 
-    /// Makes a block where there is none. One that is there by now is right if it says the same of these addresses.
+    /// Makes a block where there is none, or none that can be read. One that is there by now is right if it says the same of these
+    /// addresses.
     fn new_block(
         &mut self,
         owner: Option<&str>,
         holds: &[(IpAddr, BlockAttribute)],
+        replaces_unreadable: bool,
         now: Timestamp,
     ) -> Result<Edited, Surprise> {
         let Key::Block(cidr) = self.key.clone() else { return Err(self.surprise("it is no block")) };
@@ -196,7 +200,11 @@ impl Page {
                 |address: &IpAddr| block.ordinal(*address).and_then(|ordinal| block.attribute(ordinal));
             holds.iter().all(|(address, owner)| held(address).is_some_and(|held| is_same_owner(held, owner)))
         };
-        if self.now.is_some() {
+        let is_unreadable = self.now.as_deref().is_some_and(|text| !is_readable(&self.key, text));
+        if replaces_unreadable && self.now.is_none() {
+            return Err(self.surprise("it is not there any more"));
+        }
+        if self.now.is_some() && !(replaces_unreadable && is_unreadable) {
             return match holds_all(&self.block()?) {
                 true => Ok(Edited::Already),
                 false => Err(self.surprise("it is there by now, and says something else")),

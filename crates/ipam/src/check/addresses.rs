@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use model::ipam::{Block, BlockAttribute};
 use model::{AffinityOwner, Cidr};
 
-use super::{Allocated, Evidence, Problem, Tunnel, User};
+use super::{Allocated, Evidence, Problem, Tunnel, Unjudged, User};
 use crate::block::is_cooling_down;
 use crate::owner::is_of_other_plugin;
-use crate::{NODE_ATTRIBUTE, Reservations, WINDOWS_RESERVED_HANDLE};
+use crate::{Doubt, NODE_ATTRIBUTE, Reservations, WINDOWS_RESERVED_HANDLE};
 
 /// Who uses an address, by reference: most are never named.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,9 @@ impl UserRef<'_> {
 pub(super) fn check_addresses<'a>(
     evidence: &Evidence<'a>,
     sound: &[&'a Block],
+    doubt: &Doubt<'_>,
     problems: &mut Vec<Problem>,
+    unjudged: &mut Unjudged,
 ) -> (Vec<Allocated<'a>>, usize) {
     let mut allocations: Vec<Allocated<'a>> = sound.iter().flat_map(|block| allocations_of(block)).collect();
     allocations.sort_unstable_by_key(|allocated| (allocated.address, allocated.block));
@@ -46,8 +48,8 @@ pub(super) fn check_addresses<'a>(
     let enabled = Reservations::new(&enabled);
     let all: Vec<Cidr> = evidence.pools.iter().map(|pool| pool.cidr).collect();
     let all = Reservations::new(&all);
-    let untrusted: Vec<Cidr> = untrusted(evidence, sound);
-    let untrusted = Reservations::new(&untrusted);
+    let unsound = Reservations::new(&unsound(evidence, sound));
+    let is_untrusted = |address: IpAddr| doubt.may_hold(address) || unsound.contains(address);
     let mut in_use = 0;
     for group in users.chunk_by(|one, other| one.0 == other.0) {
         in_use += 1;
@@ -63,19 +65,27 @@ pub(super) fn check_addresses<'a>(
         if group.len() > 1 {
             problems.push(Problem::SeveralUsers { address, users: named() });
         }
-        if !is_allocated && !untrusted.contains(address) {
-            problems.push(if enabled.contains(address) {
-                Problem::UsedNotAllocated { address, users: named() }
-            } else {
-                Problem::UsedOutsidePools { address, users: named() }
-            });
-        } else if !all.contains(address) {
+        let is_free = !is_allocated && !is_untrusted(address);
+        if !is_allocated && !is_free {
+            unjudged.used.push(address);
+        }
+        if is_free && enabled.contains(address) {
+            problems.push(Problem::UsedNotAllocated { address, users: named() });
+        } else if is_free || !all.contains(address) {
             // What was given out by a pool before it was disabled is in order.
-            problems.push(Problem::UsedOutsidePools { address, users: named() });
+            match doubt.has_pools() {
+                true => unjudged.outside_pools.push(address),
+                false => problems.push(Problem::UsedOutsidePools { address, users: named() }),
+            }
         }
     }
     let nodes: BTreeSet<&str> = evidence.nodes.iter().map(|node| node.name.as_str()).collect();
-    problems.extend(allocations.iter().filter(|allocated| is_leaked(allocated, &nodes)).map(leaked));
+    let is_node = |name: &str| nodes.contains(name) || doubt.is_node(name);
+    let leaks = allocations.iter().filter(|allocated| is_leaked(allocated, &is_node));
+    match doubt.may_use_any_address() {
+        true => unjudged.allocated.extend(leaks.map(|allocated| allocated.address)),
+        false => problems.extend(leaks.map(leaked)),
+    }
     (allocations, in_use)
 }
 
@@ -125,21 +135,17 @@ fn users<'a>(evidence: &Evidence<'a>) -> Vec<(IpAddr, UserRef<'a>)> {
     users
 }
 
-/// Blocks that say nothing about their addresses.
-fn untrusted(evidence: &Evidence<'_>, sound: &[&Block]) -> Vec<Cidr> {
-    let unreadable = evidence.books.unreadable.iter().filter_map(|corrupt| match corrupt.key {
-        model::Key::Block(cidr) => Some(cidr),
-        _ => None,
-    });
+/// Blocks that contradict themselves, so that they say nothing about their addresses.
+fn unsound(evidence: &Evidence<'_>, sound: &[&Block]) -> Vec<Cidr> {
     let mut known = sound.iter().map(|block| block.cidr).peekable();
     let unsound = evidence.books.blocks.iter().filter(|(cidr, stored)| {
         let is_sound = known.next_if_eq(cidr).is_some();
         !is_sound && !stored.value.deleted
     });
-    unreadable.chain(unsound.map(|(cidr, _)| *cidr)).collect()
+    unsound.map(|(cidr, _)| *cidr).collect()
 }
 
-fn is_leaked(allocated: &Allocated<'_>, nodes: &BTreeSet<&str>) -> bool {
+fn is_leaked(allocated: &Allocated<'_>, is_node: &impl Fn(&str) -> bool) -> bool {
     // Most are in use; nothing more is read of those.
     if allocated.is_in_use || allocated.is_cooling_down {
         return false;
@@ -148,7 +154,7 @@ fn is_leaked(allocated: &Allocated<'_>, nodes: &BTreeSet<&str>) -> bool {
     let is_reserved = attribute.handle() == Some(WINDOWS_RESERVED_HANDLE);
     // The agent of that node collects these when their sandboxes are gone; from here they all look alike.
     let node = attribute.secondary.get(NODE_ATTRIBUTE);
-    let is_agents = is_of_other_plugin(attribute) && node.is_some_and(|node| nodes.contains(node.as_str()));
+    let is_agents = is_of_other_plugin(attribute) && node.is_some_and(|node| is_node(node));
     !is_reserved && !is_agents
 }
 

@@ -16,7 +16,7 @@ use model::ipam::BlockAttribute;
 
 pub use problem::{Problem, Really};
 
-use crate::{Books, Pool, Tunnel};
+use crate::{Books, Doubt, Pool, Tunnel};
 
 /// Everything that is known.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +82,26 @@ pub struct Analysis<'a> {
     pub allocations: Vec<Allocated<'a>>,
     /// How many different addresses are in use.
     pub in_use: usize,
+    pub unjudged: Unjudged,
+}
+
+/// What could not be judged, because a record that cannot be read may have to do with it ([`Doubt`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unjudged {
+    /// Addresses in use that lie in blocks which cannot be trusted. Sorted.
+    pub used: Vec<IpAddr>,
+    /// Allocated addresses that no readable endpoint or node uses. Sorted.
+    pub allocated: Vec<IpAddr>,
+    /// Addresses in use that are in no readable pool. Sorted.
+    pub outside_pools: Vec<IpAddr>,
+    /// Handles that no readable block mentions.
+    pub handles: Vec<String>,
+}
+
+impl Unjudged {
+    pub fn is_empty(&self) -> bool {
+        *self == Unjudged::default()
+    }
 }
 
 /// An allocated address of a report.
@@ -100,11 +120,15 @@ pub struct Allocated<'a> {
 /// Compares everything with everything.
 pub fn analyse<'a>(evidence: &Evidence<'a>) -> Analysis<'a> {
     let mut problems = Vec::new();
+    let doubt = Doubt::of(evidence.books);
     let sound = records::check_blocks(evidence, &mut problems);
     records::check_overlaps(evidence, &mut problems);
-    records::check_handles(evidence, &sound, &mut problems);
-    records::check_affinities(evidence, &mut problems);
-    let (allocations, in_use) = addresses::check_addresses(evidence, &sound, &mut problems);
+    let mut unjudged = Unjudged::default();
+    records::check_handles(evidence, &sound, &doubt, &mut problems, &mut unjudged);
+    records::check_affinities(evidence, &doubt, &mut problems);
+    let (allocations, in_use) =
+        addresses::check_addresses(evidence, &sound, &doubt, &mut problems, &mut unjudged);
     problems.sort_unstable();
-    Analysis { problems, allocations, in_use }
+    unjudged.handles.sort_unstable();
+    Analysis { problems, allocations, in_use, unjudged }
 }

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use model::ipam::{AffinityState, Block, Handle};
 use model::{AffinityOwner, Cidr, Key};
 
-use super::{Evidence, Problem, Really};
+use super::{Evidence, Problem, Really, Unjudged};
 use crate::books::{contradictions, count_by_handle};
 use crate::reserved::bounds;
-use crate::{Corrupt, Stored, WINDOWS_RESERVED_HANDLE, fingerprint};
+use crate::{Corrupt, Doubt, Stored, WINDOWS_RESERVED_HANDLE, fingerprint};
 
 /// The blocks that can be trusted. Tombstones are none.
 pub(super) fn check_blocks<'a>(evidence: &Evidence<'a>, problems: &mut Vec<Problem>) -> Vec<&'a Block> {
@@ -72,7 +72,13 @@ struct Held<'a> {
     count: i64,
 }
 
-pub(super) fn check_handles(evidence: &Evidence<'_>, sound: &[&Block], problems: &mut Vec<Problem>) {
+pub(super) fn check_handles(
+    evidence: &Evidence<'_>,
+    sound: &[&Block],
+    doubt: &Doubt<'_>,
+    problems: &mut Vec<Problem>,
+    unjudged: &mut Unjudged,
+) {
     let mut held: Vec<Held<'_>> = Vec::new();
     for block in sound {
         let of_block =
@@ -86,7 +92,7 @@ pub(super) fn check_handles(evidence: &Evidence<'_>, sound: &[&Block], problems:
     }
     held.sort_unstable();
     let mut is_known = vec![false; held.len()];
-    let sound: BTreeSet<Cidr> = sound.iter().map(|block| block.cidr).collect();
+    let judging = Judging { evidence, doubt, sound: sound.iter().map(|block| block.cidr).collect() };
     let live = evidence.books.handles.iter().filter(|(_, stored)| !stored.value.deleted);
     let mut handles: Vec<_> = live.map(|(id, stored)| (fingerprint(id), id.as_str(), stored)).collect();
     handles.sort_unstable_by_key(|(fingerprint, id, _)| (*fingerprint, *id));
@@ -97,23 +103,50 @@ pub(super) fn check_handles(evidence: &Evidence<'_>, sound: &[&Block], problems:
         start += held[start..].iter().take_while(before).count();
         let of_handle = held[start..].iter().take_while(|held| held.handle == id).count();
         is_known[start..start + of_handle].fill(true);
-        check_handle(evidence, id, stored, &held[start..start + of_handle], &sound, problems);
+        check_handle(&judging, id, stored, &held[start..start + of_handle], (problems, unjudged));
     }
     let unknown = held.iter().zip(is_known).filter(|(_, is_known)| !is_known).map(|(held, _)| held);
-    let unknown: Vec<&Held<'_>> = unknown.collect();
+    let unknown: Vec<&Held<'_>> = unknown.filter(|held| !doubt.is_handle(held.handle)).collect();
     for group in unknown.chunk_by(|one, other| one.handle == other.handle) {
         let blocks = group.iter().map(|held| held.block).collect();
         problems.push(Problem::HandleMissing { handle: group[0].handle.to_owned(), blocks });
     }
 }
 
+/// Which blocks can be asked about handles.
+struct Judging<'a> {
+    evidence: &'a Evidence<'a>,
+    doubt: &'a Doubt<'a>,
+    sound: BTreeSet<Cidr>,
+}
+
+impl Judging<'_> {
+    /// Whether it is known what a block holds: it can be trusted, or is not there.
+    fn knows(&self, block: &Cidr) -> bool {
+        self.sound.contains(block)
+            || !(self.evidence.books.blocks.contains_key(block) || self.doubt.is_block(block))
+    }
+
+    /// Whether a block that cannot be read, or that contradicts itself, may hold addresses of this handle.
+    fn may_be_held(&self, id: &str, handle: &Handle) -> bool {
+        self.doubt.may_hold_any_handle()
+            || handle.blocks().any(|block| !self.knows(&block))
+            || self.is_named_by_unsound(id)
+    }
+
+    fn is_named_by_unsound(&self, id: &str) -> bool {
+        let live = self.evidence.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted);
+        let mut unsound = live.filter(|(cidr, _)| !self.sound.contains(cidr));
+        unsound.any(|(_, stored)| stored.value.attributes.iter().any(|known| known.handle() == Some(id)))
+    }
+}
+
 fn check_handle(
-    evidence: &Evidence<'_>,
+    judging: &Judging<'_>,
     id: &str,
     stored: &Stored<Handle>,
     held: &[Held<'_>],
-    sound: &BTreeSet<Cidr>,
-    problems: &mut Vec<Problem>,
+    (problems, unjudged): (&mut Vec<Problem>, &mut Unjudged),
 ) {
     // Nearly every handle has one address and says so; the rest is for the others.
     if let ([held], Some((text, said)), 1) =
@@ -123,14 +156,16 @@ fn check_handle(
     {
         return;
     }
-    let is_judged = |block: &Cidr| sound.contains(block) || !evidence.books.blocks.contains_key(block);
-    if held.is_empty() && stored.value.blocks().all(|block| is_judged(&block)) {
+    if held.is_empty() {
         let (handle, revision) = (id.to_owned(), stored.revision.clone());
-        problems.push(Problem::HandleUnused { handle, revision });
+        match judging.may_be_held(id, &stored.value) {
+            true => unjudged.handles.push(handle),
+            false => problems.push(Problem::HandleUnused { handle, revision }),
+        }
         return;
     }
     let named = stored.value.blocks().chain(held.iter().map(|held| held.block));
-    for block in named.filter(is_judged).collect::<BTreeSet<_>>() {
+    for block in named.filter(|block| judging.knows(block)).collect::<BTreeSet<_>>() {
         let said = stored.value.count(&block);
         let found = held.iter().find(|held| held.block == block).map_or(0, |held| held.count);
         if said != found {
@@ -139,7 +174,7 @@ fn check_handle(
     }
 }
 
-pub(super) fn check_affinities(evidence: &Evidence<'_>, problems: &mut Vec<Problem>) {
+pub(super) fn check_affinities(evidence: &Evidence<'_>, doubt: &Doubt<'_>, problems: &mut Vec<Problem>) {
     let nodes: BTreeSet<&str> = evidence.nodes.iter().map(|node| node.name.as_str()).collect();
     let live = |cidr: &Cidr| evidence.books.blocks.get(cidr).filter(|stored| !stored.value.deleted);
     for ((owner, cidr), stored) in &evidence.books.affinities {
@@ -159,8 +194,7 @@ pub(super) fn check_affinities(evidence: &Evidence<'_>, problems: &mut Vec<Probl
                 continue;
             }
         };
-        let is_unreadable = evidence.books.unreadable.iter().any(|corrupt| corrupt.key == Key::Block(*cidr));
-        if !is_unreadable {
+        if !doubt.is_block(cidr) {
             problems.push(Problem::AffinityDiffers { block, owner, really });
         }
     }
@@ -168,11 +202,12 @@ pub(super) fn check_affinities(evidence: &Evidence<'_>, problems: &mut Vec<Probl
         let Some(owner) = stored.value.owner() else { continue };
         if let AffinityOwner::Host(node) = &owner
             && !nodes.contains(node.as_str())
+            && !doubt.is_node(node)
         {
             problems.push(Problem::AffinityOfGoneNode { block: *cidr, node: node.clone() });
         }
         let known = evidence.books.affinities.get(&(owner.clone(), *cidr));
-        if known.is_none_or(|known| known.value.deleted) {
+        if known.is_none_or(|known| known.value.deleted) && !doubt.is_affinity(&owner, cidr) {
             problems.push(Problem::AffinityMissing { block: *cidr, owner });
         }
     }

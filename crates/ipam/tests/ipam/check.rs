@@ -252,3 +252,76 @@ fn releases_from_the_future_and_unreadable_records_are_told() {
     assert!(problems.iter().any(|one| one.to_string().contains("EOF")), "{problems:?}");
     assert!(!problems.iter().any(|one| matches!(one, Problem::UsedNotAllocated { .. })), "{problems:?}");
 }
+
+/// What cannot be read vouches for everything it may hold: whichever record is spoilt, nothing is said about others that its being
+/// missing would explain, and recovery neither deletes nor rewrites anything.
+#[test]
+fn an_unreadable_record_vouches_for_what_it_may_hold() {
+    let whole = cluster();
+    let mut keys: Vec<Key> = Vec::new();
+    let books = whole.world.books();
+    keys.extend(books.blocks.keys().map(|cidr| Key::Block(*cidr)));
+    keys.extend(books.handles.keys().map(|id| Key::Handle(id.clone())));
+    let affinities = books.affinities.keys();
+    keys.extend(affinities.map(|(owner, block)| Key::Affinity { owner: owner.clone(), block: *block }));
+    assert!(keys.len() > 8, "{keys:?}");
+    for key in keys {
+        let mut cluster = cluster();
+        cluster.world.store.put(key.clone(), b"[".to_vec());
+        let is_named =
+            |problem: &&Problem| !matches!(problem, Problem::Corrupt(corrupt) if corrupt.key == key);
+        let problems = cluster.problems();
+        assert_eq!(problems.iter().filter(is_named).collect::<Vec<_>>(), [] as [&Problem; 0], "{key}");
+        assert_eq!(problems.len(), 1, "{key}");
+        assert_eq!(ipam::recover(&cluster.world.books()), [], "{key}");
+    }
+}
+
+/// A handle that counts nothing in the block may belong to it all the same: counts are what goes wrong.
+#[test]
+fn no_handle_goes_while_a_block_cannot_be_read() {
+    let mut cluster = cluster();
+    let lost = model::ipam::Handle { block: [("10.0.0.240/28".to_owned(), 1)].into(), ..Default::default() };
+    cluster.world.store.put(Key::Handle("net.lost".to_owned()), lost.encode());
+    let is_unused = |problem: &Problem| matches!(problem, Problem::HandleUnused { .. });
+    assert!(cluster.problems().iter().any(is_unused));
+    assert_eq!(ipam::recover(&cluster.world.books()).len(), 1);
+    cluster.world.store.put(Key::Block(cluster.block()), b"[".to_vec());
+    assert!(!cluster.problems().iter().any(is_unused), "{:?}", cluster.problems());
+    assert_eq!(ipam::recover(&cluster.world.books()), []);
+    let unjudged = cluster.with_analysis(|analysis| analysis.unjudged.clone());
+    assert_eq!(unjudged.handles, ["net.1", "net.2", "net.lost"]);
+    assert_eq!(unjudged.used.len(), 2, "{unjudged:?}");
+}
+
+#[test]
+fn users_nodes_and_pools_that_cannot_be_read_vouch_for_any_address() {
+    let spoilt = |key: Key| {
+        let mut cluster = cluster();
+        cluster.endpoints.remove(0);
+        cluster.nodes.remove(1);
+        let mut books = cluster.world.books();
+        books.unreadable.push(ipam::Corrupt { key, contradictions: vec!["x".to_owned()] });
+        let pools: Vec<Pool> = Vec::new();
+        let evidence = Evidence {
+            books: &books,
+            pools: &pools,
+            nodes: &cluster.nodes,
+            endpoints: &cluster.endpoints,
+            services: &[],
+            now: cluster.world.now,
+        };
+        let analysis = analyse(&evidence);
+        let count =
+            |is_meant: fn(&Problem) -> bool| analysis.problems.iter().filter(|one| is_meant(one)).count();
+        let leaked = count(|one| matches!(one, Problem::Leaked { .. }));
+        let gone = count(|one| matches!(one, Problem::AffinityOfGoneNode { .. }));
+        let outside = count(|one| matches!(one, Problem::UsedOutsidePools { .. }));
+        (leaked, gone, outside, analysis.unjudged.allocated.len(), analysis.unjudged.outside_pools.len())
+    };
+    let resource = |kind, name: &str| Key::Resource { kind, namespace: None, name: name.to_owned() };
+    assert_eq!(spoilt(resource(model::Kind::BgpPeer, "b")), (3, 2, 1, 0, 0));
+    assert_eq!(spoilt(resource(model::Kind::WorkloadEndpoint, "e")), (0, 2, 1, 3, 0));
+    assert_eq!(spoilt(resource(model::Kind::Node, "node-b")), (0, 0, 1, 3, 0));
+    assert_eq!(spoilt(resource(model::Kind::IpPool, "p")), (3, 2, 0, 0, 1));
+}

@@ -48,6 +48,12 @@ pub(super) fn write(out: &mut dyn Write, found: &Found<'_>) -> Result<(), serde_
         allocations: Allocations(found),
         leaked_handles: handles.collect(),
         problems: found.problems.iter().map(Told::of).collect(),
+        not_judged: NotJudged {
+            allocated: &found.unjudged().allocated,
+            used: &found.unjudged().used,
+            outside_pools: &found.unjudged().outside_pools,
+            handles: &found.unjudged().handles,
+        },
     };
     serde_json::to_writer_pretty(&mut *out, &document)?;
     out.write_all(b"\n").map_err(serde_json::Error::io)
@@ -70,6 +76,18 @@ struct Document<'a> {
     leaked_handles: Vec<LeakedHandle>,
     /// Beyond calicoctl, which passes over it.
     problems: Vec<Told>,
+    #[serde(rename = "notJudged")]
+    not_judged: NotJudged<'a>,
+}
+
+/// What records that cannot be read may have to do with: neither released nor called in order.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NotJudged<'a> {
+    allocated: &'a [IpAddr],
+    used: &'a [IpAddr],
+    outside_pools: &'a [IpAddr],
+    handles: &'a [String],
 }
 
 struct Allocations<'a>(&'a Found<'a>);

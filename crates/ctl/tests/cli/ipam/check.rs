@@ -42,6 +42,18 @@ fn finds(town: &Town, problems: usize, lines: &[&str]) {
     assert!(ran.stdout.ends_with(&last), "{}", ran.stdout);
 }
 
+/// The same where some things cannot be judged.
+#[track_caller]
+fn finds_and_leaves(town: &Town, problems: usize, not_judged: usize, lines: &[&str]) {
+    let ran = check(town, &["--show-problem-ips"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), ""), "{ran:?}");
+    for line in lines {
+        assert!(ran.stdout.lines().any(|printed| printed == *line), "{line:?} is not in\n{}", ran.stdout);
+    }
+    let last = format!("Check complete; found {problems} problems; {not_judged} not judged.\n");
+    assert!(ran.stdout.ends_with(&last), "{}", ran.stdout);
+}
+
 const IN_ORDER: &str = "\
 Checking IPAM for inconsistencies...
 
@@ -279,16 +291,58 @@ fn addresses_of_load_balancers_are_not_called_leaked() {
 fn nothing_is_called_leaked_while_an_endpoint_cannot_be_read() {
     let town = town();
     town.put(endpoint_key("node-a", "web-1"), "{");
-    finds(
+    finds_and_leaves(
         &town,
+        1,
         1,
         &[
             "Found 0 IPs that are allocated in IPAM but not actually in use.",
-            "1 more may be, but not every workload and node can be read: nothing is said about these.",
+            "Not judged: 1 IPs that no readable workload or node uses: one that cannot be read may.",
+            "  10.65.0.1 is not judged.",
             "  WorkloadEndpoint(shop/node--a-k8s-web--1-eth0) cannot be read: EOF while parsing an object at line 1 column 1",
         ],
     );
     assert_eq!(report(&town).1["allocations"].get("10.65.0.1"), None);
+}
+
+/// A block that cannot be read holds the addresses and handles of running pods, until somebody can read it again.
+#[test]
+fn a_block_that_cannot_be_read_vouches_for_handles_and_addresses() {
+    let town = town();
+    town.put(Key::Block(cidr(BLOCK_A)), "[");
+    finds_and_leaves(
+        &town,
+        1,
+        6,
+        &[
+            "Found 0 handles with no matching IPs (and 5 handles with matches).",
+            "Not judged: 3 IPs in use: the block that should have them cannot be trusted.",
+            "Not judged: 3 handles that no readable block mentions: one that cannot be read may.",
+            "  net.web-0 is not judged.",
+        ],
+    );
+    let (_, report) = report(&town);
+    assert_eq!(report.get("leakedHandles"), None, "{report}");
+    assert_eq!(report["notJudged"]["handles"], json!(["net.cart-0", "net.web-0", "net.web-1"]));
+    assert_eq!(report["notJudged"]["used"].as_array().unwrap().len(), 3, "{report}");
+}
+
+/// A node that cannot be read exists, and a pool that cannot be read may have any address.
+#[test]
+fn nodes_affinities_and_pools_that_cannot_be_read_vouch_as_well() {
+    let town = self::town();
+    town.put(Key::cluster(Kind::Node, "node-b"), "{");
+    let ran = check(&town, &["--show-problem-ips"]);
+    assert!(ran.stdout.contains("Found 0 blocks of nodes that are gone."), "{ran:?}");
+    assert!(ran.stdout.ends_with("found 1 problems; 2 not judged.\n"), "its tunnels: {ran:?}");
+    let town = self::town();
+    town.put(Key::Affinity { owner: host("node-a"), block: cidr(BLOCK_A) }, "{");
+    finds(&town, 1, &["Found 0 affinities that do not agree with their block."]);
+    let town = self::town();
+    town.put(Key::cluster(Kind::IpPool, "pods"), "{");
+    let ran = check(&town, &[]);
+    assert!(ran.stdout.contains("Found 0 in-use IPs that are not in active IP pools."), "{ran:?}");
+    assert!(ran.stdout.ends_with("found 1 problems; 4 not judged.\n"), "{ran:?}");
 }
 
 #[test]
@@ -326,7 +380,7 @@ fn the_cut_block_of_the_incident_is_named_and_no_more_is_claimed() {
     let outside =
         "  192.168.106.70 in use by Workload(shop/node--a-k8s-inside-eth0) is not in any active IP pool.";
     assert!(ran.stdout.contains(outside), "{}", ran.stdout);
-    assert!(ran.stdout.ends_with("Check complete; found 2 problems.\n"), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("Check complete; found 2 problems; 1 not judged.\n"), "{}", ran.stdout);
 }
 
 /// What the operators of the incident had to find out by hand.

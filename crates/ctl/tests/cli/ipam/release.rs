@@ -1,12 +1,14 @@
 //! `plumb ipam release`: only what nobody uses, and only what was looked at.
 
 use ipam::Reservations;
+use model::Key;
 use serde_json::{Value, json};
 use store::Change;
 use testkit::etcd::EtcdCluster;
 
 use super::town::{
-    BLOCK_A, BLOCK_B, Town, endpoint, endpoint_key, handle_key, handle_value, made_at, owner, with_affinity,
+    BLOCK_A, BLOCK_B, Town, cidr, endpoint, endpoint_key, handle_key, handle_value, made_at, owner,
+    with_affinity,
 };
 use crate::harness::{Desk, Ran};
 
@@ -351,6 +353,21 @@ fn a_corrupt_block_holds_up_nobody_else() {
         "{ran:?}"
     );
     assert!(town.is_allocated("10.65.0.9"));
+}
+
+/// Whatever a report says, of ours or calicoctl's: what cannot be read may hold addresses of any handle.
+#[test]
+fn no_handle_is_deleted_while_a_block_cannot_be_read() {
+    let town = leaky(Desk::on_sqlite());
+    town.put(Key::Block(cidr(BLOCK_B)), "[");
+    let ran = release(&town, &["--from-report=report.json"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stdout.contains("Released 2 IPs successfully"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("1 handles were not deleted: IPAMBlock(10.65.0.8/29) cannot be read"),
+        "{ran:?}"
+    );
+    assert!(town.has(&handle_key("net.old")));
 }
 
 /// More than fits into one commit, and than is done before the lock is looked at again.

@@ -1,17 +1,21 @@
 //! Books agree: records of address management that cannot be read at all.
 
+use model::Key;
+
 use super::exhibit;
+use crate::checks::words::listed;
 use crate::{Case, Check, Look, Need, Settles, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "record-unreadable",
     severity: Severity::Error,
     title: "A record of the books that cannot be read",
-    explanation: "A block, handle or affinity in the store is not what it should be: no JSON, or with \
-                  fields of the wrong kind. Nobody can allocate or release there, and pods on that node may \
-                  get no address at all.",
-    remedy: "look at the record; plumb repair ipam writes a handle or an affinity anew from the blocks; a block \
-             has to be restored from a backup",
+    explanation: "A block, handle, affinity, endpoint, node or pool in the store is not what it should be: no JSON, \
+                  or with fields of the wrong kind. Nobody can allocate or release in such a block, and pods on that \
+                  node may get no address at all. Whatever the record may hold counts as held: nothing that could belong \
+                  to it is called leaked or unused, and no repair removes it.",
+    remedy: "look at the record; plumb repair ipam rebuilds a block from who uses its addresses, and writes a handle or an \
+             affinity anew from the blocks; restore an endpoint, node or pool from a backup",
     needs: &[&[Need::Ipam]],
     settles: Settles::AtOnce,
     look,
@@ -20,18 +24,18 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for corrupt in case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.unreadable) {
         let why = corrupt.contradictions.join("; ");
-        look.found(corrupt.key.clone(), format!("{} cannot be read: {why}", corrupt.key)).seen(exhibit(
-            case,
-            corrupt.key.clone(),
-            why,
-        ));
+        let finding = look.found(corrupt.key.clone(), format!("{} cannot be read: {why}", corrupt.key));
+        finding.seen(exhibit(case, corrupt.key.clone(), why));
+        let Key::Block(cidr) = &corrupt.key else { continue };
+        let used = case.books_view().and_then(|view| view.unreadable_blocks.get(cidr));
+        if let Some(used) = used.filter(|used| !used.is_empty()) {
+            finding.because(format!("{} of its addresses are in use: {}", used.len(), listed(used)));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use model::Key;
-
     use super::*;
     use crate::checks::testing::{only, silent};
     use crate::{Origin, sample::small};

@@ -1,8 +1,9 @@
 //! What was lost, and who says so: a block of which the records are gone, a machine of which the record is there.
 
-use model::{Cidr, Kind};
+use model::{Cidr, Key, Kind};
 
 use super::mishaps::{Known, NODE, pod, taken_of_node};
+use super::world::World;
 use super::{healthy, planned, planned_for};
 use crate::Evidence;
 use crate::repair::{Edit, Scope};
@@ -41,6 +42,70 @@ fn a_lost_block_is_not_made_while_a_pod_may_have_one_of_its_addresses_besides() 
         another.seen.net = "10.0.0.91/32".parse().unwrap();
         held.push(another);
     }));
+}
+
+/// Whatever record cannot be read, nothing is planned that takes anything away but what it holds: the block is rebuilt as it was.
+#[test]
+fn what_cannot_be_read_takes_nothing_with_it() {
+    let healthy = healthy();
+    let books = &healthy.ipam.as_ref().unwrap().books;
+    let blocks = books.blocks.keys().map(|cidr| Key::Block(*cidr));
+    let handles = books.handles.keys().map(|id| Key::Handle(id.clone()));
+    let affinities =
+        books.affinities.keys().map(|(owner, block)| Key::Affinity { owner: owner.clone(), block: *block });
+    for key in blocks.chain(handles).chain(affinities).collect::<Vec<_>>() {
+        let mut world = World::new(&healthy);
+        let before = world.content();
+        world.spoil(&key);
+        let plan = planned(&world.look());
+        for edit in plan.steps.iter().flat_map(|step| &step.edits) {
+            assert_eq!(edit.key(), key, "{edit}");
+        }
+        world.carry_out(&plan).unwrap();
+        let after = world.content();
+        assert_eq!(after.keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>(), "{key}");
+        for (name, value) in &before {
+            assert_eq!(owners(&after[name]), owners(value), "{key}: {name}");
+        }
+    }
+}
+
+/// Of a block, who has what; all of any other record.
+fn owners(record: &serde_json::Value) -> serde_json::Value {
+    let Some(allocations) = record["allocations"].as_array() else { return record.clone() };
+    let handle = |held: &serde_json::Value| match held.as_u64() {
+        Some(index) => record["attributes"][index as usize]["handle_id"].clone(),
+        None => serde_json::Value::Null,
+    };
+    serde_json::json!([record["affinity"], allocations.iter().map(handle).collect::<Vec<_>>()])
+}
+
+/// Endpoints, nodes and pools that cannot be read may use any address, or be any node.
+#[test]
+fn users_that_cannot_be_read_vouch_for_everything() {
+    let spoilt = [
+        Key::namespaced(Kind::WorkloadEndpoint, "shop", "worker--0001-k8s-lost-eth0"),
+        Key::cluster(Kind::Node, "worker-9999"),
+    ];
+    for key in spoilt {
+        let mut evidence = healthy();
+        // One pod is gone without a trace, and a node whose record is gone with it.
+        evidence.endpoints.as_mut().unwrap().remove(0);
+        evidence.pods.as_mut().unwrap().remove(0);
+        evidence.nodes.values_mut().for_each(|node| node.sandboxes = Some(Vec::new()));
+        let unread = ipam::Corrupt { key: key.clone(), contradictions: vec!["no JSON".to_owned()] };
+        let codes = |evidence: &Evidence| -> Vec<&'static str> {
+            crate::diagnose(evidence).findings.iter().map(|finding| finding.code).collect()
+        };
+        assert!(codes(&evidence).contains(&"address-leaked"), "{:?}", codes(&evidence));
+        evidence.ipam.as_mut().unwrap().books.unreadable.push(unread);
+        evidence.partial.endpoints = matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint, .. });
+        let found = codes(&evidence);
+        assert!(found.contains(&"record-unreadable") && !found.contains(&"address-leaked"), "{found:?}");
+        let plan = planned(&evidence);
+        let taken = plan.steps.iter().flat_map(|step| &step.edits).filter(|edit| edit.takes());
+        assert_eq!(taken.map(ToString::to_string).collect::<Vec<_>>(), [] as [&str; 0]);
+    }
 }
 
 /// The machine is gone, and its record is there: no finding can say so, only an operator.

@@ -97,7 +97,7 @@ proptest! {
     fn a_lost_block_is_made_once_with_all_that_is_held_and_goes_again(held in any_held(), taken_since in 0usize..16) {
         let holds: Vec<_> =
             held.iter().enumerate().filter_map(|(at, number)| Some((address(at), owner((*number)?)))).collect();
-        let edit = Edit::NewBlock { block: cidr(), owner: Some("host:a".to_owned()), holds };
+        let edit = Edit::NewBlock { block: cidr(), owner: Some("host:a".to_owned()), holds, replaces_unreadable: false };
         let mut page = Page::new(Key::Block(cidr()), None);
         prop_assert_eq!(page.edit(&edit, now()).unwrap(), Edited::Made(None));
         let after = text(&page, b"");
@@ -232,7 +232,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
         Just(Edit::Lists { block: cidr(), owners: vec![(address(1), owner(1)), (address(99), owner(2))] }),
         (proptest::option::of(".*"), proptest::collection::vec(0u8..100, 0..4)).prop_map(|(of, held)| {
             let holds = held.into_iter().map(|at| (address(at.into()), owner(at))).collect();
-            Edit::NewBlock { block: cidr(), owner: of, holds }
+            Edit::NewBlock { block: cidr(), owner: of, holds, replaces_unreadable: false }
         }),
         ("(/[a-z~]{0,5}){0,3}", proptest::option::of(".*")).prop_map({
             let key = endpoint.clone();

@@ -48,6 +48,12 @@ impl World {
         World { texts, rest: evidence.clone(), writes: 1 }
     }
 
+    /// Somebody writes into a record what nobody can read.
+    pub(super) fn spoil(&mut self, key: &Key) {
+        self.writes += 1;
+        self.texts.insert(key.clone(), (b"[".to_vec(), self.writes.to_string()));
+    }
+
     /// A new look at everything.
     pub(super) fn look(&self) -> Evidence {
         let mut evidence = self.rest.clone();

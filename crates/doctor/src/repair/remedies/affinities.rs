@@ -176,7 +176,8 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
     }
     let of_node = ipam.books.affinities.iter().filter(|((known, _), _)| *known == owner);
     let bare: Vec<_> = of_node
-        .filter(|((_, cidr), _)| !cidrs.contains(cidr))
+        // A block that cannot be read is rebuilt first, and its affinity tells for whom.
+        .filter(|((_, cidr), _)| !cidrs.contains(cidr) && !ground.case.doubt().is_block(cidr))
         .map(|((_, cidr), stored)| (*cidr, stored.revision.clone()))
         .collect();
     for (cidr, revision) in bare {

@@ -1,4 +1,4 @@
-//! Blocks that are gone: made anew from who uses their addresses.
+//! Blocks that are gone or cannot be read: made anew from who uses their addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::super::draft::{Draft, Ground, Target};
 use super::super::edit::Edit;
+use super::super::witness::Suspect;
 use super::{Area, Remedy, addresses, endpoints};
 use crate::Subject;
 use crate::evidence::PodName;
@@ -30,17 +31,78 @@ fn make_anew(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Block(cidr) = &target.subject else { return };
     let ground = draft.ground;
     let used = ground.case.books_view().and_then(|view| view.missing_blocks.get(cidr));
-    let holds = match holds(ground, cidr, used.map(Vec::as_slice).unwrap_or_default()) {
-        Ok(holds) if holds.is_empty() => return,
-        Ok(holds) => holds,
-        Err((why, commands)) => {
-            // What is left of the block tells whose it was, so that stays.
-            for owner in owners_left(ground, cidr) {
-                draft.claims(&Key::Affinity { owner, block: *cidr }, target);
-            }
-            return draft.leave(target, why, commands);
-        }
+    match holds(ground, cidr, used.map(Vec::as_slice).unwrap_or_default()) {
+        Ok(holds) if holds.is_empty() => {}
+        Ok(holds) => make(draft, target, cidr, holds, false),
+        Err(why) => leave(draft, target, cidr, why),
+    }
+}
+
+/// No block of Calico's has more than 2^12 addresses: a larger one would be made of memory only.
+const HOST_BITS_MAX: u8 = 12;
+
+/// A block that cannot be read keeps whatever it holds until all of that is known.
+pub(super) fn rebuild(draft: &mut Draft<'_, '_>, target: &Target, cidr: &Cidr) {
+    let ground = draft.ground;
+    let used = ground.case.books_view().and_then(|view| view.unreadable_blocks.get(cidr));
+    let found = may_be_rebuilt(ground, cidr).map_err(|why| (why, Vec::new())).and_then(|()| {
+        let holds = holds(ground, cidr, used.map(Vec::as_slice).unwrap_or_default())?;
+        unaccounted(ground, cidr, &holds).map_or(Ok(holds), |why| Err((why, Vec::new())))
+    });
+    match found {
+        Ok(holds) => make(draft, target, cidr, holds, true),
+        Err(why) => leave(draft, target, cidr, why),
+    }
+}
+
+fn may_be_rebuilt(ground: &Ground<'_>, cidr: &Cidr) -> Result<(), String> {
+    let evidence = &ground.case.evidence;
+    let (Some(ipam), Some(view)) = (evidence.ipam.as_ref(), ground.case.books_view()) else {
+        return Err("the address book was not read".to_owned());
     };
+    if evidence.endpoints.is_none() || !view.knows_users {
+        return Err(
+            "not every endpoint and node was read, so it is not known who uses its addresses".to_owned()
+        );
+    }
+    if cidr.version().bits() - cidr.prefix_len() > HOST_BITS_MAX {
+        return Err(format!("no block has as many addresses as {cidr}: look who wrote it, and delete it"));
+    }
+    let others = ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted);
+    let others = others.map(|(other, _)| *other).chain(ground.case.doubt().blocks());
+    match others.into_iter().find(|other| other != cidr && other.overlaps(cidr)) {
+        Some(other) => Err(format!("block {other} overlaps with it: settle that first")),
+        None => Ok(()),
+    }
+}
+
+/// A handle that counts more addresses of the block than its known users have, unless its sandbox is gone: which addresses these are,
+/// only the block could tell.
+fn unaccounted(ground: &Ground<'_>, cidr: &Cidr, holds: &Holds) -> Option<String> {
+    let owner = owner(ground, cidr, holds);
+    let node = owner.as_ref().map(AffinityOwner::name);
+    ground.counting(cidr).iter().find_map(|(handle, count)| {
+        let known = holds.iter().filter(|(_, owner)| owner.handle() == Some(handle)).count();
+        if i64::try_from(known).is_ok_and(|known| known >= *count) {
+            return None;
+        }
+        let suspect =
+            Suspect { container_id: handle.rsplit_once('.').map(|(_, id)| id), node, ..Suspect::default() };
+        let why = ground.is_gone(&suspect).err()?;
+        Some(format!("handle {handle} counts {count} of its addresses, of which {known} are known: {why}"))
+    })
+}
+
+fn leave(draft: &mut Draft<'_, '_>, target: &Target, cidr: &Cidr, (why, commands): (String, Vec<String>)) {
+    // What is left of the block tells whose it was, so that stays.
+    for owner in owners_left(draft.ground, cidr) {
+        draft.claims(&Key::Affinity { owner, block: *cidr }, target);
+    }
+    draft.leave(target, why, commands);
+}
+
+fn make(draft: &mut Draft<'_, '_>, target: &Target, cidr: &Cidr, holds: Holds, replaces_unreadable: bool) {
+    let ground = draft.ground;
     let owner = owner(ground, cidr, &holds);
     if !draft.claims(&Key::Block(*cidr), target) {
         return;
@@ -51,7 +113,7 @@ fn make_anew(draft: &mut Draft<'_, '_>, target: &Target) {
     }
     let words = owner.as_ref().map(|owner| format!("{}:{}", owner.type_word(), owner.name()));
     let because = because(&holds);
-    let step = draft.make_block(target, *cidr, words, holds);
+    let step = draft.make_block(target, *cidr, words, holds, replaces_unreadable);
     step.because.push(because);
     step.edits.extend(affinity);
 }
@@ -75,7 +137,7 @@ fn holds(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Result<Holds, (St
             continue;
         }
         match addresses::user_of(ground, *address) {
-            Some(owner) => holds.push((*address, owner)),
+            Some(owner) => holds.push((*address, under_known_handle(ground, cidr, owner))),
             None => {
                 let why = format!("it is not known by which one sandbox {address} is used");
                 return Err((why, addresses::recreate(ground, *address)));
@@ -95,6 +157,17 @@ fn holds(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Result<Holds, (St
         }
         None => Ok(holds),
     }
+}
+
+/// The handle that counts addresses of the block for the same sandbox, if there is one: networks have names of their own.
+fn under_known_handle(ground: &Ground<'_>, cidr: &Cidr, mut owner: BlockAttribute) -> BlockAttribute {
+    let sandbox = |handle: &str| handle.rsplit_once('.').map(|(_, id)| id.to_owned());
+    let id = owner.handle().and_then(sandbox);
+    let known = ground.counting(cidr).iter().find(|(handle, _)| id.is_some() && sandbox(handle) == id);
+    if let Some((handle, _)) = known {
+        owner.handle_id = Some((*handle).to_owned());
+    }
+    owner
 }
 
 /// A pod that Kubernetes shows with an address of the block which nobody else vouches for. It may have it all the same, and would lose it

@@ -15,8 +15,9 @@ const UNDO_RECORD: &str = "the record is put back as it was, unless there is one
 pub(super) const UNREADABLE: &[Remedy] = &[Remedy {
     code: "record-unreadable",
     area: Area::Ipam,
-    does: "writes a handle or an affinity anew from what the blocks say, or deletes it if they know nothing of it; an unreadable \
-           block is left to people",
+    does: "rebuilds a block from who uses its addresses, if every user of addresses can be read and every handle that counts an address \
+           of it belongs to one of them or to a sandbox that two witnesses call gone; then writes a handle or an affinity anew from \
+           what the blocks say, or deletes it if they know nothing of it; endpoints, nodes and pools are left to people",
     undo: UNDO_RECORD,
     act: Some(rewrite),
 }];
@@ -110,6 +111,7 @@ fn rewrite(draft: &mut Draft<'_, '_>, target: &Target) {
                 "where an affinity and its block disagree the block is right",
             )
         }
+        Key::Block(cidr) => return super::blocks::rebuild(draft, target, cidr),
         _ => {
             return draft.leave(
                 target,
@@ -118,10 +120,10 @@ fn rewrite(draft: &mut Draft<'_, '_>, target: &Target) {
             );
         }
     };
-    if !ipam.whole.blocks || ipam.books.unreadable.iter().any(|other| matches!(other.key, Key::Block(_))) {
+    if !ipam.whole.blocks || draft.ground.case.doubt().may_hold_any_handle() {
         return draft.leave(
             target,
-            "not all blocks can be read, so nobody knows what they say of it",
+            "not all blocks can be read, so it is not known what they say of it; repair again once the blocks are rebuilt",
             Vec::new(),
         );
     }

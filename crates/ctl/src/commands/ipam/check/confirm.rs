@@ -125,16 +125,6 @@ pub(super) fn still(earlier: Vec<Problem>, later: &[Problem]) -> Vec<Problem> {
     earlier.into_iter().filter(|problem| later.contains(problem)).collect()
 }
 
-/// What can be said, and how many addresses would be called leaked if only every user of addresses could be read.
-pub(super) fn judge(mut problems: Vec<Problem>, facts: &Facts) -> (Vec<Problem>, usize) {
-    let before = problems.len();
-    if facts.books.unreadable.iter().any(|corrupt| is_user(&corrupt.key)) {
-        problems.retain(|problem| !matches!(problem, Problem::Leaked { .. }));
-    }
-    let unjudged = before - problems.len();
-    (problems, unjudged)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,15 +144,6 @@ mod tests {
         // Given anew meanwhile, and leaked only now.
         let second = [leaked("10.0.0.1", 7), leaked("10.0.0.2", 8), leaked("10.0.0.3", 9)];
         assert_eq!(still(first, &second), [leaked("10.0.0.1", 7)]);
-    }
-
-    #[test]
-    fn nothing_is_called_leaked_while_a_user_cannot_be_read() {
-        let mut facts = Facts::default();
-        let key = Key::namespaced(Kind::WorkloadEndpoint, "n", "e");
-        facts.books.unreadable.push(ipam::Corrupt { key, contradictions: vec!["x".to_owned()] });
-        assert_eq!(judge(vec![leaked("10.0.0.1", 7)], &facts), (Vec::new(), 1));
-        assert_eq!(judge(vec![leaked("10.0.0.1", 7)], &Facts::default()).1, 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use book::load::{self, Facts, Progress};
-use ipam::check::{Allocated, Analysis, Evidence, Problem, analyse};
+use ipam::check::{Allocated, Analysis, Evidence, Problem, Unjudged, analyse};
 use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, is_cooling_down};
 use jiff::Timestamp;
 use model::{AffinityOwner, Key, Kind};
@@ -29,11 +29,14 @@ pub(super) struct Found<'a> {
     pub(super) analysis: &'a Analysis<'a>,
     /// Sorted by kind. Each was there at every look.
     pub(super) problems: &'a [Problem],
-    /// Addresses that nobody seems to use, but not all users could be read.
-    pub(super) unjudged: usize,
 }
 
 impl<'a> Found<'a> {
+    /// What records that cannot be read may have to do with.
+    pub(super) fn unjudged(&self) -> &'a Unjudged {
+        &self.analysis.unjudged
+    }
+
     /// The node that an address is counted for: the one it is used on, else its block's.
     pub(super) fn node_of(&self, allocated: &Allocated<'a>) -> &'a str {
         let of_attribute = allocated.attribute.secondary.get(NODE_ATTRIBUTE).map(String::as_str);
@@ -82,14 +85,12 @@ async fn look(global: &Global, check: &IpamCheck) -> Result<usize, Failures> {
         problems = confirm::still(problems, &analysis.problems);
         watch.analysis = watch.analysis.max(watch.lap());
     }
-    let (problems, unjudged) = confirm::judge(problems, &facts);
     let found = Found {
         cluster: &cluster,
         facts: &facts,
         services: &services,
         analysis: &analysis,
         problems: &problems,
-        unjudged,
     };
     tell(check, &found)?;
     if check.timings {

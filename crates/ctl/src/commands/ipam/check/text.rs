@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-use ipam::check::{Problem, User};
+use ipam::check::{Problem, Unjudged, User};
 use model::Key;
 use model::ipam::{Block, BlockAttribute};
 
@@ -25,7 +25,11 @@ pub(super) fn write<'a>(check: &IpamCheck, found: &'a Found<'a>, out: &'a mut dy
     text.addresses()?;
     text.records()?;
     text.beyond_calicoctl()?;
-    text.line(&format!("Check complete; found {} problems.", found.problems.len()))?;
+    let not_judged = match text.unjudged()? {
+        0 => String::new(),
+        count => format!("; {count} not judged"),
+    };
+    text.line(&format!("Check complete; found {} problems{not_judged}.", found.problems.len()))?;
     text.out.flush()
 }
 
@@ -137,12 +141,6 @@ impl<'a> Text<'a> {
         })?;
         let count = leaked.len();
         self.line(&format!("Found {count} IPs that are allocated in IPAM but not actually in use."))?;
-        if self.found.unjudged > 0 {
-            self.line(&format!(
-                "{} more may be, but not every workload and node can be read: nothing is said about these.",
-                self.found.unjudged
-            ))?;
-        }
         self.line("Scanning for IPs that are in use by a workload or node but not allocated in IPAM...")?;
         let outside = self.all(|problem| matches!(problem, Problem::UsedOutsidePools { .. }));
         self.name_each(&outside, |problem| used(problem, "is not in any active IP pool."))?;
@@ -215,6 +213,33 @@ impl<'a> Text<'a> {
             self.line(&format!("  {key} cannot be read: {reasons}"))?;
         }
         self.line(&format!("Found {} other records that cannot be read.", unreadable.len()))
+    }
+
+    /// What was not judged, and how much that is: without it, no problems would be taken for health.
+    fn unjudged(&mut self) -> io::Result<usize> {
+        let Unjudged { used, allocated, outside_pools, handles } = self.found.unjudged();
+        let text = |addresses: &[IpAddr]| addresses.iter().map(IpAddr::to_string).collect();
+        let mut count = 0;
+        for (names, what) in [
+            (text(allocated), "IPs that no readable workload or node uses: one that cannot be read may"),
+            (text(used), "IPs in use: the block that should have them cannot be trusted"),
+            (
+                text(outside_pools),
+                "IPs in use outside of readable pools: one that cannot be read may have them",
+            ),
+            (handles.clone(), "handles that no readable block mentions: one that cannot be read may"),
+        ] {
+            let names: Vec<String> = names;
+            if names.is_empty() {
+                continue;
+            }
+            count += names.len();
+            self.line(&format!("Not judged: {} {what}.", names.len()))?;
+            if self.names_problems {
+                names.iter().try_for_each(|name| self.line(&format!("  {name} is not judged.")))?;
+            }
+        }
+        Ok(count)
     }
 
     /// Problems of one kind, each by name if that was asked for, then how many.

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use book::HandleRequest;
+use book::load::{self, Progress};
 use ipam::{ReleaseItem, Unreleased, Why};
 use model::Key;
 use store::{Lookup, MAX_CHANGES, Record, StoreError};
@@ -170,6 +171,17 @@ impl Work {
         let mut out = std::io::stdout();
         if handles.is_empty() {
             writeln!(out, "Report didn't contain any handles to clean up.")?;
+            return Ok(());
+        }
+        // Whatever a report says: a block that cannot be read may hold addresses of any handle.
+        let unreadable = load::unreadable_blocks(&*self.releaser.store, &Progress::default()).await?;
+        if let Some(corrupt) = unreadable.first() {
+            let failure = Failure::new(format!(
+                "{} handles were not deleted: {} cannot be read and may hold their addresses",
+                handles.len(),
+                corrupt.key
+            ));
+            self.problems.push(failure.hint("plumb repair ipam rebuilds the block; then make a new report"));
             return Ok(());
         }
         writeln!(out, "Deleting {} handles...", handles.len())?;
