@@ -25,12 +25,48 @@ impl Finished {
     pub(crate) fn succeeded(&self) -> bool {
         matches!(self.end, End::Exited(status) if status.success())
     }
+
+    /// Both as one: the later one decides how it ended.
+    pub(crate) fn followed_by(mut self, later: Finished) -> Finished {
+        self.output.push_str(&later.output);
+        Finished { end: later.end, output: self.output, took: self.took + later.took }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Exited(ExitStatus),
     TimedOut(Duration),
+    /// Nothing was heard of it for this long: see [`Limits::quiet`].
+    Quiet(Duration),
+}
+
+/// How long a program may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) total: Duration,
+    /// The longest time without a line that is a sign of life, and what such a line is.
+    pub(crate) quiet: Option<(Duration, fn(&str) -> bool)>,
+}
+
+impl From<Duration> for Limits {
+    fn from(total: Duration) -> Limits {
+        Limits { total, quiet: None }
+    }
+}
+
+impl Limits {
+    /// How the program ends if it has run since `started` and was heard of at `heard`.
+    fn exceeded(&self, started: Instant, heard: Instant) -> Option<End> {
+        match self.quiet {
+            Some((quiet, _)) if heard.elapsed() > quiet => Some(End::Quiet(quiet)),
+            _ => (started.elapsed() > self.total).then_some(End::TimedOut(self.total)),
+        }
+    }
+
+    fn is_sign_of_life(&self, line: &str) -> bool {
+        self.quiet.is_some_and(|(_, is_sign)| is_sign(line))
+    }
 }
 
 impl fmt::Display for End {
@@ -38,6 +74,7 @@ impl fmt::Display for End {
         match self {
             End::Exited(status) => write!(f, "ended with {status}"),
             End::TimedOut(after) => write!(f, "was stopped: not finished after {} s", after.as_secs()),
+            End::Quiet(after) => write!(f, "was stopped: no test finished for {} s", after.as_secs()),
         }
     }
 }
@@ -45,9 +82,10 @@ impl fmt::Display for End {
 /// Runs `command` with both outputs captured. `on_line` sees each line as it comes.
 pub(crate) fn capture(
     command: &mut Command,
-    allowed: Duration,
+    limits: impl Into<Limits>,
     on_line: &mut dyn FnMut(&str),
 ) -> Result<Finished> {
+    let limits = limits.into();
     let program = command.get_program().to_string_lossy().into_owned();
     let started = Instant::now();
     let (reader, writer) = std::io::pipe().context("a pipe for the output")?;
@@ -59,7 +97,7 @@ pub(crate) fn capture(
     let (sender, lines) = std::sync::mpsc::channel();
     std::thread::spawn(move || send_lines(reader, &sender));
     let mut output = String::new();
-    let end = wait(&mut child, &lines, started, allowed, &mut |line| {
+    let end = wait(&mut child, &lines, limits, &mut |line| {
         on_line(line.trim_end_matches('\n'));
         output.push_str(line);
     })?;
@@ -80,15 +118,21 @@ fn send_lines(reader: PipeReader, sender: &Sender<String>) {
 fn wait(
     child: &mut Child,
     lines: &Receiver<String>,
-    started: Instant,
-    allowed: Duration,
+    limits: Limits,
     on_line: &mut dyn FnMut(&str),
 ) -> Result<End> {
+    let started = Instant::now();
+    let mut heard = started;
     let mut ended: Option<(ExitStatus, Instant)> = None;
     let mut all_said = false;
     loop {
         match lines.recv_timeout(LOOK_EVERY) {
-            Ok(line) => on_line(&line),
+            Ok(line) => {
+                if limits.is_sign_of_life(&line) {
+                    heard = Instant::now();
+                }
+                on_line(&line);
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => all_said = true,
         }
@@ -99,9 +143,9 @@ fn wait(
             Some((status, at)) if all_said || at.elapsed() > LISTEN_AFTER_END => {
                 return Ok(End::Exited(status));
             }
-            None if started.elapsed() > allowed => {
+            None if let Some(end) = limits.exceeded(started, heard) => {
                 end_all(child);
-                return Ok(End::TimedOut(allowed));
+                return Ok(end);
             }
             // The outputs are closed, the program is still on its way out.
             None if all_said => std::thread::sleep(LOOK_EVERY),

@@ -1,7 +1,7 @@
 //! Builds every test program of the workspace at once, then runs them one by one.
 //!
-//! Not `cargo test`: we want a deadline for each program, its skips told apart from its passes, and the rest to
-//! run when one does not even compile.
+//! Not `cargo test`: we want a deadline for each test (see `hangs`), skips told apart from passes, and the rest to run when
+//! one does not even compile.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-use super::libtest::tally;
+use super::hangs::{Harness, HarnessLimits};
 use super::report::{KindReport, Report};
 use super::skips::SkipList;
 use super::{Run, options::Options};
 use crate::metadata::Metadata;
-use crate::{process, workspace};
+use crate::workspace;
 
 /// How often a sign of life is given by a program that takes long.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
@@ -135,17 +135,22 @@ fn selection(options: &Options, metadata: &Metadata) -> (Vec<String>, Vec<String
 fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &mut KindReport) -> Result<()> {
     let file_name = program.executable.file_name().unwrap_or_default().to_string_lossy();
     let skip_list = SkipList::new(run.scratch.path(), &file_name);
-    let mut command = Command::new(&program.executable);
-    command.args(filters).current_dir(&program.package_dir);
-    // As under `cargo test`.
-    command.env("CARGO_MANIFEST_DIR", &program.package_dir).env("CARGO_PKG_NAME", &program.package);
-    command.env("PLUMB_TEST_SKIPS", skip_list.path());
-    describe_run(run, &mut command);
+    let command = |arguments: &[String]| {
+        let mut command = Command::new(&program.executable);
+        command.args(arguments).current_dir(&program.package_dir);
+        // As under `cargo test`.
+        command.env("CARGO_MANIFEST_DIR", &program.package_dir).env("CARGO_PKG_NAME", &program.package);
+        command.env("PLUMB_TEST_SKIPS", skip_list.path());
+        describe_run(run, &mut command);
+        command
+    };
+    let limits = HarnessLimits { total: run.options.allowed(), quiet: run.options.allowed_for_test() };
+    let (name, seed) = (program.name.as_str(), run.options.seed);
+    let harness = Harness { name, command: &command, filters, limits, seed };
 
-    let mut progress = Progress::new(&program.name);
-    let finished = process::capture(&mut command, run.options.allowed(), &mut |line| progress.line(line))?;
-    let tally = tally(&program.name, &finished);
-    report.add_program(&program.name, &tally, skip_list.read(), &finished);
+    let mut progress = Progress::new(name);
+    let (tally, finished) = harness.run(&mut |line| progress.line(line))?;
+    report.add_program(name, &tally, skip_list.read(), &finished);
     Ok(())
 }
 

@@ -6,6 +6,8 @@ use crate::process::{End, Finished};
 pub(crate) struct Tally {
     pub(crate) passed: Vec<String>,
     pub(crate) failed: Vec<String>,
+    /// Those among the failed that never ended.
+    pub(crate) hung: Vec<String>,
     /// Tests that the harness was told to ignore, with the reason if one is given.
     pub(crate) ignored: Vec<(String, String)>,
     /// What the harness itself counted. Names can be lost when a test writes past the harness into the middle
@@ -34,18 +36,56 @@ pub(crate) fn tally(name: &str, finished: &Finished) -> Tally {
     tally
 }
 
+impl Tally {
+    /// What can be read from an output, whole or not.
+    pub(crate) fn of_output(output: &str) -> Tally {
+        read(output)
+    }
+
+    pub(crate) fn add(&mut self, other: Tally) {
+        self.passed.extend(other.passed);
+        self.failed.extend(other.failed);
+        self.hung.extend(other.hung);
+        self.ignored.extend(other.ignored);
+        if let Some(counts) = other.counted {
+            self.counted.get_or_insert_default().add(counts);
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, other: Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+}
+
+/// The name and the outcome, if the line tells of a test that has ended.
+pub(crate) fn finished_test(line: &str) -> Option<(&str, &str)> {
+    let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let outcome = outcome.trim();
+    let is_outcome = outcome == "ok" || outcome == "FAILED" || outcome.starts_with("ignored");
+    is_outcome.then_some((name, outcome))
+}
+
+/// The tests of which the harness said that they take long, and nothing since.
+pub(crate) fn long_running(output: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let (before, _) = line.split_once(" has been running for over ")?;
+        before.rsplit("test ").next().map(str::to_owned)
+    };
+    let done: Vec<&str> = output.lines().filter_map(finished_test).map(|(name, _)| name).collect();
+    output.lines().filter_map(name).filter(|name| !done.contains(&name.as_str())).collect()
+}
+
 fn read(output: &str) -> Tally {
     let mut tally = Tally::default();
     for line in output.lines() {
         if let Some(counts) = line.strip_prefix("test result: ").and_then(read_counts) {
-            let sum = tally.counted.get_or_insert_default();
-            sum.passed += counts.passed;
-            sum.failed += counts.failed;
-            sum.ignored += counts.ignored;
-        } else if let Some((name, outcome)) =
-            line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... "))
-        {
-            match outcome.trim() {
+            tally.counted.get_or_insert_default().add(counts);
+        } else if let Some((name, outcome)) = finished_test(line) {
+            match outcome {
                 "ok" => tally.passed.push(name.to_owned()),
                 "FAILED" => tally.failed.push(name.to_owned()),
                 other => tally.ignored.extend(read_ignored(name, other)),
@@ -125,6 +165,15 @@ mod tests {
             "test a ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
         assert!(tally("unit", &finished(ok, 0)).failed.is_empty());
         assert_eq!(tally("unit", &finished(ok, 3)).failed.len(), 1);
+    }
+
+    #[test]
+    fn a_test_that_takes_long_is_one_that_has_not_ended() {
+        let output = "test a has been running for over 60 seconds\ntest b::c has been running for over 60 seconds\n\
+            test a ... ok\ntest d ... test d has been running for over 60 seconds\n";
+        assert_eq!(long_running(output), ["b::c", "d"]);
+        assert_eq!(finished_test("test a ... ignored, slow"), Some(("a", "ignored, slow")));
+        assert_eq!(finished_test("test of something ... else"), None);
     }
 
     #[test]

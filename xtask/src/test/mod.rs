@@ -1,7 +1,9 @@
 //! `cargo xtask test`: every kind of test, one after the other. A step that fails does not stop the rest.
 
 mod binaries;
+mod busy;
 mod documents;
+mod hangs;
 mod libtest;
 mod options;
 mod programs;
@@ -38,6 +40,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
         report.add(tidy::as_test());
     }
     let built = binaries::build(&run, &mut report)?;
+    let _load = run.options.busy.then(busy::Load::start);
     binaries::run_all(&run, &built, &mut report)?;
     if run.options.wants_kind("doc") {
         report.add(documents::doc_tests(&run)?);

@@ -13,6 +13,8 @@ pub(crate) const KINDS: &[&str] =
 pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) full: bool,
+    /// Keeps the machine's cores busy meanwhile.
+    pub(crate) busy: bool,
     /// Empty: all kinds.
     kinds: Vec<String>,
     /// Whatever is neither a flag nor a kind: a crate's name, or part of a test's name.
@@ -21,15 +23,19 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn parse(args: &[String]) -> Result<Options> {
-        let mut options = Options { seed: fresh_seed(), full: false, kinds: Vec::new(), words: Vec::new() };
+        let mut options =
+            Options { seed: fresh_seed(), full: false, busy: false, kinds: Vec::new(), words: Vec::new() };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--full" => options.full = true,
+                "--busy" => options.busy = true,
                 "--seed" => options.seed = seed(args.next().context("--seed needs a number")?)?,
                 other if other.starts_with("--seed=") => options.seed = seed(&other["--seed=".len()..])?,
                 flag if flag.starts_with('-') => {
-                    bail!("unknown flag {flag}; usage: cargo xtask test [--full] [--seed N] [FILTER…]")
+                    bail!(
+                        "unknown flag {flag}; usage: cargo xtask test [--full] [--busy] [--seed N] [FILTER…]"
+                    )
                 }
                 kind if KINDS.contains(&kind) => options.kinds.push(kind.to_owned()),
                 word => options.words.push(word.to_owned()),
@@ -46,9 +52,20 @@ impl Options {
         self.words.is_empty() || ["unit", "integration", "doc"].contains(&kind)
     }
 
-    /// How long one test program may take before it counts as stuck.
+    /// How long one program may take before it counts as stuck.
     pub(crate) fn allowed(&self) -> Duration {
-        Duration::from_secs(if self.full { 4 * 3600 } else { 900 })
+        Duration::from_secs(if self.full { 8 * 3600 } else { 3600 }) * self.slowness()
+    }
+
+    /// How long one test may take before it counts as hanging. Longer than testkit's patience, so that a test which waits in vain can
+    /// say for what.
+    pub(crate) fn allowed_for_test(&self) -> Duration {
+        Duration::from_secs(if self.full { 2 * 3600 } else { 600 }) * self.slowness()
+    }
+
+    /// How much longer everything takes.
+    pub(crate) fn slowness(&self) -> u32 {
+        if self.busy { 3 } else { 1 }
     }
 
     /// Tells a test program about the run: see the crate `testkit`. Property tests take the seed from
@@ -83,8 +100,8 @@ mod tests {
 
     #[test]
     fn flags_kinds_and_words_are_told_apart() {
-        let options = parse(&["--full", "--seed", "7", "unit", "store", "watch"]).unwrap();
-        assert!(options.full);
+        let options = parse(&["--full", "--busy", "--seed", "7", "unit", "store", "watch"]).unwrap();
+        assert!(options.full && options.busy);
         assert_eq!(options.seed, 7);
         assert_eq!(options.words, ["store", "watch"]);
         assert!(options.wants_kind("unit"));

@@ -8,7 +8,8 @@ use super::binaries::{Built, describe_run};
 use super::report::KindReport;
 use crate::{demo, process, sim, workspace};
 
-const DEMO_ALLOWED: Duration = Duration::from_secs(300);
+/// Against hanging only: it waits for what it shows.
+const DEMO_ALLOWED: Duration = Duration::from_secs(1200);
 
 /// The demo must end well, every time.
 pub(crate) fn demo(run: &Run, built: &Built) -> KindReport {
@@ -21,7 +22,13 @@ pub(crate) fn demo(run: &Run, built: &Built) -> KindReport {
     } else if let Some(program) = built.missing(&[demo::PROGRAM, "plumb", "plumbd", "plumb-cni"]) {
         report.add("demo", Some(format!("{program} was not built")), Duration::ZERO);
     } else {
-        run_program(run, &mut report, "demo", &mut demo::command(&run.metadata), DEMO_ALLOWED);
+        run_program(
+            run,
+            &mut report,
+            "demo",
+            &mut demo::command(&run.metadata),
+            DEMO_ALLOWED * run.options.slowness(),
+        );
     }
     report
 }

@@ -35,7 +35,11 @@ impl KindReport {
         let ignored_unnamed = counts.ignored.saturating_sub(tally.ignored.len());
         let qualified = |name: &String| format!("{program}: {name}");
 
-        let mut failed: Vec<String> = tally.failed.iter().map(qualified).collect();
+        let named = |name: &String| {
+            let hangs = if tally.hung.contains(name) { " (hangs: stopped)" } else { "" };
+            qualified(name) + hangs
+        };
+        let mut failed: Vec<String> = tally.failed.iter().map(named).collect();
         failed.extend(std::iter::repeat_n(format!("{program}: a test, see its output"), failed_unnamed));
         let mut all_skipped = skipped;
         all_skipped.extend(tally.ignored.iter().cloned());

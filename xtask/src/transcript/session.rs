@@ -81,7 +81,7 @@ fn judge(page: &Page, fence: usize, step: &Step, finished: &Finished, code_is_sh
 fn exit_code(finished: &Finished) -> i32 {
     match finished.end {
         End::Exited(status) => status.code().unwrap_or(-1),
-        End::TimedOut(_) => -1,
+        End::TimedOut(_) | End::Quiet(_) => -1,
     }
 }
 
