@@ -66,3 +66,49 @@ async fn list_and_watch(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use store::MemoryStore;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    fn pool(name: &str) -> Key {
+        Key::cluster(Kind::IpPool, name)
+    }
+
+    /// Whatever was forgotten while it did not look: it learns of what is there, and goes on.
+    #[tokio::test]
+    async fn forgotten_history_leads_to_a_new_list() {
+        let memory = Arc::new(MemoryStore::new());
+        let store: Arc<dyn Store> = memory.clone();
+        let (sender, mut heard) = mpsc::unbounded_channel();
+        let followed = store.clone();
+        let follower = tokio::spawn(async move {
+            let tell = |told| drop(sender.send(told));
+            follow(&*followed, KeyRange::Kind(Kind::IpPool), "pools", tell).await;
+        });
+        let mut known = std::collections::BTreeSet::new();
+        for round in 0..20 {
+            let name = format!("p{round}");
+            // On one thread: the follower sees nothing of this before it is all done.
+            store.create(pool(&name), b"{}".to_vec()).await.unwrap();
+            if round % 2 == 0 {
+                memory.forget_history();
+            }
+            let learn = async {
+                while !known.contains(&pool(&name)) {
+                    match heard.recv().await.expect("it goes on") {
+                        Told::Listed(record) | Told::Put(record) => drop(known.insert(record.key)),
+                        Told::Listing | Told::Complete | Told::Deleted(_) | Told::Lost => {}
+                    }
+                }
+            };
+            tokio::time::timeout(testkit::PATIENCE, learn).await.expect("it learns of the change");
+        }
+        follower.abort();
+    }
+}

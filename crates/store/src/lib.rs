@@ -14,7 +14,7 @@ mod watch;
 pub mod wrap;
 
 use async_trait::async_trait;
-use model::{Key, KeyRange};
+use model::{Key, KeyRange, Kind};
 
 pub use config::StoreConfig;
 pub use error::StoreError;
@@ -49,6 +49,14 @@ pub use watch::Watch;
 ///   [`StoreError::HistoryGone`] and the caller starts over.
 /// * A watch from a list's revision shows every later change exactly once, in order, or [`Event::HistoryGone`].
 ///   The events of one commit come together, in the order of its changes.
+/// * History may be forgotten under a running watch. If changes that the watch has not handed out were among it, the
+///   watch either hands out all of them all the same (the backend had them at hand: etcd has sent them, SQLite's own process
+///   made them) or reports [`Event::HistoryGone`]; which of the two is the backend's choice, and so is whether changes
+///   outside its range count. It never drops a change of its range in silence: whoever waits for that change gets it or
+///   `HistoryGone`. A watch that had handed out everything goes on.
+/// * A store that went back in time (a backup was restored), or another one in its place, ends every watch with
+///   [`Event::HistoryGone`] or an error, and never gives out a revision a second time for something else, as far as it can
+///   know those given out before.
 /// * Keys that are not ours (Felix status, legacy markers) may lie in the store. Lists and watches pass over them.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
@@ -85,6 +93,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Makes changes that belong together.
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError>;
+
+    /// Whether the store can be read and, as far as can be found out without changing any record, written now. An error is what
+    /// the next request would meet. Cheap: made to be called every few seconds.
+    async fn probe(&self) -> Result<(), StoreError> {
+        self.get(&Key::cluster(Kind::ClusterInformation, "default")).await.map(drop)
+    }
 
     /// Every change to `range` after `after`. Ends only when dropped; connection loss is mended inside.
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError>;

@@ -16,11 +16,17 @@ pub mod process;
 mod scratch;
 
 use std::io::Write as _;
+use std::time::Duration;
 
 pub use again::{Role, again, role};
 pub use dice::Dice;
 pub use ports::free_port;
 pub use scratch::scratch;
+
+/// How long a test waits for anything: a deadline against hanging, and nothing else. It must be met on a machine whose cores are all
+/// busy with something else, where everything takes ten times as long. There is no other one: a test that wants to wait less waits
+/// for the wrong thing.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The seed of this run; the same for every test, so that one number reproduces the run.
 pub fn seed() -> u64 {

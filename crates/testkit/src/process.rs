@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-/// Generous: a deadline that only something that hangs will meet.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use crate::PATIENCE;
 
 /// A child that is killed when this is dropped, and also when this process dies in any other way.
 #[derive(Debug)]

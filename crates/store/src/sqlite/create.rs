@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{CWD, RenameFlags};
 
 use super::error::Trouble;
+use super::identity::set_leftovers_aside;
 use super::schema;
 
 /// What a crash in the middle left behind is this old when it is cleared away.
@@ -75,6 +76,9 @@ fn make(draft: &Path) -> Result<(), Trouble> {
 }
 
 fn put_in_place(draft: &Path, path: &Path) -> Result<(), Trouble> {
+    if !path.exists() {
+        set_leftovers_aside(path)?;
+    }
     match rustix::fs::renameat_with(CWD, draft, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::EXIST) => {

@@ -28,6 +28,11 @@ impl Trouble {
         self
     }
 
+    pub(super) fn with_detail(mut self, detail: String) -> Trouble {
+        self.detail = Some(detail);
+        self
+    }
+
     /// The file system refuses: `problem` says what was tried.
     pub(super) fn io(problem: impl Into<String>, error: &io::Error) -> Trouble {
         let trouble = Trouble::new(problem);
@@ -62,6 +67,10 @@ impl Trouble {
         self.code == Some(ErrorCode::SystemIoFailure)
     }
 
+    pub(super) fn damaged(detail: String) -> Trouble {
+        Trouble::new("the database is damaged").with_hint(RESTORE).with_detail(detail)
+    }
+
     pub(super) fn locked(patience: Duration) -> Trouble {
         Trouble::new(format!("another process kept the database locked for more than {patience:?}"))
             .with_hint("find who holds it with `fuser -v` on the file; a stopped process may hold the lock")
@@ -82,7 +91,7 @@ impl From<rusqlite::Error> for Trouble {
         let trouble = match code {
             ErrorCode::NotADatabase => Trouble::new("is not a SQLite database")
                 .with_hint("is this the right path? It is left as it is"),
-            ErrorCode::DatabaseCorrupt => Trouble::new("the database is damaged").with_hint(RESTORE),
+            ErrorCode::DatabaseCorrupt => Trouble::damaged(error.to_string()),
             ErrorCode::ReadOnly => {
                 Trouble::new("cannot be written: the file or its file system is read-only")
             }

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, StatVfsMountFlags};
 
 use super::error::Trouble;
+use super::identity::{Identity, Opened};
 use super::{OpenMode, create, schema};
 use crate::StoreError;
 
@@ -22,6 +22,9 @@ const LOG_ROOM: u64 = 1100 * (4096 + 24);
 /// With less than this left, a disk is not filled for the sake of speed.
 const SPACE_SCARCE: u64 = 256 * 1024 * 1024;
 
+/// With less than this left, the next commits may not fit.
+const SPACE_LOW: u64 = 16 * 1024 * 1024;
+
 /// Where the database lies and how it is opened.
 #[derive(Debug)]
 pub(super) struct DatabaseFile {
@@ -29,8 +32,8 @@ pub(super) struct DatabaseFile {
     pub(super) path: PathBuf,
     access: FileAccess,
     lock_patience: Duration,
-    /// Device and inode: the path must keep naming the file that was opened.
-    identity: (u64, u64),
+    /// The file that the path led to when it was last opened.
+    pub(super) opened: Opened,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +63,11 @@ impl DatabaseFile {
                 OpenMode::ReadOnly => FileAccess::ReadOnly,
                 OpenMode::CreateIfMissing | OpenMode::Existing => FileAccess::ReadWrite,
             };
-            let mut file = DatabaseFile { path, access, lock_patience, identity };
+            let opened = Opened::new(identity);
+            let mut file = DatabaseFile { path, access, lock_patience, opened };
             let connection = file.first_connection().map_err(|trouble| file.explain(trouble))?;
             file.check_identity()?;
+            file.opened.note_companions(&file.path);
             Ok((file, connection))
         };
         open().map_err(|trouble: Trouble| trouble.at(&path))
@@ -99,15 +104,6 @@ impl DatabaseFile {
         Ok(connection)
     }
 
-    /// Fails if the path no longer names the file that was opened: what is written now would be lost.
-    pub(super) fn check_identity(&self) -> Result<(), Trouble> {
-        match fs::metadata(&self.path) {
-            Ok(metadata) if (metadata.dev(), metadata.ino()) == self.identity => Ok(()),
-            _ => Err(Trouble::new("the file was removed or replaced while in use")
-                .with_hint("restart what uses it; nothing more is written to the old file")),
-        }
-    }
-
     /// Lets the watchers of other processes know that there is something new: they are told when somebody opens the
     /// directory.
     ///
@@ -135,6 +131,14 @@ impl DatabaseFile {
         }
         let written = io::copy(&mut io::repeat(0).take(LOG_ROOM - length), &mut log);
         written.and_then(|_| log.sync_data()).inspect_err(|_| drop(log.set_len(length)))
+    }
+
+    /// Little space is left where the database lies, or nobody can write there: only trying shows whether a commit succeeds.
+    pub(super) fn may_be_full(&self) -> bool {
+        rustix::fs::statvfs(self.directory()).is_ok_and(|filesystem| {
+            filesystem.f_flag.contains(StatVfsMountFlags::RDONLY)
+                || filesystem.f_bavail.saturating_mul(filesystem.f_frsize) < SPACE_LOW
+        })
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -200,7 +204,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The file's identity, if there is a file that can be a database.
-fn find(path: &Path, mode: OpenMode) -> Result<(u64, u64), Trouble> {
+fn find(path: &Path, mode: OpenMode) -> Result<Identity, Trouble> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(missing(mode)),
@@ -213,7 +217,7 @@ fn find(path: &Path, mode: OpenMode) -> Result<(u64, u64), Trouble> {
     if !metadata.is_file() {
         return Err(Trouble::new("is not a regular file"));
     }
-    Ok((metadata.dev(), metadata.ino()))
+    Ok(Identity::of(&metadata))
 }
 
 fn missing(mode: OpenMode) -> Trouble {

@@ -3,6 +3,9 @@
 //! After every commit the writer opens the directory of the database (see `DatabaseFile::announce`), and the kernel
 //! reports that to whoever watches the directory. It also reports a file that is removed or replaced. A slow look every
 //! few seconds catches what was never announced: a writer that died right after its commit, or one that is not ours.
+//!
+//! A file that cannot be followed is looked for again and again: moved back, it is followed as before; another one in its
+//! place is taken over (see `identity`), and every watch starts over.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -18,12 +21,15 @@ use tokio::sync::watch;
 use super::News;
 use super::error::Trouble;
 use super::file::DatabaseFile;
+use super::identity::{Look, move_on};
 use super::read::standing;
 
 /// How long the thread sleeps if nothing happens.
 const SLOW_LOOK: Duration = Duration::from_secs(5);
 /// The same if the kernel gives us no notices (all its inotify instances are taken).
 const LOOK_WITHOUT_NOTICES: Duration = Duration::from_millis(100);
+/// The same while the file cannot be followed. A file that looks the same for so long is not being copied any more.
+const LOOK_IN_TROUBLE: Duration = Duration::from_secs(1);
 
 /// The listening thread. Dropping this ends it.
 #[derive(Debug)]
@@ -40,7 +46,9 @@ impl Listener {
         let stop = Arc::new(stop.map_err(|error| cannot("cannot watch for changes")(error.into()))?);
         let notices = Notices::of(&file);
         let connection = file.connect_reader()?;
-        let ear = Ear { file, connection, news, notices, data_version: None };
+        let mut ear = Ear { file, connection, news, notices, data_version: None, stranger: None };
+        // What comes later is compared with this: a file may also go back.
+        ear.look()?;
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("sqlite-listener".into())
@@ -66,22 +74,49 @@ struct Ear {
     news: watch::Sender<News>,
     notices: Option<Notices>,
     data_version: Option<i64>,
+    /// Another file that was seen at the path.
+    stranger: Option<Look>,
 }
 
 impl Ear {
     fn listen(mut self, stop: &OwnedFd) {
         loop {
-            match self.wait(stop) {
-                Woken::Stop => return,
-                Woken::Irrelevant => continue,
-                Woken::Look => {}
-            }
-            if let Err(trouble) = self.look() {
-                let trouble = self.file.explain(trouble);
-                self.news.send_modify(|news| news.trouble = Some(trouble));
-                return;
+            let outcome = if self.is_in_trouble() {
+                if self.wait_for(stop, LOOK_IN_TROUBLE) {
+                    return;
+                }
+                self.recover()
+            } else {
+                match self.wait(stop) {
+                    Woken::Stop => return,
+                    Woken::Irrelevant => continue,
+                    Woken::Look => self.look(),
+                }
+            };
+            if let Err(trouble) = outcome {
+                self.report(trouble);
             }
         }
+    }
+
+    fn is_in_trouble(&self) -> bool {
+        self.news.borrow().trouble.is_some()
+    }
+
+    fn report(&self, trouble: Trouble) {
+        let trouble = self.file.explain(trouble);
+        if !self.is_in_trouble() {
+            let (path, problem) = (self.file.path.display(), trouble.at(&self.file.path));
+            tracing::warn!(%path, %problem, "the database cannot be followed; looking for it again and again");
+        }
+        self.news.send_modify(|news| news.trouble = Some(trouble));
+    }
+
+    /// Not by the kernel's notices: looking opens the file, and would wake us up again at once. Says whether to stop.
+    fn wait_for(&self, stop: &OwnedFd, duration: Duration) -> bool {
+        let timeout = Timespec::try_from(duration).ok();
+        let mut sources = [PollFd::new(stop, PollFlags::IN)];
+        poll(&mut sources, timeout.as_ref()).is_ok_and(|ready| ready > 0)
     }
 
     fn wait(&mut self, stop: &OwnedFd) -> Woken {
@@ -110,7 +145,51 @@ impl Ear {
         }
         let revision = standing(&self.connection)?.revision;
         self.data_version = Some(version);
+        // Read after it: the writer tells its own news only after the commit.
+        let known = self.news.borrow().revision;
+        if revision < known && standing(&self.connection)?.revision < known {
+            return self.went_back(known);
+        }
         self.news.send_if_modified(|news| news.advance(revision));
+        Ok(())
+    }
+
+    /// A backup was restored into the file itself.
+    fn went_back(&mut self, known: i64) -> Result<(), Trouble> {
+        tracing::warn!(path = %self.file.path.display(), known, "the database went back to an earlier state");
+        let revision = if self.file.is_writable() {
+            move_on(&mut self.file.connect()?, known)?
+        } else {
+            standing(&self.connection)?.revision
+        };
+        self.news.send_modify(|news| news.start_over(revision));
+        Ok(())
+    }
+
+    /// Goes on with the same file if it is back, or else with the one in its place, once that no longer changes.
+    fn recover(&mut self) -> Result<(), Trouble> {
+        let known = self.news.borrow().revision;
+        match self.file.stranger() {
+            Some(stranger) if self.stranger == Some(stranger) => self.file.take_over(known)?,
+            Some(stranger) => {
+                self.stranger = Some(stranger);
+                return self.file.check_identity().map(drop);
+            }
+            None => {}
+        }
+        self.file.check_identity()?;
+        self.stranger = None;
+        self.connection = self.file.connect_reader()?;
+        self.data_version = None;
+        // The directory may be another one, too.
+        self.notices = Notices::of(&self.file);
+        let revision = standing(&self.connection)?.revision;
+        if revision < known {
+            self.went_back(known)?;
+        } else {
+            self.news.send_modify(|news| news.start_over(revision));
+        }
+        tracing::info!(path = %self.file.path.display(), "the database is followed again");
         Ok(())
     }
 }

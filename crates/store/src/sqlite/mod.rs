@@ -14,6 +14,7 @@ mod commit;
 mod create;
 mod error;
 mod file;
+mod identity;
 mod listener;
 mod place;
 mod read;
@@ -164,6 +165,17 @@ impl Store for SqliteStore {
         }
     }
 
+    async fn probe(&self) -> Result<(), StoreError> {
+        let inner = &self.inner;
+        inner.readers.few(read::standing).await?;
+        match &inner.writer {
+            Some(writer) if writer.has_failed() || inner.file.may_be_full() => {
+                writer.commit(Vec::new()).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
         let position = counted(&after)?;
         let inner = Arc::clone(&self.inner);
@@ -204,8 +216,10 @@ struct News {
     revision: i64,
     /// What the writer of this process has done last.
     latest: Option<Latest>,
-    /// The file can no longer be followed.
+    /// The file cannot be followed now.
     trouble: Option<Trouble>,
+    /// Grows when another file is taken over, or the file went back in time: no watch goes on from before.
+    era: u64,
 }
 
 /// One transaction of this process: a watch that was in step before it need not read to be in step again.
@@ -223,5 +237,10 @@ impl News {
         let newer = revision > self.revision;
         self.revision = self.revision.max(revision);
         newer
+    }
+
+    /// What was known before is history of another file.
+    fn start_over(&mut self, revision: i64) {
+        *self = News { revision, latest: None, trouble: None, era: self.era + 1 };
     }
 }

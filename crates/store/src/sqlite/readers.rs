@@ -17,7 +17,8 @@ use crate::StoreError;
 #[derive(Debug)]
 pub(super) struct Readers {
     file: Arc<DatabaseFile>,
-    idle: Mutex<Vec<Connection>>,
+    /// Each with the generation of the file that it reads.
+    idle: Mutex<Vec<(u64, Connection)>>,
 }
 
 impl Readers {
@@ -33,8 +34,11 @@ impl Readers {
         self: &Arc<Self>,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match self.waiting() {
-            Some(connection) => self.read_on(connection, read).map_err(|trouble| self.tell(trouble)),
+        let generation = self.file.check_identity().map_err(|trouble| self.tell(trouble))?;
+        match self.waiting(generation) {
+            Some(connection) => {
+                self.read_on(generation, connection, read).map_err(|trouble| self.tell(trouble))
+            }
             None => self.many(read).await,
         }
     }
@@ -54,18 +58,23 @@ impl Readers {
     ) -> JoinHandle<Result<T, StoreError>> {
         let readers = Arc::clone(self);
         tokio::task::spawn_blocking(move || {
-            let connection = match readers.waiting() {
-                Some(connection) => Ok(connection),
-                None => readers.file.connect_reader(),
-            };
-            let answer = connection.and_then(|connection| readers.read_on(connection, read));
-            answer.map_err(|trouble| readers.tell(trouble))
+            readers.read_anywhere(read).map_err(|trouble| readers.tell(trouble))
         })
+    }
+
+    fn read_anywhere<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Trouble> {
+        let generation = self.file.check_identity()?;
+        let connection = match self.waiting(generation) {
+            Some(connection) => connection,
+            None => self.file.connect_reader()?,
+        };
+        self.read_on(generation, connection, read)
     }
 
     /// A connection that fails is not used again.
     fn read_on<T>(
         &self,
+        generation: u64,
         mut connection: Connection,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, Trouble> {
@@ -74,16 +83,19 @@ impl Readers {
         transaction.commit()?;
         let mut idle = self.lock();
         if idle.len() < Readers::IDLE_MAX {
-            idle.push(connection);
+            idle.push((generation, connection));
         }
         Ok(answer)
     }
 
-    fn waiting(&self) -> Option<Connection> {
-        self.lock().pop()
+    /// Closes what still reads a file of an earlier generation.
+    fn waiting(&self, generation: u64) -> Option<Connection> {
+        let mut idle = self.lock();
+        idle.retain(|(of, _)| *of == generation);
+        idle.pop().map(|(_, connection)| connection)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u64, Connection)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -60,13 +60,22 @@ pub(super) fn check(connection: &Connection) -> Result<(), Trouble> {
     }
 }
 
+/// Persistent, and not possible inside a transaction. A copy made with `VACUUM INTO` has lost it.
+pub(super) fn use_log(connection: &Connection) -> Result<(), Trouble> {
+    let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode != "wal" {
+        connection.pragma_update(None, "journal_mode", "wal")?;
+    }
+    Ok(())
+}
+
 /// Makes the tables in an empty database, or brings those of an older version up to date.
 pub(super) fn prepare(connection: &mut Connection) -> Result<(), Trouble> {
-    if examine(connection)? == Contents::Current {
+    let contents = examine(connection)?;
+    use_log(connection)?;
+    if contents == Contents::Current {
         return Ok(());
     }
-    // Persistent, and not possible inside a transaction.
-    connection.pragma_update(None, "journal_mode", "wal")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have been faster.
     let done = match examine(&transaction)? {

@@ -29,6 +29,8 @@ pub(super) struct Following {
     /// The range as texts: its first, and the first beyond it.
     interval: (String, String),
     position: i64,
+    /// The era that the position is of.
+    era: u64,
     /// The newest revision known to exist.
     newest: i64,
     /// A read under way. It is kept here because the reader may give up waiting and ask again.
@@ -40,7 +42,8 @@ impl Following {
         let news = inner.news.subscribe();
         // Nothing is known yet, so the first thing is to read.
         let interval = interval(&range);
-        Following { inner, news, range, interval, position, newest: i64::MAX, reading: None }
+        let era = news.borrow().era;
+        Following { inner, news, range, interval, position, era, newest: i64::MAX, reading: None }
     }
 
     /// What there is to hear, if all that is new is one transaction of this process.
@@ -87,6 +90,9 @@ impl EventSource for Following {
             let news = self.news.borrow_and_update().clone();
             if let Some(trouble) = &news.trouble {
                 return Err(trouble.at(&self.inner.file.path));
+            }
+            if news.era != self.era {
+                return Ok(Batch { events: vec![Event::HistoryGone], upto: self.position.into() });
             }
             self.newest = self.newest.max(news.revision);
             if let Some(events) = self.told(&news) {

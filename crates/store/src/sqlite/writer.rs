@@ -9,6 +9,7 @@
 //! commit of its own, with its own revision and its own refusal.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use model::Key;
@@ -37,6 +38,8 @@ pub(super) struct Writer {
     queue: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
     place: Arc<Place>,
+    /// The last transaction failed, for all that was in it.
+    failed: Arc<AtomicBool>,
 }
 
 impl Writer {
@@ -54,7 +57,9 @@ impl Writer {
         news: watch::Sender<News>,
     ) -> std::io::Result<Writer> {
         let (queue, requests) = mpsc::channel(Writer::QUEUE_MAX);
-        let desk = Desk { file, connection, history, news, written: 0 };
+        let failed = Arc::new(AtomicBool::new(false));
+        let own_failed = Arc::clone(&failed);
+        let desk = Desk { file, generation: 0, connection, history, news, written: 0, failed: own_failed };
         let place = Arc::new(Place::new());
         let own_place = Arc::clone(&place);
         let work = move || {
@@ -62,9 +67,14 @@ impl Writer {
             desk.work(requests);
         };
         let thread = std::thread::Builder::new().name("sqlite-writer".into()).spawn(work)?;
-        Ok(Writer { queue: Some(queue), thread: Some(thread), place })
+        Ok(Writer { queue: Some(queue), thread: Some(thread), place, failed })
     }
 
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Without changes it is a trial: something is written that changes nothing.
     pub(super) async fn commit(&self, changes: Vec<Change>) -> Answer {
         let (answer, answered) = oneshot::channel();
         let request = Request { changes, answer };
@@ -91,11 +101,14 @@ impl Drop for Writer {
 /// What the writer thread works with.
 struct Desk {
     file: Arc<DatabaseFile>,
+    /// Of the file that the connection writes to.
+    generation: u64,
     connection: Connection,
     history: History,
     news: watch::Sender<News>,
     /// Transactions so far.
     written: u32,
+    failed: Arc<AtomicBool>,
 }
 
 impl Desk {
@@ -116,7 +129,9 @@ impl Desk {
     }
 
     fn serve(&mut self, group: Vec<Request>) {
-        match self.write(&group) {
+        let written = self.write(&group);
+        self.failed.store(written.is_err(), Ordering::Relaxed);
+        match written {
             Ok((answers, latest)) => {
                 // First of all those who wait: what watches do about the news may take a while.
                 for (request, answer) in group.into_iter().zip(answers) {
@@ -152,7 +167,11 @@ impl Desk {
 
     /// Answers for each request, and what has changed, if anything. An error concerns all of them.
     fn write(&mut self, group: &[Request]) -> Result<(Vec<Answer>, Option<Latest>), Failure> {
-        self.file.check_identity()?;
+        let generation = self.file.check_identity()?;
+        if generation != self.generation {
+            self.connection = self.file.connect()?;
+            self.generation = generation;
+        }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let before = standing(&transaction)?;
         let mut after = before;
@@ -161,6 +180,10 @@ impl Desk {
             answers.push(apply(&transaction, &mut after, &request.changes)?);
         }
         if after.revision == before.revision {
+            if group.iter().any(|request| request.changes.is_empty()) {
+                transaction.execute("UPDATE store SET history_bytes = history_bytes", [])?;
+                transaction.commit().map_err(Failure::at_commit)?;
+            }
             return Ok((answers, None));
         }
         let after = finish(&transaction, after, &self.history)?;

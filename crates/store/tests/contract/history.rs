@@ -1,5 +1,7 @@
 //! What a store may forget and must then say; what lies in it that is not ours.
 
+use std::sync::Arc;
+
 use store::{ListRequest, StoreError};
 
 use super::*;
@@ -25,6 +27,44 @@ pub(super) async fn a_watch_into_lost_history_says_so(backend: &dyn Backend) {
     assert!(watch.next().await.is_none(), "nothing follows");
 
     let mut watch = start(&*store, pools(), &third).await;
+    nothing_before_a_marker(&*store, &mut watch, &pool("z")).await;
+}
+
+/// Which of the two it is, the backend may choose; but not to stay silent.
+pub(super) async fn a_watch_overtaken_by_forgetting_tells_all_or_says_so(backend: &dyn Backend) {
+    for by_another in [false, true] {
+        let store = backend.fresh().await;
+        let writer = if by_another { backend.another().await } else { Arc::clone(&store) };
+        let before = now(&*store).await;
+        let first = create(&*writer, &pool("a"), "one").await;
+        let mut pools_watch = start(&*store, pools(), &before).await;
+        let mut handles_watch = start(&*store, KeyRange::Handles, &before).await;
+        assert_eq!(next(&mut pools_watch).await, put(&pool("a"), "one", &first));
+
+        let second = writer.update(pool("a"), value("two"), first).await.unwrap();
+        backend.forget_history().await;
+        let told = next(&mut pools_watch).await;
+        let goes_on = told == put(&pool("a"), "two", &second);
+        assert!(goes_on || told == Event::HistoryGone, "{told:?}");
+        if goes_on {
+            nothing_before_a_marker(&*writer, &mut pools_watch, &pool("z")).await;
+        } else {
+            assert!(pools_watch.next().await.is_none(), "nothing follows");
+        }
+        // Of its range nothing was lost, which the store need not know.
+        let third = create(&*writer, &handle("h"), "three").await;
+        let told = next(&mut handles_watch).await;
+        assert!(told == put(&handle("h"), "three", &third) || told == Event::HistoryGone, "{told:?}");
+    }
+}
+
+pub(super) async fn a_watch_that_has_told_all_outlives_forgetting(backend: &dyn Backend) {
+    let store = backend.fresh().await;
+    let before = now(&*store).await;
+    let mut watch = start(&*store, pools(), &before).await;
+    let first = create(&*store, &pool("a"), "one").await;
+    assert_eq!(next(&mut watch).await, put(&pool("a"), "one", &first));
+    backend.forget_history().await;
     nothing_before_a_marker(&*store, &mut watch, &pool("z")).await;
 }
 

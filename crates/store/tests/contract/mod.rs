@@ -14,7 +14,6 @@ mod watches;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{Key, KeyRange, Kind};
@@ -73,6 +72,8 @@ const CHECKS: &[(&str, Check)] = checks![
     watches::a_slow_reader_loses_nothing,
     watches::another_client_sees_the_change,
     history::a_watch_into_lost_history_says_so,
+    history::a_watch_overtaken_by_forgetting_tells_all_or_says_so,
+    history::a_watch_that_has_told_all_outlives_forgetting,
     history::a_list_whose_moment_is_forgotten_says_so,
     history::forgetting_keeps_the_present,
     history::foreign_keys_are_passed_over,
@@ -107,9 +108,6 @@ pub(crate) async fn run_all(backend: &dyn Backend) {
         check(backend).await;
     }
 }
-
-/// Generous: a deadline that only a hanging store meets.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn pool(name: &str) -> Key {
     Key::cluster(Kind::IpPool, name)
@@ -154,7 +152,7 @@ async fn start(store: &dyn Store, range: KeyRange, after: &Revision) -> Watch {
 }
 
 async fn next(watch: &mut Watch) -> Event {
-    let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("an event arrives");
+    let event = tokio::time::timeout(testkit::PATIENCE, watch.next()).await.expect("an event arrives");
     event.expect("the watch goes on").expect("the watch is well")
 }
 

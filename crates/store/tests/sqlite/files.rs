@@ -5,7 +5,6 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::time::Duration;
 
-use model::KeyRange;
 use store::sqlite::SqliteOptions;
 use store::{OpenMode, SqliteStore};
 
@@ -135,25 +134,6 @@ async fn a_store_opened_for_reading_refuses_changes() {
     assert_eq!(problem, "was opened for reading only");
     writer.create(handle("h"), b"x".to_vec()).await.unwrap();
     assert!(reader.get(&handle("h")).await.unwrap().is_some(), "but it sees what others write");
-}
-
-#[tokio::test]
-async fn nothing_is_written_to_a_file_that_was_taken_away() {
-    let scratch = Scratch::new();
-    let store = open(&scratch.db(), OpenMode::CreateIfMissing);
-    store.create(handle("h"), b"x".to_vec()).await.unwrap();
-    let (_, revision) = store.list_all(KeyRange::Handles).await.unwrap();
-    let mut watch = store.watch(KeyRange::Handles, revision).await.unwrap();
-    fs::rename(scratch.db(), scratch.path("old.db")).unwrap();
-
-    let ended = watch.next().await.unwrap().expect_err("the watch ends");
-    assert_eq!(storage_error(ended).0, "the file was removed or replaced while in use");
-    assert!(watch.next().await.is_none());
-
-    drop(open(&scratch.path("fresh.db"), OpenMode::CreateIfMissing));
-    fs::rename(scratch.path("fresh.db"), scratch.db()).unwrap();
-    let refused = store.create(handle("lost"), b"x".to_vec()).await.unwrap_err();
-    assert_eq!(storage_error(refused).0, "the file was removed or replaced while in use");
 }
 
 #[tokio::test]

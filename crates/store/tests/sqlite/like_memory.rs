@@ -1,5 +1,6 @@
 //! Whatever is asked of it, the SQLite store answers as the memory store does: errors, records, revisions, pages at
-//! past moments, events.
+//! past moments, events. Where history was forgotten under a watch, either may tell what it still has or say that it is
+//! gone; each is then compared with a store that forgets nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ struct Wanted {
 
 #[derive(Clone, Copy, Debug)]
 enum Verb {
+    /// Creates or updates, whichever fits: most commits should succeed, or there is nothing to watch.
+    Put,
     Create,
     Update,
     Delete,
@@ -87,8 +90,9 @@ fn ranges() -> Vec<KeyRange> {
 
 fn step() -> impl Strategy<Value = Step> {
     let verb = prop_oneof![
-        4 => Just(Verb::Create),
-        6 => Just(Verb::Update),
+        20 => Just(Verb::Put),
+        2 => Just(Verb::Create),
+        4 => Just(Verb::Update),
         3 => Just(Verb::Delete),
         1 => Just(Verb::Require),
         1 => Just(Verb::RequireAbsent),
@@ -106,13 +110,14 @@ fn step() -> impl Strategy<Value = Step> {
         revision,
         value,
     });
+    let range = || prop_oneof![3 => Just(0), 5 => 0..ranges().len()];
     prop_oneof![
         12 => prop::collection::vec(wanted, 0..4).prop_map(Step::Commit),
         2 => (0..keys().len()).prop_map(Step::Get),
-        4 => (0..ranges().len(), 0_usize..4).prop_map(|(range, limit)| Step::List { range, limit }),
+        4 => (range(), 0_usize..4).prop_map(|(range, limit)| Step::List { range, limit }),
         6 => (0_usize..8).prop_map(Step::More),
-        3 => (0..ranges().len(), 0_u64..6).prop_map(|(range, back)| Step::Watch { range, back }),
-        5 => (0_usize..8).prop_map(Step::Read),
+        3 => (range(), 0_u64..6).prop_map(|(range, back)| Step::Watch { range, back }),
+        8 => (0_usize..8).prop_map(Step::Read),
         1 => Just(Step::Forget),
         1 => Just(Step::Reopen),
     ]
@@ -122,16 +127,28 @@ fn step() -> impl Strategy<Value = Step> {
 struct Pair {
     scratch: Scratch,
     memory: Arc<MemoryStore>,
+    /// The same as `memory`, but it forgets nothing.
+    truth: Arc<MemoryStore>,
+    /// What happened up to this revision was forgotten.
+    forgotten: u64,
     sqlite: Arc<dyn Store>,
     lists: Vec<(ListRequest, Continuation)>,
-    watches: Vec<(Watch, Watch)>,
+    watches: Vec<Watched>,
+}
+
+/// The same watch on each store.
+struct Watched {
+    truth: Watch,
+    /// Those that go on: one may end with the loss of history, and the other not.
+    others: Vec<(&'static str, Watch)>,
 }
 
 impl Pair {
     fn new() -> Pair {
         let scratch = Scratch::new();
         let sqlite = open(&scratch.db(), OpenMode::CreateIfMissing);
-        Pair { scratch, memory: Arc::new(MemoryStore::new()), sqlite, lists: vec![], watches: vec![] }
+        let (memory, truth) = (Arc::new(MemoryStore::new()), Arc::new(MemoryStore::new()));
+        Pair { scratch, memory, truth, forgotten: 1, sqlite, lists: vec![], watches: vec![] }
     }
 
     fn model(&self) -> &dyn Store {
@@ -163,6 +180,7 @@ impl Pair {
             }
             Step::Forget => {
                 self.memory.forget_history();
+                self.forgotten = number(&self.ago(0).await);
                 raw(&self.scratch.db())
                     .execute_batch(
                         "BEGIN IMMEDIATE; DELETE FROM history;
@@ -180,8 +198,10 @@ impl Pair {
             let key = keys()[wanted.key].clone();
             // A key that cannot be spelled has no record; the commit has to say so.
             let current = self.model().get(&key).await.ok().flatten().map(|record| record.revision);
-            let revision = self.believed(wanted.revision, current).await;
+            let revision = self.believed(wanted.revision, current.clone()).await;
             changes.push(match wanted.verb {
+                Verb::Put if current.is_none() => Change::create(key, wanted.value.clone()),
+                Verb::Put => Change::update(key, wanted.value.clone(), revision),
                 Verb::Create => Change::create(key, wanted.value.clone()),
                 Verb::Update => Change::update(key, wanted.value.clone(), revision),
                 Verb::Delete => Change::delete(key, revision),
@@ -189,6 +209,11 @@ impl Pair {
                 Verb::RequireAbsent => Change::require_absent(key),
             });
         }
+        self.commit_all(changes).await;
+    }
+
+    async fn commit_all(&self, changes: Vec<Change>) {
+        let _ = self.truth.commit(changes.clone()).await;
         same(self.model().commit(changes.clone()).await, self.sqlite.commit(changes).await);
     }
 
@@ -202,7 +227,7 @@ impl Pair {
     }
 
     async fn ago(&self, back: u64) -> Revision {
-        let now: u64 = self.model().list_all(KeyRange::Handles).await.unwrap().1.as_str().parse().unwrap();
+        let now = number(&self.model().list_all(KeyRange::Handles).await.unwrap().1);
         Revision::new(now.saturating_sub(back).to_string())
     }
 
@@ -219,38 +244,31 @@ impl Pair {
 
     async fn watch(&mut self, range: KeyRange, back: u64) {
         let after = self.ago(back).await;
+        let truth = self.truth.watch(range.clone(), after.clone()).await.unwrap();
         let model = self.model().watch(range.clone(), after.clone()).await.unwrap();
         let other = self.sqlite.watch(range, after).await.unwrap();
-        self.watches.push((model, other));
+        self.watches.push(Watched { truth, others: vec![("memory", model), ("SQLite", other)] });
     }
 
     async fn read(&mut self, which: usize) {
-        let (model, other) = &mut self.watches[which];
-        loop {
-            // The memory store has all its events at once.
-            let event = tokio::select! {
-                biased;
-                event = model.next() => event,
-                () = std::future::ready(()) => return catch_up(model, other).await,
-            };
-            let Some(event) = event else { break };
-            let event = event.unwrap();
-            assert_eq!(event, other.next().await.unwrap().unwrap());
-            if event == Event::HistoryGone {
-                break;
-            }
-            if model.position() == event.revision().unwrap() {
-                assert_eq!(model.position(), other.position());
+        let Watched { truth, others } = &mut self.watches[which];
+        let expected = all_told(truth).await;
+        let mut going_on = Vec::new();
+        for (name, mut watch) in others.drain(..) {
+            if hear(name, &mut watch, &expected, truth.position(), self.forgotten).await {
+                going_on.push((name, watch));
             }
         }
-        assert!(other.next().await.is_none(), "both end");
-        self.watches.remove(which);
+        *others = going_on;
+        if others.is_empty() {
+            self.watches.remove(which);
+        }
     }
 
     /// Every watch tells all it has, and then nothing but what comes next.
     async fn finish(mut self) {
         let end = Change::create(Key::cluster(Kind::Node, "end"), "end");
-        same(self.model().commit(vec![end.clone()]).await, self.sqlite.commit(vec![end]).await);
+        self.commit_all(vec![end]).await;
         for which in (0..self.watches.len()).rev() {
             self.read(which).await;
         }
@@ -260,13 +278,69 @@ impl Pair {
     }
 }
 
-/// Lets a watch notice that time has passed without any event for it, as the other one has.
-async fn catch_up(model: &Watch, other: &mut Watch) {
-    while model.position() != other.position() {
-        if let Ok(event) = tokio::time::timeout(Duration::from_millis(1), other.next()).await {
-            panic!("only SQLite tells {event:?}");
+/// All that a watch of the store that forgets nothing has to tell, each with the position after it.
+async fn all_told(watch: &mut Watch) -> Vec<(Event, Revision)> {
+    let mut told = Vec::new();
+    loop {
+        // The memory store has all its events at once.
+        let event = tokio::select! {
+            biased;
+            event = watch.next() => event,
+            () = std::future::ready(()) => return told,
+        };
+        match event {
+            None | Some(Ok(Event::HistoryGone)) => return told,
+            Some(event) => told.push((event.unwrap(), watch.position().clone())),
         }
     }
+}
+
+/// Holds a watch to the contract: it tells all that is expected, and comes to `position`; or it says that history is gone, if some
+/// of what it had not told was forgotten. Says whether it goes on.
+async fn hear(
+    name: &str,
+    watch: &mut Watch,
+    expected: &[(Event, Revision)],
+    position: &Revision,
+    forgotten: u64,
+) -> bool {
+    for (event, after) in expected {
+        let before = number(watch.position());
+        let heard = tokio::time::timeout(testkit::PATIENCE, watch.next()).await;
+        let heard = heard.unwrap_or_else(|_| panic!("{name} stays silent about {event:?}")).unwrap().unwrap();
+        if heard == Event::HistoryGone {
+            return gone(name, watch, before, forgotten).await;
+        }
+        assert_eq!(&heard, event, "{name}");
+        if Some(after) == event.revision() {
+            assert_eq!(watch.position(), after, "{name}");
+        }
+    }
+    // Time has passed without any event for it, which it may notice late.
+    let deadline = std::time::Instant::now() + testkit::PATIENCE;
+    while watch.position() != position || number(position) < forgotten {
+        assert!(std::time::Instant::now() < deadline, "{name} stays at {} of {position}", watch.position());
+        let before = number(watch.position());
+        match tokio::time::timeout(Duration::from_millis(1), watch.next()).await {
+            Ok(Some(Ok(Event::HistoryGone))) => return gone(name, watch, before, forgotten).await,
+            Ok(event) => panic!("only {name} tells {event:?}"),
+            Err(_) => {}
+        }
+    }
+    true
+}
+
+async fn gone(name: &str, watch: &mut Watch, position: u64, forgotten: u64) -> bool {
+    assert!(
+        position < forgotten,
+        "{name} knows what happened after {position}: forgotten is up to {forgotten}"
+    );
+    assert!(watch.next().await.is_none(), "nothing follows");
+    false
+}
+
+fn number(revision: &Revision) -> u64 {
+    revision.as_str().parse().unwrap()
 }
 
 fn same<T: std::fmt::Debug>(model: Result<T, StoreError>, other: Result<T, StoreError>) {

@@ -8,6 +8,7 @@ mod history;
 mod keeps_contract;
 mod like_memory;
 mod processes;
+mod replaced;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
