@@ -34,6 +34,9 @@ pub(crate) async fn open_for_trying(global: &Global) -> Result<Arc<dyn Store>, F
 async fn open(global: &Global, mode: OpenMode) -> Result<Arc<dyn Store>, Failure> {
     let config = config(global)?;
     tracing::info!(store = %config, "opening the store");
+    if let Some(warning) = config.warning() {
+        eprintln!("warning: {warning}");
+    }
     store::open(&config, mode).await.map_err(|error| explain(&config, error))
 }
 

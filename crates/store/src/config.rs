@@ -41,13 +41,25 @@ pub struct Sources<'a> {
 }
 
 /// Settings from the command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `sqlite`, `etcdv3` or `kubernetes`.
     pub datastore_type: Option<String>,
     pub sqlite_path: Option<PathBuf>,
     pub etcd_endpoints: Option<String>,
     pub kube_context: Option<String>,
+}
+
+impl fmt::Debug for Overrides {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoints = self.etcd_endpoints.as_deref().map(crate::etcd::list_without_credentials);
+        f.debug_struct("Overrides")
+            .field("datastore_type", &self.datastore_type)
+            .field("sqlite_path", &self.sqlite_path)
+            .field("etcd_endpoints", &endpoints)
+            .field("kube_context", &self.kube_context)
+            .finish()
+    }
 }
 
 impl Overrides {
@@ -156,11 +168,25 @@ impl StoreConfig {
     }
 }
 
+impl StoreConfig {
+    /// What an operator should know before it is used: a warning in words, if there is one.
+    pub fn warning(&self) -> Option<String> {
+        let StoreConfig::Etcd(etcd) = self else { return None };
+        let open = etcd.open_endpoints();
+        (!open.is_empty()).then(|| {
+            format!(
+                "the user name and the password for etcd are sent unencrypted to {}: use https:// endpoints",
+                open.join(",")
+            )
+        })
+    }
+}
+
 impl fmt::Display for StoreConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreConfig::Sqlite { path } => write!(f, "SQLite file {}", path.display()),
-            StoreConfig::Etcd(etcd) => write!(f, "etcd at {}", etcd.endpoints.join(",")),
+            StoreConfig::Etcd(etcd) => write!(f, "etcd at {}", etcd.shown_endpoints().join(",")),
             StoreConfig::Kubernetes { kubeconfig: Some(path), .. } => {
                 write!(f, "Kubernetes by {}", path.display())
             }

@@ -37,6 +37,9 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     let (config, reason) = settings::store_config()?;
     let bgp = arguments.bgp()?;
     info!(node, store = %config, version = env!("CARGO_PKG_VERSION"), "starting");
+    if let Some(warning) = config.warning() {
+        warn!("{warning}");
+    }
     let _lock = lock(&arguments.state_dir)?;
     failpoint::hit(Point::StartLocked);
     let journal = Journal::open(&arguments.state_dir)

@@ -136,7 +136,10 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("datastore_type", &self.datastore_type)
             .field("sqlite_path", &self.sqlite_path)
-            .field("etcd_endpoints", &self.etcd_endpoints)
+            .field(
+                "etcd_endpoints",
+                &self.etcd_endpoints.as_deref().map(crate::etcd::list_without_credentials),
+            )
             .finish_non_exhaustive()
     }
 }

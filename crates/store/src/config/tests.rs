@@ -210,6 +210,42 @@ fn printing_a_configuration_shows_no_secret() {
     assert!(!printed.contains("hunter2"), "{printed}");
 }
 
+/// Calico does not take them there, but people write them there.
+#[test]
+fn credentials_in_endpoints_are_not_printed() {
+    let endpoints = "http://root:hunter2@a:2379,https://root:hunt@er2@b:2379,root:hunter2@c:2379";
+    let environment =
+        [("ETCD_ENDPOINTS", endpoints), ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hunter2")];
+    let overrides = Overrides { etcd_endpoints: Some(endpoints.to_owned()), ..Overrides::default() };
+    let selected = select(&environment);
+    let warning = selected.config.warning().unwrap();
+    let printed = format!("{selected:?} {} {overrides:?} {warning}", selected.config);
+    assert!(!printed.contains("hunter2") && !printed.contains("er2"), "{printed}");
+    assert!(printed.contains("etcd at http://(hidden)@a:2379,https://(hidden)@b:2379,"), "{printed}");
+    let environment = environment.map(|(name, value)| (name, Some(value.into())));
+    let settings = Settings::from_environment(&|name| {
+        environment.iter().find(|(known, _)| *known == name).and_then(|(_, value)| value.clone())
+    });
+    assert!(!format!("{:?}", settings.unwrap()).contains("er2"));
+}
+
+#[test]
+fn credentials_over_plain_http_are_warned_of() {
+    let given = |endpoints: &'static str| {
+        let environment =
+            [("ETCD_ENDPOINTS", endpoints), ("ETCD_USERNAME", "root"), ("ETCD_PASSWORD", "hunter2")];
+        select(&environment).config.warning()
+    };
+    assert_eq!(
+        given("http://a:2379,https://b:2379").as_deref(),
+        Some(
+            "the user name and the password for etcd are sent unencrypted to http://a:2379: use https:// endpoints"
+        )
+    );
+    assert_eq!(given("https://a:2379"), None);
+    assert_eq!(select(&[("ETCD_ENDPOINTS", "http://a:2379")]).config.warning(), None);
+}
+
 proptest! {
     #[test]
     fn arbitrary_files_never_panic(text in any::<String>()) {

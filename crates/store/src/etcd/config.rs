@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::endpoint::without_credentials;
+
 /// Everything a connection needs. Passwords and key texts never show in its debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EtcdConfig {
@@ -25,6 +27,23 @@ pub struct EtcdConfig {
 }
 
 impl EtcdConfig {
+    /// The endpoints as they may be shown and logged.
+    pub(crate) fn shown_endpoints(&self) -> Vec<String> {
+        self.endpoints.iter().map(|endpoint| without_credentials(endpoint)).collect()
+    }
+
+    /// Endpoints to which user and password would go as plain text.
+    pub(crate) fn open_endpoints(&self) -> Vec<String> {
+        let has_credentials = self.username.is_some() && self.password.is_some();
+        let has_tls = self.ca.is_some() || self.cert.is_some() || self.key.is_some();
+        let is_open = |endpoint: &&String| {
+            let scheme = endpoint.trim().split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+            scheme.map_or(!has_tls, |scheme| scheme == "http")
+        };
+        let open = self.endpoints.iter().filter(|_| has_credentials).filter(is_open);
+        open.map(|endpoint| without_credentials(endpoint)).collect()
+    }
+
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> EtcdConfig {
         EtcdConfig { endpoints: endpoints.into_iter().map(Into::into).collect(), ..EtcdConfig::default() }
     }
@@ -48,7 +67,7 @@ impl Default for EtcdConfig {
 impl fmt::Debug for EtcdConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EtcdConfig")
-            .field("endpoints", &self.endpoints)
+            .field("endpoints", &self.shown_endpoints())
             .field("username", &self.username)
             .field("password", &self.password.as_ref().map(|_| Hidden))
             .field("ca", &self.ca)
@@ -101,10 +120,37 @@ mod tests {
             password: Some("swordfish".into()),
             ca: Some(PemSource::file("/etc/ca.pem")),
             key: Some(PemSource::Text("PRIVATE KEY".into())),
-            ..EtcdConfig::new(["http://127.0.0.1:2379"])
+            ..EtcdConfig::new([
+                "http://127.0.0.1:2379",
+                "http://root:swordfish@h:2379",
+                "root:swordfish@h:2379",
+            ])
         };
         let shown = format!("{config:?}");
         assert!(shown.contains("root") && shown.contains("/etc/ca.pem") && shown.contains("2379"), "{shown}");
         assert!(!shown.contains("swordfish") && !shown.contains("PRIVATE"), "{shown}");
+    }
+
+    #[test]
+    fn credentials_over_plain_http_are_noticed() {
+        let open = |endpoint: &str, password: Option<&str>, ca: bool| {
+            let config = EtcdConfig {
+                username: Some("root".into()),
+                password: password.map(str::to_owned),
+                ca: ca.then(|| PemSource::file("/etc/ca.pem")),
+                ..EtcdConfig::new([endpoint])
+            };
+            config.open_endpoints()
+        };
+        assert_eq!(open("http://h:2379", Some("x"), false), ["http://h:2379"]);
+        assert_eq!(open("HTTP://h:2379", Some("x"), true), ["HTTP://h:2379"]);
+        assert_eq!(open("h:2379", Some("x"), false), ["h:2379"]);
+        for (endpoint, password, ca) in [
+            ("https://h:2379", Some("x"), false),
+            ("h:2379", Some("x"), true),
+            ("http://h:2379", None, false),
+        ] {
+            assert!(open(endpoint, password, ca).is_empty(), "{endpoint}");
+        }
     }
 }

@@ -7,6 +7,20 @@ use tonic::codegen::http::Uri;
 
 use crate::StoreError;
 
+/// The text of an endpoint as it may be shown and logged: without the user and the password that somebody wrote into it.
+pub(crate) fn without_credentials(text: &str) -> String {
+    let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };
+    match before.split_once("://") {
+        Some((scheme, _)) => format!("{scheme}://(hidden)@{host}"),
+        None => format!("(hidden)@{host}"),
+    }
+}
+
+/// A list of endpoints, parted by commas, as it may be shown.
+pub(crate) fn list_without_credentials(list: &str) -> String {
+    list.split(',').map(without_credentials).collect::<Vec<_>>().join(",")
+}
+
 /// One member's client address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointAddress {
@@ -17,7 +31,7 @@ impl EndpointAddress {
     /// Reads `[http[s]://]host:port[/]`. `tls_given` decides what a missing scheme means.
     pub(super) fn parse(text: &str, tls_given: bool) -> Result<EndpointAddress, StoreError> {
         let bad = |problem: &str| StoreError::BadSetting {
-            setting: format!("etcd endpoint {text:?}"),
+            setting: format!("etcd endpoint {:?}", without_credentials(text)),
             problem: problem.to_owned(),
         };
         let trimmed = text.trim();
@@ -116,7 +130,9 @@ mod tests {
             ("http://host:0", "between 1 and 65535"),
             ("http://:2379", ""),
             ("http://host:2379/v3", "path"),
-            ("http://user:secret@host:2379", "user"),
+            ("http://user:hunter2@host:2379", "user"),
+            ("user:hunter2@host:2379", "user"),
+            ("http://user:hun@ter2/hunter2@host:2379", "path"),
             ("fd00::1:2379", ""),
             ("http://host:99999", "between 1 and 65535"),
             ("http://two words:2379", ""),
@@ -124,6 +140,7 @@ mod tests {
         for (text, expected) in cases {
             let error = EndpointAddress::parse(text, false).unwrap_err().to_string();
             assert!(error.contains(expected) && error.contains("endpoint"), "{text}: {error}");
+            assert!(!error.contains("hunter2") && !error.contains("ter2"), "{error}");
         }
     }
 

@@ -37,6 +37,7 @@ use crate::{
 };
 
 pub use config::{EtcdConfig, PemSource};
+pub(crate) use endpoint::list_without_credentials;
 
 /// The records of one etcd cluster. Clones share the connection.
 #[derive(Clone, Debug)]

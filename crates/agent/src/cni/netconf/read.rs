@@ -30,7 +30,9 @@ pub(super) fn texts(document: &Object, key: &str) -> Result<Vec<String>, CniErro
         Some(other) => return Err(wrong(key, "a list of strings", other)),
     };
     let texts = listed.iter().map(|entry| entry.as_str().map(str::to_owned));
-    texts.collect::<Option<_>>().ok_or_else(|| wrong(key, "a list of strings", &document[key]))
+    texts.collect::<Option<_>>().ok_or_else(|| {
+        CniError::configuration(format!("the network configuration's {key} must be a list of strings only"))
+    })
 }
 
 pub(super) fn number(document: &Object, key: &str) -> Result<u64, CniError> {
@@ -52,6 +54,12 @@ pub(super) fn flag(document: &Object, key: &str, otherwise: bool) -> Result<bool
     }
 }
 
+/// What is put together is not shown: it may hold a password.
 pub(super) fn wrong(key: &str, wanted: &str, found: &Value) -> CniError {
+    let found = match found {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        other => other.to_string(),
+    };
     CniError::configuration(format!("the network configuration's {key} must be {wanted}, not {found}"))
 }
