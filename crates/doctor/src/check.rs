@@ -67,28 +67,49 @@ pub struct Look<'a> {
     check: &'a Check,
     pub(crate) findings: Vec<Finding>,
     pub(crate) unseen: Vec<String>,
+    /// How many findings are kept, and how many more there were.
+    most: usize,
+    left_out: usize,
+    /// What is written into a finding that is not kept.
+    scrap: Finding,
 }
 
 impl<'a> Look<'a> {
     pub fn new(check: &'a Check) -> Look<'a> {
-        Look { check, findings: Vec::new(), unseen: Vec::new() }
+        let (findings, unseen) = (Vec::new(), Vec::new());
+        let scrap = finding(check, Subject::node(""), String::new());
+        Look { check, findings, unseen, most: usize::MAX, left_out: 0, scrap }
+    }
+
+    /// Keeps no more findings than this, and counts the others.
+    #[must_use]
+    pub(crate) fn with_at_most(self, most: usize) -> Look<'a> {
+        Look { most, ..self }
+    }
+
+    /// Leaves no more findings than this, and says how many there were besides.
+    pub(crate) fn cut(&mut self, most: usize) {
+        self.left_out += self.findings.len().saturating_sub(most);
+        self.findings.truncate(most);
+        if self.left_out > 0 {
+            let told = format!(
+                "{} more findings of {} were left out: no more than {most} of one code are listed",
+                self.left_out, self.check.code
+            );
+            self.unseen.push(told);
+        }
     }
 
     /// A new finding of this check. `summary` is one sentence without a full stop, and says what is so, not what
     /// might be.
     pub fn found(&mut self, subject: impl Into<Subject>, summary: impl Into<String>) -> &mut Finding {
-        self.findings.push(Finding {
-            code: self.check.code,
-            severity: self.check.severity,
-            subject: subject.into(),
-            summary: summary.into(),
-            cause: Vec::new(),
-            evidence: Vec::new(),
-            remedy: self.check.remedy.to_owned(),
-            symptoms: Vec::new(),
-            explains: Vec::new(),
-            identity: None,
-        });
+        let finding = finding(self.check, subject.into(), summary.into());
+        if self.findings.len() >= self.most {
+            self.left_out += 1;
+            self.scrap = finding;
+            return &mut self.scrap;
+        }
+        self.findings.push(finding);
         self.findings.last_mut().expect("just added")
     }
 
@@ -108,6 +129,21 @@ impl<'a> Look<'a> {
 
     pub fn unseen(&self) -> &[String] {
         &self.unseen
+    }
+}
+
+fn finding(check: &Check, subject: Subject, summary: String) -> Finding {
+    Finding {
+        code: check.code,
+        severity: check.severity,
+        subject,
+        summary,
+        cause: Vec::new(),
+        evidence: Vec::new(),
+        remedy: check.remedy.to_owned(),
+        symptoms: Vec::new(),
+        explains: Vec::new(),
+        identity: None,
     }
 }
 

@@ -63,6 +63,10 @@ pub fn diagnose_logs(evidence: &Evidence) -> Report {
     diagnose_with(evidence, &of_logs, &Options::default())
 }
 
+/// More findings of one code than this are counted and not listed: nobody reads them, and a text of a few bytes for each could
+/// ask for any number.
+const FINDINGS_MAX: usize = 20_000;
+
 /// Runs these checks.
 pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) -> Report {
     let case = Case::new(evidence, options);
@@ -76,11 +80,14 @@ pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) 
             }
             continue;
         }
-        let mut look = Look::new(check);
+        // What is compared with an earlier look is compared as a whole.
+        let most = if earlier.is_some() { usize::MAX } else { FINDINGS_MAX };
+        let mut look = Look::new(check).with_at_most(most);
         (check.look)(&case, &mut look);
         if let Some(earlier) = &earlier {
             drop_churn(check, earlier, &mut look.findings);
         }
+        look.cut(FINDINGS_MAX);
         report.findings.append(&mut look.findings);
         report.unseen.append(&mut look.unseen);
     }
@@ -182,6 +189,21 @@ mod tests {
         assert_eq!(subjects(&evidence, &sure).len(), 2);
         evidence.earlier = Some(Box::default());
         assert_eq!(subjects(&evidence, &NODES).len(), 2, "an earlier look that saw nothing says nothing");
+    }
+
+    #[test]
+    fn findings_beyond_any_number_are_counted() {
+        let names: Vec<String> = (0..FINDINGS_MAX + 3).map(|number| format!("n{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut evidence = nodes(&names);
+        for _ in 0..2 {
+            let report = diagnose_with(&evidence, &[&NODES], &Options::default());
+            assert_eq!(report.findings.len(), FINDINGS_MAX);
+            let told =
+                "3 more findings of node-there were left out: no more than 20000 of one code are listed";
+            assert_eq!(report.unseen, [told]);
+            evidence.earlier = Some(Box::new(nodes(&names)));
+        }
     }
 
     #[test]

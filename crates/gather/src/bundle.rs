@@ -10,7 +10,9 @@
 //! {"unread":"node node-a: … could not be read: …"}
 //! ```
 //!
-//! Secrets are masked when it is written.
+//! Secrets are masked when it is written, and again when it is read: whoever wrote it may have known fewer of them.
+
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
 use std::io::{self, BufRead, Write};
 
@@ -25,8 +27,11 @@ use crate::records::Records;
 const VERSION: u64 = 1;
 /// How a bundle begins, so that it can be told from other files.
 const BEGINNING: &str = "{\"plumbBundle\":";
-/// No piece of evidence is longer: a node with a thousand pods has some megabytes.
-const LINE_BYTES_MAX: usize = 256 << 20;
+/// No piece of evidence is longer, or has more values: a node with a thousand pods has some megabytes. What is larger is left out.
+const LINE_BYTES_MAX: usize = 32 << 20;
+const VALUES_MAX: usize = 2_000_000;
+/// More lines that cannot be used are counted, and not named.
+const UNREAD_MAX: usize = 100;
 
 /// Whether a file is a bundle, by its first bytes.
 pub fn is_bundle(first: &[u8]) -> bool {
@@ -76,7 +81,7 @@ impl<W: Write> BundleWriter<W> {
     }
 
     pub fn unread(&mut self, what: &str) -> io::Result<()> {
-        self.line(&json!({"unread": what}))
+        self.line(&json!({"unread": text::masked(what)}))
     }
 
     /// Nodes of evidence, and what could not be read of them.
@@ -95,47 +100,61 @@ impl<W: Write> BundleWriter<W> {
     }
 }
 
-/// Reads a bundle. Of several looks, those before the last are earlier ones. A line that cannot be used is said, and
-/// hides no other.
+/// Reads a bundle. Of several looks, the one before the last is the earlier one; those before it are of no use to anybody, and are forgotten
+/// as soon as there is a newer one, so that any number of them takes no more memory than two. A line that cannot be used is said, and hides
+/// no other.
 pub fn read(name: &str, from: &mut dyn BufRead) -> io::Result<Evidence> {
-    let mut looks: Vec<Reading> = Vec::new();
+    let (mut earlier, mut look): (Option<Reading>, Option<Reading>) = (None, None);
     let mut number = 0;
     while let Some(line) = next_line(from)? {
         number += 1;
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
-        let parsed: Option<Value> = serde_json::from_slice(&line).ok();
-        let began = parsed.as_ref().and_then(|value| value.get("plumbBundle"));
-        if looks.is_empty() || began.is_some() {
-            looks.push(Reading::default());
-        }
-        let look = looks.last_mut().expect("there is one");
-        let problem = match parsed {
-            Some(value) => look.take(value),
-            None => Err("it is not JSON".to_owned()),
+        let parsed = match &line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => continue,
+            Line::Whole(line) => parse(line),
+            Line::TooLong => Err("it is too long".to_owned()),
         };
-        if let Err(problem) = problem {
-            look.evidence.unread.push(format!("{name}:{number} could not be used: {problem}"));
+        let began = parsed.as_ref().is_ok_and(|value| value.get("plumbBundle").is_some());
+        if began && let Some(before) = look.take() {
+            earlier = Some(before);
+        }
+        let look = look.get_or_insert_default();
+        if let Err(problem) = parsed.and_then(|value| look.take(value)) {
+            look.unread(format!("{name}:{number} could not be used: {problem}"));
         }
     }
-    let mut evidence: Option<Evidence> = None;
-    for look in looks {
-        let earlier = evidence.take().map(Box::new);
-        evidence = Some(Evidence { earlier, ..look.finish() });
+    let earlier = earlier.map(|earlier| Box::new(earlier.finish(name)));
+    let evidence = look.map(|look| look.finish(name)).unwrap_or_default();
+    Ok(Evidence { earlier, ..evidence })
+}
+
+/// Without more than a line is worth: a value of two letters takes a hundred bytes of memory.
+fn parse(line: &[u8]) -> Result<Value, String> {
+    if line.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count() > VALUES_MAX {
+        return Err("it has too many values".to_owned());
     }
-    Ok(evidence.unwrap_or_default())
+    let mut value: Value = serde_json::from_slice(line).map_err(|_| "it is not JSON".to_owned())?;
+    mask(&mut value);
+    Ok(value)
+}
+
+enum Line {
+    Whole(Vec<u8>),
+    /// It is skipped, and the next one can be read.
+    TooLong,
 }
 
 /// A line without its end; `None` at the end of the file.
-fn next_line(from: &mut dyn BufRead) -> io::Result<Option<Vec<u8>>> {
+fn next_line(from: &mut dyn BufRead) -> io::Result<Option<Line>> {
     let mut line = Vec::new();
-    let mut bounded = io::Read::take(from, LINE_BYTES_MAX as u64);
-    match bounded.read_until(b'\n', &mut line)? {
-        0 => Ok(None),
-        _ if line.len() == LINE_BYTES_MAX => Err(io::Error::other("a line is too long")),
-        _ => Ok(Some(line)),
+    let mut bounded = io::Read::take(&mut *from, LINE_BYTES_MAX as u64);
+    if bounded.read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
     }
+    if line.len() < LINE_BYTES_MAX || line.ends_with(b"\n") {
+        return Ok(Some(Line::Whole(line)));
+    }
+    from.skip_until(b'\n')?;
+    Ok(Some(Line::TooLong))
 }
 
 #[derive(Default)]
@@ -144,15 +163,26 @@ struct Reading {
     records: Records,
     has_records: bool,
     is_whole: bool,
+    /// What could not be used and is only counted.
+    more_unread: usize,
 }
 
 impl Reading {
+    fn unread(&mut self, what: String) {
+        if self.evidence.unread.len() < UNREAD_MAX {
+            self.evidence.unread.push(what);
+        } else {
+            self.more_unread += 1;
+        }
+    }
+
     fn take(&mut self, mut value: Value) -> Result<(), String> {
         if let Some(version) = value.get("plumbBundle") {
             if version.as_u64() != Some(VERSION) {
                 return Err(format!("version {version} of bundles is not known here"));
             }
-            self.evidence.taken_at = value["takenAt"].as_str().and_then(|text| text.parse().ok());
+            let taken_at = value.get("takenAt").and_then(Value::as_str);
+            self.evidence.taken_at = taken_at.and_then(|text| text.parse().ok());
         } else if let Some(record) = value.get("record") {
             self.record(record)?;
         } else if let Some(node) = value.get_mut("node").filter(|node| node.is_object()) {
@@ -160,7 +190,7 @@ impl Reading {
                 serde_json::from_value(node.take()).map_err(|error| error.to_string())?;
             self.evidence.node_mut(&node.name.clone()).absorb(node);
         } else if let Some(what) = value.get("unread").and_then(Value::as_str) {
-            self.evidence.unread.push(what.to_owned());
+            self.unread(what.to_owned());
         } else if value.get("wholeStore") == Some(&Value::Bool(true)) {
             self.is_whole = true;
         } else {
@@ -170,9 +200,10 @@ impl Reading {
     }
 
     fn record(&mut self, record: &Value) -> Result<(), String> {
-        let key = record["key"].as_str().ok_or("the record has no key")?;
+        let text = |name: &str| record.get(name).and_then(Value::as_str);
+        let key = text("key").ok_or("the record has no key")?;
         let key = Key::from_etcd_text(key).map_err(|error| error.to_string())?;
-        let value = match (record.get("value"), record["text"].as_str()) {
+        let value = match (record.get("value"), text("text")) {
             (Some(value), _) => value.to_string().into_bytes(),
             (None, Some(text)) => text.as_bytes().to_vec(),
             (None, None) => return Err("the record has no value".to_owned()),
@@ -182,8 +213,11 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(self) -> Evidence {
+    fn finish(self, name: &str) -> Evidence {
         let mut evidence = self.evidence;
+        if self.more_unread > 0 {
+            evidence.unread.push(format!("{name}: {} more lines could not be used", self.more_unread));
+        }
         if self.has_records || self.is_whole {
             let mut of_store = self.records.finish(self.is_whole);
             of_store.taken_at = evidence.taken_at;
@@ -193,17 +227,18 @@ impl Reading {
     }
 }
 
-/// Texts under names of secrets, and texts that look like one.
+/// Texts and numbers under names of secrets, also as `{"name": NAME, "value": …}`, and texts that look like one. What a parser takes is not
+/// deep.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(fields) => {
+            let names_secret =
+                fields.get("name").and_then(Value::as_str).is_some_and(|name| text::is_secret_name(name));
             for (name, field) in fields {
-                match field {
-                    Value::String(secret) if text::is_secret_name(name) && !secret.is_empty() => {
-                        *field = Value::String(text::MASK.to_owned());
-                    }
-                    field => mask(field),
+                if text::is_secret_name(name) || (name == "value" && names_secret) {
+                    mask_secret(field);
                 }
+                mask(field);
             }
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
@@ -218,9 +253,23 @@ fn mask(value: &mut Value) {
     }
 }
 
+/// A secret's own value. Fields of an object say where the secret is kept.
+fn mask_secret(value: &mut Value) {
+    match value {
+        Value::String(secret) if secret.is_empty() => {}
+        Value::String(_) | Value::Number(_) => *value = Value::String(text::MASK.to_owned()),
+        Value::Array(items) => items.iter_mut().for_each(mask_secret),
+        // Something that was seen, with where.
+        Value::Object(fields) => fields.get_mut("seen").into_iter().for_each(mask_secret),
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use doctor::sample;
+    use std::collections::BTreeMap;
+
+    use doctor::{Origin, Sighted, sample};
     use model::Kind;
     use proptest::prelude::*;
 
@@ -278,6 +327,58 @@ mod tests {
         assert_eq!(evidence.earlier.unwrap().taken_at, Some(at(1)));
     }
 
+    /// Each look held the one before it, and the last of them was dropped with all others on the stack.
+    #[test]
+    fn any_number_of_looks_can_be_read() {
+        let mut bundle = b"{\"plumbBundle\":1,\"takenAt\":\"2026-01-01T00:00:00Z\"}\n".repeat(300_000);
+        bundle.extend(write(|writer| {
+            writer.look(at(1))?;
+            writer.unread("then")?;
+            writer.look(at(2))?;
+            writer.unread("now")
+        }));
+        let evidence = read("b", &mut &bundle[..]).unwrap();
+        assert_eq!(evidence.unread, ["now"]);
+        let earlier = evidence.earlier.unwrap();
+        assert_eq!(earlier.unread, ["then"]);
+        assert!(earlier.earlier.is_none());
+    }
+
+    #[test]
+    fn what_is_too_large_is_left_out_and_hides_nothing() {
+        let long = format!("{{\"unread\":\"{}\"}}", "x".repeat(LINE_BYTES_MAX));
+        let many = format!("{{\"unread\":[0{}]}}", ",0".repeat(VALUES_MAX));
+        let bundle = format!("{{\"plumbBundle\":1}}\n{long}\n{many}\n{{\"unread\":\"x\"}}\n");
+        let evidence = read("b", &mut bundle.as_bytes()).unwrap();
+        let told =
+            ["b:2 could not be used: it is too long", "b:3 could not be used: it has too many values", "x"];
+        assert_eq!(evidence.unread, told);
+        let nonsense = format!("{{\"plumbBundle\":1}}\n{}", "nonsense\n".repeat(UNREAD_MAX + 5));
+        let evidence = read("b", &mut nonsense.as_bytes()).unwrap();
+        assert_eq!(evidence.unread.len(), UNREAD_MAX + 1);
+        assert_eq!(evidence.unread[UNREAD_MAX], "b: 5 more lines could not be used");
+    }
+
+    /// By whatever wrote it, also by an older version that knew fewer forms.
+    #[test]
+    fn secrets_do_not_get_out_of_a_bundle() {
+        let mut node = NodeEvidence::new("a");
+        let seen = |text: &str| Sighted::new(text.to_owned(), Origin::file("x"));
+        node.setup.environment = Some(BTreeMap::from([
+            ("ETCD_PASSWORD".to_owned(), seen("hunter2")),
+            ("X".to_owned(), seen("Bearer aaaaaaaa Bearer hunter2hunter2")),
+        ]));
+        let record = json!({"record": {"key": "/calico/resources/v3/projectcalico.org/bgppeers/p",
+            "value": {"spec": {"token": ["hunter2"], "password": "hunter2"}}}});
+        let unread = json!({"unread": "cannot ask https://root:hunter2@h"});
+        let bundle = format!("{{\"plumbBundle\":1}}\n{}\n{record}\n{unread}\n", json!({"node": node}));
+        assert!(bundle.contains("hunter2"));
+        let evidence = read("b", &mut bundle.as_bytes()).unwrap();
+        assert_eq!(evidence.nodes.len(), 1);
+        let shown = format!("{evidence:?}");
+        assert!(!shown.contains("hunter2") && shown.contains(text::MASK), "{shown}");
+    }
+
     #[test]
     fn a_store_that_was_not_written_to_its_end_is_a_part() {
         let read_back = |is_whole: bool| {
@@ -299,13 +400,17 @@ mod tests {
     fn secrets_do_not_get_in() {
         let bundle = write(|writer| {
             writer.look(at(1))?;
+            writer.unread("http://root:hunter2@h: no answer")?;
+            let listed = br#"{"spec":{"tls.key":"hunter2","pin":{"token":["hunter2"]},"password":7331,
+                "env":[{"value":"hunter2","name":"ETCD_PASSWORD"}]}}"#;
+            writer.record(&Key::cluster(Kind::IpPool, "q"), listed)?;
             let value = br#"{"spec":{"password":"hunter2","ref":{"secretKeyRef":{"name":"bgp","key":"pw"}},
                 "note":"eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJlLXNpZ25hdHVyZQ"}}"#;
             writer.record(&Key::cluster(Kind::BgpPeer, "p"), value)?;
             writer.record(&Key::IpamConfig, b"password=hunter2")
         });
         let text = String::from_utf8(bundle).unwrap();
-        assert!(!text.contains("hunter2") && !text.contains("eyJpc3Mi"), "{text}");
+        assert!(!text.contains("hunter2") && !text.contains("7331") && !text.contains("eyJpc3Mi"), "{text}");
         assert!(
             text.contains(r#""secretKeyRef":{"key":"pw","name":"bgp"}"#),
             "the name of a secret is none: {text}"

@@ -1,5 +1,7 @@
 //! Texts that people collected: files, and folders with files in them.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -55,12 +57,20 @@ pub fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
 }
 
 /// What has been read so far.
-#[derive(Default)]
 struct Pile {
     texts: Intake,
     bundles: Vec<Evidence>,
     /// What could not be read, in words.
     unread: Vec<String>,
+    /// How many bytes may still be unpacked.
+    unpacked_left: u64,
+}
+
+impl Default for Pile {
+    fn default() -> Pile {
+        let (texts, bundles, unread) = (Intake::default(), Vec::new(), Vec::new());
+        Pile { texts, bundles, unread, unpacked_left: unpack::UNPACKED_MAX }
+    }
 }
 
 impl Pile {
@@ -93,9 +103,11 @@ impl Pile {
                 Ok(())
             }
             Some(Packed::Gzip) => {
-                let unpacked = unpack::gzip(&mut all, |text| {
+                let mut left = self.unpacked_left;
+                let unpacked = unpack::gzip(&mut all, &mut left, |text| {
                     self.add_packed(unpack::name_unpacked(name), text, layers - 1)
                 });
+                self.unpacked_left = self.unpacked_left.min(left);
                 self.note_end(name, unpacked);
                 Ok(())
             }
@@ -176,7 +188,7 @@ fn feed(intake: &mut Intake, name: &str, from: &mut dyn BufRead) -> io::Result<(
     loop {
         match from.read(&mut chunk) {
             Ok(0) => return Ok(()),
-            Ok(count) => drop(file.feed(&chunk[..count])),
+            Ok(count) => drop(file.feed(chunk.get(..count).unwrap_or_default())),
             Err(failed) if failed.kind() == io::ErrorKind::Interrupted => {}
             Err(failed) => return Err(failed),
         }

@@ -1,6 +1,8 @@
 //! Packed files: rotated logs are compressed, and diagnostics come as archives. Everything is unpacked while it is read, never
 //! onto the disk, and never without an end.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
@@ -8,8 +10,8 @@ use tar::{Archive, EntryType};
 
 /// How many bytes tell what a file is.
 pub(crate) const TELLING: u64 = 512;
-/// More than this is not unpacked of one file: a few bytes can be made to unpack to any number.
-const UNPACKED_MAX: u64 = 8 << 30;
+/// More than this is not unpacked, of all files together: a few bytes can be made to unpack to any number.
+pub(crate) const UNPACKED_MAX: u64 = 8 << 30;
 const FILES_MAX: usize = 100_000;
 const CHUNK: usize = 64 << 10;
 
@@ -41,15 +43,18 @@ pub(crate) fn name_unpacked(name: &str) -> &str {
     [".tar.gz", ".tgz", ".tar", ".gz"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
-/// Gives what a compressed file holds.
+/// Gives what a compressed file holds, as long as there is something `left` of what may be unpacked.
 pub(crate) fn gzip(
     from: &mut dyn BufRead,
+    left: &mut u64,
     take: impl FnOnce(&mut dyn BufRead) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut unpacked = BufReader::with_capacity(CHUNK, MultiGzDecoder::new(from).take(UNPACKED_MAX));
-    take(&mut unpacked)?;
-    match unpacked.get_ref().limit() {
-        0 => Err(io::Error::other(format!("it holds more than {} GiB", UNPACKED_MAX >> 30))),
+    let mut unpacked = BufReader::with_capacity(CHUNK, MultiGzDecoder::new(from).take(*left));
+    let taken = take(&mut unpacked);
+    *left = unpacked.get_ref().limit();
+    taken?;
+    match left {
+        0 => Err(io::Error::other(format!("more than {} GiB would be unpacked", UNPACKED_MAX >> 30))),
         _ => Ok(()),
     }
 }

@@ -1,5 +1,7 @@
 //! BIRD, asked over its control socket as `birdc` does.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -58,7 +60,7 @@ fn read_answer(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<()
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        received.extend_from_slice(&part[..length]);
+        received.extend(part.iter().take(length));
         if received.len() > ANSWER_BYTES_MAX {
             return Err(io::Error::other("the answer is too long"));
         }
@@ -73,10 +75,18 @@ fn is_complete(received: &[u8]) -> bool {
     number_of(last).is_some_and(|separator| separator == b' ')
 }
 
-/// What follows the four digits that begin a line.
+/// What follows the four digits that begin a line: a blank, or a dash. Whatever else follows four digits, they are no number of BIRD's.
 fn number_of(line: &[u8]) -> Option<u8> {
     let (number, rest) = line.split_at_checked(4)?;
-    number.iter().all(u8::is_ascii_digit).then(|| rest.first().copied())?
+    let separator = rest.first().copied().filter(|separator| matches!(separator, b' ' | b'-'))?;
+    number.iter().all(u8::is_ascii_digit).then_some(separator)
+}
+
+/// An answer that a fuzz target made up.
+#[cfg(fuzzing)]
+pub(crate) fn printed_of(received: &[u8]) -> String {
+    is_complete(received);
+    printed(&String::from_utf8_lossy(received))
 }
 
 /// Without the numbers, which are for programs.
@@ -84,7 +94,7 @@ fn printed(answer: &str) -> String {
     let mut text = String::new();
     for line in answer.lines() {
         let shown = match number_of(line.as_bytes()) {
-            Some(_) => &line[5..],
+            Some(_) => line.get(5..).unwrap_or_default(),
             None => line.strip_prefix(' ').unwrap_or(line),
         };
         // The end of an answer is an empty line with a number.
@@ -141,10 +151,32 @@ mod tests {
         assert!(ask(&folder.path().join("none"), "x").is_err());
     }
 
+    /// Descriptions of peers are in these lines, too, in any alphabet.
+    #[test]
+    fn a_line_may_have_any_letter_behind_four_digits() {
+        for (line, shown) in [
+            ("1002\u{e9}x", "1002\u{e9}x\n"),
+            ("1002\u{130}", "1002\u{130}\n"),
+            ("1002-\u{e9}", "\u{e9}\n"),
+            ("1002", "1002\n"),
+            ("1002 ", "\n"),
+        ] {
+            assert_eq!(printed(line), shown);
+            is_complete(line.as_bytes());
+        }
+        assert_eq!(printed(&String::from_utf8_lossy(b"1002\xff\xfe")), "1002\u{fffd}\u{fffd}\n");
+    }
+
     proptest! {
         #[test]
         fn any_answer_can_be_printed(answer in any::<String>()) {
             let _ = (printed(&answer), is_complete(answer.as_bytes()));
+        }
+
+        #[test]
+        fn any_numbered_line_can_be_printed(number in "[0-9]{3,5}", rest in any::<String>()) {
+            let line = format!("{number}{rest}");
+            let _ = (printed(&line), is_complete(line.as_bytes()));
         }
     }
 }

@@ -161,7 +161,8 @@ impl<N> Ear<N> {
         for count in 0..MESSAGES_AT_ONCE {
             match rustix::net::recv(&self.socket, &mut self.received[..], RecvFlags::empty()) {
                 Ok((length, _)) => {
-                    if !self.reading.notices(&self.received[..length], each) {
+                    let received = self.received.get(..length).unwrap_or_default();
+                    if !self.reading.notices(received, each) {
                         each((self.reading.overrun)());
                     }
                 }

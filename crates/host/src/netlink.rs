@@ -210,7 +210,7 @@ impl Netlink {
     fn receive<'a>(&self, what: &str, room: &'a mut Received) -> Result<&'a [u8], HostError> {
         loop {
             match rustix::net::recv(&self.socket, &mut room.0[..], RecvFlags::empty()) {
-                Ok((length, _)) => return Ok(&room.0[..length]),
+                Ok((length, _)) => return Ok(room.0.get(..length).unwrap_or_default()),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(HostError::NoAnswer { what: what.to_owned() }),
                 Err(errno) => {

@@ -1,10 +1,11 @@
-//! What `plumb doctor` on the store of a large cluster costs: time and memory. (The analysis alone, and how it grows, is measured
+//! What `plumb doctor` on the store of a large cluster costs, and on texts that were written to keep it busy: time and memory. (The analysis alone, and how it grows, is measured
 //! where it is made: `crates/doctor/benches/`.)
 //!
 //! `cargo xtask bench doctor`, or `cargo bench -p ctl --bench doctor [-- --quick] [-- -o json]`; `--quick` takes a tenth of
 //! everything.
 
 mod program;
+mod texts;
 
 use anyhow::Result;
 use testkit::figures;
@@ -43,6 +44,8 @@ const RUNS: usize = 5;
 fn main() -> Result<()> {
     let is_quick = std::env::args().any(|argument| argument == "--quick");
     let size = Size { nodes: if is_quick { 500 } else { 5_000 } };
-    figures::print("doctor", &program::figures(size, RUNS)?);
+    let mut measured = program::figures(size, RUNS)?;
+    measured.extend(texts::figures(if is_quick { 10 } else { 100 })?);
+    figures::print("doctor", &measured);
     Ok(())
 }

@@ -237,9 +237,17 @@ impl AgentMode {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often IDs were compared: what is done for each pair of them shows here.
+    pub(crate) static COMPARED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// Whether two spellings may be the same container: tools print the first digits only.
 pub fn same_id(a: &str, b: &str) -> bool {
     const SHORTEST: usize = 8;
+    #[cfg(test)]
+    COMPARED.set(COMPARED.get() + 1);
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     short == long || (short.len() >= SHORTEST && long.starts_with(short))
 }

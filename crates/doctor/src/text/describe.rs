@@ -35,18 +35,19 @@ impl Description {
     }
 
     pub(crate) fn finish(self, section: &Section, draft: &mut Draft) {
+        let Some(first) = self.lines.first() else { return };
         let fields = fields(&self.lines);
         // What its events are about.
         let mut object = None;
         let has = |name: &str| fields.iter().any(|field| field.name == name);
         if has("System Info") || has("Unschedulable") || has("Allocatable") {
             let node = KubeNode { places: places(&fields, draft), ..node(&fields) };
-            let origin = draft.origin(&self.lines[0]);
+            let origin = draft.origin(first);
             draft.cluster.kube_nodes.get_or_insert_default().push(Sighted::new(node, origin));
         } else if has("Containers") || has("Node") {
             let pod = pod(&fields);
             object = pod.name.namespace.as_ref().map(|_| format!("Pod/{}", pod.name));
-            let origin = draft.origin(&self.lines[0]);
+            let origin = draft.origin(first);
             draft.cluster.pods.get_or_insert_default().push(Sighted::new(pod, origin));
         }
         if let Some(events) = fields.iter().find(|field| field.name == "Events") {

@@ -1,6 +1,7 @@
 //! What has been read of one file so far. Where it belongs is settled when all files are read.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::evidence::kernel::{Kernel, PodView};
 use crate::evidence::{IpamEvidence, NodeEvidence, PodName, SharedText};
@@ -10,6 +11,12 @@ use super::lines::Line;
 
 /// The longest line that is kept with what was read from it.
 const QUOTE_CHARS_MAX: usize = 300;
+/// What one thing that was seen takes, about, besides the line it was seen in.
+const SIGHT_BYTES: usize = 600;
+/// And a node, or a view from inside a pod.
+const NODE_BYTES: usize = 4_000;
+/// Of one file no more things that could not be read are named than this; the others are counted.
+const UNREAD_MAX: usize = 100;
 
 /// One file's evidence.
 #[derive(Debug, Default)]
@@ -21,6 +28,12 @@ pub(crate) struct Draft {
     pub(crate) nodes: BTreeMap<Option<String>, NodeEvidence>,
     /// Lists of which it is known that nothing is missing.
     pub(crate) whole: WholeLists,
+    /// About how many bytes are kept of it.
+    kept: Cell<usize>,
+    /// Where views from inside pods stand in their node's list.
+    views: BTreeMap<(Option<String>, Option<PodName>), usize>,
+    /// What could not be read and is only counted.
+    more_unread: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,11 +75,39 @@ impl Draft {
         let text = text.trim();
         let quote: String = text.chars().take(QUOTE_CHARS_MAX).collect();
         let quote = if quote.len() < text.len() { quote + " …" } else { quote };
+        self.keep(SIGHT_BYTES + quote.len());
         Origin::line(&self.file.0, number, &quote)
     }
 
     pub(crate) fn sight<T>(&self, line: &Line, seen: T) -> Sighted<T> {
         Sighted::new(seen, self.origin(line))
+    }
+
+    fn keep(&self, bytes: usize) {
+        self.kept.set(self.kept.get().saturating_add(bytes));
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.get()
+    }
+
+    /// Something that could not be read.
+    pub(crate) fn unread(&mut self, what: String) {
+        if self.cluster.unread.len() < UNREAD_MAX {
+            self.cluster.unread.push(what);
+        } else {
+            self.more_unread += 1;
+        }
+    }
+
+    /// Says how much else could not be read.
+    pub(crate) fn finish(mut self) -> Draft {
+        if self.more_unread > 0 {
+            let told = format!("{}: {} more things in it could not be read", self.file.0, self.more_unread);
+            self.cluster.unread.push(told);
+        }
+        self
     }
 
     pub(crate) fn ipam(&mut self) -> &mut IpamEvidence {
@@ -75,9 +116,12 @@ impl Draft {
 
     /// The node that a section speaks of.
     pub(crate) fn node(&mut self, section: &Section) -> &mut NodeEvidence {
-        let host = section.host.clone();
-        let name = host.clone().unwrap_or_else(|| self.file.0.to_string());
-        self.nodes.entry(host).or_insert_with(|| NodeEvidence::new(name))
+        let kept = &self.kept;
+        let name = || section.host.clone().unwrap_or_else(|| self.file.0.to_string());
+        self.nodes.entry(section.host.clone()).or_insert_with(|| {
+            kept.set(kept.get().saturating_add(NODE_BYTES));
+            NodeEvidence::new(name())
+        })
     }
 
     /// Settles whose kernel a section has shown.
@@ -86,18 +130,23 @@ impl Draft {
             return;
         }
         let file_names_pod = is_named_for_a_pod(&self.file.0);
-        let node = self.node(section);
         match &section.pod {
-            None if !is_inside_pod(&kernel) && !file_names_pod => node.kernel.absorb(kernel),
-            pod => {
-                let pod = pod.clone().flatten();
-                let views = node.pod_views.get_or_insert_default();
-                match views.iter_mut().find(|view| view.pod == pod) {
-                    Some(view) => view.kernel.absorb(kernel),
-                    None => views.push(PodView { pod, container_id: None, kernel }),
-                }
-            }
+            None if !is_inside_pod(&kernel) && !file_names_pod => self.node(section).kernel.absorb(kernel),
+            pod => self.place_view(section, pod.clone().flatten(), kernel),
         }
+    }
+
+    fn place_view(&mut self, section: &Section, pod: Option<PodName>, kernel: Kernel) {
+        let place = self.views.get(&(section.host.clone(), pod.clone())).copied();
+        let views = self.node(section).pod_views.get_or_insert_default();
+        if let Some(view) = place.and_then(|place| views.get_mut(place)) {
+            view.kernel.absorb(kernel);
+            return;
+        }
+        let place = views.len();
+        views.push(PodView { pod: pod.clone(), container_id: None, kernel });
+        self.keep(NODE_BYTES);
+        self.views.insert((section.host.clone(), pod), place);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -124,10 +173,12 @@ fn is_inside_pod(kernel: &Kernel) -> bool {
     let is_gateway = |address: &std::net::IpAddr| *address == plan_gateway();
     let routes = kernel.routes.iter().flatten().any(|route| route.seen.via.as_ref().is_some_and(is_gateway));
     let neighbours = kernel.neighbours.iter().flatten().any(|neighbour| is_gateway(&neighbour.seen.address));
-    let has_pair = |device: &str| {
-        let link = kernel.link(device).map(|link| &link.seen);
-        link.is_some_and(|link| link.peer_index.is_some() && !link.is_workload())
-    };
+    let pairs = kernel.links.iter().flatten().map(|link| &link.seen);
+    let pairs: BTreeSet<&str> = pairs
+        .filter(|link| link.peer_index.is_some() && !link.is_workload())
+        .map(|link| link.name.as_str())
+        .collect();
+    let has_pair = |device: &str| pairs.contains(device);
     let single = kernel.addresses.iter().flatten().any(|held| {
         let net = held.seen.net;
         net.prefix_len() == net.max_prefix_len() && !net.addr().is_loopback() && has_pair(&held.seen.device)

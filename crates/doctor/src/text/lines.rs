@@ -14,6 +14,8 @@ const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct LineCutter {
     pending: Vec<u8>,
+    /// The first byte of the line that is no blank.
+    first: Option<u8>,
     is_overlong: bool,
     number: u32,
     masker: Masker,
@@ -32,10 +34,10 @@ pub(crate) struct Line {
 impl LineCutter {
     /// Takes in some bytes and hands out the lines that are complete.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Line)) {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
-            self.keep(&bytes[..end]);
+        while let Some((line, rest)) = split_line(bytes) {
+            self.keep(line);
             self.hand_out(&mut each);
-            bytes = &bytes[end + 1..];
+            bytes = rest;
         }
         self.keep(bytes);
     }
@@ -48,31 +50,48 @@ impl LineCutter {
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        let room = self.room(bytes).saturating_sub(self.pending.len());
-        self.pending.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.first = self.first.or_else(|| bytes.iter().find(|byte| !byte.is_ascii_whitespace()).copied());
+        // A line that begins like a document may be one as a whole.
+        let most = if matches!(self.first, Some(b'{' | b'[')) { DOCUMENT_BYTES_MAX } else { LINE_BYTES_MAX };
+        let room = most.saturating_sub(self.pending.len());
+        self.pending.extend(bytes.iter().take(room));
         self.is_overlong |= bytes.len() > room;
-    }
-
-    /// A line that begins like a document may be one as a whole.
-    fn room(&self, next: &[u8]) -> usize {
-        let first = self.pending.iter().chain(next).find(|byte| !byte.is_ascii_whitespace());
-        if matches!(first, Some(b'{' | b'[')) { DOCUMENT_BYTES_MAX } else { LINE_BYTES_MAX }
     }
 
     fn hand_out(&mut self, each: &mut impl FnMut(Line)) {
         self.number = self.number.saturating_add(1);
-        let text = clean(&self.pending);
+        let text = cleaned(std::mem::take(&mut self.pending));
         let line = Line { number: self.number, text: self.masker.mask(text), is_cut: self.is_overlong };
-        self.pending.clear();
+        self.first = None;
         self.is_overlong = false;
         each(line);
     }
 }
 
+/// What stands before the first end of a line, and what behind.
+fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (line, rest) = bytes.split_at_checked(bytes.iter().position(|byte| *byte == b'\n')?)?;
+    Some((line, rest.get(1..)?))
+}
+
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
+}
+
+/// The same as [`clean`], in the same memory if there is nothing to clean: documents are large.
+fn cleaned(mut bytes: Vec<u8>) -> String {
+    bytes.truncate(bytes.trim_ascii_end().len());
+    if !is_plain(&bytes) {
+        return clean(&bytes);
+    }
+    bytes.shrink_to_fit();
+    String::from_utf8(bytes).unwrap_or_else(|error| clean(error.as_bytes()))
+}
+
 /// Valid text without anything that moves a cursor, changes colours, hides or reorders text.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     let trimmed = bytes.trim_ascii_end();
-    if trimmed.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+    if is_plain(trimmed) {
         return String::from_utf8_lossy(trimmed).into_owned();
     }
     let text = String::from_utf8_lossy(bytes);

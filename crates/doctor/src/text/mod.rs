@@ -14,6 +14,9 @@
 //! A file's name up to its first dot may name the node that it was taken on; whether it does is settled when all files
 //! are read (`place`).
 
+// What is read here was written by strangers: nothing may be cut at a place that need not be there.
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod bgp;
 mod describe;
 mod document;
@@ -40,6 +43,10 @@ use reader::FileReader;
 
 pub use document::{base64, kube_event, kube_node, kube_pod};
 pub use mask::{MASK, is_secret_name};
+
+/// No more is kept than about this much, of all files together; that lines were left out is said. It is a cluster of some
+/// hundred thousand pods.
+const KEPT_BYTES_MAX: usize = 256 << 20;
 
 /// Takes in files, one after the other.
 ///
@@ -69,7 +76,9 @@ impl Intake {
         let name = lines::clean(name.as_bytes());
         let kept: usize =
             self.drafts.iter().map(|draft| draft.cluster.log.as_ref().map_or(0, Vec::len)).sum();
-        let reader = FileReader::new(&name, logs::EVENTS_MAX.saturating_sub(kept));
+        let bytes: usize = self.drafts.iter().map(Draft::kept).sum();
+        let room = KEPT_BYTES_MAX.saturating_sub(bytes);
+        let reader = FileReader::new(&name, logs::EVENTS_MAX.saturating_sub(kept), room);
         FileIntake { intake: self, cutter: LineCutter::default(), reader: Some(reader) }
     }
 

@@ -54,13 +54,14 @@ fn name_log(draft: &mut Draft, node: Option<&str>) {
 fn node_of_file(file: &str, known: &BTreeMap<String, String>) -> Option<String> {
     let base = file.rsplit('/').next().unwrap_or(file);
     let (stem, rest) = base.split_once('.').unwrap_or((base, ""));
-    let stem = stem.to_lowercase();
-    if let Some(name) = known.get(&stem) {
+    // Letters may be longer in lower case: nothing is cut by the length of this one.
+    let lower = stem.to_lowercase();
+    if let Some(name) = known.get(&lower) {
         return Some(name.clone());
     }
-    let after_dash = stem.split_once('-').and_then(|(_, after)| known.get(after));
+    let after_dash = lower.split_once('-').and_then(|(_, after)| known.get(after));
     let is_named = known.is_empty() && rest.contains('.') && !stem.is_empty();
-    after_dash.cloned().or_else(|| is_named.then_some(base[..stem.len().min(base.len())].to_owned()))
+    after_dash.cloned().or_else(|| is_named.then(|| stem.to_owned()))
 }
 
 /// Every name of a node that anything tells, by its lower case.
@@ -122,6 +123,17 @@ mod tests {
         let evidence = read([("node-a.route.txt", ROUTE), ("routes.txt", ROUTE)]);
         assert_eq!(evidence.nodes.keys().collect::<Vec<_>>(), ["node-a"]);
         assert_eq!(evidence.unplaced.len(), 1);
+    }
+
+    /// In lower case the first name has more bytes than it has in capitals.
+    #[test]
+    fn a_files_name_may_have_any_letters() {
+        for name in ["\u{130}\u{130}.\u{e9}.log", "\u{130}.x.y", "\u{e9}.\u{130}.y", "..", ".\u{130}", ""] {
+            read([(name, ROUTE)]);
+        }
+        let evidence = read([("\u{130}\u{130}.\u{e9}.log", ROUTE)]);
+        let names: Vec<&str> = evidence.nodes.values().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["\u{130}\u{130}"]);
     }
 
     #[test]

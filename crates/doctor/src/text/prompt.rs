@@ -81,7 +81,8 @@ fn split_prompt(line: &str) -> Option<(Option<String>, &str)> {
     }
     // `root@host:dir# command`, `/ # command`, `# command`, `$command`
     let mark = line.bytes().take(PROMPT_BYTES_MAX).position(|byte| matches!(byte, b'#' | b'$'))?;
-    let (before, command) = (line[..mark].trim(), &line[mark + 1..]);
+    let (before, command) = line.split_at_checked(mark)?;
+    let (before, command) = (before.trim(), command.get(1..)?);
     match before.split_once('@') {
         Some((user, place)) if is_word(user) && !place.contains(' ') => {
             Some((place.split(':').next().and_then(host), command))

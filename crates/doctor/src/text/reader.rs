@@ -23,9 +23,26 @@ pub(crate) struct FileReader {
     ipam: IpamReportReader,
     log: LogReader,
     documents: Documents,
-    /// Lines that nobody knows: how many, and the first.
-    unknown: u64,
-    first_unknown: u32,
+    unknown: Unknown,
+    /// How many bytes of evidence it may keep, and how many lines were left out because there were more.
+    room: usize,
+    left_out: u64,
+}
+
+/// Lines and items that nobody knows: how many, and the first.
+#[derive(Debug, Default)]
+struct Unknown {
+    count: u64,
+    first: u32,
+}
+
+impl Unknown {
+    fn add(&mut self, line: u32) {
+        if self.count == 0 {
+            self.first = line;
+        }
+        self.count += 1;
+    }
 }
 
 /// Some formats are read as a whole.
@@ -39,8 +56,8 @@ enum Mode {
 }
 
 impl FileReader {
-    /// `room`: how many events of logs it may keep.
-    pub(crate) fn new(name: &str, room: usize) -> FileReader {
+    /// How much it may keep: events of logs, and bytes of everything.
+    pub(crate) fn new(name: &str, events: usize, room: usize) -> FileReader {
         FileReader {
             draft: Draft::new(name),
             section: Section::default(),
@@ -49,14 +66,19 @@ impl FileReader {
             ip: IpReader::default(),
             bgp: BgpReader::default(),
             ipam: IpamReportReader::default(),
-            log: LogReader::new(room),
+            log: LogReader::new(events),
             documents: Documents::default(),
-            unknown: 0,
-            first_unknown: 0,
+            unknown: Unknown::default(),
+            room,
+            left_out: 0,
         }
     }
 
     pub(crate) fn line(&mut self, line: Line) {
+        if self.draft.kept() > self.room {
+            self.left_out += 1;
+            return;
+        }
         if let Some(section) = prompt::section(&line.text) {
             self.end_section();
             self.documents.command(section.command.as_deref().unwrap_or_default());
@@ -79,41 +101,45 @@ impl FileReader {
     }
 
     fn document_line(&mut self, line: Line) {
-        let mut items = Vec::new();
-        match &mut self.mode {
+        let mut mode = std::mem::take(&mut self.mode);
+        let mut is_over = false;
+        match &mut mode {
             Mode::Lines => {}
-            Mode::Json(splitter) => {
-                if splitter.feed(&line, |item| items.push(item)) {
-                    self.mode = Mode::Lines;
-                }
-            }
-            Mode::Yaml(splitter) => splitter.feed(&line, |item| items.push(item)),
+            // One by one: a single line may hold millions.
+            Mode::Json(splitter) => is_over = splitter.feed(&line, |item| self.item(item)),
+            Mode::Yaml(splitter) => splitter.feed(&line, |item| self.item(item)),
             Mode::Description(description) => description.push(line),
         }
-        self.items(items);
+        if !is_over {
+            self.mode = mode;
+        }
     }
 
     pub(crate) fn finish(mut self) -> Draft {
         self.end_section();
         self.log.finish(&mut self.draft);
         let file = &self.draft.file.0;
-        if self.unknown > 0 {
+        if self.left_out > 0 {
+            let told = format!(
+                "{file}: {} lines or items were left out, because they hold more than can be kept",
+                self.left_out
+            );
+            self.draft.cluster.unread.push(told);
+        }
+        let file = &self.draft.file.0;
+        if self.unknown.count > 0 {
+            let first = self.unknown.first;
             let told = if self.draft.is_empty() {
                 format!("{file}: nothing in it is known here")
             } else {
-                match self.unknown {
-                    1 => format!("{file}: line {} is not understood", self.first_unknown),
-                    count => {
-                        format!(
-                            "{file}: {count} lines from line {} on are not understood",
-                            self.first_unknown
-                        )
-                    }
+                match self.unknown.count {
+                    1 => format!("{file}: line {first} is not understood"),
+                    count => format!("{file}: {count} lines from line {first} on are not understood"),
                 }
             };
             self.draft.cluster.unread.push(told);
         }
-        self.draft
+        self.draft.finish()
     }
 
     fn single_line(&mut self, line: Line) {
@@ -124,12 +150,9 @@ impl FileReader {
         if self.log.line(&line, &self.draft) || self.begin_document(&line) || self.known_line(&line) {
             return;
         }
-        if self.unknown == 0 {
-            self.first_unknown = line.number;
-        }
         // Tools that are not looked at, ellipses of an editor, headings.
         if !matches!(line.text.trim(), "..." | "…" | "Events:" | "--More--") {
-            self.unknown += 1;
+            self.unknown.add(line.number);
         }
     }
 
@@ -182,27 +205,24 @@ impl FileReader {
             || is_box(&line.text)
     }
 
-    fn items(&mut self, items: Vec<Item>) {
-        for item in items {
-            let first = item.lines.first().map_or(0, |line| line.number);
-            if !self.documents.item(item, &self.section, &mut self.draft) {
-                if self.unknown == 0 {
-                    self.first_unknown = first;
-                }
-                self.unknown += 1;
-            }
+    fn item(&mut self, item: Item) {
+        if self.draft.kept() > self.room {
+            self.left_out += 1;
+            return;
+        }
+        let first = item.lines.first().map_or(0, |line| line.number);
+        if !self.documents.item(item, &self.section, &mut self.draft) {
+            self.unknown.add(first);
         }
     }
 
     fn end_mode(&mut self) {
-        let mut items = Vec::new();
         match std::mem::take(&mut self.mode) {
             Mode::Lines => {}
-            Mode::Json(splitter) => splitter.finish(|item| items.push(item)),
-            Mode::Yaml(splitter) => splitter.finish(|item| items.push(item)),
+            Mode::Json(splitter) => splitter.finish(|item| self.item(item)),
+            Mode::Yaml(splitter) => splitter.finish(|item| self.item(item)),
             Mode::Description(description) => description.finish(&self.section, &mut self.draft),
         }
-        self.items(items);
     }
 
     fn end_section(&mut self) {

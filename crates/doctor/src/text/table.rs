@@ -1,5 +1,8 @@
 //! Tables as tools print them: a header, and rows whose cells stand under it.
 
+/// No tool prints more. Every row costs as much as its table has columns.
+const COLUMNS_MAX: usize = 64;
+
 /// Where the columns of a table begin, in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -17,7 +20,8 @@ impl Header {
     /// Reads a line of column names. Names may hold single spaces (`CONTAINER ID`), so two or more part them; a line
     /// without any double space is parted at single ones.
     pub(crate) fn read(line: &str) -> Option<Header> {
-        let columns = spans(line, 2).or_else(|| spans(line, 1))?;
+        let columns =
+            spans(line, 2).or_else(|| spans(line, 1)).filter(|columns| columns.len() <= COLUMNS_MAX)?;
         let columns = columns.into_iter().map(|(start, name)| (name.to_uppercase(), start)).collect();
         Some(Header { columns })
     }
@@ -52,7 +56,8 @@ impl Header {
         for (index, (_, start)) in self.columns.iter().enumerate() {
             let end =
                 self.columns.get(index + 1).map_or(characters.len(), |(_, next)| *next).min(characters.len());
-            let begins_inside = *start > 0 && *start < characters.len() && characters[start - 1] != ' ';
+            let before = start.checked_sub(1).and_then(|before| characters.get(before));
+            let begins_inside = *start < characters.len() && before.is_some_and(|before| *before != ' ');
             if begins_inside {
                 return None;
             }
@@ -95,7 +100,7 @@ pub(crate) fn spans(line: &str, gap: usize) -> Option<Vec<(usize, &str)>> {
         if let Some((start, from)) = piece
             && spaces >= gap
         {
-            found.push((start, &line[from..last_end]));
+            found.push((start, line.get(from..last_end).unwrap_or_default()));
             piece = None;
         }
         piece.get_or_insert((position, offset));
@@ -103,7 +108,7 @@ pub(crate) fn spans(line: &str, gap: usize) -> Option<Vec<(usize, &str)>> {
         last_end = offset + character.len_utf8();
     }
     if let Some((start, from)) = piece {
-        found.push((start, &line[from..last_end]));
+        found.push((start, line.get(from..last_end).unwrap_or_default()));
     }
     (found.len() > 1).then_some(found)
 }

@@ -19,6 +19,10 @@ pub(crate) fn tidy(mut evidence: Evidence) -> Evidence {
     evidence
 }
 
+/// With no more versions of one thing than this another one is compared: texts contradict each other two or three times, not a
+/// million times.
+const VERSIONS_MAX: usize = 50;
+
 /// In the order of the first sighting, whose place is kept. `same` says whether two that go by one key can be one: where they
 /// contradict each other both are kept, for the checks to see.
 fn merge<T, K: Ord>(
@@ -31,8 +35,10 @@ fn merge<T, K: Ord>(
     let mut merged: Vec<Sighted<T>> = Vec::with_capacity(items.len());
     for item in items {
         let places = places.entry(key(&item.seen)).or_default();
-        match places.iter().find(|place| same(&merged[**place].seen, &item.seen)) {
-            Some(place) => join(&mut merged[*place].seen, item.seen),
+        let is_same = |place: &&usize| merged.get(**place).is_some_and(|known| same(&known.seen, &item.seen));
+        let place = places.iter().take(VERSIONS_MAX).find(is_same).copied();
+        match place.and_then(|place| merged.get_mut(place)) {
+            Some(known) => join(&mut known.seen, item.seen),
             None => {
                 places.push(merged.len());
                 merged.push(item);

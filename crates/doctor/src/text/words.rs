@@ -74,11 +74,12 @@ pub(crate) fn local_time(text: &str) -> Option<(DateTime, Option<Offset>)> {
         let time = text.trim_end_matches('Z').parse::<DateTime>().ok()?;
         return Some((time, text.ends_with('Z').then_some(Offset::UTC)));
     };
-    let time = text[..sign].trim_end().parse::<DateTime>().ok()?;
-    let digits: String = text[sign + 1..].chars().filter(char::is_ascii_digit).collect();
+    let (time, zone) = text.split_at_checked(sign)?;
+    let time = time.trim_end().parse::<DateTime>().ok()?;
+    let digits: String = zone.chars().filter(char::is_ascii_digit).collect();
     let (hours, minutes) = (digits.get(..2)?.parse::<i32>().ok()?, digits.get(2..4)?.parse::<i32>().ok()?);
     let seconds = hours * 3_600 + minutes * 60;
-    let offset = Offset::from_seconds(if text.as_bytes()[sign] == b'-' { -seconds } else { seconds }).ok()?;
+    let offset = Offset::from_seconds(if zone.starts_with('-') { -seconds } else { seconds }).ok()?;
     Some((time, Some(offset)))
 }
 

@@ -13,6 +13,8 @@ use super::{Call, Effect, PodHistory, Seen, Sighting, Timeline};
 
 /// The network plugin and the IPAM plugin it calls both tell of the call; it takes no longer than this between them.
 const ONE_CALL: SignedDuration = SignedDuration::from_secs(30);
+/// As much is kept of what one call did.
+const EFFECTS_MAX: usize = 200;
 
 pub(super) fn build(log: &[Sighted<LogEvent>]) -> Timeline {
     let mut by_node: BTreeMap<Option<&str>, Vec<&Sighted<LogEvent>>> = BTreeMap::new();
@@ -181,7 +183,10 @@ impl Builder {
         }
         if let Some(call) = calls.last_mut() {
             call.container_id = call.container_id.take().or_else(|| id.map(str::to_owned));
-            call.effects.push(Sighted::new(effect, event.origin.clone()));
+            // No call leaves as many lines. What goes through all of them may do so for every line.
+            if call.effects.len() < EFFECTS_MAX {
+                call.effects.push(Sighted::new(effect, event.origin.clone()));
+            }
         }
         self.last = Some(pod);
     }
@@ -262,7 +267,7 @@ fn owned(what: &Happening) -> Option<(String, PodName)> {
 fn sandbox_in(error: &str) -> Option<&str> {
     let rest = error.split_once("for sandbox ")?.1.trim_start_matches(['\\', '"']);
     let end = rest.find(|character: char| !character.is_ascii_hexdigit())?;
-    Some(&rest[..end]).filter(|id| id.len() >= 12)
+    rest.get(..end).filter(|id| id.len() >= 12)
 }
 
 fn take_back_deletion(call: &mut Call) {

@@ -1,5 +1,6 @@
 //! What went wrong in a pod's history: stale DELs, retry loops, pods that were replaced without a DEL.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::SignedDuration;
@@ -9,6 +10,7 @@ use crate::evidence::log::CniCommand;
 use crate::evidence::{PodName, same_id};
 use crate::{Exhibit, Sighted};
 
+use super::sandboxes::Sandboxes;
 use super::{Call, Effect, PodHistory, Seen, Sighting};
 
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct StaleDel {
     pub fate: Fate,
     /// Why it came so late: an earlier DEL of the old sandbox had failed.
     pub failed_before: Option<String>,
+    /// How many more DELs of old sandboxes did this to the pod and are not told one by one.
+    pub more: usize,
     pub evidence: Vec<Exhibit>,
 }
 
@@ -79,6 +83,8 @@ pub struct Replaced {
     pub at: Option<DateTime>,
     /// The kubelet missed this interface in between or since.
     pub interface_missing: Option<String>,
+    /// How many more times the pod was replaced so, which is not told one by one.
+    pub more: usize,
     pub evidence: Vec<Exhibit>,
 }
 
@@ -99,50 +105,62 @@ pub(super) fn of_pod(history: &PodHistory) -> Vec<Episode> {
     stale.chain(retries).chain(replaced(history).into_iter().map(Episode::Replaced)).collect()
 }
 
+/// Whatever happens to one pod again and again is told as often as this, and then counted.
+const EPISODES_MAX: usize = 100;
+/// So many failures of one loop are shown: the first ones and the last.
+const FAILURES_SHOWN: usize = 100;
+
+/// One by one through the calls, with what is known so far: the last ADD, and what became of its sandbox.
 fn stale_dels(history: &PodHistory) -> Vec<StaleDel> {
-    let mut found = Vec::new();
-    for (position, del) in history.calls.iter().enumerate() {
-        let Some(old) = del.container_id.as_deref().filter(|_| del.command == CniCommand::Del) else {
-            continue;
-        };
-        let before = &history.calls[..position];
-        // The sandbox that had the pod's name when the DEL came.
-        let Some(add) =
-            before.iter().rev().find(|call| call.command == CniCommand::Add && call.failure.is_none())
-        else {
-            continue;
-        };
-        let Some(new) = add.container_id.as_deref().filter(|new| !same_id(new, old)) else { continue };
-        let is_gone = before
-            .iter()
-            .skip_while(|call| !std::ptr::eq(*call, add))
-            .any(|call| call.command == CniCommand::Del && call.is_of(new) && call.failure.is_none());
-        if is_gone {
-            continue;
+    let mut found: Vec<StaleDel> = Vec::new();
+    let (mut add, mut is_gone): (Option<&Call>, bool) = (None, false);
+    let mut sandboxes = Sandboxes::default();
+    let mut failed: BTreeMap<usize, &Sighted<String>> = BTreeMap::new();
+    for call in &history.calls {
+        if call.command == CniCommand::Add && call.failure.is_none() {
+            (add, is_gone) = (Some(call), false);
         }
-        found.extend(stale_del(history, before, add, del, (old, new)));
+        let Some(old) = call.container_id.as_deref().filter(|_| call.command == CniCommand::Del) else {
+            continue;
+        };
+        let number = sandboxes.number(old);
+        // The sandbox that had the pod's name when the DEL came.
+        let new = add.and_then(|add| Some((add, add.container_id.as_deref()?)));
+        if let Some((add, new)) = new {
+            if !same_id(new, old) && !is_gone {
+                let known = failed.get(&number).copied();
+                let is_enough = found.len() >= EPISODES_MAX;
+                match found.last_mut().filter(|_| is_enough) {
+                    Some(last) => last.more += usize::from(does_harm(history, call, new).is_some()),
+                    None => found.extend(stale_del(history, known, add, call, (old, new))),
+                }
+            }
+            is_gone |= same_id(new, old) && call.failure.is_none();
+        }
+        if let Some(failure) = &call.failure {
+            failed.entry(number).or_insert(failure);
+        }
     }
     found
 }
 
-/// `None`: the DEL did no harm to the new sandbox.
+/// Whether a DEL deleted the new sandbox's endpoint, and the handle by which it released. `None`: it did no harm to it.
+fn does_harm(history: &PodHistory, del: &Call, new: &str) -> Option<(bool, Option<String>)> {
+    let is_endpoint_deleted = del.has(&Effect::EndpointDeleted);
+    let handle = released_handle(history, del, new);
+    (is_endpoint_deleted || handle.is_some()).then_some((is_endpoint_deleted, handle))
+}
+
 fn stale_del(
     history: &PodHistory,
-    before: &[Call],
+    failed: Option<&Sighted<String>>,
     add: &Call,
     del: &Call,
     (old, new): (&str, &str),
 ) -> Option<StaleDel> {
-    let is_endpoint_deleted = del.has(&Effect::EndpointDeleted);
-    let handle = released_handle(history, del, new);
-    if !is_endpoint_deleted && handle.is_none() {
-        return None;
-    }
-    let failed = before
-        .iter()
-        .find(|call| call.command == CniCommand::Del && call.is_of(old) && call.failure.is_some());
+    let (is_endpoint_deleted, handle) = does_harm(history, del, new)?;
     let mut evidence: Vec<Exhibit> = Vec::new();
-    if let Some(failure) = failed.and_then(|call| call.failure.as_ref()) {
+    if let Some(failure) = failed {
         evidence.push(failure.exhibit("an earlier DEL of the old sandbox fails"));
     }
     evidence.push(add.origin.exhibit("ADD of the new sandbox"));
@@ -161,7 +179,8 @@ fn stale_del(
         is_endpoint_deleted,
         fate: fate(del, handle.as_deref()),
         handle,
-        failed_before: failed.and_then(|call| call.failure.as_ref()).map(|failure| failure.seen.clone()),
+        failed_before: failed.map(|failure| failure.seen.clone()),
+        more: 0,
         evidence,
     })
 }
@@ -198,37 +217,38 @@ fn telling(call: &Call) -> impl Iterator<Item = &Sighted<Effect>> {
 }
 
 fn retry_loops(history: &PodHistory) -> Vec<RetryLoop> {
-    let mut found = Vec::new();
-    for sandbox in history.sandboxes() {
-        let dels: Vec<&Call> = history
-            .calls
-            .iter()
-            .filter(|call| call.command == CniCommand::Del && call.is_of(sandbox))
-            .collect();
-        let failures: Vec<&Sighted<String>> = dels.iter().filter_map(|call| call.failure.as_ref()).collect();
-        let (Some(first), Some(last), Some(failure)) = (dels.first(), dels.last(), failures.first()) else {
-            continue;
-        };
-        if dels.len() < 2 {
-            continue;
+    let mut sandboxes = Sandboxes::default();
+    let mut dels: BTreeMap<usize, Vec<&Call>> = BTreeMap::new();
+    for call in &history.calls {
+        let Some(id) = call.container_id.as_deref() else { continue };
+        let number = sandboxes.number(id);
+        if call.command == CniCommand::Del {
+            dels.entry(number).or_default().push(call);
         }
-        found.push(RetryLoop {
-            node: history.node.clone(),
-            pod: history.pod.clone(),
-            sandbox: sandbox.to_owned(),
-            tries: dels.len(),
-            failures: failures.len(),
-            first_at: first.at,
-            last_at: last.at,
-            error: failure.seen.clone(),
-            evidence: failures
-                .iter()
-                .map(|failure| failure.exhibit(failure.seen.clone()))
-                .chain([last.origin.exhibit("the DEL is tried again")])
-                .collect(),
-        });
     }
-    found
+    let loops = dels.iter().filter(|(_, dels)| dels.len() >= 2);
+    loops.filter_map(|(number, dels)| retry_loop(history, sandboxes.ids.get(*number)?, dels)).collect()
+}
+
+fn retry_loop(history: &PodHistory, sandbox: &str, dels: &[&Call]) -> Option<RetryLoop> {
+    let failures: Vec<&Sighted<String>> = dels.iter().filter_map(|call| call.failure.as_ref()).collect();
+    let (first, last, failure) = (dels.first()?, dels.last()?, failures.first()?);
+    Some(RetryLoop {
+        node: history.node.clone(),
+        pod: history.pod.clone(),
+        sandbox: sandbox.to_owned(),
+        tries: dels.len(),
+        failures: failures.len(),
+        first_at: first.at,
+        last_at: last.at,
+        error: failure.seen.clone(),
+        evidence: failures
+            .iter()
+            .take(FAILURES_SHOWN)
+            .map(|failure| failure.exhibit(failure.seen.clone()))
+            .chain([last.origin.exhibit("the DEL is tried again")])
+            .collect(),
+    })
 }
 
 /// A sighting of the pod's address: of which UID, when started, where seen.
@@ -241,18 +261,19 @@ struct Lived<'a> {
 
 fn replaced(history: &PodHistory) -> Vec<Replaced> {
     let lives = lives(history);
-    let mut found = Vec::new();
+    let (ends, missed) = (Ends::of(history), Missed::of(history));
+    let mut found: Vec<Replaced> = Vec::new();
     for pair in lives.windows(2) {
         let [old, new] = pair else { continue };
-        if old.uid == new.uid || old.address == new.address || was_ended(history, old, new) {
+        if old.uid == new.uid || old.address == new.address || ends.is_one_between(old, new) {
             continue;
         }
-        let missing = history.sightings.iter().find_map(|sighting| match &sighting.seen.what {
-            Seen::InterfaceMissing { interface } if sighting.seen.at >= old.seen.seen.at => {
-                Some((interface, sighting))
-            }
-            _ => None,
-        });
+        let is_enough = found.len() >= EPISODES_MAX;
+        if let Some(last) = found.last_mut().filter(|_| is_enough) {
+            last.more += 1;
+            continue;
+        }
+        let missing = missed.since(old.seen.seen.at);
         let mut evidence = vec![
             old.seen.exhibit(format!("{} has {}", old.uid, old.address)),
             new.seen.exhibit(format!("{} has {}", new.uid, new.address)),
@@ -268,7 +289,8 @@ fn replaced(history: &PodHistory) -> Vec<Replaced> {
             new_address: new.address,
             within: old.started_at.zip(new.started_at).map(|(old, new)| old.duration_until(new)),
             at: new.started_at.or(new.seen.seen.at),
-            interface_missing: missing.map(|(interface, _)| interface.clone()),
+            interface_missing: missing.map(|(interface, _)| interface.to_owned()),
+            more: 0,
             evidence,
         });
     }
@@ -278,9 +300,11 @@ fn replaced(history: &PodHistory) -> Vec<Replaced> {
 /// One per UID, in the order of time, with the start if any sighting tells it.
 fn lives(history: &PodHistory) -> Vec<Lived<'_>> {
     let mut lives: Vec<Lived<'_>> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for sighting in &history.sightings {
         let Seen::Address { uid: Some(uid), address, started_at } = &sighting.seen.what else { continue };
-        match lives.iter_mut().find(|life| life.uid == uid) {
+        let place = *places.entry(uid).or_insert(lives.len());
+        match lives.get_mut(place) {
             Some(life) => life.started_at = life.started_at.or(*started_at),
             None => lives.push(Lived { uid, address: *address, started_at: *started_at, seen: sighting }),
         }
@@ -288,15 +312,47 @@ fn lives(history: &PodHistory) -> Vec<Lived<'_>> {
     lives
 }
 
-/// A DEL, a stop or a release of the old one is in the log.
-fn was_ended(history: &PodHistory, old: &Lived<'_>, new: &Lived<'_>) -> bool {
-    let is_between = |at: Option<DateTime>| at >= old.seen.seen.at && at <= new.seen.seen.at;
-    let deleted = history
-        .calls
-        .iter()
-        .any(|call| call.command == CniCommand::Del && call.failure.is_none() && is_between(call.at));
-    deleted
-        || history.sightings.iter().any(|sighting| {
-            matches!(sighting.seen.what, Seen::SandboxStopped { .. }) && is_between(sighting.seen.at)
-        })
+/// When a DEL, a stop or a release is in the log, in the order of time.
+struct Ends(Vec<Option<DateTime>>);
+
+impl Ends {
+    fn of(history: &PodHistory) -> Ends {
+        let deleted = |call: &&Call| call.command == CniCommand::Del && call.failure.is_none();
+        let stopped =
+            |sighting: &&Sighted<Sighting>| matches!(sighting.seen.what, Seen::SandboxStopped { .. });
+        let deleted = history.calls.iter().filter(deleted).map(|call| call.at);
+        let stopped = history.sightings.iter().filter(stopped).map(|sighting| sighting.seen.at);
+        let mut ends: Vec<Option<DateTime>> = deleted.chain(stopped).collect();
+        ends.sort_unstable();
+        Ends(ends)
+    }
+
+    fn is_one_between(&self, old: &Lived<'_>, new: &Lived<'_>) -> bool {
+        let first = self.0.partition_point(|at| *at < old.seen.seen.at);
+        self.0.get(first).is_some_and(|at| *at <= new.seen.seen.at)
+    }
+}
+
+/// Interfaces that the kubelet missed, in the order of the log, each with the latest time up to there: the first of them that comes
+/// after a time is the first whose latest does.
+struct Missed<'a>(Vec<(Option<DateTime>, &'a str, &'a Sighted<Sighting>)>);
+
+impl<'a> Missed<'a> {
+    fn of(history: &'a PodHistory) -> Missed<'a> {
+        let mut latest = None;
+        let missed = history.sightings.iter().filter_map(|sighting| match &sighting.seen.what {
+            Seen::InterfaceMissing { interface } => Some((interface.as_str(), sighting)),
+            _ => None,
+        });
+        let with_latest = missed.map(|(interface, sighting)| {
+            latest = latest.max(sighting.seen.at);
+            (latest, interface, sighting)
+        });
+        Missed(with_latest.collect())
+    }
+
+    fn since(&self, at: Option<DateTime>) -> Option<(&'a str, &'a Sighted<Sighting>)> {
+        let first = self.0.partition_point(|(latest, ..)| *latest < at);
+        self.0.get(first).map(|(_, interface, sighting)| (*interface, *sighting))
+    }
 }

@@ -8,7 +8,7 @@ pub(super) fn expiry(kubeconfig: &str) -> Option<Timestamp> {
     let token = line.trim().trim_matches('"');
     let claims = doctor::text::base64(token.split('.').nth(1)?)?;
     let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
-    Timestamp::from_second(claims["exp"].as_i64()?).ok()
+    Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }
 
 #[cfg(test)]

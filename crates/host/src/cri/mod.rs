@@ -6,6 +6,8 @@
 //! A sandbox whose network is just being made is not listed yet (containerd lists it once its ADD has succeeded),
 //! so one look never proves that a sandbox is gone.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod error;
 pub mod messages;
 mod namespace;

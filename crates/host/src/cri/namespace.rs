@@ -8,12 +8,18 @@ use serde_json::Value;
 /// The namespace in one of the texts; `None` if it says nothing, or that the namespace is closed.
 pub(super) fn network_namespace(text: &str) -> Option<PathBuf> {
     let info: Value = serde_json::from_str(text).ok()?;
-    if info["netNsClosed"].as_bool() == Some(true) {
+    if info.get("netNsClosed").and_then(Value::as_bool) == Some(true) {
         return None;
     }
-    let namespaces = info["runtimeSpec"]["linux"]["namespaces"].as_array()?;
-    let network = namespaces.iter().find(|namespace| namespace["type"] == "network")?;
-    network["path"].as_str().filter(|path| path.starts_with('/')).map(PathBuf::from)
+    let namespaces = info.get("runtimeSpec")?.get("linux")?.get("namespaces")?.as_array()?;
+    let is_network = |namespace: &&Value| namespace.get("type").is_some_and(|kind| kind == "network");
+    namespaces
+        .iter()
+        .find(is_network)?
+        .get("path")?
+        .as_str()
+        .filter(|path| path.starts_with('/'))
+        .map(PathBuf::from)
 }
 
 #[cfg(test)]

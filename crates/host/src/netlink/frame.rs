@@ -1,5 +1,7 @@
 //! Splits what the kernel sends into frames, and reads acknowledgements and refusals.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use super::message::{Attributes, read_text, read_u16, read_u32};
 use super::numbers::{NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP_INTR};
 
@@ -58,7 +60,7 @@ fn read_frame(frame: &[u8]) -> Result<Option<Frame<'_>>, String> {
     let flags = read_u16(frame, 6).ok_or(short)?;
     let sequence = read_u32(frame, 8).ok_or(short)?;
     let port = read_u32(frame, 12).ok_or(short)?;
-    let payload = &frame[HEADER..];
+    let payload = frame.get(HEADER..).ok_or(short)?;
     let kind = match kind {
         NLMSG_NOOP => return Ok(None),
         NLMSG_ERROR => FrameKind::Answer(read_refusal(payload, flags)?),
@@ -67,7 +69,8 @@ fn read_frame(frame: &[u8]) -> Result<Option<Frame<'_>>, String> {
         NLMSG_DONE => {
             let code = read_u32(payload, 0).ok_or(short)? as i32;
             let attributes = payload.get(4..).unwrap_or_default();
-            FrameKind::Done((code < 0).then(|| Refusal { errno: -code, detail: read_detail(attributes) }))
+            let refusal = || Refusal { errno: code.saturating_neg(), detail: read_detail(attributes) };
+            FrameKind::Done((code < 0).then(refusal))
         }
         kind => FrameKind::Object { kind, payload },
     };
@@ -88,7 +91,7 @@ fn read_refusal(payload: &[u8], flags: u16) -> Result<Option<Refusal>, String> {
     let detail = if flags & NLM_F_ACK_TLVS == 0 {
         None
     } else {
-        payload.get(4 + request_length.next_multiple_of(4)..).and_then(read_detail)
+        payload.get(request_length.next_multiple_of(4).saturating_add(4)..).and_then(read_detail)
     };
     Ok(Some(Refusal { errno: code.saturating_neg(), detail }))
 }
@@ -151,6 +154,17 @@ mod tests {
                 Frame { sequence: 10, port: PORT, interrupted: false, kind: FrameKind::Done(None) },
             ]
         );
+    }
+
+    /// The smallest number has no opposite.
+    #[test]
+    fn any_code_can_end_a_list() {
+        for code in [i32::MIN, i32::MIN + 1, -1] {
+            let bytes = frame(NLMSG_DONE, 0, 1, &code.to_ne_bytes());
+            let frames = split(&bytes).unwrap();
+            let refusal = Refusal { errno: code.saturating_neg(), detail: None };
+            assert_eq!(frames[0].kind, FrameKind::Done(Some(refusal)));
+        }
     }
 
     proptest! {

@@ -3,6 +3,8 @@
 //! By hand, because what is read here is also what strangers made: an attribute that we do not know, or that has an
 //! odd shape, must not make the rest unreadable.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 const ATTRIBUTE_HEADER: usize = 4;
 /// The two highest bits say how the value is encoded.
 const ATTRIBUTE_KIND: u16 = 0x3fff;
@@ -30,8 +32,8 @@ impl Message {
     /// A link whose flags within `mask` become `flags`.
     pub(crate) fn link_flags(kind: u16, index: u32, flags: u32, mask: u32) -> Message {
         let mut message = Message::link(kind, index);
-        message.body[8..12].copy_from_slice(&flags.to_ne_bytes());
-        message.body[12..16].copy_from_slice(&mask.to_ne_bytes());
+        message.put(8, &flags.to_ne_bytes());
+        message.put(12, &mask.to_ne_bytes());
         message
     }
 
@@ -81,13 +83,19 @@ impl Message {
 
     fn close(&mut self, start: usize) {
         let length = u16::try_from(self.body.len() - start).expect("a message of ours is small");
-        self.body[start..start + 2].copy_from_slice(&length.to_ne_bytes());
+        self.put(start, &length.to_ne_bytes());
+    }
+
+    /// Writes over what stands there.
+    fn put(&mut self, at: usize, value: &[u8]) {
+        self.body.iter_mut().skip(at).zip(value).for_each(|(byte, new)| *byte = *new);
     }
 }
 
 fn link_header(index: u32) -> [u8; 16] {
     let mut header = [0; 16];
-    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    let place = header.iter_mut().skip(4);
+    place.zip(index.to_ne_bytes()).for_each(|(byte, new)| *byte = new);
     header
 }
 
@@ -123,11 +131,11 @@ impl Attributes<'_> {
 }
 
 pub(crate) fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_ne_bytes)
+    bytes.get(at..at.checked_add(2)?)?.try_into().ok().map(u16::from_ne_bytes)
 }
 
 pub(crate) fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_ne_bytes)
+    bytes.get(at..at.checked_add(4)?)?.try_into().ok().map(u32::from_ne_bytes)
 }
 
 /// Text with or without a closing zero.

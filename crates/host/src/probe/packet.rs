@@ -1,5 +1,7 @@
 //! Echo requests and what comes back, as bytes (RFC 792, RFC 4443).
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -82,24 +84,25 @@ pub(super) fn after_v4_header(packet: &[u8]) -> Option<&[u8]> {
 /// The target of a repeated packet and what follows its header.
 fn inner_v4(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
     let target: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
-    (packet[9] == PROTOCOL_ICMP).then_some(())?;
+    (*packet.get(9)? == PROTOCOL_ICMP).then_some(())?;
     Some((Ipv4Addr::from(target).into(), after_v4_header(packet)?))
 }
 
 fn inner_v6(packet: &[u8]) -> Option<(IpAddr, &[u8])> {
     let target: [u8; 16] = packet.get(24..V6_HEADER_BYTES)?.try_into().ok()?;
     // We send no extension headers.
-    (packet[6] == PROTOCOL_ICMPV6).then_some(())?;
-    Some((Ipv6Addr::from(target).into(), &packet[V6_HEADER_BYTES..]))
+    (*packet.get(6)? == PROTOCOL_ICMPV6).then_some(())?;
+    Some((Ipv6Addr::from(target).into(), packet.get(V6_HEADER_BYTES..)?))
 }
 
 fn number(packet: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(packet.get(at..at + 2)?.try_into().ok()?))
+    Some(u16::from_be_bytes(packet.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
 /// The sum of RFC 1071.
 fn checksum(packet: &[u8]) -> u16 {
-    let words = packet.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let byte = |pair: &[u8], at: usize| u32::from(pair.get(at).copied().unwrap_or(0));
+    let words = packet.chunks(2).map(|pair| byte(pair, 0) << 8 | byte(pair, 1));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

@@ -68,7 +68,7 @@ impl Socket {
                 Err(_) => continue,
             };
             let Some(from) = from.and_then(|from| SocketAddr::try_from(from).ok()) else { continue };
-            let packet = &buffer[..length];
+            let packet = buffer.get(..length).unwrap_or_default();
             let packet =
                 if self.is_raw && self.is_v4 { packet::after_v4_header(packet) } else { Some(packet) };
             answers.extend(

@@ -46,6 +46,9 @@ fn tell(look: &mut Look<'_>, replaced: Replaced) {
         uid(&replaced.new_uid)
     );
     let finding = look.found(Subject::Pod(pod.clone()), summary);
+    if replaced.more > 0 {
+        finding.because(format!("the log shows it {} more times", replaced.more));
+    }
     finding
         .because(format!(
             "{old_address} is suspected to be leaked, with its endpoint and device: nothing in \

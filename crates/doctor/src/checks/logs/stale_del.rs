@@ -56,6 +56,9 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, stale: StaleDel) {
             "{at} the DEL of {old} came again and took what goes by the pod's name, which was {new}'s by then"
         ));
     tell_address(case, finding, &stale);
+    if stale.more > 0 {
+        finding.because(format!("{} more DELs of old sandboxes did the same to the pod", stale.more));
+    }
     if stale.is_endpoint_deleted {
         finding.because(format!("since {at} sandbox {new} has no endpoint, so nothing keeps its network"));
     }

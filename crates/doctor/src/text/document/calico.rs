@@ -87,7 +87,8 @@ fn object_of_2017(kind: &str, value: &Value, origin: &Origin, draft: &mut Draft)
         "ipPool" => {
             let cidr = metadata["cidr"].as_str().unwrap_or_default();
             let name = cidr.replace(['.', ':', '/'], "-");
-            let mode = match (spec["ipip"]["enabled"].as_bool(), spec["ipip"]["mode"].as_str()) {
+            let ipip = &spec["ipip"];
+            let mode = match (ipip["enabled"].as_bool(), ipip["mode"].as_str()) {
                 (Some(true), Some("cross-subnet")) => "CrossSubnet",
                 (Some(true), _) => "Always",
                 _ => "Never",

@@ -15,7 +15,8 @@ pub(super) fn record(kind: &str, value: &Value, origin: &Origin, draft: &mut Dra
     match kind {
         "IPAMBlock" => add(block_key(spec), spec.clone(), origin, draft),
         "IPAMHandle" => {
-            let id = spec["handleID"].as_str().or_else(|| value["metadata"]["name"].as_str());
+            let metadata = &value["metadata"];
+            let id = spec["handleID"].as_str().or_else(|| metadata["name"].as_str());
             let mut record = spec.clone();
             remove(&mut record, "handleID");
             add(id.map(|id| Key::Handle(id.to_owned())), record, origin, draft)
@@ -47,7 +48,7 @@ pub(super) fn record(kind: &str, value: &Value, origin: &Origin, draft: &mut Dra
 fn add(key: Option<Key>, record: Value, origin: &Origin, draft: &mut Draft) -> bool {
     let Some(key) = key else {
         let exhibit = origin.exhibit("a record of IPAM");
-        draft.cluster.unread.push(format!("{}: {} does not say what it is", exhibit.file, exhibit.text));
+        draft.unread(format!("{}: {} does not say what it is", exhibit.file, exhibit.text));
         return true;
     };
     draft.ipam().add(key, record.to_string().as_bytes(), origin.clone());

@@ -35,9 +35,9 @@ pub(super) fn block(item: &Item, draft: &mut Draft) -> bool {
             block.unallocated.extend(text.parse::<usize>().ok());
         }
     }
-    let first = &item.lines[0];
+    let Some(first) = item.lines.first() else { return false };
     let name = block.cidr.map_or_else(|| "a block".to_owned(), |cidr| format!("block {cidr}"));
-    draft.cluster.unread.push(format!(
+    draft.unread(format!(
         "{} line {}: {name} is cut, so only what stands there is looked at",
         draft.file.0, first.number
     ));
@@ -49,11 +49,10 @@ pub(super) fn block(item: &Item, draft: &mut Draft) -> bool {
 /// Says that something cannot be read.
 pub(super) fn tell(item: &Item, draft: &mut Draft) -> bool {
     let Some(first) = item.lines.first() else { return false };
-    let file = &draft.file.0;
-    draft
-        .cluster
-        .unread
-        .push(format!("{file} line {}: a document is cut or broken and was left out", first.number));
+    draft.unread(format!(
+        "{} line {}: a document is cut, broken or too large, and was left out",
+        draft.file.0, first.number
+    ));
     true
 }
 

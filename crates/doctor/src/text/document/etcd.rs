@@ -2,32 +2,46 @@
 
 use serde_json::Value;
 
-/// Its records: key and value. `None`: it is something else.
+/// The fields of a record in an answer.
+const FIELDS: [&str; 6] = ["key", "value", "create_revision", "mod_revision", "version", "lease"];
+
+/// Its records: key and value. `None`: it is something else. Lists are taken apart before, so one record comes by itself.
 pub(super) fn records(value: &Value) -> Option<Vec<(String, Value)>> {
-    if value["action"].is_string() && value["node"]["key"].is_string() {
-        let mut records = Vec::new();
-        leaves(&value["node"], &mut records);
-        return Some(records);
+    let node = &value["node"];
+    if value["action"].is_string() && node["key"].is_string() {
+        return Some(leaves(node));
+    }
+    if is_record(value) {
+        return Some(record(value).into_iter().collect());
     }
     let records = value["kvs"].as_array().filter(|_| value["header"].is_object())?;
-    let text = |value: &Value| String::from_utf8(base64(value.as_str()?)?).ok();
-    let record = |record: &Value| {
-        let content = text(&record["value"])?;
-        let content = serde_json::from_str(&content).unwrap_or(Value::String(content));
-        Some((text(&record["key"])?, content))
-    };
     Some(records.iter().filter_map(record).collect())
 }
 
-/// The records of a folder of 2017 and of those in it. Documents are no deeper than whoever read them allows.
-fn leaves(node: &Value, records: &mut Vec<(String, Value)>) {
-    if let (Some(key), Some(content)) = (node["key"].as_str(), node["value"].as_str()) {
-        let content = serde_json::from_str(content).unwrap_or_else(|_| content.into());
-        records.push((key.to_owned(), content));
+fn is_record(value: &Value) -> bool {
+    let has_only =
+        |fields: &serde_json::Map<String, Value>| fields.keys().all(|name| FIELDS.contains(&name.as_str()));
+    value["key"].is_string() && value["value"].is_string() && value.as_object().is_some_and(has_only)
+}
+
+fn record(record: &Value) -> Option<(String, Value)> {
+    let text = |value: &Value| String::from_utf8(base64(value.as_str()?)?).ok();
+    let content = text(&record["value"])?;
+    let content = serde_json::from_str(&content).unwrap_or(Value::String(content));
+    Some((text(&record["key"])?, content))
+}
+
+/// The records of a folder of 2017 and of those in it, in the order of the document.
+fn leaves(folder: &Value) -> Vec<(String, Value)> {
+    let (mut records, mut waiting) = (Vec::new(), vec![folder]);
+    while let Some(node) = waiting.pop() {
+        if let (Some(key), Some(content)) = (node["key"].as_str(), node["value"].as_str()) {
+            let content = serde_json::from_str(content).unwrap_or_else(|_| content.into());
+            records.push((key.to_owned(), content));
+        }
+        waiting.extend(node["nodes"].as_array().into_iter().flatten().rev());
     }
-    for node in node["nodes"].as_array().into_iter().flatten() {
-        leaves(node, records);
-    }
+    records
 }
 
 /// Base64, in the usual alphabet or in that for addresses, with padding or without.

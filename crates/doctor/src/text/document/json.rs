@@ -6,8 +6,13 @@ use crate::text::lines::Line;
 
 use super::Item;
 
-/// An item, or what is around a list, is not larger than this.
-const ITEM_BYTES_MAX: usize = 64 << 20;
+/// An item, or what is around a list, is not larger than this, and has no more values. Larger ones are handed out unread: a value of two
+/// letters may take a hundred bytes of memory.
+const ITEM_BYTES_MAX: usize = 16 << 20;
+const VALUES_MAX: usize = 1_000_000;
+/// As many of its lines are kept with an item: a block of IPAM that was cut is read by its lines.
+const LINES_MAX: usize = 20_000;
+const LINE_BYTES_MAX: usize = 500;
 
 #[derive(Debug, Default)]
 pub(crate) struct JsonSplitter {
@@ -29,30 +34,46 @@ pub(crate) struct JsonSplitter {
 struct Buffer {
     text: String,
     lines: Vec<Line>,
+    /// About how many values it has.
+    values: usize,
+    is_too_large: bool,
 }
 
 impl Buffer {
     fn push(&mut self, piece: &str, line: &Line) {
         let is_gap = self.text.is_empty() && piece.trim_matches([' ', '\t', ',', '\n']).is_empty();
-        if is_gap || self.text.len() + piece.len() > ITEM_BYTES_MAX {
+        if is_gap {
             return;
         }
-        self.text.push_str(piece);
-        if self.lines.last().is_none_or(|last| last.number != line.number) {
-            let text: String = line.text.chars().take(500).collect();
+        self.values += piece.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+        self.is_too_large |= self.text.len() + piece.len() > ITEM_BYTES_MAX || self.values > VALUES_MAX;
+        if self.is_too_large {
+            // Something must stay that it is known by.
+            self.text = "…".to_owned();
+        } else {
+            self.text.push_str(piece);
+        }
+        let is_new = self.lines.last().is_none_or(|last| last.number != line.number);
+        if is_new && self.lines.len() < LINES_MAX {
+            let text =
+                line.text.get(..line.text.floor_char_boundary(LINE_BYTES_MAX)).unwrap_or_default().to_owned();
             self.lines.push(Line { number: line.number, text, is_cut: line.is_cut });
         }
     }
 
     fn take(&mut self, is_listed: bool) -> Option<Item> {
-        let text = std::mem::take(&mut self.text);
-        let lines = std::mem::take(&mut self.lines);
+        let Buffer { text, lines, is_too_large, .. } = std::mem::take(self);
         if text.trim().trim_matches(',').is_empty() {
             return None;
         }
-        let value: Option<Value> = serde_json::from_str(text.trim().trim_matches(',')).ok();
+        let text = text.trim().trim_matches(',');
+        let value: Option<Value> = serde_json::from_str(text).ok().filter(|_| !is_too_large);
         Some(Item { lines, value, is_listed })
     }
+}
+
+fn piece(text: &str, start: usize, end: usize) -> &str {
+    text.get(start..end).unwrap_or_default()
 }
 
 impl JsonSplitter {
@@ -87,7 +108,7 @@ impl JsonSplitter {
                 }
                 '{' | '[' => {
                     if self.list.is_none() && self.opens_list(character) {
-                        self.keep(&text[start..end], line);
+                        self.keep(piece(text, start, end), line);
                         start = end;
                         self.list = Some(self.depth + 1);
                     }
@@ -96,7 +117,7 @@ impl JsonSplitter {
                 '}' | ']' => {
                     if self.list == Some(self.depth) {
                         // The list ends: what is left of its last element was handed out.
-                        self.keep(&text[start..offset], line);
+                        self.keep(piece(text, start, offset), line);
                         start = offset;
                         self.hand_out(&mut each);
                         self.had_elements = true;
@@ -104,12 +125,12 @@ impl JsonSplitter {
                     }
                     self.depth = self.depth.saturating_sub(1);
                     if self.depth == 0 {
-                        self.keep(&text[start..end], line);
+                        self.keep(piece(text, start, end), line);
                         self.end(&mut each);
                         return true;
                     }
                     if self.list == Some(self.depth) {
-                        self.keep(&text[start..end], line);
+                        self.keep(piece(text, start, end), line);
                         start = end;
                         self.hand_out(&mut each);
                     }
@@ -117,7 +138,7 @@ impl JsonSplitter {
                 _ => {}
             }
         }
-        self.keep(&text[start..], line);
+        self.keep(piece(text, start, text.len()), line);
         self.keep("\n", line);
         false
     }
@@ -144,7 +165,8 @@ impl JsonSplitter {
     }
 
     fn opens_list(&self, character: char) -> bool {
-        character == '[' && (self.depth == 0 || (self.depth == 1 && self.name == "items"))
+        let is_list = self.depth == 1 && matches!(self.name.as_str(), "items" | "kvs");
+        character == '[' && (self.depth == 0 || is_list)
     }
 
     fn keep(&mut self, piece: &str, line: &Line) {
@@ -210,6 +232,25 @@ mod tests {
         assert_eq!(split("{\n \"a\": [\n 1,\n ...\n ]\n}"), [(1, None, false)]);
         let cut = split("{\"items\": [\n{\"a\": 1},\n{\"b\": ");
         assert_eq!(cut, [(2, Some(json!({"a": 1})), true), (3, None, true)]);
+    }
+
+    /// Memory, not time, is what a document of many small values costs.
+    #[test]
+    fn what_is_too_large_is_handed_out_unread() {
+        let many = format!("{{\"a\": [0{}]}}", ",0".repeat(VALUES_MAX));
+        assert_eq!(split(&many), [(1, None, false)]);
+        let long = format!("{{\"a\": \"{}\"}}", "x".repeat(ITEM_BYTES_MAX));
+        assert_eq!(split(&long), [(1, None, false)]);
+        let both = format!("[{{\"a\": [0{}]}}, {{\"b\": 1}}]", ",0".repeat(VALUES_MAX));
+        assert_eq!(split(&both), [(1, None, true), (1, Some(json!({"b": 1})), true)]);
+        let lines = format!("{{\"a\": [\n{}0]}}", "0,\n".repeat(LINES_MAX + 9));
+        let mut splitter = JsonSplitter::default();
+        let mut kept = 0;
+        for (number, text) in (1..).zip(lines.lines()) {
+            splitter
+                .feed(&Line { number, text: text.to_owned(), is_cut: false }, |item| kept = item.lines.len());
+        }
+        assert_eq!(kept, LINES_MAX);
     }
 
     fn value() -> impl Strategy<Value = Value> {

@@ -87,6 +87,7 @@ pub fn node(value: &Value) -> KubeNode {
         pod_cidrs.extend(text(&spec["podCIDR"]).parse::<model::Cidr>().ok());
     }
     let internal = list(&status["addresses"]).filter(|address| address["type"] == "InternalIP");
+    let info = &status["nodeInfo"];
     KubeNode {
         name: text(&metadata["name"]).to_owned(),
         internal_ips: internal.filter_map(|address| words::address(text(&address["address"]))).collect(),
@@ -96,8 +97,8 @@ pub fn node(value: &Value) -> KubeNode {
         pod_cidrs,
         taints: list(&spec["taints"]).map(taint).collect(),
         created_at: moment(&metadata["creationTimestamp"]),
-        kubelet_version: owned(&status["nodeInfo"]["kubeletVersion"]),
-        container_runtime: owned(&status["nodeInfo"]["containerRuntimeVersion"]),
+        kubelet_version: owned(&info["kubeletVersion"]),
+        container_runtime: owned(&info["containerRuntimeVersion"]),
         ..KubeNode::default()
     }
 }
@@ -129,15 +130,15 @@ pub fn event(value: &Value) -> Event {
     let object: Vec<&str> = parts.into_iter().map(text).filter(|part| !part.is_empty()).collect();
     let first = |names: &[&str]| names.iter().find_map(|name| moment(&value[*name]));
     let message = owned(&value["message"]).or_else(|| owned(&value["note"])).unwrap_or_default();
-    let series = value["series"]["count"].as_u64();
+    let (series, source) = (&value["series"], &value["source"]);
     Event {
         is_warning: value["type"] == "Warning",
         reason: text(&value["reason"]).to_owned(),
         object: (!object.is_empty()).then(|| object.join("/")),
-        component: owned(&value["source"]["component"]).or_else(|| owned(&value["reportingComponent"])),
-        node: owned(&value["source"]["host"]),
+        component: owned(&source["component"]).or_else(|| owned(&value["reportingComponent"])),
+        node: owned(&source["host"]),
         message,
-        count: value["count"].as_u64().or(series).unwrap_or(1),
+        count: value["count"].as_u64().or_else(|| series["count"].as_u64()).unwrap_or(1),
         last_at: first(&["lastTimestamp", "eventTime", "deprecatedLastTimestamp"]),
         first_at: first(&["firstTimestamp", "deprecatedFirstTimestamp", "eventTime"]),
         ..Event::default()

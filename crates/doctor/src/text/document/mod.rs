@@ -117,7 +117,8 @@ impl Documents {
     }
 
     fn note_namespace(&mut self, value: &Value, draft: &mut Draft) {
-        let Some(namespace) = value["metadata"]["namespace"].as_str() else {
+        let metadata = &value["metadata"];
+        let Some(namespace) = metadata["namespace"].as_str() else {
             draft.whole.kube_nodes |= value["kind"] == "Node";
             return;
         };
@@ -133,13 +134,14 @@ impl Documents {
 fn shown(item: &Item) -> String {
     let value = item.value.as_ref().unwrap_or(&Value::Null);
     // Those of 2017 have the interface for a name.
-    let name = value["metadata"]["workload"]
+    let metadata = &value["metadata"];
+    let name = metadata["workload"]
         .as_str()
-        .or_else(|| value["metadata"]["name"].as_str())
+        .or_else(|| metadata["name"].as_str())
         .or_else(|| value["ifname"].as_str())
         .or_else(|| value["dst"].as_str());
     let first = item.lines.first().map_or("", |line| line.text.trim());
-    match (value["kind"].as_str(), value["metadata"]["namespace"].as_str(), name) {
+    match (value["kind"].as_str(), metadata["namespace"].as_str(), name) {
         (Some(kind), Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
         (Some(kind), None, Some(name)) => format!("{kind} {name}"),
         (None, _, Some(name)) => name.to_owned(),

@@ -33,12 +33,12 @@ pub(super) fn element(value: &Value, origin: &Origin, section: &Section, draft: 
     if !state.starts_with("CONTAINER_") {
         return false;
     }
-    let labels = &value["labels"];
+    let (labels, image) = (&value["labels"], &value["image"]);
     let name = text(&labels["io.kubernetes.pod.name"]);
     let namespace = text(&labels["io.kubernetes.pod.namespace"]);
     let container = RuntimeContainer {
         id: id.to_owned(),
-        image: text(&value["image"]["image"]).unwrap_or_default(),
+        image: text(&image["image"]).unwrap_or_default(),
         name: text(&metadata["name"]).unwrap_or_default(),
         status: state.trim_start_matches("CONTAINER_").to_lowercase(),
         is_sandbox: false,

@@ -8,11 +8,13 @@ use super::Item;
 
 /// An item is not larger than this. Larger ones are handed out unread.
 const ITEM_BYTES_MAX: usize = 4 << 20;
+const LINES_MAX: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct YamlSplitter {
     lines: Vec<Line>,
     bytes: usize,
+    is_too_large: bool,
     /// How far the items of the outermost list are indented, once one was seen.
     indent: Option<usize>,
 }
@@ -34,7 +36,7 @@ impl YamlSplitter {
             return;
         }
         let indent = line.text.len() - line.text.trim_start().len();
-        let begins_item = line.text[indent..].starts_with("- ");
+        let begins_item = line.text.get(indent..).is_some_and(|text| text.starts_with("- "));
         match self.indent {
             Some(list) if begins_item && indent == list => self.hand_out(&mut each),
             // Back at the edge, after the list: `kind: List`.
@@ -50,8 +52,10 @@ impl YamlSplitter {
             _ => {}
         }
         self.bytes += line.text.len() + 1;
-        if self.bytes <= ITEM_BYTES_MAX {
+        if self.bytes <= ITEM_BYTES_MAX && self.lines.len() < LINES_MAX {
             self.lines.push(line.clone());
+        } else {
+            self.is_too_large = true;
         }
     }
 
@@ -59,36 +63,42 @@ impl YamlSplitter {
         self.hand_out(&mut each);
     }
 
-    /// Nothing before the first item but what is around a list.
+    /// Nothing before the first item but what is around a list, which is a few lines.
     fn may_begin_list(&self) -> bool {
-        self.lines.iter().all(|line| {
-            let text = line.text.trim_end();
-            text.is_empty()
-                || text == "items:"
-                || text.starts_with("apiVersion:")
-                || text.starts_with("kind:")
-                || text.starts_with('#')
-        })
+        const AROUND_MAX: usize = 100;
+        self.lines.len() <= AROUND_MAX
+            && self.lines.iter().all(|line| {
+                let text = line.text.trim_end();
+                text.is_empty()
+                    || text == "items:"
+                    || text.starts_with("apiVersion:")
+                    || text.starts_with("kind:")
+                    || text.starts_with('#')
+            })
     }
 
     fn hand_out(&mut self, each: &mut impl FnMut(Item)) {
         let lines = std::mem::take(&mut self.lines);
-        let is_whole = std::mem::take(&mut self.bytes) <= ITEM_BYTES_MAX;
+        self.bytes = 0;
+        let is_whole = !std::mem::take(&mut self.is_too_large);
         let Some(first) = lines.iter().position(|line| !line.text.trim().is_empty()) else { return };
         let mut text = String::new();
         for line in &lines {
             text.push_str(&line.text);
             text.push('\n');
         }
-        if let Some(indent) = self.indent
-            && lines[first].text[indent.min(lines[first].text.len())..].starts_with("- ")
-        {
-            let dash: usize = lines[..first].iter().map(|line| line.text.len() + 1).sum::<usize>() + indent;
+        let begins_item = |indent: usize| {
+            let text = lines.get(first).and_then(|line| line.text.get(indent..));
+            text.is_some_and(|text| text.starts_with("- "))
+        };
+        if let Some(indent) = self.indent.filter(|indent| begins_item(*indent)) {
+            let dash: usize =
+                lines.iter().take(first).map(|line| line.text.len() + 1).sum::<usize>() + indent;
             text.replace_range(dash..=dash, " ");
         }
         let options = serde_saphyr::options! { with_snippet: false };
         let value: Option<Value> =
-            serde_saphyr::from_str_with_options(&text, options).ok().filter(|_| is_whole);
+            is_whole.then(|| serde_saphyr::from_str_with_options(&text, options).ok()).flatten();
         // What is left around a list.
         if value.as_ref().is_some_and(|value| value.is_null() || value.as_object().is_some_and(is_frame)) {
             return;

@@ -105,7 +105,8 @@ fn routes(value: &Value, destination: &str) -> Vec<Route> {
 
 fn route(value: &Value, destination: &str) -> Option<Route> {
     let text = |field: &str| value[field].as_str().map(str::to_owned);
-    let gateway = value["gateway"].as_str().or_else(|| value["via"]["host"].as_str());
+    let through = &value["via"];
+    let gateway = value["gateway"].as_str().or_else(|| through["host"].as_str());
     let via = gateway.and_then(|text| text.parse::<std::net::IpAddr>().ok());
     let has_flag =
         |flag: &str| value["flags"].as_array().is_some_and(|flags| flags.iter().any(|found| found == flag));

@@ -41,7 +41,7 @@ pub(super) fn detail(text: &str, link: Option<&mut Sighted<Link>>) -> bool {
         return true;
     }
     match *first {
-        "alias" => link.alias = Some(words[1..].join(" ")),
+        "alias" => link.alias = Some(words.get(1..).unwrap_or_default().join(" ")),
         "veth" | "bridge" | "ipip" | "tun" | "bond" | "wireguard" => link.kind = Some((*first).to_owned()),
         "vxlan" => {
             link.kind = Some("vxlan".to_owned());

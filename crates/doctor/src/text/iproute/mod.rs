@@ -9,6 +9,8 @@ mod link;
 mod neigh;
 mod route;
 
+use std::collections::BTreeSet;
+
 use crate::evidence::kernel::{Kernel, Route};
 use crate::{Origin, Sighted};
 
@@ -16,6 +18,8 @@ use crate::{Origin, Sighted};
 #[derive(Debug, Default)]
 pub(crate) struct IpReader {
     pub(crate) kernel: Kernel,
+    /// Names of the kernel's links.
+    known: BTreeSet<String>,
     /// The device whose lines are being read.
     device: Option<String>,
     is_in_arp_table: bool,
@@ -33,6 +37,7 @@ impl IpReader {
     pub(crate) fn line(&mut self, text: &str, origin: impl Fn() -> Origin) -> bool {
         if let Some(link) = link::head(text) {
             self.device = Some(link.name.clone());
+            self.known.insert(link.name.clone());
             self.kernel.links.get_or_insert_default().push(Sighted::new(link, origin()));
             return true;
         }
@@ -93,7 +98,7 @@ impl IpReader {
         self.is_in_brief_list = brief.is_some();
         let Some(brief) = brief else { return false };
         // Links and addresses are asked for one after the other: the second list has nothing new to say of the device.
-        if self.kernel.link(&brief.link.name).is_none() {
+        if self.known.insert(brief.link.name.clone()) {
             self.kernel.links.get_or_insert_default().push(Sighted::new(brief.link, origin()));
         }
         for address in brief.addresses.into_iter().flatten() {

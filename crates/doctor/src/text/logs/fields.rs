@@ -6,16 +6,14 @@ use crate::evidence::PodName;
 
 /// The value of a key. Keys begin at the start or after a space.
 pub(super) fn find<'a>(text: &'a str, key: &str) -> Option<Cow<'a, str>> {
-    let mut from = 0;
-    while let Some(found) = text[from..].find(key) {
-        let start = from + found;
-        let end = start + key.len();
-        let is_key =
-            (start == 0 || text[..start].ends_with([' ', '\t', ';', '['])) && text[end..].starts_with('=');
-        if is_key {
-            return Some(value(&text[end + 1..]).0).filter(|value| !value.is_empty());
+    for (start, _) in text.match_indices(key) {
+        let (before, after) = text.split_at_checked(start)?;
+        let is_key = before.is_empty() || before.ends_with([' ', '\t', ';', '[']);
+        if let Some(told) =
+            after.strip_prefix(key).and_then(|after| after.strip_prefix('=')).filter(|_| is_key)
+        {
+            return Some(value(told).0).filter(|value| !value.is_empty());
         }
-        from = end;
     }
     None
 }
@@ -24,7 +22,8 @@ pub(super) fn find<'a>(text: &'a str, key: &str) -> Option<Cow<'a, str>> {
 pub(super) fn value(text: &str) -> (Cow<'_, str>, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([' ', '\t']).unwrap_or(text.len());
-        return (Cow::Borrowed(&text[..end]), &text[end..]);
+        let (value, rest) = text.split_at_checked(end).unwrap_or((text, ""));
+        return (Cow::Borrowed(value), rest);
     };
     let mut is_escaped = false;
     let mut has_escapes = false;
@@ -36,9 +35,9 @@ pub(super) fn value(text: &str) -> (Cow<'_, str>, &str) {
                 has_escapes = true;
             }
             '"' => {
-                let inside = &quoted[..offset];
+                let (inside, rest) = quoted.split_at_checked(offset).unwrap_or((quoted, ""));
                 let inside = if has_escapes { Cow::Owned(unescape(inside)) } else { Cow::Borrowed(inside) };
-                return (inside, &quoted[offset + 1..]);
+                return (inside, rest.strip_prefix('"').unwrap_or(rest));
             }
             _ => {}
         }
@@ -64,16 +63,12 @@ fn unescape(text: &str) -> String {
 
 /// What stands between two texts.
 pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
-    let start = text.find(before)? + before.len();
-    let end = text[start..].find(after)?;
-    Some(&text[start..start + end])
+    Some(text.split_once(before)?.1.split_once(after)?.0)
 }
 
 /// What stands after a text, up to the next of these.
 pub(super) fn word_after<'a>(text: &'a str, before: &str, ends: &[char]) -> Option<&'a str> {
-    let start = text.find(before)? + before.len();
-    let end = text[start..].find(ends).unwrap_or(text.len() - start);
-    Some(&text[start..start + end]).filter(|word| !word.is_empty())
+    text.split_once(before)?.1.split(ends).next().filter(|word| !word.is_empty())
 }
 
 /// `name_namespace(uid)` or `name_namespace`, as kubelets spelled it; `namespace/name`, as they do now.

@@ -22,10 +22,13 @@ pub(super) struct Entry {
 /// Beside these and the message there are only fields of the entry.
 const NOT_FIELDS: [&str; 7] = ["ts", "time", "level", "v", "msg", "caller", "logger"];
 
+/// A line of a log is no longer; read as JSON, a longer one might take many times its length of memory.
+const ENTRY_BYTES_MAX: usize = 256 << 10;
+
 pub(super) fn read(text: &str) -> Option<Entry> {
     // Documents begin like it, too: most are told apart without being read.
-    let is_like_it = text.starts_with('{') && text.ends_with('}') && text.contains("\"msg\":");
-    if !is_like_it {
+    let is_like_it = text.len() <= ENTRY_BYTES_MAX && text.starts_with('{') && text.ends_with('}');
+    if !is_like_it || !text.contains("\"msg\":") {
         return None;
     }
     let entry: Map<String, Value> = serde_json::from_str(text).ok()?;

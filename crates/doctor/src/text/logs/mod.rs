@@ -22,8 +22,8 @@ pub(crate) use trouble::bgp_down;
 
 use prefix::LogLine;
 
-/// More events than this are not kept, of all files together; that they are not is said. They take half a gigabyte.
-pub(crate) const EVENTS_MAX: usize = 200_000;
+/// More events than this are not kept, of all files together; that they are not is said.
+pub(crate) const EVENTS_MAX: usize = 100_000;
 
 /// Reads the lines of one file.
 #[derive(Debug)]

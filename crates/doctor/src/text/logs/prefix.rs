@@ -63,8 +63,8 @@ fn syslog(text: &str) -> Option<Outer<'_>> {
             (time, text.get(15..)?)
         }
         byte if byte.is_ascii_digit() => {
-            let (time, _) = text.split_once(' ')?;
-            (words::local_time(time)?.0, &text[time.len()..])
+            let (time, rest) = text.split_at_checked(text.find(' ')?)?;
+            (words::local_time(time)?.0, rest)
         }
         _ => return None,
     };

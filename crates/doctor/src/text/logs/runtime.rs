@@ -18,10 +18,10 @@ pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
         ("failed to destroy network for sandbox \"", CniCommand::Del),
         ("failed to setup network for sandbox \"", CniCommand::Add),
     ] {
-        let place = |text: &str| text.find(start).or_else(|| text.find(&capital(start)));
-        let told = [message, error.as_ref()].into_iter().find_map(|text| Some(&text[place(text)?..]));
-        if let Some(told) = told {
-            let (id, cause) = told[start.len()..].split_once('"')?;
+        let capital = capital(start);
+        let behind = |text| after(text, start).or_else(|| after(text, &capital));
+        if let Some(told) = behind(message).or_else(|| behind(error.as_ref())) {
+            let (id, cause) = told.split_once('"')?;
             let container_id = words::is_container_id(id).then(|| id.to_owned());
             let cause = cause.trim_start_matches([':', ' ']);
             // The cause stands behind the sandbox or, if that is all there is, beside the message.
@@ -54,6 +54,10 @@ fn metadata(message: &str) -> Option<PodName> {
     let inside = message.split_once("PodSandboxMetadata{")?.1;
     let name = word_after(inside, "Name:", &[',', '}'])?;
     Some(PodName::new(word_after(inside, "Namespace:", &[',', '}'])?, name))
+}
+
+fn after<'a>(text: &'a str, start: &str) -> Option<&'a str> {
+    Some(text.split_once(start)?.1)
 }
 
 fn capital(text: &str) -> String {

@@ -34,10 +34,12 @@ pub(super) fn bare_row(line: &Line, draft: &mut Draft) -> Option<()> {
     }
     let at = cells.iter().position(|cell| ready(cell).is_some()).filter(|at| matches!(at, 1 | 2))?;
     let [status, restarted, age] = cells.get(at + 1..at + 4)? else { return None };
+    let name = cells.get(at.checked_sub(1)?)?;
+    let namespace = cells.first().filter(|_| at == 2).map(|namespace| (*namespace).to_owned());
     let mut pod = Pod {
-        name: PodName { namespace: (at == 2).then(|| cells[0].to_owned()), name: cells[at - 1].to_owned() },
+        name: PodName { namespace, name: (*name).to_owned() },
         status: (*status).to_owned(),
-        ready: ready(cells[at]),
+        ready: cells.get(at).and_then(|cell| ready(cell)),
         restarts: Some(restarts(restarted)?),
         age: Some(words::age(age)?),
         ..Pod::default()
