@@ -54,9 +54,13 @@ pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A folder that holds no source: git's own, or a build folder, which cargo marks.
+/// A folder that holds no source: git's own, a build folder, which cargo marks, or what the fuzzer found.
 fn is_left_out(folder: &Path) -> bool {
-    folder.ends_with(".git") || folder.ends_with("target") || folder.join("CACHEDIR.TAG").exists()
+    let is_of_fuzzer = ["corpus", "artifacts"].iter().any(|name| folder.ends_with(format!("fuzz/{name}")));
+    is_of_fuzzer
+        || folder.ends_with(".git")
+        || folder.ends_with("target")
+        || folder.join("CACHEDIR.TAG").exists()
 }
 
 /// The files below the root whose names end in `.extension`.

@@ -1,5 +1,8 @@
 //! `plumbd`: what runs on a node. So far the one-shot that serves a container runtime's call.
 
+#![expect(unexpected_cfgs, reason = "cargo-fuzz sets `fuzzing`, which cargo does not know")]
+#![cfg_attr(fuzzing, no_main)]
+
 mod address;
 mod between;
 mod bgp;
@@ -13,6 +16,8 @@ mod fence;
 mod files;
 mod findings;
 mod follow;
+#[cfg(fuzzing)]
+mod fuzzing;
 mod health;
 mod journal;
 mod mends;

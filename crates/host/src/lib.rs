@@ -34,6 +34,8 @@
 //!                                                      Node: as at the start
 //! ```
 
+#![expect(unexpected_cfgs, reason = "cargo-fuzz sets `fuzzing`, which cargo does not know")]
+
 mod adopt;
 mod apply;
 pub mod between;
@@ -42,6 +44,8 @@ mod create;
 pub mod cri;
 mod detach;
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod handwork;
 mod links;
 mod memory;

@@ -3,6 +3,7 @@
 mod binaries;
 mod busy;
 mod documents;
+mod fuzz;
 mod hangs;
 mod libtest;
 mod options;
@@ -53,6 +54,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
     if run.options.wants_kind("simulation") {
         report.add(programs::simulation(&run, &built));
+    }
+    if run.options.wants_kind("fuzz") {
+        report.add(fuzz::run(&run));
     }
     report.print(run.options.seed, started.elapsed());
     Ok(report.succeeded())

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 /// The kinds of test, in the order they run.
 pub(crate) const KINDS: &[&str] =
-    &["tidy", "unit", "integration", "doc", "transcripts", "demo", "simulation"];
+    &["tidy", "unit", "integration", "doc", "transcripts", "demo", "simulation", "fuzz"];
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {

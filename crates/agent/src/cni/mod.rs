@@ -182,3 +182,12 @@ impl Call {
         Ok(Call { request, netconf, sandbox, message: message.clone() })
     }
 }
+
+/// Reads a call as the verbs do, for the fuzz target.
+#[cfg(fuzzing)]
+pub(crate) fn read_call(call: &CallRequest) {
+    let _ = NetConf::parse(call.config.as_bytes());
+    if let Ok(verb) = request::Verb::from_environment(&call.environment) {
+        let _ = request::Request::from_environment(verb, &call.environment);
+    }
+}

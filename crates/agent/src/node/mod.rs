@@ -55,3 +55,19 @@ fn start_log(level: &str) {
     let filter = tracing_subscriber::EnvFilter::builder().parse_lossy(level);
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }
+
+/// The call in a frame of the socket, for the fuzz target: what is asked, with or without a frame around it.
+#[cfg(fuzzing)]
+pub(crate) fn request_of(bytes: &[u8]) -> Option<crate::cni::CallRequest> {
+    let framed = u32::try_from(bytes.len()).ok()?.to_be_bytes().into_iter().chain(bytes.iter().copied());
+    let framed: Vec<u8> = framed.collect();
+    [bytes, &framed].into_iter().find_map(|mut stream| {
+        let asked = std::pin::pin!(protocol::read_request(&mut stream));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        // All there is to read is there: nothing waits.
+        match asked.poll(&mut context) {
+            std::task::Poll::Ready(Ok(Some(protocol::Asked::Call(call)))) => Some(call),
+            _ => None,
+        }
+    })
+}

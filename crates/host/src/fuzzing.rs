@@ -1,0 +1,47 @@
+//! What strangers send, for the fuzz targets in `fuzz/`: their builds alone have this module.
+
+use prost::Message as _;
+
+use crate::cri::messages::{ListPodSandboxResponse, PodSandboxStatusResponse};
+use crate::netlink::frame::{self, FrameKind};
+
+/// What the kernel sends: frames, and in them links, addresses, routes and neighbours.
+pub fn netlink(bytes: &[u8]) {
+    for frame in frame::split(bytes).into_iter().flatten() {
+        let FrameKind::Object { kind, payload } = frame.kind else { continue };
+        let _ = crate::objects::read_link(kind, payload);
+        let _ = crate::objects::read_address(kind, payload);
+        let _ = crate::objects::read_route(kind, payload);
+        let _ = crate::objects::is_local_route(payload);
+        let _ = crate::objects::read_neighbour(kind, payload);
+        let _ = crate::objects::read_permanent_neighbour(kind, payload);
+        let _ = crate::objects::read_proxy_delay(kind, payload);
+        let _ = crate::survey::read::link_details(payload);
+        let _ = crate::survey::read::address(kind, payload);
+        let _ = crate::survey::read::route(kind, payload);
+        let _ = crate::survey::read::neighbour(kind, payload);
+        let _ = crate::between::read::notice(kind, payload);
+    }
+    for is_v4 in [true, false] {
+        let _ = crate::probe::packet::read(is_v4, bytes);
+        let _ = crate::probe::packet::after_v4_header(bytes)
+            .and_then(|rest| crate::probe::packet::read(is_v4, rest));
+    }
+}
+
+/// What BIRD answers, as `birdc` would print it.
+pub fn bird(bytes: &[u8]) -> String {
+    crate::bird::printed_of(bytes)
+}
+
+/// What a runtime answers: its sandboxes, and where the namespace of one is.
+pub fn cri(bytes: &[u8]) {
+    if let Ok(answer) = ListPodSandboxResponse::decode(bytes) {
+        let sandboxes = crate::cri::Sandboxes::of(answer);
+        let _ = sandboxes.iter().count();
+    }
+    if let Ok(answer) = PodSandboxStatusResponse::decode(bytes) {
+        let _ = answer.info.values().find_map(|text| crate::cri::namespace::network_namespace(text));
+    }
+    let _ = str::from_utf8(bytes).map(crate::cri::namespace::network_namespace);
+}
