@@ -127,6 +127,7 @@ async fn collect(services: &Services) -> Evidence {
         agent_mode: Some(agent.mode),
         mends: (!agent.only_observes()).then(|| services.health().mends()),
         bird_socket: agent.bird_socket.clone(),
+        store_problem: services.health().store_problem(),
         address_choices: Some(services.health().address_choices()).filter(|choices| !choices.is_empty()),
     })
     .await

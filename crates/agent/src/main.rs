@@ -28,6 +28,7 @@ mod queue;
 mod reconcile;
 mod repair;
 mod runtime;
+mod store_health;
 mod witness;
 
 use std::process::ExitCode;

@@ -61,6 +61,18 @@ pub fn text(report: &Report, style: &Style) -> String {
     out.text
 }
 
+/// What a reader must know before anything else: the first thing that could not be observed, and how many more there are.
+pub(crate) fn unseen_in_short(report: &Report) -> Option<String> {
+    let first = report.unseen.first()?;
+    // Which checks that concerns is said at the end.
+    let first = first.split(", so ").next().unwrap_or(first);
+    let first = harmless(first).trim_end_matches('.').to_owned();
+    Some(match report.unseen.len() - 1 {
+        0 => first,
+        more => format!("{first}; and {} more, listed at the end", grouped(more)),
+    })
+}
+
 struct Out<'a> {
     text: String,
     style: &'a Style,
@@ -68,9 +80,12 @@ struct Out<'a> {
 
 impl Out<'_> {
     fn summary(&mut self, report: &Report) {
+        if let Some(unseen) = unseen_in_short(report) {
+            self.lines("", &format!("Not seen: {unseen}."));
+        }
         let words = match (report.findings.is_empty(), report.unseen.is_empty()) {
             (true, true) => "Nothing wrong was found.".to_owned(),
-            (true, false) => "Nothing wrong was found in what could be looked at.".to_owned(),
+            (true, false) => "Nothing wrong was found in the rest.".to_owned(),
             (false, _) => format!("Found {}.", Counts::of(report).words()),
         };
         let words = match report.worst() {

@@ -127,7 +127,7 @@ impl Metrics {
             counter("dels_retried_total", "Attempts at a queued DEL that failed", &self.dels_retried),
             gauge("dels_waiting", "DELs in the queue now", &self.dels_waiting),
             gauge("store_in_sync", "1 if the store's records are known", &self.store_in_sync),
-            gauge("store_away", "1 if the store did not answer the last time", &self.store_away),
+            gauge("store_away", "1 if the store cannot be read or written", &self.store_away),
             gauge(
                 "runtime_answers",
                 "1 if the container runtime answered the last time",

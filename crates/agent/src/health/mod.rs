@@ -31,6 +31,8 @@ pub(crate) struct Health {
     serving: AtomicBool,
     store_in_sync: AtomicBool,
     store_away: AtomicBool,
+    /// Why the store cannot be used, as it was last asked.
+    store_problem: Mutex<Option<String>>,
     reconciled: AtomicBool,
     /// Why routes to other nodes are not all there.
     routes_missing: Mutex<Vec<String>>,
@@ -50,6 +52,7 @@ impl Health {
             serving: AtomicBool::new(false),
             store_in_sync: AtomicBool::new(false),
             store_away: AtomicBool::new(false),
+            store_problem: Mutex::default(),
             reconciled: AtomicBool::new(false),
             routes_missing: Mutex::new(vec!["the routes to other nodes are not known yet".to_owned()]),
             sessions_missing: Mutex::default(),
@@ -79,6 +82,16 @@ impl Health {
     pub(crate) fn set_store_in_sync(&self, in_sync: bool) {
         self.store_in_sync.store(in_sync, Ordering::Relaxed);
         self.metrics.store_in_sync.store(i64::from(in_sync), Ordering::Relaxed);
+    }
+
+    /// Why the store cannot be used now; nothing if it can.
+    pub(crate) fn set_store_problem(&self, problem: Option<String>) {
+        self.set_store_away(problem.is_some());
+        *self.store_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    pub(crate) fn store_problem(&self) -> Option<String> {
+        self.store_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether somebody waited for the store in vain, and nobody has had an answer since.
@@ -139,6 +152,7 @@ impl Health {
         ];
         let mut problems: Vec<String> =
             conditions.into_iter().filter(|(fine, _)| !fine).map(|(_, problem)| problem.to_owned()).collect();
+        problems.extend(self.store_problem().map(|problem| format!("the store cannot be used: {problem}")));
         for missing in [&self.routes_missing, &self.sessions_missing] {
             problems.extend(missing.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         }
@@ -162,6 +176,11 @@ mod tests {
         assert_eq!(health.not_ready(), [] as [&str; 0]);
         health.set_store_in_sync(false);
         assert_eq!(health.not_ready(), ["the store's records are not known yet"]);
+        health.set_store_in_sync(true);
+        health.set_store_problem(Some("no answer".to_owned()));
+        assert_eq!(health.not_ready(), ["the store cannot be used: no answer"]);
+        health.set_store_problem(None);
+        assert_eq!(health.not_ready(), [] as [&str; 0]);
         assert_eq!(health.not_alive(), None);
     }
 }

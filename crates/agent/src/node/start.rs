@@ -12,7 +12,7 @@ use store::config::Reason;
 use store::{OpenMode, Store, StoreConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::server::Server;
 use super::settings::{self, NodeArguments};
@@ -23,7 +23,7 @@ use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
-use crate::{between, bootstrap, collect, findings, node_status, policies, queue, reconcile};
+use crate::{between, bootstrap, collect, findings, node_status, policies, queue, reconcile, store_health};
 
 const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
@@ -105,12 +105,13 @@ fn keep_kernel(services: &Arc<Services>) {
 /// Follows the records, and changes neither them nor the kernel.
 async fn observe(services: Arc<Services>, config: StoreConfig) -> Result<()> {
     info!("only observing");
-    let store = open_store(&config, OpenMode::ReadOnly).await;
+    let store = open_store(services.health(), &config, OpenMode::ReadOnly).await;
     let agent = services.agent().expect("these are the agent's services");
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
         services.health().set_store_in_sync(in_sync);
     });
-    tokio::join!(following, stay_alive(&services));
+    let store_health = store_health::watch(services.health(), &*store);
+    tokio::join!(following, store_health, stay_alive(&services));
     Ok(())
 }
 
@@ -132,8 +133,12 @@ async fn work(
     bgp: Option<BgpOptions>,
     mtu_file: PathBuf,
 ) -> Result<()> {
-    let store = open_store(&config, OpenMode::CreateIfMissing).await;
+    let store = open_store(services.health(), &config, OpenMode::CreateIfMissing).await;
     failpoint::hit(Point::StartStoreOpen);
+    tokio::spawn({
+        let (services, store) = (services.clone(), store.clone());
+        async move { store_health::watch(services.health(), &*store).await }
+    });
     let agent = services.agent().expect("these are the agent's services");
     bootstrap::run(&*store, &config, reason, &agent.node).await?;
     failpoint::hit(Point::StartBootstrapped);
@@ -166,13 +171,16 @@ async fn work(
     Ok(())
 }
 
-async fn open_store(config: &StoreConfig, mode: OpenMode) -> Arc<dyn Store> {
+async fn open_store(health: &Health, config: &StoreConfig, mode: OpenMode) -> Arc<dyn Store> {
     let mut delay = STORE_RETRY_MIN;
     loop {
         match store::open(config, mode).await {
-            Ok(store) => return store,
+            Ok(store) => {
+                store_health::report(health, None);
+                return store;
+            }
             Err(error) => {
-                warn!(%error, "the store cannot be opened; trying again");
+                store_health::report(health, Some(store_health::words(&error)));
                 tokio::time::sleep(delay).await;
                 delay = (delay * 2).min(STORE_RETRY_MAX);
             }

@@ -111,6 +111,7 @@ pub const ALL: &[&Check] = &[
     &nodes::rp_filter_loose::CHECK,
     &ipam::service_block_empty::CHECK,
     &logs::stale_del::CHECK,
+    &nodes::store_unreachable::CHECK,
     &nodes::store_unstable::CHECK,
     &ipam::tombstone::CHECK,
     &ipam::tunnel_address_shared::CHECK,

@@ -39,6 +39,9 @@ pub struct NodeEvidence {
     pub agent_mode: Option<AgentMode>,
     /// What the agent put right by itself, oldest first; a bounded number of them.
     pub mends: Option<Vec<Mend>>,
+    /// What keeps the agent from reading or writing the store; nothing if it can, or nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_problem: Option<Sighted<String>>,
 }
 
 /// What our agent does on a node.
@@ -283,6 +286,7 @@ impl NodeEvidence {
         }
         super::join(&mut self.mends, other.mends);
         self.agent_mode = self.agent_mode.or(other.agent_mode);
+        self.store_problem = self.store_problem.take().or(other.store_problem);
         self.setup.absorb(other.setup);
     }
 

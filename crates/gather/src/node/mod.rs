@@ -36,6 +36,8 @@ pub struct NodeSources {
     /// What the agent that asks may do, and what it put right by itself.
     pub agent_mode: Option<AgentMode>,
     pub mends: Option<Vec<Mend>>,
+    /// Why the agent cannot use the store.
+    pub store_problem: Option<String>,
     /// What the node's agent says of the node's address.
     pub address_choices: Option<Vec<AddressChoice>>,
     /// Where this node's BIRD listens, if it was told; else the usual places are tried.
@@ -59,6 +61,8 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     look.journal(sources.attachments, sources.environment);
     look.queue(sources.unfinished_dels);
     look.address(sources.address_choices);
+    let origin = look.from("store");
+    look.node.store_problem = sources.store_problem.map(|problem| Sighted::new(problem, origin));
     let namespaces = look.with_journal(namespaces);
     // Netlink, files and other namespaces all block.
     let bird_socket = sources.bird_socket;

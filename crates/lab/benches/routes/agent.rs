@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{Lab, Node};
-use testkit::process::{PATIENCE, Process, command};
+use testkit::PATIENCE;
+use testkit::process::{Process, command};
 
 use crate::world::World;
 

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lab::{CniCall, CniOutcome, Pod};
-use testkit::process::{PATIENCE, Process, command};
+use testkit::PATIENCE;
+use testkit::process::{Process, command};
 
 use crate::common::Bench;
 

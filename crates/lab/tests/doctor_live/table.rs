@@ -21,6 +21,10 @@ const NOT_HERE: &[(&str, &str)] = &[
         "reported-by-calicoctl",
         "it passes on what calicoctl says only where the books themselves were not collected, and here they are",
     ),
+    (
+        "store-unreachable",
+        "all nodes of a lab and the doctor share one store; tests/agent/store_down.rs takes it from a single node",
+    ),
 ];
 
 #[test]

@@ -11,7 +11,8 @@ use host::cri::messages::{
     RemovePodSandboxRequest, RunPodSandboxRequest, StopPodSandboxRequest,
 };
 use host::cri::{CriError, RuntimeClient, Sandboxes};
-use testkit::process::{PATIENCE, Process, wait_until};
+use testkit::PATIENCE;
+use testkit::process::{Process, wait_until};
 use tokio::runtime::Runtime;
 
 use crate::node::Node;

@@ -12,6 +12,7 @@ use doctor::{Case, Evidence, Options, Report, Severity};
 
 use crate::count::{count, grouped};
 use crate::group::Counts;
+use crate::text::unseen_in_short;
 use markup::Markup;
 
 const STYLE: &str = include_str!("style.css");
@@ -90,7 +91,10 @@ fn summary(
 fn headline(report: &Report) -> String {
     match (Counts::of(report).words(), report.unseen.is_empty()) {
         (words, true) if words.is_empty() => "Nothing wrong was found".to_owned(),
-        (words, false) if words.is_empty() => "Nothing wrong was found in what could be looked at".to_owned(),
+        (words, false) if words.is_empty() => {
+            let unseen = unseen_in_short(report).unwrap_or_default();
+            format!("Not seen: {unseen}. Nothing wrong was found in the rest")
+        }
         (words, _) => format!("The doctor found {words}"),
     }
 }

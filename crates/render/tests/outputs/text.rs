@@ -8,6 +8,7 @@ use crate::reports::{huge, mixed};
 #[test]
 fn the_worst_comes_first_and_each_says_what_to_do() {
     let expected = "\
+Not seen: logs were not collected.
 Found 1 error, 1 warning, 1 note.
 
 ERROR Several endpoints hold one address [address-shared]
@@ -39,7 +40,8 @@ fn nothing_found_is_said_with_its_limits() {
     assert_eq!(text(&Report::default(), &Style::PLAIN), "Nothing wrong was found.\n");
     let blind = Report { unseen: vec!["everything".to_owned()], ..Report::default() };
     assert!(
-        text(&blind, &Style::PLAIN).starts_with("Nothing wrong was found in what could be looked at.\n\n")
+        text(&blind, &Style::PLAIN)
+            .starts_with("Not seen: everything.\nNothing wrong was found in the rest.\n\n")
     );
 }
 

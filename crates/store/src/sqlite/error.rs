@@ -67,6 +67,10 @@ impl Trouble {
         self.code == Some(ErrorCode::SystemIoFailure)
     }
 
+    pub(super) fn disk_full(detail: String) -> Trouble {
+        Trouble::new("no space left on the disk").with_hint(FREE_SPACE).with_detail(detail)
+    }
+
     pub(super) fn damaged(detail: String) -> Trouble {
         Trouble::new("the database is damaged").with_hint(RESTORE).with_detail(detail)
     }
@@ -95,14 +99,14 @@ impl From<rusqlite::Error> for Trouble {
             ErrorCode::ReadOnly => {
                 Trouble::new("cannot be written: the file or its file system is read-only")
             }
-            ErrorCode::DiskFull => Trouble::new("no space left on the disk").with_hint(FREE_SPACE),
+            ErrorCode::DiskFull => Trouble::disk_full(error.to_string()),
             ErrorCode::CannotOpen => Trouble::new("the database cannot be opened"),
             ErrorCode::PermissionDenied => Trouble::new("access to the database is denied"),
             ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                 Trouble::new("another process keeps the database locked")
             }
             ErrorCode::SystemIoFailure if is_shared_memory_growth(&error) => {
-                Trouble::new("no space left on the disk").with_hint(FREE_SPACE)
+                Trouble::disk_full(error.to_string())
             }
             ErrorCode::SystemIoFailure => Trouble::new("reading or writing the database failed")
                 .with_hint("look for disk errors: `dmesg`"),

@@ -25,6 +25,9 @@ const SPACE_SCARCE: u64 = 256 * 1024 * 1024;
 /// With less than this left, the next commits may not fit.
 const SPACE_LOW: u64 = 16 * 1024 * 1024;
 
+/// More than most commits take.
+const ROOM_TRIED: usize = 64 * 1024;
+
 /// Where the database lies and how it is opened.
 #[derive(Debug)]
 pub(super) struct DatabaseFile {
@@ -138,6 +141,20 @@ impl DatabaseFile {
         rustix::fs::statvfs(self.directory()).is_ok_and(|filesystem| {
             filesystem.f_flag.contains(StatVfsMountFlags::RDONLY)
                 || filesystem.f_bavail.saturating_mul(filesystem.f_frsize) < SPACE_LOW
+        })
+    }
+
+    /// Fails if there is no room for the next commits. Tried with a file beside: a small commit may still fit into the log where the
+    /// next larger one does not.
+    pub(super) fn check_room(&self) -> Result<(), Trouble> {
+        let trial = beside(&self.path, ".room");
+        let written = fs::write(&trial, vec![0; ROOM_TRIED]);
+        let _ = fs::remove_file(&trial);
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Trouble::disk_full(error.to_string())
+            }
+            _ => Trouble::io("the directory of the database cannot be written", &error),
         })
     }
 

@@ -170,6 +170,7 @@ impl Store for SqliteStore {
         inner.readers.few(read::standing).await?;
         match &inner.writer {
             Some(writer) if writer.has_failed() || inner.file.may_be_full() => {
+                inner.file.check_room().map_err(|trouble| trouble.at(&inner.file.path))?;
                 writer.commit(Vec::new()).await.map(drop)
             }
             _ => Ok(()),

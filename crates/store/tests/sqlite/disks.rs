@@ -65,6 +65,7 @@ async fn a_full_disk_changes_nothing_and_is_survived() {
     let (problem, hint) = storage_error(refused);
     assert_eq!(problem, "no space left on the disk");
     assert!(hint.contains("free some space"), "{hint}");
+    assert_eq!(storage_error(store.probe().await.unwrap_err()).0, "no space left on the disk");
     let (records, _) = store.list_all(KeyRange::Handles).await.unwrap();
     assert_eq!(records.len(), made * 2, "what was refused left nothing, what was acknowledged is there");
     assert!(made > 10, "there was room for some");
@@ -76,6 +77,7 @@ async fn a_full_disk_changes_nothing_and_is_survived() {
     assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("other")));
 
     fs::remove_file(&ballast).unwrap();
+    store.probe().await.unwrap();
     store.create(handle("after"), b"x".to_vec()).await.unwrap();
     drop(store);
     let verdict: String = raw(&path).query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();

@@ -16,6 +16,9 @@ use crate::cli::doctor::{Doctor, ThisNode};
 use crate::failure::Failure;
 use crate::{connect, progress};
 
+/// How long a store may take to answer at all. What it holds may take longer to read.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Whatever can be asked: the store, and nodes.
 pub(in crate::commands) struct Sources {
     store: Result<Arc<dyn Store>, Failure>,
@@ -59,7 +62,7 @@ impl Sources {
         let records = Progress::default();
         let of_store = async {
             match &self.store {
-                Ok(store) => gather::of_store(&**store, &records).await.map_err(Failure::from),
+                Ok(store) => read_store(&**store, &records).await,
                 Err(failure) => Ok(without_store(failure)),
             }
         };
@@ -136,11 +139,20 @@ impl Sources {
     }
 }
 
-fn without_store(failure: &Failure) -> Evidence {
-    Evidence {
-        unread: vec![format!("the store was not looked at: {}", failure.words())],
-        ..Evidence::default()
+/// Everything in the store. One that does not answer is not waited for as long as one that has much to say.
+async fn read_store(store: &dyn Store, records: &Progress) -> Result<Evidence, Failure> {
+    match tokio::time::timeout(STORE_PATIENCE, store.probe()).await {
+        Ok(answered) => answered?,
+        Err(_) => {
+            let seconds = STORE_PATIENCE.as_secs();
+            return Err(Failure::new(format!("the store did not answer within {seconds} s")));
+        }
     }
+    Ok(gather::of_store(store, records).await?)
+}
+
+fn without_store(failure: &Failure) -> Evidence {
+    Evidence { unread: vec![format!("{STORE_UNREAD}{}", failure.words())], ..Evidence::default() }
 }
 
 pub(super) async fn examine(global: &Global, doctor: &Doctor) -> Result<Examined, Failure> {
@@ -155,6 +167,14 @@ pub(super) async fn examine_from(sources: &Sources, doctor: &Doctor) -> Result<E
         eprintln!("timings: loading_ms={} analysis_ms={}", loading.as_millis(), analysis.as_millis());
     }
     Ok(examined)
+}
+
+/// How a line of what was not seen begins if the store could not be read.
+const STORE_UNREAD: &str = "the store could not be read: ";
+
+/// Whether the records, of which most checks are, could not be judged.
+pub(super) fn is_store_unread(report: &Report) -> bool {
+    report.unseen.iter().any(|line| line.starts_with(STORE_UNREAD))
 }
 
 /// Looks, and a second time where something may just be coming or going; and how long loading and analysing took.

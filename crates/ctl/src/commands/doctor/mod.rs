@@ -54,7 +54,8 @@ pub(in crate::commands) struct Examined {
     pub(in crate::commands) report: Report,
 }
 
-/// Findings are told already; they only decide how the process ends.
+/// Findings are reported already; they only decide how the process ends. Without the store's records there is no verdict: nothing
+/// found is not the same as nothing wrong.
 fn verdict(report: &Report, fail_on: FailOn) -> Result<(), Failures> {
     let bad = match fail_on {
         FailOn::Error => Severity::Error,
@@ -62,6 +63,9 @@ fn verdict(report: &Report, fail_on: FailOn) -> Result<(), Failures> {
     };
     match report.worst() {
         Some(worst) if worst >= bad => Err(Failure::found().into()),
+        _ if live::is_store_unread(report) => {
+            Err(Failures::from(Failure::new("the store's records could not be judged")).unable())
+        }
         _ => Ok(()),
     }
 }

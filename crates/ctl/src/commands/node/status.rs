@@ -97,6 +97,9 @@ async fn facts(global: &Global, node: &NodeEvidence) -> Vec<(&'static str, Strin
         Ok(store) => facts.extend(of_store(&store, &node.name).await),
         Err(failure) => facts.push(("Store", format!("not reached: {}", failure.words()))),
     }
+    if let Some(problem) = &node.store_problem {
+        facts.push(("Agent's store", format!("cannot be used: {}", problem.seen)));
+    }
     facts.extend(address_choices(node));
     let routes = || node.kernel.routes.iter().flatten().map(|route| &route.seen);
     let between = BETWEEN_PROTOCOL.to_string();

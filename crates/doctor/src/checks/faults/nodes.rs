@@ -36,7 +36,15 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("node-unrecorded", node_unrecorded),
     ("nodename-differs", nodename_differs),
     ("rp-filter-loose", rp_filter_loose),
+    ("store-unreachable", store_unreachable),
 ];
+
+fn store_unreachable(evidence: &mut Evidence, node: usize) -> String {
+    let problem = "no answer within 5 s".to_owned();
+    let problem = Sighted::new(problem, Origin::probe(node_name(node), "store"));
+    evidence.node_mut(&node_name(node)).store_problem = Some(problem);
+    subject(node)
+}
 
 fn setup(evidence: &mut Evidence, node: usize) -> &mut Setup {
     &mut evidence.node_mut(&node_name(node)).setup

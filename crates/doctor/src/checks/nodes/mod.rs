@@ -17,6 +17,7 @@ pub(super) mod node_not_ready;
 pub(super) mod node_unrecorded;
 pub(super) mod nodename_differs;
 pub(super) mod rp_filter_loose;
+pub(super) mod store_unreachable;
 pub(super) mod store_unstable;
 
 use std::collections::BTreeSet;

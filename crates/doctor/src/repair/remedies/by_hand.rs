@@ -88,5 +88,9 @@ pub(super) const ALL: &[Remedy] = &[
         "an agent that starts records its node by itself; whether the machine is meant to be a node its operators know",
     ),
     by_hand("nodename-differs", MACHINE),
+    by_hand(
+        "store-unreachable",
+        "the store and its disk are somebody else's; the node's agent goes on by itself once it can use the store",
+    ),
     by_hand("store-unstable", MACHINE),
 ];
