@@ -12,7 +12,7 @@ use store::config::Reason;
 use store::{OpenMode, Store, StoreConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::server::Server;
 use super::settings::{self, NodeArguments};
