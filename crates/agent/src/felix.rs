@@ -13,7 +13,7 @@ pub(crate) struct FelixEnvironment {
 
 impl FelixEnvironment {
     pub(crate) fn read() -> FelixEnvironment {
-        let (fields, nonsense) = felix_variables(&|name| std::env::var(name).ok());
+        let (fields, nonsense) = felix_variables(&crate::variables::text);
         nonsense.iter().for_each(|variable| warn!("{variable} means nothing, and is not heeded"));
         FelixEnvironment { fields }
     }

@@ -117,7 +117,7 @@ async fn collect(services: &Services) -> Evidence {
     attachments.extend(being_made(&attachments, services));
     // Where somebody else makes the network, an empty journal is nobody's, and no sign of our agent's habits.
     let is_ours = !agent.only_observes() || !attachments.is_empty();
-    let named = |name: &&str| Some(((*name).to_owned(), std::env::var(name).ok()?));
+    let named = |name: &&str| Some(((*name).to_owned(), crate::variables::text(name)?));
     gather::of_node(NodeSources {
         name: agent.node.clone(),
         runtime: agent.runtime.client(),

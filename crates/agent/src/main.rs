@@ -29,6 +29,7 @@ mod reconcile;
 mod repair;
 mod runtime;
 mod store_health;
+mod variables;
 mod witness;
 
 use std::process::ExitCode;

@@ -16,7 +16,8 @@ pub(crate) use ipam::{Ipam, IpamCheck, IpamCommand, IpamConfigure, IpamRelease, 
 const AFTER_HELP: &str = "\
 The store is chosen by -c FILE (calicoctl's format; /etc/calico/calicoctl.cfg if it is there),
 else by the environment: DATASTORE_TYPE=sqlite|etcdv3|kubernetes, ETCD_ENDPOINTS and the other
-variables that calicoctl knows, SQLITE_PATH.
+variables that calicoctl knows, SQLITE_PATH; else, on a node that was installed, by the settings of
+its agent (/etc/default/plumbd).
 
 Exit codes:
   0  done
@@ -288,7 +289,8 @@ pub(crate) struct Validate {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  plumb datastore migrate lock")]
+  plumb datastore migrate lock
+  plumb datastore etcd-role worker-1 -n default")]
 pub(crate) struct Datastore {
     #[command(subcommand)]
     pub(crate) command: DatastoreCommand,
@@ -297,6 +299,31 @@ pub(crate) struct Datastore {
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatastoreCommand {
     Migrate(Migrate),
+    EtcdRole(EtcdRole),
+}
+
+/// Prints the etcd role of one node, as commands for etcdctl
+///
+/// With it the agent's user can write what is the node's own (Node record, status, affinities, endpoints) and what all
+/// nodes share (address blocks and handles), and read the cluster's settings. etcd refuses the rest: records of other
+/// nodes, pools, policies, settings. docs/etcd-roles.md tells more.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  # The node runs pods of these namespaces
+  plumb datastore etcd-role worker-1 -n default -n shop | sh
+
+  # Of any namespace: the node may then write the endpoints of other nodes, too
+  plumb datastore etcd-role worker-1 -A | sh")]
+pub(crate) struct EtcdRole {
+    /// The node
+    pub(crate) node: String,
+    /// A namespace in which the node may have pods; may be given several times
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Vec<String>,
+    /// Pods of every namespace; the endpoints of other nodes are then not protected
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub(crate) all_namespaces: bool,
 }
 
 /// Prepares the store for being moved

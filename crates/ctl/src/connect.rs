@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::config::{Overrides, Sources};
+use store::config::{Origin, Overrides, Selected, Sources};
 use store::{MemoryStore, OpenMode, Store, StoreConfig, StoreError};
 
 use crate::cli::Global;
@@ -25,24 +25,33 @@ pub(crate) async fn open_for_creating(global: &Global) -> Result<Arc<dyn Store>,
 
 /// For dry runs of commands that would make the store: one that is not there yet counts as empty.
 pub(crate) async fn open_for_trying(global: &Global) -> Result<Arc<dyn Store>, Failure> {
-    match config(global)? {
+    match select(global)?.config {
         StoreConfig::Sqlite { path } if !path.exists() => Ok(Arc::new(MemoryStore::new())),
         _ => open_for_reading(global).await,
     }
 }
 
 async fn open(global: &Global, mode: OpenMode) -> Result<Arc<dyn Store>, Failure> {
-    let config = config(global)?;
-    tracing::info!(store = %config, "opening the store");
+    let selected = select(global)?;
+    say_origin(&selected);
+    let config = selected.config;
+    tracing::info!(store = %config, origin = %selected.origin, "opening the store");
     if let Some(warning) = config.warning() {
         eprintln!("warning: {warning}");
     }
     store::open(&config, mode).await.map_err(|error| explain(&config, error))
 }
 
-fn config(global: &Global) -> Result<StoreConfig, Failure> {
+fn select(global: &Global) -> Result<Selected, Failure> {
     let overrides = Overrides { kube_context: global.context.clone(), ..Overrides::default() };
-    Ok(StoreConfig::from_sources(&Sources::of_process(global.config.clone(), overrides))?.config)
+    Ok(StoreConfig::from_sources(&Sources::of_process(global.config.clone(), overrides))?)
+}
+
+/// Nobody has named this store on the command line or in the shell, so it is said which one it is and why.
+fn say_origin(selected: &Selected) {
+    if matches!(selected.origin, Origin::AgentSettings(_)) {
+        eprintln!("store: {} (named by {})", selected.config, selected.origin);
+    }
 }
 
 fn explain(config: &StoreConfig, error: StoreError) -> Failure {

@@ -5,7 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use model::settings::{Carried, SETTINGS, parse_settings_file};
 use tempfile::TempDir;
+
+const SETTINGS_FILE: &str = "etc/default/plumbd";
 
 /// A folder with programs, and a root to install into.
 struct Image {
@@ -28,8 +31,12 @@ impl Image {
     }
 
     fn install(&self, arguments: &[&str]) -> Output {
+        self.install_with(&[("NODENAME", "n1")], arguments)
+    }
+
+    fn install_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
         let mut plumb = Command::new(env!("CARGO_BIN_EXE_plumb"));
-        plumb.env_clear().env("NODENAME", "n1").arg("install").arg("--root").arg(self.root());
+        plumb.env_clear().envs(variables.iter().copied()).arg("install").arg("--root").arg(self.root());
         plumb.arg("--bin-dir").arg(self.folder.path().join("programs")).args(arguments);
         plumb.output().unwrap()
     }
@@ -39,6 +46,13 @@ impl Image {
         let output = self.install(arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().replace(&*self.root().to_string_lossy(), "")
+    }
+
+    /// `plumb` on the installed node, with these settings of its agent.
+    fn plumb(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+        let mut plumb = Command::new(env!("CARGO_BIN_EXE_plumb"));
+        plumb.env_clear().envs(variables.iter().copied());
+        plumb.env("PLUMB_AGENT_SETTINGS", self.root().join(SETTINGS_FILE)).args(arguments).output().unwrap()
     }
 
     fn root(&self) -> std::path::PathBuf {
@@ -127,4 +141,75 @@ fn what_is_missing_or_not_there_yet_is_said() {
     let output = image.install(&["--print"]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(1) && said.contains("not there yet"), "{said}");
+}
+
+#[test]
+fn every_setting_that_the_agent_knows_is_carried_over_and_no_secret_is_shown() {
+    let image = Image::new();
+    let value = |name: &str| match name {
+        "DATASTORE_TYPE" => "kubernetes".to_owned(),
+        other => format!("value of {other}: \"quoted\" $HOME \\ `x` 'y' #z"),
+    };
+    let known = SETTINGS.iter().filter(|setting| setting.carried != Carried::Never);
+    let given: Vec<(&str, String)> = known.map(|setting| (setting.name, value(setting.name))).collect();
+    let variables: Vec<(&str, &str)> = given.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let output = image.install_with(&variables, &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let carried = parse_settings_file(&image.read(SETTINGS_FILE)).unwrap();
+    for (name, value) in &given {
+        assert_eq!(carried.get(*name), Some(value), "{name} was dropped");
+    }
+    assert_eq!(image.mode(SETTINGS_FILE), 0o600);
+    let unit = image.read("etc/systemd/system/plumbd.service");
+    let conflist = image.read("etc/cni/net.d/10-plumb.conflist");
+    let printed = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    for shown in [&unit, &conflist, &printed[0], &printed[1]] {
+        for secret in SETTINGS.iter().filter(|setting| setting.is_secret) {
+            assert!(!shown.contains(&value(secret.name)), "{shown}");
+        }
+    }
+}
+
+#[test]
+fn settings_that_are_kept_are_named_where_they_differ_and_kept_private() {
+    let image = Image::new();
+    image.installed(&[]);
+    let path = image.root().join(SETTINGS_FILE);
+    fs::write(&path, "NODENAME=n1\nETCD_PASSWORD=old-secret\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let variables =
+        [("NODENAME", "n1"), ("ETCD_PASSWORD", "new-secret"), ("IP_AUTODETECTION_METHOD", "first-found")];
+    let output = image.install_with(&variables, &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("the environment sets: IP_AUTODETECTION_METHOD, ETCD_PASSWORD;"), "{said}");
+    assert!(said.contains("from 0644 to 0600: a password is in it"), "{said}");
+    assert!(!said.contains("-secret"), "{said}");
+    assert_eq!((image.mode(SETTINGS_FILE), fs::read_to_string(&path).unwrap().lines().count()), (0o600, 2));
+    image.install_with(&variables, &["--replace-settings"]);
+    let carried = parse_settings_file(&image.read(SETTINGS_FILE)).unwrap();
+    assert_eq!(carried["ETCD_PASSWORD"], "new-secret");
+}
+
+#[test]
+fn plumb_on_an_installed_node_finds_the_agents_store_and_says_by_what() {
+    let image = Image::new();
+    let database = image.folder.path().join("own.db");
+    let path = database.display().to_string();
+    image.install_with(&[("SQLITE_PATH", &path)], &[]);
+    let pool = image.folder.path().join("pool.yaml");
+    let manifest = "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: {name: pods}\nspec: {cidr: 10.64.0.0/16}\n";
+    fs::write(&pool, manifest).unwrap();
+    let output = image.plumb(&[], &["apply", "-f", &pool.display().to_string()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let named = format!("store: SQLite file {path} (named by {}", image.root().join(SETTINGS_FILE).display());
+    assert!(said.starts_with(&named), "{said}");
+    assert!(database.is_file());
+    let output = image.plumb(&[], &["doctor", "--settle", "0"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with(&named), "{said}");
+    // The environment wins.
+    let output = image.plumb(&[("SQLITE_PATH", "/nonexistent/x.db")], &["get", "ippools"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && !said.contains("named by"), "{said}");
 }

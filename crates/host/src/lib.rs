@@ -13,6 +13,7 @@
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
 //! * [`survey`]: everything that a namespace holds, whoever made it.
 //! * [`probe`]: other hosts, asked whether they answer.
+//! * [`kubelet`]: which address the kubelet was given.
 //! * [`cri`]: the container runtime, asked which sandboxes it has.
 //!
 //! Everything made here can be recognised as ours without memory: links by the sandbox in their alias, routes by
@@ -47,6 +48,7 @@ mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod handwork;
+pub mod kubelet;
 mod links;
 mod memory;
 mod messages;

@@ -12,6 +12,7 @@
 //! * [`Selector`]: which labels a record speaks of, in Calico's language.
 //! * [`Sandbox`]: who a pod's network belongs to. [`DeviceName`], [`Mac`]: what its devices are called.
 
+pub mod access;
 pub mod cidr;
 pub mod cluster;
 mod defaults;
@@ -27,6 +28,7 @@ pub mod resource;
 pub mod sandbox;
 pub mod schema;
 pub mod selector;
+pub mod settings;
 pub mod suggest;
 pub mod validate;
 pub mod yaml;

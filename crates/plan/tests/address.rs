@@ -120,6 +120,63 @@ fn a_second_card_does_not_move_a_node() {
 }
 
 #[test]
+fn a_method_without_effect_on_a_recorded_address_says_so() {
+    let mut node = two_cards();
+    node.recorded = Some("172.17.73.66/22".parse().unwrap());
+    let with = |wish: Wish, method: &str| {
+        choose_address(&wish, &Method::read(Some(method)).unwrap(), IpVersion::V4, &node)
+    };
+    let choice = with(Wish::Unsaid, "interface=eth1");
+    assert_eq!(address(&choice), "172.17.73.66/22");
+    let said: Vec<String> = choice.doubts.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "the method interface=eth1 has no effect: the node is already registered with 172.17.73.66, and keeps it; \
+          the method would choose 10.0.0.66; set IP=autodetect to apply it"
+        ]
+    );
+    assert!(choice.doubts[0].is_for_operator());
+    let choice = with(Wish::Unsaid, "interface=wlan0");
+    assert!(choice.doubts[0].to_string().ends_with("the method finds no address on this node"));
+    // It would choose the same, or is applied.
+    assert_eq!(with(Wish::Unsaid, "interface=eth0").doubts, []);
+    let is_unused = |doubt: &Doubt| matches!(doubt, Doubt::MethodUnused { .. });
+    assert!(!with(Wish::Detect, "interface=eth1").doubts.iter().any(is_unused));
+}
+
+#[test]
+fn with_several_cards_and_nothing_that_confirms_one_the_doubt_is_named() {
+    let mut node = two_cards();
+    node.others.clear();
+    let expected = Doubt::SeveralCards { address: ip("172.17.73.66"), others: vec![ip("10.0.0.66")] };
+    assert_eq!(by_default(&node).doubts, [expected.clone()]);
+    // To have written it down confirms nothing.
+    node.recorded = Some("172.17.73.66/22".parse().unwrap());
+    assert_eq!(by_default(&node).doubts, [expected]);
+    for confirm in [
+        (|node: &mut Surroundings| node.others = two_cards().others) as fn(&mut Surroundings),
+        |node| node.internal_addresses = vec![ip("172.17.73.66")],
+        |node| drop(node.interfaces.remove(2)),
+        |node| {
+            let (asked, from) = ([ip("192.0.2.1")].into(), ip("172.17.73.66"));
+            node.probes = vec![plan::address::Probe { from, asked, answered: [ip("192.0.2.1")].into() }];
+        },
+    ] {
+        let mut confirmed = node.clone();
+        confirm(&mut confirmed);
+        assert_eq!(by_default(&confirmed).doubts, []);
+    }
+    let said = choose_address(
+        &Wish::Address("172.17.73.66/22".parse().unwrap()),
+        &Method::Ours,
+        IpVersion::V4,
+        &node,
+    );
+    assert_eq!(said.doubts, []);
+}
+
+#[test]
 fn kubernetes_comes_before_the_default_route() {
     let mut node = two_cards();
     node.internal_addresses = vec![ip("fd00::1"), ip("10.0.0.66")];

@@ -1,16 +1,18 @@
 //! Which store, and how to reach it: from flags, a file in calicoctl's format, or the environment.
 //!
-//! A configuration file that can be read is the only source besides flags; without one the environment is.
-//! Within a source, what is said outright decides; else etcd endpoints mean etcd; else a cluster around us or a
+//! A configuration file that can be read is the only source besides flags; without one the environment is; where that names no store, on a
+//! node that was installed, the settings of its agent are. Within a source, what is said outright decides; else etcd endpoints mean etcd; else a cluster around us or a
 //! kubeconfig mean Kubernetes; else the store is a SQLite file on this machine.
 
 mod settings;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use model::settings::{SETTINGS_FILE, SettingsFileError, parse_settings_file};
 use settings::Settings;
 
 use crate::etcd::{EtcdConfig, PemSource};
@@ -20,6 +22,9 @@ pub const DEFAULT_CONFIG_FILE: &str = "/etc/calico/calicoctl.cfg";
 
 /// Where the SQLite store lies if nobody says otherwise.
 pub const DEFAULT_SQLITE_PATH: &str = "/var/lib/plumb/plumb.db";
+
+/// Names another file with the settings of the node's agent.
+pub const AGENT_SETTINGS_VARIABLE: &str = "PLUMB_AGENT_SETTINGS";
 
 /// A store and how to reach it. Printing one shows no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +43,8 @@ pub struct Sources<'a> {
     /// The file to read if none was named and it is there.
     pub default_config_file: PathBuf,
     pub environment: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The settings of this node's agent, to be used where nothing else names a store. They need not be there.
+    pub agent_settings: Option<PathBuf>,
 }
 
 /// Settings from the command line.
@@ -79,6 +86,15 @@ impl Overrides {
 pub struct Selected {
     pub config: StoreConfig,
     pub reason: Reason,
+    pub origin: Origin,
+}
+
+/// Where the settings came from, apart from flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    ConfigFile(PathBuf),
+    Environment,
+    AgentSettings(PathBuf),
 }
 
 /// Why a store was chosen. A program that must not end up on a file of its own by accident looks at this.
@@ -102,6 +118,14 @@ pub enum ConfigError {
     },
     #[error("the configuration file {path} is not valid: {problem}")]
     FileInvalid { path: String, problem: String },
+    #[error("cannot read the settings of this node's agent, {path}")]
+    AgentSettingsUnreadable {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the settings of this node's agent, {path}, are not valid: {problem}")]
+    AgentSettingsInvalid { path: String, problem: SettingsFileError },
     #[error("the environment variable {0} is not UTF-8 text")]
     NotText(String),
     #[error("unknown datastore type {0:?}")]
@@ -123,6 +147,12 @@ impl ConfigError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             ConfigError::FileUnreadable { .. } | ConfigError::NotText(_) => None,
+            ConfigError::AgentSettingsUnreadable { .. } => Some(
+                "only root may read them; run as root, or name the store with DATASTORE_TYPE, ETCD_ENDPOINTS or -c FILE",
+            ),
+            ConfigError::AgentSettingsInvalid { .. } => {
+                Some("each line is NAME=value, as in an EnvironmentFile of systemd")
+            }
             ConfigError::FileInvalid { .. } => Some(
                 "the file needs `apiVersion: projectcalico.org/v3`, `kind: CalicoAPIConfig` and settings under `spec`",
             ),
@@ -145,14 +175,15 @@ impl ConfigError {
 impl StoreConfig {
     /// Chooses the store.
     pub fn from_sources(sources: &Sources<'_>) -> Result<Selected, ConfigError> {
-        let mut settings = sources.settings()?.without_empty();
+        let (settings, origin) = sources.settings()?;
+        let mut settings = settings.without_empty();
         let overrides = sources.overrides.clone();
         settings.datastore_type = overrides.meant_type().or(settings.datastore_type);
         settings.etcd_endpoints = overrides.etcd_endpoints.or(settings.etcd_endpoints);
         settings.k8s_current_context = overrides.kube_context.or(settings.k8s_current_context);
         let sqlite_path = overrides.sqlite_path.or(settings.sqlite_path.take().map(PathBuf::from));
-        let in_cluster =
-            (sources.environment)("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty());
+        let in_cluster = !matches!(origin, Origin::AgentSettings(_))
+            && (sources.environment)("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty());
         let (kind, reason) = chosen_kind(&settings, sqlite_path.is_some(), in_cluster)?;
         let config = match kind {
             DatastoreType::Sqlite => {
@@ -164,7 +195,7 @@ impl StoreConfig {
                 context: settings.k8s_current_context,
             },
         };
-        Ok(Selected { config, reason })
+        Ok(Selected { config, reason, origin })
     }
 }
 
@@ -195,32 +226,83 @@ impl fmt::Display for StoreConfig {
     }
 }
 
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::ConfigFile(path) => write!(f, "{}", path.display()),
+            Origin::Environment => f.write_str("the environment"),
+            Origin::AgentSettings(path) => write!(f, "{}, the settings of this node's agent", path.display()),
+        }
+    }
+}
+
 impl Sources<'static> {
-    /// What this process was given: the environment, and the file at calicoctl's default place.
+    /// What this process was given: the environment, the file at calicoctl's default place, and the settings of the node's agent, which
+    /// `PLUMB_AGENT_SETTINGS` may name (empty: none).
     pub fn of_process(config_file: Option<PathBuf>, overrides: Overrides) -> Sources<'static> {
         Sources {
             overrides,
             config_file,
             default_config_file: DEFAULT_CONFIG_FILE.into(),
             environment: &|name| std::env::var_os(name),
+            agent_settings: agent_settings_file(),
         }
     }
 }
 
 impl Sources<'_> {
-    fn settings(&self) -> Result<Settings, ConfigError> {
-        match &self.config_file {
-            Some(path) => read_file(path),
-            None => match read_file(&self.default_config_file) {
-                Err(ConfigError::FileUnreadable { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound =>
-                {
-                    Settings::from_environment(self.environment)
+    fn settings(&self) -> Result<(Settings, Origin), ConfigError> {
+        let path = self.config_file.as_ref().unwrap_or(&self.default_config_file);
+        match read_file(path) {
+            Err(ConfigError::FileUnreadable { source, .. })
+                if self.config_file.is_none() && source.kind() == io::ErrorKind::NotFound => {}
+            read => return Ok((read?, Origin::ConfigFile(path.clone()))),
+        }
+        let environment = Settings::from_environment(self.environment)?;
+        if environment.names_store() || self.overrides.meant_type().is_some() {
+            return Ok((environment, Origin::Environment));
+        }
+        match &self.agent_settings {
+            Some(path) => match read_agent_settings(path)? {
+                Some(settings) => {
+                    Ok((settings.with_identity_of(environment), Origin::AgentSettings(path.clone())))
                 }
-                read => read,
+                None => Ok((environment, Origin::Environment)),
             },
+            None => Ok((environment, Origin::Environment)),
         }
     }
+}
+
+/// Where the settings of this node's agent are, if they are to be looked for.
+fn agent_settings_file() -> Option<PathBuf> {
+    match std::env::var_os(AGENT_SETTINGS_VARIABLE) {
+        None => Some(SETTINGS_FILE.into()),
+        Some(path) => Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty()),
+    }
+}
+
+/// One setting of this node's agent. `None` if it is not set, or if the settings are not there or not for us to read.
+pub fn agent_setting(name: &str) -> Option<String> {
+    let mut variables = read_variables(&agent_settings_file()?).ok()??;
+    variables.remove(name).filter(|value| !value.is_empty())
+}
+
+fn read_agent_settings(path: &Path) -> Result<Option<Settings>, ConfigError> {
+    let Some(variables) = read_variables(path)? else { return Ok(None) };
+    Settings::from_environment(&|name| variables.get(name).map(OsString::from)).map(Some)
+}
+
+/// `None` if there are none: this is no node, or it was installed in another way.
+fn read_variables(path: &Path) -> Result<Option<BTreeMap<String, String>>, ConfigError> {
+    let shown = || path.display().to_string();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ConfigError::AgentSettingsUnreadable { path: shown(), source }),
+    };
+    let invalid = |problem| ConfigError::AgentSettingsInvalid { path: shown(), problem };
+    parse_settings_file(&text).map(Some).map_err(invalid)
 }
 
 impl fmt::Debug for Sources<'_> {

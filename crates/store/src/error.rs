@@ -105,9 +105,10 @@ impl StoreError {
                     "check that the store runs and that its address is right; nothing was changed".to_owned()
                 }))
             }
-            StoreError::AccessDenied { .. } => {
-                Some("check the client certificate and its key, or the user name and password".to_owned())
-            }
+            StoreError::AccessDenied { .. } => Some(
+                "check the client certificate and its key, the user name and password, and the user's roles"
+                    .to_owned(),
+            ),
             StoreError::Uncertain { .. } => Some("look at the records before trying again".to_owned()),
             StoreError::Conflict { .. } => Some("read it again and repeat the change".to_owned()),
             StoreError::AlreadyExists { .. }

@@ -98,6 +98,13 @@ pub(crate) fn recorded(node: &Resource, version: IpVersion) -> Option<IpNet> {
     text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()
 }
 
+/// What a node's record holds of Kubernetes' own.
+pub(crate) fn internal(node: &Resource) -> Vec<IpAddr> {
+    let listed = node.spec("addresses").and_then(Value::as_array).into_iter().flatten();
+    let internal = listed.filter(|entry| entry["type"] == "InternalIP");
+    internal.filter_map(|entry| entry["address"].as_str()?.parse().ok()).collect()
+}
+
 /// Writes an address into a node's record, and keeps everything else.
 pub(crate) fn write(node: &mut Resource, network: IpNet) {
     let version = IpVersion::of(network.addr());
@@ -164,6 +171,10 @@ mod tests {
         assert_eq!(read(&[]).unwrap().v6.0, Wish::Keep);
         assert_eq!(read(&[("IP6", "autodetect")]).unwrap().v6.0, Wish::Detect);
         assert_eq!(read(&[("AUTODETECT_POLL_INTERVAL", "2s")]).unwrap().poll_every.as_secs(), 2);
+        let mut node = Resource::new(Kind::Node, "a");
+        let addresses = json!([{"address": "10.0.0.9", "type": "InternalIP"}, {"address": "10.0.0.8/24", "type": OWN_TYPE}]);
+        node.spec_mut().insert("addresses".to_owned(), addresses);
+        assert_eq!(internal(&node), ["10.0.0.9".parse::<IpAddr>().unwrap()]);
         for wrong in [&[("IP", "x")], &[("IP6", "10.0.0.1")], &[("IP_AUTODETECTION_METHOD", "guess")]] {
             assert!(read(wrong).is_err(), "{wrong:?}");
         }

@@ -12,6 +12,8 @@ use plan::address::{Interface, InterfaceAddress, Method, OtherNode, Surroundings
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look {
     interfaces: Vec<Interface>,
+    /// What Kubernetes says of this node, as far as it can be known here.
+    internal_addresses: Vec<IpAddr>,
 }
 
 impl Look {
@@ -19,7 +21,15 @@ impl Look {
     pub(crate) fn now() -> Result<Look, HostError> {
         let survey = Survey::here()?;
         let interfaces = survey.links.iter().map(|link| interface(&survey, link)).collect();
-        Ok(Look { interfaces })
+        Ok(Look { interfaces, internal_addresses: host::kubelet::node_ips() })
+    }
+
+    /// What a record of the node holds as Kubernetes' InternalIP counts where the kubelet says nothing.
+    pub(crate) fn or_internal(mut self, recorded: Vec<IpAddr>) -> Look {
+        if self.internal_addresses.is_empty() {
+            self.internal_addresses = recorded;
+        }
+        self
     }
 
     /// May ask the resolver, if a method names a host.
@@ -30,6 +40,7 @@ impl Look {
         recorded: Option<IpNet>,
         others: Vec<OtherNode>,
     ) -> Surroundings {
+        let internal_addresses = self.internal_addresses.clone();
         let towards = match method {
             Method::CanReach(host) => resolve(host, version).and_then(source_towards),
             _ => None,
@@ -37,7 +48,7 @@ impl Look {
         Surroundings {
             interfaces: self.interfaces.clone(),
             default_sources: source_of_default_route(version).into_iter().collect(),
-            internal_addresses: Vec::new(),
+            internal_addresses,
             towards,
             recorded,
             others,

@@ -1,6 +1,7 @@
 //! Chooses this node's address again and again, and asks other nodes whether they answer to it. A card that flaps or is added does not move the node; one that it has lost for
 //! several looks in a row does.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tracing::{debug, info, warn};
 use super::known::Known;
 use crate::address::{self, Look, Wishes};
 use crate::cni::Services;
+use crate::variables;
 
 const START_WAIT: Duration = Duration::from_millis(100);
 const PATIENCE: Patience = Patience { looks: 3 };
@@ -22,8 +24,7 @@ const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 /// Never ends.
 pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Store>) {
-    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let wishes = match Wishes::read(&environment) {
+    let wishes = match Wishes::read(&variables::text) {
         Ok(wishes) => wishes,
         Err(error) => {
             warn!("this node's address is not looked after: {error}");
@@ -35,8 +36,9 @@ pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Sto
     while !known.lock().is_complete() {
         tokio::time::sleep(START_WAIT).await;
     }
+    let internal = recorded_internal(&**store, &agent.node).await;
     for turn in 0_usize.. {
-        if let Some(looks) = look(&wishes, known, turn).await {
+        if let Some(looks) = look(&wishes, known, &internal, turn).await {
             let mut doubts = 0;
             for (looked, steady) in looks.iter().zip(&mut steady) {
                 if steady.current() != looked.recorded {
@@ -77,6 +79,11 @@ impl Looked {
             device: address.as_ref().and_then(|chosen| chosen.interface.clone()),
             why: address.as_ref().map(|chosen| chosen.why.to_string()).unwrap_or_default(),
             doubts: doubts.iter().map(ToString::to_string).collect(),
+            unsettled: doubts
+                .iter()
+                .filter(|doubt| doubt.is_for_operator())
+                .map(ToString::to_string)
+                .collect(),
             refused: refused.iter().map(ToString::to_string).collect(),
             probes: self.probes.iter().map(probe).collect(),
         };
@@ -85,7 +92,7 @@ impl Looked {
 }
 
 /// At what is recorded and at what would be chosen now, of either IP version.
-async fn look(wishes: &Wishes, known: &Known, turn: usize) -> Option<[Looked; 2]> {
+async fn look(wishes: &Wishes, known: &Known, internal: &[IpAddr], turn: usize) -> Option<[Looked; 2]> {
     let (recorded, others) = {
         let state = known.lock();
         let own = state.between.own_node().cloned().unwrap_or_default();
@@ -99,10 +106,10 @@ async fn look(wishes: &Wishes, known: &Known, turn: usize) -> Option<[Looked; 2]
             .collect();
         (recorded, others)
     };
-    let wishes = wishes.clone();
+    let (wishes, internal) = (wishes.clone(), internal.to_vec());
     // Asks the kernel, other nodes, and maybe the resolver.
     let work = move || {
-        let look = Look::now()?;
+        let look = Look::now()?.or_internal(internal);
         let [v4, v6] = recorded;
         let of = |version, recorded: Option<IpNet>| {
             let (choice, probes) = wishes.choose_again(version, &look, recorded, others.clone(), turn);
@@ -118,6 +125,14 @@ async fn look(wishes: &Wishes, known: &Known, turn: usize) -> Option<[Looked; 2]
         }
         Err(_) => None,
     }
+}
+
+/// What Kubernetes calls the node's address, if its record says so.
+async fn recorded_internal(store: &dyn Store, node: &str) -> Vec<IpAddr> {
+    let key = Key::cluster(Kind::Node, node);
+    let Ok(Some(record)) = store.get(&key).await else { return Vec::new() };
+    let decoded = Resource::decode(&record.key, Kind::Node, &record.value, record.revision.as_str());
+    decoded.map(|node| address::internal(&node)).unwrap_or_default()
 }
 
 /// For readiness, if they have consequences.

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::failpoint::{self, Point};
+use crate::variables;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -25,9 +26,8 @@ type Environment<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
 /// Goes on until everything is there. Fails only where going on would be wrong.
 pub(crate) async fn run(store: &dyn Store, config: &StoreConfig, reason: Reason, node: &str) -> Result<()> {
-    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     loop {
-        match try_run(store, config, reason, node, &environment).await {
+        match try_run(store, config, reason, node, &variables::text).await {
             Ok(()) => return Ok(()),
             Err(Failure::Store(error)) => {
                 warn!(%error, "the basic records cannot be made yet; trying again");
@@ -36,6 +36,18 @@ pub(crate) async fn run(store: &dyn Store, config: &StoreConfig, reason: Reason,
             Err(Failure::Refused(reason)) => bail!(reason),
         }
     }
+}
+
+/// Once, with settings of the caller's own.
+#[cfg(test)]
+pub(crate) async fn run_with(
+    store: &dyn Store,
+    node: &str,
+    reason: Reason,
+    environment: Environment<'_>,
+) -> Result<()> {
+    let config = StoreConfig::Sqlite { path: "/x.db".into() };
+    Ok(try_run(store, &config, reason, node, environment).await?)
 }
 
 #[derive(Debug, thiserror::Error)]

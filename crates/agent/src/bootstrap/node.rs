@@ -27,6 +27,8 @@ pub(super) async fn ensure(
         warn!("this node's devices cannot be looked at: {error}");
         Look::default()
     });
+    let look =
+        look.or_internal(known.as_ref().map(|(_, resource)| address::internal(resource)).unwrap_or_default());
     let mut found = Vec::new();
     for version in [IpVersion::V4, IpVersion::V6] {
         let before = known.as_ref().and_then(|(_, resource)| address::recorded(resource, version));

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use host::Host;
 use ipnet::IpNet;
-use model::{KeyRange, Kind, Resource};
+use model::{IpVersion, KeyRange, Kind, Resource};
 use serde_json::{Value, json};
 use store::Store;
 use tracing::{info, warn};
@@ -19,16 +19,34 @@ pub(super) async fn ensure(store: &dyn Store, environment: Environment<'_>) -> R
     if environment("NO_DEFAULT_POOLS").is_some_and(|said| said.eq_ignore_ascii_case("true")) {
         return Ok(());
     }
-    let has_ipv6 = Host::here().and_then(|mut host| host.facts()).is_ok_and(|facts| facts.has_ipv6);
-    let wanted = [Some(v4_pool(environment)?), if has_ipv6 { Some(v6_pool(environment)?) } else { None }];
+    let kernel_has_ipv6 = || Host::here().and_then(|mut host| host.facts()).is_ok_and(|facts| facts.has_ipv6);
+    let v4 = v4_pool(environment)?;
+    let mut v6 = v6_pool(environment)?;
+    if v6.is_some() && !(kernel_has_ipv6() && is_ipv6_wanted(store, environment).await?) {
+        v6 = None;
+    }
     let present = versions_present(store).await?;
-    for pool in wanted.into_iter().flatten().flatten() {
+    for pool in [v4, v6].into_iter().flatten() {
         let is_v4 = pool.metadata.name == V4_NAME;
         if !present.contains(&is_v4) {
             super::ensure(store, pool).await?;
         }
     }
     Ok(())
+}
+
+/// Somebody asks for IPv6 pods, or a node has an IPv6 address that other nodes can reach them by. Otherwise pods would get IPv6 addresses
+/// that lead nowhere beyond their node, and programs would try them first.
+async fn is_ipv6_wanted(store: &dyn Store, environment: Environment<'_>) -> Result<bool, Failure> {
+    if environment("CALICO_IPV6POOL_CIDR").is_some() {
+        return Ok(true);
+    }
+    let (nodes, _) = store.list_all(KeyRange::Kind(Kind::Node)).await?;
+    let has_ipv6 = |record: &store::Record| {
+        Resource::decode(&record.key, Kind::Node, &record.value, record.revision.as_str())
+            .is_ok_and(|node| crate::address::recorded(&node, IpVersion::V6).is_some())
+    };
+    Ok(nodes.iter().any(has_ipv6))
 }
 
 /// Which versions have a pool: true for IPv4.
@@ -181,6 +199,33 @@ mod tests {
         assert_eq!((spec("blockSize"), spec("natOutgoing")), (json!(28), json!(false)));
         assert_eq!(spec("nodeSelector"), "has(x)");
         assert!(v6_pool(&environment).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn no_ipv6_pool_is_made_where_no_node_has_ipv6() {
+        let names = async |node_ip6: Option<&'static str>, cidr: Option<&'static str>| {
+            let memory = store::MemoryStore::new();
+            let store: &dyn Store = &memory;
+            let environment = move |name: &str| match name {
+                "IP" => Some("192.0.2.7/24".to_owned()),
+                "IP6" => node_ip6.map(str::to_owned),
+                "CALICO_IPV6POOL_CIDR" => cidr.map(str::to_owned),
+                _ => None,
+            };
+            super::super::node::ensure(store, "node-a", &environment).await.unwrap();
+            ensure(store, &environment).await.unwrap();
+            let (pools, _) = store.list_all(KeyRange::Kind(Kind::IpPool)).await.unwrap();
+            pools.iter().map(|pool| pool.key.to_string()).collect::<Vec<_>>()
+        };
+        let (v4, v6) = ("IPPool(default-ipv4-ippool)", "IPPool(default-ipv6-ippool)");
+        assert_eq!(names(None, None).await, [v4]);
+        assert_eq!(names(Some("2001:db8::7/64"), Some("none")).await, [v4]);
+        if !Host::here().and_then(|mut host| host.facts()).is_ok_and(|facts| facts.has_ipv6) {
+            testkit::skip("no_ipv6_pool_is_made_where_no_node_has_ipv6", "this kernel has no IPv6");
+            return;
+        }
+        assert_eq!(names(Some("2001:db8::7/64"), None).await, [v4, v6]);
+        assert_eq!(names(None, Some("fd00:7::/48")).await, [v4, v6]);
     }
 
     #[test]

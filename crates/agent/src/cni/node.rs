@@ -69,7 +69,7 @@ pub(super) fn own_device_name(sandbox: &Sandbox) -> DeviceName {
 
 /// Felix looks after devices by their prefix, so both go by one setting.
 fn device_prefix() -> String {
-    let setting = std::env::var("FELIX_INTERFACEPREFIX").unwrap_or_default();
+    let setting = crate::variables::text("FELIX_INTERFACEPREFIX").unwrap_or_default();
     let first = setting.split(',').next().unwrap_or_default().trim();
     if first.is_empty() { DeviceName::CALICO_PREFIX.to_owned() } else { first.to_owned() }
 }

@@ -21,13 +21,15 @@ const TRIES_MAX: u64 = 60;
 
 /// The store that the network configuration means; what it does not say, the environment does.
 pub(super) fn store_config(netconf: &NetConf) -> Result<StoreConfig, CniError> {
-    let environment = |name: &str| said(netconf, name).map(OsString::from).or_else(|| std::env::var_os(name));
+    let environment =
+        |name: &str| said(netconf, name).map(OsString::from).or_else(|| crate::variables::os(name));
     let sources = Sources {
         overrides: Overrides::default(),
         config_file: None,
         // Plugins never looked at calicoctl's file, and the configuration's own settings must win.
         default_config_file: std::path::PathBuf::new(),
         environment: &environment,
+        agent_settings: None,
     };
     let selected = StoreConfig::from_sources(&sources).map_err(|error| {
         let hint = error.hint();

@@ -16,6 +16,7 @@ use store::config::{Overrides, Reason, Sources};
 use crate::bgp::{BgpOptions, BirdPlaces};
 use crate::cni::STATE_FOLDER;
 use crate::runtime::Runtime;
+use crate::variables;
 
 /// Where Calico's node agent leaves the node's name, and its plugin looks for it.
 const NODENAME_FILE: &str = "/var/lib/calico/nodename";
@@ -160,7 +161,7 @@ impl NodeArguments {
 
 /// The store that the environment names. Inside Kubernetes a file of this node's own is never what was meant.
 pub(super) fn store_config() -> Result<(StoreConfig, Reason)> {
-    store_config_from(&|name| std::env::var_os(name))
+    store_config_from(&variables::os)
 }
 
 fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(StoreConfig, Reason)> {
@@ -170,6 +171,7 @@ fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(
         // A file of the operator's tool does not decide about the node.
         default_config_file: PathBuf::new(),
         environment,
+        agent_settings: None,
     };
     let selected = StoreConfig::from_sources(&sources)?;
     let is_in_kubernetes = environment("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty());

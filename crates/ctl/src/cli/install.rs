@@ -7,7 +7,10 @@ use clap::Args;
 /// Installs Plumbline on this node: binaries, CNI configuration, systemd unit
 ///
 /// May be repeated: what is up to date stays untouched, and binaries are replaced whole, also while they run. A CNI
-/// configuration that is there already is kept.
+/// configuration and settings of the agent that are there already are kept.
+///
+/// Every setting that the agent knows is taken from the environment and written to /etc/default/plumbd, which only root
+/// may read. plumb on this node uses the same settings where nothing else names a store.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,6 +45,9 @@ pub(crate) struct Install {
     /// Replace a CNI configuration of ours that was changed
     #[arg(long)]
     pub(crate) replace_config: bool,
+    /// Replace the agent's settings that are there with those of the environment
+    #[arg(long)]
+    pub(crate) replace_settings: bool,
     /// Print manifests for Kubernetes instead (not there yet)
     #[arg(long)]
     pub(crate) print: bool,

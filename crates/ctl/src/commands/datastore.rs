@@ -12,7 +12,10 @@ use crate::scope::Named;
 use crate::write::{Writer, ensure_basics};
 
 pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Failures> {
-    let DatastoreCommand::Migrate(migrate) = &datastore.command;
+    let migrate = match &datastore.command {
+        DatastoreCommand::Migrate(migrate) => migrate,
+        DatastoreCommand::EtcdRole(wanted) => return super::etcd_role::run(wanted),
+    };
     let (ready, done) = match migrate.command {
         MigrateCommand::Lock => (false, "Datastore locked."),
         MigrateCommand::Unlock => (true, "Datastore unlocked."),

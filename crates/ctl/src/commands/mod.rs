@@ -5,6 +5,7 @@ mod completion;
 mod datastore;
 mod delete;
 mod doctor;
+mod etcd_role;
 mod get;
 mod install;
 mod ipam;

@@ -23,6 +23,7 @@ pub use books::{Allocation, BooksView};
 pub(crate) use givers::NetworkConfig;
 pub use host::Host;
 pub use index::Index;
+pub(crate) use nodes::orchestrators_name;
 pub use nodes::{NodeView, Recorded};
 use sandboxes::ById;
 pub use ways::Tried;

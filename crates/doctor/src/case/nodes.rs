@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use model::{Kind, Resource};
 use serde_json::Value;
 
-use super::address_of;
+use super::{Case, address_of};
 use crate::evidence::{KubeNode, Origin, Sighted};
 use crate::{Evidence, Exhibit};
 
@@ -71,6 +71,32 @@ impl NodeView<'_> {
     pub fn address(&self, is_ipv4: bool) -> Option<&Recorded<'_>> {
         self.addresses.iter().find(|recorded| recorded.address().is_ipv4() == is_ipv4)
     }
+}
+
+impl Case<'_> {
+    /// Whether a Node record has no node in Kubernetes any more. Said only where Kubernetes' nodes were all listed, and where the list is of
+    /// this cluster: other records have their nodes in it.
+    pub fn is_gone_from_kubernetes(&self, node: &str) -> bool {
+        let Some(record) = self.node_view(node).and_then(|view| view.record) else { return false };
+        let is_complete = self.evidence.kube_nodes.is_some() && !self.evidence.partial.kube_nodes;
+        is_complete
+            && self.is_of_this_cluster()
+            && self.kube_node(orchestrators_name(&record.seen)).is_none()
+            && self.kube_node(node).is_none()
+    }
+
+    fn is_of_this_cluster(&self) -> bool {
+        let records = self.evidence.records.all(Kind::Node).iter();
+        records.into_iter().any(|record| self.kube_node(orchestrators_name(&record.seen)).is_some())
+    }
+}
+
+/// What Kubernetes calls the node of a record.
+pub(crate) fn orchestrators_name(node: &Resource) -> &str {
+    let references = node.spec("orchRefs").and_then(Value::as_array).into_iter().flatten();
+    let of_kubernetes = references.into_iter().find(|reference| reference["orchestrator"] == "k8s");
+    let name = of_kubernetes.and_then(|reference| reference["nodeName"].as_str());
+    name.filter(|name| !name.is_empty()).unwrap_or(&node.metadata.name)
 }
 
 pub(super) fn views(evidence: &Evidence) -> BTreeMap<String, NodeView<'_>> {

@@ -219,6 +219,8 @@ pub struct AddressChoice {
     pub why: String,
     /// What speaks against it, in words.
     pub doubts: Vec<String>,
+    /// Those of them that only the operator can settle, by a setting.
+    pub unsettled: Vec<String>,
     /// Others that it would not take, and why.
     pub refused: Vec<String>,
     /// What other nodes answered to.

@@ -130,9 +130,18 @@ impl<'e> Ground<'e> {
         matches!(self.scope, Scope::Node(name) | Scope::GoneNode(name) if name.eq_ignore_ascii_case(node))
     }
 
-    /// Whether the operator said so although the node's record is there.
+    /// Whether the operator said so although the node's record is there; or asks about a node that Kubernetes does not have, in no look.
     pub fn is_buried(&self, node: &str) -> bool {
-        matches!(self.scope, Scope::GoneNode(name) if name.eq_ignore_ascii_case(node))
+        let is_gone = |case: &Case<'_>| case.is_gone_from_kubernetes(node);
+        match self.scope {
+            Scope::GoneNode(name) => name.eq_ignore_ascii_case(node),
+            Scope::Node(name) => {
+                name.eq_ignore_ascii_case(node)
+                    && is_gone(&self.case)
+                    && self.earlier.as_ref().is_none_or(is_gone)
+            }
+            _ => false,
+        }
     }
 
     /// Whether a node has blocks or endpoints by records.

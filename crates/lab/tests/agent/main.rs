@@ -15,5 +15,6 @@ mod hostile;
 mod mending;
 mod observing;
 mod repairing;
+mod roles;
 mod store_down;
 mod strangers;

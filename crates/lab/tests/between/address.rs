@@ -159,6 +159,53 @@ fn an_address_that_others_do_not_answer_to_is_named_and_not_taken_anew() {
 }
 
 #[test]
+fn a_method_without_effect_is_logged_and_found() {
+    let test = "a_method_without_effect_is_logged_and_found";
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::TwoCards, false)) else { return };
+    let node = scene.node(0);
+    scene.lab.kill(node, "agent").unwrap();
+    let with_method = [UNSAID[0], UNSAID[1], ("IP_AUTODETECTION_METHOD", "interface=eth1")];
+    scene.lab.launch(node, "agent", &with_method).unwrap();
+    let cause = "the method interface=eth1 has no effect: the node is already registered with 172.30.0.1";
+    wait_for_word("the log", || log(&scene, 0), &format!("address is doubtful: {cause}"));
+    let status = || printed(&scene, 0, &["plumb", "node", "status"]);
+    wait_for_word("the status", status, cause);
+    let doctor = || printed(&scene, 0, &["plumb", "doctor", "-o", "json"]);
+    wait_for_word("the doctor", doctor, "node-address-doubtful");
+    assert!(doctor().contains(cause), "{}", doctor());
+    assert_eq!(recorded(&scene, 0).trim(), "172.30.0.1/24");
+}
+
+/// A program by the kubelet's name, with its flag. It ends with its node.
+fn start_kubelet(scene: &Scene, index: usize, node_ip: &str) {
+    let line = format!(
+        "mkdir -p /run/own; cp /bin/sh /run/own/kubelet; \
+         setsid /run/own/kubelet -c 'sleep 3600; true' kubelet --node-ip={node_ip} </dev/null >/dev/null 2>&1 &"
+    );
+    run(scene, index, &line);
+}
+
+#[test]
+fn without_an_address_the_kubelets_node_ip_decides_between_two_cards() {
+    let test = "without_an_address_the_kubelets_node_ip_decides_between_two_cards";
+    let Some(scene) = Scene::new(test, || plan(1, Mode::Direct, Topology::TwoCards, false)) else { return };
+    let node = scene.node(0);
+    scene.lab.kill(node, "agent").unwrap();
+    forget_address(&scene, 0);
+    // Nobody says anything: the default route decides, and the doubt is named.
+    scene.lab.launch(node, "agent", &UNSAID).unwrap();
+    let doubt = "nothing confirms that other nodes reach this node at 172.30.0.1 and not at 172.30.9.1";
+    wait_for_word("the doubt", || printed(&scene, 0, &["plumb", "node", "status"]), doubt);
+    scene.lab.kill(node, "agent").unwrap();
+    forget_address(&scene, 0);
+    start_kubelet(&scene, 0, "172.30.9.1");
+    scene.lab.launch(node, "agent", &UNSAID).unwrap();
+    wait_for_word("the kubelet's address", || recorded(&scene, 0), "172.30.9.1/24");
+    let status = printed(&scene, 0, &["plumb", "node", "status"]);
+    assert!(!status.contains("nothing confirms"), "{status}");
+}
+
+#[test]
 fn without_any_answer_nothing_is_concluded() {
     let test = "without_any_answer_nothing_is_concluded";
     let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::TwoCards, false)) else { return };

@@ -26,6 +26,12 @@ impl Books {
         Books { config: StoreConfig::Etcd(EtcdConfig::new([endpoint])) }
     }
 
+    /// The same, signed in as somebody.
+    pub(crate) fn on_etcd_as(endpoint: String, user: &str, password: &str) -> Books {
+        let (username, password) = (Some(user.to_owned()), Some(password.to_owned()));
+        Books { config: StoreConfig::Etcd(EtcdConfig { username, password, ..EtcdConfig::new([endpoint]) }) }
+    }
+
     pub(crate) fn with_store<T>(&self, act: impl AsyncFnOnce(&dyn Store) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -248,6 +248,7 @@ impl Scene {
                 config_file: None,
                 default_config_file: PathBuf::new(),
                 environment: &environment,
+                agent_settings: None,
             };
             let config = StoreConfig::from_sources(&sources)?.config;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -18,7 +18,7 @@ pub fn choose_address(
     version: IpVersion,
     surroundings: &Surroundings,
 ) -> Choice {
-    let mut chooser = Chooser { version, surroundings, refused: Vec::new() };
+    let mut chooser = Chooser { version, surroundings, method, refused: Vec::new() };
     let address = match wish {
         Wish::Keep => return chooser.keep(),
         Wish::Address(said) => chooser.said(*said),
@@ -31,6 +31,7 @@ pub fn choose_address(
 struct Chooser<'a> {
     version: IpVersion,
     surroundings: &'a Surroundings,
+    method: &'a Method,
     refused: Vec<Refusal>,
 }
 
@@ -257,7 +258,45 @@ impl Chooser<'_> {
         }
         let unanswered = unanswered(&self.surroundings.probes, address);
         doubts.extend(unanswered.map(|unanswered| Doubt::Unanswered { address, unanswered }));
+        doubts.extend(self.method_unused(chosen));
+        doubts.extend(self.several_cards(chosen));
         doubts
+    }
+
+    /// Calico keeps what is recorded, too, and says nothing.
+    fn method_unused(&self, chosen: &Chosen) -> Option<Doubt> {
+        if chosen.why != Why::Recorded || matches!(self.method, Method::Ours) {
+            return None;
+        }
+        let mut anew = Chooser { refused: Vec::new(), ..*self };
+        let found = anew.detect(self.method).map(|found| found.network.addr());
+        let address = chosen.network.addr();
+        (found != Some(address)).then(|| Doubt::MethodUnused {
+            method: self.method.to_string(),
+            address,
+            found,
+        })
+    }
+
+    /// Whether the choice among several cards rests on nothing but the default route, now or when it was recorded.
+    fn several_cards(&self, chosen: &Chosen) -> Option<Doubt> {
+        let own = self.surroundings;
+        let address = chosen.network.addr();
+        let is_guess = matches!(self.method, Method::Ours)
+            && matches!(chosen.why, Why::DefaultRoute | Why::Recorded)
+            && !own.internal_addresses.iter().any(|known| self.is_version(*known));
+        let is_near = own.common_network(self.version).is_some_and(|(common, _)| common.contains(&address));
+        let is_answered = own.probes.iter().any(|probe| probe.from == address && !probe.answered.is_empty());
+        if !is_guess || is_near || is_answered {
+            return None;
+        }
+        let device = own.find(address).map(|(interface, _)| interface.name.as_str());
+        let is_on_other = |other: &IpAddr| {
+            self.is_version(*other)
+                && own.find(*other).is_some_and(|(interface, _)| Some(interface.name.as_str()) != device)
+        };
+        let others: Vec<IpAddr> = own.fit().filter(is_on_other).collect();
+        (!others.is_empty()).then_some(Doubt::SeveralCards { address, others })
     }
 }
 

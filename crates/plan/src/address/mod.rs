@@ -5,8 +5,8 @@
 //!    and with Calico's answers.
 //! 2. The address that is recorded, while the node still has it. A card that is added, or that comes and goes, does not
 //!    move a node.
-//! 3. What Kubernetes calls the node's internal address.
-//! 4. The source address of the default route.
+//! 3. What Kubernetes calls the node's internal address, or the kubelet's `--node-ip`.
+//! 4. The source address of the default route. With several cards and nothing that confirms it, that is doubtful.
 //!
 //! Nobody takes an address that another node has, or one that may move to another machine. By default nobody takes one that other
 //! nodes do not answer to while they answer to another ([`Probe`]). What is taken but does not
@@ -55,7 +55,7 @@ pub struct Surroundings {
     pub interfaces: Vec<Interface>,
     /// Source addresses of the default routes, the one that the kernel prefers first.
     pub default_sources: Vec<IpAddr>,
-    /// What Kubernetes says.
+    /// What Kubernetes says: the InternalIP of the node, or the kubelet's `--node-ip`.
     pub internal_addresses: Vec<IpAddr>,
     /// The local address that leads to where `can-reach` wants to, if that was asked.
     pub towards: Option<IpAddr>,
@@ -122,6 +122,17 @@ pub enum Doubt {
     Moved { from: IpAddr, to: IpAddr },
     /// Other nodes do not answer to it, but to another one.
     Unanswered { address: IpAddr, unanswered: Unanswered },
+    /// The operator named a method, and it was not applied: the recorded address stays as long as the node has it.
+    MethodUnused { method: String, address: IpAddr, found: Option<IpAddr> },
+    /// Other cards would do as well, and nothing says which of them the other nodes use.
+    SeveralCards { address: IpAddr, others: Vec<IpAddr> },
+}
+
+impl Doubt {
+    /// Whether only the operator can settle it, by a setting.
+    pub fn is_for_operator(&self) -> bool {
+        matches!(self, Doubt::MethodUnused { .. } | Doubt::SeveralCards { .. })
+    }
 }
 
 /// An address that was not taken.
@@ -187,7 +198,7 @@ impl fmt::Display for Why {
             Why::Said => f.write_str("configured"),
             Why::Method(method) => write!(f, "found by {method}"),
             Why::Recorded => f.write_str("recorded, and the node still has it"),
-            Why::KubernetesInternal => f.write_str("Kubernetes' InternalIP"),
+            Why::KubernetesInternal => f.write_str("Kubernetes' InternalIP or the kubelet's --node-ip"),
             Why::DefaultRoute => f.write_str("source of the default route"),
             Why::Answered => f.write_str("other nodes answer to it"),
         }
@@ -209,6 +220,27 @@ impl fmt::Display for Doubt {
             }
             Doubt::Moved { from, to } => write!(f, "this node was at {from} before, and is at {to} now"),
             Doubt::Unanswered { address, unanswered } => write!(f, "{address}: {unanswered}"),
+            Doubt::MethodUnused { method, address, found } => {
+                write!(
+                    f,
+                    "the method {method} has no effect: the node is already registered with {address}, and keeps it; "
+                )?;
+                match found {
+                    Some(found) => {
+                        write!(f, "the method would choose {found}; set IP=autodetect to apply it")
+                    }
+                    None => f.write_str("the method finds no address on this node"),
+                }
+            }
+            Doubt::SeveralCards { address, others } => {
+                let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "nothing confirms that other nodes reach this node at {address} and not at {}; set IP, \
+                     IP_AUTODETECTION_METHOD, or the kubelet's --node-ip",
+                    others.join(", ")
+                )
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 
+use model::settings::LONG_PREFIX;
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -67,7 +68,7 @@ impl Settings {
             Some(value) => value.into_string().map(Some).map_err(|_| ConfigError::NotText(name)),
             None => Ok(None),
         };
-        let get = |name: &str| match set(format!("CALICO_{name}"))? {
+        let get = |name: &str| match set(format!("{LONG_PREFIX}{name}"))? {
             Some(value) => Ok(Some(value)),
             None => set(name.to_owned()),
         };
@@ -102,6 +103,25 @@ impl Settings {
             return Err(invalid(format!("expected kind {FILE_KIND:?}, got {:?}", file.kind)));
         }
         Ok(file.spec.unwrap_or_default())
+    }
+
+    /// Whether a store is named. Being inside a cluster, or having a kubeconfig, names none: an operator's shell has one for kubectl.
+    pub(crate) fn names_store(&self) -> bool {
+        let named = [&self.datastore_type, &self.sqlite_path, &self.etcd_endpoints, &self.etcd_discovery_srv];
+        named.into_iter().any(Option::is_some)
+    }
+
+    /// Takes over whom to sign in as, if that is said at all: never one's name with the other's password.
+    pub(crate) fn with_identity_of(mut self, other: Settings) -> Settings {
+        let said = [&other.etcd_username, &other.etcd_password, &other.etcd_cert_file, &other.etcd_key_file];
+        if said.into_iter().any(Option::is_some) {
+            self.etcd_username = other.etcd_username;
+            self.etcd_password = other.etcd_password;
+            self.etcd_cert_file = other.etcd_cert_file;
+            self.etcd_key_file = other.etcd_key_file;
+        }
+        self.etcd_ca_cert_file = other.etcd_ca_cert_file.or(self.etcd_ca_cert_file);
+        self
     }
 
     /// Treats empty text as not given, as Calico does.

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use proptest::prelude::*;
@@ -10,6 +9,15 @@ fn select_with(
     file: Option<&str>,
     overrides: Overrides,
 ) -> Result<Selected, ConfigError> {
+    select_on_node(variables, file, overrides, None)
+}
+
+fn select_on_node(
+    variables: &[(&str, &str)],
+    file: Option<&str>,
+    overrides: Overrides,
+    agent_settings: Option<&str>,
+) -> Result<Selected, ConfigError> {
     let variables: BTreeMap<String, String> =
         variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let directory = tempfile::tempdir().unwrap();
@@ -18,11 +26,16 @@ fn select_with(
         std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
         path
     });
+    let settings = directory.path().join("plumbd");
+    if let Some(text) = agent_settings {
+        std::fs::write(&settings, text).unwrap();
+    }
     StoreConfig::from_sources(&Sources {
         overrides,
         config_file,
         default_config_file: directory.path().join("absent.cfg"),
         environment: &|name| variables.get(name).map(OsString::from),
+        agent_settings: Some(settings),
     })
 }
 
@@ -72,7 +85,11 @@ fn the_order_of_selection_is_named_then_etcd_then_kubernetes_then_sqlite() {
     let selected = select(&named);
     assert_eq!(
         selected,
-        Selected { config: StoreConfig::Sqlite { path: "/x.db".into() }, reason: Reason::Named }
+        Selected {
+            config: StoreConfig::Sqlite { path: "/x.db".into() },
+            reason: Reason::Named,
+            origin: Origin::Environment,
+        }
     );
 }
 
@@ -187,6 +204,66 @@ fn contradictions_are_refused() {
     assert_eq!(error.to_string(), "etcd certificates are given both inline and as files");
 }
 
+const ON_NODE: &str = "# the node\nNODENAME=\"a\"\nETCD_ENDPOINTS=\"https://a:2379\"\nETCD_USERNAME=\"node-a\"\n\
+                       ETCD_PASSWORD=\"se\\\"cret\"\nETCD_CA_CERT_FILE=/ca\n";
+
+#[test]
+fn on_a_node_the_agents_settings_name_the_store_where_nothing_else_does() {
+    let on_node = |variables: &[(&str, &str)]| {
+        select_on_node(variables, None, Overrides::default(), Some(ON_NODE)).unwrap()
+    };
+    // Being in a cluster, or having a kubeconfig for kubectl, names no store.
+    for variables in [&[][..], &[("KUBECONFIG", "/k")], &[("KUBERNETES_SERVICE_HOST", "10.0.0.1")]] {
+        let selected = on_node(variables);
+        assert!(matches!(&selected.origin, Origin::AgentSettings(path) if path.ends_with("plumbd")));
+        let etcd = etcd(selected);
+        assert_eq!(etcd.endpoints, ["https://a:2379"]);
+        assert_eq!((etcd.username.as_deref(), etcd.password.as_deref()), (Some("node-a"), Some("se\"cret")));
+    }
+    for variables in
+        [("SQLITE_PATH", "/x.db"), ("DATASTORE_TYPE", "sqlite"), ("ETCD_ENDPOINTS", "http://b:2379")]
+    {
+        let selected = on_node(&[variables]);
+        assert_eq!(selected.origin, Origin::Environment);
+        if let StoreConfig::Etcd(etcd) = selected.config {
+            assert_eq!((etcd.endpoints.join(","), etcd.password), ("http://b:2379".to_owned(), None));
+        }
+    }
+    let flags = Overrides { sqlite_path: Some("/y.db".into()), ..Overrides::default() };
+    let selected = select_on_node(&[], None, flags, Some(ON_NODE)).unwrap();
+    assert_eq!(selected.config, StoreConfig::Sqlite { path: "/y.db".into() });
+    let calicoctl = file("  etcdEndpoints: http://c:2379\n");
+    let selected = select_on_node(&[], Some(&calicoctl), Overrides::default(), Some(ON_NODE)).unwrap();
+    assert!(matches!(selected.origin, Origin::ConfigFile(_)));
+    assert_eq!(etcd(selected).endpoints, ["http://c:2379"]);
+}
+
+#[test]
+fn an_operator_may_sign_in_as_himself_with_the_agents_settings() {
+    let variables = [("ETCD_USERNAME", "root")];
+    let selected = select_on_node(&variables, None, Overrides::default(), Some(ON_NODE)).unwrap();
+    let etcd = etcd(selected);
+    // Never his name with the node's password.
+    assert_eq!((etcd.username.as_deref(), etcd.password), (Some("root"), None));
+    assert_eq!(etcd.endpoints, ["https://a:2379"]);
+}
+
+#[test]
+fn agents_settings_that_cannot_be_read_are_an_error_and_no_reason_for_another_store() {
+    let error = select_on_node(&[], None, Overrides::default(), Some("NODENAME\n")).unwrap_err();
+    assert!(matches!(error, ConfigError::AgentSettingsInvalid { .. }), "{error}");
+    assert!(error.to_string().ends_with("line 1 is no NAME=value"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let error = StoreConfig::from_sources(&Sources {
+        overrides: Overrides::default(),
+        config_file: None,
+        default_config_file: PathBuf::new(),
+        environment: &|_| None,
+        agent_settings: Some(folder.path().to_owned()),
+    });
+    assert!(matches!(error, Err(ConfigError::AgentSettingsUnreadable { .. })), "{error:?}");
+}
+
 #[test]
 fn a_variable_that_is_no_text_is_refused_rather_than_overlooked() {
     use std::os::unix::ffi::OsStringExt as _;
@@ -195,6 +272,7 @@ fn a_variable_that_is_no_text_is_refused_rather_than_overlooked() {
         config_file: None,
         default_config_file: "/nowhere/calicoctl.cfg".into(),
         environment: &|name| (name == "SQLITE_PATH").then(|| OsString::from_vec(b"/tmp/\xff.db".to_vec())),
+        agent_settings: None,
     });
     assert_eq!(refused.unwrap_err().to_string(), "the environment variable SQLITE_PATH is not UTF-8 text");
 }

@@ -190,6 +190,10 @@ fn refused(address: &str, refusal: Refusal, operation: &str) -> StoreError {
         Refusal::Denied(reason) => {
             return StoreError::AccessDenied { address: address.to_owned(), reason: reason.to_owned() };
         }
+        Refusal::Forbidden => {
+            let reason = format!("the roles of its user do not allow {operation}");
+            return StoreError::AccessDenied { address: address.to_owned(), reason };
+        }
         Refusal::NoSpace => {
             return StoreError::Storage {
                 path: address.to_owned(),

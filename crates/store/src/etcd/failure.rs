@@ -26,8 +26,10 @@ pub(super) enum Refusal {
     FutureRevision,
     /// The token is not known (any more).
     TokenRejected,
-    /// User, password or permission.
+    /// User or password.
     Denied(&'static str),
+    /// The user's roles do not allow it.
+    Forbidden,
     /// User and password were given to a cluster without users.
     NoUsersHere,
     TooLarge,
@@ -80,7 +82,7 @@ fn of_answer(code: Code, answer: &str) -> Failure {
         (_, "authentication failed, invalid user ID or password") => {
             Refusal::Denied("the user or the password is wrong")
         }
-        (_, "permission denied") => Refusal::Denied("the user lacks the permission"),
+        (_, "permission denied") => Refusal::Forbidden,
         (_, "authentication is not enabled") => Refusal::NoUsersHere,
         (Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition | Code::DataLoss, _) => {
             Refusal::Other(answer.to_owned())
@@ -111,7 +113,7 @@ mod tests {
         let cases = [
             (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", "Compacted"),
             (Code::Unauthenticated, "etcdserver: invalid auth token", "TokenRejected"),
-            (Code::PermissionDenied, "etcdserver: permission denied", "Denied"),
+            (Code::PermissionDenied, "etcdserver: permission denied", "Forbidden"),
             (Code::Unavailable, "etcdserver: no leader", "NotDone(NoLeader)"),
             (Code::Unavailable, "etcdserver: request timed out", "Unanswered"),
             (Code::Unavailable, "etcdserver: leader changed", "Unanswered"),

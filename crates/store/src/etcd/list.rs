@@ -205,6 +205,6 @@ fn list_error(error: CallError, range: &KeyRange) -> StoreError {
         CallError::Refused { refusal: Refusal::Compacted | Refusal::FutureRevision, .. } => {
             StoreError::HistoryGone { range: range.clone() }
         }
-        other => other.into_store_error("listing records in etcd"),
+        other => other.into_store_error(&format!("listing {}", range.etcd_prefix())),
     }
 }

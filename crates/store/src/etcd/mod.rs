@@ -105,7 +105,7 @@ impl Store for EtcdStore {
         let answer = match self.client.call(commit::transaction(&changes), effect).await {
             Ok(answer) => answer,
             Err(CallError::Refused { refusal: Refusal::TooLarge, .. }) => return Err(too_large(&changes)),
-            Err(error) => return Err(error.into_store_error("committing to etcd")),
+            Err(error) => return Err(error.into_store_error(&in_words(&changes))),
         };
         if !answer.succeeded {
             return Err(commit::refusal(&changes, answer.responses));
@@ -122,6 +122,18 @@ impl Store for EtcdStore {
 /// Advice about an error of this backend, if it is one.
 pub(crate) fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     error.downcast_ref::<Troubles>().and_then(Troubles::hint).map(str::to_owned)
+}
+
+/// What a commit would do, for whoever is not allowed to.
+fn in_words(changes: &[Change]) -> String {
+    const SHOWN_MAX: usize = 6;
+    let written = changes.iter().filter(|change| change.write != Write::Nothing);
+    let keys: Vec<String> = written.map(|change| change.key.to_string()).collect();
+    match (keys.is_empty(), keys.len().saturating_sub(SHOWN_MAX)) {
+        (true, _) => "comparing records".to_owned(),
+        (false, 0) => format!("writing {}", keys.join(", ")),
+        (false, more) => format!("writing {} and {more} more", keys[..SHOWN_MAX].join(", ")),
+    }
 }
 
 fn too_large(changes: &[Change]) -> StoreError {

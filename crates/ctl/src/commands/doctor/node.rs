@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use doctor::Evidence;
 use gather::{NodeSources, agent};
 use host::cri::RuntimeClient;
+use store::config::agent_setting;
 
 use crate::cli::doctor::ThisNode;
 use crate::failure::Failure;
@@ -36,12 +37,14 @@ impl Source {
     }
 
     fn machine(this_node: &ThisNode) -> Result<Option<Source>, Failure> {
-        let Some(name) = this_node.node.clone().or_else(|| name_in(Path::new(NODENAME_FILE))) else {
+        let named = this_node.node.clone().or_else(|| agent_setting("NODENAME"));
+        let Some(name) = named.or_else(|| name_in(Path::new(NODENAME_FILE))) else {
             return Ok(None);
         };
-        let runtime = match this_node.cri_socket.as_deref().filter(|endpoint| !endpoint.is_empty()) {
+        let given = this_node.cri_socket.clone().filter(|endpoint| !endpoint.is_empty());
+        let runtime = match given.or_else(|| agent_setting("CONTAINER_RUNTIME_ENDPOINT")) {
             Some(endpoint) => {
-                Some(RuntimeClient::from_endpoint(endpoint).map_err(|error| Failure::of(&error))?)
+                Some(RuntimeClient::from_endpoint(&endpoint).map_err(|error| Failure::of(&error))?)
             }
             None => RuntimeClient::usual(),
         };

@@ -1,25 +1,14 @@
 //! The texts that are installed: network configuration, systemd unit, the agent's settings.
 
+use std::ffi::OsString;
 use std::path::Path;
 
+use model::settings::{Carried, SETTINGS, Setting, SettingGroup, quote_setting};
 use serde_json::{Value, json};
 
-const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
+use crate::failure::Failure;
 
-/// By these the agent is told about its store and its node; whoever installs has them in the environment.
-const SETTINGS: [&str; 11] = [
-    "NODENAME",
-    "IP",
-    "IP6",
-    "DATASTORE_TYPE",
-    "SQLITE_PATH",
-    "ETCD_ENDPOINTS",
-    "ETCD_KEY_FILE",
-    "ETCD_CERT_FILE",
-    "ETCD_CA_CERT_FILE",
-    "CALICO_IPV4POOL_CIDR",
-    "CALICO_IPV6POOL_CIDR",
-];
+const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
 
 /// Our plugin, then those that are customary after it, where the node has them.
 pub(super) fn conflist(cni_bin: &Path) -> String {
@@ -64,18 +53,77 @@ WantedBy=multi-user.target
     )
 }
 
-/// What is set now is written down; the rest is there to be filled in.
-pub(super) fn settings(variable: impl Fn(&str) -> Option<String>) -> String {
-    let mut text = "# Settings of the node agent, as environment variables.\n".to_owned();
-    for name in SETTINGS {
-        match variable(name).filter(|value| !value.is_empty() && !value.contains('\n')) {
-            Some(value) => {
-                text.push_str(&format!("{name}=\"{}\"\n", value.replace('\\', "\\\\").replace('"', "\\\"")))
+/// What the environment sets for the agent, and what of it is not meant for the agent.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct AgentSettings {
+    /// Variables with their values, in the order of the table.
+    pub(super) carried: Vec<(String, String)>,
+    /// Variables that are set and were left out.
+    pub(super) left_out: Vec<String>,
+}
+
+impl AgentSettings {
+    /// Every setting that the agent knows, from the environment of whoever installs. A value that the file cannot hold is an error: dropped
+    /// without a word, the agent would run with other settings than were given.
+    pub(super) fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<AgentSettings, Failure> {
+        let is_kubernetes = Setting::find("DATASTORE_TYPE").is_some_and(|setting| {
+            let first =
+                setting.variables().filter_map(|name| variable(&name)).find(|value| !value.is_empty());
+            first.is_some_and(|value| value == "kubernetes")
+        });
+        let mut settings = AgentSettings::default();
+        for setting in SETTINGS {
+            for name in setting.variables() {
+                let Some(value) = variable(&name).filter(|value| !value.is_empty()) else { continue };
+                match setting.carried {
+                    Carried::Always => {}
+                    Carried::WithKubernetesStore if is_kubernetes => {}
+                    Carried::WithKubernetesStore => {
+                        settings.left_out.push(name);
+                        continue;
+                    }
+                    Carried::Never => continue,
+                }
+                let value = value.into_string().map_err(|_| refused(&name, "is not UTF-8 text"))?;
+                quote_setting(&value)
+                    .map_err(|error| refused(&name, &format!("cannot be written: {error}")))?;
+                settings.carried.push((name, value));
             }
-            None => text.push_str(&format!("#{name}=\n")),
         }
+        Ok(settings)
     }
-    text
+
+    /// The file: what is set, and the rest as comments to be filled in.
+    pub(super) fn file(&self) -> String {
+        let mut text = HEAD.to_owned();
+        for group in SettingGroup::ALL {
+            text.push_str(&format!("\n# {}\n", group.title()));
+            let members = SETTINGS.iter().filter(|setting| setting.group == group);
+            for setting in members.filter(|setting| setting.carried != Carried::Never) {
+                let names: Vec<String> = setting.variables().collect();
+                let set: Vec<_> = self.carried.iter().filter(|(name, _)| names.contains(name)).collect();
+                for (name, value) in &set {
+                    // It was checked when it was read.
+                    let quoted = quote_setting(value).unwrap_or_default();
+                    text.push_str(&format!("{name}={quoted}\n"));
+                }
+                if set.is_empty() {
+                    text.push_str(&format!("#{}=\n", setting.name));
+                }
+            }
+        }
+        text
+    }
+}
+
+const HEAD: &str = "\
+# Settings of the node agent (plumbd), one NAME=\"value\" a line. systemd passes them to the agent, and plumb on
+# this node finds the store by them. Only root may read this file: passwords are in it.
+";
+
+fn refused(name: &str, why: &str) -> Failure {
+    Failure::new(format!("the setting {name} {why}"))
+        .hint("unset it, or give it another value, and install again")
 }
 
 #[cfg(test)]
@@ -95,11 +143,35 @@ mod tests {
         assert_eq!(types(), ["plumb-cni", "portmap"]);
     }
 
+    fn read(variables: &[(&str, &str)]) -> Result<AgentSettings, Failure> {
+        AgentSettings::read(&|wanted| {
+            variables.iter().find(|(name, _)| *name == wanted).map(|(_, value)| OsString::from(value))
+        })
+    }
+
     #[test]
     fn settings_keep_what_is_set() {
-        let text = settings(|name| (name == "ETCD_ENDPOINTS").then(|| "http://a:1,\"b\"".to_owned()));
+        let settings =
+            read(&[("ETCD_ENDPOINTS", "http://a:1,\"b\""), ("CALICO_ETCD_PASSWORD", "$x`")]).unwrap();
+        let text = settings.file();
         assert!(text.contains("\nETCD_ENDPOINTS=\"http://a:1,\\\"b\\\"\"\n"), "{text}");
+        assert!(text.contains("\nCALICO_ETCD_PASSWORD=\"\\$x\\`\"\n"), "{text}");
         assert!(text.contains("\n#NODENAME=\n"), "{text}");
-        assert!(!settings(|_| Some("a\nEVIL=1".to_owned())).contains("EVIL"));
+        assert!(!text.contains("\n#ETCD_PASSWORD=\n"), "{text}");
+    }
+
+    #[test]
+    fn what_the_file_cannot_hold_is_refused_by_name_and_not_shown() {
+        let failure = read(&[("ETCD_PASSWORD", "hunter2\nEVIL=1")]).unwrap_err();
+        let words = failure.words();
+        assert!(words.contains("ETCD_PASSWORD") && !words.contains("hunter2"), "{words}");
+    }
+
+    #[test]
+    fn a_kubeconfig_is_kubectls_unless_the_store_is_kubernetes() {
+        let settings = read(&[("KUBECONFIG", "/k"), ("KUBERNETES_SERVICE_HOST", "10.0.0.1")]).unwrap();
+        assert_eq!((settings.carried, settings.left_out), (vec![], vec!["KUBECONFIG".to_owned()]));
+        let settings = read(&[("KUBECONFIG", "/k"), ("DATASTORE_TYPE", "kubernetes")]).unwrap();
+        assert!(settings.left_out.is_empty() && settings.file().contains("\nKUBECONFIG=\"/k\"\n"));
     }
 }

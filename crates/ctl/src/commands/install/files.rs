@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -28,6 +28,12 @@ pub(super) enum Existing {
     IsReplaced,
     /// Somebody made it his own.
     IsKept,
+}
+
+impl Existing {
+    pub(super) fn kept_unless(is_to_be_replaced: bool) -> Existing {
+        if is_to_be_replaced { Existing::IsReplaced } else { Existing::IsKept }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,8 @@ impl Item {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         // Runtimes pass over names that begin with a dot.
         let beside = folder.join(format!(".{name}.{}.new", std::process::id()));
+        // An installation that was killed may have left one.
+        let _ = fs::remove_file(&beside);
         let placed = self.write_beside(&beside).and_then(|()| fs::rename(&beside, &self.path));
         if placed.is_err() {
             let _ = fs::remove_file(&beside);
@@ -91,7 +99,8 @@ impl Item {
         match &self.content {
             Content::Link(target) => symlink(target, beside),
             Content::Text(text) => {
-                let mut file = File::create(beside)?;
+                // Never readable by others on the way: whoever opens it then reads on.
+                let mut file = File::options().write(true).create_new(true).mode(0o600).open(beside)?;
                 file.set_permissions(Permissions::from_mode(self.mode))?;
                 file.write_all(text)?;
                 file.sync_all()

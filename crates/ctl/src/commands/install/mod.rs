@@ -2,6 +2,7 @@
 //!
 //! First everything is laid out as a list of files, then the list is compared with what is there and carried out.
 
+mod agent_settings;
 mod content;
 mod files;
 
@@ -12,7 +13,9 @@ use std::path::{Path, PathBuf};
 use crate::cli::install::Install;
 use crate::failure::{Failure, Failures};
 
+use content::AgentSettings;
 use files::{Content, Existing, Item, Outcome};
+use model::settings::SETTINGS_FILE;
 
 const PLUGIN: &str = "plumb-cni";
 /// The same program under another name is the plugin for addresses.
@@ -20,7 +23,6 @@ const PLUGIN_LINK: &str = "plumb-ipam";
 const PROGRAMS: [&str; 2] = ["plumb", "plumbd"];
 const CONFLIST: &str = "10-plumb.conflist";
 const UNIT: &str = "plumbd.service";
-const SETTINGS: &str = "/etc/default/plumbd";
 
 pub(super) fn run(command: &Install) -> Result<(), Failures> {
     if command.print {
@@ -28,13 +30,15 @@ pub(super) fn run(command: &Install) -> Result<(), Failures> {
         return Err(failure.hint("without --print this node itself is installed").into());
     }
     let source = source(command)?;
-    let items = items(command, &source)?;
+    let settings = AgentSettings::read(&|name| std::env::var_os(name))?;
+    let items = items(command, &source, &settings)?;
     let mut out = std::io::stdout().lock();
     for item in &items {
         let outcome = if command.dry_run { item.compare()? } else { item.put_in_place()? };
         writeln!(out, "{} {}", outcome.word(command.dry_run), item.path.display()).map_err(Failure::from)?;
     }
     drop(out);
+    agent_settings::report(command, &below(&command.root, Path::new(SETTINGS_FILE)), &settings)?;
     say_which_configuration_counts(command)?;
     if !command.dry_run && command.root == Path::new("/") {
         tell("next: systemctl daemon-reload && systemctl enable --now plumbd");
@@ -42,7 +46,7 @@ pub(super) fn run(command: &Install) -> Result<(), Failures> {
     Ok(())
 }
 
-fn items(command: &Install, source: &Path) -> Result<Vec<Item>, Failure> {
+fn items(command: &Install, source: &Path, settings: &AgentSettings) -> Result<Vec<Item>, Failure> {
     let at = |folder: &Path, name: &str| below(&command.root, &folder.join(name));
     let program = |folder: &Path, name: &str| -> Result<Item, Failure> {
         Ok(Item::new(at(folder, name), 0o755, Content::Text(read(&source.join(name))?)))
@@ -53,18 +57,16 @@ fn items(command: &Install, source: &Path) -> Result<Vec<Item>, Failure> {
     }
     items.push(program(&command.cni_bin_dir, PLUGIN)?);
     items.push(Item::new(at(&command.cni_bin_dir, PLUGIN_LINK), 0o777, Content::Link(PLUGIN.into())));
-    let unit = content::unit(&command.program_dir.join("plumbd"), Path::new(SETTINGS));
+    let unit = content::unit(&command.program_dir.join("plumbd"), Path::new(SETTINGS_FILE));
     items.push(Item::new(at(&command.unit_dir, UNIT), 0o644, Content::Text(unit.into_bytes())));
-    let settings = content::settings(|name| std::env::var(name).ok());
-    let settings =
-        Item::new(below(&command.root, Path::new(SETTINGS)), 0o600, Content::Text(settings.into_bytes()));
-    items.push(settings.or_kept(Existing::IsKept));
+    let path = below(&command.root, Path::new(SETTINGS_FILE));
+    let settings = Item::new(path, 0o600, Content::Text(settings.file().into_bytes()));
+    items.push(settings.or_kept(Existing::kept_unless(command.replace_settings)));
     // Last: from then on the runtime makes use of the rest.
     let conflist = content::conflist(&below(&command.root, &command.cni_bin_dir));
     let conflist =
         Item::new(at(&command.cni_conf_dir, CONFLIST), 0o600, Content::Text(conflist.into_bytes()));
-    let existing = if command.replace_config { Existing::IsReplaced } else { Existing::IsKept };
-    items.push(conflist.or_kept(existing));
+    items.push(conflist.or_kept(Existing::kept_unless(command.replace_config)));
     Ok(items)
 }
 

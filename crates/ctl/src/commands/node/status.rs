@@ -1,6 +1,7 @@
 //! `plumb node status`, of this node: from its agent, or from BIRD itself.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use doctor::Evidence;
@@ -11,6 +12,7 @@ use gather::agent;
 use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind, Resource};
 use plan::between::{BETWEEN_PROTOCOL, VXLAN_DEVICES};
 use serde_json::Value;
+use store::config::agent_setting;
 use store::{ListRequest, Store};
 
 use super::tables::{self, Peer};
@@ -57,7 +59,9 @@ impl Seen {
             Ok(Evidence { nodes, .. }) => (nodes.into_values().next(), None),
             Err(error) => (None, Some(Failure::of(&error))),
         };
-        let sockets = status.bird_socket.clone().map_or_else(host::bird::sockets, |socket| vec![socket]);
+        let of_agent = || agent_setting("PLUMB_BIRD_SOCKET").map(PathBuf::from);
+        let named = status.bird_socket.clone().or_else(of_agent);
+        let sockets = named.map_or_else(host::bird::sockets, |socket| vec![socket]);
         let name = node.as_ref().map_or("this node", |node| &node.name).to_owned();
         let (asked, problems) = gather::bird_sessions(&name, &sockets);
         problems.iter().for_each(|problem| eprintln!("note: {problem}"));

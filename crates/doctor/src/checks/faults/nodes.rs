@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{OTHER, PODS, TWIN};
 use crate::evidence::kernel::Address;
-use crate::evidence::node::{BgpSession, Setup, UnfinishedDel};
+use crate::evidence::node::{AddressChoice, BgpSession, Setup, UnfinishedDel};
 use crate::evidence::{KubeNode, PodName};
 use crate::sample::{node_address, node_name, record};
 use crate::{Evidence, Origin, Sighted};
@@ -28,10 +28,12 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("forwarding-off", forwarding_off),
     ("kubelet-failing", kubelet_failing),
     ("kubelet-refuses-swap", kubelet_refuses_swap),
+    ("node-address-doubtful", node_address_doubtful),
     ("node-address-missing", node_address_missing),
     ("node-address-shared", node_address_shared),
     ("node-address-unfit", node_address_unfit),
     ("node-address-wrong", node_address_wrong),
+    ("node-left-behind", node_left_behind),
     ("node-not-ready", node_not_ready),
     ("node-unrecorded", node_unrecorded),
     ("nodename-differs", nodename_differs),
@@ -51,7 +53,9 @@ fn setup(evidence: &mut Evidence, node: usize) -> &mut Setup {
 }
 
 fn kube(evidence: &mut Evidence, node: usize) -> &mut KubeNode {
-    &mut evidence.kube_nodes.as_mut().unwrap()[node].seen
+    let name = node_name(node);
+    let nodes = evidence.kube_nodes.as_mut().unwrap();
+    &mut nodes.iter_mut().find(|kube| kube.seen.name == name).unwrap().seen
 }
 
 fn subject(node: usize) -> String {
@@ -126,6 +130,21 @@ fn node_unrecorded(evidence: &mut Evidence, node: usize) -> String {
     let registers = Sighted::new(name.clone(), Origin::probe(name.as_str(), "node name"));
     evidence.node_mut(&name).setup.node_name = Some(registers);
     format!("node {name}")
+}
+
+/// Deleted in Kubernetes, and its machine lives on.
+fn node_left_behind(evidence: &mut Evidence, node: usize) -> String {
+    let name = node_name(node);
+    evidence.kube_nodes.as_mut().unwrap().retain(|kube| kube.seen.name != name);
+    subject(node)
+}
+
+fn node_address_doubtful(evidence: &mut Evidence, node: usize) -> String {
+    let choice =
+        AddressChoice { unsettled: vec!["nothing confirms it".to_owned()], ..AddressChoice::default() };
+    let sighted = Sighted::new(choice, Origin::probe(node_name(node), "address"));
+    setup(evidence, node).address_choices = Some(vec![sighted]);
+    subject(node)
 }
 
 fn credentials_expired(evidence: &mut Evidence, node: usize) -> String {

@@ -68,6 +68,8 @@ const LEFT: &[&str] = &[
     "endpoint-without-sandbox",
     // The second sandbox runs, too, and has to be recreated.
     "address-shared",
+    // Its agent answers.
+    "node-left-behind",
     // Nobody looked at the new node.
     "node-address-missing",
     // The wrong address stands in an annotation of Kubernetes.

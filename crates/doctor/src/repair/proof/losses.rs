@@ -144,3 +144,33 @@ fn a_node_with_a_record_is_buried_only_by_the_word_gone_and_only_if_nobody_knows
         "{mistyped:?}"
     );
 }
+
+/// `kubectl delete node`: the operator asks about the node, and Kubernetes' list does not have it in either look.
+#[test]
+fn a_node_that_kubernetes_deleted_is_buried_when_the_operator_asks_and_its_agent_does_not_answer() {
+    let asked = Scope::Node(NODE.to_owned());
+    let mut deleted = healthy();
+    deleted.nodes.remove(NODE);
+    deleted.kube_nodes.as_mut().unwrap().retain(|node| node.seen.name != NODE);
+    deleted.pods.as_mut().unwrap().retain(|pod| pod.seen.node.as_deref() != Some(NODE));
+    for node in deleted.records.all_mut(Kind::Node) {
+        node.seen.metadata.resource_version = Some("7".to_owned());
+    }
+    let taken = taken_of_node(&deleted, &asked);
+    for part in ["10.0.0.64", "IPAMBlock(10.0.0.64/26)", "Node(worker-0001)"] {
+        assert!(taken.iter().any(|taken| taken == part), "{part}: {taken:?}");
+    }
+    assert_eq!(taken_of_node(&deleted, &Scope::Everything), [] as [&str; 0], "nobody asked for it");
+    let mut answers = deleted.clone();
+    answers.nodes.insert(NODE.to_owned(), healthy().nodes[NODE].clone());
+    assert_eq!(taken_of_node(&answers, &asked), [] as [&str; 0], "its agent answers");
+    // By these alone the record stays; that its pods are gone is another matter.
+    let keeps_record =
+        |evidence: &Evidence| !taken_of_node(evidence, &asked).contains(&"Node(worker-0001)".to_owned());
+    let mut some = deleted.clone();
+    some.partial.kube_nodes = true;
+    assert!(keeps_record(&some), "only some nodes were listed");
+    let mut listed_before = deleted.clone();
+    listed_before.earlier = Some(Box::new(healthy()));
+    assert!(keeps_record(&listed_before), "it was listed a moment ago");
+}

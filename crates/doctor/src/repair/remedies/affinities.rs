@@ -46,6 +46,14 @@ pub(super) const ALL: &[Remedy] = &[
         act: Some(bury_node),
     },
     Remedy {
+        code: "node-left-behind",
+        area: Area::Node,
+        does: "by plumb repair node NAME, if its agent does not answer and Kubernetes' list of nodes does not have it in either look: the \
+               same as for affinity-of-gone-node, and deletes the Node record",
+        undo: UNDO_BLOCK,
+        act: Some(bury_node),
+    },
+    Remedy {
         code: "block-overlap",
         area: Area::Ipam,
         does: "deletes the one of the two blocks that holds no address, with its affinity; if both hold some it is left to people",

@@ -80,6 +80,10 @@ pub(super) const ALL: &[Remedy] = &[
         "del-unfinished",
         "the node's agent tries what waits again and again by itself; what was set aside has to be looked at, and its file removed",
     ),
+    by_hand(
+        "node-address-doubtful",
+        "which address the other nodes are meant to use only its operators know; they set it for the node's agent",
+    ),
     by_hand("kubelet-failing", MACHINE),
     by_hand("kubelet-refuses-swap", MACHINE),
     by_hand("node-not-ready", MACHINE),

@@ -26,6 +26,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "node-address-unfit", takes: Takes::Setup, inject: node_address_unfit },
     Fault { code: "node-address-wrong", takes: Takes::Setup, inject: node_address_wrong },
     Fault { code: "node-not-ready", takes: Takes::Setup, inject: node_not_ready },
+    Fault { code: "node-left-behind", takes: Takes::Cluster, inject: node_left_behind },
     Fault { code: "node-unrecorded", takes: Takes::Cluster, inject: node_unrecorded },
     Fault { code: "nodename-differs", takes: Takes::Setup, inject: nodename_differs },
     Fault { code: "packets-lost", takes: Takes::Cluster, inject: packets_lost },
@@ -62,6 +63,13 @@ fn cni_config_shadowed(i: &mut Injection<'_>) -> Result<()> {
 /// Somebody deletes the node, and the machine lives on.
 fn node_unrecorded(i: &mut Injection<'_>) -> Result<()> {
     i.remove(Key::cluster(Kind::Node, i.node))?;
+    let name = i.node;
+    i.edit_list("nodes.json", |nodes| nodes.retain(|node| node["metadata"]["name"] != name))?;
+    i.expect(node_subject(i))
+}
+
+/// `kubectl delete node`, while the machine lives on.
+fn node_left_behind(i: &mut Injection<'_>) -> Result<()> {
     let name = i.node;
     i.edit_list("nodes.json", |nodes| nodes.retain(|node| node["metadata"]["name"] != name))?;
     i.expect(node_subject(i))

@@ -234,7 +234,7 @@ impl Follower {
             // What some versions also say to a token they do not know. A new one makes the difference.
             match self.renew_token().await {
                 Ok(()) => return Stop::Broken("a new session is needed, perhaps".to_owned()),
-                Err(_) => Failure::Refused(Refusal::Denied("the user lacks the permission to watch")),
+                Err(_) => Failure::Refused(Refusal::Forbidden),
             }
         } else {
             Failure::NotDone(Trouble::Answered(format!("the watch is cancelled ({reason})")))

@@ -1,0 +1,61 @@
+//! Node set-up: an address that only the operator can confirm, or a setting that was given and has no effect.
+
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "node-address-doubtful",
+    severity: Severity::Warning,
+    title: "A node's address that nothing confirms",
+    explanation: "The node's agent has an address for the node, and says what an operator should know about it. \
+                  Either IP_AUTODETECTION_METHOD is set and has no effect, because the node is already registered \
+                  with an address that it still has. Or the node has several cards, and neither the kubelet's \
+                  --node-ip, Kubernetes' InternalIP, the other nodes' network nor an answer of another node says \
+                  which of them is meant.",
+    remedy: "set IP to the address or to autodetect, or the kubelet's --node-ip, and restart the node's agent",
+    needs: &[&[Need::Setup]],
+    settles: Settles::AtOnce,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for node in case.evidence.nodes.values() {
+        for choice in node.setup.address_choices.iter().flatten() {
+            for doubt in &choice.seen.unsettled {
+                let finding = look.found(Subject::node(&node.name), format!("node {}: {doubt}", node.name));
+                finding.known_by(doubt.as_str());
+                let chosen = choice.seen.network.map_or("none".to_owned(), |network| network.to_string());
+                finding.seen(choice.exhibit(format!("address {chosen}: {}", choice.seen.why)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::evidence::node::AddressChoice;
+    use crate::sample::small;
+    use crate::{Origin, Sighted};
+
+    #[test]
+    fn fires_for_what_only_the_operator_can_settle() {
+        let mut evidence = small();
+        let mut choice = AddressChoice {
+            network: "172.16.0.1/16".parse().ok(),
+            why: "recorded".to_owned(),
+            doubts: vec!["it was elsewhere".to_owned()],
+            ..AddressChoice::default()
+        };
+        let mut told = |choice: &AddressChoice| {
+            let sighted = Sighted::new(choice.clone(), Origin::probe("worker-0000", "address"));
+            evidence.node_mut("worker-0000").setup.address_choices = Some(vec![sighted]);
+            evidence.clone()
+        };
+        silent(&CHECK, &told(&choice));
+        choice.unsettled = vec!["the method first-found has no effect".to_owned()];
+        let finding = only(&CHECK, &told(&choice));
+        assert_eq!(finding.summary, "node worker-0000: the method first-found has no effect");
+        assert_eq!(finding.evidence[0].text, "address 172.16.0.1/16: recorded");
+    }
+}
