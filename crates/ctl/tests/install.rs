@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use model::settings::{Carried, SETTINGS, parse_settings_file};
+use model::settings::{AGENT_CAPABILITIES, Carried, SETTINGS, parse_settings_file};
 use tempfile::TempDir;
 
 const SETTINGS_FILE: &str = "etc/default/plumbd";
@@ -93,6 +93,8 @@ fn a_node_gets_everything_once() {
     assert!(
         image.read("etc/systemd/system/plumbd.service").contains("\nExecStart=/usr/local/bin/plumbd node\n")
     );
+    let bound = format!("\nCapabilityBoundingSet={}\n", AGENT_CAPABILITIES.join(" "));
+    assert!(image.read("etc/systemd/system/plumbd.service").contains(&bound));
     assert!(image.read("etc/default/plumbd").contains("\nNODENAME=\"n1\"\n"));
     let conflist: serde_json::Value =
         serde_json::from_str(&image.read("etc/cni/net.d/10-plumb.conflist")).unwrap();

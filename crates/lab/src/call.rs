@@ -16,6 +16,8 @@ pub struct CniCall {
     pub netconf: Value,
     /// Besides `CNI_PATH`. An entry with an empty value is passed as such.
     pub environment: Vec<(String, String)>,
+    /// A program that executes the plugin, with its arguments: `setpriv …`. Empty for none.
+    pub starter: Vec<String>,
 }
 
 /// What the plugin answered.
@@ -42,7 +44,12 @@ impl CniCall {
         ];
         let environment =
             environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
-        CniCall { programs: lab.programs().clone(), netconf: lab.netconf(node), environment }
+        CniCall {
+            programs: lab.programs().clone(),
+            netconf: lab.netconf(node),
+            environment,
+            starter: Vec::new(),
+        }
     }
 
     #[must_use]
@@ -60,7 +67,14 @@ impl CniCall {
 
     /// Starts the plugin on the node, with its input already given.
     pub fn spawn(&self, node: &Node) -> Result<Child> {
-        let mut command = Command::new(self.programs.cni());
+        let mut command = match self.starter.split_first() {
+            None => Command::new(self.programs.cni()),
+            Some((starter, arguments)) => {
+                let mut command = Command::new(starter);
+                command.args(arguments).arg(self.programs.cni());
+                command
+            }
+        };
         command
             .env_clear()
             .env("CNI_PATH", self.programs.folder())

@@ -4,6 +4,7 @@ mod direction;
 mod licence;
 mod links;
 mod policy;
+mod promises;
 mod purity;
 mod sizes;
 mod tools;
@@ -32,6 +33,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("file sizes", sizes::check),
     ("words and markers", words::check),
     ("links and commands in docs", links::check),
+    ("tests that the threat model names", promises::check),
     ("unsafe code only in host", unsafety::check),
     ("purity of decision crates", purity::check),
     ("licences, bans, sources", policy::check),

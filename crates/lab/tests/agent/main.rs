@@ -8,6 +8,7 @@ mod running;
 
 mod adoption;
 mod calls;
+mod capabilities;
 mod chains;
 mod churn;
 mod dels;

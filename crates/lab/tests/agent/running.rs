@@ -34,13 +34,18 @@ impl Bench {
 
     /// Starts the agent and does not wait.
     pub(crate) fn start_agent(&self, settings: &[(&str, &str)]) -> Agent {
+        self.start_agent_by(&[], settings)
+    }
+
+    /// The same, by another program: `setpriv …`.
+    pub(crate) fn start_agent_by(&self, starter: &[&str], settings: &[(&str, &str)]) -> Agent {
         std::fs::create_dir_all(self.state_folder()).unwrap();
         let log = self.state_folder().join("agent.log");
         let mut file = File::options().create(true).append(true).open(&log).unwrap();
         std::io::Write::write_all(&mut file, b"-- start --\n").unwrap();
         let mut agent = command("ip");
         agent.args(["netns", "exec", self.node.namespace().name()]);
-        agent.arg(self.programs().daemon()).arg("node");
+        agent.args(starter).arg(self.programs().daemon()).arg("node");
         agent.args(["--node-name", self.node.name(), "--health-address", "127.0.0.1:9099"]);
         agent.arg("--socket").arg(self.socket()).arg("--state-dir").arg(self.state_folder());
         agent.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", self.lab.store_path());
@@ -109,6 +114,11 @@ impl Agent {
         testkit::process::run(std::process::Command::new("kill").args(["-TERM", &id])).unwrap();
         wait_until(|| self.process.exit_status().is_some(), || "it does not stop".to_owned());
         assert!(self.process.exit_status().unwrap().success(), "{}", self.log());
+    }
+
+    /// The agent's own process: what starts it executes it in its place.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     pub(crate) fn is_running(&mut self) -> bool {

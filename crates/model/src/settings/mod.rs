@@ -9,6 +9,21 @@ pub use file::{SettingsFileError, parse_settings_file, quote_setting};
 /// Where `plumb install` writes the agent's settings, and systemd and `plumb` read them.
 pub const SETTINGS_FILE: &str = "/etc/default/plumbd";
 
+/// What the agent may do beyond an ordinary process, and so the programs that it runs (`nft`, BIRD). Its systemd unit gives it these and
+/// no others; `the_agent_works_with_the_capabilities_of_its_unit` holds that.
+pub const AGENT_CAPABILITIES: [&str; 5] = [
+    // Links, routes, neighbours, nftables, settings of the network.
+    "CAP_NET_ADMIN",
+    // BIRD's port 179.
+    "CAP_NET_BIND_SERVICE",
+    // Echo requests to other nodes, and BIRD's sockets.
+    "CAP_NET_RAW",
+    // Entering the network namespaces of pods.
+    "CAP_SYS_ADMIN",
+    // Reading to which network namespaces other processes belong.
+    "CAP_SYS_PTRACE",
+];
+
 /// A variable of the agent's environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {

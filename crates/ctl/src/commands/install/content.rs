@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use model::settings::{Carried, SETTINGS, Setting, SettingGroup, quote_setting};
+use model::settings::{AGENT_CAPABILITIES, Carried, SETTINGS, Setting, SettingGroup, quote_setting};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -44,12 +44,23 @@ RestartSec=1
 # Stopping the agent leaves the pods' network as it is.
 KillMode=process
 LimitNOFILE=65536
+# What it needs, and what BIRD and nft need, which it runs. Its files may be anywhere but in the system's own folders.
+CapabilityBoundingSet={capabilities}
+NoNewPrivileges=yes
+ProtectSystem=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+LockPersonality=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
 
 [Install]
 WantedBy=multi-user.target
 ",
         settings = settings.display(),
         plumbd = plumbd.display(),
+        capabilities = AGENT_CAPABILITIES.join(" "),
     )
 }
 
