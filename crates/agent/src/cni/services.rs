@@ -74,7 +74,7 @@ pub(crate) struct Agent {
     /// Links wait for their removal.
     pub(crate) sweep: Notify,
     pub(crate) journal: Journal,
-    /// BIRD's control socket, if it is not the usual one.
+    /// BIRD's control socket, if there must be one.
     pub(crate) bird_socket: Option<PathBuf>,
 }
 

@@ -130,10 +130,12 @@ impl NodeArguments {
         }
     }
 
-    /// Where BIRD is to be asked, if that was said. At the default place, which evidence tries anyway, a node without BIRD has
-    /// nothing, and that is no trouble to tell of.
-    pub(super) fn unusual_bird_socket(&self) -> Option<PathBuf> {
-        Some(self.bird_socket.clone()).filter(|socket| socket != Path::new(host::bird::AGENTS_SOCKET))
+    /// Where there must be a BIRD: this agent speaks BGP through it, or somebody said where it is. At the default place, which
+    /// evidence tries anyway, a node that speaks no BGP has none, and that is no trouble to tell of.
+    pub(super) fn expected_bird_socket(&self) -> Option<PathBuf> {
+        let speaks_bgp = self.networking_backend == "bird" && self.mode() == AgentMode::Acts;
+        let is_unusual = self.bird_socket != Path::new(host::bird::AGENTS_SOCKET);
+        Some(self.bird_socket.clone()).filter(|_| speaks_bgp || is_unusual)
     }
 
     /// How BGP is spoken, if it is.
@@ -220,12 +222,18 @@ mod tests {
             #[command(flatten)]
             node: NodeArguments,
         }
-        let socket = |path: &str| {
-            let program: Program = clap::Parser::parse_from(["plumbd", "--bird-socket", path]);
-            program.node.unusual_bird_socket()
+        let socket = |path: &str, more: &[&str]| {
+            let words = [&["plumbd", "--bird-socket", path], more].concat();
+            let program: Program = clap::Parser::parse_from(words);
+            program.node.expected_bird_socket()
         };
-        assert_eq!(socket("/run/own/bird.ctl").as_deref(), Some(Path::new("/run/own/bird.ctl")));
-        assert_eq!(socket(host::bird::AGENTS_SOCKET), None);
+        assert_eq!(socket("/run/own/bird.ctl", &[]).as_deref(), Some(Path::new("/run/own/bird.ctl")));
+        let usual = host::bird::AGENTS_SOCKET;
+        let speaks = ["--networking-backend", "bird"];
+        assert_eq!(socket(usual, &["--networking-backend", "none"]), None);
+        assert_eq!(socket(usual, &speaks).as_deref(), Some(Path::new(usual)), "BGP is spoken through it");
+        let observes = [&speaks[..], &["--observe"]].concat();
+        assert_eq!(socket(usual, &observes), None, "an observer speaks none");
     }
 
     #[test]

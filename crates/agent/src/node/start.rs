@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
         endpoints: Endpoints::default(),
         sweep: Notify::new(),
         journal,
-        bird_socket: arguments.unusual_bird_socket(),
+        bird_socket: arguments.expected_bird_socket(),
     };
     let services = Arc::new(Services::of_agent(agent, &arguments.state_dir, health.clone()));
     let mut stop = Stop::new()?;

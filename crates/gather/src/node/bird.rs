@@ -11,10 +11,17 @@ const QUESTION: &str = "show protocols";
 /// The long form, which tells the neighbour of a session whose name does not.
 const LONG_QUESTION: &str = "show protocols all";
 
-/// At the socket that is known to be this node's, else at the usual ones. `None` if there is no BIRD; and what went wrong, in
-/// words.
-pub(super) fn sessions(node: &str, socket: Option<PathBuf>) -> (Option<Bgp>, Vec<String>) {
-    sessions_at(node, &socket.map_or_else(host::bird::sockets, |socket| vec![socket]))
+/// At the socket where one must listen, else at the usual ones. `None` if there is no BIRD and none is expected; and what went
+/// wrong, in words.
+pub(super) fn sessions(node: &str, expected: Option<PathBuf>) -> (Option<Bgp>, Vec<String>) {
+    match expected {
+        // A BIRD that was stopped took its socket along.
+        Some(socket) if !socket.exists() => {
+            (Some(Bgp { is_running: Some(false), ..Bgp::default() }), Vec::new())
+        }
+        Some(socket) => sessions_at(node, &[socket]),
+        None => sessions_at(node, &host::bird::sockets()),
+    }
 }
 
 /// The same at sockets that are known.
@@ -72,8 +79,11 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
         let (bgp, problems) = sessions_at("node-a", &[left]);
         assert_eq!((bgp.unwrap().is_running, problems.len()), (Some(false), 0));
-        let (bgp, problems) = sessions_at("node-a", &[never]);
+        let (bgp, problems) = sessions_at("node-a", std::slice::from_ref(&never));
         assert_eq!((bgp, problems.len()), (None, 1));
+        // Where one must be, that is a BIRD that does not run.
+        let (bgp, problems) = sessions("node-a", Some(never));
+        assert_eq!((bgp.unwrap().is_running, problems.len()), (Some(false), 0));
         assert_eq!(sessions_at("node-a", &[]), (None, Vec::new()));
     }
 

@@ -25,8 +25,13 @@ use crate::records;
 pub(crate) async fn run(global: &Global, status: &Status) -> Result<(), Failures> {
     let seen = Seen::look(status).await?;
     let mut out = io::stdout().lock();
-    let is_up = if seen.is_running() { "running" } else { "not running" };
-    writeln!(out, "Calico process is {is_up}.")?;
+    match seen.state() {
+        State::Running => writeln!(out, "Calico process is running.")?,
+        State::NobodyAnswers => writeln!(out, "Calico process is not running.")?,
+        State::BirdIsDead => {
+            writeln!(out, "Calico process is not running: the agent answers, and BIRD does not run.")?;
+        }
+    }
     if let Some(node) = &seen.node {
         let facts = facts(global, node).await;
         writeln!(out)?;
@@ -38,11 +43,25 @@ pub(crate) async fn run(global: &Global, status: &Status) -> Result<(), Failures
     let peers: Vec<Peer> = seen.sessions().map(peer).collect();
     tables::write(&mut out, &peers)?;
     let down = seen.sessions().filter(|session| !session.is_established()).count();
-    match (seen.is_running(), down) {
-        (true, 0) => Ok(()),
-        (true, down) => Err(Failure::new(format!("{down} of {} sessions are down", peers.len())).into()),
-        (false, _) => Err(seen.nobody().into()),
+    match (seen.state(), down) {
+        (State::Running, 0) => Ok(()),
+        (State::Running, down) => {
+            Err(Failure::new(format!("{down} of {} sessions are down", peers.len())).into())
+        }
+        (State::BirdIsDead, _) => Err(Failure::new("BIRD does not run on this node, so it has no BGP session")
+            .hint("see the agent's log for why it cannot be started (journalctl -u plumbd); an external BIRD has to be started by whoever runs it")
+            .into()),
+        (State::NobodyAnswers, _) => Err(seen.nobody().into()),
     }
+}
+
+/// What runs on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// An agent answers; the BIRD that should be there does not.
+    BirdIsDead,
+    NobodyAnswers,
 }
 
 /// What can be asked here.
@@ -65,12 +84,21 @@ impl Seen {
         let name = node.as_ref().map_or("this node", |node| &node.name).to_owned();
         let (asked, problems) = gather::bird_sessions(&name, &sockets);
         problems.iter().for_each(|problem| eprintln!("note: {problem}"));
-        let bgp = asked.or_else(|| node.as_ref().and_then(|node| node.bgp.clone()));
+        // The agent knows whether there must be one.
+        let of_agent = node.as_ref().and_then(|node| node.bgp.clone());
+        let bgp = match asked {
+            Some(bgp) if bgp.is_running == Some(true) => Some(bgp),
+            asked => of_agent.or(asked),
+        };
         Ok(Seen { node, bgp, why_no_agent })
     }
 
-    fn is_running(&self) -> bool {
-        self.node.is_some() || self.bgp.as_ref().is_some_and(|bgp| bgp.is_running == Some(true))
+    fn state(&self) -> State {
+        match (&self.node, self.bgp.as_ref().and_then(|bgp| bgp.is_running)) {
+            (Some(_), Some(false)) => State::BirdIsDead,
+            (Some(_), _) | (None, Some(true)) => State::Running,
+            (None, _) => State::NobodyAnswers,
+        }
     }
 
     fn sessions(&self) -> impl Iterator<Item = &BgpSession> {
@@ -156,4 +184,24 @@ async fn of_store(store: &Arc<dyn Store>, node: &str) -> Vec<(&'static str, Stri
     }
     let or_none = |list: Vec<String>| if list.is_empty() { "none".to_owned() } else { list.join(", ") };
     vec![("Address", or_none(addresses)), ("Blocks", or_none(blocks))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_bird_is_not_running_although_the_agent_answers() {
+        let seen = |node: bool, is_running: Option<bool>| Seen {
+            node: node.then(NodeEvidence::default),
+            bgp: is_running.map(|running| Bgp { is_running: Some(running), ..Bgp::default() }),
+            why_no_agent: None,
+        };
+        assert_eq!(seen(true, Some(false)).state(), State::BirdIsDead);
+        assert_eq!(seen(true, Some(true)).state(), State::Running);
+        assert_eq!(seen(true, None).state(), State::Running, "a node without BGP");
+        assert_eq!(seen(false, Some(true)).state(), State::Running, "Calico's");
+        assert_eq!(seen(false, Some(false)).state(), State::NobodyAnswers);
+        assert_eq!(seen(false, None).state(), State::NobodyAnswers);
+    }
 }
