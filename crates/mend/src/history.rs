@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use doctor::repair::{Edit, PLAN_VERSION, Plan};
+use doctor::repair::{Edit, PLAN_VERSION, Plan, Step};
 use jiff::Timestamp;
 use plan::work::NodeWork;
 use serde::{Deserialize, Serialize};
@@ -202,6 +202,55 @@ impl History {
         let text = fs::read(&self.path).map_err(|source| self.files(source))?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         self.file.set_len(whole as u64).map_err(|source| self.files(source))
+    }
+}
+
+/// A step that earlier repairs tried and could not do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    pub step: Step,
+    /// How often in a row.
+    pub times: u32,
+    /// What was said the last time.
+    pub said: String,
+}
+
+impl Failure {
+    /// What failed in the repairs of a folder and has not been done since. A folder or a file that cannot be read tells nothing.
+    pub fn list(folder: &Path) -> Vec<Failure> {
+        let Ok(summaries) = History::list(folder) else { return Vec::new() };
+        let mut failures: Vec<Failure> = Vec::new();
+        for summary in summaries.iter().rev() {
+            let Ok(told) = path_of(folder, &summary.id).and_then(|path| read(&path)) else { continue };
+            let mut steps: Vec<Step> = Vec::new();
+            for line in told {
+                match line {
+                    Told::Plan(plan) => steps = plan.steps,
+                    Told::Done { step, how, said, .. } => {
+                        if let Some(step) = steps.iter().find(|known| known.number == step) {
+                            note(&mut failures, step, how, said);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        failures
+    }
+}
+
+fn note(failures: &mut Vec<Failure>, step: &Step, how: How, said: Option<String>) {
+    let known = failures.iter().position(|failure| failure.step.is_same(step));
+    match (how, known) {
+        (How::Failed, Some(known)) => {
+            failures[known].times += 1;
+            failures[known].said = said.unwrap_or_default();
+        }
+        (How::Failed, None) => {
+            failures.push(Failure { step: step.clone(), times: 1, said: said.unwrap_or_default() });
+        }
+        (How::Done | How::Already, Some(known)) => drop(failures.swap_remove(known)),
+        _ => {}
     }
 }
 

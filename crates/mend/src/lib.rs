@@ -16,6 +16,6 @@ mod records;
 mod repair;
 mod undo;
 
-pub use history::{Ended, History, HistoryError, Summary, Told};
+pub use history::{Ended, Failure, History, HistoryError, Summary, Told};
 pub use nodes::{AgentNodes, Nodes};
-pub use repair::{Happened, MendError, Outcome, Repair, StepOutcome};
+pub use repair::{Happened, MendError, Outcome, Progress, Repair, StepOutcome};

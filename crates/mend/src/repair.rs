@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use doctor::repair::{Plan, Step};
+use doctor::repair::{Footing, Plan, Step};
 use jiff::Timestamp;
 use plan::work::WorkDone;
 use store::{Store, StoreError};
@@ -36,6 +36,10 @@ pub struct Repair {
     plan: Plan,
     /// What is done, by this process and earlier ones.
     settled: BTreeSet<u32>,
+    /// Steps that were tried by this process and did not go.
+    lost: Vec<Step>,
+    /// What steps rest on, by number, where that was asked for.
+    footings: BTreeMap<u32, Footing>,
     /// The highest number that a step ever had.
     numbered: u32,
     /// Steps that a look right before did not confirm, and why: they are not done, unless they turn out to be done already.
@@ -44,7 +48,7 @@ pub struct Repair {
     pub patience: Duration,
     /// How many steps may share a commit at most.
     pub steps_at_once: usize,
-    /// Goes on after a surprise or a failure with whatever is left.
+    /// Goes on after a surprise or a failure with whatever is left, instead of with what does not depend on it.
     pub keeps_going: bool,
 }
 
@@ -64,11 +68,22 @@ pub struct StepOutcome {
 
 pub use crate::history::How as Happened;
 
+/// What whoever watches a repair is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// It is about to be done: the step, its place among those of this run, from 1, and how many there are.
+    Begins { step: &'a Step, place: usize, of: usize },
+    /// It is over. So many are behind us.
+    Over { outcome: &'a StepOutcome, behind: usize },
+    /// It is not tried, because it depends on another one, which did not go.
+    Waits { step: &'a Step, for_step: u32, behind: usize },
+}
+
 /// How it all went.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     pub steps: Vec<StepOutcome>,
-    /// Steps that were not tried, because it stopped before.
+    /// Steps that were not tried, because they depend on one that did not go.
     pub not_tried: usize,
     /// Records that were written or deleted.
     pub changes: usize,
@@ -104,6 +119,8 @@ impl Repair {
             nodes,
             history,
             settled: BTreeSet::new(),
+            lost: Vec::new(),
+            footings: BTreeMap::new(),
             numbered: plan.steps.iter().map(|step| step.number).max().unwrap_or_default(),
             plan,
             unconfirmed: BTreeMap::new(),
@@ -127,6 +144,8 @@ impl Repair {
             history,
             plan: Plan::default(),
             settled: BTreeSet::new(),
+            lost: Vec::new(),
+            footings: BTreeMap::new(),
             numbered: 0,
             unconfirmed: BTreeMap::new(),
             patience: PATIENCE,
@@ -171,48 +190,106 @@ impl Repair {
         self.plan.steps.iter().filter(|step| !self.settled.contains(&step.number)).collect()
     }
 
-    /// Does what is left, in order. `shown` is told how many steps are behind us.
-    pub async fn run(&mut self, shown: &(dyn Fn(usize) + Sync)) -> Result<Outcome, MendError> {
-        let steps: Vec<Step> = self.left().into_iter().cloned().collect();
+    /// Does what is left, in order. After a step that did not go, those that depend on it are left out. `shown` is told of each step.
+    pub async fn run(&mut self, shown: &(dyn Fn(Progress<'_>) + Sync)) -> Result<Outcome, MendError> {
+        let mut left: Vec<Step> = self.left().into_iter().cloned().collect();
+        let total = left.len();
         let mut outcome = Outcome::default();
-        let (mut at, mut pace) = (0, Pace::new(self.steps_at_once));
-        while at < steps.len() {
+        // What did not go before, and is not tried again in another form, still keeps from being done what rests on it.
+        self.lost.retain(|lost| {
+            !left.iter().any(|step| step.mends().any(|mended| lost.mends().any(|old| old == mended)))
+        });
+        for lost in self.lost.clone() {
+            outcome.not_tried += self.leave_out(&mut left, &lost, total, shown);
+        }
+        let mut pace = Pace::new(self.steps_at_once);
+        let mut named = BTreeSet::new();
+        let mut begins = |step: &Step, place: usize| {
+            // What comes after a surprise in its commit is tried again in the next.
+            if named.insert(step.number) {
+                shown(Progress::Begins { step, place, of: total });
+            }
+        };
+        while !left.is_empty() {
             let started = Instant::now();
-            let (done, changes) = match steps[at].on_node {
-                Some(_) => (vec![self.on_node(&steps[at]).await?], 0),
-                None => self.records(&steps[at..], pace.steps()).await?,
+            let behind = total - left.len();
+            let (done, changes) = match left[0].on_node {
+                Some(_) => {
+                    begins(&left[0], behind + 1);
+                    (vec![self.on_node(&left[0]).await?], 0)
+                }
+                None => {
+                    let steps = self.next_records(&left, pace.steps());
+                    for (place, step) in (behind + 1..).zip(steps) {
+                        begins(step, place);
+                    }
+                    self.records(steps).await?
+                }
             };
             let rest = if changes > 0 { pace.rest_after(started.elapsed()) } else { Duration::ZERO };
             outcome.changes += changes;
-            at += done.len();
-            shown(at);
-            let is_trouble = done.iter().any(|step| matches!(step.how, How::Surprise | How::Failed));
+            let behind_us: Vec<Step> = left.drain(..done.len()).collect();
+            for (place, outcome) in (behind + 1..).zip(&done) {
+                shown(Progress::Over { outcome, behind: place });
+            }
             let settled = done.iter().filter(|step| matches!(step.how, How::Done | How::Already));
             self.settled.extend(settled.map(|step| step.step));
-            outcome.steps.extend(done);
-            if is_trouble && !self.keeps_going {
-                break;
+            let went_wrong = |outcome: &StepOutcome| matches!(outcome.how, How::Surprise | How::Failed);
+            for (step, _) in behind_us.into_iter().zip(&done).filter(|(_, outcome)| went_wrong(outcome)) {
+                outcome.not_tried += self.leave_out(&mut left, &step, total, shown);
+                self.lost.push(step);
             }
-            if at < steps.len() {
+            outcome.steps.extend(done);
+            if !left.is_empty() {
                 tokio::time::sleep(rest).await;
             }
         }
-        outcome.not_tried = steps.len() - at;
         let how = if outcome.is_complete() { Ended::Complete } else { Ended::Stopped };
         self.history.tell(&[Told::Ended { at: Timestamp::now(), how }])?;
         Ok(outcome)
     }
 
-    /// As many of the next steps as fit into one commit; none after a surprise, unless that is wanted.
-    async fn records(&mut self, steps: &[Step], most: usize) -> Result<(Vec<StepOutcome>, usize), MendError> {
-        let of_records = steps.iter().take_while(|step| step.on_node.is_none()).take(most);
-        let parts: Vec<Part<'_>> = of_records
-            .map(|step| Part {
-                step: step.number,
-                edits: &step.edits,
-                unconfirmed: self.unconfirmed.get(&step.number).map(String::as_str),
-            })
-            .collect();
+    /// Takes out of what is left all that rests on a step that did not go, also by way of others, unless that is wanted all the same.
+    /// Says how many.
+    fn leave_out(
+        &mut self,
+        left: &mut Vec<Step>,
+        failed: &Step,
+        total: usize,
+        shown: &(dyn Fn(Progress<'_>) + Sync),
+    ) -> usize {
+        if self.keeps_going {
+            return 0;
+        }
+        let (mut lost, mut kept) = (Vec::new(), Vec::new());
+        let mut gone = vec![Footing::of(failed)];
+        for step in left.drain(..) {
+            let footing = self.footings.entry(step.number).or_insert_with(|| Footing::of(&step));
+            if gone.iter().any(|gone| footing.rests_on(gone)) {
+                gone.push(footing.clone());
+                lost.push(step);
+            } else {
+                kept.push(step);
+            }
+        }
+        *left = kept;
+        let behind = total - left.len();
+        for step in &lost {
+            shown(Progress::Waits { step, for_step: failed.number, behind });
+        }
+        lost.len()
+    }
+
+    /// As many of the next steps as may go into one commit.
+    fn next_records<'s>(&self, steps: &'s [Step], most: usize) -> &'s [Step] {
+        let count = steps.iter().take_while(|step| step.on_node.is_none()).take(most).count();
+        let parts: Vec<Part<'_>> = steps[..count].iter().map(|step| part(&self.unconfirmed, step)).collect();
+        &steps[..records::batch(&parts).len()]
+    }
+
+    /// These in one commit; none after a surprise, unless that is wanted.
+    async fn records(&mut self, steps: &[Step]) -> Result<(Vec<StepOutcome>, usize), MendError> {
+        let parts: Vec<Part<'_>> = steps.iter().map(|step| part(&self.unconfirmed, step)).collect();
         let history = &mut self.history;
         let mut begun = |made: &[Made]| {
             let lines: Vec<Told> = made.iter().filter(|made| made.how == How::Done).map(begun_line).collect();
@@ -220,9 +297,8 @@ impl Repair {
             failpoint("begun");
             Ok(())
         };
-        let batch = records::batch(&parts);
         let manner = Manner { keeps_going: self.keeps_going, patience: self.patience };
-        let (made, changes) = records::make(&*self.store, batch, manner, &mut begun).await?;
+        let (made, changes) = records::make(&*self.store, &parts, manner, &mut begun).await?;
         failpoint("made");
         let done: Vec<StepOutcome> = made
             .into_iter()
@@ -294,6 +370,11 @@ impl Repair {
         let lines: Vec<Told> = done.iter().map(line).collect();
         Ok(self.history.add(&lines)?)
     }
+}
+
+fn part<'s>(unconfirmed: &'s BTreeMap<u32, String>, step: &'s Step) -> Part<'s> {
+    let unconfirmed = unconfirmed.get(&step.number).map(String::as_str);
+    Part { step: step.number, edits: &step.edits, unconfirmed }
 }
 
 fn begun_line(made: &Made) -> Told {

@@ -64,9 +64,12 @@ pub(crate) struct Repair {
     /// Only show what would be done; this is the default
     #[arg(long, conflicts_with = "apply")]
     pub(crate) dry_run: bool,
-    /// Go on after a surprise with what does not depend on it, instead of stopping
+    /// After a step that does not go, try those that depend on it as well; what does not depend on it is done anyway
     #[arg(long)]
     pub(crate) keep_going: bool,
+    /// Offer again what failed in several repairs in a row, instead of leaving it to you
+    #[arg(long)]
+    pub(crate) again: bool,
     /// One step per commit: slower, and easier to follow
     #[arg(long)]
     pub(crate) one_by_one: bool,

@@ -170,6 +170,23 @@ fn whoever_is_killed_at_any_step_is_gone_on_with() {
     assert_eq!(killed, 2 * STEPS);
 }
 
+/// An operator sees what is being done, not only how many steps are behind.
+#[test]
+fn each_step_is_named_as_it_is_done() {
+    let town = town(Desk::on_sqlite());
+    let plan: Value = serde_json::from_str(done(&repair(&town, &["-o", "json"]))).unwrap();
+    let titles: Vec<&str> =
+        plan["steps"].as_array().unwrap().iter().map(|step| step["title"].as_str().unwrap()).collect();
+    let applied = repair(&town, &["--apply"]);
+    assert_eq!(applied.code, Some(0), "{applied:?}");
+    for title in titles {
+        let named = applied.stderr.lines().filter(|line| line.starts_with("step ") && line.ends_with(title));
+        assert_eq!(named.count(), 1, "{title}: {}", applied.stderr);
+    }
+    let quiet = repair(&town, &["--apply", "-o", "json"]);
+    assert!(!quiet.stderr.contains("step "), "{quiet:?}");
+}
+
 #[test]
 fn a_plan_in_a_file_is_done_as_far_as_it_still_holds() {
     let town = town(Desk::on_sqlite());

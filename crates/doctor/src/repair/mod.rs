@@ -9,6 +9,7 @@
 //! A plan is made twice: once for the operator, and again right before it is carried out, from a new look. Only what both plans say
 //! is done. So every rule that a remedy keeps holds at both moments, without being written down a second time.
 
+mod depends;
 mod draft;
 mod edit;
 mod page;
@@ -20,6 +21,7 @@ pub mod witness;
 
 use std::collections::BTreeSet;
 
+pub use depends::Footing;
 pub use draft::{Draft, Ground, Target};
 pub use edit::{Edit, Holding, Is};
 pub use page::{Edited, Page, Surprise};

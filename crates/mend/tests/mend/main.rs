@@ -149,7 +149,7 @@ async fn a_history_that_was_cut_anywhere_can_be_gone_on_with() {
 }
 
 #[tokio::test]
-async fn a_surprise_stops_it_and_the_rest_is_done_if_that_is_wanted() {
+async fn after_a_surprise_only_what_depends_on_it_is_left_out() {
     for keeps_going in [false, true] {
         let (store, folder) = (memory(), tempfile::tempdir().unwrap());
         make(&store).await;
@@ -174,7 +174,9 @@ async fn a_surprise_stops_it_and_the_rest_is_done_if_that_is_wanted() {
         assert_eq!(outcome.count(Happened::Surprise), 1, "{outcome:?}");
         let said = outcome.troubles().next().unwrap().said.clone().unwrap();
         assert!(said.contains("10.0.0.3 is another now"), "{said}");
-        assert_eq!(outcome.not_tried == 0, keeps_going, "{outcome:?}");
+        // Other addresses of the same block do not depend on it.
+        assert_eq!(outcome.count(Happened::Done) + outcome.not_tried, plan.steps.len() - 1, "{outcome:?}");
+        assert!(outcome.not_tried == 0 || !keeps_going, "{outcome:?}");
         let owners = dump(&store).await;
         assert_eq!(owners[&Key::Block(block()).etcd_text()]["held"]["10.0.0.3"]["handle_id"], "another");
     }
@@ -235,8 +237,9 @@ async fn a_node_that_does_not_answer_halfway_can_be_gone_on_with() {
     let nodes = nobody();
     let mut repair = Repair::begin(folder.path(), plan.clone(), Arc::clone(&store), nodes.clone()).unwrap();
     let outcome = repair.run(&|_| ()).await.unwrap();
-    assert_eq!((outcome.count(Happened::Done), outcome.count(Happened::Failed)), (1, 1));
-    assert_eq!(outcome.not_tried, plan.steps.len() - 2);
+    // Nothing rests on it: everything else is done.
+    assert_eq!(outcome.count(Happened::Failed), 1);
+    assert_eq!((outcome.count(Happened::Done), outcome.not_tried), (plan.steps.len() - 1, 0));
     drop(repair);
     nodes.is_there.store(true, Ordering::SeqCst);
     let mut next = Repair::resume(folder.path(), &plan.id, Arc::clone(&store), nodes.clone()).unwrap();
@@ -246,6 +249,108 @@ async fn a_node_that_does_not_answer_halfway_can_be_gone_on_with() {
     let (_, outcome) =
         Repair::undo(folder.path(), &plan.id, Arc::clone(&store), nodes, &|_, _| ()).await.unwrap();
     assert_eq!(outcome.count(Happened::Done), plan.steps.len());
+}
+
+/// An agent that fails where it is told to.
+struct Refusing(&'static str);
+
+#[async_trait::async_trait]
+impl Nodes for Refusing {
+    async fn work(&self, _: &str, works: &[NodeWork]) -> Result<Vec<WorkDone>, String> {
+        let done = |work: &NodeWork| match work.to_string().contains(self.0) {
+            true => WorkDone::Failed { said: "the kernel refused".to_owned() },
+            false => WorkDone::Done { undo: Some(Box::new(work.undo())) },
+        };
+        Ok(works.iter().map(done).collect())
+    }
+}
+
+fn on_node(number: u32, act: Act) -> Step {
+    Step {
+        number,
+        code: "tunnel-device-wrong".to_owned(),
+        subject: format!("step {number}"),
+        title: format!("title {number}"),
+        on_node: Some(OnNode { node: "a".to_owned(), works: vec![NodeWork::here(act)] }),
+        ..Step::default()
+    }
+}
+
+/// A step in the middle fails: what leads through its device is left out, and said; everything else is done, each named as its turn comes.
+#[tokio::test]
+async fn after_a_failed_step_what_does_not_depend_on_it_is_done() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    make(&store).await;
+    let before = dump(&store).await;
+    let (mut plan, _) = look(&store).await;
+    let route = |to: &str, device: &str| Act::Route {
+        destination: to.parse().unwrap(),
+        from: None,
+        to: Some(plan::work::Way { device: Some(device.to_owned()), ..Default::default() }),
+    };
+    let up = |device: &str| Act::Up { device: device.to_owned(), from: false, to: true };
+    let acts = [up("eth1"), up("tunnel"), route("10.9.0.0/26", "tunnel"), route("10.9.1.0/26", "eth1")];
+    let own: Vec<Step> = (101..).zip(acts).map(|(number, act)| on_node(number, act)).collect();
+    let records = plan.steps.len();
+    plan.steps.splice(1..1, own);
+    let nodes = Arc::new(Refusing("tunnel up"));
+    let mut repair = Repair::begin(folder.path(), plan.clone(), Arc::clone(&store), nodes).unwrap();
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |progress: mend::Progress<'_>| {
+        told.lock().unwrap().push(match progress {
+            mend::Progress::Begins { step, place, of } => format!("{place}/{of} {}", step.number),
+            mend::Progress::Over { outcome, .. } => format!("{} {:?}", outcome.step, outcome.how),
+            mend::Progress::Waits { step, for_step, .. } => format!("{} waits for {for_step}", step.number),
+        });
+    };
+    let outcome = repair.run(&tell).await.unwrap();
+    assert_eq!((outcome.count(Happened::Failed), outcome.not_tried), (1, 1), "{outcome:?}");
+    assert_eq!(outcome.count(Happened::Done), records + 2, "{outcome:?}");
+    assert!(!outcome.is_complete());
+    assert_mended(&store, &before).await;
+    let told = told.into_inner().unwrap();
+    let total = records + 4;
+    let is_own = |line: &&str| (101..=104).any(|number: u32| line.contains(&number.to_string()));
+    let of_nodes: Vec<&str> = told.iter().map(String::as_str).filter(is_own).collect();
+    assert_eq!(
+        of_nodes,
+        [
+            format!("2/{total} 101").as_str(),
+            "101 Done",
+            format!("3/{total} 102").as_str(),
+            "102 Failed",
+            "103 waits for 102",
+            format!("5/{total} 104").as_str(),
+            "104 Done",
+        ],
+        "{told:?}"
+    );
+    assert_eq!(
+        told.iter().filter(|line| line.contains('/')).count(),
+        total - 1,
+        "each is named once: {told:?}"
+    );
+}
+
+/// What failed is known to later plans, until it is done.
+#[tokio::test]
+async fn what_failed_is_remembered_until_it_is_done() {
+    let (store, folder) = (memory(), tempfile::tempdir().unwrap());
+    let step = on_node(1, Act::Up { device: "tunnel".to_owned(), from: false, to: true });
+    for (round, refused, expected) in [(1, "tunnel", Some(1)), (2, "tunnel", Some(2)), (3, "nothing", None)] {
+        let plan =
+            Plan { version: 1, id: format!("try-{round}"), steps: vec![step.clone()], ..Plan::default() };
+        let nodes = Arc::new(Refusing(refused));
+        Repair::begin(folder.path(), plan, Arc::clone(&store), nodes).unwrap().run(&|_| ()).await.unwrap();
+        let failures = mend::Failure::list(folder.path());
+        assert_eq!(failures.first().map(|failure| failure.times), expected, "{failures:?}");
+        assert!(
+            failures
+                .iter()
+                .all(|failure| failure.step.is_same(&step) && failure.said == "the kernel refused")
+        );
+    }
+    assert_eq!(mend::Failure::list(&folder.path().join("nowhere")), []);
 }
 
 #[tokio::test]

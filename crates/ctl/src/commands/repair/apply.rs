@@ -19,6 +19,9 @@ use crate::{connect, progress};
 /// How often what lost a race is planned anew.
 const ROUNDS_MAX: usize = 8;
 
+/// So many steps are named one by one as they are done; of more, those on nodes and those that do not go.
+const NAMED_MAX: usize = 200;
+
 pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Result<(), Failures> {
     let unable = |failure: Failure| Failures::from(failure).unable();
     let sources = look::open(global, repair).await.map_err(unable)?;
@@ -107,14 +110,17 @@ impl Apply<'_> {
                 self.repair,
                 &format!("{} planned anew: the state changed since planning.", tell::steps(ready.len())),
             );
-            self.carry_out(&now, ready).await?;
+            if !self.carry_out(&now, ready).await? {
+                return Ok(());
+            }
         }
         Ok(())
     }
 
-    async fn carry_out(&mut self, plan: &Plan, steps: Vec<Step>) -> Result<(), Failures> {
+    /// Whether anything was tried: what depends on a step that failed is not.
+    async fn carry_out(&mut self, plan: &Plan, steps: Vec<Step>) -> Result<bool, Failures> {
         if steps.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         match &mut self.running {
             Some(running) => running.replan(steps).map_err(explain)?,
@@ -126,8 +132,9 @@ impl Apply<'_> {
         let running = self.running.as_mut().expect("it was begun");
         let steps: Vec<Step> = running.left().into_iter().cloned().collect();
         let outcome = go(self.repair, running).await?;
+        let has_tried = !outcome.steps.is_empty();
         self.pending.ran(&steps, outcome);
-        Ok(())
+        Ok(has_tried)
     }
 
     fn finish(self, plan: &Plan) -> Result<(), Failures> {
@@ -215,7 +222,8 @@ async fn go(repair: &Repair, running: &mut Running) -> Result<Outcome, Failures>
     );
     let bar = progress::bar(total);
     let start = Instant::now();
-    let outcome = running.run(&|done| bar.set_position(done as u64)).await;
+    let names = repair.all || repair.one_by_one || total <= NAMED_MAX;
+    let outcome = running.run(&|progress| tell::progress(repair, &bar, progress, names)).await;
     bar.finish_and_clear();
     let outcome = outcome.map_err(|error| explain(error).hint(format!("when that is mended, go on with plumb repair resume {id}, or take it back with plumb repair undo {id}")))?;
     if repair.timings {
@@ -272,7 +280,7 @@ fn verdict(repair: &Repair, outcome: &Outcome, lost: usize) -> Result<(), Failur
     Err(match repair.keep_going {
         true => failure.into(),
         false => failure
-            .hint("plumb repair shows a new plan; with --keep-going the rest is done all the same")
+            .hint("plumb repair shows a new plan; with --keep-going those that depend on it are tried all the same")
             .into(),
     })
 }

@@ -4,10 +4,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use doctor::repair::{PLAN_VERSION, Plan, Scope};
+use doctor::repair::{Left, PLAN_VERSION, Plan, Scope, Step};
 use doctor::{Options, Report};
 use jiff::{SignedDuration, Timestamp};
+use mend::Failure as Failed;
 use model::Kind;
+use plan::work::NodeWork;
 use serde_json::Value;
 
 use super::super::doctor::{Sources, look};
@@ -30,6 +32,9 @@ pub(super) async fn plan(
         let [loading, analysis, planning] = [loading, analysis, start.elapsed()].map(|time| time.as_millis());
         eprintln!("timings: loading_ms={loading} analysis_ms={analysis} planning_ms={planning}");
     }
+    if !repair.again {
+        leave_what_failed(&mut plan, &Failed::list(&super::history_folder(repair)));
+    }
     plan.id = new_id();
     // What is planned was already so at the first of the two looks.
     let first = examined.evidence.earlier.as_ref().and_then(|earlier| earlier.taken_at);
@@ -47,6 +52,34 @@ fn options(repair: &Repair) -> Options {
 /// How far apart two looks must be that show something as gone.
 pub(super) fn grace(repair: &Repair) -> SignedDuration {
     SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE)
+}
+
+/// So often something is tried before it is left to people: once more than chance asks for.
+const FAILURES_MAX: u32 = 2;
+
+/// What the same step could not do again and again, it will not do the next time either.
+fn leave_what_failed(plan: &mut Plan, failures: &[Failed]) {
+    let failed = |step: &Step| {
+        failures.iter().find(|failure| failure.times >= FAILURES_MAX && failure.step.is_same(step))
+    };
+    let (left, steps): (Vec<Step>, Vec<Step>) =
+        std::mem::take(&mut plan.steps).into_iter().partition(|step| failed(step).is_some());
+    plan.steps = steps;
+    for step in left {
+        let Some(failure) = failed(&step) else { continue };
+        let why = format!(
+            "it failed in {} repairs in a row: {}; when that is mended, plumb repair --again offers it again",
+            failure.times, failure.said
+        );
+        let works = step.on_node.iter().flat_map(|on_node| &on_node.works);
+        plan.left.push(Left {
+            code: step.code.clone(),
+            subject: step.subject.clone(),
+            summary: step.title.clone(),
+            why,
+            commands: works.flat_map(NodeWork::commands).collect(),
+        });
+    }
 }
 
 /// `20261115-101500-3f2a`: sorts by time, and two at once differ.
@@ -128,5 +161,32 @@ pub(super) fn scope_of(plan: &Plan) -> Result<Scope, Failure> {
     match super::asked(if plan.scope == "everything" { &[] } else { &words }) {
         Ok(super::Asked::Plan(scope)) => Ok(scope),
         _ => Err(Failure::new(format!("the plan's scope {:?} is not known", plan.scope))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_again_and_again_is_left_and_what_differs_is_not() {
+        let step = |number: u32, subject: &str| Step {
+            number,
+            code: "device-down".to_owned(),
+            subject: subject.to_owned(),
+            title: format!("set {subject} up"),
+            ..Step::default()
+        };
+        let failed = |subject: &str, times: u32| Failed {
+            step: step(9, subject),
+            times,
+            said: "the kernel refused".to_owned(),
+        };
+        let mut plan = Plan { steps: vec![step(1, "a"), step(2, "b"), step(3, "c")], ..Plan::default() };
+        leave_what_failed(&mut plan, &[failed("a", 2), failed("b", 1)]);
+        let subjects: Vec<&str> = plan.steps.iter().map(|step| step.subject.as_str()).collect();
+        assert_eq!(subjects, ["b", "c"]);
+        assert_eq!(plan.left.len(), 1);
+        assert!(plan.left[0].why.starts_with("it failed in 2 repairs in a row: the kernel refused; "));
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
 use doctor::repair::{Dropped, Left, Plan, Step};
-use mend::{Happened, Outcome, StepOutcome, Told};
+use indicatif::ProgressBar;
+use mend::{Happened, Outcome, Progress, StepOutcome, Told};
 use render::harmless;
 
 use crate::cli::repair::{Repair, RepairFormat};
@@ -21,6 +22,36 @@ pub(super) fn steps(count: usize) -> String {
 pub(super) fn note(repair: &Repair, text: &str) {
     if repair.output == RepairFormat::Text {
         eprintln!("{}", harmless(text));
+    }
+}
+
+/// A step under way: each is named as its turn comes, and what does not go is said at once.
+pub(super) fn progress(repair: &Repair, bar: &ProgressBar, progress: Progress<'_>, names: bool) {
+    let say = |text: String| match bar.is_hidden() {
+        true => note(repair, &text),
+        false => bar.println(harmless(&text)),
+    };
+    match progress {
+        Progress::Begins { step, place, of } if names || step.on_node.is_some() => {
+            let place_of = step.on_node.as_ref().map(|on_node| format!(", on {}", on_node.node));
+            say(format!("step {place} of {of}{}: {}", place_of.unwrap_or_default(), step.title));
+        }
+        Progress::Begins { .. } => {}
+        Progress::Over { outcome, behind } => {
+            bar.set_position(behind as u64);
+            let said = outcome.said.as_deref().unwrap_or_default();
+            match outcome.how {
+                Happened::Done => {}
+                Happened::Already if names => say("  it was so already".to_owned()),
+                Happened::Already => {}
+                Happened::Surprise => say(format!("  step {} is left alone: {said}", outcome.step)),
+                Happened::Failed => say(format!("  step {} failed: {said}", outcome.step)),
+            }
+        }
+        Progress::Waits { step, for_step, behind } => {
+            bar.set_position(behind as u64);
+            say(format!("  not tried, because it depends on step {for_step}: {}", step.title));
+        }
     }
 }
 
@@ -171,7 +202,7 @@ fn tell(
         writeln!(out, "  step {} {how}: {}: {}", trouble.step, title(plan, trouble.step), harmless(said))?;
     }
     if outcome.not_tried > 0 {
-        writeln!(out, "  {} not tried.", steps(outcome.not_tried))?;
+        writeln!(out, "  {} not tried, because they depend on that.", steps(outcome.not_tried))?;
     }
     if repair.all {
         for step in outcome.steps.iter().filter(|step| step.how == Happened::Done) {
