@@ -18,11 +18,16 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    // Where there is no other node, nobody has to reach this one yet.
+    let is_alone = case.node_views().len() < 2;
     for node in case.evidence.nodes.values() {
         for choice in node.setup.address_choices.iter().flatten() {
             for doubt in &choice.seen.unsettled {
                 let finding = look.found(Subject::node(&node.name), format!("node {}: {doubt}", node.name));
                 finding.known_by(doubt.as_str());
+                if is_alone {
+                    finding.severity(Severity::Info);
+                }
                 let chosen = choice.seen.network.map_or("none".to_owned(), |network| network.to_string());
                 finding.seen(choice.exhibit(format!("address {chosen}: {}", choice.seen.why)));
             }
@@ -57,5 +62,10 @@ mod tests {
         let finding = only(&CHECK, &told(&choice));
         assert_eq!(finding.summary, "node worker-0000: the method first-found has no effect");
         assert_eq!(finding.evidence[0].text, "address 172.16.0.1/16: recorded");
+        assert_eq!(finding.severity, Severity::Warning);
+        let mut alone = told(&choice);
+        alone.records = Default::default();
+        alone.kube_nodes.as_mut().unwrap().truncate(1);
+        assert_eq!(only(&CHECK, &alone).severity, Severity::Info);
     }
 }
