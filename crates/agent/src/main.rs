@@ -18,6 +18,7 @@ mod findings;
 mod follow;
 #[cfg(fuzzing)]
 mod fuzzing;
+mod guard;
 mod health;
 mod journal;
 mod mends;

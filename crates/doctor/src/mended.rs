@@ -103,6 +103,11 @@ pub fn rules(node: &str) -> Mended {
     mended("nat-missing", Subject::Node(node.to_owned()))
 }
 
+/// The rules that restrict pods to their own addresses, gone.
+pub fn pod_guard(node: &str) -> Mended {
+    mended("pod-spoofing-possible", Subject::Node(node.to_owned()))
+}
+
 /// A tunnel's device that was gone.
 pub fn tunnel(device: &str, node: &str) -> Mended {
     mended("device-down", Subject::device(node, device))
@@ -259,7 +264,7 @@ mod tests {
             device: "cali1".to_owned(),
             neighbour: wiring.host.neighbours[0].clone(),
         };
-        let more = [stray_neighbour(&stray, "a"), rules("a"), tunnel("vxlan.calico", "a")];
+        let more = [stray_neighbour(&stray, "a"), rules("a"), pod_guard("a"), tunnel("vxlan.calico", "a")];
         let on_node = found.iter().map(|found| on_node(found, "a"));
         let between = ways().into_iter().map(|step| between(&step, "a"));
         on_node.chain(collected).chain(more).chain(between).collect()
@@ -291,6 +296,7 @@ mod tests {
             "pod-default-route-missing",
             "pod-gateway-unresolved",
             "pod-interface-missing",
+            "pod-spoofing-possible",
             "route-missing",
             "route-shadowed",
             "route-via-wrong-node",

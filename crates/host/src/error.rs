@@ -42,6 +42,13 @@ pub enum HostError {
     #[error("nft {what}: {problem}")]
     Nft { what: String, problem: String },
 
+    /// Nothing else keeps a pod from sending as somebody else.
+    #[error("cannot load the nftables rules that restrict pods to their own addresses")]
+    PodGuard {
+        #[source]
+        source: Box<HostError>,
+    },
+
     #[error("cannot {what} over netlink")]
     Socket {
         what: String,

@@ -6,7 +6,7 @@
 //!   [`Host::detach`] takes it out of service at once, [`Host::adopt`] takes over what another program wired. For the node: [`Host::observe_node`] reads everything,
 //!   [`Host::check_host_end`] the host end of one pod, [`Host::mend`] puts differences right, [`Host::sweep`]
 //!   removes what was detached. Between nodes: [`Host::find_uplinks`], [`Host::ensure_vxlan`], [`Host::observe_between`] and
-//!   [`Host::apply_between`], and [`between::nft`].
+//!   [`Host::apply_between`], and [`between::nft`]; [`Host::ensure_pod_guard`] holds pods to their own addresses.
 //!   For a repair: [`Host::carry_out`] changes one thing as the plan says, and only if it is as the plan found it.
 //! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
 //! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
@@ -65,6 +65,7 @@ mod sysctl;
 mod worker;
 
 pub use adopt::{Adoption, Claim};
+pub use between::guard::RulesTouched;
 pub use create::{Ahead, Prepared};
 pub use detach::{Detached, PodInterface, Swept};
 pub use error::HostError;

@@ -18,6 +18,8 @@ use crate::{HostError, NetNs, PodNamespace, messages, sysctl};
 #[derive(Debug)]
 pub struct Host {
     pub(crate) netlink: Netlink,
+    /// To nftables; opened when it is first needed.
+    pub(crate) rules: Option<Netlink>,
     pub(crate) numbers: Numbers,
     pub(crate) halfway: fn(Halfway),
     home: Arc<NetNs>,
@@ -46,7 +48,7 @@ impl Host {
     /// The node that the calling thread is on.
     pub fn here() -> Result<Host, HostError> {
         let home = Arc::new(NetNs::current()?);
-        Ok(Host { netlink: Netlink::open()?, numbers: Numbers::new(), halfway: |_| {}, home })
+        Ok(Host { netlink: Netlink::open()?, rules: None, numbers: Numbers::new(), halfway: |_| {}, home })
     }
 
     /// By which the kernel names this node's socket when it announces what was done through it.

@@ -6,7 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
+use netlink_sys::Socket;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use plan::between::BetweenNotice;
 use plan::{Notice, ObservedRoute};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -16,6 +17,7 @@ use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_s
 use tokio::sync::mpsc;
 
 use crate::HostError;
+use crate::between::guard::{RulesTouched, read_touched};
 use crate::netlink::frame::{FrameKind, split};
 use crate::netlink::message::{Attributes, read_u32};
 use crate::netlink::numbers::*;
@@ -40,6 +42,8 @@ const GROUPS_BETWEEN: [u32; 6] = [
     RTNLGRP_IPV6_IFADDR,
     RTNLGRP_IPV6_ROUTE,
 ];
+/// `NFNLGRP_NFTABLES`.
+const GROUP_RULES: u32 = 7;
 /// Room for more than ten thousand announcements. The kernel takes the memory only when it is needed.
 const BUFFER: usize = 8 * 1024 * 1024;
 const RECEIVE_MAX: usize = 32 * 1024;
@@ -59,7 +63,11 @@ pub struct Monitor<N = Notice> {
 
 impl Monitor {
     pub fn open() -> Result<Monitor, HostError> {
-        Monitor::start(&GROUPS, Reading { read: read_notice, overrun: || Notice::Overrun, own_port: None })
+        Monitor::start(
+            NETLINK_ROUTE,
+            &GROUPS,
+            Reading { read: read_notice, overrun: || Notice::Overrun, own_port: None },
+        )
     }
 }
 
@@ -70,13 +78,21 @@ impl Monitor<BetweenNotice> {
         let (read, overrun) = (crate::between::read::notice, || BetweenNotice::Overrun);
         // Nought stands for the kernel itself.
         let own_port = Some(own_port).filter(|port| *port != 0);
-        Monitor::start(&GROUPS_BETWEEN, Reading { read, overrun, own_port })
+        Monitor::start(NETLINK_ROUTE, &GROUPS_BETWEEN, Reading { read, overrun, own_port })
+    }
+}
+
+impl Monitor<RulesTouched> {
+    /// For changes of our table of nftables, by whomever.
+    pub fn open_rules() -> Result<Monitor<RulesTouched>, HostError> {
+        let reading = Reading { read: read_touched, overrun: || RulesTouched, own_port: None };
+        Monitor::start(NETLINK_NETFILTER, &[GROUP_RULES], reading)
     }
 }
 
 impl<N: Send + 'static> Monitor<N> {
-    fn start(groups: &[u32], reading: Reading<N>) -> Result<Monitor<N>, HostError> {
-        let socket = open_socket(groups).map_err(failed)?;
+    fn start(protocol: isize, groups: &[u32], reading: Reading<N>) -> Result<Monitor<N>, HostError> {
+        let socket = open_socket(protocol, groups).map_err(failed)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(stop.map_err(|errno| failed(errno.into()))?);
         // One bunch ahead; what comes meanwhile waits in the socket.
@@ -176,8 +192,8 @@ impl<N> Ear<N> {
     }
 }
 
-fn open_socket(groups: &[u32]) -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
+fn open_socket(protocol: isize, groups: &[u32]) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
     // More than an ordinary process may have; with less there are more overruns, and no harm otherwise.
     if set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
         set_socket_recv_buffer_size(&socket, BUFFER)?;

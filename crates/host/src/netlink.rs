@@ -75,7 +75,12 @@ impl Request {
 
 impl Netlink {
     pub(crate) fn open() -> Result<Netlink, HostError> {
-        let socket = open_socket()
+        Netlink::open_to(NETLINK_ROUTE)
+    }
+
+    /// To another part of the kernel than that for links, addresses and routes.
+    pub(crate) fn open_to(protocol: isize) -> Result<Netlink, HostError> {
+        let socket = open_socket(protocol)
             .map_err(|source| HostError::Socket { what: "talk to the kernel".to_owned(), source })?;
         Ok(Netlink { socket, sequence: 0 })
     }
@@ -221,8 +226,8 @@ impl Netlink {
     }
 }
 
-fn open_socket() -> io::Result<Socket> {
-    let socket = Socket::new(NETLINK_ROUTE)?;
+fn open_socket(protocol: isize) -> io::Result<Socket> {
+    let socket = Socket::new(protocol)?;
     // From now on nobody but the kernel can send to it. The kernel gives it an address by the way.
     socket.connect(&SocketAddr::new(KERNEL, 0))?;
     // The kernel's own words for a refusal, and no copy of the request beside them.

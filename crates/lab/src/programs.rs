@@ -89,7 +89,9 @@ pub fn missing() -> Option<String> {
     if !is_root() {
         return Some("it needs root, to make network namespaces".to_owned());
     }
-    for (program, argument, package) in [("ip", "-V", "iproute2"), ("ping", "-V", "iputils-ping")] {
+    for (program, argument, package) in
+        [("ip", "-V", "iproute2"), ("ping", "-V", "iputils-ping"), ("nft", "--version", "nftables")]
+    {
         if Command::new(program).arg(argument).output().is_err() {
             return Some(format!("it needs `{program}` (Debian package {package})"));
         }

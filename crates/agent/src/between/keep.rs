@@ -104,6 +104,7 @@ impl<'a> Keeper<'a> {
                         self.look_at = self.look_at.min((self.looked_at + LOOK_PAUSE).max(Instant::now()));
                     }
                 }
+                () = rules_touched(self.services) => self.nat.check_soon(),
                 () = sleep_until(next) => {}
             }
         }
@@ -303,6 +304,13 @@ impl<'a> Keeper<'a> {
         reasons.extend((left > 0).then(|| format!("and {left} more")));
         reasons.iter().for_each(|reason| debug!("{reason}"));
         self.services.health().set_routes_missing(reasons);
+    }
+}
+
+async fn rules_touched(services: &Services) {
+    match services.agent() {
+        Some(agent) => agent.rules_touched.notified().await,
+        None => std::future::pending().await,
     }
 }
 

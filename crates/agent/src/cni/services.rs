@@ -74,6 +74,8 @@ pub(crate) struct Agent {
     /// Links wait for their removal.
     pub(crate) sweep: Notify,
     pub(crate) journal: Journal,
+    /// Somebody changed our table of nftables, or the rules have just been loaded.
+    pub(crate) rules_touched: Notify,
     /// BIRD's control socket, if there must be one.
     pub(crate) bird_socket: Option<PathBuf>,
 }

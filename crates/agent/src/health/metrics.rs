@@ -35,6 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) blocks_unreachable: AtomicI64,
     pub(crate) node_addresses_shared: AtomicI64,
     pub(crate) nat_failed: AtomicI64,
+    pub(crate) pod_guard_missing: AtomicI64,
     pub(crate) node_address_doubts: AtomicI64,
     sessions_wanted: AtomicI64,
     sessions_established: AtomicI64,
@@ -154,7 +155,7 @@ impl Metrics {
         ]
     }
 
-    fn between(&self) -> [Row; 11] {
+    fn between(&self) -> [Row; 12] {
         [
             gauge("routes_wanted", "Routes to other nodes that this node should have", &self.routes_wanted),
             gauge("routes_failed", "Routes and tunnel ends that could not be set", &self.routes_failed),
@@ -181,6 +182,11 @@ impl Metrics {
                 &self.node_address_doubts,
             ),
             gauge("nat_failed", "1 if the rules for natOutgoing could not be loaded", &self.nat_failed),
+            gauge(
+                "pod_guard_missing",
+                "1 if the rules that restrict pods to their own addresses could not be loaded",
+                &self.pod_guard_missing,
+            ),
             gauge("bgp_sessions_wanted", "Sessions of BGP that there should be", &self.sessions_wanted),
             gauge("bgp_sessions_established", "Those that are up", &self.sessions_established),
         ]

@@ -38,6 +38,8 @@ pub(crate) struct Health {
     routes_missing: Mutex<Vec<String>>,
     /// Why sessions of BGP are not all up. Without BGP there is nothing to miss.
     sessions_missing: Mutex<Vec<String>>,
+    /// Why pods are not restricted to their own addresses; `None` if they are.
+    rules_missing: Mutex<Option<String>>,
     /// What this node goes by, and why. Empty until that has been looked at.
     address_choices: Mutex<Vec<AddressChoice>>,
 }
@@ -56,6 +58,7 @@ impl Health {
             reconciled: AtomicBool::new(false),
             routes_missing: Mutex::new(vec!["the routes to other nodes are not known yet".to_owned()]),
             sessions_missing: Mutex::default(),
+            rules_missing: Mutex::default(),
             address_choices: Mutex::default(),
         }
     }
@@ -127,6 +130,11 @@ impl Health {
         *self.sessions_missing.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
     }
 
+    /// Why pods are not restricted to their own addresses; `None` if they are.
+    pub(crate) fn set_rules_missing(&self, reason: Option<String>) {
+        *self.rules_missing.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
     pub(crate) fn set_address_choices(&self, choices: Vec<AddressChoice>) {
         *self.address_choices.lock().unwrap_or_else(PoisonError::into_inner) = choices;
     }
@@ -156,6 +164,7 @@ impl Health {
         for missing in [&self.routes_missing, &self.sessions_missing] {
             problems.extend(missing.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
         }
+        problems.extend(self.rules_missing.lock().unwrap_or_else(PoisonError::into_inner).clone());
         problems
     }
 }
@@ -181,6 +190,8 @@ mod tests {
         assert_eq!(health.not_ready(), ["the store cannot be used: no answer"]);
         health.set_store_problem(None);
         assert_eq!(health.not_ready(), [] as [&str; 0]);
+        health.set_rules_missing(Some("no nft".to_owned()));
+        assert_eq!(health.not_ready(), ["no nft"]);
         assert_eq!(health.not_alive(), None);
     }
 }

@@ -23,7 +23,9 @@ use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
-use crate::{between, bootstrap, collect, findings, node_status, policies, queue, reconcile, store_health};
+use crate::{
+    between, bootstrap, collect, findings, guard, node_status, policies, queue, reconcile, store_health,
+};
 
 const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
@@ -54,6 +56,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
         runtime: arguments.runtime()?,
         endpoints: Endpoints::default(),
         sweep: Notify::new(),
+        rules_touched: Notify::new(),
         journal,
         bird_socket: arguments.expected_bird_socket(),
     };
@@ -64,6 +67,9 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
             .await
             .with_context(|| format!("cannot serve health pages on {}", arguments.health_address))?;
         tokio::spawn(pages.serve(health.clone()));
+    }
+    if !arguments.observe {
+        guard::start(&services).await;
     }
     let server = Server::bind(&arguments.socket)
         .with_context(|| format!("cannot serve on {}", arguments.socket.display()))?;
@@ -99,6 +105,10 @@ fn keep_kernel(services: &Arc<Services>) {
     tokio::spawn({
         let services = services.clone();
         async move { sweep::run(&services).await }
+    });
+    tokio::spawn({
+        let services = services.clone();
+        async move { guard::keep(&services).await }
     });
 }
 

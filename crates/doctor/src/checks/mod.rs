@@ -97,6 +97,7 @@ pub const ALL: &[&Check] = &[
     &pods::pod_gateway_unresolved::CHECK,
     &pods::pod_interface_missing::CHECK,
     &logs::pod_replaced_without_del::CHECK,
+    &firewall::pod_spoofing_possible::CHECK,
     &endpoints::pod_without_endpoint::CHECK,
     &policy::policy_not_enforced::CHECK,
     &ipam::pool_full::CHECK,

@@ -109,13 +109,20 @@ fn routes(sample: Sample, number: usize, pods: &[&SamplePod], origin: &Origin) -
     routes.into_iter().map(|route| Sighted::new(route, origin.clone())).collect()
 }
 
-/// Packets that leave the cluster get the node's address.
+/// Packets that leave the cluster get the node's address, and pods send only from their own.
 fn firewall() -> Firewall {
     let address = |field: &str, op: &str| {
         json!({"match": {"op": op, "left": {"payload": {"protocol": "ip", "field": field}},
                          "right": {"prefix": {"addr": "10.0.0.0", "len": 8}}}})
     };
+    let from_pod = json!({"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "cali*"}});
+    let from_elsewhere = json!({"match": {"op": "==", "left": {"fib": {"result": "oif", "flags": ["saddr", "iif"]}}, "right": false}});
     let ruleset = json!({"nftables": [
+        {"chain": {"family": "inet", "table": "plumb", "name": "pods"}},
+        {"rule": {"family": "inet", "table": "plumb", "chain": "pods", "handle": 2, "expr": [from_elsewhere, {"drop": null}]}},
+        {"chain": {"family": "inet", "table": "plumb", "name": "pods-prerouting", "type": "filter", "hook": "prerouting", "prio": -300}},
+        {"rule": {"family": "inet", "table": "plumb", "chain": "pods-prerouting", "handle": 3,
+                  "expr": [from_pod, {"jump": {"target": "pods"}}]}},
         {"chain": {"family": "inet", "table": "plumb", "name": "postrouting", "type": "nat", "hook": "postrouting", "prio": 100}},
         {"rule": {"family": "inet", "table": "plumb", "chain": "postrouting", "handle": 5,
                   "expr": [address("saddr", "=="), address("daddr", "!="), {"masquerade": null}]}},

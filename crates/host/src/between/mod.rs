@@ -4,6 +4,7 @@
 
 mod apply;
 mod device;
+pub(crate) mod guard;
 mod messages;
 pub mod nft;
 mod observe;

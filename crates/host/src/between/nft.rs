@@ -17,6 +17,11 @@ pub fn load(rules: &str) -> Result<String, HostError> {
     list().map(Option::unwrap_or_default)
 }
 
+/// Adds what a ruleset says to what is there, in one step.
+pub fn add(rules: &str) -> Result<(), HostError> {
+    run(&["-f", "-"], rules).map(|_| ())
+}
+
 /// The table as it is; `None` if there is none.
 pub fn list() -> Result<Option<String>, HostError> {
     let words: Vec<&str> = ["-s", "list", "table"].into_iter().chain(NAT_TABLE.split(' ')).collect();
@@ -42,11 +47,6 @@ pub fn has_legacy_rules() -> bool {
     // A table is named here once somebody has used it.
     let tables = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"];
     tables.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|text| !text.trim().is_empty()))
-}
-
-/// Removes the table, if there is one.
-pub fn remove() -> Result<(), HostError> {
-    run(&["-f", "-"], &format!("table {NAT_TABLE}\ndelete table {NAT_TABLE}\n")).map(|_| ())
 }
 
 fn run(words: &[&str], input: &str) -> Result<String, HostError> {

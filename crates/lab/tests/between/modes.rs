@@ -93,6 +93,8 @@ fn packets_that_leave_the_cluster_come_from_the_node() {
         ping.args(["ping", "-n", "-c", "3", "-i", "0.2", "-w", "10", "172.30.0.254"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("3 received"), "{said}");
+    // The agent would load them again.
+    scene.lab.kill(scene.node(0), "agent").unwrap();
     scene.lab.run_on(scene.node(0), &["nft", "delete", "table", "inet", "plumb"]).unwrap();
     let output = scene.in_pod(0).args(["ping", "-n", "-c", "1", "-W", "1", "172.30.0.254"]).output().unwrap();
     assert!(!output.status.success(), "without the rules there is no answer, or this test shows nothing");

@@ -1,9 +1,12 @@
 //! Somebody on the nodes' network who is no node.
 
+use std::net::IpAddr;
 use std::process::Command;
 
 use lab::cluster::{Mode, Topology};
 
+use crate::packet::{Datagram, VXLAN_PORT};
+use crate::raw;
 use crate::scene::{Scene, plan};
 
 /// A command of the fabric, which is on the nodes' network and no node.
@@ -22,6 +25,9 @@ fn jsonpath(scene: &Scene, path: &str) -> String {
 #[test]
 fn only_nodes_get_packets_into_a_tunnel() {
     let test = "only_nodes_get_packets_into_a_tunnel";
+    if let Some(reason) = raw::missing() {
+        return testkit::skip(test, reason);
+    }
     let Some(scene) = Scene::new(test, || plan(2, Mode::Vxlan, Topology::Shared, false)) else { return };
     scene.assert_all_talk();
     let tunnel = jsonpath(&scene, "{.spec.ipv4VXLANTunnelAddr}");
@@ -57,8 +63,52 @@ fn only_nodes_get_packets_into_a_tunnel() {
         Ok(())
     })
     .unwrap();
+    let forged = Forged::new(&scene, tunnel.parse().unwrap(), &mac);
+    assert!(!forged.gets_in(), "{}", scene.lab.run_on(scene.node(0), &["nft", "list", "ruleset"]).unwrap());
+    // The agent would load them again.
+    scene.lab.kill(scene.node(0), "agent").unwrap();
+    scene.lab.run_on(scene.node(0), &["nft", "flush", "chain", "inet", "plumb", "pods"]).unwrap();
+    assert!(!forged.gets_in(), "one of two rules is enough");
     scene.lab.run_on(scene.node(0), &["nft", "delete", "table", "inet", "plumb"]).unwrap();
-    assert!(gets_in());
+    assert!(gets_in() && forged.gets_in());
+}
+
+/// What a pod sends to its own node as if it came out of another node's tunnel, and an honest packet the same way.
+struct Forged<'a> {
+    scene: &'a Scene,
+    forged: Datagram,
+    honest: Datagram,
+}
+
+impl Forged<'_> {
+    const INSIDE: u16 = 40_001;
+    const HONEST: u16 = 40_002;
+
+    fn new<'a>(scene: &'a Scene, tunnel: IpAddr, mac: &str) -> Forged<'a> {
+        let bytes: Vec<u8> = mac.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+        let [own, other] = [0, 1].map(|index: usize| scene.pods[index].addresses[0].parse().unwrap());
+        let (node, other_node) = ("172.30.0.1".parse().unwrap(), "172.30.0.2".parse().unwrap());
+        let inner = Datagram::new(other, tunnel, Forged::INSIDE, 7000);
+        let forged =
+            Datagram::new(other_node, node, 40_000, VXLAN_PORT).carrying(&inner, bytes.try_into().unwrap());
+        let off = "for each in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $each; done";
+        scene.lab.run_on(scene.node(0), &["sh", "-ec", off]).unwrap();
+        Forged { scene, forged, honest: Datagram::new(own, node, Forged::HONEST, 7000) }
+    }
+
+    /// Whether what was inside comes out.
+    fn gets_in(&self) -> bool {
+        let on_node = |line: &str| self.scene.lab.run_on(self.scene.node(0), &["sh", "-ec", line]).unwrap();
+        on_node(&raw::counting([Forged::INSIDE, Forged::HONEST].into_iter()));
+        let frames = [self.forged.frame(), self.honest.frame()];
+        let counts = lab::wait_for("the honest packet", || {
+            raw::send(self.scene.in_pod(0), "eth0", &frames);
+            let counts = raw::counts(&on_node(raw::COUNTS));
+            anyhow::ensure!(counts[&Forged::HONEST] > 0, "{counts:?}");
+            Ok(counts)
+        });
+        counts.unwrap()[&Forged::INSIDE] > 0
+    }
 }
 
 #[test]

@@ -176,6 +176,7 @@ pub const SETTINGS: &[Setting] = &[
     felix("FELIX_VXLANMTUV6"),
     felix("FELIX_VXLANPORT"),
     felix("FELIX_VXLANVNI"),
+    felix("FELIX_WORKLOADSOURCESPOOFING"),
 ];
 
 /// calicoctl understands the store's variables with this prefix, too, and prefers them so.

@@ -10,6 +10,7 @@ use super::claims::Claims;
 use super::guard::Guard;
 use super::mtu::{Overhead, pod_mtu};
 use super::nat;
+use super::pods::{AllowedSource, PodGuard};
 use super::records::{BlockView, Encapsulation, NodeView, PoolView};
 use super::settings::{BetweenSettings, Writer};
 use super::trouble::Trouble;
@@ -28,6 +29,7 @@ pub struct Between {
     blocks: BTreeMap<Cidr, BlockView>,
     settings: BetweenSettings,
     uplinks: Uplinks,
+    allowed_sources: BTreeSet<AllowedSource>,
     // What follows.
     ground: Ground,
     /// The blocks whose routes depend on a node.
@@ -67,7 +69,7 @@ pub struct Changed {
     pub forwards: BTreeMap<(IpVersion, Mac), Option<IpAddr>>,
     /// One of the VXLAN devices.
     pub devices: bool,
-    /// The rules for packets that leave the cluster, and for those that come out of tunnels.
+    /// The rules for packets that leave the cluster, for those that come out of tunnels, and for those that pods send.
     pub nat: bool,
 }
 
@@ -87,6 +89,7 @@ impl Between {
             blocks: BTreeMap::new(),
             settings: BetweenSettings::default(),
             uplinks: Uplinks::default(),
+            allowed_sources: BTreeSet::new(),
             ground: Ground::default(),
             blocks_of: BTreeMap::new(),
             names_at: BTreeMap::new(),
@@ -174,6 +177,12 @@ impl Between {
         self.is_ground_touched = true;
     }
 
+    /// What pods of this node may send from besides their own addresses.
+    pub fn set_allowed_sources(&mut self, allowed: BTreeSet<AllowedSource>) {
+        self.is_nat_touched |= self.allowed_sources != allowed;
+        self.allowed_sources = allowed;
+    }
+
     /// Thinks over what was touched. Says what is wanted otherwise now.
     pub fn settle(&mut self) -> Changed {
         let mut changed = Changed::default();
@@ -198,8 +207,7 @@ impl Between {
         self.thought_over += u64::try_from(nodes.len() + blocks.len()).unwrap_or_default();
         blocks.into_iter().for_each(|cidr| self.settle_block(cidr, &mut changed));
         if std::mem::take(&mut self.is_nat_touched) {
-            let guard = self.guard().map(|guard| guard.text()).unwrap_or_default();
-            let nat = nat::rules(self.pools.values(), &self.settings.nat, || self.node_addresses(), &guard);
+            let nat = Some(self.rules());
             changed.nat = nat != self.nat;
             self.nat = nat;
         }
@@ -212,6 +220,12 @@ impl Between {
 
     fn has_tunnels(&self) -> bool {
         self.devices.iter().any(Option::is_some) || (self.uplinks.has_ipip && self.wants_ipip())
+    }
+
+    fn rules(&self) -> String {
+        let mut guards = PodGuard::new(&self.settings).text(&self.allowed_sources);
+        guards.extend(self.guard().map(|guard| guard.text()));
+        nat::rules(self.pools.values(), &self.settings.nat, || self.node_addresses(), &guards)
     }
 
     /// Who may send into this node's tunnels.
@@ -443,7 +457,7 @@ impl Between {
         self.devices[slot(version)].as_ref()
     }
 
-    /// A ruleset for `nft -f`; `None` if no pool wants any.
+    /// A ruleset for `nft -f`; `None` before the first settling.
     pub fn nat(&self) -> Option<&str> {
         self.nat.as_deref()
     }

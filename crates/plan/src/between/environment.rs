@@ -12,7 +12,7 @@ enum Sort {
 }
 
 /// Those that are heeded: by Felix's name, and as the record spells it.
-const VARIABLES: [(&str, &str, Sort); 15] = [
+const VARIABLES: [(&str, &str, Sort); 17] = [
     ("FELIX_VXLANENABLED", "vxlanEnabled", Sort::Flag),
     ("FELIX_VXLANVNI", "vxlanVNI", Sort::Number),
     ("FELIX_VXLANPORT", "vxlanPort", Sort::Number),
@@ -28,6 +28,8 @@ const VARIABLES: [(&str, &str, Sort); 15] = [
     ("FELIX_EXTERNALNODESCIDRLIST", "externalNodesList", Sort::List),
     ("FELIX_ALLOWVXLANPACKETSFROMWORKLOADS", "allowVXLANPacketsFromWorkloads", Sort::Flag),
     ("FELIX_ALLOWIPIPPACKETSFROMWORKLOADS", "allowIPIPPacketsFromWorkloads", Sort::Flag),
+    ("FELIX_INTERFACEPREFIX", "interfacePrefix", Sort::Text),
+    ("FELIX_WORKLOADSOURCESPOOFING", "workloadSourceSpoofing", Sort::Text),
 ];
 
 /// `read` gives a variable's text. One that means nothing is as if it were not there; its name is in the second list.

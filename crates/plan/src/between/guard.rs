@@ -1,5 +1,5 @@
 //! The rules by which only nodes get packets into tunnels, as chains for `nft`. Whoever could send what looks like a tunnel's packet
-//! would be inside the cluster with any address they like.
+//! would be inside the cluster with any address they like. (That pods do not, see the rules for pods.)
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,9 +10,6 @@ use model::IpVersion;
 
 use super::nat::{set, words};
 use super::settings::TunnelSettings;
-
-/// Devices of pods.
-const PODS: &str = "cali*";
 
 /// Which tunnels this node has, and who may send into them.
 #[derive(Clone, Debug)]
@@ -30,7 +27,6 @@ impl Guard<'_> {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let mut input = String::new();
-        let mut forward = String::new();
         for version in [IpVersion::V4, IpVersion::V6] {
             let mut packets = Vec::new();
             if self.vxlan.contains(&version) {
@@ -53,24 +49,11 @@ impl Guard<'_> {
         if input.is_empty() {
             return text;
         }
-        // A pod's packet to another node would leave with this node's address, and be let in there.
-        if !self.settings.lets_vxlan_of_pods && !self.vxlan.is_empty() {
-            let port = self.vxlan_port;
-            writeln!(forward, "\t\tiifname \"{PODS}\" udp dport {port} drop")
-                .expect("a string takes any text");
-        }
-        if !self.settings.lets_ipip_of_pods && self.has_ipip {
-            writeln!(forward, "\t\tiifname \"{PODS}\" ip protocol 4 drop").expect("a string takes any text");
-        }
-        for (hook, rules) in [("input", input), ("forward", forward)] {
-            if !rules.is_empty() {
-                write!(
-                    text,
-                    "\tchain {hook} {{\n\t\ttype filter hook {hook} priority filter; policy accept;\n{rules}\t}}\n"
-                )
-                .expect("a string takes any text");
-            }
-        }
+        write!(
+            text,
+            "\tchain input {{\n\t\ttype filter hook input priority filter; policy accept;\n{input}\t}}\n"
+        )
+        .expect("a string takes any text");
         text
     }
 
@@ -105,29 +88,20 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(
-            text.contains(
-                "hook forward priority filter; policy accept;\n\t\tiifname \"cali*\" udp dport 4789 drop\n"
-            ),
-            "{text}"
-        );
         assert!(!text.contains("ip6") && !text.contains("protocol 4"), "{text}");
     }
 
     #[test]
-    fn each_tunnel_has_its_rule_and_settings_hold() {
+    fn each_tunnel_has_its_rule() {
         let settings = TunnelSettings {
             external_nodes: vec!["198.51.100.7/24".parse().unwrap()],
-            lets_vxlan_of_pods: true,
-            lets_ipip_of_pods: false,
+            ..TunnelSettings::default()
         };
         let both = Guard { vxlan: vec![IpVersion::V4, IpVersion::V6], has_ipip: true, ..guard(&settings) };
         let text = both.text();
         assert!(text.contains("192.0.2.2, 198.51.100.0/24 }"), "{text}");
         assert!(text.contains("ip6 saddr != @nodes-ip6 udp dport 4789 drop"), "{text}");
         assert!(text.contains("ip saddr != @nodes-ip ip protocol 4 drop"), "{text}");
-        assert!(text.contains("iifname \"cali*\" ip protocol 4 drop"), "{text}");
-        assert!(!text.contains("iifname \"cali*\" udp"), "{text}");
         let none = Guard { vxlan: Vec::new(), ..guard(&settings) };
         assert_eq!(none.text(), "");
     }

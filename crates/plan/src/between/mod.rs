@@ -26,6 +26,7 @@ mod kernel;
 mod mtu;
 mod nat;
 mod notice;
+mod pods;
 mod records;
 mod settings;
 mod trouble;
@@ -40,6 +41,7 @@ pub use kernel::{
 };
 pub use nat::TABLE as NAT_TABLE;
 pub use notice::BetweenNotice;
+pub use pods::{AllowedSource, POD_CHAIN, PodGuard};
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
 pub use settings::{BetweenSettings, NatSettings, TunnelSettings, Writer};
 pub use trouble::Trouble;

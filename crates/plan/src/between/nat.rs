@@ -12,22 +12,21 @@ use super::settings::NatSettings;
 /// All that is ours in nftables is in this table; `delete table` removes it.
 pub const TABLE: &str = "inet plumb";
 
-/// Loading it replaces whatever the table held, in one step. `None` if there is nothing to rule.
+/// Loading it replaces whatever the table held, in one step. `guards` are chains of others that belong into it.
 pub(super) fn rules<'a>(
     pools: impl Iterator<Item = &'a PoolView> + Clone,
     settings: &NatSettings,
     nodes: impl FnOnce() -> BTreeSet<IpAddr>,
-    guard: &str,
-) -> Option<String> {
+    guards: &str,
+) -> String {
     let pools = pools.filter(|pool| !pool.is_of_services);
     let mut rules = String::new();
     if pools.clone().any(|pool| pool.nat_outgoing) {
         let nodes = if settings.excludes_nodes { nodes() } else { BTreeSet::new() };
         masquerading(&mut rules, pools, settings, &nodes);
     }
-    rules.push_str(guard);
     // Naming the table first makes the deletion succeed where there is none.
-    (!rules.is_empty()).then(|| format!("table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{rules}}}\n"))
+    format!("table {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n{rules}{guards}}}\n")
 }
 
 fn masquerading<'a>(
@@ -129,14 +128,14 @@ mod tests {
         }
     }
 
-    fn rules_for(pools: &[PoolView], settings: &NatSettings) -> Option<String> {
-        rules(pools.iter(), settings, || ["192.0.2.1".parse().unwrap()].into(), "")
+    fn rules_for(pools: &[PoolView], settings: &NatSettings) -> String {
+        rules(pools.iter(), settings, || ["192.0.2.1".parse().unwrap()].into(), "\tchain guard {\n\t}\n")
     }
 
     #[test]
     fn packets_of_pools_that_want_it_are_masqueraded_unless_they_stay_in_a_pool() {
         let pools = [pool("10.1.0.0/16", true), pool("10.2.0.0/16", false), pool("fd00::/48", false)];
-        let text = rules_for(&pools, &NatSettings::default()).unwrap();
+        let text = rules_for(&pools, &NatSettings::default());
         assert!(text.starts_with("table inet plumb\ndelete table inet plumb\ntable inet plumb {"), "{text}");
         assert!(text.contains(
             "set outgoing-ip { type ipv4_addr; flags interval; auto-merge; elements = { 10.1.0.0/16 } }"
@@ -144,9 +143,11 @@ mod tests {
         assert!(text.contains("elements = { 10.1.0.0/16, 10.2.0.0/16 }"), "{text}");
         assert!(text.contains("ip saddr @outgoing-ip ip daddr != @cluster-ip masquerade\n"), "{text}");
         assert!(!text.contains("ip6"), "{text}");
-        assert_eq!(rules_for(&pools[1..], &NatSettings::default()), None);
         let services = PoolView { is_of_services: true, ..pool("10.3.0.0/16", true) };
-        assert_eq!(rules_for(&[services], &NatSettings::default()), None);
+        for without in [&pools[1..], &[services]] {
+            let text = rules_for(without, &NatSettings::default());
+            assert!(!text.contains("postrouting") && text.contains("chain guard"), "{text}");
+        }
     }
 
     #[test]
@@ -157,7 +158,7 @@ mod tests {
             excludes_nodes: true,
             device: Some("eth\"; +".to_owned()),
         };
-        let text = rules_for(&[pool("10.1.0.0/16", true)], &settings).unwrap();
+        let text = rules_for(&[pool("10.1.0.0/16", true)], &settings);
         assert!(text.contains("elements = { 10.1.0.0/16, 192.0.2.1 }"), "{text}");
         assert!(
             text.contains("oifname \"eth*\" meta l4proto { tcp, udp } snat ip to 192.0.2.9:1000-2000\n"),

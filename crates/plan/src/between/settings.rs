@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Calico's defaults where nothing is said.
 const VNI: u32 = 4096;
-const PORT: u16 = 4789;
+pub(super) const VXLAN_PORT: u16 = 4789;
 
 /// Settings as they hold for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,10 @@ pub struct BetweenSettings {
     pub bird_programs: Option<bool>,
     pub nat: NatSettings,
     pub tunnels: TunnelSettings,
+    /// How names of pods' devices begin, besides Calico's usual prefix.
+    pub device_prefixes: Vec<String>,
+    /// Pods may send from the networks that their endpoint records allow them (`allowSpoofedSourcePrefixes`).
+    pub lets_pods_spoof: bool,
 }
 
 /// Who may send into tunnels besides nodes.
@@ -62,7 +66,7 @@ impl Default for BetweenSettings {
         BetweenSettings {
             vxlan_enabled: true,
             vxlan_vni: VNI,
-            vxlan_port: PORT,
+            vxlan_port: VXLAN_PORT,
             vxlan_mtu: None,
             vxlan_mtu_v6: None,
             ipip_mtu: None,
@@ -71,6 +75,8 @@ impl Default for BetweenSettings {
             bird_programs: None,
             nat: NatSettings::default(),
             tunnels: TunnelSettings::default(),
+            device_prefixes: Vec::new(),
+            lets_pods_spoof: false,
         }
     }
 }
@@ -92,7 +98,7 @@ impl BetweenSettings {
         BetweenSettings {
             vxlan_enabled: said("vxlanEnabled") != Some(Value::Bool(false)),
             vxlan_vni: small("vxlanVNI").unwrap_or(VNI),
-            vxlan_port: number("vxlanPort").and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT),
+            vxlan_port: number("vxlanPort").and_then(|port| u16::try_from(port).ok()).unwrap_or(VXLAN_PORT),
             vxlan_mtu: small("vxlanMTU"),
             vxlan_mtu_v6: small("vxlanMTUV6"),
             ipip_mtu: small("ipipMTU"),
@@ -110,6 +116,8 @@ impl BetweenSettings {
                 lets_vxlan_of_pods: said("allowVXLANPacketsFromWorkloads") == Some(Value::Bool(true)),
                 lets_ipip_of_pods: said("allowIPIPPacketsFromWorkloads") == Some(Value::Bool(true)),
             },
+            device_prefixes: text("interfacePrefix").as_deref().map(prefixes).unwrap_or_default(),
+            lets_pods_spoof: text("workloadSourceSpoofing").as_deref() == Some("Any"),
         }
     }
 
@@ -135,6 +143,11 @@ fn programs(value: Option<&Value>) -> Option<bool> {
         "Disabled" | "EnabledIPIPOnly" => Some(false),
         _ => None,
     }
+}
+
+/// Separated by commas.
+fn prefixes(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|prefix| !prefix.is_empty()).map(str::to_owned).collect()
 }
 
 /// Networks, or single addresses; what is neither is left out.
@@ -197,7 +210,8 @@ mod tests {
     fn the_nodes_own_settings_come_first() {
         let felix = resource(
             Kind::FelixConfiguration,
-            json!({"vxlanVNI": 1, "vxlanPort": 2, "natPortRange": "30:40", "externalNodesList": ["192.0.2.0/24", "x", "fd00::1"], "allowVXLANPacketsFromWorkloads": true}),
+            json!({"vxlanVNI": 1, "vxlanPort": 2, "natPortRange": "30:40", "externalNodesList": ["192.0.2.0/24", "x", "fd00::1"], "allowVXLANPacketsFromWorkloads": true,
+                   "interfacePrefix": "tap, cali", "workloadSourceSpoofing": "Any"}),
         );
         let own = resource(Kind::FelixConfiguration, json!({"vxlanVNI": 9, "vxlanMTU": 0}));
         let settings = BetweenSettings::read(Some(&felix), Some(&own), None);
@@ -205,6 +219,8 @@ mod tests {
         assert_eq!(settings.nat.ports, Some((30, 40)));
         assert_eq!(settings.tunnels.external_nodes.len(), 2);
         assert!(settings.tunnels.lets_vxlan_of_pods && !settings.tunnels.lets_ipip_of_pods);
+        assert_eq!(settings.device_prefixes, ["tap", "cali"]);
+        assert!(settings.lets_pods_spoof);
         assert_eq!(BetweenSettings::read(None, None, None), BetweenSettings::default());
     }
 }

@@ -3,11 +3,12 @@
 use host::{Ahead, Host, HostError, PodInterface, PodNamespace, Prepared};
 use model::DeviceName;
 use plan::{Attachment, PodWiring};
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::super::error::CniError;
 use super::super::{Call, Services};
 use crate::failpoint::{self, Point};
+use crate::guard;
 
 /// What there is before anything is made.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,10 @@ pub(super) async fn look(
     let (sandbox, device) = (call.sandbox.clone(), device.clone());
     let look = move |host: &mut Host| {
         let mut pod = known.map_or_else(|| host.open_pod(&netns), Ok)?;
+        // Before the pod has a device: what it sends first must not be from elsewhere either.
+        if host.ensure_pod_guard(guard::ruleset)? {
+            info!("loaded the rules that restrict pods to their own addresses");
+        }
         let interface = host.pod_interface(&sandbox, &mut pod)?;
         let is_taken = host.is_name_taken(&device, &sandbox)?;
         Ok((pod, Looked { interface, is_taken }))

@@ -20,18 +20,19 @@ struct Part {
     probe: &'static str,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         module: "veth",
         setting: "CONFIG_VETH",
         without: None,
         probe: "ip link add p type veth peer name q",
     },
+    Part { module: "nf_tables", setting: "CONFIG_NF_TABLES", without: None, probe: "nft add table ip p" },
     Part {
-        module: "nf_tables",
-        setting: "CONFIG_NF_TABLES",
-        without: Some("natOutgoing"),
-        probe: "nft add table ip p",
+        module: "nft_fib_inet",
+        setting: "CONFIG_NFT_FIB_INET",
+        without: None,
+        probe: "nft 'add table inet p; add chain inet p c { type filter hook prerouting priority -300; }; add rule inet p c fib saddr . iif oif missing drop'",
     },
     Part {
         module: "nft_chain_nat",

@@ -35,6 +35,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("pod-default-route-missing", pod_default_route_missing),
     ("pod-gateway-unresolved", pod_gateway_unresolved),
     ("pod-interface-missing", pod_interface_missing),
+    ("pod-spoofing-possible", pod_spoofing_possible),
     ("route-gateway-unreachable", route_gateway_unreachable),
     ("route-missing", route_missing),
     ("route-shadowed", route_shadowed),
@@ -151,7 +152,16 @@ fn forwarding_dropped(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn nat_missing(evidence: &mut Evidence, node: usize) -> String {
-    host(evidence, node).firewall.as_mut().unwrap().seen.chains.clear();
+    without_chain(evidence, node, "postrouting")
+}
+
+fn pod_spoofing_possible(evidence: &mut Evidence, node: usize) -> String {
+    without_chain(evidence, node, "pods")
+}
+
+fn without_chain(evidence: &mut Evidence, node: usize, name: &str) -> String {
+    let firewall = &mut host(evidence, node).firewall.as_mut().unwrap().seen;
+    firewall.chains.retain(|chain| chain.name != name);
     format!("node {}", node_name(node))
 }
 

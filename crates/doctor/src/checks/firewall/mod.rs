@@ -2,6 +2,7 @@
 
 pub(super) mod forwarding_dropped;
 pub(super) mod nat_missing;
+pub(super) mod pod_spoofing_possible;
 
 use std::net::IpAddr;
 

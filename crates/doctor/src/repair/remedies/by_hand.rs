@@ -65,6 +65,10 @@ pub(super) const ALL: &[Remedy] = &[
         "the node's agent loads its rules again by itself within a minute; see what removes them, and that nft is installed",
     ),
     by_hand(
+        "pod-spoofing-possible",
+        "the node's agent loads the rules by itself; check that it runs, that nft is installed, and what removes them",
+    ),
+    by_hand(
         "route-shadowed",
         "the route in front is a stranger's, and strangers' routes are never touched: remove it with ip route del, if it is not meant",
     ),

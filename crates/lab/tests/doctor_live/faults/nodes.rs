@@ -30,6 +30,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "node-unrecorded", takes: Takes::Cluster, inject: node_unrecorded },
     Fault { code: "nodename-differs", takes: Takes::Setup, inject: nodename_differs },
     Fault { code: "packets-lost", takes: Takes::Cluster, inject: packets_lost },
+    Fault { code: "pod-spoofing-possible", takes: Takes::Setup, inject: pod_spoofing_possible },
     Fault { code: "policy-not-enforced", takes: Takes::Cluster, inject: policy_not_enforced },
     Fault { code: "rp-filter-loose", takes: Takes::Cluster, inject: rp_filter_loose },
 ];
@@ -123,11 +124,19 @@ fn forwarding_dropped(i: &mut Injection<'_>) -> Result<()> {
     i.expect(node_subject(i))
 }
 
-/// A firewall that begins with a clean slate.
+/// A script that clears a chain before it fills it, and fails in between.
 fn nat_missing(i: &mut Injection<'_>) -> Result<()> {
-    let kept = "/run/plumb/rules-before";
-    let flush = format!("nft list ruleset > {kept}; nft flush ruleset");
-    i.on_node(flush, format!("nft flush ruleset; nft -f {kept}; rm {kept}"))?;
+    flush(i, "postrouting")
+}
+
+fn pod_spoofing_possible(i: &mut Injection<'_>) -> Result<()> {
+    flush(i, "pods")
+}
+
+fn flush(i: &mut Injection<'_>, chain: &str) -> Result<()> {
+    let kept = format!("/run/plumb/{chain}-before");
+    let flush = format!("nft list chain inet plumb {chain} > {kept}; nft flush chain inet plumb {chain}");
+    i.on_node(flush, format!("nft -f {kept}; rm {kept}"))?;
     i.expect(node_subject(i))
 }
 

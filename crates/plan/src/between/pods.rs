@@ -1,0 +1,235 @@
+//! The rules that hold a pod to what is its own, as chains for `nft`.
+//!
+//! ```text
+//!   prerouting, before everything else     from a pod's device: to or from loopback            drop
+//!                                          a source that no route leads back to by that device drop
+//!   input, forward, after DNAT             from a pod's device: UDP to a VXLAN port, IPIP      drop
+//! ```
+//!
+//! The route to a pod is its permission to send: nothing has to be added for a new pod, and before its route is there nothing of it
+//! passes. Devices are matched by the beginning of their names, so the rules hold for pods of older versions and of Calico, too.
+//!
+//! Loopback is decided before DNAT and before conntrack translates answers back: `route_localnet` is on for pods, because node ports of
+//! the `portmap` plugin are reached through 127.0.0.1 that way, and those packets have other addresses on the wire. Tunnel ports
+//! are decided after DNAT: a Service may lead to them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use ipnet::IpNet;
+use model::{DeviceName, IpVersion};
+
+use super::nat::{TABLE, words};
+use super::settings::{BetweenSettings, VXLAN_PORT};
+
+/// The chain whose rules and jumps are counted to see whether the rules are there ([`PodGuard::USES_MIN`]).
+pub const POD_CHAIN: &str = "pods";
+const TUNNEL_CHAIN: &str = "pods-tunnels";
+/// Rules that hold without exception.
+const RULES: [&str; 5] = [
+    "ip saddr 127.0.0.0/8 drop",
+    "ip daddr 127.0.0.0/8 drop",
+    "ip6 saddr ::1 drop",
+    "ip6 daddr ::1 drop",
+    "fib saddr . iif oif missing drop",
+];
+
+/// What pods of one node may not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodGuard {
+    /// How names of pods' devices begin.
+    prefixes: BTreeSet<String>,
+    vxlan_ports: BTreeSet<u16>,
+    lets_vxlan: bool,
+    lets_ipip: bool,
+}
+
+/// A pod's device, and a network that it may send from besides the pod's own addresses.
+pub type AllowedSource = (DeviceName, IpNet);
+
+impl PodGuard {
+    /// What refers to [`POD_CHAIN`] or is in it, at least: its rules, and one jump.
+    pub const USES_MIN: u32 = RULES.len() as u32 + 1;
+
+    pub fn new(settings: &BetweenSettings) -> PodGuard {
+        let named = settings.device_prefixes.iter().map(|prefix| plain(prefix));
+        let calico = DeviceName::CALICO_PREFIX.to_owned();
+        PodGuard {
+            // Pods may have been made before the setting was.
+            prefixes: named
+                .chain([calico])
+                .filter(|prefix| (1..DeviceName::MAX).contains(&prefix.len()))
+                .collect(),
+            // Another node may have another port, most likely the usual one.
+            vxlan_ports: [VXLAN_PORT, settings.vxlan_port].into(),
+            lets_vxlan: settings.tunnels.lets_vxlan_of_pods,
+            lets_ipip: settings.tunnels.lets_ipip_of_pods,
+        }
+    }
+
+    /// Sets and chains, for a table.
+    pub(super) fn text(&self, allowed: &BTreeSet<AllowedSource>) -> String {
+        let mut text = String::new();
+        let mut exceptions = Vec::new();
+        for version in [IpVersion::V4, IpVersion::V6] {
+            let (family, sort) = words(version);
+            // A record may name any device.
+            let is_plain = |device: &DeviceName| plain(device.as_str()) == device.as_str();
+            let of_version = allowed
+                .iter()
+                .filter(|(device, network)| IpVersion::of(network.addr()) == version && is_plain(device));
+            let members: Vec<String> =
+                of_version.map(|(device, network)| format!("\"{device}\" . {}", network.trunc())).collect();
+            if members.is_empty() {
+                continue;
+            }
+            let members = members.join(", ");
+            writeln!(
+                text,
+                "\tset allowed-{family} {{ type ifname . {sort}; flags interval; elements = {{ {members} }} }}"
+            )
+            .expect("a string takes any text");
+            exceptions.push(format!("iifname . {family} saddr @allowed-{family} return"));
+        }
+        self.chains(exceptions).iter().for_each(|chain| chain.write(&mut text));
+        text
+    }
+
+    /// A ruleset that adds the chains to our table, or puts them in place of those that are there, and leaves the rest alone.
+    pub fn alone(&self) -> String {
+        let (mut declared, mut rules, mut flushed) = (String::new(), String::new(), String::new());
+        for chain in self.chains(Vec::new()) {
+            chain.write(&mut rules);
+            // What is not there cannot be flushed.
+            Chain { rules: Vec::new(), ..chain.clone() }.write(&mut declared);
+            writeln!(flushed, "flush chain {TABLE} {}", chain.name).expect("a string takes any text");
+        }
+        format!("table {TABLE} {{\n{declared}}}\n{flushed}table {TABLE} {{\n{rules}}}\n")
+    }
+
+    /// Those that are jumped to come first.
+    fn chains(&self, exceptions: Vec<String>) -> [Chain; 5] {
+        let (last, first) = RULES.split_last().expect("there are rules");
+        let texts = |rules: &[&str]| rules.iter().map(|rule| (*rule).to_owned()).collect::<Vec<_>>();
+        let pods = [texts(first), exceptions, texts(&[last])].concat();
+        let base = |name, hook, target: &str| {
+            let jump = |prefix| format!("iifname \"{prefix}*\" jump {target}");
+            Chain { name, hook, rules: self.prefixes.iter().map(jump).collect() }
+        };
+        [
+            Chain { name: POD_CHAIN, hook: "", rules: pods },
+            Chain { name: TUNNEL_CHAIN, hook: "", rules: self.tunnel_rules() },
+            base("pods-prerouting", "prerouting priority raw", POD_CHAIN),
+            base("pods-input", "input priority filter", TUNNEL_CHAIN),
+            base("pods-forward", "forward priority filter", TUNNEL_CHAIN),
+        ]
+    }
+
+    fn tunnel_rules(&self) -> Vec<String> {
+        let ports: Vec<String> = self.vxlan_ports.iter().map(u16::to_string).collect();
+        let vxlan = (!self.lets_vxlan).then(|| format!("udp dport {{ {} }} drop", ports.join(", ")));
+        let ipip = (!self.lets_ipip).then(|| "ip protocol 4 drop".to_owned());
+        vxlan.into_iter().chain(ipip).collect()
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Chain {
+    name: &'static str,
+    /// Where it hangs; empty for one that is jumped to.
+    hook: &'static str,
+    rules: Vec<String>,
+}
+
+impl Chain {
+    fn write(&self, text: &mut String) {
+        let hook = match self.hook {
+            "" => String::new(),
+            hook => format!("\t\ttype filter hook {hook}; policy accept;\n"),
+        };
+        let rules: String = self.rules.iter().map(|rule| format!("\t\t{rule}\n")).collect();
+        write!(text, "\tchain {} {{\n{hook}{rules}\t}}\n", self.name).expect("a string takes any text");
+    }
+}
+
+/// Without what would mean something else to nft.
+fn plain(prefix: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    prefix.trim().chars().filter(|letter| is_plain(*letter)).take(DeviceName::MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::settings::TunnelSettings;
+    use super::*;
+
+    fn text(settings: &BetweenSettings) -> String {
+        PodGuard::new(settings).text(&BTreeSet::new())
+    }
+
+    #[test]
+    fn pods_send_from_their_own_addresses_and_not_to_loopback() {
+        let text = text(&BetweenSettings::default());
+        assert!(
+            text.contains(
+                "chain pods-prerouting {\n\t\ttype filter hook prerouting priority raw; policy accept;\n\
+                 \t\tiifname \"cali*\" jump pods\n\t}"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("\t\tip daddr 127.0.0.0/8 drop\n"), "{text}");
+        assert!(
+            text.contains("\t\tfib saddr . iif oif missing drop\n\t}\n"),
+            "nothing comes after it: {text}"
+        );
+        assert!(!text.contains("set "), "{text}");
+    }
+
+    #[test]
+    fn pods_get_into_no_tunnel_unless_they_may() {
+        let settings = BetweenSettings { vxlan_port: 8472, ..BetweenSettings::default() };
+        let tunnels = |settings: &BetweenSettings| {
+            let text = text(settings);
+            let chain = text.split("chain pods-tunnels {\n").nth(1).unwrap();
+            chain.split("\t}").next().unwrap().to_owned()
+        };
+        assert_eq!(tunnels(&settings), "\t\tudp dport { 4789, 8472 } drop\n\t\tip protocol 4 drop\n");
+        let may = TunnelSettings { lets_vxlan_of_pods: true, ..TunnelSettings::default() };
+        assert_eq!(
+            tunnels(&BetweenSettings { tunnels: may, ..settings.clone() }),
+            "\t\tip protocol 4 drop\n"
+        );
+        let may = TunnelSettings { lets_ipip_of_pods: true, ..TunnelSettings::default() };
+        assert_eq!(
+            tunnels(&BetweenSettings { tunnels: may, ..settings }),
+            "\t\tudp dport { 4789, 8472 } drop\n"
+        );
+    }
+
+    #[test]
+    fn prefixes_are_devices_of_pods_and_nothing_else() {
+        let prefixes = ["tap", " ens\"; drop", "*", ""].map(str::to_owned).into();
+        let text = text(&BetweenSettings { device_prefixes: prefixes, ..BetweenSettings::default() });
+        for expected in ["\"cali*\" jump pods\n", "\"tap*\" jump pods\n", "\"ensdrop*\" jump pods\n"] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert_eq!(text.matches("jump pods\n").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn more_sources_are_of_one_device_each() {
+        let device = DeviceName::new("cali1").unwrap();
+        let allowed = ["10.9.0.0/16", "fd00::7/128"].map(|net| (device.clone(), net.parse().unwrap()));
+        let text = PodGuard::new(&BetweenSettings::default()).text(&allowed.into());
+        assert!(
+            text.contains("set allowed-ip { type ifname . ipv4_addr; flags interval; elements = { \"cali1\" . 10.9.0.0/16 } }"),
+            "{text}"
+        );
+        assert!(
+            text.contains(
+                "\t\tiifname . ip saddr @allowed-ip return\n\t\tiifname . ip6 saddr @allowed-ip6 return\n\t\tfib "
+            ),
+            "{text}"
+        );
+    }
+}
