@@ -1,13 +1,16 @@
 //! The endpoint records of this node, kept up to date: a list, then every change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ipnet::IpNet;
 use model::names::EndpointName;
 use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox};
+use plan::between::AllowedSource;
 use serde_json::Value;
 use store::{Record, Store};
+use tokio::sync::Notify;
 
 use crate::cni::endpoint_addresses;
 use crate::follow::{Told, follow};
@@ -23,6 +26,8 @@ pub(crate) struct LocalEndpoint {
     /// The pod end's hardware address, where it is recorded.
     pub(crate) mac: Option<Mac>,
     pub(crate) addresses: Vec<IpAddr>,
+    /// What it may send from besides, where the node allows that at all (`allowSpoofedSourcePrefixes`).
+    pub(crate) more_sources: Vec<IpNet>,
     /// Namespace and name, if it is a pod's.
     pub(crate) pod: Option<(String, String)>,
 }
@@ -31,6 +36,8 @@ pub(crate) struct LocalEndpoint {
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     known: Mutex<Records>,
+    /// What endpoints may send from besides their addresses may have changed.
+    pub(crate) sources_changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +65,19 @@ impl Endpoints {
         self.known().vouching.values().cloned().collect()
     }
 
+    /// What endpoints may send from besides their addresses, by their devices.
+    pub(crate) fn more_sources(&self) -> BTreeSet<AllowedSource> {
+        let known = self.known();
+        let of = |endpoint: &LocalEndpoint| {
+            let device = endpoint.device.clone();
+            device
+                .into_iter()
+                .flat_map(|device| endpoint.more_sources.iter().map(move |net| (device.clone(), *net)))
+                .collect::<Vec<_>>()
+        };
+        known.known.values().flat_map(of).collect()
+    }
+
     /// The record at this key if it is this sandbox's, as it was last heard of. Whoever changes it by its revision
     /// learns whether it still is.
     pub(crate) fn record_of(&self, key: &Key, sandbox: &Sandbox) -> Option<Record> {
@@ -76,13 +96,23 @@ impl Endpoints {
             Told::Listed(record) => listed.take_in(&record, node),
             Told::Complete => {
                 *self.known() = std::mem::take(&mut listed);
+                self.sources_changed.notify_one();
                 in_sync(true);
             }
-            Told::Put(record) => self.known().take_in(&record, node),
-            Told::Deleted(key) => self.known().forget(&key),
+            Told::Put(record) => self.change(&record.key, |records| records.take_in(&record, node)),
+            Told::Deleted(key) => self.change(&key, |records| records.forget(&key)),
             Told::Lost => in_sync(false),
         };
         follow(store, KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints", tell).await;
+    }
+
+    fn change(&self, key: &Key, change: impl FnOnce(&mut Records)) {
+        let mut records = self.known();
+        let had_sources = records.has_sources(key);
+        change(&mut records);
+        if had_sources || records.has_sources(key) {
+            self.sources_changed.notify_one();
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Records> {
@@ -100,6 +130,11 @@ impl Records {
             self.vouching.insert(record.key.clone(), vouched);
         }
         self.known.extend(endpoint.map(|endpoint| (record.key.clone(), endpoint)));
+    }
+
+    /// It may send from more than its addresses.
+    fn has_sources(&self, key: &Key) -> bool {
+        self.known.get(key).is_some_and(|endpoint| !endpoint.more_sources.is_empty())
     }
 
     fn forget(&mut self, key: &Key) {
@@ -143,8 +178,16 @@ pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
         device: text("interfaceName").and_then(|name| DeviceName::new(name).ok()),
         mac: text("mac").and_then(|mac| mac.parse().ok()),
         addresses: endpoint_addresses(&resource).unwrap_or_default(),
+        more_sources: more_sources(&resource),
         pod: text("pod").map(|pod| (resource.metadata.namespace.clone().unwrap_or_default(), pod.to_owned())),
     })
+}
+
+/// Networks, or single addresses; what is neither allows nothing.
+fn more_sources(endpoint: &Resource) -> Vec<IpNet> {
+    let listed = endpoint.spec("allowSpoofedSourcePrefixes").and_then(Value::as_array);
+    let network = |text: &str| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+    listed.into_iter().flatten().filter_map(Value::as_str).filter_map(network).collect()
 }
 
 #[cfg(test)]
@@ -196,6 +239,19 @@ mod tests {
         let record = store.get(&first).await.unwrap().unwrap();
         store.delete(first, record.revision).await.unwrap();
         until(|| endpoints.all().len() == 1).await;
+        // One that may send from more than its addresses.
+        assert!(endpoints.more_sources().is_empty());
+        let key = put(&*store, "a", "router").await;
+        let record = store.get(&key).await.unwrap().unwrap();
+        let mut resource =
+            Resource::decode(&key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str()).unwrap();
+        resource
+            .spec_mut()
+            .insert("allowSpoofedSourcePrefixes".to_owned(), json!(["10.9.0.0/16", "fd00::7", "x"]));
+        let revision = store.update(key.clone(), resource.encode(), record.revision).await.unwrap();
+        until(|| endpoints.more_sources().len() == 2).await;
+        store.delete(key, revision).await.unwrap();
+        until(|| endpoints.more_sources().is_empty()).await;
         following.abort();
     }
 

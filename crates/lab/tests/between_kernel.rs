@@ -387,7 +387,11 @@ fn rules_of_all_settings_are_taken() {
                     excludes_nodes: true,
                     device: device.map(str::to_owned),
                 };
-                between.set_settings(BetweenSettings { nat, ..BetweenSettings::default() });
+                let device_prefixes = vec!["tap".to_owned()];
+                between.set_settings(BetweenSettings { nat, device_prefixes, ..BetweenSettings::default() });
+                let sources = ["10.9.0.0/16", "10.9.7.0/24", "0.0.0.0/0", "fd09::/64", "fd09::7/128"];
+                let device = model::DeviceName::new("cali0123").unwrap();
+                between.set_allowed_sources(sources.map(|net| (device.clone(), net.parse().unwrap())).into());
                 between.settle();
                 let rules = between.nat().unwrap();
                 let loaded = bench.host(|_| nft::load(rules));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use model::ipam::Block;
 use model::{Cidr, IpVersion, Key, KeyRange, Kind, Resource};
 use plan::address::Doubt;
-use plan::between::{Between, BetweenSettings, BlockView, NodeView, PoolView};
+use plan::between::{AllowedSource, Between, BetweenSettings, BlockView, NodeView, PoolView};
 use store::{Record, Store};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -70,6 +70,7 @@ pub(super) struct State {
     felix_of_node: Option<Resource>,
     bgp: Option<Resource>,
     environment: FelixEnvironment,
+    more_sources: BTreeSet<AllowedSource>,
     /// What speaks against this node's own address.
     pub(super) doubts: Vec<Doubt>,
     /// Parts that have been listed, once at least.
@@ -85,6 +86,7 @@ impl Known {
             felix_of_node: None,
             bgp: None,
             environment: FelixEnvironment::read(),
+            more_sources: BTreeSet::new(),
             doubts: Vec::new(),
             complete: BTreeSet::new(),
         };
@@ -95,6 +97,16 @@ impl Known {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What pods of this node may send from besides their addresses, by their records. Whether it counts, the settings say.
+    pub(super) fn set_more_sources(&self, sources: BTreeSet<AllowedSource>) {
+        let mut state = self.lock();
+        state.more_sources = sources;
+        if state.allow_sources() {
+            drop(state);
+            self.changed.notify_one();
+        }
     }
 
     /// Never ends.
@@ -179,8 +191,15 @@ impl State {
             let settings = self.settings();
             if settings != *self.between.settings() {
                 self.between.set_settings(settings);
+                self.allow_sources();
             }
         }
+    }
+
+    /// Whether other sources are allowed than before.
+    fn allow_sources(&mut self) -> bool {
+        let is_on = self.between.settings().lets_pods_spoof;
+        self.between.set_allowed_sources(if is_on { self.more_sources.clone() } else { BTreeSet::new() })
     }
 
     fn settings(&self) -> BetweenSettings {

@@ -6,6 +6,7 @@
 //!   kernel ─▶ observed, at the start, now and then, and when a stranger touched it ─┘
 //!   pools, this node's record ─▶ tunnel addresses, from the address book
 //!   this node's devices, other nodes' addresses ─▶ this node's address
+//!   this node's endpoint records ─▶ what pods may send from besides their addresses
 //!   this node's devices, pools ─▶ the MTU of pods, in a file
 //! ```
 //!
@@ -53,9 +54,15 @@ pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>, mtu_fi
             tokio::time::sleep(RETRY_DELAY).await;
         }
     };
+    let sources = async {
+        loop {
+            agent.endpoints.sources_changed.notified().await;
+            known.set_more_sources(agent.endpoints.more_sources());
+        }
+    };
     let address = address::keep(services, &known, store);
     let mtu = mtu::keep(&known, mtu_file);
-    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), address, mtu, keeping);
+    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), sources, address, mtu, keeping);
 }
 
 /// To what others do: what is done on the agent's own thread for kernel work is no news.

@@ -224,6 +224,7 @@ mod tests {
             device: model::DeviceName::new(device).ok(),
             mac: None,
             addresses: Vec::new(),
+            more_sources: Vec::new(),
             pod: None,
         }
     }

@@ -243,3 +243,40 @@ fn claims_of_a_pod_to_have_anothers_address_change_nothing() {
     }
     bench.assert_nothing_left();
 }
+
+#[test]
+fn a_pod_sends_from_more_addresses_where_its_record_and_the_node_allow_it() {
+    let test = "a_pod_sends_from_more_addresses_where_its_record_and_the_node_allow_it";
+    let Some(bench) = bench(test) else { return };
+    let agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    let own = bench.agent_add(&pod).address().unwrap();
+    on_node(&bench, "for each in /proc/sys/net/ipv4/conf/*/rp_filter; do echo 0 > $each; done");
+    let honest = Datagram::new(own, node_address(0), HONEST, 7000);
+    let from = |text: &str| [Datagram::new(text.parse().unwrap(), node_address(0), FORGED, 7000)];
+    let passes = |text: &str| arrives(&bench, pod.netns(), "eth0", &from(text), &honest);
+    let plumb = |words: &[&str]| {
+        let mut command = Command::new(bench.programs().plumb());
+        command.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", bench.lab.store_path()).args(words);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let record = r#"{"spec":{"allowSpoofedSourcePrefixes":["10.9.0.0/16","10.10.0.7"]}}"#;
+    plumb(&["patch", "workloadendpoint", "-n", "shop", "node--a-k8s-web--0-eth0", "-p", record]);
+    bench.put(Kind::FelixConfiguration, "default", json!({"workloadSourceSpoofing": "Disabled"}));
+    assert!(!passes("10.9.1.2"), "the node does not allow it");
+    let felix = |value: &str| {
+        let patch = json!({"spec": {"workloadSourceSpoofing": value}}).to_string();
+        plumb(&["patch", "felixconfiguration", "default", "-p", &patch]);
+    };
+    felix("Any");
+    wait_until(
+        || passes("10.9.1.2") && passes("10.10.0.7"),
+        || format!("{}{}", agent.log(), on_node(&bench, "nft list ruleset")),
+    );
+    assert!(!passes("10.10.0.8") && !passes("10.244.0.99"), "only what is allowed");
+    felix("Disabled");
+    wait_until(|| !passes("10.9.1.2"), || agent.log());
+    bench.agent_del(&pod).result_of_del();
+    bench.assert_nothing_left();
+}

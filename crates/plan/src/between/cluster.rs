@@ -177,10 +177,12 @@ impl Between {
         self.is_ground_touched = true;
     }
 
-    /// What pods of this node may send from besides their own addresses.
-    pub fn set_allowed_sources(&mut self, allowed: BTreeSet<AllowedSource>) {
-        self.is_nat_touched |= self.allowed_sources != allowed;
+    /// What pods of this node may send from besides their own addresses. Whether that is news.
+    pub fn set_allowed_sources(&mut self, allowed: BTreeSet<AllowedSource>) -> bool {
+        let is_new = self.allowed_sources != allowed;
+        self.is_nat_touched |= is_new;
         self.allowed_sources = allowed;
+        is_new
     }
 
     /// Thinks over what was touched. Says what is wanted otherwise now.

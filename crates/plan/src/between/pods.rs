@@ -13,7 +13,7 @@
 //! the `portmap` plugin are reached through 127.0.0.1 that way, and those packets have other addresses on the wire. Tunnel ports
 //! are decided after DNAT: a Service may lead to them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use ipnet::IpNet;
@@ -73,20 +73,14 @@ impl PodGuard {
         let mut exceptions = Vec::new();
         for version in [IpVersion::V4, IpVersion::V6] {
             let (family, sort) = words(version);
-            // A record may name any device.
-            let is_plain = |device: &DeviceName| plain(device.as_str()) == device.as_str();
-            let of_version = allowed
-                .iter()
-                .filter(|(device, network)| IpVersion::of(network.addr()) == version && is_plain(device));
-            let members: Vec<String> =
-                of_version.map(|(device, network)| format!("\"{device}\" . {}", network.trunc())).collect();
+            let members = members(allowed, version);
             if members.is_empty() {
                 continue;
             }
-            let members = members.join(", ");
             writeln!(
                 text,
-                "\tset allowed-{family} {{ type ifname . {sort}; flags interval; elements = {{ {members} }} }}"
+                "\tset allowed-{family} {{ type ifname . {sort}; flags interval; elements = {{ {} }} }}",
+                members.join(", ")
             )
             .expect("a string takes any text");
             exceptions.push(format!("iifname . {family} saddr @allowed-{family} return"));
@@ -150,6 +144,20 @@ impl Chain {
         let rules: String = self.rules.iter().map(|rule| format!("\t\t{rule}\n")).collect();
         write!(text, "\tchain {} {{\n{hook}{rules}\t}}\n", self.name).expect("a string takes any text");
     }
+}
+
+/// Devices with their networks, none twice: nft takes no two that overlap.
+fn members(allowed: &BTreeSet<AllowedSource>, version: IpVersion) -> Vec<String> {
+    let mut networks: BTreeMap<&DeviceName, Vec<IpNet>> = BTreeMap::new();
+    for (device, network) in allowed.iter().filter(|(_, network)| IpVersion::of(network.addr()) == version) {
+        networks.entry(device).or_default().push(network.trunc());
+    }
+    // A record may name any device.
+    networks.retain(|device, _| plain(device.as_str()) == device.as_str());
+    let named = networks.iter().flat_map(|(device, networks)| {
+        IpNet::aggregate(networks).into_iter().map(move |network| format!("\"{device}\" . {network}"))
+    });
+    named.collect()
 }
 
 /// Without what would mean something else to nft.
@@ -219,7 +227,8 @@ mod tests {
     #[test]
     fn more_sources_are_of_one_device_each() {
         let device = DeviceName::new("cali1").unwrap();
-        let allowed = ["10.9.0.0/16", "fd00::7/128"].map(|net| (device.clone(), net.parse().unwrap()));
+        let allowed =
+            ["10.9.0.0/16", "10.9.7.0/24", "fd00::7/128"].map(|net| (device.clone(), net.parse().unwrap()));
         let text = PodGuard::new(&BetweenSettings::default()).text(&allowed.into());
         assert!(
             text.contains("set allowed-ip { type ifname . ipv4_addr; flags interval; elements = { \"cali1\" . 10.9.0.0/16 } }"),
