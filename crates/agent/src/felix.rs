@@ -1,7 +1,7 @@
 //! Felix's variables in this process's environment, as a record of their own that comes before the node's.
 
-use model::{Kind, Resource};
-use plan::between::felix_variables;
+use model::Resource;
+use plan::between::{felix_variables, joined_settings};
 use serde_json::{Map, Value};
 use tracing::warn;
 
@@ -20,18 +20,13 @@ impl FelixEnvironment {
 
     /// The node's own settings, with those of the environment before them.
     pub(crate) fn before(&self, of_node: Option<&Resource>) -> Option<Resource> {
-        if self.fields.is_empty() {
-            return of_node.cloned();
-        }
-        let mut joined =
-            of_node.cloned().unwrap_or_else(|| Resource::new(Kind::FelixConfiguration, "environment"));
-        joined.spec_mut().extend(self.fields.clone());
-        Some(joined)
+        joined_settings(&self.fields, of_node)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use model::Kind;
     use serde_json::json;
 
     use super::*;

@@ -32,8 +32,6 @@ const ENVIRONMENT: &[&str] = &[
     "CALICO_IPV4POOL_CIDR",
     "CALICO_IPV6POOL_CIDR",
     "DATASTORE_TYPE",
-    "FELIX_IPINIPMTU",
-    "FELIX_VXLANMTU",
     "KUBERNETES_SERVICE_HOST",
 ];
 
@@ -117,13 +115,15 @@ async fn collect(services: &Services) -> Evidence {
     attachments.extend(being_made(&attachments, services));
     // Where somebody else makes the network, an empty journal is nobody's, and no sign of our agent's habits.
     let is_ours = !agent.only_observes() || !attachments.is_empty();
+    // Those of Felix decide about tunnels and routes.
+    let variables = ENVIRONMENT.iter().copied().chain(plan::between::felix_variable_names());
     let named = |name: &&str| Some(((*name).to_owned(), crate::variables::text(name)?));
     gather::of_node(NodeSources {
         name: agent.node.clone(),
         runtime: agent.runtime.client(),
         attachments: is_ours.then_some(attachments),
         unfinished_dels: services.queue().unfinished().ok(),
-        environment: Some(ENVIRONMENT.iter().filter_map(named).collect()),
+        environment: Some(variables.filter_map(|name| named(&name)).collect()),
         agent_mode: Some(agent.mode),
         mends: (!agent.only_observes()).then(|| services.health().mends()),
         bird_socket: agent.bird_socket.clone(),

@@ -87,10 +87,10 @@ pub fn between(step: &Step, node: &str) -> Mended {
         Step::PutRoute { route: wanted, instead_of: None } => {
             route("block-route-missing", wanted.destination)
         }
-        Step::PutRoute { route: wanted, .. } => route("route-via-wrong-node", wanted.destination),
+        Step::PutRoute { route: wanted, .. } => route("block-route-wrong", wanted.destination),
         Step::DropRoute { route: found } => route("route-without-endpoint", found.destination),
-        Step::PutNeighbour { address, .. } => tunnel("neighbour-missing", IpVersion::of(address), address),
-        Step::PutForward { version, node: at, .. } => tunnel("neighbour-missing", version, at),
+        Step::PutNeighbour { address, .. } => tunnel("tunnel-end-unknown", IpVersion::of(address), address),
+        Step::PutForward { version, node: at, .. } => tunnel("tunnel-end-unknown", version, at),
         Step::DropNeighbour { address } => {
             tunnel("neighbour-without-endpoint", IpVersion::of(address), address)
         }
@@ -110,7 +110,7 @@ pub fn pod_guard(node: &str) -> Mended {
 
 /// A tunnel's device that was gone.
 pub fn tunnel(device: &str, node: &str) -> Mended {
-    mended("device-down", Subject::device(node, device))
+    mended("tunnel-device-wrong", Subject::device(node, device))
 }
 
 fn mended(code: &'static str, subject: Subject) -> Mended {
@@ -280,6 +280,7 @@ mod tests {
         let expected = [
             "address-leaked",
             "block-route-missing",
+            "block-route-wrong",
             "device-down",
             "device-setting-wrong",
             "device-shared",
@@ -299,8 +300,9 @@ mod tests {
             "pod-spoofing-possible",
             "route-missing",
             "route-shadowed",
-            "route-via-wrong-node",
             "route-without-endpoint",
+            "tunnel-device-wrong",
+            "tunnel-end-unknown",
         ];
         assert_eq!(codes.into_iter().collect::<Vec<_>>(), expected);
     }

@@ -38,6 +38,19 @@ pub enum Act {
         from: Option<Mac>,
         to: Option<Mac>,
     },
+    /// A permanent entry of a VXLAN device: behind which node a hardware address is.
+    Forward {
+        device: String,
+        mac: Mac,
+        from: Option<IpAddr>,
+        to: Option<IpAddr>,
+    },
+    /// The device of the tunnel to other nodes. What leads through it goes with it when it is made anew.
+    Tunnel {
+        device: String,
+        from: Option<Tunnel>,
+        to: Option<Tunnel>,
+    },
     /// An address of a device.
     Address {
         device: String,
@@ -91,6 +104,23 @@ pub struct Way {
     pub is_blackhole: bool,
     /// Of a new route: others to the same destination stay, and it goes in front of those of its metric. So it was before it was removed.
     pub is_beside_others: bool,
+}
+
+/// A VXLAN device.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tunnel {
+    pub vni: u32,
+    pub port: u16,
+    /// The node's address: packets come from there.
+    pub local: IpAddr,
+    /// The device that packets leave by.
+    pub parent: String,
+    pub mac: Mac,
+    pub mtu: u32,
+    /// Its own address.
+    pub address: Option<IpAddr>,
+    pub is_up: bool,
 }
 
 /// What a pod's device is known by.
@@ -157,6 +187,8 @@ impl NodeWork {
         match &self.act {
             Act::Route { to, .. } => to.is_none(),
             Act::Neighbour { to, .. } => to.is_none(),
+            Act::Forward { to, .. } => to.is_none(),
+            Act::Tunnel { to, .. } => to.is_none(),
             Act::Device { to, .. } => to.is_none(),
             Act::Address { to, .. } | Act::Up { to, .. } => !to,
             Act::Unwire(_) => true,
@@ -184,6 +216,8 @@ impl Act {
         match &mut act {
             Act::Route { from, to, .. } => std::mem::swap(from, to),
             Act::Neighbour { from, to, .. } => std::mem::swap(from, to),
+            Act::Forward { from, to, .. } => std::mem::swap(from, to),
+            Act::Tunnel { from, to, .. } => std::mem::swap(from, to),
             Act::Device { from, to, .. } => std::mem::swap(from, to),
             Act::Address { from, to, .. } | Act::Up { from, to, .. } => std::mem::swap(from, to),
             Act::Mtu { from, to, .. } => std::mem::swap(from, to),
@@ -210,6 +244,13 @@ impl Act {
             Act::Neighbour { address, device, to: None, .. } => {
                 vec![format!("ip neigh del {address} dev {device}")]
             }
+            Act::Forward { device, mac, to: Some(node), .. } => {
+                vec![format!("bridge fdb replace {mac} dev {device} dst {node} self permanent")]
+            }
+            Act::Forward { device, mac, to: None, .. } => {
+                vec![format!("bridge fdb del {mac} dev {device} self")]
+            }
+            Act::Tunnel { device, from, to } => tunnel_commands(device, from.as_ref(), to.as_ref()),
             Act::Address { device, net, to, .. } => {
                 vec![format!("ip address {} {net} dev {device}", if *to { "add" } else { "del" })]
             }
@@ -228,6 +269,32 @@ impl Act {
                 )]
             }
         }
+    }
+}
+
+fn tunnel_commands(device: &str, from: Option<&Tunnel>, to: Option<&Tunnel>) -> Vec<String> {
+    let Some(to) = to else { return vec![format!("ip link del {device}")] };
+    let Tunnel { vni, port, local, parent, mac, mtu, address, is_up } = to;
+    let mut commands = Vec::new();
+    if !from.is_some_and(|from| from.is_same_tunnel(to)) {
+        commands.extend(from.map(|_| format!("ip link del {device}")));
+        commands.push(format!(
+            "ip link add {device} address {mac} mtu {mtu} type vxlan id {vni} dstport {port} local {local} dev {parent} nolearning"
+        ));
+    }
+    if let Some(address) = address.filter(|address| from.and_then(|from| from.address) != Some(*address)) {
+        commands.push(format!("ip address add {} dev {device}", IpNet::from(address)));
+    }
+    if *is_up && !from.is_some_and(|from| from.is_up) {
+        commands.push(format!("ip link set {device} up"));
+    }
+    commands
+}
+
+impl Tunnel {
+    /// Whether one can become the other without being made anew.
+    pub fn is_same_tunnel(&self, other: &Tunnel) -> bool {
+        (self.vni, self.port, self.local, &self.parent) == (other.vni, other.port, other.local, &other.parent)
     }
 }
 

@@ -2,6 +2,7 @@
 //! first check asks, and shared by all.
 
 mod books;
+mod crossings;
 mod givers;
 mod host;
 mod index;
@@ -9,17 +10,21 @@ mod nodes;
 mod sandboxes;
 mod ways;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::rc::Rc;
 
 use ipam::{Doubt, fingerprint};
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use model::Kind;
+use plan::between::Between;
 use serde_json::Value;
 
 pub use books::{Allocation, BooksView};
+use crossings::Crossings;
+pub(crate) use crossings::{EndKind, LostEnd, seen_route};
 pub(crate) use givers::NetworkConfig;
 pub use host::Host;
 pub use index::Index;
@@ -66,6 +71,8 @@ pub struct Case<'e> {
     hosts: OnceCell<Vec<Host<'e>>>,
     node_views: OnceCell<BTreeMap<String, NodeView<'e>>>,
     books: OnceCell<Option<BooksView>>,
+    crossings: OnceCell<Vec<Crossings<'e>>>,
+    last_wanted: RefCell<Option<(&'e str, Rc<Between>)>>,
     timeline: OnceCell<Timeline>,
     at_work: OnceCell<BTreeSet<&'e str>>,
     running: OnceCell<ById<'e, &'e NodeEvidence>>,
@@ -103,6 +110,8 @@ impl<'e> Case<'e> {
             hosts: OnceCell::new(),
             node_views: OnceCell::new(),
             books: OnceCell::new(),
+            crossings: OnceCell::new(),
+            last_wanted: RefCell::new(None),
             timeline: OnceCell::new(),
             at_work: OnceCell::new(),
             running: OnceCell::new(),

@@ -50,6 +50,12 @@ impl<'e> Case<'e> {
         views.find(container_id)
     }
 
+    /// Whether somebody wanted to look into this sandbox and found no namespace.
+    pub fn is_namespace_lost(&self, container_id: &str) -> bool {
+        let mut lost = self.all_nodes().flat_map(|node| node.lost_namespaces.iter().flatten());
+        lost.any(|id| same_id(&id.seen, container_id))
+    }
+
     /// Whether a pod that somebody looked into has this address.
     pub fn is_inside_a_pod(&self, address: IpAddr) -> bool {
         self.inside().contains(&address)

@@ -45,6 +45,7 @@ pub const ALL: &[&Check] = &[
     &ipam::block_outside_pools::CHECK,
     &ipam::block_overlap::CHECK,
     &reach::block_route_missing::CHECK,
+    &reach::block_route_wrong::CHECK,
     &nodes::calico_node_not_ready::CHECK,
     &nodes::clock_skew::CHECK,
     &reach::cluster_routes_contradictory::CHECK,
@@ -96,6 +97,7 @@ pub const ALL: &[&Check] = &[
     &pods::pod_default_route_missing::CHECK,
     &pods::pod_gateway_unresolved::CHECK,
     &pods::pod_interface_missing::CHECK,
+    &pods::pod_namespace_gone::CHECK,
     &logs::pod_replaced_without_del::CHECK,
     &firewall::pod_spoofing_possible::CHECK,
     &endpoints::pod_without_endpoint::CHECK,
@@ -105,6 +107,7 @@ pub const ALL: &[&Check] = &[
     &ipam::pool_overlap::CHECK,
     &ipam::record_unreadable::CHECK,
     &ipam::reported_by_calicoctl::CHECK,
+    &reach::route_diverted::CHECK,
     &reach::route_gateway_unreachable::CHECK,
     &kernel::route_missing::CHECK,
     &kernel::route_shadowed::CHECK,
@@ -118,6 +121,9 @@ pub const ALL: &[&Check] = &[
     &nodes::store_unstable::CHECK,
     &ipam::tombstone::CHECK,
     &ipam::tunnel_address_shared::CHECK,
+    &reach::tunnel_device_wrong::CHECK,
+    &firewall::tunnel_dropped::CHECK,
+    &reach::tunnel_end_unknown::CHECK,
 ];
 
 /// The check with this code.

@@ -17,6 +17,8 @@ pub struct Kernel {
     pub addresses: Option<Vec<Sighted<Address>>>,
     pub routes: Option<Vec<Sighted<Route>>>,
     pub neighbours: Option<Vec<Sighted<Neighbour>>>,
+    /// Permanent entries of VXLAN devices.
+    pub forwards: Option<Vec<Sighted<Forward>>>,
     /// By path below `/proc/sys`: `net/ipv4/ip_forward`.
     pub sysctls: Option<BTreeMap<String, Sighted<String>>>,
     /// Which lists are only a part of what there is (the output of a `grep`, or cut): their silence says nothing.
@@ -140,6 +142,14 @@ pub struct Neighbour {
     pub is_proxy: bool,
 }
 
+/// Behind which node a VXLAN device has a hardware address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forward {
+    pub device: String,
+    pub mac: Mac,
+    pub node: IpAddr,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NeighbourState {
@@ -186,6 +196,7 @@ impl Kernel {
         super::join(&mut self.addresses, other.addresses);
         super::join(&mut self.routes, other.routes);
         super::join(&mut self.neighbours, other.neighbours);
+        super::join(&mut self.forwards, other.forwards);
         match (&mut self.sysctls, other.sysctls) {
             (Some(mine), Some(theirs)) => mine.extend(theirs),
             (mine, theirs) => *mine = mine.take().or(theirs),
@@ -201,6 +212,7 @@ impl Kernel {
             && self.addresses.is_none()
             && self.routes.is_none()
             && self.neighbours.is_none()
+            && self.forwards.is_none()
             && self.sysctls.is_none()
     }
 }

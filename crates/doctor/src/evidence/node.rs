@@ -35,6 +35,8 @@ pub struct NodeEvidence {
     pub unfinished_dels: Option<Vec<Sighted<UnfinishedDel>>>,
     /// Namespaces that exist, by the runtime's paths or names.
     pub namespaces: Option<Vec<Sighted<String>>>,
+    /// Sandboxes that somebody wanted to look into and whose network namespace is not there any more, by container ID.
+    pub lost_namespaces: Option<Vec<Sighted<String>>>,
     /// What the node's agent may do. `None`: no agent of ours was asked.
     pub agent_mode: Option<AgentMode>,
     /// What the agent put right by itself, oldest first; a bounded number of them.
@@ -278,6 +280,7 @@ impl NodeEvidence {
         super::join(&mut self.attachments, other.attachments);
         super::join(&mut self.unfinished_dels, other.unfinished_dels);
         super::join(&mut self.namespaces, other.namespaces);
+        super::join(&mut self.lost_namespaces, other.lost_namespaces);
         match (&mut self.bgp, other.bgp) {
             (Some(mine), Some(theirs)) => {
                 mine.is_running = mine.is_running.or(theirs.is_running);

@@ -66,7 +66,7 @@ fn links(pods: &[&SamplePod], origin: &Origin) -> Vec<Sighted<Link>> {
     links.into_iter().map(|link| Sighted::new(link, origin.clone())).collect()
 }
 
-fn address(device: &str, address: IpAddr, len: u8, origin: &Origin) -> Sighted<Address> {
+pub(super) fn address(device: &str, address: IpAddr, len: u8, origin: &Origin) -> Sighted<Address> {
     let net = IpNet::new(address, len).unwrap_or_else(|_| IpNet::from(address));
     let (device, scope) = (device.to_owned(), "global".to_owned());
     let address = Address { device, net, scope, is_secondary: false, is_duplicate: false };

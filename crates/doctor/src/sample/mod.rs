@@ -2,6 +2,8 @@
 //! one thing and look whether that is found, and for measurements.
 
 mod kernel;
+#[cfg(test)]
+mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,6 +16,8 @@ use serde_json::{Value, json};
 
 #[cfg(test)]
 pub(crate) use kernel::route as kernel_route;
+#[cfg(test)]
+pub(crate) use tunnel::{through, tunnelled};
 
 use crate::evidence::kubernetes::Condition;
 use crate::evidence::{Endpoint, Evidence, IpamEvidence, KubeNode, Pod, PodName};

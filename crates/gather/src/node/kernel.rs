@@ -1,10 +1,12 @@
 //! A survey of a namespace, in the words of evidence.
 
 use doctor::evidence::kernel::{
-    Address, Kernel, Link, Neighbour, NeighbourState, PartialKernel, Route, RouteKind, Vxlan,
+    Address, Forward, Kernel, Link, Neighbour, NeighbourState, PartialKernel, Route, RouteKind, Vxlan,
 };
 use doctor::{Origin, Sighted};
-use host::survey::{Survey, SurveyedLink, SurveyedNeighbour, SurveyedRoute, protocol_name, scope_name};
+use host::survey::{
+    Survey, SurveyedForward, SurveyedLink, SurveyedNeighbour, SurveyedRoute, protocol_name, scope_name,
+};
 
 /// `inside` says whose namespace it is, if not the node's own: ` of pod shop/cart-0`.
 pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
@@ -51,9 +53,24 @@ pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
                 .map(|neighbour| Sighted::new(of_neighbour(neighbour, &device), neighbours.clone()))
                 .collect(),
         ),
+        forwards: None,
         sysctls: Some(survey.sysctls.iter().map(sighted_sysctl).collect()),
         partial: PartialKernel::default(),
     }
+}
+
+/// What the node's tunnels know of their ends.
+pub(super) fn of_forwards(
+    forwards: &[SurveyedForward],
+    survey: &Survey,
+    node: &str,
+) -> Vec<Sighted<Forward>> {
+    let origin = Origin::probe(node, "ends of tunnels");
+    let sighted = |found: &SurveyedForward| {
+        let device = survey.device(found.index)?.to_owned();
+        Some(Sighted::new(Forward { device, mac: found.mac, node: found.node }, origin.clone()))
+    };
+    forwards.iter().filter_map(sighted).collect()
 }
 
 fn of_link(link: &SurveyedLink, device: &impl Fn(u32) -> String) -> Link {

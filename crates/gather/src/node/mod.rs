@@ -40,7 +40,7 @@ pub struct NodeSources {
     pub store_problem: Option<String>,
     /// What the node's agent says of the node's address.
     pub address_choices: Option<Vec<AddressChoice>>,
-    /// Where this node's BIRD listens, if it was told; else the usual places are tried.
+    /// Where this node's BIRD must listen, if one is expected; else the usual places are tried.
     pub bird_socket: Option<PathBuf>,
 }
 
@@ -185,7 +185,16 @@ impl Look {
 
     fn kernel(&mut self) {
         match Survey::here() {
-            Ok(survey) => self.node.kernel = kernel::of_survey(&survey, &self.node.name, ""),
+            Ok(survey) => {
+                self.node.kernel = kernel::of_survey(&survey, &self.node.name, "");
+                match survey.forwards_here() {
+                    Ok(found) => {
+                        let forwards = kernel::of_forwards(&found, &survey, &self.node.name);
+                        self.node.kernel.forwards = Some(forwards);
+                    }
+                    Err(error) => self.could_not("the ends of its tunnels", &error),
+                }
+            }
             Err(error) => self.could_not("the kernel", &error),
         }
     }
@@ -205,15 +214,18 @@ impl Look {
             return;
         }
         let Ok(home) = NetNs::current() else { return };
-        let mut views = Vec::new();
+        let (mut views, mut lost) = (Vec::new(), Vec::new());
         for inside in namespaces.iter().take(pods::PODS_MAX) {
             match pods::look_inside(inside, &home, &self.node.name) {
                 Ok(view) => views.extend(view),
-                Err(error) if error.is_namespace_gone() => {}
+                Err(error) if error.is_namespace_gone() => {
+                    lost.push(Sighted::new(inside.container_id.clone(), self.from("namespaces")));
+                }
                 Err(error) => self.could_not("a pod from inside", &error),
             }
         }
         self.node.pod_views = Some(views);
+        self.node.lost_namespaces = Some(lost);
         self.node.namespaces = Some(pods::namespaces(&self.from("namespaces")));
     }
 

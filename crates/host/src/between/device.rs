@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::{DeviceName, IpVersion};
+use model::{DeviceName, IpVersion, Mac};
 use plan::between::{IPIP_DEVICE, IpipDevice, Uplink, Uplinks, VXLAN_DEVICES, VxlanDevice};
-
+use plan::work::Tunnel;
 use rustix::io::Errno;
 
 use crate::links::{find_link, is_no_device};
@@ -83,8 +83,9 @@ impl Host {
         requests.extend(others.map(|other| messages::delete_address(name.as_str(), index, other)));
         Ok(requests)
     }
+
     fn find_device(&mut self, name: &str) -> Result<Option<u32>, HostError> {
-        let name = DeviceName::new(name).expect("a valid name");
+        let Ok(name) = DeviceName::new(name) else { return Ok(None) };
         Ok(find_link(&mut self.netlink, &name)?.map(|link| link.index))
     }
 
@@ -131,6 +132,81 @@ impl Host {
         let Some(link) = self.own_vxlan(version)? else { return Ok(false) };
         self.netlink.execute_all(vec![messages::delete_link(&link.name, link.index)])?;
         Ok(true)
+    }
+
+    /// A VXLAN device as it is; `None` if there is none of that name. One of that name that is no VXLAN device is in the way.
+    pub(crate) fn find_tunnel(&mut self, name: &str) -> Result<Option<Tunnel>, HostError> {
+        let Some(link) = self.look_at_vxlan(name)? else { return Ok(None) };
+        let Some((vxlan, version)) = link.vxlan.as_ref().zip(version_of(name)) else {
+            return Err(HostError::NameTaken {
+                device: DeviceName::new(name).expect("it is a device's name"),
+            });
+        };
+        let parent = self.uplink(vxlan.parent)?.map(|parent| parent.device);
+        let unspecified = match version {
+            IpVersion::V4 => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+            IpVersion::V6 => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+        };
+        Ok(Some(Tunnel {
+            vni: vxlan.vni.unwrap_or_default(),
+            port: vxlan.port.unwrap_or_default(),
+            local: vxlan.local.unwrap_or(unspecified),
+            parent: parent.unwrap_or_default(),
+            mac: link.mac.unwrap_or(Mac([0; 6])),
+            mtu: link.mtu,
+            address: self.addresses_of(link.index, version)?.first().map(IpNet::addr),
+            is_up: link.up,
+        }))
+    }
+
+    /// Makes a VXLAN device like this, or changes the one that is there.
+    pub(crate) fn put_tunnel(&mut self, name: &str, wanted: &Tunnel) -> Result<(), HostError> {
+        let (parent, version) = (self.find_device(&wanted.parent)?, version_of(name));
+        let (Some(parent), Some(version)) = (parent, version) else {
+            return Err(HostError::NoDevice { what: format!("make {name} on {}", wanted.parent) });
+        };
+        let device = VxlanDevice {
+            version,
+            vni: wanted.vni,
+            port: wanted.port,
+            mac: wanted.mac,
+            local: wanted.local,
+            parent,
+            // What it has for the moment; the address that it is to have is given below.
+            address: wanted.address.unwrap_or(wanted.local),
+            mtu: wanted.mtu,
+        };
+        if wanted.address.is_some() && wanted.is_up {
+            return self.ensure_vxlan(&device).map(drop);
+        }
+        let found = self.look_at_vxlan(name)?.and_then(|link| link.vxlan);
+        if !found.is_some_and(|found| is_same(&found, &device)) {
+            self.remake_vxlan(&device)?;
+        }
+        let Some(link) = self.look_at_vxlan(name)? else {
+            return Err(HostError::NoDevice { what: format!("change {name}") });
+        };
+        let known = DeviceName::new(name).expect("it is a device's name");
+        let mut requests = vec![messages::set_mac(&known, link.index, wanted.mac)];
+        requests.push(messages::set_mtu(&known, link.index, wanted.mtu));
+        requests.push(match wanted.is_up {
+            true => messages::set_up(&known, link.index),
+            false => messages::set_down(name, link.index),
+        });
+        let held = self.addresses_of(link.index, version)?;
+        let delete = |address: IpNet| messages::delete_address(name, link.index, address);
+        match wanted.address {
+            None => requests.extend(held.into_iter().map(delete)),
+            address => requests.extend(self.address_requests(&known, link.index, version, address)?),
+        }
+        self.netlink.execute_all(requests)
+    }
+
+    pub(crate) fn delete_tunnel(&mut self, name: &str) -> Result<(), HostError> {
+        match self.find_device(name)? {
+            Some(index) => self.netlink.execute_all(vec![messages::delete_link(name, index)]),
+            None => Ok(()),
+        }
     }
 
     fn own_vxlan(&mut self, version: IpVersion) -> Result<Option<SurveyedLink>, HostError> {
@@ -200,6 +276,12 @@ impl Host {
             (is_meant && !is_of_kernel(network.addr())).then_some(network)
         })
     }
+}
+
+/// Only the tunnels' own names are known here.
+fn version_of(name: &str) -> Option<IpVersion> {
+    let versions = VXLAN_DEVICES.into_iter().zip([IpVersion::V4, IpVersion::V6]);
+    versions.into_iter().find(|(known, _)| *known == name).map(|(_, version)| version)
 }
 
 fn is_unsupported(error: &HostError) -> bool {

@@ -112,12 +112,12 @@ pub(super) fn delete_neighbour(index: u32, address: IpAddr) -> Request {
     Request::new(format!("delete tunnel end {address}"), message, 0)
 }
 
-pub(super) fn put_forward(index: u32, mac: Mac, node: IpAddr) -> Request {
+pub(crate) fn put_forward(index: u32, mac: Mac, node: IpAddr) -> Request {
     let what = format!("set tunnel end {mac} at node {node}");
     Request::new(what, forward(RTM_NEWNEIGH, index, mac, node), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
-pub(super) fn delete_forward(index: u32, mac: Mac, node: IpAddr) -> Request {
+pub(crate) fn delete_forward(index: u32, mac: Mac, node: IpAddr) -> Request {
     Request::new(
         format!("delete tunnel end {mac} at node {node}"),
         forward(RTM_DELNEIGH, index, mac, node),
@@ -132,6 +132,6 @@ fn forward(kind: u16, index: u32, mac: Mac, node: IpAddr) -> Message {
     message.with(NDA_LLADDR, &mac.0).with(NDA_DST, &octets(node))
 }
 
-pub(super) fn list_forwards(index: u32) -> Message {
+pub(crate) fn list_forwards(index: u32) -> Message {
     neighbour_message(RTM_GETNEIGH, AF_BRIDGE, 0, 0).with_u32(NDA_IFINDEX, index)
 }

@@ -5,7 +5,7 @@
 mod apply;
 mod device;
 pub(crate) mod guard;
-mod messages;
+pub(crate) mod messages;
 pub mod nft;
 mod observe;
 pub(crate) mod read;

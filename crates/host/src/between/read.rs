@@ -52,7 +52,7 @@ fn any_route(kind: u16, body: &[u8]) -> Option<(FoundRoute, u8)> {
 }
 
 /// A permanent entry of a device's own table of hardware addresses: device, hardware address, node.
-pub(super) fn forward(kind: u16, body: &[u8]) -> Option<(u32, Mac, IpAddr)> {
+pub(crate) fn forward(kind: u16, body: &[u8]) -> Option<(u32, Mac, IpAddr)> {
     if !matches!(kind, RTM_NEWNEIGH | RTM_DELNEIGH) || body.first() != Some(&AF_BRIDGE) {
         return None;
     }

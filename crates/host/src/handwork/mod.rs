@@ -6,6 +6,7 @@
 mod behind;
 mod place;
 mod route;
+mod tunnel;
 mod veth;
 mod wire;
 
@@ -105,7 +106,10 @@ impl Host {
             }
             (Act::Wire(wire), None) => self.wire(wire, around),
             (Act::Unwire(wire), None) => self.unwire(wire, around),
-            (Act::Device { .. } | Act::Wire(_) | Act::Unwire(_), Some(_)) => {
+            (Act::Tunnel { device, from, to }, None) => {
+                self.change_tunnel(device, from.as_ref(), to.as_ref())
+            }
+            (Act::Device { .. } | Act::Wire(_) | Act::Unwire(_) | Act::Tunnel { .. }, Some(_)) => {
                 surprise("that is done on the node, not inside a sandbox")
             }
             (act, None) => Place::Node(&mut self.netlink).change(act, around.maker),

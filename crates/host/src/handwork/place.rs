@@ -37,7 +37,8 @@ impl Place<'_> {
             Act::Up { device, from, to } => self.change_up(&known(device)?, *from, *to),
             Act::Mtu { device, from, to } => self.change_mtu(&known(device)?, *from, *to),
             Act::Sysctl { path, from, to } => self.change_setting(path, from, to),
-            Act::Device { .. } | Act::Wire(_) | Act::Unwire(_) => {
+            Act::Forward { device, mac, from, to } => self.change_forward(&known(device)?, *mac, *from, *to),
+            Act::Device { .. } | Act::Wire(_) | Act::Unwire(_) | Act::Tunnel { .. } => {
                 unreachable!("they take more than one namespace, and are told apart before")
             }
         }
@@ -180,7 +181,12 @@ impl Place<'_> {
 }
 
 /// Whether it is time to act: it is as the plan says.
-fn turn<T: PartialEq>(found: &T, from: &T, to: &T, words: impl FnOnce(&T) -> String) -> Result<(), NotDone> {
+pub(super) fn turn<T: PartialEq>(
+    found: &T,
+    from: &T,
+    to: &T,
+    words: impl FnOnce(&T) -> String,
+) -> Result<(), NotDone> {
     if found == to {
         Err(NotDone::Already)
     } else if found == from {

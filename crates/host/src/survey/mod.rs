@@ -13,6 +13,8 @@ use std::path::Path;
 use ipnet::IpNet;
 use model::Mac;
 
+use crate::between::messages::list_forwards;
+use crate::between::read::forward;
 use crate::netlink::Netlink;
 use crate::netlink::numbers::{AF_INET, AF_INET6};
 use crate::objects::{read_link, read_proxy_delay};
@@ -96,6 +98,14 @@ pub struct SurveyedNeighbour {
     pub is_proxy: bool,
 }
 
+/// A permanent entry of a VXLAN device: a hardware address, and the node that it is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SurveyedForward {
+    pub index: u32,
+    pub mac: Mac,
+    pub node: IpAddr,
+}
+
 /// Settings that are no device's.
 const SETTINGS: &[&str] = &[
     "net/ipv4/ip_forward",
@@ -143,6 +153,20 @@ impl Survey {
             }
         }
         Ok(survey)
+    }
+
+    /// What the VXLAN devices among these links know of the ends of their tunnels. Only a node has a use for it.
+    pub fn forwards_here(&self) -> Result<Vec<SurveyedForward>, HostError> {
+        let mut netlink = Netlink::open()?;
+        let mut found = Vec::new();
+        for link in self.links.iter().filter(|link| link.vxlan.is_some()) {
+            let message = list_forwards(link.index);
+            found.extend(netlink.dump("list the ends of tunnels", &message, |kind, body| {
+                let (index, mac, node) = forward(kind, body)?;
+                (index == link.index).then_some(SurveyedForward { index, mac, node })
+            })?);
+        }
+        Ok(found)
     }
 
     /// The devices alone: a node of a large cluster has thousands of routes.

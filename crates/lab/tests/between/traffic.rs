@@ -151,7 +151,7 @@ fn strangers_changes_are_put_right() {
     let is_told = || {
         let status = printed(&scene, 0, &["plumb", "node", "status"]);
         for told in
-            ["block-route-missing", "neighbour-missing", "route 10.99.0.0/24 on", "device vxlan.calico on"]
+            ["block-route-missing", "tunnel-end-unknown", "route 10.99.0.0/24 on", "device vxlan.calico on"]
         {
             anyhow::ensure!(status.contains(told), "no {told} in {status}");
         }

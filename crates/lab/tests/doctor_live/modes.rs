@@ -11,7 +11,7 @@ use model::Cidr;
 
 use crate::scene::{Verdict, address_of, doctor, missing, plan};
 
-const NODES: [&str; 3] = ["node1", "node2", "node3"];
+pub(crate) const NODES: [&str; 3] = ["node1", "node2", "node3"];
 
 /// A fault by hand: where, what, how it is undone, and what must be found.
 struct ByHand {
@@ -22,15 +22,16 @@ struct ByHand {
     subject: String,
 }
 
-struct Town {
-    lab: OwnCluster,
+pub(crate) struct Town {
+    pub(crate) lab: OwnCluster,
     /// One on each node.
-    pods: Vec<PodReport>,
+    pub(crate) pods: Vec<PodReport>,
 }
 
 impl Town {
-    fn up(mode: Mode, ipv6: bool) -> Result<Town> {
-        let plan = Plan { mode, ipv6, ..plan(StoreKind::Sqlite, NODES.len())? };
+    pub(crate) fn up(mode: Mode, ipv6: bool) -> Result<Town> {
+        let plan =
+            Plan { mode, ipv6, topology: mode.usual_topology(), ..plan(StoreKind::Sqlite, NODES.len())? };
         let lab = OwnCluster::up(plan, &|_| {})?;
         let mut pods = Vec::new();
         for node in NODES {
@@ -40,14 +41,14 @@ impl Town {
         Ok(Town { lab, pods })
     }
 
-    fn audit(&self) -> Result<Verdict> {
+    pub(crate) fn audit(&self) -> Result<Verdict> {
         let mut doctor = doctor(&self.lab)?;
         doctor.args(["--grace", "0", "--settle", "0.05"]);
         Verdict::of(doctor)
     }
 
     /// The routes follow the records within moments.
-    fn wait_until_clean(&self) -> Result<()> {
+    pub(crate) fn wait_until_clean(&self) -> Result<()> {
         lab::wait_for("a healthy cluster", || {
             let verdict = self.audit()?;
             ensure!(verdict.roots.is_empty(), "{:#}", verdict.report["findings"]);
@@ -56,7 +57,7 @@ impl Town {
     }
 
     /// On the first node, or in its pod.
-    fn run(&self, is_inside: bool, line: &str) -> Result<String> {
+    pub(crate) fn run(&self, is_inside: bool, line: &str) -> Result<String> {
         let namespace = self.pods[0].netns.rsplit('/').next().unwrap_or_default();
         let inside: &[&str] = if is_inside { &["ip", "netns", "exec", namespace] } else { &[] };
         self.lab.run_on(NODES[0], &[inside, &["sh", "-ec", line]].concat())
@@ -72,7 +73,7 @@ impl Town {
         Ok(())
     }
 
-    fn address(&self, of: usize, is_v4: bool) -> Result<IpAddr> {
+    pub(crate) fn address(&self, of: usize, is_v4: bool) -> Result<IpAddr> {
         let addresses = self.pods[of].addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok());
         addresses.into_iter().find(|address| address.is_ipv4() == is_v4).context("an address")
     }

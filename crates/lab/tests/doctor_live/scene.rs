@@ -313,7 +313,7 @@ pub(crate) fn doctor(lab: &Cluster) -> Result<Command> {
     plumb_at(lab, &BTreeMap::new(), &["doctor", "-o", "json"])
 }
 
-fn plumb_at(lab: &Cluster, sockets: &BTreeMap<&str, PathBuf>, words: &[&str]) -> Result<Command> {
+pub(crate) fn plumb_at(lab: &Cluster, sockets: &BTreeMap<&str, PathBuf>, words: &[&str]) -> Result<Command> {
     let nodes = &lab.description().nodes;
     let first = &nodes.first().context("a lab has nodes")?.name;
     let mut command = Command::new("nsenter");

@@ -10,6 +10,22 @@ use crate::faults;
 /// Codes that no fault can be made for in a lab.
 const NOT_HERE: &[(&str, &str)] = &[
     (
+        "tunnel-device-wrong",
+        "nodes of this cluster reach each other without a tunnel: tunnels.rs has clusters with tunnels",
+    ),
+    (
+        "tunnel-dropped",
+        "nodes of this cluster reach each other without a tunnel: tunnels.rs has clusters with tunnels",
+    ),
+    (
+        "tunnel-end-unknown",
+        "nodes of this cluster reach each other without a tunnel: tunnels.rs has clusters with tunnels",
+    ),
+    (
+        "pod-namespace-gone",
+        "what was in a namespace does not come back for the next fault: loops.rs has a cluster for it",
+    ),
+    (
         "affinity-unlabelled",
         "affinities have labels only where they are objects of Kubernetes, and the stores here are not",
     ),

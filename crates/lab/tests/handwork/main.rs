@@ -3,6 +3,7 @@
 mod devices;
 mod networks;
 mod single;
+mod tunnels;
 
 use std::path::PathBuf;
 

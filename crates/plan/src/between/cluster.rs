@@ -413,6 +413,15 @@ impl Between {
         self.pools.keys().map(String::as_str)
     }
 
+    pub(super) fn encapsulations(&self, version: IpVersion) -> impl Iterator<Item = Encapsulation> {
+        let of_version = self.pools.values().filter(move |pool| pool.cidr.version() == version);
+        of_version.map(|pool| pool.encapsulation)
+    }
+
+    pub(super) fn encapsulation(&self, block: &Cidr) -> Option<Encapsulation> {
+        self.ground.encapsulation_of(block)
+    }
+
     pub fn block_cidrs(&self) -> impl Iterator<Item = &Cidr> {
         self.blocks.keys()
     }

@@ -1,5 +1,6 @@
 //! Felix's variables (`FELIX_VXLANMTU` and the like) as fields of FelixConfiguration. They come before every record.
 
+use model::{Kind, Resource};
 use serde_json::{Map, Value};
 
 /// What a variable's text becomes.
@@ -31,6 +32,22 @@ const VARIABLES: [(&str, &str, Sort); 17] = [
     ("FELIX_INTERFACEPREFIX", "interfacePrefix", Sort::Text),
     ("FELIX_WORKLOADSOURCESPOOFING", "workloadSourceSpoofing", Sort::Text),
 ];
+
+/// The names of the variables that are heeded.
+pub fn felix_variable_names() -> impl Iterator<Item = &'static str> {
+    VARIABLES.into_iter().map(|(variable, _, _)| variable)
+}
+
+/// The node's own FelixConfiguration, with the fields of its environment before it.
+pub fn joined_settings(fields: &Map<String, Value>, of_node: Option<&Resource>) -> Option<Resource> {
+    if fields.is_empty() {
+        return of_node.cloned();
+    }
+    let mut joined =
+        of_node.cloned().unwrap_or_else(|| Resource::new(Kind::FelixConfiguration, "environment"));
+    joined.spec_mut().extend(fields.clone());
+    Some(joined)
+}
 
 /// `read` gives a variable's text. One that means nothing is as if it were not there; its name is in the second list.
 pub fn felix_variables(read: &dyn Fn(&str) -> Option<String>) -> (Map<String, Value>, Vec<&'static str>) {

@@ -78,16 +78,34 @@ impl Step {
     }
 }
 
+/// Why a route does not lead where it must.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HopFault {
+    /// It is a black hole and must lead somewhere, or the other way round.
+    Kind,
+    Device,
+    Gateway,
+}
+
+/// What is wrong with where a route leads: the one rule for the agent's looks, for checks and for repairs.
+pub fn hop_fault(found: Hop, wanted: &NodeRoute) -> Option<HopFault> {
+    match (found, wanted.way) {
+        (Hop::Blackhole, Way::Blackhole) => None,
+        (Hop::Device { via, .. }, Way::Via { via: wanted, .. }) if via != Some(wanted) => {
+            Some(HopFault::Device)
+        }
+        (Hop::Device { gateway, .. }, Way::Via { .. }) => {
+            (gateway != wanted.gateway()).then_some(HopFault::Gateway)
+        }
+        (Hop::Odd, Way::Via { .. }) => Some(HopFault::Device),
+        _ => Some(HopFault::Kind),
+    }
+}
+
 /// Whether a route that was found is the one that is wanted.
 pub fn is_as_wanted(found: &FoundRoute, wanted: &NodeRoute) -> bool {
-    let leads_right = match (found.hop, wanted.way) {
-        (Hop::Blackhole, Way::Blackhole) => true,
-        (Hop::Device { via, gateway, .. }, Way::Via { via: wanted_via, .. }) => {
-            via == Some(wanted_via) && gateway == wanted.gateway()
-        }
-        _ => false,
-    };
-    leads_right && (found.destination, found.metric) == (wanted.destination, wanted.metric())
+    let is_in_place = (found.destination, found.metric) == (wanted.destination, wanted.metric());
+    is_in_place && hop_fault(found.hop, wanted).is_none()
 }
 
 /// What a look at everything shows.

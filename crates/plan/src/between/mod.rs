@@ -28,6 +28,7 @@ mod nat;
 mod notice;
 mod pods;
 mod records;
+mod repair;
 mod settings;
 mod trouble;
 mod troubles;
@@ -35,14 +36,16 @@ mod tunnel;
 mod way;
 
 pub use cluster::{Between, Changed};
-pub use environment::felix_variables;
+pub use environment::{felix_variable_names, felix_variables, joined_settings};
 pub use kernel::{
-    BetweenObserved, FoundRoute, Hop, Step, changes_of, differences as between_differences, is_as_wanted,
+    BetweenObserved, FoundRoute, Hop, HopFault, Step, changes_of, differences as between_differences,
+    hop_fault, is_as_wanted,
 };
 pub use nat::TABLE as NAT_TABLE;
 pub use notice::BetweenNotice;
 pub use pods::{AllowedSource, POD_CHAIN, PodGuard};
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
+pub use repair::{RouteFault, SeenRoute};
 pub use settings::{BetweenSettings, NatSettings, TunnelSettings, Writer};
 pub use trouble::Trouble;
 pub use tunnel::{

@@ -3,5 +3,6 @@
 mod cluster;
 mod kernel;
 mod modes;
+mod repair;
 mod sequences;
 mod trouble;

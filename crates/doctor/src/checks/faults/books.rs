@@ -235,7 +235,7 @@ fn pool_not_for_node(evidence: &mut Evidence, node: usize) -> String {
 /// A block of nobody, of which a node's tunnel has an address.
 fn give_to_tunnel(evidence: &mut Evidence, node: usize, cidr: Cidr) {
     books(evidence).blocks.insert(cidr, Stored::new(Block::new(cidr, None, 1), "1"));
-    let tunnel = Tunnel::Vxlan.owner(&node_name(node));
+    let tunnel = Tunnel::Wireguard.owner(&node_name(node));
     ::ipam::take(
         &mut books(evidence).blocks.get_mut(&cidr).unwrap().value,
         &tunnel,
@@ -245,7 +245,8 @@ fn give_to_tunnel(evidence: &mut Evidence, node: usize, cidr: Cidr) {
     let record = Handle { block: [(cidr.to_string(), 1)].into(), ..Handle::default() };
     books(evidence).handles.insert(tunnel.handle, Stored::new(record, "1"));
     let kube = &mut evidence.kube_nodes.as_mut().unwrap()[node].seen;
-    kube.annotations.insert("projectcalico.org/IPv4VXLANTunnelAddr".to_owned(), cidr.network().to_string());
+    kube.annotations
+        .insert("projectcalico.org/IPv4WireguardInterfaceAddr".to_owned(), cidr.network().to_string());
 }
 
 /// The last service is gone.
@@ -270,6 +271,6 @@ fn tombstone(evidence: &mut Evidence, node: usize) -> String {
 fn tunnel_address_shared(evidence: &mut Evidence, node: usize) -> String {
     let address = evidence.endpoints.as_ref().unwrap()[node * PODS].seen.addresses[0];
     let kube = &mut evidence.kube_nodes.as_mut().unwrap()[OTHER].seen;
-    kube.annotations.insert("projectcalico.org/IPv4VXLANTunnelAddr".to_owned(), address.to_string());
+    kube.annotations.insert("projectcalico.org/IPv4WireguardInterfaceAddr".to_owned(), address.to_string());
     address.to_string()
 }

@@ -35,7 +35,9 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("pod-default-route-missing", pod_default_route_missing),
     ("pod-gateway-unresolved", pod_gateway_unresolved),
     ("pod-interface-missing", pod_interface_missing),
+    ("pod-namespace-gone", pod_namespace_gone),
     ("pod-spoofing-possible", pod_spoofing_possible),
+    ("route-diverted", route_diverted),
     ("route-gateway-unreachable", route_gateway_unreachable),
     ("route-missing", route_missing),
     ("route-shadowed", route_shadowed),
@@ -45,38 +47,38 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
 ];
 
 /// A node's first pod: its address and its device.
-fn first(evidence: &mut Evidence, node: usize) -> (IpAddr, String) {
+pub(super) fn first(evidence: &mut Evidence, node: usize) -> (IpAddr, String) {
     let endpoint = &endpoint(evidence, node * PODS).seen;
     (endpoint.addresses[0], endpoint.device.clone().unwrap())
 }
 
-fn host(evidence: &mut Evidence, node: usize) -> &mut NodeEvidence {
+pub(super) fn host(evidence: &mut Evidence, node: usize) -> &mut NodeEvidence {
     evidence.node_mut(&node_name(node))
 }
 
-fn links(evidence: &mut Evidence, node: usize) -> &mut Vec<Sighted<Link>> {
+pub(super) fn links(evidence: &mut Evidence, node: usize) -> &mut Vec<Sighted<Link>> {
     host(evidence, node).kernel.links.as_mut().unwrap()
 }
 
-fn routes(evidence: &mut Evidence, node: usize) -> &mut Vec<Sighted<Route>> {
+pub(super) fn routes(evidence: &mut Evidence, node: usize) -> &mut Vec<Sighted<Route>> {
     host(evidence, node).kernel.routes.as_mut().unwrap()
 }
 
-fn route(evidence: &mut Evidence, node: usize, to: IpNet) -> &mut Route {
+pub(super) fn route(evidence: &mut Evidence, node: usize, to: IpNet) -> &mut Route {
     &mut routes(evidence, node).iter_mut().find(|route| route.seen.destination == to).unwrap().seen
 }
 
-fn inside(evidence: &mut Evidence, node: usize) -> (&mut PodView, String) {
+pub(super) fn inside(evidence: &mut Evidence, node: usize) -> (&mut PodView, String) {
     let view = &mut host(evidence, node).pod_views.as_mut().unwrap()[0];
     let subject = format!("pod {}", view.pod.clone().unwrap());
     (view, subject)
 }
 
-fn route_subject(node: usize, to: IpNet) -> String {
+pub(super) fn route_subject(node: usize, to: IpNet) -> String {
     format!("route {to} on {}", node_name(node))
 }
 
-fn other_block() -> IpNet {
+pub(super) fn other_block() -> IpNet {
     block_cidr(OTHER).to_string().parse().unwrap()
 }
 
@@ -181,7 +183,11 @@ fn mtu_too_large(evidence: &mut Evidence, node: usize) -> String {
     inside.for_each(|link| link.seen.mtu = Some(1450));
     let pods = links(evidence, node).iter_mut().filter(|link| link.seen.is_workload());
     pods.for_each(|link| link.seen.mtu = Some(1450));
-    links(evidence, node).push(Sighted::new(link, Origin::probe(node_name(node), "links")));
+    // Where there is one it is only made too large.
+    match links(evidence, node).iter_mut().find(|known| known.seen.name == link.name) {
+        Some(known) => known.seen.mtu = link.mtu,
+        None => links(evidence, node).push(Sighted::new(link, Origin::probe(node_name(node), "links"))),
+    }
     format!("device vxlan.calico on {}", node_name(node))
 }
 
@@ -243,6 +249,25 @@ fn pod_interface_missing(evidence: &mut Evidence, node: usize) -> String {
     let (view, subject) = inside(evidence, node);
     view.kernel.links = Some(Vec::new());
     subject
+}
+
+/// The runtime runs the sandbox, and its namespace is not there: with it both ends of its device are gone.
+fn pod_namespace_gone(evidence: &mut Evidence, node: usize) -> String {
+    let (_, device) = first(evidence, node);
+    let view = host(evidence, node).pod_views.as_mut().unwrap().remove(0);
+    links(evidence, node).retain(|link| link.seen.name != device);
+    forget_device(evidence, node, &device);
+    let lost = Sighted::new(view.container_id.unwrap(), Origin::probe(node_name(node), "namespaces"));
+    host(evidence, node).lost_namespaces.get_or_insert_default().push(lost);
+    format!("pod {}", view.pod.unwrap())
+}
+
+/// A black hole for a pod of another node.
+fn route_diverted(evidence: &mut Evidence, node: usize) -> String {
+    let pod = endpoint(evidence, OTHER * PODS + 1).seen.addresses[0];
+    let hole = crate::sample::kernel_route(pod.into(), None, None, "static");
+    routes(evidence, node).push(Sighted::new(hole, Origin::probe(node_name(node), "routes")));
+    route_subject(node, pod.into())
 }
 
 fn route_missing(evidence: &mut Evidence, node: usize) -> String {

@@ -6,13 +6,14 @@ mod books;
 mod kernel;
 mod nodes;
 mod records;
+mod tunnels;
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
-use crate::sample::Sample;
+use crate::sample::{Sample, through};
 use crate::{Evidence, diagnose};
 
 const PODS: usize = 4;
@@ -22,22 +23,34 @@ const NODES: usize = 8;
 const OTHER: usize = NODES - 2;
 const TWIN: usize = NODES - 1;
 
+const SAMPLE: Sample = Sample { nodes: NODES, blocks_per_node: 1, pods_per_node: PODS, has_kernels: true };
+
 /// What is broken, and the subject of the one finding that is expected.
 pub(crate) struct Fault {
     pub(crate) code: &'static str,
     pub(crate) inject: fn(&mut Evidence, usize) -> String,
+    /// It happens where nodes are reached through VXLAN.
+    pub(crate) is_of_tunnel: bool,
 }
 
 pub(crate) fn all() -> Vec<Fault> {
-    [books::FAULTS, records::FAULTS, kernel::FAULTS, nodes::FAULTS]
-        .into_iter()
-        .flatten()
-        .map(|(code, inject)| Fault { code, inject: *inject })
+    let plain = [books::FAULTS, records::FAULTS, kernel::FAULTS, nodes::FAULTS];
+    let all = plain.into_iter().flatten().map(|fault| (fault, false));
+    all.chain(tunnels::FAULTS.iter().map(|fault| (fault, true)))
+        .map(|((code, inject), is_of_tunnel)| Fault { code, inject: *inject, is_of_tunnel })
         .collect()
 }
 
 pub(crate) fn healthy() -> Evidence {
-    Sample { nodes: NODES, blocks_per_node: 1, pods_per_node: PODS, has_kernels: true }.evidence()
+    SAMPLE.evidence()
+}
+
+/// Where these faults can happen.
+pub(crate) fn healthy_for<'f>(faults: impl IntoIterator<Item = &'f Fault>) -> Evidence {
+    match faults.into_iter().any(|fault| fault.is_of_tunnel) {
+        true => through(SAMPLE, "vxlanMode", "Always"),
+        false => healthy(),
+    }
 }
 
 fn found(evidence: &Evidence) -> BTreeSet<(String, String)> {
@@ -50,7 +63,7 @@ fn found(evidence: &Evidence) -> BTreeSet<(String, String)> {
 fn every_fault_is_found_and_nothing_else() {
     let mut wrong = Vec::new();
     for fault in all() {
-        let mut evidence = healthy();
+        let mut evidence = healthy_for([&fault]);
         let subject = (fault.inject)(&mut evidence, 1);
         let expected = BTreeSet::from([(fault.code.to_owned(), subject)]);
         let found = found(&evidence);
@@ -59,6 +72,13 @@ fn every_fault_is_found_and_nothing_else() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_cluster_with_tunnels_has_no_findings() {
+    for mode in ["Always", "CrossSubnet"] {
+        assert_eq!(found(&through(SAMPLE, "vxlanMode", mode)), BTreeSet::new(), "{mode}");
+    }
 }
 
 #[test]
@@ -75,9 +95,9 @@ fn every_check_has_a_fault() {
 fn what_was_broken_only_now_is_churn_where_it_may_be() {
     for fault in all() {
         let check = super::find(fault.code).expect("faults are named for checks");
-        let mut evidence = healthy();
+        let mut evidence = healthy_for([&fault]);
         let subject = (fault.inject)(&mut evidence, 1);
-        evidence.earlier = Some(Box::new(healthy()));
+        evidence.earlier = Some(Box::new(healthy_for([&fault])));
         let is_told = found(&evidence).contains(&(fault.code.to_owned(), subject.clone()));
         assert_eq!(
             is_told,
@@ -85,7 +105,7 @@ fn what_was_broken_only_now_is_churn_where_it_may_be() {
             "{} of {subject} in one look of two",
             fault.code
         );
-        let mut earlier = healthy();
+        let mut earlier = healthy_for([&fault]);
         (fault.inject)(&mut earlier, 1);
         evidence.earlier = Some(Box::new(earlier));
         assert!(found(&evidence).contains(&(fault.code.to_owned(), subject)), "{} in both looks", fault.code);
@@ -97,7 +117,8 @@ proptest! {
 
     #[test]
     fn several_at_once_are_found_as_injected(faults in subsequence((0..all().len()).collect::<Vec<_>>(), 2..=5).prop_shuffle()) {
-        let (all, mut evidence) = (all(), healthy());
+        let all = all();
+        let mut evidence = healthy_for(faults.iter().map(|fault| &all[*fault]));
         let injected: BTreeSet<(String, String)> = faults
             .iter()
             .enumerate()

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{locals, remote, way_out};
+use super::{Spared, advice, locals, remote, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
-use crate::evidence::firewall::{Firewall, Packet};
+use crate::evidence::firewall::{Dropper, Firewall, Packet};
 use crate::{Case, Check, Host, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -15,9 +15,8 @@ pub(in crate::checks) const CHECK: Check = Check {
                   pods and those of other nodes. Docker sets the policy of the FORWARD chain to drop when it starts; \
                   hardening scripts and firewalld do so, too. Addresses, routes and sessions all look right, and nothing \
                   gets through.",
-    remedy: "accept what comes from and goes to the devices of pods before it is dropped (iptables -I FORWARD -i cali+ -j ACCEPT; \
-             iptables -I FORWARD -o cali+ -j ACCEPT), or set the policy to accept (iptables -P FORWARD ACCEPT), and make \
-             it last",
+    remedy: "accept what comes from and goes to the devices of pods before it is dropped, with the program that made the chain \
+             (iptables or nft; the finding says which), and make it last",
     needs: &[&[Need::Firewall, Need::Endpoints]],
     settles: Settles::InTwoLooks,
     look,
@@ -26,11 +25,13 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for host in case.hosts() {
         let Some(firewall) = &host.node.firewall else { continue };
+        // What the agent's own rules drop is meant.
+        let of_others = firewall.seen.of_others();
         let mut dropped_by = BTreeSet::new();
         for is_ipv4 in [true, false] {
             for is_out in [true, false] {
                 dropped_by
-                    .extend(who_drops_all(case, host, &firewall.seen, (is_ipv4, is_out)).unwrap_or_default());
+                    .extend(who_drops_all(case, host, &of_others, (is_ipv4, is_out)).unwrap_or_default());
             }
         }
         if dropped_by.is_empty() {
@@ -41,9 +42,18 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             Subject::Node(name.to_owned()),
             format!("{name} drops the packets of its pods to or from other nodes"),
         );
-        finding.seen_all(dropped_by.into_iter().map(|place| firewall.exhibit(place)));
+        finding.remedy(format!("{}; and make it last", advice(&dropped_by, &spared())));
+        finding.seen_all(dropped_by.iter().map(|place| firewall.exhibit(place.to_string())));
         explain_losses(case, finding, name);
     }
+}
+
+fn spared() -> [Spared; 2] {
+    [("-i", "iifname"), ("-o", "oifname")].map(|(iptables, nft)| Spared {
+        chain: "FORWARD",
+        iptables: format!("{iptables} cali+"),
+        nft: format!("{nft} \"cali*\""),
+    })
 }
 
 /// Where all packets end: `None` if one gets through, or may, or there is none to try.
@@ -52,15 +62,27 @@ fn who_drops_all(
     host: &Host<'_>,
     firewall: &Firewall,
     (is_ipv4, is_out): (bool, bool),
-) -> Option<BTreeSet<String>> {
+) -> Option<BTreeSet<Dropper>> {
     let remote = remote(case, host, is_ipv4)?;
     let uplink = way_out(host, remote);
     let mut dropped_by = BTreeSet::new();
     for local in locals(host, is_ipv4) {
         let packet = if is_out {
-            Packet { from: local.address, to: remote, incoming: local.device, outgoing: uplink }
+            Packet {
+                from: local.address,
+                to: remote,
+                incoming: local.device,
+                outgoing: uplink,
+                transport: None,
+            }
         } else {
-            Packet { from: remote, to: local.address, incoming: uplink, outgoing: local.device }
+            Packet {
+                from: remote,
+                to: local.address,
+                incoming: uplink,
+                outgoing: local.device,
+                transport: None,
+            }
         };
         let fate = firewall.fate_of(&packet);
         if !fate.is_dropped() {
@@ -109,6 +131,35 @@ mod tests {
         assert_eq!(finding.subject.to_string(), "node worker-0001");
         let shown: Vec<&str> = finding.evidence.iter().map(|exhibit| exhibit.text.as_str()).collect();
         assert_eq!(shown, ["chain FORWARD of table ip filter: policy drop"]);
+        assert!(finding.remedy.starts_with("iptables -I FORWARD -i cali+ -j ACCEPT; "), "{}", finding.remedy);
+    }
+
+    /// Neither our own rules nor those that concern other packets are shown, and a chain of nft's is not iptables' to change.
+    #[test]
+    fn the_chain_that_drops_is_named_and_advice_fits_its_program() {
+        let mut evidence = small();
+        let port = json!({"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 4789}});
+        let pods = json!({"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "cali*"}});
+        let ruleset = json!({"nftables": [
+            {"chain": {"family": "inet", "table": "plumb", "name": "forward", "type": "filter", "hook": "forward", "prio": 0}},
+            {"rule": {"family": "inet", "table": "plumb", "chain": "forward", "handle": 9, "expr": [pods, port, {"drop": null}]}},
+            {"rule": {"family": "inet", "table": "plumb", "chain": "forward", "handle": 10, "expr": [pods, {"drop": null}]}},
+            {"chain": {"family": "inet", "table": "hard", "name": "pass", "type": "filter", "hook": "forward", "prio": 5}},
+            {"rule": {"family": "inet", "table": "hard", "chain": "pass", "handle": 3, "expr": [port, {"drop": null}]}},
+            {"rule": {"family": "inet", "table": "hard", "chain": "pass", "handle": 4, "expr": [{"drop": null}]}},
+        ]});
+        evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen = Firewall::read(&ruleset).unwrap();
+        let finding = only(&CHECK, &evidence);
+        let shown: Vec<&str> = finding.evidence.iter().map(|exhibit| exhibit.text.as_str()).collect();
+        assert_eq!(shown, ["chain pass of table inet hard: rule 4"]);
+        assert_eq!(finding.remedy, "nft delete rule inet hard pass handle 4; and make it last");
+        let policy = json!({"nftables": [
+            {"chain": {"family": "ip", "table": "hard", "name": "pass", "type": "filter", "hook": "forward", "prio": 5, "policy": "drop"}},
+        ]});
+        evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen = Firewall::read(&policy).unwrap();
+        let remedy = only(&CHECK, &evidence).remedy;
+        assert!(remedy.starts_with("nft insert rule ip hard pass iifname \"cali*\" accept; "), "{remedy}");
+        assert!(!remedy.contains("iptables"), "{remedy}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn keeps_sources(host: &Host<'_>, pool: &Pool) -> bool {
         return false;
     }
     of_pool.all(|local| {
-        let packet = Packet { from: local.address, to, incoming: local.device, outgoing };
+        let packet = Packet { from: local.address, to, incoming: local.device, outgoing, transport: None };
         let fate = firewall.fate_of(&packet);
         fate.may_pass && !fate.may_get_new_source
     })

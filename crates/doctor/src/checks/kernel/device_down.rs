@@ -37,6 +37,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     .explains("route-missing", route_subject(host, *address))
                     .explains("neighbour-missing", neighbour_subject(host, *address, device));
             }
+            // An interface that is down has no routes, and knows nobody.
+            let is_pods_end = link.seen.is_up != Some(false);
+            if let Some(pod) = endpoint.seen.pod_name().filter(|_| is_pods_end) {
+                for code in ["pod-default-route-missing", "pod-gateway-unresolved"] {
+                    finding.explains(code, Subject::Pod(pod.clone()));
+                }
+            }
         }
     }
 }

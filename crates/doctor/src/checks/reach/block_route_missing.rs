@@ -24,15 +24,23 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    look_for_singles(case, look);
     let blocks = node_blocks(case);
     let pools = case.evidence.records.all(Kind::IpPool).iter().filter_map(|pool| Pool::new(&pool.seen).ok());
-    let has_tunnels = pools.into_iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
+    let pools: Vec<Pool> = pools.collect();
+    let has_tunnels = pools.iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
     // A machine that is no node, or no longer, has no pods who would need the routes; if it has, that is another finding.
     let is_node = |host: &&Host<'_>| !case.knows_nodes() || case.node_view(host.name()).is_some();
     for host in case.hosts().iter().filter(|host| host.has_all_routes()).filter(is_node) {
+        let crossings = case.crossings_of(host.name());
+        // Through a tunnel leads only a route of its own; one that was summed up leads past it.
+        let is_tunnelled = |net: &IpNet| crossings.is_some_and(|known| known.tunnelled.contains(net));
+        let is_routed = |net: IpNet| is_within(host, net) || (!is_tunnelled(&net) && is_summed_up(host, net));
         let elsewhere = || blocks.iter().filter(|(_, _, node)| !node.eq_ignore_ascii_case(host.name()));
         let mut missing: Vec<_> = elsewhere()
-            .filter(|(_, net, node)| !is_routed(host, *net) && case.node_view(node).is_some())
+            // Nobody routes what no pool vouches for, which is a finding of its own.
+            .filter(|(_, net, _)| pools.is_empty() || pools.iter().any(|pool| is_part(pool, net)))
+            .filter(|(_, net, node)| !is_routed(*net) && case.node_view(node).is_some())
             .collect();
         // Of a block inside another of the same node the larger one's route is missed, once.
         let unrouted: BTreeSet<(IpNet, &str)> =
@@ -40,7 +48,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         missing.retain(|(_, net, node)| {
             !enclosing(*net).any(|outer| unrouted.contains(&(outer, node.as_ref())))
         });
-        let routes_others = elsewhere().any(|(_, net, _)| is_routed(host, *net));
+        let routes_others = elsewhere().any(|(_, net, _)| is_routed(*net));
         let has_bgp = host.node.bgp.as_ref().is_some_and(|bgp| !bgp.sessions.is_empty());
         // Where neither holds, somebody else (a cloud, a router) knows the way.
         if !(routes_others || has_bgp || has_tunnels) {
@@ -75,18 +83,36 @@ fn enclosing(net: IpNet) -> impl Iterator<Item = IpNet> {
     (least..net.prefix_len()).filter_map(move |len| Some(IpNet::new(net.addr(), len).ok()?.trunc()))
 }
 
-/// By a route of its own, or by one that was summed up; the default route is neither.
-fn is_routed(host: &Host<'_>, block: IpNet) -> bool {
+/// By a route to more than the block; the default route is none.
+fn is_summed_up(host: &Host<'_>, block: IpNet) -> bool {
     host.route_for(block.addr()).is_some_and(|route| {
         let to = route.seen.destination;
         let is_local = route.seen.protocol.as_deref() == Some("kernel");
-        to.prefix_len() > 0 && !is_local && to.prefix_len() <= block.prefix_len() || is_within(host, block)
+        to.prefix_len() > 0 && !is_local && to.prefix_len() <= block.prefix_len()
     })
 }
 
-/// Routes to parts of the block: single addresses that were borrowed or moved.
+/// By a route of its own.
 fn is_within(host: &Host<'_>, block: IpNet) -> bool {
     !host.routes_to(block).is_empty()
+}
+
+fn is_part(pool: &Pool, block: &IpNet) -> bool {
+    pool.cidr.contains(block.addr()) && pool.cidr.prefix_len() <= block.prefix_len()
+}
+
+/// Addresses that are at another node than their block, and ends of tunnels: each needs a route of its own through the tunnel.
+fn look_for_singles(case: &Case<'_>, look: &mut Look<'_>) {
+    for crossings in case.crossings() {
+        let place = crossings.node;
+        for (destination, owner) in &crossings.missing {
+            look.found(
+                Subject::Route { node: place.to_owned(), destination: *destination },
+                format!("{place} has no route to {destination} at node {owner}"),
+            )
+            .seen(Origin::probe(place, "routes").exhibit(format!("none to {destination}")));
+        }
+    }
 }
 
 #[cfg(test)]

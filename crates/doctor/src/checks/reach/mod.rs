@@ -1,10 +1,14 @@
 //! Reachable: every node's blocks are routed on every other node, through an address that node can really reach.
 
 pub(super) mod block_route_missing;
+pub(super) mod block_route_wrong;
 pub(super) mod cluster_routes_contradictory;
 pub(super) mod packets_lost;
+pub(super) mod route_diverted;
 pub(super) mod route_gateway_unreachable;
 pub(super) mod route_via_wrong_node;
+pub(super) mod tunnel_device_wrong;
+pub(super) mod tunnel_end_unknown;
 
 use ipnet::IpNet;
 use model::{AffinityOwner, Cidr};
@@ -33,12 +37,25 @@ pub(super) fn explain_ways(case: &Case<'_>, finding: &mut Finding, node: &str) {
             if owner.eq_ignore_ascii_case(node) == is_itself {
                 continue;
             }
-            for check in
-                [&block_route_missing::CHECK, &route_gateway_unreachable::CHECK, &route_via_wrong_node::CHECK]
-            {
+            for check in [
+                &block_route_missing::CHECK,
+                &block_route_wrong::CHECK,
+                &route_gateway_unreachable::CHECK,
+                &route_via_wrong_node::CHECK,
+            ] {
                 let (node, destination) = (host.name().to_owned(), *destination);
                 finding.explains(check.code, Subject::Route { node, destination });
             }
+        }
+    }
+    for crossings in case.crossings() {
+        let place = crossings.node;
+        let is_itself = place.eq_ignore_ascii_case(node);
+        for end in crossings.ends.iter().filter(|end| is_itself || end.owner.eq_ignore_ascii_case(node)) {
+            finding.explains(tunnel_end_unknown::CHECK.code, tunnel_end_unknown::subject(place, end));
+        }
+        for tunnel in crossings.tunnels.iter().filter(|_| is_itself) {
+            finding.explains(tunnel_device_wrong::CHECK.code, Subject::device(place, tunnel.device));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use walk::{Fate, Packet};
+pub use walk::{Dropper, Fate, Packet, Transport};
 
 /// Rules of a node, in the order in which packets meet them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,11 @@ pub struct Hook {
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     Prerouting,
+    /// To the node itself.
+    Input,
     Forward,
+    /// From the node itself.
+    Output,
     Postrouting,
 }
 
@@ -77,6 +81,19 @@ pub enum Match {
         ranges: Vec<Range>,
     },
     IsIpv4(bool),
+    /// What the packet carries: `udp`, `tcp`.
+    Protocol {
+        is_not: bool,
+        names: Vec<String>,
+    },
+    /// A port of what the packet carries.
+    Port {
+        protocol: String,
+        is_source: bool,
+        is_not: bool,
+        /// From one port to another, both included.
+        ranges: Vec<(u16, u16)>,
+    },
     /// States of the connection, as `established`.
     State {
         is_not: bool,
@@ -115,6 +132,20 @@ pub enum Act {
     NewMark,
     /// It depends on what is not known here.
     Anything,
+}
+
+impl Firewall {
+    /// Without the agent's own table: what others made.
+    pub fn of_others(&self) -> Firewall {
+        let chains = self.chains.iter().filter(|chain| !chain.is_ours()).cloned().collect();
+        Firewall { chains, has_legacy_rules: self.has_legacy_rules }
+    }
+}
+
+impl Chain {
+    pub fn is_ours(&self) -> bool {
+        format!("{} {}", self.family, self.table) == plan::between::NAT_TABLE
+    }
 }
 
 impl Range {

@@ -54,7 +54,9 @@ fn chain(value: &Value) -> Option<Chain> {
     }
     let place = match value["hook"].as_str() {
         Some("prerouting") => Some(Place::Prerouting),
+        Some("input") => Some(Place::Input),
         Some("forward") => Some(Place::Forward),
+        Some("output") => Some(Place::Output),
         Some("postrouting") => Some(Place::Postrouting),
         Some(_) => return None,
         None => None,
@@ -183,6 +185,10 @@ fn matching(said: &Value, place: &(String, String), sets: &Sets<'_>) -> Match {
         (Some("mark"), _) => number(right).map(|value| Match::Mark { is_not, mask: u64::MAX, value }),
         (_, Some("saddr")) if is_ip(left) => addresses(right, true, is_not),
         (_, Some("daddr")) if is_ip(left) => addresses(right, false, is_not),
+        (Some("l4proto"), _) => protocols(right, is_not),
+        (_, Some("protocol" | "nexthdr")) if is_ip(left) => protocols(right, is_not),
+        (_, Some("sport")) => ports(left, right, true, is_not),
+        (_, Some("dport")) => ports(left, right, false, is_not),
         _ if left["ct"]["key"] == "state" => states(right, is_not),
         _ => masked(left, right, is_not),
     };
@@ -217,6 +223,28 @@ fn elements(value: &Value) -> Option<Vec<&Value>> {
 fn devices(value: &Value, is_incoming: bool, is_not: bool) -> Option<Match> {
     let names = elements(value)?.into_iter().map(|name| name.as_str().map(str::to_owned));
     Some(Match::Device { is_incoming, is_not, names: names.collect::<Option<_>>()? })
+}
+
+fn protocols(value: &Value, is_not: bool) -> Option<Match> {
+    let names = elements(value)?.into_iter().map(|name| match name {
+        Value::Number(number) => match number.as_u64()? {
+            6 => Some("tcp".to_owned()),
+            17 => Some("udp".to_owned()),
+            other => Some(other.to_string()),
+        },
+        name => name.as_str().map(str::to_owned),
+    });
+    Some(Match::Protocol { is_not, names: names.collect::<Option<_>>()? })
+}
+
+fn ports(left: &Value, value: &Value, is_source: bool, is_not: bool) -> Option<Match> {
+    let protocol = left["payload"]["protocol"].as_str()?.to_owned();
+    let port = |value: &Value| u16::try_from(value.as_u64()?).ok();
+    let ranges = elements(value)?.into_iter().map(|one| match one["range"].as_array() {
+        Some(range) => Some((port(range.first()?)?, port(range.get(1)?)?)),
+        None => port(one).map(|port| (port, port)),
+    });
+    Some(Match::Port { protocol, is_source, is_not, ranges: ranges.collect::<Option<_>>()? })
 }
 
 fn states(value: &Value, is_not: bool) -> Option<Match> {

@@ -17,6 +17,24 @@ pub struct Packet<'a> {
     pub to: IpAddr,
     pub incoming: Option<&'a str>,
     pub outgoing: Option<&'a str>,
+    pub transport: Option<Transport>,
+}
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transport {
+    /// `udp`.
+    pub protocol: &'static str,
+    pub to_port: u16,
+}
+
+/// What drops a packet: a chain, by its rule with this handle, or by its policy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dropper {
+    pub family: String,
+    pub table: String,
+    pub chain: String,
+    pub rule: Option<u64>,
 }
 
 /// All that may become of it.
@@ -24,8 +42,10 @@ pub struct Packet<'a> {
 pub struct Fate {
     /// It may get through.
     pub may_pass: bool,
-    /// Where it may be dropped: a chain, and the rule or policy.
-    pub dropped_by: BTreeSet<String>,
+    /// Where it is dropped for certain, if it comes that far.
+    pub dropped_by: BTreeSet<Dropper>,
+    /// Where it may be dropped, which depends on what is not known here.
+    pub perhaps_dropped_by: BTreeSet<Dropper>,
     /// It may get another source.
     pub may_get_new_source: bool,
 }
@@ -37,12 +57,39 @@ impl Fate {
     }
 }
 
+impl std::fmt::Display for Dropper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Dropper { family, table, chain, rule } = self;
+        write!(f, "chain {chain} of table {family} {table}: ")?;
+        match rule {
+            Some(handle) => write!(f, "rule {handle}"),
+            None => f.write_str("policy drop"),
+        }
+    }
+}
+
 impl Firewall {
+    /// Of a packet through the node.
     pub fn fate_of(&self, packet: &Packet<'_>) -> Fate {
+        self.fate_at(packet, &[Place::Prerouting, Place::Forward, Place::Postrouting])
+    }
+
+    /// Of a packet to the node itself.
+    pub fn fate_of_arriving(&self, packet: &Packet<'_>) -> Fate {
+        self.fate_at(packet, &[Place::Prerouting, Place::Input])
+    }
+
+    /// Of a packet of the node itself.
+    pub fn fate_of_leaving(&self, packet: &Packet<'_>) -> Fate {
+        self.fate_at(packet, &[Place::Output, Place::Postrouting])
+    }
+
+    fn fate_at(&self, packet: &Packet<'_>, places: &[Place]) -> Fate {
         let (place, fate) = (Place::Prerouting, Fate::default());
-        let mut walk = Walk { firewall: self, packet, place, mark: Some(0), fate, steps: 0 };
-        for place in [Place::Prerouting, Place::Forward, Place::Postrouting] {
-            walk.place = place;
+        let mut walk =
+            Walk { firewall: self, packet, place, mark: Some(0), fate, steps: 0, is_certain: true };
+        for place in places {
+            walk.place = *place;
             if !walk.hooks() {
                 return walk.fate;
             }
@@ -60,6 +107,8 @@ struct Walk<'a> {
     mark: Option<u64>,
     fate: Fate,
     steps: usize,
+    /// It comes here whatever is not known.
+    is_certain: bool,
 }
 
 /// How a chain may end.
@@ -81,13 +130,20 @@ impl Walk<'_> {
             let ends = self.chain(chain, 0);
             let drops_the_rest = chain.hook.as_ref().is_some_and(|hook| hook.drops_the_rest);
             if ends.goes_on && drops_the_rest {
-                self.fate.dropped_by.insert(format!("{chain}: policy drop"));
+                self.note_drop(chain, None);
             }
             if !ends.accepts && (!ends.goes_on || drops_the_rest) {
                 return false;
             }
         }
         true
+    }
+
+    fn note_drop(&mut self, chain: &Chain, rule: Option<u64>) {
+        let (family, table, chain) = (chain.family.clone(), chain.table.clone(), chain.name.clone());
+        let noted =
+            if self.is_certain { &mut self.fate.dropped_by } else { &mut self.fate.perhaps_dropped_by };
+        noted.insert(Dropper { family, table, chain, rule });
     }
 
     fn is_here(&self, chain: &Chain) -> bool {
@@ -110,7 +166,10 @@ impl Walk<'_> {
             if holds == Some(false) {
                 continue;
             }
+            let was_certain = self.is_certain;
+            self.is_certain &= holds == Some(true);
             let after = self.act(chain, rule, depth, &mut ends);
+            self.is_certain = was_certain;
             if holds == Some(true) && !after {
                 return ends;
             }
@@ -137,7 +196,7 @@ impl Walk<'_> {
                 false
             }
             Act::Drop => {
-                self.fate.dropped_by.insert(format!("{chain}: rule {}", rule.handle));
+                self.note_drop(chain, Some(rule.handle));
                 false
             }
             Act::Return => {
@@ -186,8 +245,9 @@ impl Walk<'_> {
             Match::Device { is_incoming, is_not, names } => {
                 // Before it is routed, nothing is known of where it leaves, and later not always where it came in.
                 let device = match (is_incoming, self.place) {
+                    (true, Place::Output) => return Some(*is_not),
                     (true, _) => self.packet.incoming?,
-                    (false, Place::Prerouting) => return Some(*is_not),
+                    (false, Place::Prerouting | Place::Input) => return Some(*is_not),
                     (false, _) => self.packet.outgoing?,
                 };
                 Some(names.iter().any(|name| is_called(device, name)) != *is_not)
@@ -197,6 +257,23 @@ impl Walk<'_> {
                 // A match on the other version of the protocol never holds, whichever way it is meant.
                 let is_other = ranges.first().is_some_and(|range| range.0.is_ipv4() != address.is_ipv4());
                 Some(!is_other && ranges.iter().any(|range| range.contains(address)) != *is_not)
+            }
+            Match::Protocol { is_not, names } => {
+                let carried = self.packet.transport?.protocol;
+                Some(names.iter().any(|name| name == carried) != *is_not)
+            }
+            Match::Port { protocol, is_source, is_not, ranges } => {
+                let Transport { protocol: carried, to_port } = self.packet.transport?;
+                match protocol.as_str() {
+                    // Of any protocol that has ports.
+                    "th" => {}
+                    other if other == carried => {}
+                    _ => return Some(false),
+                }
+                if *is_source {
+                    return None;
+                }
+                Some(ranges.iter().any(|(from, to)| (*from..=*to).contains(&to_port)) != *is_not)
             }
             Match::IsIpv4(is_ipv4) => Some(self.packet.to.is_ipv4() == *is_ipv4),
             Match::State { is_not, states } => Some(states.iter().any(|state| state == "new") != *is_not),
@@ -243,6 +320,7 @@ mod tests {
             to: "10.2.0.1".parse().unwrap(),
             incoming: Some("cali1"),
             outgoing: Some("eth0"),
+            transport: None,
         })
     }
 
@@ -251,7 +329,8 @@ mod tests {
         let called = json!([[{"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "docker0"}}, {"accept": null}],
                             [{"return": null}], [{"accept": null}]]);
         let found = fate(&firewall(&[("CALLED", called), ("FORWARD", rules.clone())]));
-        let found = match (found.may_pass, found.dropped_by.is_empty()) {
+        let is_never_dropped = found.dropped_by.is_empty() && found.perhaps_dropped_by.is_empty();
+        let found = match (found.may_pass, is_never_dropped) {
             (true, true) => "passes",
             (true, false) => "perhaps",
             (false, _) => "dropped",
@@ -346,12 +425,56 @@ mod tests {
     fn who_drops_is_named_and_what_nobody_reaches_is_forgotten() {
         let firewall = firewall(&[("UNUSED", json!([[{"drop": null}]])), ("FORWARD", json!([]))]);
         assert_eq!(firewall.chains.len(), 1);
-        assert_eq!(
-            fate(&firewall).dropped_by,
-            ["chain FORWARD of table ip filter: policy drop".to_owned()].into()
-        );
+        let named: Vec<String> = fate(&firewall).dropped_by.iter().map(ToString::to_string).collect();
+        assert_eq!(named, ["chain FORWARD of table ip filter: policy drop"]);
         let text = serde_json::to_string(&firewall).unwrap();
         assert_eq!(serde_json::from_str::<Firewall>(&text).unwrap(), firewall);
+    }
+
+    /// What may drop a packet is not what does.
+    #[test]
+    fn what_only_may_drop_is_kept_apart() {
+        let port = json!({"match": {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}, "right": 80}});
+        let called = json!([[{"drop": null}]]);
+        let chains = [
+            ("CALLED", called),
+            ("FORWARD", json!([[port, {"drop": null}], [port, {"jump": {"target": "CALLED"}}]])),
+        ];
+        let fate = fate(&firewall(&chains));
+        let named: Vec<String> = fate.dropped_by.iter().map(ToString::to_string).collect();
+        assert_eq!(named, ["chain FORWARD of table ip filter: policy drop"]);
+        assert_eq!(fate.perhaps_dropped_by.len(), 2, "{fate:?}");
+    }
+
+    #[test]
+    fn ports_and_protocols_are_followed_where_they_are_known() {
+        let udp = |field: &str, right: Value| json!({"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": field}}, "right": right}});
+        let drop = json!({"drop": null});
+        let ends = |rule: Value| {
+            let chain = json!({"family": "inet", "table": "t", "name": "c", "type": "filter", "hook": "input", "prio": 0});
+            let rule = json!({"family": "inet", "table": "t", "chain": "c", "handle": 3, "expr": rule});
+            let firewall = Firewall::read(&json!({"nftables": [{"chain": chain}, {"rule": rule}]})).unwrap();
+            let packet = Packet {
+                from: "192.0.2.1".parse().unwrap(),
+                to: "192.0.2.2".parse().unwrap(),
+                incoming: Some("eth0"),
+                outgoing: None,
+                transport: Some(Transport { protocol: "udp", to_port: 4789 }),
+            };
+            assert!(firewall.fate_of_leaving(&packet).may_pass, "it does not come by there");
+            let fate = firewall.fate_of_arriving(&packet);
+            (fate.is_dropped(), !fate.perhaps_dropped_by.is_empty())
+        };
+        assert_eq!(ends(json!([udp("dport", json!(4789)), drop])), (true, false));
+        assert_eq!(
+            ends(json!([udp("dport", json!({"set": [{"range": [4000, 5000]}, 80]})), drop])),
+            (true, false)
+        );
+        assert_eq!(ends(json!([udp("dport", json!(80)), drop])), (false, false));
+        assert_eq!(ends(json!([udp("sport", json!(80)), drop])), (false, true));
+        assert_eq!(ends(json!([of("l4proto", json!("udp")), drop])), (true, false));
+        assert_eq!(ends(json!([of("l4proto", json!("tcp")), drop])), (false, false));
+        assert_eq!(ends(json!([of("oifname", json!("eth0")), drop])), (false, false));
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

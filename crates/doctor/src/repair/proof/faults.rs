@@ -6,14 +6,14 @@ use proptest::prelude::*;
 use proptest::sample::subsequence;
 
 use super::world::World;
-use super::{Named, healthy, mended, planned, told};
-use crate::checks::faults::{Fault, all};
+use super::{Named, healthy, mended, planned, told, with_agents};
+use crate::checks::faults::{Fault, all, healthy_for};
 use crate::repair::find;
 use crate::{Evidence, diagnose};
 
 /// What a repair of these faults does and leaves; or what is wrong with it.
 fn repaired(injected: &[(&Fault, usize)]) -> Result<(BTreeSet<Named>, BTreeMap<Named, String>), String> {
-    let mut evidence = healthy();
+    let mut evidence = with_agents(healthy_for(injected.iter().map(|(fault, _)| *fault)));
     for (fault, node) in injected {
         (fault.inject)(&mut evidence, *node);
     }
@@ -101,7 +101,7 @@ fn every_fault_alone_is_mended_or_left_with_a_reason() {
 fn without_an_agent_there_are_commands_instead() {
     let mut told = BTreeSet::new();
     for fault in all() {
-        let mut evidence = crate::checks::faults::healthy();
+        let mut evidence = healthy_for([&fault]);
         (fault.inject)(&mut evidence, 1);
         let plan = planned(&evidence);
         assert!(plan.steps.iter().all(|step| step.on_node.is_none()), "{}", fault.code);
@@ -124,7 +124,7 @@ fn a_healthy_cluster_needs_no_repair() {
 #[test]
 fn a_later_look_at_the_same_things_gives_the_same_steps() {
     for fault in all() {
-        let mut evidence = healthy();
+        let mut evidence = with_agents(healthy_for([&fault]));
         (fault.inject)(&mut evidence, 1);
         let first = planned(&evidence);
         let mut later = evidence.clone();
@@ -140,7 +140,7 @@ fn a_later_look_at_the_same_things_gives_the_same_steps() {
 #[test]
 fn whatever_was_edited_can_be_taken_back() {
     for fault in all() {
-        let mut evidence = healthy();
+        let mut evidence = with_agents(healthy_for([&fault]));
         (fault.inject)(&mut evidence, 1);
         let mut world = World::new(&evidence);
         let before = world.content();
@@ -157,7 +157,7 @@ fn whatever_was_edited_can_be_taken_back() {
 #[test]
 fn a_plan_that_is_carried_out_again_changes_nothing() {
     for fault in all() {
-        let mut evidence = healthy();
+        let mut evidence = with_agents(healthy_for([&fault]));
         (fault.inject)(&mut evidence, 1);
         let mut world = World::new(&evidence);
         let plan = planned(&world.look());

@@ -3,15 +3,15 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{healthy, planned};
-use crate::checks::faults::all;
+use super::{planned, with_agents};
+use crate::checks::faults::{all, healthy_for};
 use crate::repair::Plan;
 
 /// A plan with every fault that is there, each on one of the nodes.
 fn large() -> Plan {
     let mut plan = Plan::default();
     for fault in all() {
-        let mut evidence = healthy();
+        let mut evidence = with_agents(healthy_for([&fault]));
         (fault.inject)(&mut evidence, 1);
         let part = planned(&evidence);
         plan.steps.extend(part.steps);

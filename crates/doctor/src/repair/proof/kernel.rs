@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::Mac;
-use plan::work::{Act, NodeWork, Way, Wire};
+use plan::work::{Act, NodeWork, Tunnel, Way, Wire};
 
-use crate::evidence::kernel::{Address, Kernel, Link, Neighbour, NeighbourState, PodView, Route};
+use crate::evidence::kernel::{
+    Address, Forward, Kernel, Link, Neighbour, NeighbourState, PodView, Route, Vxlan,
+};
 use crate::evidence::same_id;
 use crate::sample::kernel_route;
 use crate::{Evidence, Origin, Sighted};
@@ -55,6 +57,8 @@ pub(super) fn work(evidence: &mut Evidence, node: &str, work: &NodeWork) -> Outc
             kernel.neighbours.get_or_insert_default().retain(|known| known.seen.device != *device);
             Ok(())
         }
+        Act::Forward { device, mac, from, to } => forward(kernel, device, *mac, *from, *to),
+        Act::Tunnel { device, from, to } => tunnel(kernel, device, from.as_ref(), to.as_ref()),
         Act::Device { .. } | Act::Unwire(_) => Err("nobody plans that".to_owned()),
         Act::Wire(wire) => {
             make(kernel, wire);
@@ -100,7 +104,9 @@ fn route(kernel: &mut Kernel, destination: IpNet, from: Option<&Way>, to: Option
     }
     if let Some(to) = to {
         let protocol = to.protocol.as_deref().unwrap_or("80");
-        routes.push(sighted(kernel_route(destination, to.via, to.device.as_deref(), protocol)));
+        let mut route = kernel_route(destination, to.via, to.device.as_deref(), protocol);
+        route.is_onlink = to.is_onlink;
+        routes.push(sighted(route));
     }
     Ok(())
 }
@@ -126,6 +132,36 @@ fn neighbour(
     Ok(())
 }
 
+fn forward(kernel: &mut Kernel, device: &str, mac: Mac, from: Option<IpAddr>, to: Option<IpAddr>) -> Outcome {
+    let known = kernel.forwards.get_or_insert_default();
+    let is_it = |known: &Forward| known.device == device && known.mac == mac;
+    let found = known.iter().find(|known| is_it(&known.seen)).map(|known| known.seen.node);
+    if found == to {
+        return Ok(());
+    }
+    (found == from).then_some(()).ok_or("it is not as planned")?;
+    known.retain(|known| !is_it(&known.seen));
+    known.extend(to.map(|node| sighted(Forward { device: device.to_owned(), mac, node })));
+    Ok(())
+}
+
+/// Only what repairs plan: one that is put right in place, or made.
+fn tunnel(kernel: &mut Kernel, device: &str, from: Option<&Tunnel>, to: Option<&Tunnel>) -> Outcome {
+    let to = to.ok_or("nobody plans that")?;
+    let links = kernel.links.get_or_insert_default();
+    let is_there = links.iter().any(|link| link.seen.name == device);
+    (is_there == from.is_some()).then_some(()).ok_or("it is not as planned")?;
+    links.retain(|link| link.seen.name != device);
+    let mut link = up(device, Some(to.mac), Some(to.mtu));
+    let parent = Some(to.parent.clone());
+    link.vxlan = Some(Vxlan { vni: Some(to.vni), port: Some(to.port), local: Some(to.local), parent });
+    links.push(sighted(link));
+    let addresses = kernel.addresses.get_or_insert_default();
+    addresses.retain(|held| held.seen.device != device);
+    addresses.extend(to.address.map(|held| sighted(address(device, IpNet::from(held)))));
+    Ok(())
+}
+
 fn permanent(address: IpAddr, device: &str, mac: Mac) -> Neighbour {
     let (device, state) = (device.to_owned(), NeighbourState::Permanent);
     Neighbour { address, device, mac: Some(mac), state, is_proxy: false }
@@ -148,7 +184,7 @@ fn sysctl(kernel: &mut Kernel, path: &str, from: &str, to: &str) -> Outcome {
 
 fn up(name: &str, mac: Option<Mac>, mtu: Option<u32>) -> Link {
     let (is_up, is_running) = (Some(true), Some(true));
-    Link { name: name.to_owned(), mac, mtu: mtu.or(Some(1500)), is_up, is_running, ..Link::default() }
+    Link { name: name.to_owned(), mac, mtu: mtu.or(Some(1450)), is_up, is_running, ..Link::default() }
 }
 
 fn make(kernel: &mut Kernel, wire: &Wire) {

@@ -59,6 +59,14 @@ pub(super) const ALL: &[Remedy] = &[
         "forwarding-dropped",
         "the rules are a stranger's, and strangers' rules are never touched: accept what comes from and goes to pods, if it is not meant",
     ),
+    by_hand(
+        "tunnel-dropped",
+        "the rules are a stranger's, and strangers' rules are never touched: accept the tunnel's packets, as the finding says, if it is not meant",
+    ),
+    by_hand(
+        "pod-namespace-gone",
+        "only the runtime makes a sandbox's network namespace: delete the pod, so that it is made anew (a static pod: crictl stopp, then crictl rmp)",
+    ),
     by_hand("packets-lost", "where packets are lost between nodes cannot be seen from here"),
     by_hand(
         "nat-missing",

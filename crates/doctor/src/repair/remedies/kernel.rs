@@ -1,9 +1,9 @@
-//! What a pod has in the kernel of its node: devices, routes, neighbours, settings; and the routes to other nodes' blocks.
+//! What a pod has in the kernel of its node: devices, routes, neighbours, settings.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::{AffinityOwner, Sandbox};
+use model::Sandbox;
 use plan::work::{Act, NodeWork, Veth, Way, Wire};
 
 use super::super::draft::{Draft, Target};
@@ -14,7 +14,7 @@ use crate::evidence::kernel::{Link, Route};
 use crate::evidence::{Endpoint, PodName, same_id};
 use crate::{Host, Subject};
 
-const UNDO: &str = "the node's kernel is put back as it was, unless it has changed since";
+pub(super) const UNDO: &str = "the node's kernel is put back as it was, unless it has changed since";
 
 const fn remedy(code: &'static str, does: &'static str, act: fn(&mut Draft<'_, '_>, &Target)) -> Remedy {
     Remedy { code, area: Area::Kernel, does, undo: UNDO, act: Some(act) }
@@ -42,16 +42,6 @@ pub(super) const GIVING: &[Remedy] = &[
         "replaces the entry by the one that the endpoint's record asks for",
         put_neighbour,
     ),
-    remedy(
-        "block-route-missing",
-        "adds the route to the block's node, if that is on a network of this one",
-        put_block_route,
-    ),
-    remedy(
-        "route-via-wrong-node",
-        "replaces the route by one to the node that the block belongs to",
-        put_block_route,
-    ),
 ];
 
 pub(super) const TAKING: &[Remedy] = &[
@@ -72,7 +62,7 @@ pub(super) const TAKING: &[Remedy] = &[
     ),
 ];
 
-fn host<'d, 'e>(draft: &'d Draft<'_, 'e>, node: &str) -> Option<&'d Host<'e>> {
+pub(super) fn host<'d, 'e>(draft: &'d Draft<'_, 'e>, node: &str) -> Option<&'d Host<'e>> {
     draft.ground.case.hosts().iter().find(|host| host.name().eq_ignore_ascii_case(node))
 }
 
@@ -132,6 +122,9 @@ fn wire_or_delete(draft: &mut Draft<'_, '_>, target: &Target) {
     };
     let Some(node) = endpoint.node.as_deref() else { return };
     match wire_of(draft, endpoint) {
+        Some(wire) if draft.ground.case.is_namespace_lost(&wire.container_id) => {
+            leave_without_namespace(draft, target, endpoint.pod_name());
+        }
         Some(wire) => {
             let running =
                 Running::by_id(draft.ground, &wire.container_id).map(|running| running.node.name.clone());
@@ -148,10 +141,33 @@ fn wire_or_delete(draft: &mut Draft<'_, '_>, target: &Target) {
     }
 }
 
+/// Nothing can be put back into a namespace that is gone; and only the runtime makes one.
+pub(super) fn leave_without_namespace(draft: &mut Draft<'_, '_>, target: &Target, pod: Option<PodName>) {
+    let why = "the runtime runs its sandbox, but the sandbox's network namespace is gone, and only the runtime can make one: \
+               delete the pod, so that it is made anew (a static pod: crictl stopp, then crictl rmp)";
+    draft.leave(target, why, pod.iter().map(addresses::delete_pod).collect());
+}
+
 fn set_up(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Device { node, device } = &target.subject else { return };
+    let host = host(draft, node);
+    let is_up = host.and_then(|host| host.link(device)).is_some_and(|link| link.seen.is_up == Some(true));
+    if is_up {
+        let endpoint = host.and_then(|host| host.endpoints_at_device(device).first().copied());
+        let id = endpoint.and_then(|endpoint| endpoint.seen.container_id.clone());
+        return leave_pods_end(draft, target, id.as_deref());
+    }
     let act = Act::Up { device: device.clone(), from: false, to: true };
     draft.work(target, format!("set {device} up"), node, vec![NodeWork::here(act)]);
+}
+
+/// Whoever may set a pod's interface down has their reasons, and what the kernel took with it is not put back while it is down.
+pub(super) fn leave_pods_end(draft: &mut Draft<'_, '_>, target: &Target, container_id: Option<&str>) {
+    let why = "the pod's own end is down: somebody who may change the pod's network did that inside. Set it up inside the pod and \
+               repair again, which puts its routes back; or recreate the pod";
+    let up = |id: &str| NodeWork::inside(id, Act::Up { device: INTERFACE.to_owned(), from: false, to: true });
+    let commands = container_id.map(|id| up(id).commands()).unwrap_or_default();
+    draft.leave(target, why, commands);
 }
 
 pub(super) fn set_setting(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -183,6 +199,12 @@ fn equal_mtus(draft: &mut Draft<'_, '_>, target: &Target) {
     let (Some(from), Some(to)) = (outer, inner) else {
         return draft.leave(target, "it is not known which MTU the pod's end has", Vec::new());
     };
+    // What does not fit through the tunnel would only be lost later.
+    let tunnels = host.links().filter(|link| link.seen.vxlan.is_some()).filter_map(|link| link.seen.mtu);
+    if let Some(tunnel) = tunnels.filter(|mtu| *mtu < to).min() {
+        let why = format!("the pod has an MTU of {to}, and the tunnel takes {tunnel}: recreate the pod");
+        return draft.leave(target, why, Vec::new());
+    }
     let act = Act::Mtu { device: device.clone(), from, to };
     draft.work(target, format!("give {device} the MTU {to}"), node, vec![NodeWork::here(act)]);
 }
@@ -213,7 +235,7 @@ fn shrink_mtu(draft: &mut Draft<'_, '_>, target: &Target) {
 }
 
 /// A route as it was seen.
-fn way(route: &Route) -> Way {
+pub(super) fn way(route: &Route) -> Way {
     Way {
         device: route.device.clone(),
         via: route.via,
@@ -264,47 +286,6 @@ fn put_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
     draft.work(
         target,
         format!("tell {node} that {address} at {device} is {to}"),
-        node,
-        vec![NodeWork::here(act)],
-    );
-}
-
-fn put_block_route(draft: &mut Draft<'_, '_>, target: &Target) {
-    let Subject::Route { node, destination } = &target.subject else { return };
-    let ground = draft.ground;
-    let block = model::Cidr::containing(destination.addr(), destination.prefix_len());
-    let owner = block.and_then(|block| ground.block(&block)).and_then(model::ipam::Block::owner);
-    let Some(AffinityOwner::Host(owner)) = owner else {
-        return draft.leave(target, "no block of a node has exactly this network", Vec::new());
-    };
-    let is_ipv4 = destination.addr().is_ipv4();
-    let gateway = ground
-        .case
-        .node_view(&owner)
-        .and_then(|view| view.address(is_ipv4).map(|recorded| recorded.address()));
-    let kernel = ground.case.node(node).map(|node| &node.kernel);
-    let Some(gateway) = gateway else {
-        return draft.leave(target, format!("node {owner} has no address in its record"), Vec::new());
-    };
-    let card = kernel.and_then(|kernel| {
-        let addresses = kernel.addresses.iter().flatten();
-        addresses
-            .map(|held| &held.seen)
-            .find(|held| held.net.prefix_len() < held.net.max_prefix_len() && held.net.contains(&gateway))
-    });
-    let Some(card) = card.map(|held| held.device.clone()) else {
-        let why = format!(
-            "{node} shares no network with {owner} ({gateway}): its tunnel or its BGP session has to be put right"
-        );
-        return draft.leave(target, why, Vec::new());
-    };
-    let to = Way { device: Some(card), via: Some(gateway), ..Way::default() };
-    let from =
-        host(draft, node).and_then(|host| host.routes_to(*destination).first().map(|route| way(&route.seen)));
-    let act = Act::Route { destination: *destination, from, to: Some(to) };
-    draft.work(
-        target,
-        format!("route {destination} to {owner} ({gateway})"),
         node,
         vec![NodeWork::here(act)],
     );

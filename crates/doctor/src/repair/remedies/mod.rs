@@ -4,6 +4,7 @@ mod addresses;
 mod affinities;
 mod blocks;
 mod by_hand;
+mod crossings;
 mod endpoints;
 mod handles;
 mod kernel;
@@ -48,6 +49,7 @@ pub const ALL: &[&[Remedy]] = &[
     endpoints::GIVING,
     nodes::ALL,
     kernel::GIVING,
+    crossings::GIVING,
     pods::ALL,
     shared::ALL,
     endpoints::TAKING,
@@ -55,6 +57,7 @@ pub const ALL: &[&[Remedy]] = &[
     handles::ALL,
     affinities::ALL,
     kernel::TAKING,
+    crossings::TAKING,
     by_hand::ALL,
 ];
 

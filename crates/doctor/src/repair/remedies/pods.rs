@@ -44,6 +44,9 @@ fn pod<'e>(draft: &mut Draft<'_, 'e>, target: &Target) -> Option<(&'e Endpoint, 
 fn make_interface(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some((endpoint, running)) = pod(draft, target) else { return };
     let Some(wire) = kernel::wire_of(draft, endpoint) else { return };
+    if draft.ground.case.is_namespace_lost(&wire.container_id) {
+        return kernel::leave_without_namespace(draft, target, endpoint.pod_name());
+    }
     draft.work(
         target,
         format!("make the network of endpoint {endpoint} anew"),
@@ -55,6 +58,15 @@ fn make_interface(draft: &mut Draft<'_, '_>, target: &Target) {
 /// Whether there is an interface at all: without one everything else comes with it.
 fn has_interface(running: &Running<'_>) -> bool {
     running.interface().is_some()
+}
+
+/// Nothing leads through an interface that is down: the kernel takes no route, and what it takes goes with the next.
+fn is_left_down(draft: &mut Draft<'_, '_>, target: &Target, running: &Running<'_>) -> bool {
+    let is_down = running.interface().is_some_and(|link| link.is_up == Some(false));
+    if is_down {
+        kernel::leave_pods_end(draft, target, Some(&running.sandbox.id));
+    }
+    is_down
 }
 
 fn add_address(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -80,7 +92,7 @@ fn add_address(draft: &mut Draft<'_, '_>, target: &Target) {
 fn add_default_route(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some((endpoint, running)) = pod(draft, target) else { return };
     let kernel = running.inside.map(|view| &view.kernel);
-    if !has_interface(&running) || kernel.is_none() {
+    if !has_interface(&running) || kernel.is_none() || is_left_down(draft, target, &running) {
         return;
     }
     let gateway = IpAddr::V4(plan::V4_GATEWAY);
@@ -105,6 +117,9 @@ fn add_default_route(draft: &mut Draft<'_, '_>, target: &Target) {
 
 fn resolve_gateway(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some((endpoint, running)) = pod(draft, target) else { return };
+    if is_left_down(draft, target, &running) {
+        return;
+    }
     let (Some(mac), true) = (running.device().and_then(|device| device.mac), has_interface(&running)) else {
         return draft.leave(target, "no device of the node leads to the pod", Vec::new());
     };

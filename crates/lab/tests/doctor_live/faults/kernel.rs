@@ -8,6 +8,7 @@ use crate::injection::{Fault, Injection, Takes};
 
 pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "block-route-missing", takes: Takes::Setup, inject: block_route_missing },
+    Fault { code: "block-route-wrong", takes: Takes::Setup, inject: block_route_wrong },
     Fault { code: "device-down", takes: Takes::Pod, inject: device_down },
     Fault { code: "device-setting-wrong", takes: Takes::Pod, inject: device_setting_wrong },
     Fault { code: "device-without-endpoint", takes: Takes::Pod, inject: device_without_endpoint },
@@ -17,6 +18,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "neighbour-missing", takes: Takes::Pod, inject: neighbour_missing },
     Fault { code: "neighbour-without-endpoint", takes: Takes::Pod, inject: neighbour_without_endpoint },
     Fault { code: "neighbour-wrong", takes: Takes::Pod, inject: neighbour_wrong },
+    Fault { code: "route-diverted", takes: Takes::Pod, inject: route_diverted },
     Fault { code: "route-gateway-unreachable", takes: Takes::Setup, inject: route_gateway_unreachable },
     Fault { code: "route-missing", takes: Takes::Pod, inject: route_missing },
     Fault { code: "route-shadowed", takes: Takes::Pod, inject: route_shadowed },
@@ -78,6 +80,28 @@ fn block_route_missing(i: &mut Injection<'_>) -> Result<()> {
     )?;
     i.on_node(format!("ip route flush exact {block}"), restore)?;
     i.expect(subject)
+}
+
+/// A black hole in the place of the route.
+fn block_route_wrong(i: &mut Injection<'_>) -> Result<()> {
+    let (block, subject) = other_block(i);
+    let restore = i.scene.route_to_block_of(i.other_node());
+    i.on_node(
+        format!("ip route flush exact {block}; ip route add blackhole {block}"),
+        format!("ip route flush exact {block}; {restore}"),
+    )?;
+    i.expect(subject)
+}
+
+/// A black hole for the pod on another node.
+fn route_diverted(i: &mut Injection<'_>) -> Result<()> {
+    let (other, address) = (i.other_node(), i.address());
+    i.on(
+        other,
+        format!("ip route add blackhole {address}/32"),
+        format!("ip route del blackhole {address}/32"),
+    )?;
+    i.expect(format!("route {address}/32 on {other}"))
 }
 
 /// A block of the node without pods, in a pool of its own; the nodes that are not at fault know the way.

@@ -1,0 +1,181 @@
+//! Reachable: a firewall that lets no packet of the tunnel through.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use model::{IpVersion, Kind};
+use plan::between::{Encapsulation, PoolView, Via};
+
+use super::{Spared, advice};
+use crate::checks::reach::packets_lost::explain_losses;
+use crate::checks::words::listed;
+use crate::evidence::firewall::{Dropper, Packet, Transport};
+use crate::{Case, Check, Host, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "tunnel-dropped",
+    severity: Severity::Error,
+    title: "A firewall drops the packets of the tunnel",
+    explanation: "Pools are reached through VXLAN, and rules of a node that are not the agent's (nftables, or iptables as a face \
+                  of it) drop the tunnel's packets (UDP, port 4789 unless vxlanPort says otherwise) to or from other nodes. Devices, \
+                  routes and entries all look right, and nothing gets through.",
+    remedy: "accept the tunnel's packets before they are dropped, with the program that made the chain (iptables or nft; the finding \
+             says which), and make it last",
+    needs: &[&[Need::Firewall, Need::Ipam, Need::Routes]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+/// How many other nodes are tried.
+const NODES_MAX: usize = 64;
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let pools = case.evidence.records.all(Kind::IpPool);
+    let is_tunnelled = |pool: PoolView| matches!(pool.encapsulation, Encapsulation::Vxlan(_));
+    if !pools.iter().any(|pool| PoolView::read(&pool.seen).is_some_and(is_tunnelled)) {
+        return;
+    }
+    for host in case.hosts() {
+        let Some(firewall) = &host.node.firewall else { continue };
+        let lost = Lost::of(case, host).unwrap_or_default();
+        if lost.dropped_by.is_empty() {
+            continue;
+        }
+        let name = host.name();
+        let ways = [
+            (!lost.to.is_empty()).then(|| format!("to {}", listed(&lost.to))),
+            (!lost.from.is_empty()).then(|| format!("from {}", listed(&lost.from))),
+        ];
+        let ways: Vec<String> = ways.into_iter().flatten().collect();
+        let finding = look.found(
+            Subject::Node(name.to_owned()),
+            format!("{name} drops the tunnel's packets (UDP port {}) {}", lost.port, ways.join(" and ")),
+        );
+        finding
+            .known_by("tunnel")
+            .remedy(format!("{}; and make it last", advice(&lost.dropped_by, &lost.spared())))
+            .seen_all(lost.dropped_by.iter().map(|dropper| firewall.exhibit(dropper.to_string())));
+        explain_losses(case, finding, name);
+    }
+}
+
+/// The tunnel's packets that do not get through.
+#[derive(Default)]
+struct Lost {
+    port: u16,
+    /// Other nodes.
+    to: BTreeSet<String>,
+    from: BTreeSet<String>,
+    dropped_by: BTreeSet<Dropper>,
+}
+
+impl Lost {
+    fn of<'e>(case: &Case<'e>, host: &Host<'e>) -> Option<Lost> {
+        let firewall = host.node.firewall.as_ref()?.seen.of_others();
+        if firewall.chains.is_empty() {
+            return None;
+        }
+        let wanted = case.wanted_on(host)?;
+        let mut lost = Lost { port: wanted.settings().vxlan_port, ..Lost::default() };
+        let transport = Some(Transport { protocol: "udp", to_port: lost.port });
+        let ends = wanted.forwards().map(|((version, _), node)| (version, node));
+        for (version, node) in ends.take(NODES_MAX) {
+            let own = wanted.vxlan(version)?.local;
+            let card = wanted.device_name(version, Via::Uplink);
+            let leaving = Packet { from: own, to: node, incoming: None, outgoing: card, transport };
+            let fate = firewall.fate_of_leaving(&leaving);
+            if fate.is_dropped() {
+                lost.to.insert(name_of(case, node, version));
+                lost.dropped_by.extend(fate.dropped_by);
+            }
+            let arriving = Packet { from: node, to: own, incoming: card, outgoing: None, transport };
+            let fate = firewall.fate_of_arriving(&arriving);
+            if fate.is_dropped() {
+                lost.from.insert(name_of(case, node, version));
+                lost.dropped_by.extend(fate.dropped_by);
+            }
+        }
+        Some(lost)
+    }
+
+    fn spared(&self) -> Vec<Spared> {
+        let port = self.port;
+        let ways = [("OUTPUT", !self.to.is_empty()), ("INPUT", !self.from.is_empty())];
+        let of_way = |(chain, _): (&'static str, bool)| Spared {
+            chain,
+            iptables: format!("-p udp --dport {port}"),
+            nft: format!("udp dport {port}"),
+        };
+        ways.into_iter().filter(|(_, is_lost)| *is_lost).map(of_way).collect()
+    }
+}
+
+fn name_of(case: &Case<'_>, address: IpAddr, version: IpVersion) -> String {
+    let views = case.node_views().values();
+    let is_its = |known: &crate::Recorded<'_>| known.address() == address;
+    let mut named = views.filter(|view| view.address(version == IpVersion::V4).is_some_and(is_its));
+    named.next().map_or_else(|| address.to_string(), |view| view.name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Evidence;
+    use crate::checks::testing::{only, silent};
+    use crate::evidence::firewall::Firewall;
+    use crate::sample::{small, tunnelled};
+
+    /// A chain of somebody else's on this hook with this rule, beside our own.
+    fn with(
+        evidence: &Evidence,
+        (family, table, chain): (&str, &str, &str),
+        hook: &str,
+        expr: Value,
+    ) -> Evidence {
+        let mut evidence = evidence.clone();
+        let ruleset = json!({"nftables": [
+            {"chain": {"family": family, "table": table, "name": chain, "type": "filter", "hook": hook, "prio": 0}},
+            {"rule": {"family": family, "table": table, "chain": chain, "handle": 7, "expr": expr}},
+        ]});
+        let chains = Firewall::read(&ruleset).unwrap().chains;
+        evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen.chains.extend(chains);
+        evidence
+    }
+
+    fn port(number: u16) -> Value {
+        json!([{"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": number}},
+               {"counter": {"packets": 0}}, {"drop": null}])
+    }
+
+    #[test]
+    fn fires_either_way_and_advises_the_program_that_made_the_chain() {
+        let healthy = tunnelled("vxlanMode", "Always");
+        silent(&CHECK, &healthy);
+        let finding = only(&CHECK, &with(&healthy, ("inet", "hard", "in"), "input", port(4789)));
+        assert_eq!(
+            finding.summary,
+            "worker-0001 drops the tunnel's packets (UDP port 4789) from worker-0000, worker-0002"
+        );
+        assert_eq!(finding.remedy, "nft delete rule inet hard in handle 7; and make it last");
+        assert_eq!(finding.evidence[0].text, "chain in of table inet hard: rule 7");
+        let finding = only(&CHECK, &with(&healthy, ("ip", "filter", "OUTPUT"), "output", port(4789)));
+        assert!(finding.summary.contains(" to worker-0000, worker-0002"), "{}", finding.summary);
+        assert_eq!(finding.remedy, "iptables -I OUTPUT -p udp --dport 4789 -j ACCEPT; and make it last");
+    }
+
+    #[test]
+    fn asks_for_the_port_that_is_configured_and_passes_over_what_is_ours_or_not_certain() {
+        let healthy = tunnelled("vxlanMode", "Always");
+        let mut moved = with(&healthy, ("inet", "hard", "in"), "input", port(4789));
+        let spec = json!({"vxlanPort": 8472});
+        moved.records.add(crate::sample::record(model::Kind::FelixConfiguration, "default", spec));
+        silent(&CHECK, &moved);
+        only(&CHECK, &with(&moved, ("inet", "hard", "again"), "input", port(8472)));
+        silent(&CHECK, &with(&healthy, ("inet", "plumb", "input"), "input", port(4789)));
+        let limited = json!([{"limit": {"rate": 1}}, {"drop": null}]);
+        silent(&CHECK, &with(&healthy, ("inet", "hard", "in"), "input", limited));
+        silent(&CHECK, &with(&small(), ("inet", "hard", "in"), "input", port(4789)));
+    }
+}

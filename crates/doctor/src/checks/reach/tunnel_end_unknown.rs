@@ -1,0 +1,83 @@
+//! Reachable: a node does not know where the other end of a tunnel is.
+
+use super::packets_lost::way;
+use crate::case::{EndKind, LostEnd};
+use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "tunnel-end-unknown",
+    severity: Severity::Error,
+    title: "A node does not know where the end of a tunnel is",
+    explanation: "To send through VXLAN a node needs two permanent entries for every other node: which hardware address the \
+                  tunnel address of the other node has (ip neigh), and behind which node that hardware address is (bridge fdb). \
+                  One of them is missing or wrong. Nothing finds them by asking: packets to that node's pods are lost, while \
+                  routes look right.",
+    remedy: "plumb repair writes the entry that the records ask for; an agent that acts does so by itself",
+    needs: &[&[Need::Ipam, Need::Routes, Need::Neighbours]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for crossings in case.crossings() {
+        let place = crossings.node;
+        for end in &crossings.ends {
+            let (device, address, mac, owner) = (end.device, end.address, end.mac, &end.owner);
+            let (words, origin, found) = match end.kind {
+                EndKind::Neighbour { found } => (
+                    format!("that {owner}'s tunnel address {address} is {mac}"),
+                    "neighbours",
+                    found.map(|found| found.to_string()),
+                ),
+                EndKind::Forward { found } => (
+                    format!("that {owner}'s {mac} is behind {address}"),
+                    "ends of tunnels",
+                    found.map(|found| found.to_string()),
+                ),
+            };
+            let seen = found.map_or_else(
+                || format!("no permanent entry for it at {device}"),
+                |found| format!("{device} has {found}, or not for good"),
+            );
+            look.found(subject(place, end), format!("{device} on {place} does not know {words}"))
+                .seen(Origin::probe(place, origin).exhibit(seen))
+                .explains(super::packets_lost::CHECK.code, way(place, owner));
+        }
+    }
+}
+
+pub(super) fn subject(node: &str, end: &LostEnd) -> Subject {
+    Subject::Neighbour { node: node.to_owned(), address: end.address, device: end.device.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::testing::{only, silent, subjects};
+    use crate::evidence::kernel::NeighbourState;
+    use crate::sample::tunnelled;
+
+    #[test]
+    fn fires_for_either_entry_missing_or_wrong() {
+        let healthy = tunnelled("vxlanMode", "Always");
+        silent(&CHECK, &healthy);
+        let mut evidence = healthy.clone();
+        let kernel = &mut evidence.node_mut("worker-0000").kernel;
+        kernel.neighbours.as_mut().unwrap().retain(|known| known.seen.address.to_string() != "10.0.0.127");
+        kernel.forwards.as_mut().unwrap()[1].seen.node = "172.16.0.9".parse().unwrap();
+        assert_eq!(
+            subjects(&CHECK, &evidence),
+            [
+                "neighbour 10.0.0.127 at vxlan.calico on worker-0000",
+                "neighbour 172.16.0.3 at vxlan.calico on worker-0000"
+            ]
+        );
+        let mut evidence = healthy.clone();
+        let known = evidence.node_mut("worker-0000").kernel.neighbours.as_mut().unwrap();
+        let end = known.iter_mut().find(|known| known.seen.address.to_string() == "10.0.0.127").unwrap();
+        end.seen.state = NeighbourState::Stale;
+        assert!(only(&CHECK, &evidence).summary.contains("worker-0001's tunnel address 10.0.0.127 is 66:"));
+        evidence.node_mut("worker-0000").kernel.partial.neighbours = true;
+        silent(&CHECK, &evidence);
+    }
+}

@@ -1,0 +1,239 @@
+//! The ways to other nodes: routes to their blocks, the tunnel's device, and its ends.
+//!
+//! What must be there is [`plan::between`]'s to say, as for the agent: a route past a tunnel is no repair.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use ipnet::IpNet;
+use plan::between::{Between, Trouble, VxlanDevice, Way as Wanted};
+use plan::work::{Act, NodeWork, Tunnel};
+
+use super::super::draft::{Draft, Target};
+use super::kernel::{UNDO, host, way};
+use super::{Area, Remedy};
+use crate::case::{EndKind, seen_route};
+use crate::evidence::kernel::{Link, Route, RouteKind};
+use crate::{Host, Subject};
+
+const fn remedy(code: &'static str, does: &'static str, act: fn(&mut Draft<'_, '_>, &Target)) -> Remedy {
+    Remedy { code, area: Area::Kernel, does, undo: UNDO, act: Some(act) }
+}
+
+/// The tunnel comes before what leads through it.
+pub(super) const GIVING: &[Remedy] = &[
+    remedy(
+        "tunnel-device-wrong",
+        "makes the VXLAN device as the records say, in place where the kernel can, else anew with every entry and route through it",
+        make_tunnel,
+    ),
+    remedy("tunnel-end-unknown", "writes the permanent entry that the other node's record asks for", put_end),
+    remedy(
+        "block-route-missing",
+        "adds the route that the pool's mode asks for: through the tunnel, or to the node itself where both share a network",
+        put_route,
+    ),
+    remedy(
+        "block-route-wrong",
+        "puts the route that the pool's mode asks for in its place; where that stands behind it already, removes the wrong one",
+        put_route,
+    ),
+    remedy(
+        "route-via-wrong-node",
+        "replaces the route by the one that the pool's mode asks for, to the node that the block belongs to",
+        put_route,
+    ),
+];
+
+pub(super) const TAKING: &[Remedy] = &[remedy(
+    "route-diverted",
+    "removes the route, if nobody on the node itself has an address in it",
+    drop_diversion,
+)];
+
+fn wanted<'d, 'e>(draft: &'d Draft<'_, 'e>, node: &str) -> Option<(&'d Host<'e>, Rc<Between>)> {
+    let host = host(draft, node)?;
+    Some((host, draft.ground.case.wanted_on(host)?))
+}
+
+fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Route { node, destination } = &target.subject else { return };
+    let Some((host, wanted)) = wanted(draft, node) else {
+        return draft.leave(target, format!("no record tells what {node} must have"), Vec::new());
+    };
+    let route = match wanted.route_to(destination) {
+        Some(route) if !wanted.is_makeshift(&route) => route,
+        _ => return draft.leave(target, why_no_route(&wanted, destination), Vec::new()),
+    };
+    let (Some(to), Wanted::Via { gateway, .. }) = (wanted.way_of(&route), route.way) else {
+        return draft.leave(
+            target,
+            format!("it is not known by which card {node} reaches others"),
+            Vec::new(),
+        );
+    };
+    let found: Vec<&Route> = host.routes_to(*destination).into_iter().map(|route| &route.seen).collect();
+    let is_right = |found: &&Route| wanted.fault_of(&seen_route(found), &route).is_none();
+    let (from, to) = match found.first() {
+        Some(first) if !can_be_put_back(first) => return leave_it(draft, target, first),
+        // Ours is there, and a stranger's stands in front.
+        Some(first) if found[1..].iter().any(|found| is_right(found)) => (Some(way(first)), None),
+        Some(first) => (Some(way(first)), Some(to)),
+        None => (None, Some(to)),
+    };
+    let is_removal = to.is_none();
+    let title = match is_removal {
+        true => format!("remove the route to {destination} that stands before the right one"),
+        false => format!("route {destination} to {gateway}"),
+    };
+    let act = Act::Route { destination: *destination, from, to };
+    if let Some(step) = draft.work(target, title, node, vec![NodeWork::here(act)]) {
+        step.because.push(format!("the records ask for {route}"));
+        step.needs_second_look = is_removal;
+    }
+}
+
+/// Why the records ask for no route, or for none that would do.
+fn why_no_route(wanted: &Between, destination: &IpNet) -> String {
+    let is_of_it = |cidr: &model::Cidr| cidr.contains(destination.addr());
+    let trouble = wanted.troubles().find(|(cidr, _, _)| is_of_it(cidr));
+    match trouble {
+        Some((_, node, Trouble::Apart)) => format!(
+            "it shares no network with {node}, and the pool has no tunnel: a router between them, or BGP, has to know the way"
+        ),
+        Some((_, node, trouble)) => format!("{node} cannot be reached as its pool asks for: {trouble}"),
+        None => "BIRD writes the routes of this pool: its sessions have to be put right".to_owned(),
+    }
+}
+
+/// Only these can be put back as they were.
+fn can_be_put_back(route: &Route) -> bool {
+    matches!(route.kind, RouteKind::Unicast | RouteKind::Blackhole)
+        && route.protocol.as_deref() != Some("kernel")
+}
+
+fn leave_it(draft: &mut Draft<'_, '_>, target: &Target, route: &Route) {
+    let why = match route.protocol.as_deref() {
+        Some("kernel") => {
+            let device = route.device.as_deref().unwrap_or("a device");
+            format!("the kernel made the route for an address on {device}: take that address away")
+        }
+        _ => "a route of this kind could not be put back as it was: remove it by hand, if it is not meant"
+            .to_owned(),
+    };
+    let command = format!("ip route del {route}");
+    let commands = if route.protocol.as_deref() == Some("kernel") { Vec::new() } else { vec![command] };
+    draft.leave(target, why, commands);
+}
+
+fn drop_diversion(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Route { node, destination } = &target.subject else { return };
+    let case = &draft.ground.case;
+    let Some(crossings) = case.crossings_of(node) else { return };
+    let Some(diverted) = crossings.diverted.iter().find(|found| found.found.seen.destination == *destination)
+    else {
+        return;
+    };
+    let (route, owner) = (&diverted.found.seen, diverted.owner.clone());
+    let inside = case.node(node).into_iter().flat_map(|node| node.pod_views.iter().flatten());
+    let mut held = inside.flat_map(|view| view.kernel.addresses.iter().flatten());
+    if let Some(held) = held.find(|held| destination.contains(&held.seen.net.addr())) {
+        let why = format!("a pod on {node} has {} inside: look there first", held.seen.net.addr());
+        return draft.leave(target, why, Vec::new());
+    }
+    if !can_be_put_back(route) {
+        let route = route.clone();
+        return leave_it(draft, target, &route);
+    }
+    let act = Act::Route { destination: *destination, from: Some(way(route)), to: None };
+    let title = format!("remove the route that keeps {destination} from node {owner}");
+    if let Some(step) = draft.work(target, title, node, vec![NodeWork::here(act)]) {
+        step.needs_second_look = true;
+        step.because.push(format!("its block belongs to node {owner}, and nobody on {node} has it"));
+    }
+}
+
+fn put_end(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Neighbour { node, address, device } = &target.subject else { return };
+    let Some(crossings) = draft.ground.case.crossings_of(node) else { return };
+    let ends = crossings.ends.iter().filter(|end| end.address == *address && end.device == device);
+    let acts: Vec<(String, Act)> = ends
+        .map(|end| {
+            let (mac, owner, device) = (end.mac, &end.owner, device.clone());
+            match end.kind {
+                EndKind::Neighbour { found } => (
+                    format!("tell {node} that {owner}'s tunnel address {address} is {mac}"),
+                    Act::Neighbour { address: *address, device, from: found, to: Some(mac) },
+                ),
+                EndKind::Forward { found } => (
+                    format!("tell {node} that {owner}'s {mac} is behind {address}"),
+                    Act::Forward { device, mac, from: found, to: Some(*address) },
+                ),
+            }
+        })
+        .collect();
+    for (title, act) in acts {
+        draft.work(target, title, node, vec![NodeWork::here(act)]);
+    }
+}
+
+fn make_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
+    let Subject::Device { node, device } = &target.subject else { return };
+    let case = &draft.ground.case;
+    let version = case.crossings_of(node).and_then(|crossings| {
+        crossings.tunnels.iter().find(|tunnel| tunnel.device == device).map(|tunnel| tunnel.version)
+    });
+    let (Some(version), Some((host, wanted))) = (version, wanted(draft, node)) else { return };
+    let Some(made) = wanted.vxlan(version).and_then(|tunnel| Some((tunnel, wanted.tunnel_of(tunnel)?)))
+    else {
+        return;
+    };
+    let (tunnel, to) = made;
+    let from = match host.link(device).map(|link| tunnel_seen(host, &link.seen, tunnel)) {
+        None => None,
+        Some(Some(from)) => Some(from),
+        Some(None) => {
+            let why = format!(
+                "{device} is no VXLAN device, or it was not looked at closely: see ip -d link show {device}"
+            );
+            return draft.leave(target, why, Vec::new());
+        }
+    };
+    let is_kept = from.as_ref().is_some_and(|from| from.is_same_tunnel(&to));
+    let title = match (&from, is_kept) {
+        (None, _) => format!("make {device}, with all that leads through it"),
+        (Some(_), false) => format!("make {device} anew, with all that leads through it"),
+        (Some(_), true) => format!("put {device} right"),
+    };
+    let mut acts = vec![Act::Tunnel { device: device.clone(), from, to: Some(to) }];
+    if !is_kept {
+        acts.extend(wanted.tunnel_works(version));
+    }
+    draft.work(target, title, node, acts.into_iter().map(NodeWork::here).collect());
+}
+
+/// The device as it was seen, as whoever changes it will look at it again.
+fn tunnel_seen(host: &Host<'_>, link: &Link, wanted: &VxlanDevice) -> Option<Tunnel> {
+    let vxlan = link.vxlan.as_ref()?;
+    let is_of_kernel =
+        |address: IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    let held = host.node.kernel.addresses.iter().flatten().map(|held| &held.seen);
+    let address = held
+        .filter(|held| held.device == link.name)
+        .map(|held| held.net.addr())
+        .find(|address| address.is_ipv4() == wanted.address.is_ipv4() && !is_of_kernel(*address));
+    let unspecified = match wanted.local {
+        IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),
+    };
+    Some(Tunnel {
+        vni: vxlan.vni.unwrap_or_default(),
+        port: vxlan.port.unwrap_or_default(),
+        local: vxlan.local.unwrap_or(unspecified),
+        parent: vxlan.parent.clone().unwrap_or_default(),
+        mac: link.mac?,
+        mtu: link.mtu?,
+        address,
+        is_up: link.is_up?,
+    })
+}
