@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::finding::{Finding, Symptom};
 use crate::{Exhibit, Subject};
 
+/// Of findings with one code and one subject no more are explained by another: so many of each would be told with each.
+const SAME_MAX: usize = 50;
+
 /// A chain longer than this is summed up.
 const STEPS_TOLD_MAX: usize = 20;
 
@@ -63,7 +66,10 @@ fn targets(findings: &[Finding]) -> Vec<Vec<usize>> {
     }
     let mut places: BTreeMap<(&str, Subject), Vec<usize>> = BTreeMap::new();
     for (index, finding) in findings.iter().enumerate() {
-        places.entry((finding.code, finding.subject.normal())).or_default().push(index);
+        let same = places.entry((finding.code, finding.subject.normal())).or_default();
+        if same.len() < SAME_MAX {
+            same.push(index);
+        }
     }
     let explained = |(index, finding): (usize, &Finding)| -> Vec<usize> {
         let found =
@@ -175,6 +181,16 @@ mod tests {
         expect(3, &[(0, 2), (1, 2)], &[("a", "c"), ("b", "c")]);
         expect(3, &[(1, 2), (2, 1)], &[("a", ""), ("b", "c")]);
         expect(4, &[(1, 2), (2, 1), (3, 2)], &[("a", ""), ("d", "cb")]);
+    }
+
+    /// A thousand causes of a thousand symptoms are not a million lines.
+    #[test]
+    fn many_causes_of_many_symptoms_stay_few() {
+        let both = findings(2, &[(0, 1)]);
+        let many: Vec<Finding> = both.iter().flat_map(|finding| vec![finding.clone(); 1_000]).collect();
+        let folded = fold(many);
+        assert_eq!(folded.len(), 2_000 - SAME_MAX);
+        assert!(folded.iter().all(|finding| finding.symptoms.len() <= SAME_MAX));
     }
 
     #[test]

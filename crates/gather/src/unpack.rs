@@ -84,7 +84,7 @@ pub(crate) fn tar(
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::io::{Read as _, Write as _};
     use std::path::Path;
 
     use doctor::Evidence;
@@ -161,6 +161,25 @@ mod tests {
         assert!((1000..20_000).contains(&routes(&evidence, "a")), "{}", routes(&evidence, "a"));
         let told = |line: &String| line.starts_with("a.route.txt.gz could not be unpacked to its end: ");
         assert!(evidence.unread.iter().any(told), "{:?}", evidence.unread);
+    }
+
+    /// Of all files together: an archive of many small ones is no way around it.
+    #[test]
+    fn no_more_is_unpacked_than_may_be() {
+        let packed = compressed(&[b'x'; 1_000]);
+        let mut left = 1_500;
+        let mut unpack = |expected: usize| {
+            super::gzip(&mut &packed[..], &mut left, |text| {
+                let mut all = Vec::new();
+                text.read_to_end(&mut all)?;
+                assert_eq!(all.len(), expected);
+                Ok(())
+            })
+        };
+        unpack(1_000).unwrap();
+        assert_eq!(unpack(500).unwrap_err().to_string(), "more than 8 GiB would be unpacked");
+        assert!(unpack(0).is_err());
+        assert_eq!(left, 0);
     }
 
     #[test]

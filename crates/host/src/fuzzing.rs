@@ -1,8 +1,5 @@
 //! What strangers send, for the fuzz targets in `fuzz/`: their builds alone have this module.
 
-use prost::Message as _;
-
-use crate::cri::messages::{ListPodSandboxResponse, PodSandboxStatusResponse};
 use crate::netlink::frame::{self, FrameKind};
 
 /// What the kernel sends: frames, and in them links, addresses, routes and neighbours.
@@ -22,11 +19,7 @@ pub fn netlink(bytes: &[u8]) {
         let _ = crate::survey::read::neighbour(kind, payload);
         let _ = crate::between::read::notice(kind, payload);
     }
-    for is_v4 in [true, false] {
-        let _ = crate::probe::packet::read(is_v4, bytes);
-        let _ = crate::probe::packet::after_v4_header(bytes)
-            .and_then(|rest| crate::probe::packet::read(is_v4, rest));
-    }
+    crate::probe::read_anything(bytes);
 }
 
 /// What BIRD answers, as `birdc` would print it.
@@ -36,12 +29,5 @@ pub fn bird(bytes: &[u8]) -> String {
 
 /// What a runtime answers: its sandboxes, and where the namespace of one is.
 pub fn cri(bytes: &[u8]) {
-    if let Ok(answer) = ListPodSandboxResponse::decode(bytes) {
-        let sandboxes = crate::cri::Sandboxes::of(answer);
-        let _ = sandboxes.iter().count();
-    }
-    if let Ok(answer) = PodSandboxStatusResponse::decode(bytes) {
-        let _ = answer.info.values().find_map(|text| crate::cri::namespace::network_namespace(text));
-    }
-    let _ = str::from_utf8(bytes).map(crate::cri::namespace::network_namespace);
+    crate::cri::read_anything(bytes);
 }

@@ -1,5 +1,7 @@
 //! Reads the kernel's objects: links, addresses, routes, neighbours. Whatever is not understood is passed over.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;

@@ -4,6 +4,8 @@
 //! node that was installed, the settings of its agent are. Within a source, what is said outright decides; else etcd endpoints mean etcd; else a cluster around us or a
 //! kubeconfig mean Kubernetes; else the store is a SQLite file on this machine.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod settings;
 
 use std::collections::BTreeMap;

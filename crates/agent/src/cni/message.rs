@@ -1,5 +1,7 @@
 //! A whole call in one text: as a plugin hands it to the agent, and as it is kept in the queue.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::collections::BTreeMap;
 
 use model::Sandbox;

@@ -1,5 +1,7 @@
 //! What a runtime says in the environment: the verb, the sandbox, the pod.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::path::PathBuf;
 
 use super::environment::Environment;

@@ -5,6 +5,8 @@
 //! a list of what became of each, as JSON. `{"version":1,"ask":"probe","addresses":[…]}` has the node send packets to see whether they arrive; the
 //! answer is a bundle, too.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::net::IpAddr;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};

@@ -12,7 +12,7 @@ use super::lines::Line;
 /// The longest line that is kept with what was read from it.
 const QUOTE_CHARS_MAX: usize = 300;
 /// What one thing that was seen takes, about, besides the line it was seen in.
-const SIGHT_BYTES: usize = 600;
+const SIGHT_BYTES: usize = 1_000;
 /// And a node, or a view from inside a pod.
 const NODE_BYTES: usize = 4_000;
 /// Of one file no more things that could not be read are named than this; the others are counted.
@@ -85,6 +85,11 @@ impl Draft {
 
     fn keep(&self, bytes: usize) {
         self.kept.set(self.kept.get().saturating_add(bytes));
+    }
+
+    /// Something that is kept without a line of its own.
+    pub(crate) fn keep_one(&self) {
+        self.keep(SIGHT_BYTES);
     }
 
     /// About how much memory it takes.

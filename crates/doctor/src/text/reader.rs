@@ -256,3 +256,65 @@ fn is_box(text: &str) -> bool {
     let text = text.trim();
     text.len() > 2 && text.bytes().all(|byte| matches!(byte, b'+' | b'-' | b'='))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, room: usize) -> Draft {
+        let mut reader = FileReader::new("n.txt", 1_000, room);
+        for (number, text) in (1..).zip(text.lines()) {
+            reader.line(Line { number, text: text.to_owned(), is_cut: false });
+        }
+        reader.finish()
+    }
+
+    /// However small a line is, what is kept of it is not.
+    #[test]
+    fn what_does_not_fit_is_left_out_and_said() {
+        let routes: String = (0..100).map(|number| format!("10.0.0.{number} dev eth0\n")).collect();
+        let draft = read(&routes, 6_000);
+        let kept = draft.nodes.values().next().unwrap().kernel.routes.as_ref().unwrap().len();
+        assert!((5..20).contains(&kept), "{kept}");
+        let told = format!(
+            "n.txt: {} lines or items were left out, because they hold more than can be kept",
+            100 - kept
+        );
+        assert_eq!(draft.cluster.unread, [told]);
+        assert!(read(&routes, 1 << 20).cluster.unread.is_empty());
+    }
+
+    /// Also where a single line holds all of them.
+    #[test]
+    fn items_that_do_not_fit_are_left_out_and_said() {
+        let items: Vec<String> =
+            (0..100).map(|number| format!("{{\"dst\":\"10.0.0.{number}\",\"dev\":\"e\"}}")).collect();
+        let draft = read(&format!("[{}]", items.join(",")), 6_000);
+        let kept = draft.nodes.values().next().unwrap().kernel.routes.as_ref().unwrap().len();
+        assert!((5..20).contains(&kept), "{kept}");
+        assert!(draft.cluster.unread[0].contains(&format!("{} lines or items were left out", 100 - kept)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_a_hundred_times_and_then_counted() {
+        let draft = read(&"{\"a\": [}]\n$ ip r\n".repeat(150), 1 << 20);
+        assert_eq!(draft.cluster.unread.len(), 101);
+        assert_eq!(draft.cluster.unread[100], "n.txt: 50 more things in it could not be read");
+    }
+
+    /// Each was looked for among all before it.
+    #[test]
+    fn views_of_one_pod_are_one_and_of_others_are_not() {
+        let text: String = (0..6)
+            .map(|number| {
+                format!("$ kubectl exec p{} -n a -- ip r\ndefault via 169.254.1.1 dev eth0\n", number % 3)
+            })
+            .collect();
+        let draft = read(&text, 1 << 20);
+        let views = draft.nodes.values().next().unwrap().pod_views.as_ref().unwrap();
+        assert_eq!(
+            views.iter().map(|view| view.kernel.routes.as_ref().unwrap().len()).collect::<Vec<_>>(),
+            [2, 2, 2]
+        );
+    }
+}

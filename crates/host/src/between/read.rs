@@ -1,5 +1,7 @@
 //! Reads what the kernel says of routes and tunnels between nodes.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;

@@ -117,6 +117,15 @@ impl Outcome {
     }
 }
 
+/// Packets that a fuzz target made up.
+#[cfg(fuzzing)]
+pub(crate) fn read_anything(bytes: &[u8]) {
+    for is_v4 in [true, false] {
+        let _ = packet::read(is_v4, bytes);
+        let _ = packet::after_v4_header(bytes).and_then(|rest| packet::read(is_v4, rest));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

@@ -1,5 +1,7 @@
 //! The kernel's messages as a survey keeps them.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 use std::net::IpAddr;
 
 use ipnet::IpNet;

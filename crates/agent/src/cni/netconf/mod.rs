@@ -1,6 +1,8 @@
 //! The network configuration on stdin. Calico's keys are understood, so that its conflist can be kept; what has no
 //! effect here is collected for the log, never an error.
 
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
 mod asked;
 mod read;
 

@@ -88,6 +88,7 @@ impl Documents {
         if let Some(records) = etcd::records(value) {
             let mut is_known = records.is_empty();
             for (key, value) in records {
+                draft.keep_one();
                 self.key(&key);
                 is_known |= match self.key.take() {
                     Some(AnyKey::Now(key)) => calico::stored(&key, &value, origin.clone(), draft),

@@ -30,6 +30,9 @@ pub(crate) fn element(value: &Value, kernel: &mut Kernel, origin: &Origin) -> bo
     true
 }
 
+/// Of one device, and next hops of one route: every one is kept with where it was seen.
+const ADDRESSES_MAX: usize = 1_000;
+
 fn link(value: &Value, kernel: &mut Kernel, origin: &Origin) {
     let name = value["ifname"].as_str().unwrap_or_default().to_owned();
     let has_flag =
@@ -59,7 +62,7 @@ fn link(value: &Value, kernel: &mut Kernel, origin: &Origin) {
     kernel.links.get_or_insert_default().push(Sighted::new(link, origin.clone()));
     let Some(infos) = value["addr_info"].as_array() else { return };
     let addresses = kernel.addresses.get_or_insert_default();
-    for info in infos {
+    for info in infos.iter().take(ADDRESSES_MAX) {
         if let Some(address) = address(info, &name) {
             addresses.push(Sighted::new(address, origin.clone()));
         }
@@ -100,7 +103,7 @@ fn routes(value: &Value, destination: &str) -> Vec<Route> {
         whole.as_object_mut()?.extend(hop.as_object()?.clone());
         route(&whole, destination)
     };
-    hops.iter().filter_map(way).collect()
+    hops.iter().take(ADDRESSES_MAX).filter_map(way).collect()
 }
 
 fn route(value: &Value, destination: &str) -> Option<Route> {
