@@ -220,7 +220,7 @@ mod tests {
             look.found(Subject::node("a"), "it is so");
             findings.extend(look.findings().to_vec());
         }
-        Report { findings, unseen: Vec::new() }
+        Report { findings, unseen: Vec::new(), ..Report::default() }
     }
 
     #[test]

@@ -141,6 +141,7 @@ fn finding(check: &Check, subject: Subject, summary: String) -> Finding {
         cause: Vec::new(),
         evidence: Vec::new(),
         remedy: check.remedy.to_owned(),
+        commands: Vec::new(),
         symptoms: Vec::new(),
         explains: Vec::new(),
         identity: None,

@@ -1,5 +1,8 @@
 //! What the doctor says, in the words and the order of its JSON.
 
+use std::collections::BTreeSet;
+
+use model::ShellCommand;
 use serde::Serialize;
 
 use crate::Subject;
@@ -20,6 +23,8 @@ pub struct Finding {
     pub evidence: Vec<Exhibit>,
     /// What would mend it.
     pub remedy: String,
+    /// Commands that do it by hand, ready to be pasted.
+    pub commands: Vec<ShellCommand>,
     /// Findings of their own that this one explains; they are not listed again.
     pub symptoms: Vec<Symptom>,
     /// What this finding explains, if it is found as well.
@@ -66,6 +71,18 @@ pub struct Exhibit {
 pub struct Report {
     pub findings: Vec<Finding>,
     pub unseen: Vec<String>,
+    /// What would be a finding, and is too new to be one.
+    #[serde(rename = "notJudged")]
+    pub not_judged: Vec<NotJudged>,
+}
+
+/// Something that looks wrong and is not judged yet: it may just be on its way in or out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct NotJudged {
+    pub code: &'static str,
+    pub subject: Subject,
+    pub summary: String,
+    pub why: String,
 }
 
 impl Finding {
@@ -92,6 +109,12 @@ impl Finding {
     /// Worse or less bad than findings of this code usually are.
     pub fn severity(&mut self, severity: Severity) -> &mut Finding {
         self.severity = severity;
+        self
+    }
+
+    /// What an operator would run, on a line of its own.
+    pub fn command(&mut self, command: ShellCommand) -> &mut Finding {
+        self.commands.push(command);
         self
     }
 
@@ -144,6 +167,17 @@ impl Report {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
+    /// What a finding says or explains is judged.
+    pub(crate) fn drop_explained(&mut self) {
+        let mut judged = BTreeSet::new();
+        for finding in &self.findings {
+            judged.insert((finding.code, finding.subject.normal()));
+            judged.extend(finding.symptoms.iter().map(|symptom| (symptom.code, symptom.subject.normal())));
+            judged.extend(finding.explains.iter().map(|(code, subject)| (*code, subject.normal())));
+        }
+        self.not_judged.retain(|new| !judged.contains(&(new.code, new.subject.normal())));
+    }
+
     /// Worst first, then alphabetically; what several checks missed is said once.
     pub(crate) fn sort(&mut self) {
         self.findings.sort_by(|a, b| {
@@ -152,6 +186,8 @@ impl Report {
         // What was there and could not be used says more than what nobody collected.
         self.unseen.sort_by(|a, b| (crate::is_not_collected(a), a).cmp(&(crate::is_not_collected(b), b)));
         self.unseen.dedup();
+        self.not_judged.sort();
+        self.not_judged.dedup_by(|a, b| (a.code, &a.subject) == (b.code, &b.subject));
     }
 }
 
@@ -168,6 +204,7 @@ mod tests {
             cause: vec!["someone pulled".to_owned()],
             evidence: vec![Exhibit { file: "a.txt".to_owned(), line: Some(3), text: "snap".to_owned() }],
             remedy: "push".to_owned(),
+            commands: vec![ShellCommand::new("push").value("a b")],
             symptoms: Vec::new(),
             explains: Vec::new(),
             identity: None,
@@ -179,6 +216,7 @@ mod tests {
         let mut report = Report {
             findings: vec![finding(Severity::Error, "rope-torn", "rope-1")],
             unseen: vec!["the other end".to_owned()],
+            ..Report::default()
         };
         report.findings[0].evidence.push(Exhibit { file: "b".into(), line: None, text: String::new() });
         assert_eq!(
@@ -187,7 +225,7 @@ mod tests {
                 r#"{"findings":[{"code":"rope-torn","severity":"error","subject":"node rope-1","#,
                 r#""summary":"It is broken","cause":["someone pulled"],"#,
                 r#""evidence":[{"file":"a.txt","line":3,"text":"snap"},{"file":"b","line":null,"text":""}],"#,
-                r#""remedy":"push","symptoms":[]}],"unseen":["the other end"]}"#
+                r#""remedy":"push","commands":["push 'a b'"],"symptoms":[]}],"unseen":["the other end"],"notJudged":[]}"#
             )
         );
     }
@@ -202,6 +240,7 @@ mod tests {
                 finding(Severity::Error, "b", "1"),
             ],
             unseen: vec!["z".into(), "y".into(), "z".into()],
+            ..Report::default()
         };
         assert_eq!(report.worst(), Some(Severity::Error));
         report.sort();

@@ -139,6 +139,7 @@ mod tests {
             cause: Vec::new(),
             evidence: vec![Exhibit { file: "f".into(), line: Some(index as u32), text: String::new() }],
             remedy: String::new(),
+            commands: Vec::new(),
             symptoms: Vec::new(),
             explains: edges
                 .iter()

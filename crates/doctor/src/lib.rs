@@ -43,12 +43,13 @@ mod subject;
 pub mod text;
 pub mod timeline;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use case::{Allocation, BooksView, Case, GRACE, Host, Index, NodeView, Options, Recorded, Tried};
 pub use check::{Check, Look, Need, Settles};
 pub use evidence::{Evidence, Origin, Sighted};
-pub use finding::{Exhibit, Finding, Report, Severity, Symptom};
+pub use finding::{Exhibit, Finding, NotJudged, Report, Severity, Symptom};
 pub use subject::Subject;
 
 /// Runs every check. The same evidence always gives the same report, in the same order.
@@ -73,6 +74,7 @@ pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) 
     let earlier = evidence.earlier.as_deref().map(|earlier| Case::new(earlier, options));
     let mut report = Report { unseen: evidence.unread.clone(), ..Report::default() };
     let mut blind: BTreeMap<Need, BTreeSet<&str>> = BTreeMap::new();
+    let strict = OnceCell::new();
     for check in checks {
         if let Some(missing) = check.missing(evidence) {
             for need in missing {
@@ -84,8 +86,17 @@ pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) 
         let most = if earlier.is_some() { usize::MAX } else { FINDINGS_MAX };
         let mut look = Look::new(check).with_at_most(most);
         (check.look)(&case, &mut look);
+        if case.take_passed_over() {
+            let strict = strict.get_or_init(|| Case::strict(evidence, options));
+            let why = format!(
+                "it is younger than {} s, is being created or deleted, or may have changed since the list of pods was made",
+                options.grace.as_secs()
+            );
+            report.not_judged.extend(not_judged(passed_over(check, strict, &look.findings), &why));
+        }
         if let Some(earlier) = &earlier {
-            drop_churn(check, earlier, &mut look.findings);
+            let churn = drop_churn(check, earlier, &mut look.findings);
+            report.not_judged.extend(not_judged(churn, "it was not so at the observation before"));
         }
         look.cut(FINDINGS_MAX);
         report.findings.append(&mut look.findings);
@@ -94,19 +105,42 @@ pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) 
     report.unseen.extend(blind.into_iter().map(|(need, codes)| not_collected(need, &codes)));
     report.sort();
     report.findings = fold::fold(report.findings);
+    report.drop_explained();
     report.sort();
     report
 }
 
-/// Keeps what was already so at the earlier look, as far as that could see it.
-fn drop_churn(check: &Check, earlier: &Case<'_>, findings: &mut Vec<Finding>) {
+/// What a check would find if nothing were too young, besides what it found.
+fn passed_over(check: &Check, strict: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
+    let mut look = Look::new(check).with_at_most(FINDINGS_MAX);
+    (check.look)(strict, &mut look);
+    let known: BTreeSet<_> = found.iter().map(Finding::identity).collect();
+    look.findings.retain(|finding| !known.contains(&finding.identity()));
+    look.findings
+}
+
+fn not_judged(findings: Vec<Finding>, why: &str) -> impl Iterator<Item = NotJudged> {
+    let why = why.to_owned();
+    findings.into_iter().map(move |Finding { code, subject, summary, .. }| NotJudged {
+        code,
+        subject,
+        summary,
+        why: why.clone(),
+    })
+}
+
+/// Keeps what was already so at the earlier look, as far as that could see it. The rest comes back.
+fn drop_churn(check: &Check, earlier: &Case<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
     if check.settles == Settles::AtOnce || findings.is_empty() || check.missing(earlier.evidence).is_some() {
-        return;
+        return Vec::new();
     }
     let mut look = Look::new(check);
     (check.look)(earlier, &mut look);
     let before: BTreeSet<_> = look.findings.iter().map(Finding::identity).collect();
-    findings.retain(|finding| before.contains(&finding.identity()));
+    let (kept, churn) =
+        std::mem::take(findings).into_iter().partition(|finding| before.contains(&finding.identity()));
+    *findings = kept;
+    churn
 }
 
 fn not_collected(need: Need, codes: &BTreeSet<&str>) -> String {
@@ -151,6 +185,25 @@ mod tests {
         assert_eq!(report, Report::default());
     }
 
+    /// A pod that is too young to be judged is named with what seems wrong; when it is old enough, that is a finding.
+    #[test]
+    fn what_is_too_young_is_named_and_counted() {
+        let mut evidence = sample::small();
+        evidence.endpoints.as_mut().unwrap().remove(0);
+        let born = evidence.taken_at.unwrap() - jiff::SignedDuration::from_secs(10);
+        evidence.pods.as_mut().unwrap()[0].seen.created_at = Some(born);
+        let pod = evidence.pods.as_ref().unwrap()[0].seen.name.clone();
+        let check = checks::find("pod-without-endpoint").unwrap();
+        let report = diagnose_with(&evidence, &[check], &Options::default());
+        assert_eq!((report.findings.len(), report.not_judged.len()), (0, 1), "{report:?}");
+        assert_eq!(report.not_judged[0].subject, Subject::Pod(pod));
+        assert_eq!(report.not_judged[0].code, "pod-without-endpoint");
+        let old = Options { grace: jiff::SignedDuration::from_secs(5) };
+        let report = diagnose_with(&evidence, &[check], &old);
+        assert_eq!((report.findings.len(), report.not_judged.len()), (1, 0), "{report:?}");
+        assert_eq!(diagnose(&sample::small()).not_judged, []);
+    }
+
     /// Every node that a look knows is a fault; nodes called `churn…` come and go.
     const NODES: Check = Check {
         code: "node-there",
@@ -185,6 +238,8 @@ mod tests {
         assert_eq!(subjects(&evidence, &NODES), ["node a", "node new"]);
         evidence.earlier = Some(Box::new(nodes(&["A", "old"])));
         assert_eq!(subjects(&evidence, &NODES), ["node a"]);
+        let new = diagnose_with(&evidence, &[&NODES], &Options::default()).not_judged;
+        assert_eq!(new.iter().map(|new| new.subject.to_string()).collect::<Vec<_>>(), ["node new"]);
         let sure = Check { settles: Settles::AtOnce, ..NODES };
         assert_eq!(subjects(&evidence, &sure).len(), 2);
         evidence.earlier = Some(Box::default());

@@ -82,7 +82,7 @@ pub use host_reserve::HostReserve;
 pub use mend::{mend_lists, set_allocation};
 pub use owner::{
     GATEWAY_TYPE, INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, Owner, POD_ATTRIBUTE,
-    POD_UID_ATTRIBUTE, ROLE_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE,
+    POD_UID_ATTRIBUTE, ROLE_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE, allocated_at,
 };
 pub use owner_change::{Attributes, Expected, OwnerChange, OwnerChangeError, OwnerUpdate};
 pub use pool::{Pool, PoolError, PoolUse};

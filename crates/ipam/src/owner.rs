@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use model::ipam::BlockAttribute;
 
 /// The attributes of Calico that say whose an address is.
@@ -70,4 +72,11 @@ impl Owner {
             ..BlockAttribute::default()
         }
     }
+}
+
+/// When an address was given, as Calico notes it: `2026-08-22 05:33:20.123 +0000 UTC`.
+pub fn allocated_at(attribute: &BlockAttribute) -> Option<Timestamp> {
+    let text = attribute.secondary.get(TIMESTAMP_ATTRIBUTE)?;
+    let second: DateTime = text.get(..19)?.parse().ok()?;
+    Some(second.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::Mac;
+use model::{Mac, ShellCommand};
 use serde::{Deserialize, Serialize};
 
 /// One change, in the node's own namespace or in that of a sandbox.
@@ -197,17 +197,18 @@ impl NodeWork {
     }
 
     /// The same for an operator's hands, to be run on the node.
-    pub fn commands(&self) -> Vec<String> {
+    pub fn commands(&self) -> Vec<ShellCommand> {
         let commands = self.act.commands();
         match &self.inside {
+            Some(id) => commands.into_iter().map(|command| command.in_sandbox(short(id))).collect(),
             None => commands,
-            Some(id) => {
-                let short = id.get(..13).unwrap_or(id);
-                let enter = format!("nsenter --net=/proc/$(crictl inspectp {short} | jq .info.pid)/ns/net");
-                commands.into_iter().map(|command| format!("{enter} {command}")).collect()
-            }
         }
     }
+}
+
+/// As runtimes show IDs.
+fn short(id: &str) -> &str {
+    id.get(..13).unwrap_or(id)
 }
 
 impl Act {
@@ -228,65 +229,84 @@ impl Act {
         act
     }
 
-    fn commands(&self) -> Vec<String> {
+    fn commands(&self) -> Vec<ShellCommand> {
+        match self {
+            Act::Tunnel { device, from, to } => tunnel_commands(device, from.as_ref(), to.as_ref()),
+            act => vec![act.command()],
+        }
+    }
+
+    fn command(&self) -> ShellCommand {
         match self {
             Act::Route { destination, to: Some(way), .. } => {
-                let verb = if way.is_beside_others { "prepend" } else { "replace" };
-                vec![format!("ip route {verb} {}", way.words(*destination))]
+                let verb = if way.is_beside_others { "ip route prepend" } else { "ip route replace" };
+                way.added_to(ShellCommand::new(verb), *destination)
             }
             Act::Route { destination, from, to: None } => {
                 let way = from.clone().unwrap_or_default();
-                vec![format!("ip route del {}", way.words(*destination))]
+                way.added_to(ShellCommand::new("ip route del"), *destination)
             }
-            Act::Neighbour { address, device, to: Some(mac), .. } => {
-                vec![format!("ip neigh replace {address} lladdr {mac} dev {device} nud permanent")]
-            }
+            Act::Neighbour { address, device, to: Some(mac), .. } => ShellCommand::new("ip neigh replace")
+                .value(address)
+                .plain("lladdr")
+                .value(mac)
+                .plain("dev")
+                .value(device)
+                .plain("nud permanent"),
             Act::Neighbour { address, device, to: None, .. } => {
-                vec![format!("ip neigh del {address} dev {device}")]
+                ShellCommand::new("ip neigh del").value(address).plain("dev").value(device)
             }
-            Act::Forward { device, mac, to: Some(node), .. } => {
-                vec![format!("bridge fdb replace {mac} dev {device} dst {node} self permanent")]
-            }
+            Act::Forward { device, mac, to: Some(node), .. } => ShellCommand::new("bridge fdb replace")
+                .value(mac)
+                .plain("dev")
+                .value(device)
+                .plain("dst")
+                .value(node)
+                .plain("self permanent"),
             Act::Forward { device, mac, to: None, .. } => {
-                vec![format!("bridge fdb del {mac} dev {device} self")]
+                ShellCommand::new("bridge fdb del").value(mac).plain("dev").value(device).plain("self")
             }
-            Act::Tunnel { device, from, to } => tunnel_commands(device, from.as_ref(), to.as_ref()),
+            Act::Tunnel { device, .. } => ShellCommand::remark("make the tunnel device anew:", device),
             Act::Address { device, net, to, .. } => {
-                vec![format!("ip address {} {net} dev {device}", if *to { "add" } else { "del" })]
+                let verb = if *to { "ip address add" } else { "ip address del" };
+                ShellCommand::new(verb).value(net).plain("dev").value(device)
             }
             Act::Up { device, to, .. } => {
-                vec![format!("ip link set {device} {}", if *to { "up" } else { "down" })]
+                ShellCommand::new("ip link set").value(device).plain(if *to { "up" } else { "down" })
             }
-            Act::Mtu { device, to, .. } => vec![format!("ip link set {device} mtu {to}")],
-            Act::Sysctl { path, to, .. } => vec![format!("sysctl -w {path}={to}")],
-            Act::Device { device, to: None, .. } => vec![format!("ip link del {device}")],
-            Act::Device { device, to: Some(_), .. } => vec![format!("ip link add {device} type veth")],
+            Act::Mtu { device, to, .. } => {
+                ShellCommand::new("ip link set").value(device).plain("mtu").value(to)
+            }
+            Act::Sysctl { path, to, .. } => ShellCommand::new("sysctl -w").assigned(path, to),
+            Act::Device { device, to: None, .. } => ShellCommand::new("ip link del").value(device),
+            Act::Device { device, to: Some(_), .. } => {
+                ShellCommand::new("ip link add").value(device).plain("type veth")
+            }
             // There is no short way by hand: the runtime has to do it.
             Act::Wire(wire) | Act::Unwire(wire) => {
-                vec![format!(
-                    "# recreate the pod of sandbox {}",
-                    wire.container_id.get(..13).unwrap_or(&wire.container_id)
-                )]
+                ShellCommand::remark("recreate the pod of sandbox", short(&wire.container_id))
             }
         }
     }
 }
 
-fn tunnel_commands(device: &str, from: Option<&Tunnel>, to: Option<&Tunnel>) -> Vec<String> {
-    let Some(to) = to else { return vec![format!("ip link del {device}")] };
+fn tunnel_commands(device: &str, from: Option<&Tunnel>, to: Option<&Tunnel>) -> Vec<ShellCommand> {
+    let delete = || ShellCommand::new("ip link del").value(device);
+    let Some(to) = to else { return vec![delete()] };
     let Tunnel { vni, port, local, parent, mac, mtu, address, is_up } = to;
     let mut commands = Vec::new();
     if !from.is_some_and(|from| from.is_same_tunnel(to)) {
-        commands.extend(from.map(|_| format!("ip link del {device}")));
-        commands.push(format!(
-            "ip link add {device} address {mac} mtu {mtu} type vxlan id {vni} dstport {port} local {local} dev {parent} nolearning"
-        ));
+        commands.extend(from.map(|_| delete()));
+        let add = ShellCommand::new("ip link add").value(device).plain("address").value(mac);
+        let add = add.plain("mtu").value(mtu).plain("type vxlan id").value(vni).plain("dstport").value(port);
+        commands.push(add.plain("local").value(local).plain("dev").value(parent).plain("nolearning"));
     }
     if let Some(address) = address.filter(|address| from.and_then(|from| from.address) != Some(*address)) {
-        commands.push(format!("ip address add {} dev {device}", IpNet::from(address)));
+        let add = ShellCommand::new("ip address add").value(IpNet::from(address));
+        commands.push(add.plain("dev").value(device));
     }
     if *is_up && !from.is_some_and(|from| from.is_up) {
-        commands.push(format!("ip link set {device} up"));
+        commands.push(ShellCommand::new("ip link set").value(device).plain("up"));
     }
     commands
 }
@@ -299,34 +319,33 @@ impl Tunnel {
 }
 
 impl Way {
-    fn words(&self, destination: IpNet) -> String {
-        let mut words = String::new();
+    fn added_to(&self, mut command: ShellCommand, destination: IpNet) -> ShellCommand {
         if self.is_blackhole {
-            words.push_str("blackhole ");
+            command = command.plain("blackhole");
         }
-        words.push_str(&destination.to_string());
+        command = command.value(destination);
         if let Some(via) = self.via {
-            words.push_str(&format!(" via {via}"));
+            command = command.plain("via").value(via);
         }
         if let Some(device) = &self.device {
-            words.push_str(&format!(" dev {device}"));
+            command = command.plain("dev").value(device);
         }
         if let Some(scope) = &self.scope {
-            words.push_str(&format!(" scope {scope}"));
+            command = command.plain("scope").value(scope);
         }
         if let Some(protocol) = &self.protocol {
-            words.push_str(&format!(" proto {protocol}"));
+            command = command.plain("proto").value(protocol);
         }
         if let Some(source) = self.source {
-            words.push_str(&format!(" src {source}"));
+            command = command.plain("src").value(source);
         }
         if let Some(metric) = self.metric {
-            words.push_str(&format!(" metric {metric}"));
+            command = command.plain("metric").value(metric);
         }
         if self.is_onlink {
-            words.push_str(" onlink");
+            command = command.plain("onlink");
         }
-        words
+        command
     }
 }
 
@@ -334,20 +353,13 @@ impl fmt::Display for NodeWork {
     /// As an operator would do it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.act {
-            Act::Wire(wire) => write!(
-                f,
-                "make the network of sandbox {} anew",
-                wire.container_id.get(..13).unwrap_or(&wire.container_id)
-            ),
-            Act::Unwire(wire) => write!(
-                f,
-                "take the network of sandbox {} away",
-                wire.container_id.get(..13).unwrap_or(&wire.container_id)
-            ),
+            Act::Wire(wire) => write!(f, "make the network of sandbox {} anew", short(&wire.container_id)),
+            Act::Unwire(wire) => write!(f, "take the network of sandbox {} away", short(&wire.container_id)),
             act => {
-                f.write_str(&act.commands().join("; "))?;
+                let commands: Vec<String> = act.commands().iter().map(ToString::to_string).collect();
+                f.write_str(&commands.join("; "))?;
                 match &self.inside {
-                    Some(id) => write!(f, " (inside sandbox {})", id.get(..13).unwrap_or(id)),
+                    Some(id) => write!(f, " (inside sandbox {})", short(id)),
                     None => Ok(()),
                 }
             }

@@ -22,16 +22,7 @@ impl fmt::Display for Harmless<'_> {
     }
 }
 
-pub(crate) fn is_harmful(character: char) -> bool {
-    character.is_control() || is_misleading(character)
-}
-
-/// Marks that are not to be seen themselves, and change how the rest is.
-fn is_misleading(character: char) -> bool {
-    matches!(character,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
+pub(crate) use model::shell::is_deceptive as is_harmful;
 
 #[cfg(test)]
 mod tests {

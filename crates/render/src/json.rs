@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use doctor::{Finding, Report};
+use doctor::{Finding, NotJudged, Report};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -20,6 +20,7 @@ struct Document<'a> {
     counts: Counts,
     findings: &'a [Finding],
     unseen: &'a [String],
+    not_judged: &'a [NotJudged],
 }
 
 /// One JSON object, indented, every finding in it however many there are.
@@ -33,6 +34,7 @@ pub fn json(report: &Report, taken_at: Option<Timestamp>) -> String {
         counts: Counts::of(report),
         findings: &report.findings,
         unseen: &report.unseen,
+        not_judged: &report.not_judged,
     };
     let mut text = escaped(serde_json::to_string_pretty(&document).expect("a report can be written"));
     text.push('\n');

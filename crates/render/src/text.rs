@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use doctor::{Exhibit, Finding, Report};
+use doctor::{Exhibit, Finding, NotJudged, Report};
+use model::ShellCommand;
 
 use crate::count::grouped;
 use crate::group::{Counts, Group, groups, symptom_codes};
@@ -53,6 +54,7 @@ pub fn text(report: &Report, style: &Style) -> String {
     for group in groups(report) {
         out.group(&group);
     }
+    out.not_judged(&report.not_judged);
     out.unseen(&report.unseen);
     if !report.findings.is_empty() {
         out.blank();
@@ -87,6 +89,10 @@ impl Out<'_> {
             (true, true) => "Nothing wrong was found.".to_owned(),
             (true, false) => "Nothing wrong was found in the rest.".to_owned(),
             (false, _) => format!("Found {}.", Counts::of(report).words()),
+        };
+        let words = match report.not_judged.len() {
+            0 => words,
+            new => format!("{words} {}", not_judged_words(new)),
         };
         let words = match report.worst() {
             Some(worst) => Paint::Of(worst).on(&words, self.style.is_coloured),
@@ -137,6 +143,23 @@ impl Out<'_> {
         if has_own_remedy {
             self.labelled("    ", "next", &finding.remedy);
         }
+        for command in &finding.commands {
+            self.command(command);
+        }
+    }
+
+    fn not_judged(&mut self, new: &[NotJudged]) {
+        if new.is_empty() {
+            return;
+        }
+        self.blank();
+        let heading = Paint::Strong.on("Not judged yet", self.style.is_coloured);
+        writeln!(self.text, "{heading}").expect("a string takes any text");
+        let shown = new.len().min(self.style.limit(UNSEEN_SHOWN));
+        for NotJudged { code, summary, why, .. } in &new[..shown] {
+            self.lines("  - ", &format!("[{code}] {summary}: {why}"));
+        }
+        self.left_out("  ", new.len() - shown, "more");
     }
 
     fn unseen(&mut self, unseen: &[String]) {
@@ -169,6 +192,12 @@ impl Out<'_> {
         self.hanging(&format!("{indent}{label}  "), first.len(), &lines);
     }
 
+    /// On one line, however wide: whoever pastes it gets all of it, and nothing else.
+    fn command(&mut self, command: &ShellCommand) {
+        let label = Paint::Faint.on("run ", self.style.is_coloured);
+        writeln!(self.text, "    {label}  {command}").expect("a string takes any text");
+    }
+
     /// A paragraph whose first line begins with `first`, and the others below its text.
     fn lines(&mut self, first: &str, words: &str) {
         let lines = self.broken(first.len(), words);
@@ -188,6 +217,14 @@ impl Out<'_> {
 
     fn blank(&mut self) {
         self.text.push('\n');
+    }
+}
+
+/// How much is too new to be judged.
+pub(crate) fn not_judged_words(new: usize) -> String {
+    match new {
+        1 => "1 possible fault is too new to be judged.".to_owned(),
+        several => format!("{} possible faults are too new to be judged.", grouped(several)),
     }
 }
 

@@ -96,6 +96,9 @@ pub(crate) struct IpamCheck {
     /// How long to wait before looking again at what disagrees, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) settle: f64,
+    /// How young an allocation may be and not be judged, in seconds: its pod may still be on its way in
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
+    pub(crate) grace: f64,
     /// Say on stderr how long loading and comparing took
     #[arg(long)]
     pub(crate) timings: bool,

@@ -3,7 +3,7 @@
 use book::Book;
 use ipam::{NODE_ATTRIBUTE, Tunnel};
 use model::ipam::{Block, BlockAttribute};
-use model::{AffinityOwner, Key, KeyRange, Kind};
+use model::{AffinityOwner, Key, KeyRange, Kind, ShellCommand};
 use serde_json::Value;
 use store::{Change, MAX_CHANGES, Record};
 
@@ -25,7 +25,8 @@ impl Writer {
                 "Node({name}) cannot be deleted: it has {endpoints} endpoint(s) and {addresses} address(es) in use"
             ))
             .hint(format!(
-                "remove its pods first; if the machine is gone for good, plumb repair node {name} gone frees what it has"
+                "remove its pods first; if the machine is gone for good, this frees what it has: {}",
+                ShellCommand::new("plumb repair node").value(name).plain("gone")
             ))
             .into());
         }

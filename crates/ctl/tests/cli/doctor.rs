@@ -1,12 +1,14 @@
 //! `plumb doctor` on a live store.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 
 use model::{Key, Kind};
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::Change;
 
 use crate::harness::{Desk, machine_has_own_config, pool};
+use crate::ipam::town::Town;
 
 /// An endpoint record, as another program may write it.
 fn endpoint(name: &str, address: &str) -> Change {
@@ -194,4 +196,47 @@ fn this_machine_can_be_looked_at_without_store_and_agent() {
     assert!(unseen.contains("the store could not be read: "), "{unseen}");
     assert!(matches!(seen.code, Some(1 | 2)), "without the records nothing is clean: {seen:?}");
     assert!(!unseen.contains("links of nodes"), "its kernel was: {unseen}");
+}
+
+/// What kubectl said some minutes ago, beside a store in which pods have come and gone since: neither is held against them.
+#[test]
+fn an_older_list_of_pods_condemns_nothing_that_changed_since() {
+    let town = Town::new(Desk::on_sqlite());
+    let pod = |name: &str, address: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop", "creationTimestamp": "2026-08-22T06:33:20Z"},
+            "spec": {"nodeName": "node-a"}, "status": {"phase": "Running", "podIP": address}})
+    };
+    // web-9 was deleted since.
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [pod("web-0", "10.65.0.0"), pod("web-9", "10.65.0.5")]});
+    town.desk.file("pods.json", list.to_string());
+    let listed_at = std::time::SystemTime::now() - std::time::Duration::from_secs(600);
+    let file = std::fs::File::options().write(true).open(town.desk.folder.path().join("pods.json")).unwrap();
+    file.set_modified(listed_at).unwrap();
+    let report = |grace: &str| -> Value {
+        let args =
+            ["doctor", "-o", "json", "--settle", "0", "--live", "--from", "pods.json", "--grace", grace];
+        let ran = town.desk.plumb(&args);
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"))
+    };
+    let errors = |report: &Value| -> Vec<String> {
+        let findings = report["findings"].as_array().unwrap().iter();
+        let bad = findings.filter(|finding| finding["severity"] == "error");
+        bad.map(|finding| format!("{} {}", finding["code"], finding["subject"])).collect()
+    };
+    let codes = |report: &Value, list: &str| -> BTreeSet<String> {
+        report[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|found| found["code"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let judged = report("60");
+    assert_eq!(errors(&judged), [] as [&str; 0], "{judged}");
+    let new = codes(&judged, "notJudged");
+    assert!(new.contains("address-used-but-free") && new.contains("pod-without-endpoint"), "{judged}");
+    // Whoever gives nothing a grace has all of it judged.
+    let strict = errors(&report("0"));
+    assert!(strict.iter().any(|found| found.contains("address-used-but-free")), "{strict:?}");
 }

@@ -18,5 +18,6 @@ mod ipam;
 mod places;
 mod records;
 mod repair;
+mod shell;
 mod together;
 mod transcripts;

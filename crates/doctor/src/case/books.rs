@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipam::check::{EndpointFacts, NodeFacts, Problem, analyse};
-use ipam::{NODE_ATTRIBUTE, Pool, TIMESTAMP_ATTRIBUTE};
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use ipam::{NODE_ATTRIBUTE, Pool};
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Block, BlockAttribute};
 use model::names::EndpointName;
@@ -45,11 +43,8 @@ impl Allocation<'_> {
         self.attribute.secondary.get(NODE_ATTRIBUTE).map(String::as_str)
     }
 
-    /// Since when, as Calico notes it: `2026-08-22 05:33:20.123 +0000 UTC`.
     pub fn age(&self, taken_at: Option<Timestamp>) -> Option<SignedDuration> {
-        let text = self.attribute.secondary.get(TIMESTAMP_ATTRIBUTE)?;
-        let second: DateTime = text.get(..19)?.parse().ok()?;
-        Some(taken_at?.duration_since(second.to_zoned(TimeZone::UTC).ok()?.timestamp()))
+        Some(taken_at?.duration_since(ipam::allocated_at(self.attribute)?))
     }
 }
 

@@ -10,14 +10,14 @@ mod nodes;
 mod sandboxes;
 mod ways;
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
 use ipam::{Doubt, fingerprint};
 use ipnet::IpNet;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use model::Kind;
 use plan::between::Between;
 use serde_json::Value;
@@ -36,6 +36,7 @@ pub use ways::Tried;
 use crate::Evidence;
 use crate::evidence::kernel::PodView;
 use crate::evidence::kubernetes::age;
+use crate::evidence::node::RuntimeSandbox;
 use crate::evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
 use crate::timeline::Timeline;
 
@@ -79,7 +80,12 @@ pub struct Case<'e> {
     looked_into: OnceCell<ById<'e, (&'e NodeEvidence, &'e PodView)>>,
     inside: OnceCell<BTreeSet<IpAddr>>,
     is_book_used: OnceCell<bool>,
+    sandboxes_by_pod: OnceCell<ByText<'e, RuntimeSandbox>>,
     doubt: OnceCell<Doubt<'e>>,
+    /// What is coming or going is judged like everything else.
+    is_strict: bool,
+    /// Something was passed over because it is coming or going.
+    has_passed_over: Cell<bool>,
 }
 
 type ByAddress<'e, T> = Index<IpAddr, &'e Sighted<T>>;
@@ -119,17 +125,67 @@ impl<'e> Case<'e> {
             inside: OnceCell::new(),
             is_book_used: OnceCell::new(),
             doubt: OnceCell::new(),
+            sandboxes_by_pod: OnceCell::new(),
+            is_strict: false,
+            has_passed_over: Cell::new(false),
         }
+    }
+
+    /// The same evidence, with what is coming or going judged like everything else.
+    pub(crate) fn strict(evidence: &'e Evidence, options: &'e Options) -> Case<'e> {
+        Case { is_strict: true, ..Case::new(evidence, options) }
+    }
+
+    /// Whether something was passed over since this was asked before.
+    pub(crate) fn take_passed_over(&self) -> bool {
+        self.has_passed_over.replace(false)
+    }
+
+    /// To be asked about everything that is coming or going: it is not judged, and that is not forgotten.
+    pub(crate) fn passes_over(&self, is_in_flux: bool) -> bool {
+        if is_in_flux {
+            self.has_passed_over.set(true);
+        }
+        is_in_flux && !self.is_strict
     }
 
     /// Too young to be judged. What has no age is old.
     pub fn is_young(&self, age: Option<SignedDuration>) -> bool {
-        age.is_some_and(|age| age < self.options.grace)
+        self.passes_over(age.is_some_and(|age| age < self.options.grace))
     }
 
     /// Being created or deleted right now: not yet, or no longer, held to the rules.
     pub fn is_in_flux(&self, pod: &Pod) -> bool {
-        pod.is_terminating() || self.is_young(pod.age(self.evidence.taken_at))
+        self.is_changing(pod) || self.passes_over(self.is_outdated(pod))
+    }
+
+    fn is_changing(&self, pod: &Pod) -> bool {
+        self.passes_over(pod.is_terminating()) || self.is_young(pod.age(self.evidence.taken_at))
+    }
+
+    /// Whether the list that has this pod is older than the rest, and nobody says that the same sandbox still runs: it may have been deleted
+    /// or replaced since. An operator who gives nothing a grace wants it judged.
+    fn is_outdated(&self, pod: &Pod) -> bool {
+        let Some(listed_at) = self.evidence.pods_at.filter(|_| self.options.grace.is_positive()) else {
+            return false;
+        };
+        let by_pod = self.sandboxes_by_pod.get_or_init(|| {
+            let sandboxes = self.all_nodes().flat_map(|node| node.sandboxes.iter().flatten());
+            Index::new(sandboxes.map(|sandbox| (fingerprint(&sandbox.seen.pod.name), sandbox)))
+        });
+        let mut sandboxes = by_pod.get(fingerprint(&pod.name.name)).iter();
+        !sandboxes.any(|sandbox| {
+            let is_older = sandbox.seen.created_at.is_none_or(|created| created <= listed_at);
+            sandbox.seen.is_ready == Some(true) && is_older && sandbox.seen.pod.may_be(&pod.name)
+        })
+    }
+
+    /// Whether something is younger than the list of pods, or was too young to be in it for certain: that it is not there says nothing.
+    pub fn is_newer_than_pods(&self, created_at: Option<Timestamp>) -> bool {
+        let (Some(listed_at), Some(created_at)) = (self.evidence.pods_at, created_at) else { return false };
+        // Without a grace this is never so: everything is to be judged.
+        let age = listed_at.duration_since(created_at).max(SignedDuration::ZERO);
+        self.passes_over(age < self.options.grace)
     }
 
     /// The same for an endpoint: it is new, or its pod comes or goes, or a call is at work on it.
@@ -138,7 +194,7 @@ impl<'e> Case<'e> {
             || endpoint.container_id.as_deref().is_some_and(|id| self.is_at_work_on(id))
             || endpoint
                 .pod_name()
-                .is_some_and(|name| self.pods_named(&name).any(|pod| self.is_in_flux(&pod.seen)))
+                .is_some_and(|name| self.pods_named(&name).any(|pod| self.is_changing(&pod.seen)))
     }
 
     /// Everybody who has an address by records or by Kubernetes comes or goes.
@@ -156,7 +212,7 @@ impl<'e> Case<'e> {
             let in_flux = held.filter(|held| held.seen.is_in_flux);
             in_flux.map(|held| held.seen.container_id.as_str()).collect()
         });
-        at_work.contains(container_id)
+        self.passes_over(at_work.contains(container_id))
     }
 
     /// What the logs tell about sandboxes, put together. `case.timeline().episodes()` are what went wrong.
@@ -386,6 +442,33 @@ mod tests {
             .filter(|held| Some(&held.seen.container_id) == endpoint.container_id.as_ref())
             .for_each(|held| held.seen.is_in_flux = true);
         assert!(Case::new(&evidence, &options).is_endpoint_in_flux(&endpoint));
+    }
+
+    /// A list that is older than the rest knows neither what came since, nor what went.
+    #[test]
+    fn an_older_list_condemns_nothing_that_may_have_changed_since() {
+        let mut evidence = crate::sample::small();
+        let (taken_at, options) = (evidence.taken_at.unwrap(), Options::default());
+        let pod = evidence.pods.as_ref().unwrap()[0].seen.clone();
+        let ago = |seconds| Some(taken_at - SignedDuration::from_secs(seconds));
+        evidence.pods_at = ago(300);
+        let case = Case::new(&evidence, &options);
+        assert!(!case.is_in_flux(&pod), "its sandbox runs since before");
+        assert!(case.is_newer_than_pods(ago(10)) && case.is_newer_than_pods(ago(330)));
+        assert!(!case.is_newer_than_pods(ago(3600)) && !case.is_newer_than_pods(None));
+        assert!(case.take_passed_over());
+        let judged = Options { grace: SignedDuration::ZERO };
+        let case = Case::new(&evidence, &judged);
+        assert!(!case.is_newer_than_pods(ago(10)), "without a grace everything is judged");
+        for node in evidence.nodes.values_mut() {
+            node.sandboxes.iter_mut().flatten().for_each(|sandbox| sandbox.seen.created_at = ago(60));
+        }
+        assert!(Case::new(&evidence, &options).is_in_flux(&pod), "it was replaced since");
+        evidence.nodes.values_mut().for_each(|node| node.sandboxes = None);
+        assert!(Case::new(&evidence, &options).is_in_flux(&pod), "it may be gone since");
+        assert!(!Case::new(&evidence, &judged).is_in_flux(&pod));
+        evidence.pods_at = None;
+        assert!(!Case::new(&evidence, &options).is_in_flux(&pod));
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct Evidence {
     /// When. `None` where a text does not tell.
     pub taken_at: Option<Timestamp>,
     pub pods: Option<Vec<Sighted<Pod>>>,
+    /// When the list of pods was made, if that is another moment than the rest: a text beside what is alive. What has changed since is not
+    /// held against it.
+    pub pods_at: Option<Timestamp>,
     pub kube_nodes: Option<Vec<Sighted<KubeNode>>>,
     pub events: Option<Vec<Sighted<Event>>>,
     /// WorkloadEndpoint records.
@@ -122,6 +125,11 @@ impl Evidence {
     /// Takes in what was collected elsewhere of the same look.
     pub fn absorb(&mut self, other: Evidence) {
         self.taken_at = self.taken_at.max(other.taken_at);
+        // Of several lists the oldest counts: more may have changed since.
+        self.pods_at = match (self.pods_at, other.pods_at) {
+            (Some(mine), Some(theirs)) => Some(mine.min(theirs)),
+            (mine, theirs) => mine.or(theirs),
+        };
         self.partial = self.partial_with(&other);
         join(&mut self.pods, other.pods);
         join(&mut self.kube_nodes, other.kube_nodes);

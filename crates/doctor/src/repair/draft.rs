@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::ipam::{Block, BlockAttribute};
-use model::{Cidr, Key};
+use model::{Cidr, Key, ShellCommand};
 use plan::work::NodeWork;
 
 use super::Scope;
@@ -285,7 +285,7 @@ impl<'g, 'e> Draft<'g, 'e> {
     }
 
     /// It stays as it is, because …
-    pub fn leave(&mut self, target: &Target, why: impl Into<String>, commands: Vec<String>) {
+    pub fn leave(&mut self, target: &Target, why: impl Into<String>, commands: Vec<ShellCommand>) {
         self.left.push(Left {
             code: target.code.to_owned(),
             subject: target.subject.to_string(),

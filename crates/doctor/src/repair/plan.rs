@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use model::ShellCommand;
 use plan::work::NodeWork;
 use serde::{Deserialize, Serialize};
 
@@ -82,7 +83,7 @@ pub struct Left {
     pub why: String,
     /// What an operator would run, if it can be said exactly.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<String>,
+    pub commands: Vec<ShellCommand>,
 }
 
 /// A step that a later plan does not have, and what that one has in its place.

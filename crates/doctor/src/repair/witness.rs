@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use jiff::Timestamp;
 use model::Sandbox;
 use model::names::host_interface_name;
 
@@ -35,6 +36,8 @@ pub struct Suspect<'a> {
     /// Its device on the node.
     pub device: Option<&'a str>,
     pub addresses: Vec<IpAddr>,
+    /// When its record or allocation was made.
+    pub since: Option<Timestamp>,
 }
 
 impl Suspect<'_> {
@@ -107,6 +110,7 @@ fn ask_orchestrator(case: &Case<'_>, suspect: &Suspect<'_>) -> Said {
     if pods.peek().is_none() {
         return match case.evidence.partial.pods {
             true => nothing("only some pods are listed"),
+            false if case.is_newer_than_pods(suspect.since) => nothing("it is newer than the list of pods"),
             false => (Word::Gone, format!("there is no pod {name}")),
         };
     }

@@ -60,6 +60,7 @@ fn repairs_add_what_the_agent_would_add() {
     assert_eq!((tunnel.parent.as_str(), tunnel.address, tunnel.is_up), ("eth0", Some(device.address), true));
     let make = Act::Tunnel { device: device.name().to_owned(), from: None, to: Some(tunnel) };
     let commands = NodeWork::here(make).commands();
+    let commands: Vec<String> = commands.iter().map(ToString::to_string).collect();
     assert!(
         commands[0].contains(" type vxlan id 4096 dstport 4789 local 192.0.2.1 dev eth0 nolearning"),
         "{commands:?}"

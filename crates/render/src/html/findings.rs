@@ -84,6 +84,9 @@ fn show(page: &mut Markup, finding: &Finding, has_own_remedy: bool, is_open: boo
     if has_own_remedy {
         page.raw("<p class=\"next\"><b>Next:</b> ").text(&finding.remedy).raw("</p>\n");
     }
+    for command in &finding.commands {
+        page.raw("<pre class=\"run\">").text(&command.to_string()).raw("</pre>\n");
+    }
     page.raw("</details>\n");
 }
 

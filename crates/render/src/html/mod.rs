@@ -8,10 +8,11 @@ mod markup;
 mod matrix;
 mod timeline;
 
-use doctor::{Case, Evidence, Options, Report, Severity};
+use doctor::{Case, Evidence, NotJudged, Options, Report, Severity};
 
 use crate::count::{count, grouped};
 use crate::group::Counts;
+use crate::text::not_judged_words;
 use crate::text::unseen_in_short;
 use markup::Markup;
 
@@ -48,6 +49,9 @@ pub fn html(report: &Report, evidence: &Evidence) -> String {
     }
     if timeline::section(&mut sections, report, evidence) {
         contents.push(("timeline", "Timeline"));
+    }
+    if not_judged(&mut sections, &report.not_judged) {
+        contents.push(("not-judged", "Not judged yet"));
     }
     if unseen(&mut sections, &report.unseen) {
         contents.push(("unseen", "Not looked at"));
@@ -89,6 +93,14 @@ fn summary(
 }
 
 fn headline(report: &Report) -> String {
+    let words = found(report);
+    match report.not_judged.len() {
+        0 => words,
+        new => format!("{words}. {}", not_judged_words(new)),
+    }
+}
+
+fn found(report: &Report) -> String {
     match (Counts::of(report).words(), report.unseen.is_empty()) {
         (words, true) if words.is_empty() => "Nothing wrong was found".to_owned(),
         (words, false) if words.is_empty() => {
@@ -120,6 +132,22 @@ fn counted(number: usize, word: &str) -> String {
         "node's kernel and set-up" => format!("kernel and set-up of {}", count(number, "node")),
         _ => count(number, word),
     }
+}
+
+/// Says whether there is anything of the sort.
+fn not_judged(page: &mut Markup, new: &[NotJudged]) -> bool {
+    if new.is_empty() {
+        return false;
+    }
+    page.raw("<section id=\"not-judged\" aria-labelledby=\"not-judged-title\">\n");
+    page.raw("<h2 id=\"not-judged-title\">Not judged yet</h2>\n<ul>\n");
+    for NotJudged { code, summary, why, .. } in new.iter().take(UNSEEN_SHOWN) {
+        page.element("li", "", &format!("[{code}] {summary}: {why}")).raw("\n");
+    }
+    page.raw("</ul>\n");
+    more(page, new.len().saturating_sub(UNSEEN_SHOWN), "more");
+    page.raw("</section>\n");
+    true
 }
 
 /// Says whether there is anything of the sort.

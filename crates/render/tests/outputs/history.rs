@@ -23,7 +23,11 @@ fn timeline(pods: usize) -> Timeline {
 #[test]
 fn pods_with_findings_are_always_shown() {
     let last = Subject::Pod(PodName::new("shop", "web-24"));
-    let report = Report { findings: vec![finding("stale-del", last, "it went wrong")], unseen: Vec::new() };
+    let report = Report {
+        findings: vec![finding("stale-del", last, "it went wrong")],
+        unseen: Vec::new(),
+        ..Report::default()
+    };
     let timeline = timeline(25);
     let shown = history_text(&report, &timeline, &Style::PLAIN);
     let pods: Vec<&str> = shown.lines().filter(|line| line.starts_with("pod ")).collect();

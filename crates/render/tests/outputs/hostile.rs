@@ -13,7 +13,7 @@ fn report(name: &str) -> Report {
     odd.seen(Origin::line(name, 1, name).exhibit("")).seen(Origin::probe(name, name).exhibit(name));
     let mut other = finding("pool-overlap", Subject::File(name.to_owned()), name);
     other.severity(Severity::Info);
-    Report { findings: vec![odd, other], unseen: vec![name.to_owned()] }
+    Report { findings: vec![odd, other], unseen: vec![name.to_owned()], ..Report::default() }
 }
 
 fn check(name: &str) {

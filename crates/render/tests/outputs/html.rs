@@ -125,7 +125,7 @@ fn marked_lines_are_never_left_out_and_all_stand_in_the_order_of_time() {
     let evidence = Evidence { log: Some((1..=1_200).map(event).collect()), ..Evidence::default() };
     let mut rests = finding("address-shared", Subject::node("a"), "x");
     rests.seen(Origin::line("log", 1_190, "x").exhibit(""));
-    let page = html(&Report { findings: vec![rests], unseen: Vec::new() }, &evidence);
+    let page = html(&Report { findings: vec![rests], unseen: Vec::new(), ..Report::default() }, &evidence);
     let place = |unit: &str| page.find(&format!("unit {unit} failed"));
     assert!(page.contains("200 more events, left out here"));
     assert!(place("unit-1190").is_some() && place("unit-1191").is_none());
@@ -142,7 +142,9 @@ fn blocks_with_findings_are_drawn_before_others() {
     let last = evidence.ipam.as_ref().unwrap().books.blocks.values().last().unwrap().value.clone();
     let address = last.address(3).unwrap();
     let leaked = finding("address-leaked", address, "nobody has it");
-    let page = |findings: Vec<doctor::Finding>| html(&Report { findings, unseen: Vec::new() }, &evidence);
+    let page = |findings: Vec<doctor::Finding>| {
+        html(&Report { findings, unseen: Vec::new(), ..Report::default() }, &evidence)
+    };
     let drawn = page(vec![leaked.clone()]);
     assert!(drawn.contains(&format!("<span class=\"mono\">{address} leaked</span>")));
     assert!(drawn.contains("60 more blocks without findings, left out here"));

@@ -6,7 +6,7 @@ use render::{Changes, Style, text};
 use crate::reports::{finding, huge};
 
 fn report(findings: impl Into<Vec<Finding>>) -> Report {
-    Report { findings: findings.into(), unseen: Vec::new() }
+    Report { findings: findings.into(), unseen: Vec::new(), ..Report::default() }
 }
 
 fn symptom(code: &'static str) -> Symptom {
@@ -64,7 +64,7 @@ fn what_is_left_out_is_counted_and_there_if_it_is_asked_for() {
         long.seen(Origin::line("log", number, "x").exhibit(""));
     }
     let unseen = (1..=13).map(|number| format!("thing {number}")).collect();
-    let report = Report { findings: vec![long], unseen };
+    let report = Report { findings: vec![long], unseen, ..Report::default() };
     let shown = text(&report, &Style::PLAIN);
     for told in ["1 more steps: --all", "4 more pieces of evidence: --all", "  3 more: --all"] {
         assert!(shown.contains(told), "{told}\n{shown}");

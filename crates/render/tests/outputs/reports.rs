@@ -22,7 +22,11 @@ pub(crate) fn mixed() -> Report {
     let mut noted =
         finding("pool-overlap", Subject::Pod(PodName::new("shop", "cart-0")), "it is worth knowing");
     noted.severity(Severity::Info);
-    Report { findings: vec![shared, slow, noted], unseen: vec!["logs were not collected".to_owned()] }
+    Report {
+        findings: vec![shared, slow, noted],
+        unseen: vec!["logs were not collected".to_owned()],
+        ..Report::default()
+    }
 }
 
 /// Very many findings of one sort.
@@ -36,7 +40,7 @@ pub(crate) fn huge(count: u32) -> Report {
             .because("nobody knows why")
             .seen(Origin::Store("/calico/x".into()).exhibit(format!("it holds {address}")));
     }
-    Report { findings: look.findings().to_vec(), unseen: Vec::new() }
+    Report { findings: look.findings().to_vec(), unseen: Vec::new(), ..Report::default() }
 }
 
 fn address(last: u8) -> std::net::IpAddr {

@@ -1,13 +1,13 @@
 //! A look at what is alive: collect, analyse, and look a second time where something may just be coming or going.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use book::load::Progress;
 use doctor::{Evidence, Options, Report, Settles, checks, diagnose_with};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use store::Store;
 
 use super::{Examined, node};
@@ -48,7 +48,11 @@ impl Sources {
 
     /// Looks at these files and folders as well.
     pub(in crate::commands) fn with_texts(self, paths: &[PathBuf]) -> Result<Sources, Failure> {
-        let texts = gather::of_files(paths).map_err(|error| Failure::of(&error))?;
+        let begun_at = Timestamp::now();
+        let mut texts = gather::of_files(paths).map_err(|error| Failure::of(&error))?;
+        if texts.pods.is_some() {
+            texts.pods_at = paths.iter().map(|path| made_at(path).unwrap_or(begun_at)).min();
+        }
         Ok(Sources { texts, ..self })
     }
 
@@ -137,6 +141,19 @@ impl Sources {
         }
         answers
     }
+}
+
+/// When a file was written, or the newest of a folder; of a pipe nobody knows.
+fn made_at(path: &Path) -> Option<Timestamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    if metadata.is_dir() {
+        let files = std::fs::read_dir(path).ok()?.filter_map(|entry| made_at(&entry.ok()?.path()));
+        return files.min();
+    }
+    if !metadata.is_file() {
+        return None;
+    }
+    metadata.modified().ok()?.try_into().ok()
 }
 
 /// Everything in the store. One that does not answer is not waited for as long as one that has much to say.

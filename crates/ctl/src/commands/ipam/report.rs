@@ -49,6 +49,7 @@ pub(super) fn write(out: &mut dyn Write, found: &Found<'_>) -> Result<(), serde_
         leaked_handles: handles.collect(),
         problems: found.problems.iter().map(Told::of).collect(),
         not_judged: NotJudged {
+            young: found.young,
             allocated: &found.unjudged().allocated,
             used: &found.unjudged().used,
             outside_pools: &found.unjudged().outside_pools,
@@ -84,6 +85,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NotJudged<'a> {
+    young: &'a [IpAddr],
     allocated: &'a [IpAddr],
     used: &'a [IpAddr],
     outside_pools: &'a [IpAddr],

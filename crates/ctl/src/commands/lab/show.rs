@@ -30,7 +30,8 @@ pub(super) fn status(cluster: &Cluster, output: LabOutput) -> Result<(), Failure
     if status.is_healthy() {
         return Ok(());
     }
-    let hint = format!("`plumb lab down --name {}` removes it", status.name);
+    let down = model::ShellCommand::new("plumb lab down --name").value(&status.name);
+    let hint = format!("this removes it: {down}");
     Err(Failure::new(format!("not everything in lab {} runs", status.name)).hint(hint).into())
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write as _};
 
-use model::{Key, KeyRange, Kind, Resource};
+use model::{Key, KeyRange, Kind, Resource, ShellCommand};
 use serde_json::{Value, json};
 use store::{ListRequest, Store, StoreError};
 
@@ -27,7 +27,8 @@ pub(super) async fn run(global: &Global, node: &str, period: Option<u32>) -> Res
         (true, Some(period)) => make(&*store, node, period).await.map_err(Failures::from),
         (true, None) => Err(Failure::new(format!("nobody asked node {node} how it is"))
             .hint(format!(
-                "plumb node status {node} --watch-period 10 makes its agent tell, every 10 seconds"
+                "this makes its agent report every 10 seconds: {}",
+                ShellCommand::new("plumb node status --watch-period 10").value(node)
             ))
             .into()),
         (false, _) => show(node, &known),

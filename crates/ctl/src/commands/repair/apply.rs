@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use doctor::repair::{Dropped, Plan, Scope, Step};
 use jiff::Timestamp;
 use mend::{AgentNodes, Outcome, Repair as Running};
+use model::ShellCommand;
 
 use super::super::doctor::Sources;
 use super::pending::{Finished, Pending};
@@ -44,7 +45,7 @@ pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Resu
     match &repair.plan {
         None => apply.rounds().await?,
         // A plan in a file is what somebody agreed to: nothing else is done.
-        Some(_) => drop(apply.pending.taken_up(&last)),
+        Some(_) => drop(apply.pending.taken_up(&last, &[])),
     }
     apply.finish(&plan)
 }
@@ -88,10 +89,10 @@ impl Apply<'_> {
             if self.pending.is_empty() {
                 return Ok(());
             }
-            let (now, _) = look::plan(self.sources, self.repair, &self.scope).await?;
-            let steps = self.pending.taken_up(&now);
+            let (now, report) = look::plan(self.sources, self.repair, &self.scope).await?;
+            let steps = self.pending.taken_up(&now, &report.not_judged);
             if steps.is_empty() {
-                return Ok(());
+                continue;
             }
             let grace = look::grace(self.repair);
             let at = Timestamp::now();
@@ -218,14 +219,17 @@ async fn go(repair: &Repair, running: &mut Running) -> Result<Outcome, Failures>
     let (id, total) = (running.plan().id.clone(), running.left().len());
     tell::note(
         repair,
-        &format!("Repair {id}: {}. To take it back: plumb repair undo {id}", tell::steps(total)),
+        &format!("Repair {id}: {}. To take it back: {}", tell::steps(total), past("undo", &id)),
     );
     let bar = progress::bar(total);
     let start = Instant::now();
     let names = repair.all || repair.one_by_one || total <= NAMED_MAX;
     let outcome = running.run(&|progress| tell::progress(repair, &bar, progress, names)).await;
     bar.finish_and_clear();
-    let outcome = outcome.map_err(|error| explain(error).hint(format!("when that is mended, go on with plumb repair resume {id}, or take it back with plumb repair undo {id}")))?;
+    let outcome = outcome.map_err(|error| {
+        let (resume, undo) = (past("resume", &id), past("undo", &id));
+        explain(error).hint(format!("when that is mended, go on with {resume}, or take it back with {undo}"))
+    })?;
     if repair.timings {
         eprintln!("timings: applying_ms={} changes={}", start.elapsed().as_millis(), outcome.changes);
     }
@@ -261,6 +265,11 @@ async fn unconfirmed(
     let scope = look::scope_of(&left)?;
     let (dropped, _) = agree(sources, repair, &scope, &mut left).await?;
     Ok(dropped.into_iter().map(|dropped| (dropped.step.number, dropped.why)).collect())
+}
+
+/// What to do with this repair later.
+fn past(verb: &'static str, id: &str) -> ShellCommand {
+    ShellCommand::new("plumb repair").plain(verb).value(id)
 }
 
 pub(super) fn explain(error: mend::MendError) -> Failure {

@@ -8,8 +8,9 @@ use doctor::repair::{Left, PLAN_VERSION, Plan, Scope, Step};
 use doctor::{Options, Report};
 use jiff::{SignedDuration, Timestamp};
 use mend::Failure as Failed;
-use model::Kind;
+use model::{Kind, ShellCommand};
 use plan::work::NodeWork;
+use render::harmless;
 use serde_json::Value;
 
 use super::super::doctor::{Sources, look};
@@ -106,9 +107,9 @@ pub(super) async fn show(global: &Global, repair: &Repair, scope: &Scope) -> Res
     if let Some(path) = &repair.plan {
         write(path, &plan)?;
         eprintln!(
-            "The plan is in {}. To do exactly that: plumb repair --plan {} --apply",
-            path.display(),
-            path.display()
+            "The plan is in {}. To do exactly that: {}",
+            harmless(&path.display().to_string()),
+            ShellCommand::new("plumb repair --plan").path(path).plain("--apply")
         );
     }
     tell::plan(repair, &plan)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use doctor::NotJudged;
 use doctor::repair::{Dropped, Plan, Step, Still};
 use jiff::{SignedDuration, Timestamp};
 use mend::{Happened, Outcome, StepOutcome};
@@ -74,11 +75,17 @@ impl Pending {
 
     /// What a new plan has about the open findings, in its order, which is that of danger. What it does not find, or leaves to people,
     /// is open no more.
-    pub(super) fn taken_up(&mut self, now: &Plan) -> Vec<Step> {
+    pub(super) fn taken_up(&mut self, now: &Plan, too_new: &[NotJudged]) -> Vec<Step> {
         let mut done_with = Vec::new();
         for ((code, subject), (step, _)) in &self.open {
             let why = match now.still(code, subject) {
                 Still::Mendable => continue,
+                // It is there, and was not at the observation before: the next one tells.
+                Still::Gone
+                    if too_new.iter().any(|new| new.code == code && new.subject.to_string() == *subject) =>
+                {
+                    continue;
+                }
                 Still::Gone => "it is not found any more".to_owned(),
                 Still::Left(why) => format!("it is left now: {why}"),
             };
@@ -183,7 +190,7 @@ mod tests {
         };
         pending.ran(&first, outcome);
         let again = plan(vec![step(1, "10.0.0.2", "otherwise", false), step(2, "10.0.0.9", "new", false)]);
-        let taken_up = pending.taken_up(&again);
+        let taken_up = pending.taken_up(&again, &[]);
         assert_eq!(taken_up.iter().map(|step| step.title.as_str()).collect::<Vec<_>>(), ["otherwise"]);
         assert_eq!(pending.settled[0].step.subject, "10.0.0.3", "it is not found any more");
         pending.ran(&taken_up, Outcome { steps: vec![went(1, Happened::Done)], not_tried: 0, changes: 1 });
@@ -197,11 +204,26 @@ mod tests {
         let mut pending = Pending::default();
         let wanted = step(1, "10.0.0.1", "a", false);
         pending.dropped(vec![Dropped { step: wanted.clone(), why: "changed".to_owned() }]);
-        assert_eq!(pending.taken_up(&plan(vec![wanted.clone()])).len(), 1);
+        assert_eq!(pending.taken_up(&plan(vec![wanted.clone()]), &[]).len(), 1);
         let outcome = Outcome { steps: vec![went(1, Happened::Surprise)], ..Outcome::default() };
         pending.ran(std::slice::from_ref(&wanted), outcome);
         let Finished { outcome, open, .. } = pending.finish();
         assert_eq!((outcome.troubles().count(), outcome.is_complete(), open), (1, false, vec![wanted]));
+    }
+
+    #[test]
+    fn what_is_too_new_to_be_judged_stays_open() {
+        let mut pending = Pending::default();
+        let wanted = step(1, "10.0.0.1", "a", false);
+        pending.dropped(vec![Dropped { step: wanted, why: "changed".to_owned() }]);
+        let new = NotJudged {
+            code: "address-used-but-free",
+            subject: "10.0.0.1".parse::<std::net::IpAddr>().unwrap().into(),
+            summary: String::new(),
+            why: String::new(),
+        };
+        assert!(pending.taken_up(&plan(Vec::new()), &[new]).is_empty() && !pending.is_empty());
+        assert!(pending.taken_up(&plan(Vec::new()), &[]).is_empty() && pending.is_empty());
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn write_left(out: &mut impl io::Write, left: &[Left], all: bool) -> io::Result<
         }
         writeln!(out, "  {code} of {}: {}", harmless(subject), harmless(why))?;
         for command in commands {
-            writeln!(out, "      {}", harmless(command))?;
+            writeln!(out, "      {command}")?;
         }
     }
     for (code, count) in seen.into_iter().filter(|(_, count)| *count > SHOWN && !all) {

@@ -305,6 +305,48 @@ fn nothing_is_called_leaked_while_an_endpoint_cannot_be_read() {
     assert_eq!(report(&town).1["allocations"].get("10.65.0.1"), None);
 }
 
+/// An address that was given out just now is not called leaked, and that is said.
+#[test]
+fn what_was_given_out_just_now_is_counted_and_not_judged() {
+    let town = town();
+    let young = Owner::on_node("net.young", "node-a", jiff::Timestamp::now()).of_pod("shop", "young", None);
+    town.change_block(BLOCK_A, |block| {
+        ipam::take(block, &young, 1, &Reservations::default());
+    });
+    town.put(handle_key("net.young"), handle_value(BLOCK_A, 1));
+    let ran = check(&town, &["--show-problem-ips", "-o", "report.json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stdout.contains("Not judged: 1 IPs that nobody uses yet"), "{ran:?}");
+    assert!(ran.stdout.ends_with("Check complete; found 0 problems; 1 not judged.\n"), "{ran:?}");
+    let text = std::fs::read_to_string(town.desk.folder.path().join("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["notJudged"]["young"], json!(["10.65.0.3"]));
+    assert_eq!(report["allocations"].get("10.65.0.3"), None, "nothing that a release would take");
+    // The doctor says the same.
+    let ran = town.desk.plumb(&["doctor", "-o", "json", "--settle", "0"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let named = report["notJudged"].as_array().unwrap().iter();
+    let named: Vec<_> = named.map(|new| (new["code"].as_str(), new["subject"].as_str())).collect();
+    assert_eq!(named, [(Some("address-leaked"), Some("10.65.0.3"))], "{report}");
+    let text = town.desk.plumb(&["doctor", "--settle", "0"]).stdout;
+    let summary = text.lines().find(|line| line.starts_with("Found ")).unwrap();
+    assert!(summary.ends_with("1 possible fault is too new to be judged."), "{text}");
+    let page = town.desk.plumb(&["doctor", "--settle", "0", "-o", "html"]).stdout;
+    assert!(
+        page.contains("1 possible fault is too new to be judged.") && page.contains("Not judged yet"),
+        "{page}"
+    );
+    finds_young(&town);
+}
+
+/// Whoever gives nothing a grace has it judged.
+fn finds_young(town: &Town) {
+    let ran = check(town, &["--grace=0"]);
+    assert!(ran.stdout.ends_with("Check complete; found 1 problems.\n"), "{ran:?}");
+    let ran = town.desk.plumb(&["doctor", "-o", "json", "--settle", "0", "--grace", "0"]);
+    assert!(ran.stdout.contains("\"address-leaked\"") && ran.stdout.contains("\"notJudged\": []"), "{ran:?}");
+}
+
 /// A block that cannot be read holds the addresses and handles of running pods, until somebody can read it again.
 #[test]
 fn a_block_that_cannot_be_read_vouches_for_handles_and_addresses() {

@@ -24,6 +24,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Some(name) = endpoint.seen.pod_name() else { continue };
         if case.pods_named(&name).next().is_some()
             || case.is_endpoint_in_flux(&endpoint.seen)
+            || case.is_newer_than_pods(endpoint.seen.created_at)
             || is_running(case, &endpoint.seen)
         {
             continue;
@@ -71,6 +72,20 @@ mod tests {
         evidence.pods.as_mut().unwrap().remove(0);
         evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap().remove(0);
         evidence
+    }
+
+    /// A list of pods that is older than the endpoint cannot have its pod.
+    #[test]
+    fn is_silent_about_what_is_newer_than_the_list_and_names_it() {
+        let mut evidence = without_first_pod();
+        let taken_at = evidence.taken_at.unwrap();
+        let ago = |seconds| Some(taken_at - jiff::SignedDuration::from_secs(seconds));
+        evidence.endpoints.as_mut().unwrap()[0].seen.created_at = ago(3600);
+        evidence.pods_at = ago(300);
+        only(&CHECK, &evidence);
+        evidence.pods_at = ago(7200);
+        let report = crate::diagnose_with(&evidence, &[&CHECK], &crate::Options::default());
+        assert_eq!((report.findings.len(), report.not_judged.len()), (0, 1), "{report:?}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Kernel agrees: settings of a pod's device without which it has no network.
 
+use model::ShellCommand;
+
 use super::settled;
 use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
@@ -41,10 +43,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     ),
                 )
                 .of_sandbox(endpoint.seen.container_id.as_deref())
-                .remedy(format!(
-                    "on {place}: sysctl -w {}={value}, and look for what changes it",
-                    path.replace('/', ".")
-                ))
+                .remedy(format!("set it on {place}, and look for what changes it"))
+                .command(ShellCommand::new("sysctl -w").assigned(&path, value))
                 .seen(found.exhibit(format!("{path} = {}", found.seen.trim())))
                 .seen(endpoint_exhibit(endpoint));
             }

@@ -17,6 +17,7 @@ pub(super) mod route_without_endpoint;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use model::ShellCommand;
 
 use crate::evidence::Endpoint;
 use crate::{Case, Host, Sighted, Subject};
@@ -28,7 +29,7 @@ fn settled<'c, 'e>(
 ) -> impl Iterator<Item = (&'e Sighted<Endpoint>, &'e str)> + use<'c, 'e> {
     host.endpoints.iter().copied().filter_map(move |endpoint| {
         let device = endpoint.seen.device.as_deref()?;
-        let is_at_work = host.attachment(device).is_some_and(|held| held.is_in_flux);
+        let is_at_work = case.passes_over(host.attachment(device).is_some_and(|held| held.is_in_flux));
         let is_finished = endpoint
             .seen
             .pod_name()
@@ -40,6 +41,11 @@ fn settled<'c, 'e>(
 
 fn route_subject(host: &Host<'_>, address: IpAddr) -> Subject {
     Subject::Route { node: host.name().to_owned(), destination: IpNet::from(address) }
+}
+
+/// The command that makes a pod's route.
+fn route_to(address: IpAddr, device: &str) -> ShellCommand {
+    ShellCommand::new("ip route replace").value(address).plain("dev").value(device).plain("scope link")
 }
 
 fn neighbour_subject(host: &Host<'_>, address: IpAddr, device: &str) -> Subject {

@@ -1,5 +1,7 @@
 //! No orphans: a permanent neighbour at a pod's device for an address that nobody has.
 
+use model::ShellCommand;
+
 use super::{is_held, knows_endpoints, neighbour_subject};
 use crate::evidence::kernel::NeighbourState;
 use crate::{Case, Check, Look, Need, Settles, Severity};
@@ -36,7 +38,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 format!("{place} keeps {address} as a neighbour at {device}, and no endpoint has it"),
             )
             .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
-            .remedy(format!("on {place}: ip neigh del {address} dev {device}"))
+            .remedy(format!("remove it on {place}"))
+            .command(ShellCommand::new("ip neigh del").value(address).plain("dev").value(device))
             .seen(neighbour.exhibit(format!("{address} at {device}, permanent")));
         }
     }

@@ -1,5 +1,7 @@
 //! Kernel agrees: the node knows a wrong hardware address for a pod.
 
+use model::ShellCommand;
+
 use super::{neighbour_subject, settled};
 use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, Look, Need, Settles, Severity};
@@ -35,10 +37,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     ),
                 )
                 .of_sandbox(endpoint.seen.container_id.as_deref())
-                .remedy(format!(
-                    "let the agent put it right; by hand, on {place}: ip neigh replace \
-                        {address} lladdr {mac} dev {device} nud permanent"
-                ))
+                .remedy(format!("let the agent put it right, or do it by hand on {place}"))
+                .command(
+                    ShellCommand::new("ip neigh replace")
+                        .value(address)
+                        .plain("lladdr")
+                        .value(mac)
+                        .plain("dev")
+                        .value(device)
+                        .plain("nud permanent"),
+                )
                 .seen(neighbour.exhibit(format!("{address} at {device} is {known}")))
                 .seen(endpoint_exhibit(endpoint));
             }

@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use super::{route_subject, settled};
+use super::{route_subject, route_to, settled};
 use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, Look, Need, Origin, Settles, Severity};
 
@@ -38,10 +38,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 finding.of_sandbox(endpoint.seen.container_id.as_deref());
                 finding
                     .because(really)
-                    .remedy(format!(
-                        "let the agent put it back; by hand, on {place}: ip route replace \
-                        {address} dev {device} scope link"
-                    ))
+                    .remedy(format!("let the agent put it back, or do it by hand on {place}"))
+                    .command(route_to(*address, device))
                     .seen(endpoint_exhibit(endpoint))
                     .seen(Origin::probe(place, "routes").exhibit(format!("none to {address}")));
             }

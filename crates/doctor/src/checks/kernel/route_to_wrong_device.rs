@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use super::{route_subject, settled};
+use super::{route_subject, route_to, settled};
 use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, Look, Need, Settles, Severity};
 
@@ -40,10 +40,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     ),
                 )
                 .of_sandbox(endpoint.seen.container_id.as_deref())
-                .remedy(format!(
-                    "let the agent put it right; by hand, on {place}: ip route replace \
-                        {address} dev {device} scope link"
-                ))
+                .remedy(format!("let the agent put it right, or do it by hand on {place}"))
+                .command(route_to(*address, device))
                 .seen(route.exhibit(route.seen.to_string()))
                 .seen(endpoint_exhibit(endpoint));
             }

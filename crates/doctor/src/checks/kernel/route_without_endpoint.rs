@@ -1,5 +1,7 @@
 //! No orphans: a route into a pod's device for an address that nobody has.
 
+use model::ShellCommand;
+
 use super::{is_held, knows_endpoints};
 use crate::evidence::kernel::RouteKind;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
@@ -36,7 +38,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 format!("{place} routes {address} to {device}, and no endpoint has it"),
             )
             .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
-            .remedy(format!("on {place}: ip route del {address} dev {device}"))
+            .remedy(format!("remove it on {place}"))
+            .command(ShellCommand::new("ip route del").value(address).plain("dev").value(device))
             .seen(route.exhibit(route.seen.to_string()));
         }
     }

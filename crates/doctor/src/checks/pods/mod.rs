@@ -26,7 +26,7 @@ fn attachment<'e>(node: &'e NodeEvidence, view: &PodView) -> Option<&'e Attachme
 fn is_settled(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> bool {
     let pods = view.pod.iter().flat_map(|name| case.pods_named(name));
     let mut leaving = pods.filter(|pod| case.is_in_flux(&pod.seen) || pod.seen.is_finished());
-    leaving.next().is_none() && !attachment(node, view).is_some_and(|held| held.is_in_flux)
+    leaving.next().is_none() && !case.passes_over(attachment(node, view).is_some_and(|held| held.is_in_flux))
 }
 
 /// Has a network of ours: pods on the host network, and those of others, have their own ways. A text that does not say whose it is

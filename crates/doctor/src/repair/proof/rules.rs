@@ -15,6 +15,7 @@ fn suspect(pod: &Known) -> Suspect<'_> {
         pod: Some(pod.name.clone()),
         device: None,
         addresses: vec![pod.address],
+        since: None,
     }
 }
 

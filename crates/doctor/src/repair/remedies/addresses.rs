@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipam::check::Problem;
 use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, Tunnel};
+use model::ShellCommand;
 use model::ipam::{Block, BlockAttribute};
 
 use super::super::draft::{Draft, Ground, Target};
@@ -169,18 +170,19 @@ fn give_to_user(draft: &mut Draft<'_, '_>, target: &Target) {
 }
 
 /// The commands that give the pods at an address a new one.
-pub(super) fn recreate(ground: &Ground<'_>, address: IpAddr) -> Vec<String> {
+pub(super) fn recreate(ground: &Ground<'_>, address: IpAddr) -> Vec<ShellCommand> {
     let endpoints = ground.case.endpoints_at(address).iter().filter_map(|endpoint| endpoint.seen.pod_name());
-    let mut commands: Vec<String> = endpoints.map(|pod| delete_pod(&pod)).collect();
+    let mut commands: Vec<ShellCommand> = endpoints.map(|pod| delete_pod(&pod)).collect();
     commands.sort();
     commands.dedup();
     commands
 }
 
-pub(super) fn delete_pod(pod: &PodName) -> String {
+pub(super) fn delete_pod(pod: &PodName) -> ShellCommand {
+    let command = ShellCommand::new("kubectl delete pod");
     match &pod.namespace {
-        Some(namespace) => format!("kubectl delete pod -n {namespace} {}", pod.name),
-        None => format!("kubectl delete pod {}", pod.name),
+        Some(namespace) => command.plain("-n").value(namespace).value(&pod.name),
+        None => command.value(&pod.name),
     }
 }
 
@@ -235,6 +237,7 @@ pub(super) fn suspect<'a>(block: &'a Block, held: &'a BlockAttribute, address: I
         pod,
         device: None,
         addresses: vec![address],
+        since: ipam::allocated_at(held),
     }
 }
 

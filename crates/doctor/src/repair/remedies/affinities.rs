@@ -2,7 +2,7 @@
 
 use ipam::check::Problem;
 use model::ipam::{Affinity, AffinityState, Block, BlockAttribute};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, Key, ShellCommand};
 use serde_json::json;
 
 use super::super::draft::{Draft, Ground, Target};
@@ -151,11 +151,11 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
     }
     if ground.case.node_view(node).is_some() && !ground.is_buried(node) {
         let why = "its record is there, and nobody says whether it lives; if it is gone for good:";
-        return draft.leave(target, why, vec![format!("plumb repair node {node} gone --apply")]);
+        return draft.leave(target, why, vec![repair_node(node).plain("gone --apply")]);
     }
     if !ground.is_dead(node) {
         let why = "somebody still knows the node, or it was known at the last look; if it is gone for good:";
-        return draft.leave(target, why, vec![format!("plumb repair node {node} --apply")]);
+        return draft.leave(target, why, vec![repair_node(node).plain("--apply")]);
     }
     let Some(ipam) = ground.case.evidence.ipam.as_ref() else { return };
     let owner = AffinityOwner::Host(node.clone());
@@ -197,6 +197,10 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
         }
     }
     delete_record(draft, target, node);
+}
+
+fn repair_node(node: &str) -> ShellCommand {
+    ShellCommand::new("plumb repair node").value(node)
 }
 
 /// Why an operator's word that a node is gone is not taken.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipam::NODE_ATTRIBUTE;
 use model::ipam::{Affinity, AffinityState, Block, BlockAttribute};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, Key, ShellCommand};
 use serde_json::json;
 
 use super::super::draft::{Draft, Ground, Target};
@@ -93,7 +93,12 @@ fn unaccounted(ground: &Ground<'_>, cidr: &Cidr, holds: &Holds) -> Option<String
     })
 }
 
-fn leave(draft: &mut Draft<'_, '_>, target: &Target, cidr: &Cidr, (why, commands): (String, Vec<String>)) {
+fn leave(
+    draft: &mut Draft<'_, '_>,
+    target: &Target,
+    cidr: &Cidr,
+    (why, commands): (String, Vec<ShellCommand>),
+) {
     // What is left of the block tells whose it was, so that stays.
     for owner in owners_left(draft.ground, cidr) {
         draft.claims(&Key::Affinity { owner, block: *cidr }, target);
@@ -127,7 +132,7 @@ fn because(holds: &Holds) -> String {
 
 /// Who has which address of the block; or why nobody may make it: an address that would be free in it and is in use would be
 /// given out again.
-fn holds(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Result<Holds, (String, Vec<String>)> {
+fn holds(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Result<Holds, (String, Vec<ShellCommand>)> {
     let mut holds = Vec::new();
     for address in used {
         if let [endpoint] = ground.case.endpoints_at(*address)

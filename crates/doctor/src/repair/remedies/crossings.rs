@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use ipnet::IpNet;
+use model::ShellCommand;
 use plan::between::{Between, Trouble, VxlanDevice, Way as Wanted};
 use plan::work::{Act, NodeWork, Tunnel};
 
@@ -121,7 +122,8 @@ fn leave_it(draft: &mut Draft<'_, '_>, target: &Target, route: &Route) {
         _ => "a route of this kind could not be put back as it was: remove it by hand, if it is not meant"
             .to_owned(),
     };
-    let command = format!("ip route del {route}");
+    let words = route.to_string();
+    let command = words.split_whitespace().fold(ShellCommand::new("ip route del"), ShellCommand::value);
     let commands = if route.protocol.as_deref() == Some("kernel") { Vec::new() } else { vec![command] };
     draft.leave(target, why, commands);
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::ipam::BlockAttribute;
 use model::names::{EndpointName, host_interface_name};
-use model::{Key, Kind, Resource};
+use model::{Key, Kind, Resource, ShellCommand};
 use serde_json::{Value, json};
 
 use super::super::draft::{Draft, Target};
@@ -120,6 +120,7 @@ pub(super) fn suspect(endpoint: &Endpoint) -> Suspect<'_> {
         pod: endpoint.pod_name(),
         device: endpoint.device.as_deref(),
         addresses: endpoint.addresses.clone(),
+        since: endpoint.created_at,
     }
 }
 
@@ -442,7 +443,7 @@ fn step_with_addresses<'d>(
         let owner = addresses::owner_for(draft.ground, facts);
         let Some(block) = addresses::block_of(draft.ground, *address) else {
             let why = format!("no block contains {address}; when its record is there, repair once more");
-            draft.leave(target, why, vec!["plumb repair ipam --apply".to_owned()]);
+            draft.leave(target, why, vec![ShellCommand::new("plumb repair ipam --apply")]);
             continue;
         };
         let Some(owner) = owner else { continue };

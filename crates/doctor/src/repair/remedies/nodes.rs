@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::{Key, Kind};
+use model::{Key, Kind, ShellCommand};
 use serde_json::{Value, json};
 
 use super::super::draft::{Draft, Ground, Target};
@@ -72,7 +72,7 @@ fn correct_address(draft: &mut Draft<'_, '_>, target: &Target) {
         return draft.leave(
             target,
             why,
-            vec![format!("set IP_AUTODETECTION_METHOD for the agent of {name}, and restart it")],
+            vec![ShellCommand::remark("set IP_AUTODETECTION_METHOD and restart the agent of", name)],
         );
     };
     let name = record.seen.metadata.name.clone();
@@ -85,8 +85,9 @@ fn correct_address(draft: &mut Draft<'_, '_>, target: &Target) {
     let to = json!(right.to_string());
     if from.as_ref() == Some(&to) {
         let why = "its record is right; an annotation of the Kubernetes node says otherwise";
-        let command =
-            format!("kubectl annotate node {name} --overwrite projectcalico.org/IPv4Address={right}");
+        let command = ShellCommand::new("kubectl annotate --overwrite node")
+            .value(&name)
+            .assigned("projectcalico.org/IPv4Address", right);
         return draft.leave(target, why, vec![command]);
     }
     let key = Key::cluster(Kind::Node, name.clone());
@@ -156,7 +157,7 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
 }
 
 /// The command that takes an address out of the annotations of a node to which it is not allocated.
-fn annotation_at(ground: &Ground<'_>, address: IpAddr, handle: Option<&str>) -> Option<String> {
+fn annotation_at(ground: &Ground<'_>, address: IpAddr, handle: Option<&str>) -> Option<ShellCommand> {
     let nodes = ground.case.evidence.kube_nodes.iter().flatten().map(|node| &node.seen);
     nodes.into_iter().find_map(|node| {
         let is_entitled =
@@ -165,7 +166,7 @@ fn annotation_at(ground: &Ground<'_>, address: IpAddr, handle: Option<&str>) -> 
             |text: &String| text.split('/').next().and_then(|text| text.parse().ok()) == Some(address);
         let mut told = node.annotations.iter().filter(|(name, _)| name.starts_with("projectcalico.org/"));
         let (name, _) = told.find(|(_, text)| is_it(text)).filter(|_| !is_entitled)?;
-        Some(format!("kubectl annotate node {} {name}-", node.name))
+        Some(ShellCommand::new("kubectl annotate node").value(&node.name).value(format!("{name}-")))
     })
 }
 

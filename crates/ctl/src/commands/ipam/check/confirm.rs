@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use book::load::{Facts, Pools, Users};
-use ipam::check::Problem;
+use ipam::check::{Allocated, Analysis, Problem};
+use jiff::{SignedDuration, Timestamp};
 use model::{AffinityOwner, Cidr, IpVersion, Key, Kind};
 
 use super::is_user;
@@ -123,6 +124,25 @@ pub(super) fn replace_pools(facts: &mut Facts, pools: Pools) {
 pub(super) fn still(earlier: Vec<Problem>, later: &[Problem]) -> Vec<Problem> {
     let later: BTreeSet<&Problem> = later.iter().collect();
     earlier.into_iter().filter(|problem| later.contains(problem)).collect()
+}
+
+/// What can be said, and the addresses that would be called leaked if they were older.
+pub(super) fn judge(
+    problems: Vec<Problem>,
+    analysis: &Analysis<'_>,
+    now: Timestamp,
+    grace: SignedDuration,
+) -> (Vec<Problem>, Vec<IpAddr>) {
+    let is_young = |problem: &Problem| {
+        let Problem::Leaked { address, .. } = problem else { return None };
+        let start = analysis.allocations.partition_point(|one| one.address < *address);
+        let mut same = analysis.allocations[start..].iter().take_while(|one| one.address == *address);
+        let age = |one: &Allocated<'_>| Some(now.duration_since(ipam::allocated_at(one.attribute)?));
+        same.any(|one| age(one).is_some_and(|age| age < grace)).then_some(*address)
+    };
+    let young: Vec<IpAddr> = problems.iter().filter_map(is_young).collect();
+    let judged = problems.into_iter().filter(|problem| is_young(problem).is_none()).collect();
+    (judged, young)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use book::load::{self, Facts, Progress};
 use ipam::check::{Allocated, Analysis, Evidence, Problem, Unjudged, analyse};
 use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, is_cooling_down};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use model::{AffinityOwner, Key, Kind};
 use store::{Store, StoreError};
 
@@ -27,6 +27,8 @@ pub(super) struct Found<'a> {
     pub(super) facts: &'a Facts,
     pub(super) services: &'a [(String, std::net::IpAddr)],
     pub(super) analysis: &'a Analysis<'a>,
+    /// Addresses that nobody uses yet, and that were given out so recently that their pods may still be on their way in.
+    pub(super) young: &'a [std::net::IpAddr],
     /// Sorted by kind. Each was there at every look.
     pub(super) problems: &'a [Problem],
 }
@@ -85,7 +87,10 @@ async fn look(global: &Global, check: &IpamCheck) -> Result<usize, Failures> {
         problems = confirm::still(problems, &analysis.problems);
         watch.analysis = watch.analysis.max(watch.lap());
     }
+    let grace = SignedDuration::try_from_secs_f64(check.grace).unwrap_or(doctor::GRACE);
+    let (problems, young) = confirm::judge(problems, &analysis, now, grace);
     let found = Found {
+        young: &young,
         cluster: &cluster,
         facts: &facts,
         services: &services,

@@ -220,7 +220,9 @@ impl<'a> Text<'a> {
         let Unjudged { used, allocated, outside_pools, handles } = self.found.unjudged();
         let text = |addresses: &[IpAddr]| addresses.iter().map(IpAddr::to_string).collect();
         let mut count = 0;
+        let young = text(self.found.young);
         for (names, what) in [
+            (young, "IPs that nobody uses yet: they were given out less than --grace ago"),
             (text(allocated), "IPs that no readable workload or node uses: one that cannot be read may"),
             (text(used), "IPs in use: the block that should have them cannot be trusted"),
             (
