@@ -35,15 +35,25 @@ impl Guard<'_> {
             if self.has_ipip && version == IpVersion::V4 {
                 packets.push("ip protocol 4".to_owned());
             }
-            let senders = self.senders(version);
-            if packets.is_empty() || senders.is_empty() {
+            let (addresses, networks) = self.senders(version);
+            if packets.is_empty() || (addresses.is_empty() && networks.is_empty()) {
                 continue;
             }
-            let (family, _) = words(version);
-            set(&mut text, words(version), "nodes", &senders);
-            for packet in packets {
-                writeln!(input, "\t\t{family} saddr != @nodes-{family} {packet} drop")
+            let (family, sort) = words(version);
+            let mut others = String::new();
+            if !addresses.is_empty() {
+                // No set of intervals: while such a set is replaced, the kernel misses members now and then, and a packet of a node is lost.
+                let members = addresses.into_iter().collect::<Vec<_>>().join(", ");
+                writeln!(text, "\tset nodes-{family} {{ type {sort}; elements = {{ {members} }} }}")
                     .expect("a string takes any text");
+                others.push_str(&format!("{family} saddr != @nodes-{family} "));
+            }
+            if !networks.is_empty() {
+                set(&mut text, words(version), "external", &networks);
+                others.push_str(&format!("{family} saddr != @external-{family} "));
+            }
+            for packet in packets {
+                writeln!(input, "\t\t{others}{packet} drop").expect("a string takes any text");
             }
         }
         if input.is_empty() {
@@ -57,15 +67,15 @@ impl Guard<'_> {
         text
     }
 
-    fn senders(&self, version: IpVersion) -> BTreeSet<String> {
+    /// Single addresses, and networks.
+    fn senders(&self, version: IpVersion) -> (BTreeSet<String>, BTreeSet<String>) {
         let nodes = self.nodes.iter().map(|address| IpNet::from(*address));
         let all = nodes.chain(self.settings.external_nodes.iter().copied());
         let of_version = all.filter(|network| IpVersion::of(network.addr()) == version);
-        let plain = |network: IpNet| match network.prefix_len() == network.max_prefix_len() {
-            true => network.addr().to_string(),
-            false => network.trunc().to_string(),
-        };
-        of_version.map(plain).collect()
+        let is_single = |network: &IpNet| network.prefix_len() == network.max_prefix_len();
+        let (single, networks): (Vec<IpNet>, Vec<IpNet>) = of_version.partition(is_single);
+        let single = single.iter().map(|network| network.addr().to_string()).collect();
+        (single, networks.iter().map(|network| network.trunc().to_string()).collect())
     }
 }
 
@@ -81,7 +91,10 @@ mod tests {
     #[test]
     fn only_nodes_get_into_a_tunnel() {
         let text = guard(&TunnelSettings::default()).text();
-        assert!(text.contains("set nodes-ip { type ipv4_addr; flags interval; auto-merge; elements = { 192.0.2.1, 192.0.2.2 } }"), "{text}");
+        assert!(
+            text.contains("set nodes-ip { type ipv4_addr; elements = { 192.0.2.1, 192.0.2.2 } }"),
+            "{text}"
+        );
         assert!(
             text.contains(
                 "hook input priority filter; policy accept;\n\t\tip saddr != @nodes-ip udp dport 4789 drop\n"
@@ -99,9 +112,9 @@ mod tests {
         };
         let both = Guard { vxlan: vec![IpVersion::V4, IpVersion::V6], has_ipip: true, ..guard(&settings) };
         let text = both.text();
-        assert!(text.contains("192.0.2.2, 198.51.100.0/24 }"), "{text}");
+        assert!(text.contains("set external-ip { type ipv4_addr; flags interval; auto-merge; elements = { 198.51.100.0/24 } }"), "{text}");
         assert!(text.contains("ip6 saddr != @nodes-ip6 udp dport 4789 drop"), "{text}");
-        assert!(text.contains("ip saddr != @nodes-ip ip protocol 4 drop"), "{text}");
+        assert!(text.contains("ip saddr != @nodes-ip ip saddr != @external-ip ip protocol 4 drop"), "{text}");
         let none = Guard { vxlan: Vec::new(), ..guard(&settings) };
         assert_eq!(none.text(), "");
     }
