@@ -232,8 +232,7 @@ impl Reading {
 fn mask(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            let names_secret =
-                fields.get("name").and_then(Value::as_str).is_some_and(|name| text::is_secret_name(name));
+            let names_secret = fields.get("name").and_then(Value::as_str).is_some_and(text::is_secret_name);
             for (name, field) in fields {
                 if text::is_secret_name(name) || (name == "value" && names_secret) {
                     mask_secret(field);
