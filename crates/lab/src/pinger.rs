@@ -51,12 +51,11 @@ impl Pinger {
 
     /// Until so many more packets have been answered. As long as some are, it goes on.
     pub fn wait_for_more(&self, packets: usize) -> Result<()> {
-        const SILENCE_MAX: Duration = Duration::from_secs(30);
         let count = || self.answered.lock().unwrap_or_else(PoisonError::into_inner).len();
         let (mut heard, mut heard_at) = (count(), Instant::now());
         let wanted = heard + packets;
         while heard < wanted {
-            ensure!(heard_at.elapsed() < SILENCE_MAX, "{}: no answer any more", self.what);
+            ensure!(heard_at.elapsed() < crate::wait::PATIENCE, "{}: no answer any more", self.what);
             std::thread::sleep(Duration::from_millis(10));
             let now = count();
             if now > heard {

@@ -33,7 +33,7 @@ fn namespaces_of(process: u32) -> Vec<String> {
 
 /// Waits until the demo has made something, so that killing it leaves something.
 fn wait_for_namespaces(demo: &Child) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + testkit::PATIENCE;
     while namespaces_of(demo.id()).len() < 3 {
         assert!(std::time::Instant::now() < deadline, "the demo makes no namespaces");
         std::thread::sleep(Duration::from_millis(1));

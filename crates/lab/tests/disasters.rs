@@ -99,6 +99,17 @@ fn found(lab: &OwnCluster) -> Vec<String> {
     findings.map(|finding| format!("{} {}", finding["code"], finding["subject"])).collect()
 }
 
+/// What the doctor finds, once it is as it should be.
+#[track_caller]
+fn wait_until_found(lab: &OwnCluster, is_so: impl Fn(&[String]) -> bool) {
+    let waited = lab::wait_for("the doctor to find what is wrong", || {
+        let found = found(lab);
+        anyhow::ensure!(is_so(&found), "{found:?}");
+        Ok(())
+    });
+    waited.unwrap();
+}
+
 #[track_caller]
 fn apply(lab: &OwnCluster) -> Value {
     let words = ["plumb", "repair", "--apply", "-o", "json", "--settle", "1", "--grace", "1"];
@@ -107,17 +118,25 @@ fn apply(lab: &OwnCluster) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Everything that is planned is done, and nothing is left to anybody.
+/// Everything that is planned is done, and nothing is left to anybody. What was written a moment ago is not judged yet, so it
+/// may take more than one.
 #[track_caller]
 fn repair(lab: &OwnCluster) {
-    let told = apply(lab);
-    let odd = ["troubles", "dropped", "left"].map(|field| told[field].as_array().unwrap().len());
-    assert!(odd == [0, 0, 0] && told["done"].as_u64() > Some(0), "{told:#}");
+    let mut done = 0;
+    let repaired = lab::wait_for("a repair that leaves nothing", || {
+        let told = apply(lab);
+        assert_eq!(told["troubles"].as_array().unwrap().len(), 0, "{told:#}");
+        done += told["done"].as_u64().unwrap();
+        let odd = ["dropped", "left"].map(|field| told[field].as_array().unwrap().len());
+        anyhow::ensure!(odd == [0, 0] && done > 0, "{told:#}");
+        Ok(())
+    });
+    repaired.unwrap();
 }
 
 #[track_caller]
 fn all_is_well(lab: &OwnCluster) {
-    assert_eq!(found(lab), [] as [&str; 0]);
+    wait_until_found(lab, <[String]>::is_empty);
     let trips = lab::ping::all(lab).unwrap();
     let lost: Vec<_> = trips.iter().filter(|trip| trip.outcome == lab::ping::Outcome::Lost).collect();
     assert!(trips.len() >= 20 && lost.is_empty(), "{lost:?}");
@@ -135,11 +154,8 @@ fn an_old_backup(test: &str, store: StoreKind) {
     add(&lab, "node2", &["b-2"]);
     let running = sandboxes(&lab);
     put_back(&lab, &backup);
-    std::thread::sleep(Duration::from_secs(2));
-    let found = found(&lab);
-    for code in ["endpoint-of-old-sandbox", "endpoint-without-sandbox", "pod-without-endpoint"] {
-        assert!(found.iter().any(|found| found.contains(code)), "{code}: {found:?}");
-    }
+    let codes = ["endpoint-of-old-sandbox", "endpoint-without-sandbox", "pod-without-endpoint"];
+    wait_until_found(&lab, |found| codes.iter().all(|code| found.iter().any(|found| found.contains(code))));
     repair(&lab);
     all_is_well(&lab);
     assert_eq!(sandboxes(&lab), running);
@@ -170,12 +186,9 @@ fn an_empty_store(test: &str, store: StoreKind) {
         lab.start(node, "agent", &[]).unwrap();
         lab.wait_for_service(node, "agent").unwrap();
     }
-    std::thread::sleep(Duration::from_secs(2));
-    let found = found(&lab);
-    assert!(
-        found.len() == 4 && found.iter().all(|found| found.contains("pod-without-endpoint")),
-        "{found:?}"
-    );
+    wait_until_found(&lab, |found| {
+        found.len() == 4 && found.iter().all(|found| found.contains("pod-without-endpoint"))
+    });
     // The address book is made by the endpoints, so these come first.
     let told = apply(&lab);
     assert_eq!(
@@ -183,7 +196,6 @@ fn an_empty_store(test: &str, store: StoreKind) {
         (Some(4), Some(8)),
         "{told:#}"
     );
-    std::thread::sleep(Duration::from_secs(1));
     repair(&lab);
     all_is_well(&lab);
     assert_eq!(sandboxes(&lab), running);
@@ -208,12 +220,11 @@ fn a_lost_address_book(test: &str, store: StoreKind) {
     put_back(&lab, &endpoints);
     // Pods are made all the while, and get addresses that nobody has.
     add(&lab, "node1", &["a-2"]);
-    std::thread::sleep(Duration::from_secs(2));
-    let found = found(&lab);
-    assert!(found.len() >= 2 && found.iter().all(|found| found.contains("block-missing")), "{found:?}");
+    wait_until_found(&lab, |found| {
+        found.len() >= 2 && found.iter().all(|found| found.contains("block-missing"))
+    });
     repair(&lab);
     add(&lab, "node2", &["b-2"]);
-    std::thread::sleep(Duration::from_secs(1));
     all_is_well(&lab);
     del(&lab, "node1", &["a-0", "a-1", "a-2"]);
     del(&lab, "node2", &["b-0", "b-1", "b-2"]);
@@ -244,11 +255,14 @@ fn a_machine_that_died_is_given_up_by_a_word_and_taken_back_by_another() {
             + usize::from(lab.plumb(&["get", "node", node]).is_ok())
     };
     let before = held("node2");
-    std::thread::sleep(Duration::from_secs(1));
     let words = ["plumb", "repair", "node", "node2", "gone", "--apply", "--settle", "1", "--grace", "1"];
-    let answers = lab.output_on("node1", &words).unwrap();
-    let told = String::from_utf8_lossy(&answers.stdout).into_owned();
-    assert!(told.contains("node2 answers, so it is not gone"), "{answers:?}");
+    let refused = lab::wait_for("the repair to see that node2 answers", || {
+        let answers = lab.output_on("node1", &words)?;
+        let told = String::from_utf8_lossy(&answers.stdout).into_owned();
+        anyhow::ensure!(told.contains("node2 answers, so it is not gone"), "{answers:?}");
+        Ok(())
+    });
+    refused.unwrap();
     assert_eq!(held("node2"), before);
     lab.cut_power("node2").unwrap();
     let refused = lab.output_on("node1", &["plumb", "delete", "node", "node2"]).unwrap();

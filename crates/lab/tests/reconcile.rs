@@ -10,9 +10,7 @@ use plan::{
     Affected, Attachment, Difference, NodeDesired, NodeDifference, NodeFacts, Notice, PodWiring, Watched,
     inside_pod, node_differences,
 };
-
-/// Far more than the kernel ever takes to announce something.
-const PATIENCE: Duration = Duration::from_secs(20);
+use testkit::PATIENCE;
 
 struct Stage {
     // Before the lab, so that namespaces go before the folder.

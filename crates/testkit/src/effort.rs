@@ -46,6 +46,11 @@ pub fn resident_bytes(process: u32) -> Result<u64> {
     Ok(kilobytes.parse::<u64>()? * 1024)
 }
 
+/// How many threads a process has now.
+pub fn thread_count(process: u32) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{process}/task"))?.count())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +60,7 @@ mod tests {
         let own = std::process::id();
         assert!(Effort::of(own).unwrap().cpu_ms > 0.0);
         assert!(resident_bytes(own).unwrap() > 100_000);
+        assert!(thread_count(own).unwrap() >= 1);
         let before = kernel_ms(own).unwrap();
         // Until it shows: each write is a moment in the kernel.
         let mut sink = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();

@@ -3,6 +3,7 @@
 //! * `PLUMB_TEST_SEED`: the seed of this run, printed by `cargo xtask test`.
 //! * `PLUMB_TEST_FULL`: the counts that the issues name instead of those that fit a quick run.
 //! * `PLUMB_TEST_SKIPS`: a file that collects one line per skipped test.
+//! * `PLUMB_TEST_NOTES`: a file that collects what tests have measured, a line each.
 
 mod again;
 pub mod certificates;
@@ -41,12 +42,23 @@ pub fn count(quick: usize, full: usize) -> usize {
 /// Reports a test as skipped. The caller returns right after.
 pub fn skip(test: &str, reason: &str) {
     eprintln!("SKIPPED {test}: {reason}");
-    let Some(path) = std::env::var_os("PLUMB_TEST_SKIPS") else { return };
-    let line = format!("{test}: {reason}\n");
+    append("PLUMB_TEST_SKIPS", test, reason);
+}
+
+/// Figures that a test has measured, to be shown at the end of the run also if it passes.
+pub fn note(test: &str, figures: &str) {
+    eprintln!("{test}: {figures}");
+    append("PLUMB_TEST_NOTES", test, figures);
+}
+
+/// Adds a line to the list that a variable names, if there is one.
+fn append(variable: &str, test: &str, words: &str) {
+    let Some(path) = std::env::var_os(variable) else { return };
+    let line = format!("{test}: {words}\n");
     std::fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(path)
         .and_then(|mut file| file.write_all(line.as_bytes()))
-        .expect("the list of skipped tests can be written");
+        .expect("a list of this run can be written");
 }

@@ -157,6 +157,7 @@ fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &mut Ki
 /// What every child of this run is told: the seed, and a place for its temporary files that goes away with us.
 pub(crate) fn describe_run(run: &Run, command: &mut Command) {
     run.options.describe_to(command);
+    command.env("PLUMB_TEST_NOTES", run.notes());
     command.env("TMPDIR", run.scratch.path()).env("PATH", workspace::search_path());
 }
 

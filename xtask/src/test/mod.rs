@@ -11,6 +11,7 @@ mod programs;
 mod report;
 mod skips;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -27,6 +28,13 @@ struct Run {
     options: Options,
     metadata: Metadata,
     scratch: Scratch,
+}
+
+impl Run {
+    /// Where tests write what they have measured, a line each.
+    fn notes(&self) -> PathBuf {
+        self.scratch.path().join("notes")
+    }
 }
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
@@ -58,6 +66,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     if run.options.wants_kind("fuzz") {
         report.add(fuzz::run(&run));
     }
+    report.notes = std::fs::read_to_string(run.notes()).unwrap_or_default();
     report.print(run.options.seed, started.elapsed());
     Ok(report.succeeded())
 }

@@ -103,6 +103,8 @@ fn show(kind: &str, name: &str, passed: usize, failed: usize, skipped: usize, to
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     kinds: Vec<KindReport>,
+    /// What tests have measured, a line each.
+    pub(crate) notes: String,
 }
 
 impl Report {
@@ -126,6 +128,7 @@ impl Report {
             let (failed, skipped) = (kind.failed.len(), kind.skipped.len());
             text += &format!("{:<13}{:>7}{failed:>8}{skipped:>9}{seconds:>9.1} s\n", kind.kind, kind.passed);
         }
+        text += &section("measured", self.notes.lines().map(str::to_owned));
         text += &section(
             "skipped",
             self.kinds
@@ -177,7 +180,9 @@ mod tests {
         let mut report = Report::default();
         report.add(unit_report(output, 0, &[("b", "no etcd here")]));
         report.add(KindReport { kind: "demo", passed: 1, ..KindReport::default() });
+        report.notes = "churn: 20 MiB, 20 MiB\n".to_owned();
         let text = report.render(7, Duration::from_secs(2));
+        assert!(text.contains("\nmeasured:\n  churn: 20 MiB, 20 MiB\n"), "{text}");
         assert_eq!(text.lines().last(), Some("2 passed, 0 failed, 2 skipped"));
         assert!(text.contains("  store: b: no etcd here\n  store: c: slow\n"), "{text}");
         assert!(report.succeeded());

@@ -108,7 +108,7 @@ pub(crate) async fn assert_clean(store: &Arc<dyn Store>) {
 
 /// Waits for a state, never for a duration.
 pub(crate) async fn wait_for<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + testkit::PATIENCE;
     while !is_so().await {
         assert!(std::time::Instant::now() < deadline, "waited too long for {what}");
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;

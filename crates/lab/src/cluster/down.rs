@@ -5,15 +5,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::wait::PATIENCE;
 use anyhow::{Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::LabName;
 use super::place::Place;
 use crate::namespace::{NAMESPACES, ip};
-
-/// Generous: a process that was killed is gone at once, unless the kernel still has work for it.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

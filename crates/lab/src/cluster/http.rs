@@ -3,12 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
+use crate::wait::PATIENCE;
 use anyhow::{Context as _, Result};
 use host::NetNs;
-
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The status and the whole answer, headers and all.
 pub(super) fn get(namespace: &Path, address: SocketAddr, path: &str) -> Result<(u16, String)> {

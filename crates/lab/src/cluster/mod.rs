@@ -40,7 +40,7 @@ use crate::name::RunName;
 use crate::node_init::{InitRequest, ServiceStatus, StopSignal};
 
 /// Whoever does not answer within this hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = crate::wait::PATIENCE.saturating_add(Duration::from_secs(60));
 
 /// A lab that is there.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use super::runtime::{Runtime, attachment};
 const BACK_OFF_MIN: Duration = Duration::from_millis(200);
 const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 /// How long a request that waits does so.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = crate::wait::PATIENCE;
 /// The real one stops a sandbox when the pod ends, and again before it removes the sandbox.
 const STOPS: usize = 2;
 

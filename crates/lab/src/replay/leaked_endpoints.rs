@@ -168,7 +168,7 @@ impl Replay<'_> {
     /// Until what is left without a runtime's word is exactly what lives nevertheless.
     fn wait_until_swept(&self, unlisted: &[(String, PodReport)], ready: Instant) -> Result<State> {
         self.step("The agents put it right");
-        let limit = 2 * self.cluster.description().grace + Duration::from_secs(60);
+        let limit = 2 * self.cluster.description().grace + crate::wait::PATIENCE;
         loop {
             let state = State::look(self.cluster)?;
             for (_, pod) in unlisted {

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::wait::PATIENCE;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
@@ -12,8 +13,6 @@ use crate::cluster::Cluster;
 use crate::kubelet::{KubeletRequest, NewPod, PodKey, PodReport};
 use crate::pinger::Pinger;
 
-/// Within this time everybody must say what is wrong.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// The new card, on a network where nobody else is.
 const CARD: &str = "eth9";
 const CARD_ADDRESS: &str = "10.9.9.9";

@@ -12,7 +12,7 @@ use crate::common::{Bench, DelOutcome as _};
 
 pub(crate) fn say(bench: &Bench, bytes: &[u8]) -> Vec<u8> {
     let mut stream = UnixStream::connect(bench.socket()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(testkit::PATIENCE)).unwrap();
     // It may hang up before everything is said.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);

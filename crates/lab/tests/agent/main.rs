@@ -13,6 +13,7 @@ mod chains;
 mod churn;
 mod dels;
 mod hostile;
+mod leaks;
 mod mending;
 mod observing;
 mod repairing;

@@ -9,12 +9,12 @@ use host::NetNs;
 use lab::Programs;
 use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
+use testkit::PATIENCE;
 
 /// Of pods in labs with IPv6 and VXLAN; the smallest there is.
 const MTU: u32 = 1430;
 const PACKETS: &str = "3";
 const TCP_BYTES: usize = 256 * 1024;
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Scene {
     pub(crate) lab: OwnCluster,

@@ -46,9 +46,19 @@ impl Books {
         resource.body.insert("spec".to_owned(), spec);
         resource.fill_defaults();
         let (key, value) = (resource.key(), resource.encode());
-        self.with_store(async |store| match store.get(&key).await.unwrap() {
-            Some(known) => store.update(key.clone(), value, known.revision).await.unwrap(),
-            None => store.create(key.clone(), value).await.unwrap(),
+        self.with_store(async |store| {
+            loop {
+                let written = match store.get(&key).await.unwrap() {
+                    Some(known) => store.update(key.clone(), value.clone(), known.revision).await,
+                    None => store.create(key.clone(), value.clone()).await,
+                };
+                match written {
+                    Ok(_) => return,
+                    // An agent that starts writes some of these itself.
+                    Err(error) if error.is_lost_race() => {}
+                    Err(error) => panic!("{key}: {error:?}"),
+                }
+            }
         });
     }
 

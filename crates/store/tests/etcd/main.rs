@@ -12,7 +12,6 @@ mod history;
 mod processes;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use store::etcd::{EtcdConfig, EtcdStore};
@@ -20,16 +19,13 @@ use store::{Event, Store, Watch};
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
 use testkit::process::run;
 
-/// Generous: a deadline that only something that hangs will meet.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 async fn connect(cluster: &EtcdCluster) -> EtcdStore {
     EtcdStore::connect(EtcdConfig::new(cluster.endpoints())).await.expect("etcd is there")
 }
 
 /// The next event of a watch that is well; `None` if it has ended.
 async fn next(watch: &mut Watch) -> Option<Event> {
-    let event = tokio::time::timeout(PATIENCE, watch.next()).await.expect("an event arrives");
+    let event = tokio::time::timeout(testkit::PATIENCE, watch.next()).await.expect("an event arrives");
     event.map(|event| event.expect("the watch is well"))
 }
 

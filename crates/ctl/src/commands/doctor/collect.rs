@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use model::KeyRange;
 use store::{ListRequest, Store};
 
-use super::live::Sources;
+use super::live::{STORE_UNREAD, Sources};
 use crate::cli::Global;
 use crate::cli::doctor::Collect;
 use crate::failure::{Failure, Failures};
@@ -71,7 +71,7 @@ async fn look(bundle: &mut BundleWriter<impl Write>, sources: &Sources) -> Resul
     let reading = match sources.store() {
         Ok(store) => records(bundle, store).await?,
         Err(failure) => {
-            bundle.unread(&format!("the store was not looked at: {}", failure.words()))?;
+            bundle.unread(&format!("{STORE_UNREAD}{}", failure.words()))?;
             None
         }
     };

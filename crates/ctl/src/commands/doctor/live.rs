@@ -187,7 +187,7 @@ pub(super) async fn examine_from(sources: &Sources, doctor: &Doctor) -> Result<E
 }
 
 /// How a line of what was not seen begins if the store could not be read.
-const STORE_UNREAD: &str = "the store could not be read: ";
+pub(super) const STORE_UNREAD: &str = "the store could not be read: ";
 
 /// Whether the records, of which most checks are, could not be judged.
 pub(super) fn is_store_unread(report: &Report) -> bool {

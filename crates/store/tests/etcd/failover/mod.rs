@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use self::truth::{Seen, Truth};
 use self::writer::{Attempt, Writer};
 use crate::gateway::Gateway;
-use crate::{PATIENCE, next};
+use crate::next;
 
 const WRITERS: usize = 4;
 const WATCHERS: usize = 3;
@@ -64,7 +64,7 @@ async fn nothing_is_lost_and_nothing_invented_while_members_die() {
     truth.check_that_no_update_was_lost();
     truth.check_attempts(&attempts);
     for watcher in watchers {
-        let seen = timeout(PATIENCE, watcher).await.expect("the watcher sees the end").unwrap();
+        let seen = timeout(testkit::PATIENCE, watcher).await.expect("the watcher sees the end").unwrap();
         truth.check_seen(seen);
     }
     summarise(&attempts);
@@ -174,14 +174,16 @@ impl Load {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(PATIENCE, waiting).await.expect("commits get through with two of three members");
+        timeout(testkit::PATIENCE, waiting).await.expect("commits get through with two of three members");
     }
 
     async fn stop(self) -> Vec<Attempt> {
         self.stop.store(true, Ordering::Relaxed);
         let mut attempts = Vec::new();
         for writer in self.writers {
-            attempts.extend(timeout(PATIENCE, writer).await.expect("writers end").expect("writers are well"));
+            attempts.extend(
+                timeout(testkit::PATIENCE, writer).await.expect("writers end").expect("writers are well"),
+            );
         }
         attempts
     }
