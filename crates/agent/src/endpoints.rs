@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
 use model::names::EndpointName;
+use model::originals::Named;
 use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox};
 use plan::between::AllowedSource;
 use serde_json::Value;
@@ -173,13 +174,16 @@ pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
     }
     Some(LocalEndpoint {
         record: record.clone(),
-        container_id: text("containerID")?.to_owned(),
-        interface: text("endpoint")?.to_owned(),
+        container_id: Named::ContainerId.original(&resource)?.to_owned(),
+        interface: Named::Interface.original(&resource)?.to_owned(),
         device: text("interfaceName").and_then(|name| DeviceName::new(name).ok()),
         mac: text("mac").and_then(|mac| mac.parse().ok()),
         addresses: endpoint_addresses(&resource).unwrap_or_default(),
         more_sources: more_sources(&resource),
-        pod: text("pod").map(|pod| (resource.metadata.namespace.clone().unwrap_or_default(), pod.to_owned())),
+        pod: Named::Pod.original(&resource).map(|pod| {
+            let namespace = Named::Namespace.original(&resource).unwrap_or_default();
+            (namespace.to_owned(), pod.to_owned())
+        }),
     })
 }
 

@@ -23,6 +23,7 @@ pub mod key;
 pub mod kind;
 pub mod manifest;
 pub mod names;
+pub mod originals;
 pub mod path;
 pub mod resource;
 pub mod sandbox;

@@ -1,10 +1,12 @@
 //! The endpoint record of an attachment.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
 use model::ipam::BlockAttribute;
 use model::names::EndpointName;
+use model::originals::{Named, shortened, stand_in};
 use model::validate::validate;
 use model::{
     DeviceName, EndpointSpec, Key, Kind, Mac, Metadata, Resource, Sandbox, endpoint_networks, endpoint_spec,
@@ -22,23 +24,64 @@ const NAMESPACE_DEFAULT: &str = "default";
 pub(super) struct EndpointId {
     pub(super) namespace: String,
     pub(super) name: EndpointName,
+    /// The sandbox as the record calls it.
+    container_id: String,
+    /// Names that the record cannot have as they are.
+    originals: BTreeMap<Named, String>,
 }
+
+/// No record can have a longer name.
+const NAME_LENGTH_MAX: usize = 253;
 
 impl EndpointId {
     pub(super) fn new(node: &str, pod: Option<&PodName>, sandbox: &Sandbox) -> EndpointId {
-        let (namespace, orchestrator, workload) = match pod {
-            Some(pod) => (pod.namespace.as_str(), "k8s", pod.name.as_str()),
-            None => (NAMESPACE_DEFAULT, "cni", sandbox.container_id()),
-        };
-        EndpointId {
-            namespace: namespace.to_owned(),
-            name: EndpointName {
-                node: node.to_owned(),
-                orchestrator: orchestrator.to_owned(),
-                workload: workload.to_owned(),
-                endpoint: sandbox.interface().to_owned(),
-            },
+        let id =
+            EndpointId::with(node, pod, sandbox, |named, original| named.recorded(original).into_owned());
+        let is_too_long = |id: &EndpointId| id.name.compute().is_ok_and(|name| name.len() > NAME_LENGTH_MAX);
+        if is_too_long(&id) {
+            return EndpointId::with(node, pod, sandbox, |_, original| shortened(original));
         }
+        id
+    }
+
+    /// `record` gives each name as the record is to have it.
+    fn with(
+        node: &str,
+        pod: Option<&PodName>,
+        sandbox: &Sandbox,
+        record: impl Fn(Named, &str) -> String,
+    ) -> EndpointId {
+        let mut originals = BTreeMap::new();
+        let mut record = |named: Named, original: &str| {
+            let recorded = record(named, original);
+            if recorded != original {
+                originals.insert(named, original.to_owned());
+            }
+            recorded
+        };
+        let endpoint = record(Named::Interface, sandbox.interface());
+        let (namespace, orchestrator, workload, container_id) = match pod {
+            Some(pod) => {
+                let container_id = record(Named::ContainerId, sandbox.container_id());
+                let namespace = record(Named::Namespace, &pod.namespace);
+                (namespace, "k8s", record(Named::Pod, &pod.name), container_id)
+            }
+            None => {
+                // It is part of the record's name, so the rules for both hold.
+                let is_name = Named::Pod.recorded(sandbox.container_id()) == sandbox.container_id();
+                let container_id = match is_name {
+                    true => record(Named::ContainerId, sandbox.container_id()),
+                    false => {
+                        originals.insert(Named::ContainerId, sandbox.container_id().to_owned());
+                        stand_in(sandbox.container_id())
+                    }
+                };
+                (NAMESPACE_DEFAULT.to_owned(), "cni", container_id.clone(), container_id)
+            }
+        };
+        let (node, orchestrator) = (node.to_owned(), orchestrator.to_owned());
+        let name = EndpointName { node, orchestrator, workload, endpoint };
+        EndpointId { namespace, name, container_id, originals }
     }
 
     /// As it was when the address was given, whatever node and pod are called now.
@@ -69,7 +112,6 @@ pub(super) struct Wired {
 /// its metadata; everything about the sandbox is new.
 pub(super) fn record(
     id: &EndpointId,
-    sandbox: &Sandbox,
     wired: &Wired,
     earlier: Option<&Resource>,
     now: Timestamp,
@@ -85,7 +127,17 @@ pub(super) fn record(
     };
     endpoint.metadata.name = String::new();
     endpoint.metadata.namespace = Some(id.namespace.clone());
-    endpoint.body.insert("spec".to_owned(), spec(id, sandbox, wired));
+    for named in Named::ALL {
+        match id.originals.get(&named) {
+            Some(original) => {
+                endpoint.metadata.annotations.insert(named.annotation().to_owned(), original.clone());
+            }
+            None => {
+                endpoint.metadata.annotations.remove(named.annotation());
+            }
+        }
+    }
+    endpoint.body.insert("spec".to_owned(), spec(id, wired));
     endpoint.fill_defaults();
     match validate(&endpoint).first() {
         None => Ok(endpoint),
@@ -100,23 +152,23 @@ pub(super) fn set_addresses(endpoint: &mut Resource, addresses: &[IpAddr]) {
     endpoint.spec_mut().insert("ipNetworks".to_owned(), endpoint_networks(addresses).into());
 }
 
-fn spec(id: &EndpointId, sandbox: &Sandbox, wired: &Wired) -> Value {
+fn spec(id: &EndpointId, wired: &Wired) -> Value {
     endpoint_spec(&EndpointSpec {
         node: &id.name.node,
         namespace: &id.namespace,
         orchestrator: &id.name.orchestrator,
         workload: &id.name.workload,
-        container_id: sandbox.container_id(),
-        interface: sandbox.interface(),
+        container_id: &id.container_id,
+        interface: &id.name.endpoint,
         addresses: &wired.addresses,
         device: wired.device.as_str(),
         mac: Some(wired.mac),
     })
 }
 
-/// The sandbox that a record speaks of.
+/// The sandbox that a record speaks of, as its caller named it.
 pub(super) fn container_id(endpoint: &Resource) -> &str {
-    endpoint.spec("containerID").and_then(Value::as_str).unwrap_or_default()
+    Named::ContainerId.original(endpoint).unwrap_or_default()
 }
 
 /// What a record says of the kernel; `None` if it cannot be understood.
@@ -167,7 +219,7 @@ mod tests {
     #[test]
     fn a_pods_record_is_calicos() {
         let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
-        let endpoint = record(&id, &sandbox(), &example(), None, now()).unwrap();
+        let endpoint = record(&id, &example(), None, now()).unwrap();
         assert_eq!(
             id.key().unwrap().etcd_text(),
             "/calico/resources/v3/projectcalico.org/workloadendpoints/shop/node--a-k8s-web--0-eth0"
@@ -184,7 +236,7 @@ mod tests {
     #[test]
     fn a_container_without_a_pod_is_recorded_by_its_id() {
         let id = EndpointId::new("node-a", None, &sandbox());
-        let endpoint = record(&id, &sandbox(), &example(), None, now()).unwrap();
+        let endpoint = record(&id, &example(), None, now()).unwrap();
         assert_eq!(endpoint.metadata.name, "node--a-cni-0f3a-eth0");
         assert_eq!(endpoint.metadata.namespace.as_deref(), Some("default"));
     }
@@ -192,10 +244,11 @@ mod tests {
     #[test]
     fn a_new_sandbox_takes_over_the_record_but_not_its_identity() {
         let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
-        let earlier = record(&id, &sandbox(), &example(), None, now()).unwrap();
+        let earlier = record(&id, &example(), None, now()).unwrap();
         let next = Sandbox::new("net", "1f3a", "eth0").unwrap();
+        let id = EndpointId::new("node-a", Some(&pod()), &next);
         let wired = Wired { mac: next.mac(), ..example() };
-        let later = record(&id, &next, &wired, Some(&earlier), now()).unwrap();
+        let later = record(&id, &wired, Some(&earlier), now()).unwrap();
         assert_eq!(later.metadata.uid, earlier.metadata.uid);
         assert_eq!(container_id(&later), "1f3a");
     }
@@ -212,9 +265,57 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_recorded_is_refused() {
-        let pod = PodName { namespace: "shop".to_owned(), name: "web/0".to_owned(), uid: None };
-        let id = EndpointId::new("node-a", Some(&pod), &sandbox());
-        assert!(record(&id, &sandbox(), &example(), None, now()).is_err());
+    fn names_that_kubernetes_would_not_allow_have_a_record_and_are_kept_beside() {
+        let pod = |namespace: &str, name: &str| {
+            Some(PodName { namespace: namespace.to_owned(), name: name.to_owned(), uid: None })
+        };
+        let long = "x".repeat(240);
+        let mut keys = std::collections::BTreeSet::new();
+        let callers = [
+            (pod("Shop", "Web_0"), "ABC_1.2", "Eth_0"),
+            (pod("shop", "Web_0"), "ABC_1.2", "eth0"),
+            (pod("shop", "web_0"), "ABC_1.2", "eth0"),
+            (pod("shop", &long), "0f3a", "eth0"),
+            (None, "ABC", "eth0"),
+            (None, "aBC", "eth0"),
+            (None, "a.c", "eth0"),
+            (None, "abc", "eth0"),
+            (None, "abc-", "eth0"),
+        ];
+        let count = callers.len();
+        for (pod, container, interface) in callers {
+            let sandbox = Sandbox::new("net", container, interface).unwrap();
+            let id = EndpointId::new("node-a", pod.as_ref(), &sandbox);
+            let endpoint = record(&id, &example(), None, now()).unwrap();
+            assert_eq!(endpoint.key(), id.key().unwrap());
+            assert!(keys.insert(endpoint.key()), "{} is another's", endpoint.key());
+            assert_eq!(container_id(&endpoint), container);
+            assert_eq!(Named::Interface.original(&endpoint), Some(interface));
+            if let Some(pod) = &pod {
+                assert_eq!(Named::Pod.original(&endpoint), Some(pod.name.as_str()));
+                assert_eq!(Named::Namespace.original(&endpoint), Some(pod.namespace.as_str()));
+            }
+        }
+        assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn what_is_no_name_by_anybodys_rules_is_refused() {
+        for name in ["web/0", "web 0", "", "../x"] {
+            let pod = PodName { namespace: "shop".to_owned(), name: name.to_owned(), uid: None };
+            let id = EndpointId::new("node-a", Some(&pod), &sandbox());
+            assert!(record(&id, &example(), None, now()).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_sandbox_does_not_inherit_a_name_that_is_not_its_own() {
+        let old = Sandbox::new("net", "C_1", "eth0").unwrap();
+        let earlier =
+            record(&EndpointId::new("node-a", Some(&pod()), &old), &example(), None, now()).unwrap();
+        assert_eq!(container_id(&earlier), "C_1");
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let later = record(&id, &example(), Some(&earlier), now()).unwrap();
+        assert_eq!((container_id(&later), later.metadata.annotations.len()), ("0f3a", 0));
     }
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::names::EndpointName;
+use model::originals::Named;
 use model::{Mac, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,6 +20,9 @@ pub struct Endpoint {
     pub api: EndpointApi,
     /// v3: the record's namespace. v1: the first part of the workload, if it is a pod's.
     pub namespace: Option<String>,
+    /// The pod's own, where a record cannot have it as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_namespace: Option<String>,
     /// The record's name in v3; the workload (`namespace.pod`) in v1.
     pub name: String,
     /// `k8s` for pods.
@@ -54,6 +58,8 @@ impl Endpoint {
         let text = |field: &str| {
             resource.spec(field).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
         };
+        // As the caller of the plugin named it, where the record has something in its place.
+        let original = |named: Named| named.original(resource).map(str::to_owned);
         let name = &resource.metadata.name;
         let parts = name.parse::<EndpointName>().ok();
         let part = |choose: fn(&EndpointName) -> &String| parts.as_ref().map(|parts| choose(parts).clone());
@@ -64,11 +70,13 @@ impl Endpoint {
             orchestrator: text("orchestrator")
                 .or_else(|| part(|parts| &parts.orchestrator))
                 .unwrap_or_default(),
-            pod: text("pod").or_else(|| part(|parts| &parts.workload)),
+            pod: original(Named::Pod).or_else(|| part(|parts| &parts.workload)),
             node: text("node").or_else(|| part(|parts| &parts.node)),
-            interface: text("endpoint").or_else(|| part(|parts| &parts.endpoint)),
+            interface: original(Named::Interface).or_else(|| part(|parts| &parts.endpoint)),
             device: text("interfaceName"),
-            container_id: text("containerID"),
+            container_id: original(Named::ContainerId),
+            pod_namespace: original(Named::Namespace)
+                .filter(|own| Some(own) != resource.metadata.namespace.as_ref()),
             created_at: resource.metadata.creation_timestamp.as_deref().and_then(|text| text.parse().ok()),
             ..Endpoint::default()
         };
@@ -83,12 +91,17 @@ impl Endpoint {
     /// What it is called in sentences: its pod, or else the record.
     pub fn pod_name(&self) -> Option<PodName> {
         let name = self.pod.clone()?;
-        Some(PodName { namespace: self.namespace.clone(), name })
+        Some(PodName { namespace: self.namespace_of_pod().cloned(), name })
+    }
+
+    fn namespace_of_pod(&self) -> Option<&String> {
+        self.pod_namespace.as_ref().or(self.namespace.as_ref())
     }
 
     /// Whether it may be this pod's: a namespace that is not known fits any.
     pub fn may_be_of(&self, pod: &PodName) -> bool {
-        let differs = self.namespace.is_some() && pod.namespace.is_some() && self.namespace != pod.namespace;
+        let namespaces = self.namespace_of_pod().zip(pod.namespace.as_ref());
+        let differs = namespaces.is_some_and(|(own, other)| own != other);
         self.pod.as_deref() == Some(&pod.name) && !differs
     }
 

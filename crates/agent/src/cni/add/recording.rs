@@ -188,7 +188,7 @@ impl Recording<'_> {
 
     fn endpoint(&self, addresses: &[IpAddr], earlier: Option<&Resource>) -> Result<Resource, CniError> {
         let wired = self.wired(addresses.to_vec());
-        endpoint::record(self.id, &self.call.sandbox, &wired, earlier, Timestamp::now())
+        endpoint::record(self.id, &wired, earlier, Timestamp::now())
     }
 
     fn wired(&self, addresses: Vec<IpAddr>) -> Wired {
@@ -209,8 +209,7 @@ impl Recording<'_> {
         let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
         let wired = Wired { device, mac: mac(self.call), addresses: held.addresses() };
         if known.is_none() {
-            let sandbox = &self.call.sandbox;
-            let resource = endpoint::record(self.id, sandbox, &wired, None, Timestamp::now())?;
+            let resource = endpoint::record(self.id, &wired, None, Timestamp::now())?;
             self.book.store().create(resource.key(), resource.encode()).await?;
         }
         Ok(Recorded { wired, made: None })
