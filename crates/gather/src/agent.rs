@@ -197,7 +197,7 @@ mod tests {
         let sample = sample::small();
         let mut writer = BundleWriter::new(Vec::new());
         writer.look(Timestamp::UNIX_EPOCH).unwrap();
-        writer.nodes(&sample).unwrap();
+        writer.nodes(sample.clone()).unwrap();
         let text = String::from_utf8(writer.finish().unwrap()).unwrap();
         let mut given = asked(0, &text).await.unwrap();
         // Its clock stands in 1970, and what it saw is of now all the same.
@@ -218,7 +218,7 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         let mut writer = BundleWriter::new(Vec::new());
         writer.look(Timestamp::UNIX_EPOCH).unwrap();
-        writer.nodes(&sample::small()).unwrap();
+        writer.nodes(sample::small()).unwrap();
         let text = String::from_utf8(writer.finish().unwrap()).unwrap();
         let addresses = [IpAddr::from([192, 0, 2, 1]), "2001:db8::1".parse().unwrap()];
         let (given, question) = tokio::join!(probe(&socket, &addresses), agent(listener, 0, &text));

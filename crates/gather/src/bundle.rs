@@ -74,10 +74,24 @@ impl<W: Write> BundleWriter<W> {
         self.line(&json!({"wholeStore": true}))
     }
 
-    pub fn node(&mut self, node: &NodeEvidence) -> io::Result<()> {
-        let mut node = serde_json::to_value(node).map_err(io::Error::other)?;
-        mask(&mut node);
-        self.line(&json!({"node": node}))
+    /// Pods from inside are on lines of their own, which a reader puts together: a pod holds as much as it likes, and what is
+    /// written takes far more memory for a moment than what was read.
+    pub fn node(&mut self, mut node: NodeEvidence) -> io::Result<()> {
+        let views = node.pod_views.as_mut().map(std::mem::take).unwrap_or_default();
+        let name = node.name.clone();
+        self.part_of_node(node)?;
+        for view in views {
+            let pod_views = Some(vec![view]);
+            self.part_of_node(NodeEvidence { pod_views, ..NodeEvidence::new(name.as_str()) })?;
+        }
+        Ok(())
+    }
+
+    fn part_of_node(&mut self, node: NodeEvidence) -> io::Result<()> {
+        let mut value = serde_json::to_value(&node).map_err(io::Error::other)?;
+        drop(node);
+        mask(&mut value);
+        self.line(&json!({"node": value}))
     }
 
     pub fn unread(&mut self, what: &str) -> io::Result<()> {
@@ -85,8 +99,8 @@ impl<W: Write> BundleWriter<W> {
     }
 
     /// Nodes of evidence, and what could not be read of them.
-    pub fn nodes(&mut self, evidence: &Evidence) -> io::Result<()> {
-        evidence.nodes.values().try_for_each(|node| self.node(node))?;
+    pub fn nodes(&mut self, evidence: Evidence) -> io::Result<()> {
+        evidence.nodes.into_values().try_for_each(|node| self.node(node))?;
         evidence.unread.iter().try_for_each(|what| self.unread(what))
     }
 
@@ -293,7 +307,7 @@ mod tests {
             writer.record(&pool, br#"{"spec":{"cidr":"10.0.0.0/16"}}"#)?;
             writer.record(&Key::Handle("h".to_owned()), br#"{"block":{"10.0.0.0/26":9007199254740993}}"#)?;
             writer.whole_store()?;
-            writer.nodes(&sample)?;
+            writer.nodes(sample.clone())?;
             writer.unread("something")
         });
         assert!(is_bundle(&bundle));

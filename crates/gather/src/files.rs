@@ -233,7 +233,7 @@ mod tests {
                 let pool = serde_json::json!({"spec": {"cidr": "10.0.0.0/16"}, "by": node}).to_string();
                 writer.record(&Key::cluster(Kind::IpPool, "pods"), pool.as_bytes()).unwrap();
                 writer.whole_store().unwrap();
-                writer.node(&NodeEvidence::new(node)).unwrap();
+                writer.node(NodeEvidence::new(node)).unwrap();
             }
             let path = folder.path().join(format!("{node}.bundle"));
             fs::write(&path, writer.finish().unwrap()).unwrap();

@@ -62,6 +62,10 @@ pub enum HostError {
     #[error("the kernel's answer cannot be read when asked to {what}: {problem}")]
     Malformed { what: String, problem: String },
 
+    /// A pod can make as many as it likes; nobody reads them all.
+    #[error("cannot {what}: there are more than {max}")]
+    TooMany { what: String, max: usize },
+
     #[error("cannot use network namespace {}{}", .path.display(), .problem.map(|text| format!(": {text}")).unwrap_or_default())]
     Namespace {
         path: PathBuf,

@@ -22,6 +22,8 @@ use numbers::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 /// A dump that kept changing under our eyes this many times is given back as an error.
 const DUMP_TRIES: usize = 20;
+/// Whoever works in a pod's namespace needs a handful of these, and a pod can make as many as it likes.
+const POD_LIST_MAX: usize = 16_384;
 const KERNEL: u32 = 0;
 const HEADER: usize = 16;
 /// The kernel never sends more at once.
@@ -32,6 +34,8 @@ const RECEIVE_MAX: usize = 64 * 1024;
 pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
+    /// How many objects a list may have, if it is not this node's own but a pod's to fill.
+    list_max: Option<usize>,
 }
 
 thread_local! {
@@ -64,6 +68,14 @@ pub(crate) struct Request {
     pub(crate) flags: u16,
 }
 
+/// What the kernel listed.
+#[derive(Debug)]
+pub(crate) struct List<T> {
+    pub(crate) objects: Vec<T>,
+    /// There is more.
+    pub(crate) is_cut: bool,
+}
+
 /// What one request led to. An object is there if it was asked for.
 pub(crate) type Outcome = Result<Option<Message>, HostError>;
 
@@ -82,7 +94,12 @@ impl Netlink {
     pub(crate) fn open_to(protocol: isize) -> Result<Netlink, HostError> {
         let socket = open_socket(protocol)
             .map_err(|source| HostError::Socket { what: "talk to the kernel".to_owned(), source })?;
-        Ok(Netlink { socket, sequence: 0 })
+        Ok(Netlink { socket, sequence: 0, list_max: None })
+    }
+
+    /// The same in a pod's namespace: longer lists than these are not read to their end, and are an error.
+    pub(crate) fn open_in_pod() -> Result<Netlink, HostError> {
+        Ok(Netlink { list_max: Some(POD_LIST_MAX), ..Netlink::open()? })
     }
 
     /// By which announcements name this socket.
@@ -152,10 +169,24 @@ impl Netlink {
         &mut self,
         what: &str,
         message: &Message,
-        mut read: impl FnMut(u16, &[u8]) -> Option<T>,
+        read: impl FnMut(u16, &[u8]) -> Option<T>,
     ) -> Result<Vec<T>, HostError> {
+        let max = self.list_max.unwrap_or(usize::MAX);
+        let list = self.dump_at_most(max, what, message, read)?;
+        if list.is_cut { Err(HostError::TooMany { what: what.to_owned(), max }) } else { Ok(list.objects) }
+    }
+
+    /// The same for at most so many: where the kernel has more, nothing further is read. This socket is then good for
+    /// questions about single objects, but not for another list.
+    pub(crate) fn dump_at_most<T>(
+        &mut self,
+        max: usize,
+        what: &str,
+        message: &Message,
+        mut read: impl FnMut(u16, &[u8]) -> Option<T>,
+    ) -> Result<List<T>, HostError> {
         for _ in 0..DUMP_TRIES {
-            if let Some(objects) = self.dump_once(what, message, &mut read)? {
+            if let Some(objects) = self.dump_once(max, what, message, &mut read)? {
                 return Ok(objects);
             }
         }
@@ -165,14 +196,15 @@ impl Netlink {
     /// `None` if something changed while the kernel was listing: the list may have holes.
     fn dump_once<T>(
         &mut self,
+        max: usize,
         what: &str,
         message: &Message,
         read: &mut impl FnMut(u16, &[u8]) -> Option<T>,
-    ) -> Result<Option<Vec<T>>, HostError> {
+    ) -> Result<Option<List<T>>, HostError> {
         let mut buffer = Vec::new();
         let sequence = self.append(&mut buffer, message, NLM_F_DUMP);
         self.send(&buffer, what)?;
-        let (mut objects, mut interrupted) = (Vec::new(), false);
+        let (mut objects, mut interrupted, mut seen) = (Vec::new(), false, 0);
         let mut room = Received::take();
         loop {
             let received = self.receive(what, &mut room)?;
@@ -182,11 +214,19 @@ impl Netlink {
                 }
                 interrupted |= frame.interrupted;
                 match frame.kind {
-                    FrameKind::Object { kind, payload } => objects.extend(read(kind, payload)),
+                    FrameKind::Object { .. } if seen >= max => {
+                        return Ok(Some(List { objects, is_cut: true }));
+                    }
+                    FrameKind::Object { kind, payload } => {
+                        seen += 1;
+                        objects.extend(read(kind, payload));
+                    }
                     FrameKind::Answer(Some(refusal)) | FrameKind::Done(Some(refusal)) => {
                         return Err(refused(what.to_owned(), refusal));
                     }
-                    FrameKind::Done(None) => return Ok((!interrupted).then_some(objects)),
+                    FrameKind::Done(None) => {
+                        return Ok((!interrupted).then_some(List { objects, is_cut: false }));
+                    }
                     FrameKind::Answer(None) => {}
                 }
             }

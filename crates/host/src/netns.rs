@@ -124,7 +124,7 @@ impl PodNamespace {
         if ns.is_same(home)? {
             return Err(unfit(path, "it is the node's own, not a pod's"));
         }
-        let netlink = ns.stay(home, Netlink::open)??;
+        let netlink = ns.stay(home, Netlink::open_in_pod)??;
         Ok(PodNamespace { ns, netlink, home: Arc::clone(home) })
     }
 

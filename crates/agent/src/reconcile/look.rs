@@ -176,7 +176,11 @@ pub(super) fn inside(host: &mut Host, netns: &Path, wiring: &PodWiring) -> Resul
         return Ok(InsidePod::default());
     }
     // What is in the place of something, only lists show.
-    let inside = inside_pod(wiring, &host.observe(&mut pod, wiring)?);
+    let inside = match host.observe(&mut pod, wiring) {
+        // The pod made more than anybody lists; what is missing is known all the same.
+        Err(HostError::TooMany { .. }) => inside_pod(wiring, &observed),
+        observed => inside_pod(wiring, &observed?),
+    };
     host.apply(&mut pod, wiring, &inside.restore)?;
     Ok(inside)
 }

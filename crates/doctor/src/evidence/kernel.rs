@@ -42,6 +42,9 @@ pub struct PodView {
     pub pod: Option<PodName>,
     pub container_id: Option<String>,
     pub kernel: Kernel,
+    /// What there is more of than anybody reads, in words: `more than 2048 routes`. These lists are partial.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub too_many: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -41,6 +41,9 @@ pub struct NodeEvidence {
     pub agent_mode: Option<AgentMode>,
     /// What the agent put right by itself, oldest first; a bounded number of them.
     pub mends: Option<Vec<Mend>>,
+    /// What keeps the agent from writing its state folder; nothing if it can, or nobody asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_folder_problem: Option<Sighted<String>>,
     /// What keeps the agent from reading or writing the store; nothing if it can, or nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<Sighted<String>>,
@@ -291,6 +294,7 @@ impl NodeEvidence {
         }
         super::join(&mut self.mends, other.mends);
         self.agent_mode = self.agent_mode.or(other.agent_mode);
+        self.state_folder_problem = self.state_folder_problem.take().or(other.state_folder_problem);
         self.store_problem = self.store_problem.take().or(other.store_problem);
         self.setup.absorb(other.setup);
     }

@@ -187,7 +187,12 @@ fn inside(pod: &SamplePod, outer_end: u32, origin: &Origin) -> PodView {
         neighbours: Some(vec![Sighted::new(neighbour, origin.clone())]),
         ..Kernel::default()
     };
-    PodView { pod: Some(pod.name.clone()), container_id: Some(pod.container_id()), kernel }
+    PodView {
+        pod: Some(pod.name.clone()),
+        container_id: Some(pod.container_id()),
+        kernel,
+        ..PodView::default()
+    }
 }
 
 fn sandbox(pod: &SamplePod, origin: &Origin) -> Sighted<RuntimeSandbox> {

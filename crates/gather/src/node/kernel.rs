@@ -55,7 +55,12 @@ pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
         ),
         forwards: None,
         sysctls: Some(survey.sysctls.iter().map(sighted_sysctl).collect()),
-        partial: PartialKernel::default(),
+        partial: PartialKernel {
+            links: survey.cut.links,
+            addresses: survey.cut.addresses,
+            routes: survey.cut.routes,
+            neighbours: survey.cut.neighbours,
+        },
     }
 }
 

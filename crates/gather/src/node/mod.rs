@@ -40,6 +40,8 @@ pub struct NodeSources {
     pub store_problem: Option<String>,
     /// What the node's agent says of the node's address.
     pub address_choices: Option<Vec<AddressChoice>>,
+    /// Why the agent cannot write its state folder.
+    pub state_folder_problem: Option<String>,
     /// Where this node's BIRD must listen, if one is expected; else the usual places are tried.
     pub bird_socket: Option<PathBuf>,
 }
@@ -57,6 +59,9 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     let mut look = Look::new(&sources.name);
     look.node.agent_mode = sources.agent_mode;
     look.node.mends = sources.mends;
+    let origin = look.from("state folder");
+    look.node.state_folder_problem =
+        sources.state_folder_problem.map(|problem| Sighted::new(problem, origin));
     let namespaces = look.runtime(sources.runtime.as_ref()).await;
     look.journal(sources.attachments, sources.environment);
     look.queue(sources.unfinished_dels);
@@ -133,7 +138,8 @@ impl Look {
         self.node.sandboxes = Some(sighted.collect());
         let ready = sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready);
         let mut inside = Vec::new();
-        for sandbox in ready.take(pods::PODS_MAX) {
+        // One more than are looked into, so that it is told that there are more.
+        for sandbox in ready.take(pods::PODS_MAX + 1) {
             if let Ok(Some(netns)) = runtime.namespace_of(&sandbox.id).await {
                 let pod = Some(pod_name(sandbox));
                 inside.push(Inside { pod, container_id: sandbox.id.clone(), netns });
@@ -215,9 +221,19 @@ impl Look {
         }
         let Ok(home) = NetNs::current() else { return };
         let (mut views, mut lost) = (Vec::new(), Vec::new());
-        for inside in namespaces.iter().take(pods::PODS_MAX) {
-            match pods::look_inside(inside, &home, &self.node.name) {
-                Ok(view) => views.extend(view),
+        let mut allowance = pods::Allowance::full();
+        let (looked_into, left) = namespaces.split_at(namespaces.len().min(pods::PODS_MAX));
+        if !left.is_empty() {
+            let (node, left) = (&self.node.name, left.len());
+            self.unread.push(format!("node {node}: {left} pods were not looked into: there are too many"));
+        }
+        for inside in looked_into {
+            match pods::look_inside(inside, &home, &self.node.name, &mut allowance) {
+                Ok(None) => {}
+                Ok(Some(seen)) => {
+                    views.push(seen.view);
+                    self.unread.extend(seen.unread);
+                }
                 Err(error) if error.is_namespace_gone() => {
                     lost.push(Sighted::new(inside.container_id.clone(), self.from("namespaces")));
                 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use doctor::evidence::kernel::PodView;
 use doctor::{Origin, Sighted};
-use host::survey::Survey;
+use host::survey::{Bounds, Cut, Survey};
 use host::{HostError, NetNs};
 
 use super::{Inside, kernel};
@@ -16,22 +16,85 @@ pub(super) const PODS_MAX: usize = 1_000;
 /// Where runtimes keep namespaces.
 const FOLDER: &str = "/run/netns";
 
+/// How many links are read from one pod, and of everything else: a pod can make as many as it likes.
+const POD_MAX: Bounds = Bounds { links: 256, others: 2_048 };
+/// The same of all pods of a node together.
+const NODE_MAX: Bounds = Bounds { links: 4_096, others: 32_768 };
+/// Whatever others have made, this much is read from each pod: more than an ordinary one has.
+const POD_MIN: Bounds = Bounds { links: 16, others: 64 };
+
+/// What may still be read from pods.
+#[derive(Debug)]
+pub(super) struct Allowance(Bounds);
+
+impl Allowance {
+    pub(super) fn full() -> Allowance {
+        Allowance(NODE_MAX)
+    }
+
+    fn for_next_pod(&self) -> Bounds {
+        Bounds {
+            links: self.0.links.clamp(POD_MIN.links, POD_MAX.links),
+            others: self.0.others.clamp(POD_MIN.others, POD_MAX.others),
+        }
+    }
+
+    fn spend(&mut self, survey: &Survey) {
+        let others = survey.addresses.len() + survey.routes.len() + survey.neighbours.len();
+        self.0.links = self.0.links.saturating_sub(survey.links.len());
+        self.0.others = self.0.others.saturating_sub(others);
+    }
+}
+
+/// A pod from inside.
+pub(super) struct Seen {
+    pub(super) view: PodView,
+    /// What was not seen whole, in words.
+    pub(super) unread: Option<String>,
+}
+
 /// `None` if the pod has no namespace of its own.
-pub(super) fn look_inside(inside: &Inside, home: &NetNs, node: &str) -> Result<Option<PodView>, HostError> {
+pub(super) fn look_inside(
+    inside: &Inside,
+    home: &NetNs,
+    node: &str,
+    allowance: &mut Allowance,
+) -> Result<Option<Seen>, HostError> {
     let namespace = NetNs::open(&inside.netns)?;
     if namespace.is_same(home)? {
         return Ok(None);
     }
-    let survey = namespace.visit(Survey::here)??;
+    let bounds = allowance.for_next_pod();
+    let survey = namespace.visit(|| Survey::within(bounds))??;
+    allowance.spend(&survey);
     let whose = match &inside.pod {
         Some(pod) => format!(" of pod {pod}"),
         None => format!(" of sandbox {}", inside.container_id),
     };
-    Ok(Some(PodView {
+    let view = PodView {
         pod: inside.pod.clone(),
         container_id: Some(inside.container_id.clone()),
         kernel: kernel::of_survey(&survey, node, &whose),
-    }))
+        too_many: too_many(survey.cut, bounds),
+    };
+    let unread = (!view.too_many.is_empty()).then(|| {
+        let has = view.too_many.join(", ");
+        format!(
+            "node {node}: the network{whose} was not seen whole: it has {has}, and no more of them were read"
+        )
+    });
+    Ok(Some(Seen { view, unread }))
+}
+
+fn too_many(cut: Cut, bounds: Bounds) -> Vec<String> {
+    let lists = [
+        (cut.links, "links", bounds.links),
+        (cut.addresses, "addresses", bounds.others),
+        (cut.routes, "routes", bounds.others),
+        (cut.neighbours, "neighbours", bounds.others),
+    ];
+    let cut = lists.into_iter().filter(|(is_cut, ..)| *is_cut);
+    cut.map(|(_, what, max)| format!("more than {max} {what}")).collect()
 }
 
 /// Those with a name.
@@ -40,4 +103,37 @@ pub(super) fn namespaces(origin: &Origin) -> Vec<Sighted<String>> {
     let mut names: Vec<String> = entries.map(|entry| entry.path().to_string_lossy().into_owned()).collect();
     names.sort();
     names.into_iter().map(|name| Sighted::new(name, origin.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pod_is_read_to_some_extent_whatever_others_have_made() {
+        let mut allowance = Allowance::full();
+        assert_eq!(allowance.for_next_pod(), POD_MAX);
+        let mut survey = Survey { links: vec![Default::default(); POD_MAX.links], ..Survey::default() };
+        survey.neighbours = vec![
+            host::survey::SurveyedNeighbour {
+                address: [10, 0, 0, 1].into(),
+                index: 1,
+                mac: None,
+                state: 0,
+                is_proxy: false
+            };
+            POD_MAX.others
+        ];
+        for _ in 0..100 {
+            allowance.spend(&survey);
+        }
+        assert_eq!(allowance.for_next_pod(), POD_MIN);
+    }
+
+    #[test]
+    fn what_was_cut_is_named() {
+        assert_eq!(too_many(Cut::default(), POD_MAX), [] as [&str; 0]);
+        let cut = Cut { routes: true, links: true, ..Cut::default() };
+        assert_eq!(too_many(cut, POD_MAX), ["more than 256 links", "more than 2048 routes"]);
+    }
 }

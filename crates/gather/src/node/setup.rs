@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use doctor::evidence::node::Setup;
 use doctor::{Origin, Sighted, text};
+use host::program;
 
 use super::token;
 
@@ -17,6 +19,8 @@ const KUBECONFIGS: [&str; 2] = ["etc/cni/net.d/calico-kubeconfig", "etc/cni/net.
 const UNITS: [&str; 5] = ["kubelet", "containerd", "crio", "docker", "plumbd"];
 /// No configuration of a network is longer.
 const CONFIG_BYTES_MAX: u64 = 256 << 10;
+/// How long a program of the machine may take to say how things are.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `root` is `/`, but for tests.
 pub(super) fn fill(setup: &mut Setup, root: &Path, node: &str) {
@@ -137,8 +141,9 @@ fn clock_from(setup: &mut Setup, text: &str, node: &str) {
 }
 
 /// What a program of the machine prints. `None`: it is not there, or does not answer well.
-fn answer(program: &str, words: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(words).env("LC_ALL", "C").output().ok()?;
+fn answer(name: &str, words: &[&str]) -> Option<String> {
+    let mut command = Command::new(name);
+    let output = program::run(command.args(words).env("LC_ALL", "C"), b"", PATIENCE).ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -146,7 +151,7 @@ fn answer(program: &str, words: &[&str]) -> Option<String> {
 fn units(node: &str) -> Option<BTreeMap<String, Sighted<String>>> {
     let mut command = Command::new("systemctl");
     command.args(["show", "--property=Id,LoadState,ActiveState"]).args(UNITS);
-    let output = command.output().ok().filter(|output| output.status.success())?;
+    let output = program::run(&mut command, b"", PATIENCE).ok().filter(|output| output.status.success())?;
     let text = String::from_utf8_lossy(&output.stdout);
     let units = text.split("\n\n").filter_map(unit);
     Some(units.map(|(name, state)| (name, Sighted::new(state, Origin::probe(node, "systemctl")))).collect())

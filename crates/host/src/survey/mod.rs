@@ -15,8 +15,8 @@ use model::Mac;
 
 use crate::between::messages::list_forwards;
 use crate::between::read::forward;
-use crate::netlink::Netlink;
 use crate::netlink::numbers::{AF_INET, AF_INET6};
+use crate::netlink::{Message, Netlink};
 use crate::objects::{read_link, read_proxy_delay};
 use crate::{HostError, messages, sysctl};
 
@@ -32,6 +32,26 @@ pub struct Survey {
     pub neighbours: Vec<SurveyedNeighbour>,
     /// By path below `/proc/sys`. What cannot be read is not there.
     pub sysctls: BTreeMap<String, String>,
+    pub cut: Cut,
+}
+
+/// Which lists have more than was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Settings are told with links.
+    pub links: bool,
+    pub addresses: bool,
+    pub routes: bool,
+    pub neighbours: bool,
+}
+
+/// How many of each sort are read at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Each with some twenty settings.
+    pub links: usize,
+    /// Addresses, routes of each family, and neighbours.
+    pub others: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -127,26 +147,37 @@ const SETTINGS: &[&str] = &[
 ];
 
 impl Survey {
-    /// Looks at the namespace that the calling thread is in. For a pod's: `NetNs::open(path)?.visit(Survey::here)`.
+    /// Looks at the namespace that the calling thread is in. For a pod's, see [`Survey::within`].
     pub fn here() -> Result<Survey, HostError> {
-        let mut netlink = Netlink::open()?;
+        Survey::within(Bounds { links: usize::MAX, others: usize::MAX })
+    }
+
+    /// Looks at a namespace that somebody else fills: `NetNs::open(path)?.visit(|| Survey::within(bounds))`. Lists are read up
+    /// to their bounds, not further.
+    pub fn within(bounds: Bounds) -> Result<Survey, HostError> {
+        let mut look = Look { netlink: Netlink::open()?, is_spent: false };
         let mut survey = Survey::default();
-        let (links, settings) = list_links(&mut netlink)?;
-        survey.links = links;
-        survey.sysctls = settings;
-        survey.addresses = netlink.dump("list addresses", &messages::list_addresses(0), read::address)?;
+        list_links(&mut look, bounds.links, &mut survey)?;
+        let (others, cut) = (bounds.others, &mut survey.cut);
+        survey.addresses = look.list(
+            others,
+            "list addresses",
+            &messages::list_addresses(0),
+            read::address,
+            &mut cut.addresses,
+        )?;
         let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
-            let found = netlink.dump("list routes", &messages::list_routes(family), read::route)?;
-            survey.routes.extend(found);
+            let message = messages::list_routes(family);
+            survey.routes.extend(look.list(others, "list routes", &message, read::route, &mut cut.routes)?);
         }
-        survey.neighbours =
-            netlink.dump("list neighbours", &messages::list_neighbours(None), read::neighbour)?;
-        survey.neighbours.extend(netlink.dump(
-            "list proxied neighbours",
-            &messages::list_proxies(),
-            read::neighbour,
-        )?);
+        for (what, message) in [
+            ("list neighbours", messages::list_neighbours(None)),
+            ("list proxied neighbours", messages::list_proxies()),
+        ] {
+            let found = look.list(others, what, &message, read::neighbour, &mut cut.neighbours)?;
+            survey.neighbours.extend(found);
+        }
         for path in SETTINGS {
             if let Ok(value) = sysctl::read(path) {
                 survey.sysctls.insert((*path).to_owned(), value);
@@ -171,7 +202,9 @@ impl Survey {
 
     /// The devices alone: a node of a large cluster has thousands of routes.
     pub fn links_here() -> Result<Vec<SurveyedLink>, HostError> {
-        Ok(list_links(&mut Netlink::open()?)?.0)
+        let mut survey = Survey::default();
+        list_links(&mut Look { netlink: Netlink::open()?, is_spent: false }, usize::MAX, &mut survey)?;
+        Ok(survey.links)
     }
 
     /// The name of a device.
@@ -180,19 +213,54 @@ impl Survey {
     }
 }
 
-/// Links, and the settings that the kernel tells with them.
-fn list_links(netlink: &mut Netlink) -> Result<(Vec<SurveyedLink>, BTreeMap<String, String>), HostError> {
-    let read = |kind, body: &[u8]| Some((read_link(kind, body)?, read::link_details(body)));
-    let found = netlink.dump("list links", &messages::list_links(), read)?;
-    let delays =
-        netlink.dump("list settings for neighbours", &messages::list_neighbour_tables(), read_proxy_delay)?;
-    let (mut links, mut settings) = (Vec::new(), BTreeMap::new());
-    for (link, details) in found {
-        settings.extend(link.settings.all(&link.name).into_iter().map(|sysctl| (sysctl.path, sysctl.value)));
-        if let Some((_, delay)) = delays.iter().find(|(index, _)| *index == link.index) {
-            settings.insert(format!("net/ipv4/neigh/{}/proxy_delay", link.name), delay.to_string());
+/// A look under way.
+struct Look {
+    netlink: Netlink,
+    /// A list was not read to its end, and the socket takes no other.
+    is_spent: bool,
+}
+
+impl Look {
+    fn list<T>(
+        &mut self,
+        max: usize,
+        what: &str,
+        message: &Message,
+        read: impl FnMut(u16, &[u8]) -> Option<T>,
+        is_cut: &mut bool,
+    ) -> Result<Vec<T>, HostError> {
+        if std::mem::take(&mut self.is_spent) {
+            self.netlink = Netlink::open()?;
         }
-        links.push(SurveyedLink {
+        let list = self.netlink.dump_at_most(max, what, message, read)?;
+        self.is_spent = list.is_cut;
+        *is_cut |= list.is_cut;
+        Ok(list.objects)
+    }
+}
+
+/// Links, and the settings that the kernel tells with them.
+fn list_links(look: &mut Look, max: usize, survey: &mut Survey) -> Result<(), HostError> {
+    let read = |kind, body: &[u8]| Some((read_link(kind, body)?, read::link_details(body)));
+    let found = look.list(max, "list links", &messages::list_links(), read, &mut survey.cut.links)?;
+    let tables = messages::list_neighbour_tables();
+    // Two for each link, one for each family, and those that are no link's.
+    let max = max.saturating_mul(4);
+    let delays =
+        look.list(max, "list settings for neighbours", &tables, read_proxy_delay, &mut survey.cut.links)?;
+    // The first of a link is that of IPv4.
+    let mut of_links: BTreeMap<u32, u64> = BTreeMap::new();
+    for (index, delay) in delays {
+        of_links.entry(index).or_insert(delay);
+    }
+    for (link, details) in found {
+        let settings = link.settings.all(&link.name).into_iter().map(|sysctl| (sysctl.path, sysctl.value));
+        survey.sysctls.extend(settings);
+        if let Some(delay) = of_links.get(&link.index) {
+            let path = format!("net/ipv4/neigh/{}/proxy_delay", link.name);
+            survey.sysctls.insert(path, delay.to_string());
+        }
+        survey.links.push(SurveyedLink {
             index: link.index,
             name: link.name,
             peer_index: link.peer_index,
@@ -205,7 +273,7 @@ fn list_links(netlink: &mut Netlink) -> Result<(Vec<SurveyedLink>, BTreeMap<Stri
             ..details
         });
     }
-    Ok((links, settings))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -42,6 +42,10 @@ const NOT_HERE: &[(&str, &str)] = &[
         "it passes on what calicoctl says only where the books themselves were not collected, and here they are",
     ),
     (
+        "state-folder-unusable",
+        "agents that only observe, as they do here, keep no state; tests/agent/state_folder.rs has those that do",
+    ),
+    (
         "store-unreachable",
         "all nodes of a lab and the doctor share one store; tests/agent/store_down.rs takes it from a single node",
     ),

@@ -79,7 +79,7 @@ async fn look(bundle: &mut BundleWriter<impl Write>, sources: &Sources) -> Resul
         if let Some(reading) = reading {
             nodes.note_clock(reading);
         }
-        bundle.nodes(&nodes)?;
+        bundle.nodes(nodes)?;
     }
     Ok(())
 }

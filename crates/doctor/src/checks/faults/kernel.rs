@@ -35,6 +35,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("pod-default-route-missing", pod_default_route_missing),
     ("pod-gateway-unresolved", pod_gateway_unresolved),
     ("pod-interface-missing", pod_interface_missing),
+    ("pod-network-crowded", pod_network_crowded),
     ("pod-namespace-gone", pod_namespace_gone),
     ("pod-spoofing-possible", pod_spoofing_possible),
     ("route-diverted", route_diverted),
@@ -242,6 +243,13 @@ fn pod_default_route_missing(evidence: &mut Evidence, node: usize) -> String {
 fn pod_gateway_unresolved(evidence: &mut Evidence, node: usize) -> String {
     let (view, subject) = inside(evidence, node);
     view.kernel.neighbours.as_mut().unwrap()[0].seen.state = NeighbourState::Missing;
+    subject
+}
+
+fn pod_network_crowded(evidence: &mut Evidence, node: usize) -> String {
+    let (view, subject) = inside(evidence, node);
+    view.too_many = vec!["more than 2048 routes".to_owned()];
+    view.kernel.partial.routes = true;
     subject
 }
 

@@ -38,6 +38,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("node-unrecorded", node_unrecorded),
     ("nodename-differs", nodename_differs),
     ("rp-filter-loose", rp_filter_loose),
+    ("state-folder-unusable", state_folder_unusable),
     ("store-unreachable", store_unreachable),
 ];
 
@@ -245,6 +246,13 @@ fn del_unfinished(evidence: &mut Evidence, node: usize) -> String {
     let del = UnfinishedDel { file: "del-1".to_owned(), since, container_id: None, is_set_aside: true };
     let origin = Origin::probe(node_name(node), "queue");
     evidence.node_mut(&node_name(node)).unfinished_dels = Some(vec![Sighted::new(del, origin)]);
+    subject(node)
+}
+
+fn state_folder_unusable(evidence: &mut Evidence, node: usize) -> String {
+    let problem = "the state folder cannot be written: it is full".to_owned();
+    let problem = Sighted::new(problem, Origin::probe(node_name(node), "state folder"));
+    evidence.node_mut(&node_name(node)).state_folder_problem = Some(problem);
     subject(node)
 }
 

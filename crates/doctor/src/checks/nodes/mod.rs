@@ -19,6 +19,7 @@ pub(super) mod node_not_ready;
 pub(super) mod node_unrecorded;
 pub(super) mod nodename_differs;
 pub(super) mod rp_filter_loose;
+pub(super) mod state_folder_unusable;
 pub(super) mod store_unreachable;
 pub(super) mod store_unstable;
 

@@ -4,6 +4,7 @@ pub(super) mod pod_address_missing;
 pub(super) mod pod_default_route_missing;
 pub(super) mod pod_gateway_unresolved;
 pub(super) mod pod_interface_missing;
+pub(super) mod pod_network_crowded;
 pub(super) mod pod_namespace_gone;
 
 use crate::evidence::kernel::PodView;

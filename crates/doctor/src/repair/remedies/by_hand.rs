@@ -105,6 +105,14 @@ pub(super) const ALL: &[Remedy] = &[
     ),
     by_hand("nodename-differs", MACHINE),
     by_hand(
+        "pod-network-crowded",
+        "a program in the pod made them: see there whether they are meant, and take CAP_NET_ADMIN from the pod if not",
+    ),
+    by_hand(
+        "state-folder-unusable",
+        "the disk or its mount is the machine's own; the node's agent goes on by itself once it can write",
+    ),
+    by_hand(
         "store-unreachable",
         "the store and its disk are somebody else's; the node's agent goes on by itself once it can use the store",
     ),

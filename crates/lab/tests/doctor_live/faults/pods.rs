@@ -9,6 +9,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "pod-default-route-missing", takes: Takes::Pod, inject: pod_default_route_missing },
     Fault { code: "pod-gateway-unresolved", takes: Takes::Pod, inject: pod_gateway_unresolved },
     Fault { code: "pod-interface-missing", takes: Takes::Pod, inject: pod_interface_missing },
+    Fault { code: "pod-network-crowded", takes: Takes::Pod, inject: pod_network_crowded },
 ];
 
 const GATEWAY: &str = "169.254.1.1";
@@ -46,6 +47,13 @@ fn pod_default_route_missing(i: &mut Injection<'_>) -> Result<()> {
 fn pod_gateway_unresolved(i: &mut Injection<'_>) -> Result<()> {
     let restore = gateway(i)?;
     i.in_pod(format!("ip neigh del {GATEWAY} dev eth0"), restore)?;
+    i.expect(i.pod_subject())
+}
+
+/// More routes than anybody reads.
+fn pod_network_crowded(i: &mut Injection<'_>) -> Result<()> {
+    let routes = r#"seq 0 2999 | awk '{print "route add 10.77." int($1/250) "." $1%250 "/32 dev eth0"}'"#;
+    i.in_pod(format!("{routes} | ip -batch -"), "ip route flush root 10.77.0.0/16")?;
     i.expect(i.pod_subject())
 }
 
