@@ -14,6 +14,8 @@ use crate::failpoint::{self, Point};
 const ENDING: &str = "json";
 const UNFINISHED: &str = "tmp";
 const BROKEN: &str = "broken";
+/// What most file systems give a file at least.
+const TRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
@@ -44,6 +46,17 @@ impl Folder {
 
     pub(crate) fn make(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
+    }
+
+    /// Makes it so that it survives a power failure, with all folders on the way to it.
+    pub(crate) fn make_durably(&self) -> io::Result<()> {
+        let missing: Vec<&Path> = self.path.ancestors().take_while(|path| !path.exists()).collect();
+        self.make()?;
+        // A folder that is new is kept by the one that it lies in.
+        for parent in missing.iter().filter_map(|new| new.parent()) {
+            File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()?;
+        }
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -143,6 +156,19 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.place(name).exists()
+    }
+
+    /// Writes as much as a file takes, and removes it: tells a folder that is missing, read-only or full.
+    pub(crate) fn try_to_write(&self) -> io::Result<()> {
+        let unfinished = self.path.join(format!("try.{}.{UNFINISHED}", std::process::id()));
+        let written = create(&unfinished).and_then(|mut file| file.write_all(&[0; TRY_BYTES]));
+        // If it cannot be removed, it could not be written, most likely.
+        let _ = fs::remove_file(&unfinished);
+        written
     }
 
     /// Takes a file that cannot be understood out of the way, for somebody to look at.

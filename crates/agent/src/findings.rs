@@ -18,6 +18,7 @@ use tracing::{debug, warn};
 
 use crate::cni::{Agent, Answer, Services};
 use crate::endpoints::LocalEndpoint;
+use crate::health::Condition;
 use crate::journal::Entry;
 
 /// Variables that say how a node is set up. None of them is a secret.
@@ -44,7 +45,7 @@ type Identity = (&'static str, String, String);
 /// What the agent sees of its node, as a bundle.
 pub(crate) async fn answer(services: &Services) -> Answer {
     let evidence = collect(services).await;
-    match write(&evidence) {
+    match write(evidence) {
         Ok(text) => Answer { success: true, text },
         Err(error) => Answer { success: false, text: format!("the evidence cannot be written: {error}") },
     }
@@ -59,13 +60,13 @@ pub(crate) async fn probe(services: &Services, addresses: &[IpAddr]) -> Answer {
         return refuse("packets are being sent for somebody else just now".to_owned());
     };
     let evidence = gather::probe::of_node(&agent.node, addresses).await;
-    match write(&evidence) {
+    match write(evidence) {
         Ok(text) => Answer { success: true, text },
         Err(error) => refuse(format!("the evidence cannot be written: {error}")),
     }
 }
 
-fn write(evidence: &Evidence) -> std::io::Result<String> {
+fn write(evidence: Evidence) -> std::io::Result<String> {
     let mut writer = BundleWriter::new(Vec::new());
     writer.look(evidence.taken_at.unwrap_or_else(Timestamp::now))?;
     writer.nodes(evidence)?;
@@ -93,7 +94,13 @@ pub(crate) async fn watch(services: &Services, every: Duration) {
             evidence.partial.endpoints = true;
         }
         // Some thousand comparisons: nothing that calls should wait for.
-        let Ok(report) = tokio::task::spawn_blocking(move || diagnose(&evidence)).await else { continue };
+        let looked = tokio::task::spawn_blocking(move || {
+            let report = diagnose(&evidence);
+            drop(evidence);
+            host::give_back_memory();
+            report
+        });
+        let Ok(report) = looked.await else { continue };
         let seen: BTreeSet<_> = report.findings.iter().map(identity).collect();
         let told = settled(&report, &before);
         for finding in &told {
@@ -127,6 +134,7 @@ async fn collect(services: &Services) -> Evidence {
         agent_mode: Some(agent.mode),
         mends: (!agent.only_observes()).then(|| services.health().mends()),
         bird_socket: agent.bird_socket.clone(),
+        state_folder_problem: services.health().problems_of(Condition::StateFolder).into_iter().next(),
         store_problem: services.health().store_problem(),
         address_choices: Some(services.health().address_choices()).filter(|choices| !choices.is_empty()),
     })
@@ -164,13 +172,15 @@ fn attached(entry: Entry, services: &Services) -> Attached {
 }
 
 fn endpoint(known: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
-    let (namespace, pod) = known.pod.clone().unzip();
-    let name = match &known.record.key {
-        model::Key::Resource { name, .. } => name.clone(),
-        other => other.to_string(),
+    let (pod_namespace, pod) = known.pod.clone().unzip();
+    let (namespace, name) = match &known.record.key {
+        model::Key::Resource { namespace, name, .. } => (namespace.clone(), name.clone()),
+        other => (None, other.to_string()),
     };
+    let pod_namespace = pod_namespace.filter(|own| Some(own) != namespace.as_ref());
     let endpoint = Endpoint {
         namespace,
+        pod_namespace,
         name,
         orchestrator: "k8s".to_owned(),
         pod,

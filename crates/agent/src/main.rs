@@ -29,6 +29,7 @@ mod queue;
 mod reconcile;
 mod repair;
 mod runtime;
+mod state;
 mod store_health;
 mod variables;
 mod witness;

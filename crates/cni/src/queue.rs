@@ -22,6 +22,7 @@ pub(crate) fn folder(netconf: &Value) -> PathBuf {
 /// Keeps a request. When this returns, it survives a crash of the machine.
 pub(crate) fn keep(folder: &Path, request: &Request) -> io::Result<()> {
     failpoint::hit("cni.before-queue");
+    let made = missing(folder);
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let text = request.text();
     // The same request again gets the same name: repeating a DEL does not fill the disk.
@@ -39,10 +40,17 @@ pub(crate) fn keep(folder: &Path, request: &Request) -> io::Result<()> {
     }
     written?;
     File::open(folder)?.sync_all()?;
-    // The folder itself may be new.
-    File::open(folder.parent().unwrap_or(folder))?.sync_all()?;
+    // A folder that is new is kept by the one that it lies in.
+    for parent in made.iter().filter_map(|new| new.parent()) {
+        File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()?;
+    }
     failpoint::hit("cni.queue-synced");
     Ok(())
+}
+
+/// Those of the folders of a path that are not there yet.
+fn missing(folder: &Path) -> Vec<PathBuf> {
+    folder.ancestors().take_while(|path| !path.exists()).map(Path::to_owned).collect()
 }
 
 fn put(unfinished: &Path, place: &Path, content: &[u8]) -> io::Result<()> {

@@ -15,6 +15,7 @@
 //! * [`probe`]: other hosts, asked whether they answer.
 //! * [`kubelet`]: which address the kubelet was given.
 //! * [`cri`]: the container runtime, asked which sandboxes it has.
+//! * [`program`]: other programs, run within a limit of time.
 //!
 //! Everything made here can be recognised as ours without memory: links by the sandbox in their alias, routes by
 //! [`plan::ROUTE_PROTOCOL`]. What cannot be recognised is never removed.
@@ -59,6 +60,7 @@ mod node;
 mod objects;
 mod observe;
 pub mod probe;
+pub mod program;
 mod strayed;
 pub mod survey;
 mod sysctl;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use host::program;
 use tracing::{info, warn};
 
 use crate::failpoint::{self, Point};
@@ -24,6 +25,8 @@ const START_DELAY_MAX: Duration = Duration::from_secs(60);
 const STEADY_AFTER: Duration = Duration::from_secs(30);
 /// From start to its socket.
 const START_PATIENCE: Duration = Duration::from_secs(5);
+/// To read a configuration takes it some milliseconds.
+const CHECK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where everything is.
 #[derive(Clone, Debug)]
@@ -58,6 +61,12 @@ pub(super) enum DaemonError {
     },
     #[error("{program} cannot be started; install the package bird2, or set --bird")]
     NotThere {
+        program: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{program} does not say whether it takes the new configuration")]
+    Unchecked {
         program: String,
         #[source]
         source: io::Error,
@@ -98,7 +107,8 @@ impl Daemon {
 
     /// Puts a configuration into place, if BIRD takes it.
     fn accept(&mut self, config: &str) -> Result<(), DaemonError> {
-        if self.told.as_deref() == Some(config) {
+        // Somebody may have removed it, and BIRD would not start again without.
+        if self.told.as_deref() == Some(config) && self.places.config.exists() {
             return Ok(());
         }
         if let Some((text, said)) = &self.refused
@@ -130,8 +140,15 @@ impl Daemon {
             let is_fine = answer.contains("Configuration OK");
             return Ok((!is_fine).then(|| last_line(&answer)));
         }
-        let checked = Command::new(&self.places.program).arg("-p").arg("-c").arg(path).output();
-        let checked = checked.map_err(|source| self.not_there(source))?;
+        let mut check = Command::new(&self.places.program);
+        check.arg("-p").arg("-c").arg(path);
+        let checked =
+            program::run(&mut check, b"", CHECK_PATIENCE).map_err(|source| match source.kind() {
+                io::ErrorKind::TimedOut | io::ErrorKind::ResourceBusy => {
+                    DaemonError::Unchecked { program: self.places.program.clone(), source }
+                }
+                _ => self.not_there(source),
+            })?;
         Ok((!checked.status.success()).then(|| last_line(&String::from_utf8_lossy(&checked.stderr))))
     }
 

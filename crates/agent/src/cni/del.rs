@@ -41,12 +41,13 @@ pub(super) async fn run(call: &Call, services: &Services) -> Result<(), CniError
         if error.is_of_request() {
             return Err(error);
         }
-        warn!(sandbox = %call.sandbox, "the DEL is queued: {error}");
         failpoint::hit(Point::DelBeforeQueue);
         services.queue().keep(&call.message).map_err(|problem| {
             let message = format!("{}, and the DEL cannot be queued", error.message);
+            warn!(sandbox = %call.sandbox, "{message}: {problem}");
             CniError::new(code::TRY_LATER, message).because(&problem)
         })?;
+        warn!(sandbox = %call.sandbox, "the DEL is queued: {error}");
         services.count_queued();
         failpoint::hit(Point::DelAfterQueue);
     }

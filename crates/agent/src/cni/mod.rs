@@ -45,7 +45,7 @@ pub(crate) use error::CniError;
 pub(crate) use message::{BadRequest, CallRequest, REQUEST_BYTES_MAX, Role};
 pub(crate) use netconf::{NetConf, STATE_FOLDER};
 pub(crate) use oneshot::run;
-pub(crate) use services::{Agent, Services};
+pub(crate) use services::{Agent, Records, Services};
 
 use del::Waiting;
 use error::code;

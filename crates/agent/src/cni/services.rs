@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use book::Book;
 use doctor::evidence::node::AgentMode;
@@ -21,17 +22,20 @@ use crate::endpoints::Endpoints;
 use crate::failpoint;
 use crate::fence::Fences;
 use crate::health::{Health, Metrics};
-use crate::journal::Journal;
+use crate::journal::{Entry, Journal};
 use crate::queue::Queue;
 use crate::runtime::Runtime;
+use crate::state::{self, State};
 
 const KERNEL_THREAD: &str = "kernel";
+/// How long a call waits for a store that was not reached since the agent's start.
+const BOOK_PATIENCE: Duration = Duration::from_secs(10);
 /// How many sentences are remembered as said. Forgetting them costs no more than saying one again.
 const SAID_MAX: usize = 1000;
 
 #[derive(Debug)]
 pub(crate) struct Services {
-    records: Records,
+    records: Source,
     queue: Queue,
     fences: Fences,
     health: Arc<Health>,
@@ -56,7 +60,7 @@ impl Drop for UnderWay<'_> {
 
 /// Where the records are.
 #[derive(Debug)]
-enum Records {
+enum Source {
     /// Where the call's configuration says.
     OfCall,
     /// Where the agent was told. Empty until they can be reached.
@@ -68,7 +72,7 @@ enum Records {
 pub(crate) struct Agent {
     pub(crate) node: String,
     pub(crate) mode: AgentMode,
-    pub(crate) book: OnceLock<Book>,
+    pub(crate) book: Records,
     pub(crate) runtime: Runtime,
     pub(crate) endpoints: Endpoints,
     /// Links wait for their removal.
@@ -76,8 +80,39 @@ pub(crate) struct Agent {
     pub(crate) journal: Journal,
     /// Somebody changed our table of nftables, or the rules have just been loaded.
     pub(crate) rules_touched: Notify,
+    pub(crate) state: State,
     /// BIRD's control socket, if there must be one.
     pub(crate) bird_socket: Option<PathBuf>,
+}
+
+/// The agent's address book, which is not there before the store was reached.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    book: OnceLock<Book>,
+    opened: Notify,
+}
+
+impl Records {
+    pub(crate) fn open(&self, book: Book) {
+        let _ = self.book.set(book);
+        self.opened.notify_waiters();
+    }
+
+    pub(crate) fn get(&self) -> Option<&Book> {
+        self.book.get()
+    }
+
+    /// The same for a call: an agent that has just started is given time to reach the store.
+    async fn in_time(&self) -> Option<&Book> {
+        let opened = self.opened.notified();
+        tokio::pin!(opened);
+        // From here on nothing is missed.
+        opened.as_mut().enable();
+        if self.book.get().is_none() {
+            let _ = tokio::time::timeout(BOOK_PATIENCE, opened).await;
+        }
+        self.book.get()
+    }
 }
 
 impl Agent {
@@ -90,14 +125,14 @@ impl Agent {
 impl Services {
     /// For one call without an agent: the store is the one that the network configuration names.
     pub(crate) fn one_shot(state_folder: &Path) -> Services {
-        Services::new(Records::OfCall, state_folder, Arc::new(Health::new()))
+        Services::new(Source::OfCall, state_folder, Arc::new(Health::new()))
     }
 
     pub(crate) fn of_agent(agent: Agent, state_folder: &Path, health: Arc<Health>) -> Services {
-        Services::new(Records::OfAgent(Box::new(agent)), state_folder, health)
+        Services::new(Source::OfAgent(Box::new(agent)), state_folder, health)
     }
 
-    fn new(records: Records, state_folder: &Path, health: Arc<Health>) -> Services {
+    fn new(records: Source, state_folder: &Path, health: Arc<Health>) -> Services {
         Services {
             records,
             queue: Queue::at(state_folder),
@@ -113,8 +148,8 @@ impl Services {
 
     pub(crate) fn agent(&self) -> Option<&Agent> {
         match &self.records {
-            Records::OfCall => None,
-            Records::OfAgent(agent) => Some(agent),
+            Source::OfCall => None,
+            Source::OfAgent(agent) => Some(agent),
         }
     }
 
@@ -201,16 +236,16 @@ impl Services {
     /// The address book for a verb that may have to make a store.
     pub(super) async fn book(&self, netconf: &NetConf) -> Result<Book, CniError> {
         match &self.records {
-            Records::OfCall => {
+            Source::OfCall => {
                 records::open(&records::store_config(netconf)?, OpenMode::CreateIfMissing).await
             }
-            Records::OfAgent(agent) => agent.book.get().cloned().ok_or_else(unreachable),
+            Source::OfAgent(agent) => agent.book.in_time().await.cloned().ok_or_else(unreachable),
         }
     }
 
     /// The address book for a verb that has nothing to do without a store.
     pub(super) async fn existing_book(&self, netconf: &NetConf) -> Result<Found, CniError> {
-        if let Records::OfAgent(_) = &self.records {
+        if let Source::OfAgent(_) = &self.records {
             return self.book(netconf).await.map(Found::Book);
         }
         let config = records::store_config(netconf)?;
@@ -225,8 +260,8 @@ impl Services {
     /// The agent knows its node's name; otherwise the configuration says it.
     pub(crate) fn node_name(&self, netconf: &NetConf) -> Result<String, CniError> {
         match &self.records {
-            Records::OfCall => node::name(netconf),
-            Records::OfAgent(agent) => Ok(agent.node.clone()),
+            Source::OfCall => node::name(netconf),
+            Source::OfAgent(agent) => Ok(agent.node.clone()),
         }
     }
 
@@ -262,6 +297,22 @@ impl Services {
                 }
             }
         }
+    }
+
+    /// Notes an attachment. A state folder that was removed is made anew first; one that cannot be written is reported.
+    pub(crate) fn remember(&self, entry: Entry) -> Result<(), CniError> {
+        let Some(agent) = self.agent() else { return Ok(()) };
+        let mut noted = agent.journal.put(entry.clone());
+        if noted.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            noted = agent.state.restore(&agent.journal).and_then(|()| agent.journal.put(entry));
+        }
+        if let Err(error) = noted {
+            let failure = CniError::broken("the journal cannot be written").because(&error);
+            state::tell(self, Some(error));
+            return Err(failure);
+        }
+        self.count_attachments();
+        Ok(())
     }
 
     /// Forgets an attachment that is no more.

@@ -87,14 +87,9 @@ async fn is_still_recorded(services: &Services, endpoint: &LocalEndpoint) -> Res
 }
 
 fn note(services: &Services, entry: Entry) -> Result<(), CniError> {
-    let agent = services.agent().expect("only the agent adopts");
     let (sandbox, device) = (entry.attachment.sandbox.clone(), entry.attachment.device.clone());
     let netns: PathBuf = entry.netns.clone();
-    agent
-        .journal
-        .put(entry)
-        .map_err(|error| CniError::broken("the journal cannot be written").because(&error))?;
-    services.count_attachments();
+    services.remember(entry)?;
     services.metrics().adopted.fetch_add(1, Ordering::Relaxed);
     info!("took over {sandbox} with {device} and namespace {:?}", netns.display());
     Ok(())

@@ -3,8 +3,9 @@
 mod http;
 mod metrics;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use doctor::evidence::node::AddressChoice;
@@ -20,6 +21,50 @@ pub(crate) use metrics::Metrics;
 /// A loop that was not heard of for this long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
+const NOT_SERVING: &str = "the socket is not served";
+const NOT_IN_SYNC: &str = "the store's records are not known yet";
+const NOT_RECONCILED: &str = "the kernel's state differs from what it should be";
+
+/// What readiness depends on. Each condition is met while it has no problem; a part of the agent sets its own with
+/// [`Health::set_condition`]. The names are labels of the metric `plumb_not_ready`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Condition {
+    /// Plugins can call.
+    Socket,
+    /// The journal and the queue can be written.
+    StateFolder,
+    /// The store can be read and written.
+    Store,
+    /// The store's records are known.
+    Records,
+    /// The kernel holds what it should.
+    Kernel,
+    /// Routes to other nodes are all there.
+    Routes,
+    /// Sessions of BGP are all up. Without BGP there is nothing to miss.
+    Sessions,
+    /// Pods are restricted to their own addresses.
+    Rules,
+}
+
+impl Condition {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Condition::Socket => "socket",
+            Condition::StateFolder => "state-folder",
+            Condition::Store => "store",
+            Condition::Records => "records",
+            Condition::Kernel => "kernel",
+            Condition::Routes => "routes",
+            Condition::Sessions => "bgp",
+            Condition::Rules => "rules",
+        }
+    }
+}
+
+/// Every condition with its problems.
+pub(crate) type Conditions = BTreeMap<Condition, Vec<String>>;
+
 /// What the parts of the agent say about themselves.
 #[derive(Debug)]
 pub(crate) struct Health {
@@ -28,18 +73,10 @@ pub(crate) struct Health {
     mends: Mends,
     /// Milliseconds after the start at which the reconcile loop was last heard of.
     reconcile_heard: AtomicU64,
-    serving: AtomicBool,
-    store_in_sync: AtomicBool,
     store_away: AtomicBool,
     /// Why the store cannot be used, as it was last asked.
     store_problem: Mutex<Option<String>>,
-    reconciled: AtomicBool,
-    /// Why routes to other nodes are not all there.
-    routes_missing: Mutex<Vec<String>>,
-    /// Why sessions of BGP are not all up. Without BGP there is nothing to miss.
-    sessions_missing: Mutex<Vec<String>>,
-    /// Why pods are not restricted to their own addresses; `None` if they are.
-    rules_missing: Mutex<Option<String>>,
+    conditions: Mutex<Conditions>,
     /// What this node goes by, and why. Empty until that has been looked at.
     address_choices: Mutex<Vec<AddressChoice>>,
 }
@@ -51,14 +88,9 @@ impl Health {
             metrics: Metrics::default(),
             mends: Mends::default(),
             reconcile_heard: AtomicU64::new(0),
-            serving: AtomicBool::new(false),
-            store_in_sync: AtomicBool::new(false),
             store_away: AtomicBool::new(false),
             store_problem: Mutex::default(),
-            reconciled: AtomicBool::new(false),
-            routes_missing: Mutex::new(vec!["the routes to other nodes are not known yet".to_owned()]),
-            sessions_missing: Mutex::default(),
-            rules_missing: Mutex::default(),
+            conditions: Mutex::new(at_start()),
             address_choices: Mutex::default(),
         }
     }
@@ -78,18 +110,42 @@ impl Health {
         self.reconcile_heard.store(now, Ordering::Relaxed);
     }
 
+    /// Says what keeps a condition from being met; nothing if it is met.
+    pub(crate) fn set_condition(&self, condition: Condition, problems: Vec<String>) {
+        self.conditions().insert(condition, problems);
+    }
+
+    /// What keeps a condition from being met.
+    pub(crate) fn problems_of(&self, condition: Condition) -> Vec<String> {
+        self.conditions().get(&condition).cloned().unwrap_or_default()
+    }
+
+    fn is_met(&self, condition: Condition) -> bool {
+        self.conditions().get(&condition).is_none_or(Vec::is_empty)
+    }
+
+    fn set_met(&self, condition: Condition, is_met: bool, problem: &str) {
+        self.set_condition(condition, if is_met { Vec::new() } else { vec![problem.to_owned()] });
+    }
+
+    fn conditions(&self) -> MutexGuard<'_, Conditions> {
+        self.conditions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn set_serving(&self, serving: bool) {
-        self.serving.store(serving, Ordering::Relaxed);
+        self.set_met(Condition::Socket, serving, NOT_SERVING);
     }
 
     pub(crate) fn set_store_in_sync(&self, in_sync: bool) {
-        self.store_in_sync.store(in_sync, Ordering::Relaxed);
+        self.set_met(Condition::Records, in_sync, NOT_IN_SYNC);
         self.metrics.store_in_sync.store(i64::from(in_sync), Ordering::Relaxed);
     }
 
     /// Why the store cannot be used now; nothing if it can.
     pub(crate) fn set_store_problem(&self, problem: Option<String>) {
         self.set_store_away(problem.is_some());
+        let words = problem.as_ref().map(|problem| format!("the store cannot be used: {problem}"));
+        self.set_condition(Condition::Store, words.into_iter().collect());
         *self.store_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
 
@@ -109,30 +165,30 @@ impl Health {
 
     /// Whether the last look at the kernel left nothing wrong.
     pub(crate) fn set_reconciled(&self, reconciled: bool) {
-        self.reconciled.store(reconciled, Ordering::Relaxed);
+        self.set_met(Condition::Kernel, reconciled, NOT_RECONCILED);
     }
 
     pub(crate) fn is_store_in_sync(&self) -> bool {
-        self.store_in_sync.load(Ordering::Relaxed)
+        self.is_met(Condition::Records)
     }
 
     pub(crate) fn is_reconciled(&self) -> bool {
-        self.reconciled.load(Ordering::Relaxed)
+        self.is_met(Condition::Kernel)
     }
 
     /// Why routes to other nodes are not all there; nothing if they are.
     pub(crate) fn set_routes_missing(&self, reasons: Vec<String>) {
-        *self.routes_missing.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+        self.set_condition(Condition::Routes, reasons);
     }
 
     /// The same for sessions of BGP.
     pub(crate) fn set_sessions_missing(&self, reasons: Vec<String>) {
-        *self.sessions_missing.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+        self.set_condition(Condition::Sessions, reasons);
     }
 
     /// Why pods are not restricted to their own addresses; `None` if they are.
     pub(crate) fn set_rules_missing(&self, reason: Option<String>) {
-        *self.rules_missing.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        self.set_condition(Condition::Rules, reason.into_iter().collect());
     }
 
     pub(crate) fn set_address_choices(&self, choices: Vec<AddressChoice>) {
@@ -153,20 +209,35 @@ impl Health {
 
     /// What is missing before pods can be added.
     pub(crate) fn not_ready(&self) -> Vec<String> {
-        let conditions = [
-            (self.serving.load(Ordering::Relaxed), "the socket is not served"),
-            (self.is_store_in_sync(), "the store's records are not known yet"),
-            (self.is_reconciled(), "the kernel's state differs from what it should be"),
-        ];
-        let mut problems: Vec<String> =
-            conditions.into_iter().filter(|(fine, _)| !fine).map(|(_, problem)| problem.to_owned()).collect();
-        problems.extend(self.store_problem().map(|problem| format!("the store cannot be used: {problem}")));
-        for missing in [&self.routes_missing, &self.sessions_missing] {
-            problems.extend(missing.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
-        }
-        problems.extend(self.rules_missing.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        problems
+        self.conditions().values().flatten().cloned().collect()
     }
+
+    /// The text of the page for Prometheus.
+    pub(crate) fn metrics_page(&self) -> String {
+        let mut text = self.metrics.text();
+        text.push_str("# HELP plumb_not_ready 1 for each condition of readiness that is not met\n");
+        text.push_str("# TYPE plumb_not_ready gauge\n");
+        for (condition, problems) in self.conditions().iter() {
+            let value = i32::from(!problems.is_empty());
+            text.push_str(&format!("plumb_not_ready{{condition=\"{}\"}} {value}\n", condition.as_str()));
+        }
+        text
+    }
+}
+
+/// Nothing is known yet, except that the state folder could be opened.
+fn at_start() -> Conditions {
+    let problem = |text: &str| vec![text.to_owned()];
+    BTreeMap::from([
+        (Condition::Socket, problem(NOT_SERVING)),
+        (Condition::StateFolder, Vec::new()),
+        (Condition::Store, Vec::new()),
+        (Condition::Records, problem(NOT_IN_SYNC)),
+        (Condition::Kernel, problem(NOT_RECONCILED)),
+        (Condition::Routes, problem("the routes to other nodes are not known yet")),
+        (Condition::Sessions, Vec::new()),
+        (Condition::Rules, Vec::new()),
+    ])
 }
 
 #[cfg(test)]
@@ -193,5 +264,11 @@ mod tests {
         health.set_rules_missing(Some("no nft".to_owned()));
         assert_eq!(health.not_ready(), ["no nft"]);
         assert_eq!(health.not_alive(), None);
+        health.set_condition(Condition::StateFolder, vec!["it is full".to_owned()]);
+        assert_eq!(health.not_ready(), ["it is full", "no nft"]);
+        let page = health.metrics_page();
+        for line in ["state-folder\"} 1\n", "store\"} 0\n", "socket\"} 0\n"] {
+            assert!(page.contains(&format!("plumb_not_ready{{condition=\"{line}")), "{page}");
+        }
     }
 }

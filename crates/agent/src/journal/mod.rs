@@ -9,7 +9,7 @@
 
 mod entry;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +33,13 @@ pub(crate) struct Journal {
     /// How many there were so far.
     changes: AtomicU64,
     changed: Notify,
+}
+
+/// What was wrong with the folder and is put right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Restored {
+    pub(crate) written: usize,
+    pub(crate) set_aside: usize,
 }
 
 impl Journal {
@@ -81,6 +88,34 @@ impl Journal {
         entries.insert(entry.attachment.sandbox.clone(), entry);
         self.tell_change();
         Ok(())
+    }
+
+    /// Writes the files that are missing, and sets aside those that nobody here knows: what is in memory is what this
+    /// node has.
+    pub(crate) fn restore(&self) -> io::Result<Restored> {
+        self.folder.make()?;
+        let found: BTreeSet<String> = self.folder.names()?.into_iter().collect();
+        let entries = self.entries();
+        let known: BTreeSet<String> = entries.keys().map(file_name).collect();
+        let mut restored = Restored::default();
+        // What came or went since the list was made is looked at again.
+        for (sandbox, entry) in entries.iter() {
+            let name = file_name(sandbox);
+            if !found.contains(&name) && !self.folder.has(&name) {
+                self.folder.write(&name, &entry.encode(), Survives::Process)?;
+                restored.written += 1;
+            }
+        }
+        for stranger in found.difference(&known).filter(|name| self.folder.has(name)) {
+            self.folder.set_aside(stranger, "no attachment of this node is noted there");
+            restored.set_aside += 1;
+        }
+        Ok(restored)
+    }
+
+    /// Whether a file could be written now.
+    pub(crate) fn try_to_write(&self) -> io::Result<()> {
+        self.folder.try_to_write()
     }
 
     pub(crate) fn remove(&self, sandbox: &Sandbox) -> io::Result<()> {

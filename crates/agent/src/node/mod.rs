@@ -13,6 +13,7 @@ mod protocol;
 mod server;
 mod settings;
 mod start;
+mod stop;
 mod sweep;
 
 use std::process::ExitCode;
@@ -29,6 +30,10 @@ const BLOCKING_THREADS_MAX: usize = 16;
 pub(crate) fn run(arguments: NodeArguments) -> ExitCode {
     host::share_heaps();
     start_log(&arguments.log);
+    if let Err(error) = stop::in_time() {
+        tracing::error!("cannot listen for signals: {error}");
+        return ExitCode::FAILURE;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKER_THREADS)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
@@ -38,7 +43,10 @@ pub(crate) fn run(arguments: NodeArguments) -> ExitCode {
         // Not on the calling thread, which would be one more to wake up for each connection.
         Ok(runtime) => {
             let running = runtime.spawn(start::run(arguments));
-            runtime.block_on(running).unwrap_or_else(|error| Err(error.into()))
+            let outcome = runtime.block_on(running).unwrap_or_else(|error| Err(error.into()));
+            // Threads that wait for a program or a disk are not waited for.
+            runtime.shutdown_background();
+            outcome
         }
         Err(error) => Err(error.into()),
     };

@@ -76,13 +76,16 @@ pub(super) async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Resul
 
 pub(super) async fn write_answer(
     stream: &mut (impl AsyncWrite + Unpin),
-    answer: &Answer,
+    answer: Answer,
 ) -> std::io::Result<()> {
     let exit = u8::from(!answer.success);
     let text = serde_json::json!({"exit": exit, "stdout": answer.text}).to_string();
+    // In one send; a long one is not copied once more.
     let length = u32::try_from(text.len()).map_err(std::io::Error::other)?;
-    let mut frame = length.to_be_bytes().to_vec();
+    let mut frame = Vec::with_capacity(4 + text.len());
+    frame.extend_from_slice(&length.to_be_bytes());
     frame.extend_from_slice(text.as_bytes());
+    drop(text);
     stream.write_all(&frame).await?;
     stream.flush().await
 }

@@ -1,33 +1,31 @@
 //! Starts the agent's parts in an order in which each finds what it needs, and stops them.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use book::{Book, Settings};
 use store::config::Reason;
 use store::{OpenMode, Store, StoreConfig};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::server::Server;
 use super::settings::{self, NodeArguments};
+use super::stop::{self, Stop};
 use super::sweep;
 use crate::bgp::{self, BgpOptions};
-use crate::cni::{Agent, Services};
+use crate::cni::{Agent, Records, Services};
 use crate::endpoints::Endpoints;
 use crate::failpoint::{self, Point};
 use crate::health::{Health, Pages};
 use crate::journal::Journal;
+use crate::state::{self, State};
 use crate::{
     between, bootstrap, collect, findings, guard, node_status, policies, queue, reconcile, store_health,
 };
 
-const LOCK_FILE: &str = "agent.lock";
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
 const STORE_RETRY_MAX: Duration = Duration::from_secs(5);
 /// Well below what counts as hanging.
@@ -42,7 +40,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     if let Some(warning) = config.warning() {
         warn!("{warning}");
     }
-    let _lock = lock(&arguments.state_dir)?;
+    let state = State::open(&arguments.state_dir)?;
     failpoint::hit(Point::StartLocked);
     let journal = Journal::open(&arguments.state_dir)
         .with_context(|| format!("cannot read the journal in {}", arguments.state_dir.display()))?;
@@ -52,15 +50,17 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     let agent = Agent {
         node,
         mode: arguments.mode(),
-        book: OnceLock::new(),
+        book: Records::default(),
         runtime: arguments.runtime()?,
         endpoints: Endpoints::default(),
         sweep: Notify::new(),
         rules_touched: Notify::new(),
         journal,
+        state,
         bird_socket: arguments.expected_bird_socket(),
     };
     let services = Arc::new(Services::of_agent(agent, &arguments.state_dir, health.clone()));
+    services.count_attachments();
     let mut stop = Stop::new()?;
     if arguments.health_address != "off" {
         let pages = Pages::open(&arguments.health_address)
@@ -87,7 +87,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
         tokio::spawn(work(services.clone(), (config, reason), arguments.grace, bgp, arguments.mtu_file()))
     };
     tokio::select! {
-        () = server.run(services, stop.asked()) => {}
+        () = server.run(services, stop::asked(&mut stop)) => {}
         ended = background => {
             // It ends only when it cannot go on.
             ended.context("the agent's work ended")??;
@@ -109,6 +109,10 @@ fn keep_kernel(services: &Arc<Services>) {
     tokio::spawn({
         let services = services.clone();
         async move { guard::keep(&services).await }
+    });
+    tokio::spawn({
+        let services = services.clone();
+        async move { state::watch(&services).await }
     });
 }
 
@@ -152,7 +156,7 @@ async fn work(
     let agent = services.agent().expect("these are the agent's services");
     bootstrap::run(&*store, &config, reason, &agent.node).await?;
     failpoint::hit(Point::StartBootstrapped);
-    let _ = agent.book.set(Book::following(store.clone(), Settings::default(), &agent.node));
+    agent.book.open(Book::following(store.clone(), Settings::default(), &agent.node));
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
         services.health().set_store_in_sync(in_sync);
         if in_sync {
@@ -195,41 +199,5 @@ async fn open_store(health: &Health, config: &StoreConfig, mode: OpenMode) -> Ar
                 delay = (delay * 2).min(STORE_RETRY_MAX);
             }
         }
-    }
-}
-
-/// One agent per state folder: two would not know of each other's attachments.
-fn lock(state: &Path) -> Result<File> {
-    std::fs::create_dir_all(state).with_context(|| format!("cannot make {}", state.display()))?;
-    let path = state.join(LOCK_FILE);
-    let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(0o600).open(&path);
-    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => bail!("another agent uses {}", state.display()),
-        Err(TryLockError::Error(error)) => {
-            Err(error).with_context(|| format!("cannot lock {}", path.display()))
-        }
-    }
-}
-
-/// Signals that ask the agent to stop.
-struct Stop {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Stop {
-    fn new() -> Result<Stop> {
-        Ok(Stop { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-        info!("asked to stop");
     }
 }

@@ -46,10 +46,15 @@ impl Queue {
     /// Keeps a DEL. When this returns, it is not forgotten any more.
     pub(crate) fn keep(&self, request: &CallRequest) -> io::Result<()> {
         let content = request.encode();
-        self.folder.make()?;
+        self.folder.make_durably()?;
         self.folder.write(&format!("del-{:016x}", fingerprint(&content)), &content, Survives::Machine)?;
         self.news.notify_one();
         Ok(())
+    }
+
+    /// Whether a DEL could be kept now, as far as can be told without making anything.
+    pub(crate) fn try_to_write(&self) -> io::Result<()> {
+        if self.folder.path().exists() { self.folder.try_to_write() } else { Ok(()) }
     }
 
     /// Everything that waits, the oldest first. What cannot be understood is set aside.

@@ -149,7 +149,7 @@ impl Draft {
             return;
         }
         let place = views.len();
-        views.push(PodView { pod: pod.clone(), container_id: None, kernel });
+        views.push(PodView { pod: pod.clone(), kernel, ..PodView::default() });
         self.keep(NODE_BYTES);
         self.views.insert((section.host.clone(), pod), place);
     }

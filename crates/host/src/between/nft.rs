@@ -1,15 +1,18 @@
 //! Our own table of nftables, through `nft`: rules as text go in, and what it made of them comes out.
 
-use std::io::{self, Write as _};
-use std::process::{Command, Output, Stdio};
+use std::io;
+use std::process::{Command, Output};
+use std::time::Duration;
 
 use plan::between::NAT_TABLE;
 
-use crate::HostError;
+use crate::{HostError, program};
 
 const NOT_INSTALLED: &str = "nft is not installed";
 /// A node with thousands of services has some megabytes.
 const RULESET_BYTES_MAX: usize = 64 << 20;
+/// It takes some milliseconds, and with thousands of rules a second.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Replaces the table in one step, and gives back how nft lists it now. What a later list shows otherwise, somebody changed.
 pub fn load(rules: &str) -> Result<String, HostError> {
@@ -63,15 +66,5 @@ fn run(words: &[&str], input: &str) -> Result<String, HostError> {
 }
 
 fn try_run(words: &[&str], input: &str) -> io::Result<Output> {
-    let mut child = Command::new("nft")
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // If it does not read on, its own words say why.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    child.wait_with_output()
+    program::run(Command::new("nft").args(words), input.as_bytes(), PATIENCE)
 }

@@ -1,7 +1,7 @@
 //! The real agent on a node of a bench.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -34,11 +34,20 @@ impl Bench {
 
     /// Starts the agent and does not wait.
     pub(crate) fn start_agent(&self, settings: &[(&str, &str)]) -> Agent {
-        self.start_agent_by(&[], settings)
+        self.launch(&[], &self.state_folder(), settings)
+    }
+
+    /// The same with a state folder that is nothing else's: neither the log's nor the socket's.
+    pub(crate) fn start_agent_in(&self, state: &Path, settings: &[(&str, &str)]) -> Agent {
+        self.launch(&[], state, settings)
     }
 
     /// The same, by another program: `setpriv …`.
     pub(crate) fn start_agent_by(&self, starter: &[&str], settings: &[(&str, &str)]) -> Agent {
+        self.launch(starter, &self.state_folder(), settings)
+    }
+
+    fn launch(&self, starter: &[&str], state: &Path, settings: &[(&str, &str)]) -> Agent {
         std::fs::create_dir_all(self.state_folder()).unwrap();
         let log = self.state_folder().join("agent.log");
         let mut file = File::options().create(true).append(true).open(&log).unwrap();
@@ -47,7 +56,7 @@ impl Bench {
         agent.args(["netns", "exec", self.node.namespace().name()]);
         agent.args(starter).arg(self.programs().daemon()).arg("node");
         agent.args(["--node-name", self.node.name(), "--health-address", "127.0.0.1:9099"]);
-        agent.arg("--socket").arg(self.socket()).arg("--state-dir").arg(self.state_folder());
+        agent.arg("--socket").arg(self.socket()).arg("--state-dir").arg(state);
         agent.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", self.lab.store_path());
         agent.env("NO_DEFAULT_POOLS", "true").env("IP", "none");
         agent.envs(settings.iter().copied());

@@ -179,16 +179,11 @@ impl Add<'_> {
 
     fn remember(&self, recorded: &Recorded, mtu: u32) -> Result<(), CniError> {
         failpoint::hit(Point::AddBeforeJournal);
-        let Some(journal) = self.services.journal() else { return Ok(()) };
-        let entry = Entry {
+        self.services.remember(Entry {
             attachment: attachment(self.call, &recorded.wired, mtu),
             netns: self.call.request.netns.clone().unwrap_or_default(),
             pod: self.call.request.pod.as_ref().map(|pod| (pod.namespace.clone(), pod.name.clone())),
-        };
-        journal
-            .put(entry)
-            .map_err(|error| CniError::broken("the journal cannot be written").because(&error))?;
-        self.services.count_attachments();
+        })?;
         failpoint::hit(Point::AddAfterJournal);
         Ok(())
     }

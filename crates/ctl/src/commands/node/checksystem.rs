@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::Stdio;
+use std::time::Duration;
 
 use crate::cli::node::Checksystem;
 use crate::failure::{Failure, Failures};
 
 /// Netlink as we use it came with this one.
 const VERSION_MIN: (u32, u32) = (4, 19);
+/// How long a try in a namespace of its own may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A part of the kernel: its module, the line of the kernel's configuration, and what works only with it.
 struct Part {
@@ -107,8 +109,8 @@ pub(super) fn run(wanted: &Checksystem) -> Result<(), Failures> {
 /// Whether a command does something in a network namespace of its own; needs root, and is `false` without.
 fn works(probe: &str) -> bool {
     let mut tried = std::process::Command::new("unshare");
-    tried.args(["-n", "sh", "-c", probe]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    tried.status().is_ok_and(|status| status.success())
+    tried.args(["-n", "sh", "-c", probe]);
+    host::program::status(&mut tried, PATIENCE).is_ok_and(|status| status.success())
 }
 
 fn line(out: &mut dyn Write, what: &str, word: &str) -> io::Result<()> {
