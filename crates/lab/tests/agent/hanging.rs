@@ -31,6 +31,14 @@ fn hanging(folder: &Path, name: &str) -> (PathBuf, String) {
     (mark, path)
 }
 
+/// One that was under way when the agent stopped is nobody's child any more; it is this test's to end.
+fn end_all(mark: &Path) {
+    for number in std::fs::read_to_string(mark).unwrap().lines() {
+        let _ = std::process::Command::new("kill").args(["-KILL", number.trim()]).output();
+    }
+    wait_until(|| !runs(mark), || "a program of this test lives on".to_owned());
+}
+
 #[track_caller]
 fn stops_in_time(agent: Agent) {
     let asked = Instant::now();
@@ -45,29 +53,47 @@ fn runs(mark: &Path) -> bool {
     numbers.any(|number| std::fs::read(format!("/proc/{number}/cmdline")).is_ok_and(|line| !line.is_empty()))
 }
 
+/// An nft that works until the file `hang` is there beside it.
+fn nft_that_may_hang(folder: &Path) -> (PathBuf, String) {
+    let (mark, path) = hanging(folder, "nft");
+    let program = folder.join("bin/nft");
+    let script = std::fs::read_to_string(&program).unwrap();
+    let real = std::env::var("PATH").unwrap_or_default();
+    let hang = folder.join("hang").display().to_string();
+    let works = format!("#!/bin/sh\n[ -e {hang} ] || PATH={real} exec nft \"$@\"\n");
+    std::fs::write(&program, script.replacen("#!/bin/sh\n", &works, 1)).unwrap();
+    (mark, path)
+}
+
 #[test]
-fn an_nft_that_hangs_is_killed_and_reported_and_pods_get_their_network() {
-    let test = "an_nft_that_hangs_is_killed_and_reported_and_pods_get_their_network";
-    let Some(bench) = Bench::new(test) else { return };
+fn an_nft_that_hangs_is_killed_and_reported_and_the_agent_serves_on() {
+    let Some(bench) = Bench::new("an_nft_that_hangs_is_killed_and_reported_and_the_agent_serves_on") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
-    let (mark, path) = hanging(folder.path(), "nft");
+    let (mark, path) = nft_that_may_hang(folder.path());
     bench.put(Kind::IpPool, "pods", json!({"cidr": "10.244.0.0/24", "natOutgoing": true}));
     let agent = bench.start_agent(&[("PATH", &path)]);
-    wait_until(|| mark.exists(), || agent.log());
+    bench.wait_until_ready(&agent);
     let pod = bench.pod("shop", "web-0");
     bench.agent_add(&pod).result().unwrap();
+    std::fs::write(folder.path().join("hang"), "").unwrap();
+    // Somebody takes our rules away, so that they have to be loaded again.
+    let flushed = bench.node.namespace().run(Path::new("nft"), &["flush", "ruleset"]).unwrap();
+    assert!(flushed.status.success(), "{}", String::from_utf8_lossy(&flushed.stderr));
     wait_until(|| agent.log().contains("did not end within"), || agent.log());
     bench.agent_del(&pod).result_of_del();
+    assert!(bench.page("liveness").starts_with("HTTP/1.1 200"));
     // In the middle of the next try.
     let tries = || std::fs::read_to_string(&mark).unwrap().lines().count();
     let before = tries();
     wait_until(|| tries() > before, || agent.log());
     stops_in_time(agent);
-    // The one that was under way is nobody's child any more; it is this test's to end.
-    for number in std::fs::read_to_string(&mark).unwrap().lines() {
-        let _ = std::process::Command::new("kill").args(["-KILL", number.trim()]).output();
-    }
-    wait_until(|| !runs(&mark), || "a program of this test lives on".to_owned());
+    end_all(&mark);
+    std::fs::remove_file(folder.path().join("hang")).unwrap();
+    let agent = bench.start_agent(&[("PATH", &path)]);
+    bench.wait_until_ready(&agent);
+    bench.assert_nothing_left();
 }
 
 #[test]
@@ -145,7 +171,5 @@ fn a_bird_that_does_not_answer_hinders_neither_start_nor_stop() {
     bench.agent_del(&pod).result_of_del();
     stops_in_time(agent);
     drop(listener);
-    for number in std::fs::read_to_string(&mark).unwrap().lines() {
-        let _ = std::process::Command::new("kill").args(["-KILL", number.trim()]).output();
-    }
+    end_all(&mark);
 }
