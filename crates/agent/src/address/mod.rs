@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use model::{IpVersion, Resource};
-use plan::address::{Choice, Method, MethodError, OtherNode, Probe, Why, Wish, choose_address};
+use plan::address::{Choice, Method, MethodError, OtherNode, Probe, Silences, Why, Wish, choose_address};
 use serde_json::{Map, Value, json};
 
 pub(crate) use surroundings::Look;
@@ -18,6 +18,8 @@ pub(crate) use surroundings::Look;
 /// The type of the addresses that Calico writes itself.
 const OWN_TYPE: &str = "CalicoNodeIP";
 const POLL_EVERY: Duration = Duration::from_secs(60);
+/// Between two looks at the start: others may have to forget an old card of this node first.
+const START_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the operator says, in Calico's variables.
 #[derive(Clone, Debug)]
@@ -71,11 +73,21 @@ impl Wishes {
         if is_settled {
             return choice;
         }
-        surroundings.probes = asking::ask(surroundings.questions(wish, version, 0));
+        let mut silences = Silences::default();
+        for turn in 0..Silences::LOOKS {
+            if turn > 0 {
+                std::thread::sleep(START_PAUSE);
+            }
+            surroundings.probes = asking::ask(surroundings.questions(wish, version, 0));
+            silences.judge(&mut surroundings.probes);
+            if !silences.is_any() {
+                break;
+            }
+        }
         choose_address(wish, method, version, &surroundings)
     }
 
-    /// Which address to take now, and what other nodes answered to. `turn` counts the looks. Blocks.
+    /// Which address to take now, and what other nodes answered to. `turn` counts the looks, and `silences` remembers them. Blocks.
     pub(crate) fn choose_again(
         &self,
         version: IpVersion,
@@ -83,10 +95,12 @@ impl Wishes {
         recorded: Option<IpNet>,
         others: Vec<OtherNode>,
         turn: usize,
+        silences: &mut Silences,
     ) -> (Choice, Vec<Probe>) {
         let (wish, method) = self.of(version);
         let mut surroundings = look.surroundings(version, method, recorded, others);
         surroundings.probes = asking::ask(surroundings.questions(wish, version, turn));
+        silences.judge(&mut surroundings.probes);
         let choice = choose_address(wish, method, version, &surroundings);
         (choice, surroundings.probes)
     }

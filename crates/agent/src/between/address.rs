@@ -9,7 +9,7 @@ use std::time::Duration;
 use doctor::evidence::node::{AddressChoice, AddressProbe};
 use ipnet::IpNet;
 use model::{IpVersion, Key, Kind, Resource};
-use plan::address::{Choice, Doubt, OtherNode, Patience, Probe, Steady, Verdict};
+use plan::address::{Choice, Doubt, OtherNode, Patience, Probe, Silences, Steady, Verdict};
 use store::{Store, StoreError};
 use tracing::{debug, info, warn};
 
@@ -20,6 +20,8 @@ use crate::variables;
 
 const START_WAIT: Duration = Duration::from_millis(100);
 const PATIENCE: Patience = Patience { looks: 3 };
+/// The next look after one in which others did not answer: to be sure, and to know when they do again.
+const SOON: Duration = Duration::from_secs(3);
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 /// Never ends.
@@ -37,8 +39,11 @@ pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Sto
         tokio::time::sleep(START_WAIT).await;
     }
     let internal = recorded_internal(&**store, &agent.node).await;
+    let mut silences = VERSIONS.map(|_| Silences::default());
     for turn in 0_usize.. {
-        if let Some(looks) = look(&wishes, known, &internal, turn).await {
+        if let Some((looks, now)) = look(&wishes, known, &internal, turn, silences.clone()).await {
+            say_silences(&silences, &now);
+            silences = now;
             let mut doubts = 0;
             for (looked, steady) in looks.iter().zip(&mut steady) {
                 if steady.current() != looked.recorded {
@@ -52,7 +57,19 @@ pub(super) async fn keep(services: &Services, known: &Known, store: &Arc<dyn Sto
             tell_doubts(known, &looks);
             services.health().set_address_choices(looks.iter().filter_map(Looked::told).collect());
         }
-        tokio::time::sleep(wishes.poll_every).await;
+        let is_silent = silences.iter().any(Silences::is_any);
+        let pause = if is_silent { wishes.poll_every.min(SOON) } else { wishes.poll_every };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Says who has just fallen silent; a verdict takes several looks.
+fn say_silences(before: &[Silences], now: &[Silences]) {
+    for (before, now) in before.iter().zip(now) {
+        for (address, looks) in now.iter().filter(|now| !before.iter().any(|before| before == *now)) {
+            let needed = Silences::LOOKS;
+            info!("other nodes do not answer to {address}, but to another address: look {looks} of {needed}");
+        }
     }
 }
 
@@ -92,7 +109,13 @@ impl Looked {
 }
 
 /// At what is recorded and at what would be chosen now, of either IP version.
-async fn look(wishes: &Wishes, known: &Known, internal: &[IpAddr], turn: usize) -> Option<[Looked; 2]> {
+async fn look(
+    wishes: &Wishes,
+    known: &Known,
+    internal: &[IpAddr],
+    turn: usize,
+    mut silences: [Silences; 2],
+) -> Option<([Looked; 2], [Silences; 2])> {
     let (recorded, others) = {
         let state = known.lock();
         let own = state.between.own_node().cloned().unwrap_or_default();
@@ -111,11 +134,14 @@ async fn look(wishes: &Wishes, known: &Known, internal: &[IpAddr], turn: usize) 
     let work = move || {
         let look = Look::now()?.or_internal(internal);
         let [v4, v6] = recorded;
-        let of = |version, recorded: Option<IpNet>| {
-            let (choice, probes) = wishes.choose_again(version, &look, recorded, others.clone(), turn);
+        let [silent_v4, silent_v6] = &mut silences;
+        let of = |version, recorded: Option<IpNet>, silences: &mut Silences| {
+            let (choice, probes) =
+                wishes.choose_again(version, &look, recorded, others.clone(), turn, silences);
             Looked { recorded, choice, probes }
         };
-        Ok::<_, host::HostError>([of(IpVersion::V4, v4), of(IpVersion::V6, v6)])
+        let looks = [of(IpVersion::V4, v4, silent_v4), of(IpVersion::V6, v6, silent_v6)];
+        Ok::<_, host::HostError>((looks, silences))
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(looks)) => Some(looks),

@@ -261,3 +261,60 @@ fn neither_a_virtual_address_nor_another_nodes_is_taken() {
     assert_eq!(recorded(&scene, 0).trim(), "");
     assert_eq!(recorded(&scene, 1).trim(), "172.30.0.2/24");
 }
+
+/// Nothing is said about the address, and looks are far apart.
+const SELDOM: [(&str, &str); 2] = [("IP", ""), ("AUTODETECT_POLL_INTERVAL", "1h")];
+
+/// What the others hold of this node's hardware address until they forget it: packets to its address go to a card that is gone.
+fn remember_old_card(scene: &Scene, is_remembered: bool) {
+    let line = match is_remembered {
+        true => "ip neigh replace 172.30.0.1 lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
+        false => "ip neigh del 172.30.0.1 dev eth0",
+    };
+    [1, 2].iter().for_each(|other| run(scene, *other, line));
+}
+
+#[test]
+fn a_node_that_returns_with_another_card_does_not_call_itself_unreachable() {
+    let test = "a_node_that_returns_with_another_card_does_not_call_itself_unreachable";
+    let Some(scene) = Scene::new(test, || plan(3, Mode::Direct, Topology::TwoCards, false)) else { return };
+    scene.assert_all_talk();
+    let node = scene.node(0);
+    scene.lab.kill(node, "agent").unwrap();
+    run(&scene, 0, "ip link set eth0 address 02:00:00:00:00:42");
+    remember_old_card(&scene, true);
+    scene.lab.launch(node, "agent", &SELDOM).unwrap();
+    wait_for_word(
+        "a look without an answer",
+        || log(&scene, 0),
+        "do not answer to 172.30.0.1, but to another",
+    );
+    remember_old_card(&scene, false);
+    // The next look is not an hour away.
+    let status = || printed(&scene, 0, &["plumb", "doctor", "-o", "json"]);
+    lab::wait_for("readiness", || {
+        let said = printed(&scene, 0, &READINESS);
+        anyhow::ensure!(said.starts_with("ok"), "{said}");
+        Ok(())
+    })
+    .unwrap();
+    scene.assert_all_talk();
+    assert!(!status().contains("node-address-unfit"), "{}", status());
+    let said = log(&scene, 0);
+    assert!(!said.contains("address is doubtful"), "one look was enough for a verdict: {said}");
+}
+
+#[test]
+fn a_verdict_of_silence_ends_soon_after_the_silence() {
+    let test = "a_verdict_of_silence_ends_soon_after_the_silence";
+    let Some(scene) = Scene::new(test, || plan(3, Mode::Direct, Topology::TwoCards, false)) else { return };
+    scene.assert_all_talk();
+    let node = scene.node(0);
+    scene.lab.kill(node, "agent").unwrap();
+    remember_old_card(&scene, true);
+    scene.lab.launch(node, "agent", &SELDOM).unwrap();
+    let cause = "172.30.0.2, 172.30.0.3 do not answer to it, but to 172.30.9.1";
+    wait_for_word("readiness", || printed(&scene, 0, &READINESS), cause);
+    remember_old_card(&scene, false);
+    wait_for_word("readiness", || printed(&scene, 0, &READINESS), "ok");
+}

@@ -9,13 +9,14 @@
 //! 4. The source address of the default route. With several cards and nothing that confirms it, that is doubtful.
 //!
 //! Nobody takes an address that another node has, or one that may move to another machine. By default nobody takes one that other
-//! nodes do not answer to while they answer to another ([`Probe`]). What is taken but does not
+//! nodes do not answer to, in several looks, while they answer to another ([`Probe`], [`Silences`]). What is taken but does not
 //! look right is flagged ([`Doubt`]); what must not be taken is refused ([`Refusal`]); both say why, for the log, the
 //! status of the node, a metric and the doctor.
 
 mod choose;
 mod method;
 mod probe;
+mod silence;
 mod steady;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use model::IpVersion;
 pub use choose::choose_address;
 pub use method::{Method, MethodError, Wish};
 pub use probe::{Probe, Unanswered, unanswered};
+pub use silence::Silences;
 pub use steady::{Patience, Steady, Verdict};
 
 /// A device of the node with its addresses, in the kernel's order.
