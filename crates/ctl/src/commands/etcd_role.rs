@@ -11,12 +11,12 @@ use crate::failure::{Failure, Failures};
 pub(super) fn run(wanted: &EtcdRole) -> Result<(), Failures> {
     let node = &wanted.node;
     node.parse::<NodeName>()
-        .map_err(|error| Failure::usage(&format!("{node:?} is no node's name: {error}")))?;
+        .map_err(|error| Failure::usage(format!("{node:?} is no node's name: {error}")))?;
     let is_plain =
         |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     // They become words of a shell.
     if let Some(odd) = wanted.namespace.iter().chain([node]).find(|name| name.is_empty() || !is_plain(name)) {
-        return Err(Failure::usage(&format!("{odd:?} is no name of Kubernetes")).into());
+        return Err(Failure::usage(format!("{odd:?} is no name of Kubernetes")).into());
     }
     let namespaces = match (wanted.all_namespaces, wanted.namespace.is_empty()) {
         (true, _) => GrantedNamespaces::All,

@@ -32,7 +32,8 @@ pub(super) fn report(command: &Install, path: &Path, given: &AgentSettings) -> R
     };
     let missing = given.carried.iter().filter(|(name, value)| settings.get(name) != Some(value));
     let missing: Vec<&str> = missing.map(|(name, _)| name.as_str()).collect();
-    if !missing.is_empty() && !(command.dry_run && command.replace_settings) {
+    let is_to_be_written = command.dry_run && command.replace_settings;
+    if !missing.is_empty() && !is_to_be_written {
         tell(&format!(
             "warning: {} was kept, and does not have what the environment sets: {}; use --replace-settings to write it anew",
             path.display(),
