@@ -1,7 +1,8 @@
 //! BIRD itself: its configuration file, its process, its socket.
 //!
 //! A BIRD that runs is told of a new configuration over its socket, and keeps its sessions. One that an earlier agent started is
-//! used as it is: stopping the agent does not stop it. A configuration that BIRD refuses is never put into place.
+//! used as it is: stopping the agent does not stop it. A configuration that BIRD refuses is never put into place: peers and filters are left out
+//! until it takes the rest.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -12,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use host::program;
+use plan::bgp::{BgpView, Bird, LeftOut, find_refused};
 use tracing::{info, warn};
 
 use crate::failpoint::{self, Point};
@@ -41,8 +43,12 @@ pub(super) struct Daemon {
     places: BirdPlaces,
     /// The text that BIRD was last told to use.
     told: Option<String>,
-    /// The text that it refused, and why.
+    /// The text that it refused last, and why.
     refused: Option<(String, String)>,
+    /// What is left out, because BIRD refuses it.
+    left_out: LeftOut,
+    /// A text of which nothing could be made that BIRD takes.
+    searched: Option<String>,
     child: Option<Child>,
     started_at: Option<Instant>,
     start_delay: Duration,
@@ -86,11 +92,69 @@ pub(super) enum DaemonError {
 impl Daemon {
     pub(super) fn new(places: BirdPlaces) -> Daemon {
         let start_delay = START_DELAY_MIN;
-        Daemon { places, told: None, refused: None, child: None, started_at: None, start_delay }
+        Daemon {
+            places,
+            told: None,
+            refused: None,
+            left_out: LeftOut::default(),
+            searched: None,
+            child: None,
+            started_at: None,
+            start_delay,
+        }
     }
 
-    /// Has BIRD run with this configuration. Takes as long as its programs take.
-    pub(super) fn ensure(&mut self, config: &str) -> Result<(), DaemonError> {
+    /// Has BIRD run with what the records ask for, or with what it takes of that. Gives what it was told. Takes as long as its programs take.
+    pub(super) fn ensure(&mut self, view: &BgpView) -> (Bird, Result<(), DaemonError>) {
+        let bird = self.acceptable(view);
+        let outcome = self.ensure_text(&bird.config);
+        (bird, outcome)
+    }
+
+    /// What the records ask for, less what BIRD refuses.
+    fn acceptable(&mut self, view: &BgpView) -> Bird {
+        let whole = view.decide().expect("only a node with an address gets here");
+        if self.accept(&whole.config).is_ok() {
+            self.left_out = LeftOut::default();
+            return whole;
+        }
+        // Most likely it is what it was before.
+        let without = |left_out: &LeftOut| BgpView { left_out: left_out.clone(), ..view.clone() }.decide();
+        if self.left_out != LeftOut::default()
+            && let Some(bird) = without(&self.left_out)
+            && self.accept(&bird.config).is_ok()
+        {
+            return bird;
+        }
+        if self.searched.as_ref() == Some(&whole.config) {
+            return whole;
+        }
+        let found = find_refused(view, |text| self.would_accept(text));
+        // One that could not be asked about is asked about again.
+        self.searched = found.is_ok().then(|| whole.config.clone());
+        if let Ok(Some(left_out)) = found
+            && let Some(bird) = without(&left_out)
+            && self.accept(&bird.config).is_ok()
+        {
+            warn!("BIRD goes on without what it refuses: {left_out:?}");
+            self.left_out = left_out;
+            self.searched = None;
+            return bird;
+        }
+        whole
+    }
+
+    /// Asks BIRD about a text, and puts nothing into place.
+    fn would_accept(&self, config: &str) -> Result<bool, DaemonError> {
+        let tried = self.places.config.with_extension("try");
+        let failed = |source| DaemonError::Write { path: tried.clone(), source };
+        write_private(&tried, config).map_err(failed)?;
+        let complaint = self.complaint(&tried);
+        let _ = std::fs::remove_file(&tried);
+        Ok(complaint?.is_none())
+    }
+
+    fn ensure_text(&mut self, config: &str) -> Result<(), DaemonError> {
         let refused = self.accept(config).err();
         if self.is_answering() {
             if self.started_at.is_some_and(|started| started.elapsed() > STEADY_AFTER) {
@@ -126,7 +190,6 @@ impl Daemon {
             warn!("BIRD refuses its new configuration, {}: {said}", new.display());
             return Err(DaemonError::Refused { said });
         }
-        self.refused = None;
         failpoint::hit(Point::BgpConfigChecked);
         std::fs::rename(&new, path).map_err(failed)?;
         failpoint::hit(Point::BgpConfigPlaced);
@@ -248,7 +311,7 @@ mod tests {
     fn a_program_that_is_not_there_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let mut daemon = Daemon::new(places(folder.path(), "/nowhere/bird"));
-        let error = daemon.ensure("router id 1.2.3.4;\n").unwrap_err();
+        let error = daemon.ensure_text("router id 1.2.3.4;\n").unwrap_err();
         assert_eq!(
             error.to_string(),
             "/nowhere/bird cannot be started; install the package bird2, or set --bird"

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use model::ipam::{Affinity, AffinityState};
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind, Resource};
@@ -17,6 +18,8 @@ use crate::follow::{Told, decode, follow};
 
 const DEFAULT: &str = "default";
 const OF_NODE: &str = "node.";
+/// How long a pool that is gone still counts.
+const FADES_AFTER: Duration = Duration::from_secs(10);
 
 /// Everything that is followed; this node's blocks come besides.
 const KINDS: [(Kind, &str); 6] = [
@@ -39,6 +42,10 @@ pub(super) struct Known {
 struct State {
     view: BgpView,
     pools: BTreeMap<String, (PoolView, bool)>,
+    /// Pools as they were, for a moment: whether blocks of theirs stay routed is settled elsewhere.
+    fading: Vec<(Instant, (PoolView, bool))>,
+    /// The same with blocks of this node: what they hold is announced address by address before they go.
+    fading_blocks: Vec<(Instant, Cidr)>,
     felix: BTreeMap<String, Resource>,
     bgp: BTreeMap<String, Resource>,
     environment: FelixEnvironment,
@@ -100,10 +107,17 @@ impl Known {
         follow(store, range, what, tell).await;
     }
 
-    /// The whole, once everything has been listed.
-    pub(super) fn view(&self) -> Option<BgpView> {
+    /// The whole, once everything has been listed. Blocks that stay routed without a pool count as pools of their own.
+    pub(super) fn view(&self, held: &[(Cidr, Encapsulation)]) -> Option<BgpView> {
         let state = self.lock();
-        (state.complete.len() == KINDS.len() + 2).then(|| state.whole(&self.node))
+        (state.complete.len() == KINDS.len() + 2).then(|| state.whole(&self.node, held))
+    }
+
+    /// Blocks that this node had until a moment ago.
+    pub(super) fn fading_blocks(&self) -> Vec<Cidr> {
+        let state = self.lock();
+        let fading = state.fading_blocks.iter().filter(|(since, _)| since.elapsed() < FADES_AFTER);
+        fading.map(|(_, block)| *block).filter(|block| !is_single(block)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -124,7 +138,10 @@ impl State {
                     }
                     Some(Err(error)) => warn!("{error}; it stays announced, or not, as it was"),
                     _ => {
-                        self.blocks.remove(block);
+                        if self.blocks.remove(block) {
+                            self.fading_blocks.retain(|(since, _)| since.elapsed() < FADES_AFTER);
+                            self.fading_blocks.push((Instant::now(), *block));
+                        }
                     }
                 }
             }
@@ -144,6 +161,8 @@ impl State {
             Kind::BgpPeer => put(&mut self.view.peers, name, resource.map(BgpPeer::read)),
             Kind::BgpFilter => put(&mut self.view.filters, name, resource.map(BgpFilter::read)),
             Kind::IpPool => {
+                self.fading.retain(|(since, _)| since.elapsed() < FADES_AFTER);
+                self.fading.extend(self.pools.get(name).map(|pool| (Instant::now(), pool.clone())));
                 let is_exported = |pool: &Resource| pool.spec("disableBGPExport") != Some(&Value::Bool(true));
                 let read = |pool: &Resource| Some((PoolView::read(pool)?, is_exported(pool)));
                 put(&mut self.pools, name, resource.and_then(read));
@@ -154,20 +173,28 @@ impl State {
         }
     }
 
-    fn whole(&self, node: &str) -> BgpView {
+    fn whole(&self, node: &str, held: &[(Cidr, Encapsulation)]) -> BgpView {
         let own = self.environment.before(self.felix.get(&format!("{OF_NODE}{node}")));
         let between = BetweenSettings::read(self.felix.get(DEFAULT), own.as_ref(), self.bgp.get(DEFAULT));
         let writes_direct = between.writer() == Writer::Bird;
-        let of_pool = |(pool, is_exported): &(PoolView, bool)| BgpPool {
-            cidr: pool.cidr,
-            is_exported: *is_exported,
-            is_birds: writes_direct && pool.encapsulation == Encapsulation::None,
+        let of_pool = |cidr, encapsulation, is_exported| BgpPool {
+            cidr,
+            is_exported,
+            is_birds: writes_direct && encapsulation == Encapsulation::None,
         };
+        let is_known = |cidr: Cidr| self.pools.values().any(|(pool, _)| pool.cidr == cidr);
+        let fading = self.fading.iter().filter(|(since, _)| since.elapsed() < FADES_AFTER);
+        let fading = fading.map(|(_, pool)| pool).filter(|(pool, _)| !is_known(pool.cidr));
+        let pools = self.pools.values().chain(fading);
+        let pools = pools.map(|(pool, is_exported)| (pool.cidr, pool.encapsulation, *is_exported));
+        let pools = pools.chain(held.iter().map(|(cidr, encapsulation)| (*cidr, *encapsulation, true)));
         let of_nodes =
             self.bgp.iter().filter_map(|(name, record)| Some((name.strip_prefix(OF_NODE)?, record)));
         BgpView {
             settings: BgpSettings::read(self.bgp.get(DEFAULT), of_nodes),
-            pools: self.pools.values().map(of_pool).collect(),
+            pools: pools
+                .map(|(cidr, encapsulation, is_exported)| of_pool(cidr, encapsulation, is_exported))
+                .collect(),
             blocks: self.blocks.iter().copied().filter(|block| !is_single(block)).collect(),
             ..self.view.clone()
         }

@@ -18,10 +18,12 @@ use std::time::Duration;
 
 use doctor::evidence::node::BgpSession;
 use model::Cidr;
-use plan::bgp::{Bird, SecretKey};
+use plan::bgp::{BgpTrouble, BgpView, Bird, SecretKey};
 use store::Store;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::between::{HeldBlocks, Rulings};
 use crate::cni::{Agent, Services};
 pub(crate) use daemon::BirdPlaces;
 use daemon::Daemon;
@@ -42,32 +44,42 @@ pub(crate) struct BgpOptions {
 }
 
 /// Never ends.
-pub(crate) async fn run(services: &Arc<Services>, store: &dyn Store, options: BgpOptions) {
+pub(crate) async fn run(
+    services: &Arc<Services>,
+    store: &dyn Store,
+    options: BgpOptions,
+    held: watch::Receiver<HeldBlocks>,
+) {
     let agent = services.agent().expect("only the agent speaks BGP");
     let known = Known::new(&agent.node);
     services.health().set_sessions_missing(vec!["BGP: the records are not known yet".to_owned()]);
-    tokio::join!(known.follow(store), keep(services, &known, options));
+    tokio::join!(known.follow(store), keep(services, &known, options, held));
 }
 
-async fn keep(services: &Arc<Services>, known: &Known, options: BgpOptions) {
+async fn keep(
+    services: &Arc<Services>,
+    known: &Known,
+    options: BgpOptions,
+    mut held: watch::Receiver<HeldBlocks>,
+) {
     let mut daemon = Some(Daemon::new(options.places.clone()));
-    let mut reasons = Vec::new();
+    let (mut reasons, mut wrong) = (Vec::new(), Vec::new());
     loop {
-        if let Some(bird) = decided(services, known, &options) {
+        let is_held = held.borrow_and_update().clone();
+        if let Some(view) = decided(services, known, &options, is_held.as_ref()) {
             let mut now: Vec<String> = Vec::new();
-            match bird {
+            match view {
                 None => now.push("BGP: this node has no address to speak from".to_owned()),
-                Some(bird) => {
-                    let config = bird.config.clone();
+                Some(view) => {
                     let mut at_work = daemon.take().expect("it is put back below");
                     // It starts programs, and waits for them.
-                    let ensured =
-                        tokio::task::spawn_blocking(move || (at_work.ensure(&config), at_work)).await;
-                    let (outcome, back) = ensured.expect("it does not panic");
+                    let ensured = tokio::task::spawn_blocking(move || (at_work.ensure(&view), at_work)).await;
+                    let ((bird, outcome), back) = ensured.expect("it does not panic");
                     daemon = Some(back);
                     now.extend(outcome.err().map(|error| format!("BGP: {}", with_source(&error))));
-                    now.extend(bird.troubles.iter().map(|trouble| format!("BGP: {trouble}")));
+                    now.extend(told(bird.troubles.iter().filter(|trouble| !trouble.is_of_record())));
                     now.extend(look(services, &bird, &options.places.socket).await);
+                    set_aside(services, &bird, &mut wrong);
                 }
             }
             tell(&mut reasons, now);
@@ -75,19 +87,50 @@ async fn keep(services: &Arc<Services>, known: &Known, options: BgpOptions) {
         }
         tokio::select! {
             () = known.changed.notified() => tokio::time::sleep(BUNCH).await,
+            Ok(()) = held.changed() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
     }
 }
 
-/// `None` while not everything is known; `Some(None)` if this node has no address.
-fn decided(services: &Services, known: &Known, options: &BgpOptions) -> Option<Option<Bird>> {
-    let mut view = known.view()?;
+fn told<'t>(troubles: impl Iterator<Item = &'t BgpTrouble>) -> impl Iterator<Item = String> {
+    troubles.map(|trouble| format!("BGP: {trouble}"))
+}
+
+/// Names records that BIRD would refuse, and that are left out. They are no reason to refuse pods: one record would stop every node.
+fn set_aside(services: &Services, bird: &Bird, before: &mut Vec<String>) {
+    let wrong: Vec<String> = told(bird.troubles.iter().filter(|trouble| trouble.is_of_record())).collect();
+    let left_out = bird.troubles.iter().filter(|trouble| trouble.is_refusal()).count();
+    services.metrics().set_bgp_records(wrong.len(), left_out);
+    for reason in wrong.iter().filter(|reason| !before.contains(reason)) {
+        warn!("{reason}");
+    }
+    services.health().set_bgp_records_wrong(wrong.clone());
+    *before = wrong;
+}
+
+/// `None` while not everything is known; `Some(None)` if this node has no address. `rulings`: what becomes of blocks whose records are not in order.
+fn decided(
+    services: &Services,
+    known: &Known,
+    options: &BgpOptions,
+    rulings: Option<&Rulings>,
+) -> Option<Option<BgpView>> {
+    let rulings = rulings?;
+    let mut view = known.view(&rulings.held)?;
+    view.blocks.retain(|block| !rulings.refused.contains(block));
+    view.refused = rulings.refused.iter().copied().collect();
     view.router_id = options.router_id;
     view.log_file = Some(options.places.config.with_extension("log").display().to_string());
     view.secrets = secrets(&view, &options.secrets);
     view.borrowed = borrowed(services.agent()?, &view.blocks);
-    Some(view.decide())
+    // A block that was given up while pods have its addresses goes after these are announced, not before.
+    let is_in_use = |block: &Cidr| view.borrowed.iter().any(|address| block.contains(*address));
+    let fading = known.fading_blocks().into_iter().filter(|block| !view.blocks.contains(block));
+    let fading = fading.filter(|block| !rulings.refused.contains(block));
+    let fading: Vec<Cidr> = fading.filter(is_in_use).collect();
+    view.blocks.extend(fading);
+    Some(view.decide().is_some().then_some(view))
 }
 
 /// Addresses of this node's pods outside of its blocks, sorted.
@@ -102,7 +145,7 @@ fn borrowed(agent: &Agent, blocks: &[Cidr]) -> Vec<IpAddr> {
 }
 
 /// Those of the named secrets that are there.
-fn secrets(view: &plan::bgp::BgpView, folder: &Path) -> BTreeMap<SecretKey, String> {
+fn secrets(view: &BgpView, folder: &Path) -> BTreeMap<SecretKey, String> {
     let named = view
         .peers
         .values()

@@ -2,7 +2,7 @@
 
 use model::ipam::IpamConfig;
 use model::resource::{DEFAULT_ALLOW_PROFILE, default_allow_profile};
-use model::validate::{Violation, validate, validate_pool_against};
+use model::validate::{Violation, unfit_for_bird, validate, validate_pool_against};
 use model::{Kind, Resource};
 
 use super::{Writer, pool, references};
@@ -50,6 +50,7 @@ pub(crate) fn prepare(inputs: Vec<Input>, scope: &Scope, verb: Verb) -> Result<V
         prepared.push(candidate);
     }
     Failures::collect(failures)?;
+    prepared.iter().for_each(|one| warn_of_bird(&one.resource));
     Ok(prepared)
 }
 
@@ -66,6 +67,20 @@ pub(crate) async fn check_against_store(
         failures.extend(pool::clashes(writer, prepared, verb).await?);
     }
     Failures::collect(failures)
+}
+
+/// Calico takes such a record, so it is stored; but no node follows it.
+fn warn_of_bird(resource: &Resource) {
+    let named = Named::of(resource);
+    for unfit in unfit_for_bird(resource) {
+        let left_out = match resource.kind {
+            Kind::BgpFilter => "nodes let that rule reject everything",
+            Kind::BgpConfiguration => "nodes leave that setting out",
+            Kind::Node => "no node has a BGP session with that address",
+            _ => "nodes leave this peer out",
+        };
+        eprintln!("warning: {named}: {unfit}; BIRD would refuse it, so {left_out}");
+    }
 }
 
 fn violations(resource: &Resource) -> Vec<Violation> {

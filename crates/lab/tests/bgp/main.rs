@@ -1,8 +1,12 @@
 //! BGP with the real BIRD, as `plan::bgp` configures it: sessions, routes, route reflectors, a router outside.
 
 mod frr;
+mod odd;
 mod outside;
 mod town;
+#[path = "../../../plan/tests/bgp/views.rs"]
+#[expect(dead_code, reason = "the tests of decisions use more of it")]
+mod views;
 mod with_agents;
 
 use plan::bgp::SecretKey;
@@ -42,6 +46,69 @@ fn routes_into_pools_stay_out_of_the_kernel_when_the_agent_writes_them() {
     for speaker in &town.speakers {
         assert_eq!(speaker.kernel_routes("-4"), "", "{}", speaker.ask("show route all"));
     }
+}
+
+/// A node that announces what it likes: whatever its own agent would have told its BIRD.
+fn lie(town: &Town, number: usize, lies: &[&str]) {
+    let speaker = &town.speakers[number - 1];
+    let honest = std::fs::read_to_string(&speaker.config).unwrap();
+    let mut config = honest;
+    for (version, suffix) in [("ipv4", "v4"), ("ipv6", "v6")] {
+        let head = format!("function announce_{suffix}() {{\n");
+        config = config.replace(&head, &format!("{head}  accept;\n"));
+        let is_meant = |lie: &&&str| lie.contains(':') == (version == "ipv6");
+        let routes: String =
+            lies.iter().filter(is_meant).map(|lie| format!("  route {lie} blackhole;\n")).collect();
+        config.push_str(&format!("protocol static lies_{suffix} {{\n  {version};\n{routes}}}\n"));
+    }
+    std::fs::write(&speaker.config, config).unwrap();
+    let answer = speaker.ask("configure");
+    assert!(answer.contains("Reconfigured"), "{answer}");
+}
+
+#[test]
+fn a_node_of_the_mesh_is_believed_about_pools_only() {
+    let Some(mut town) = Town::new("a_node_of_the_mesh_is_believed_about_pools_only", 3) else { return };
+    town.configure(json!({"serviceClusterIPs": [{"cidr": "10.96.0.0/12"}]}));
+    // The pool holds the address of a node, too.
+    town.view.pools.push(pool("10.0.0.0/28"));
+    town.view.pools.iter_mut().for_each(|pool| pool.is_birds = true);
+    town.start();
+    town.wait_until_established();
+    town.assert_everybody_knows_every_block();
+    let lies = [
+        "0.0.0.0/0",
+        "10.0.0.0/25",
+        "10.0.0.3/32",
+        "203.0.113.0/24",
+        "::/0",
+        "fd00::/65",
+        "fd00::3/128",
+        "2001:db8::/32",
+    ];
+    lie(&town, 1, &[&lies[..], &["10.244.99.0/26", "fd10::9900/122"]].concat());
+    let speaker = &town.speakers[1];
+    wait_until("what is in pools", || {
+        let known = speaker.ask("show route");
+        known.contains("10.244.99.0/26") && known.contains("fd10::9900/122")
+    })
+    .unwrap();
+    for lie in lies {
+        let known = speaker.ask(&format!("show route for {lie} protocol Mesh_10_0_0_1"))
+            + &speaker.ask(&format!("show route for {lie} protocol Mesh_fd00__1"));
+        let leads =
+            |text: &str, to: &str| text.lines().any(|line| line.split_whitespace().next() == Some(to));
+        let is_taken = leads(&known, lie);
+        assert!(!is_taken, "{lie}: {known}");
+        let kernel = speaker.kernel_routes("-4") + &speaker.kernel_routes("-6");
+        let shown = lie.trim_end_matches("/32").trim_end_matches("/128").replace("0.0.0.0/0", "default");
+        assert!(!leads(&kernel, &shown), "{lie}: {kernel}");
+    }
+    // A peer that the operator has named is believed, unless a filter says otherwise.
+    town.peer("first", json!({"peerIP": "10.0.0.1", "asNumber": 64512}));
+    town.reload(2);
+    let speaker = &town.speakers[1];
+    wait_until("what a named peer says", || speaker.ask("show route").contains("203.0.113.0/24")).unwrap();
 }
 
 /// Two of six reflect. Nobody else speaks to anybody but these.

@@ -161,6 +161,81 @@ fn what_is_wrong_with_bgp_is_said_by_readiness() {
     nodes[0].wait_until_missing("/nowhere/bird cannot be started; install the package bird2");
 }
 
+/// Each may be stored, as with Calico, and BIRD takes no text that has it.
+#[test]
+fn one_odd_record_leaves_the_other_sessions_and_later_changes_in_force() {
+    let test = "one_odd_record_leaves_the_other_sessions_and_later_changes_in_force";
+    let Some((town, nodes)) = manned(test) else { return };
+    let store = town.store();
+    let lengths = json!({"importV4": [{"cidr": "10.0.0.0/8", "matchOperator": "In", "action": "Accept", "prefixLength": {"min": 24, "max": 16}}]});
+    let odd = [
+        resource(model::Kind::BgpFilter, "odd", &[], lengths),
+        resource(
+            model::Kind::BgpPeer,
+            "odd",
+            &[],
+            json!({"peerIP": "10.0.0.98", "asNumber": 65000, "keepaliveTime": "24h"}),
+        ),
+    ];
+    let before = nodes[1].ask("show protocols");
+    for (number, record) in odd.iter().enumerate() {
+        let file = town.lab.folder().join("odd.json");
+        let manifest = json!({"apiVersion": "projectcalico.org/v3", "kind": record.kind.to_string(),
+            "metadata": {"name": "odd"}, "spec": record.body["spec"]});
+        std::fs::write(&file, manifest.to_string()).unwrap();
+        let (is_fine, said) = plumb(&town, None, &["apply", "-f", file.to_str().unwrap()]);
+        assert!(is_fine && said.contains("BIRD would refuse it"), "{said}");
+        nodes.iter().for_each(|node| node.wait_until_missing("odd"));
+        // It is named, and keeps nobody from being ready.
+        nodes.iter().for_each(|node| node.wait_until_ready());
+        // What changes later is taken over, by everybody.
+        let range = format!("10.{}.0.0/16", 96 + number);
+        let spec = json!({"serviceClusterIPs": [{"cidr": range}]});
+        store.put(&resource(model::Kind::BgpConfiguration, "default", &[], spec));
+        for node in &nodes {
+            let waited = wait_until("a later change", || node.ask("show route").contains(&range));
+            assert!(waited.is_ok(), "{}\n{}", node.ask("show route"), node.log());
+        }
+    }
+    let after = nodes[1].ask("show protocols");
+    assert!(crate::are_same_sessions(&before, &after), "a session was dropped:\n{before}\n{after}");
+}
+
+/// A BIRD that refuses more than anybody knows of.
+#[test]
+fn what_only_bird_refuses_is_found_and_left_out() {
+    let Some((town, mut nodes)) = manned("what_only_bird_refuses_is_found_and_left_out") else { return };
+    let picky = town.lab.folder().join("picky-bird");
+    let script = "#!/bin/sh\n[ \"$1\" = -p ] && grep -q '10.0.0.97\\|(65000,66)' \"$3\" && echo 'I do not like it' >&2 && exit 1\nexec bird \"$@\"\n";
+    std::fs::write(&picky, script).unwrap();
+    testkit::process::run(std::process::Command::new("chmod").arg("+x").arg(&picky)).unwrap();
+    nodes[0].start(&town, &[("PLUMB_BIRD", picky.to_str().unwrap())]);
+    nodes[0].wait_until_ready();
+    let store = town.store();
+    let odd = |address: &str| json!({"peerIP": address, "asNumber": 65000, "filters": ["odd"]});
+    let filter = json!({"importV4": [{"action": "Reject", "communities": {"values": ["65000:66"]}}]});
+    store.put(&resource(model::Kind::BgpFilter, "odd", &[], filter));
+    store.put(&resource(model::Kind::BgpPeer, "disliked", &[], odd("10.0.0.97")));
+    store.put(&resource(model::Kind::BgpPeer, "tor", &[], odd("10.0.0.96")));
+    nodes[0].wait_until_missing(
+        "BIRD refuses the configuration of Global_10_0_0_97, so this session is left out",
+    );
+    nodes[0]
+        .wait_until_missing("BIRD refuses BGPFilter odd, so no routes are exchanged with peers that name it");
+    let protocols = nodes[0].ask("show protocols");
+    assert!(protocols.contains("Global_10_0_0_96") && !protocols.contains("Global_10_0_0_97"), "{protocols}");
+    assert!(protocols.contains("Established"), "{protocols}");
+    let spec = json!({"serviceClusterIPs": [{"cidr": "10.99.0.0/16"}]});
+    store.put(&resource(model::Kind::BgpConfiguration, "default", &[], spec));
+    let waited = wait_until("a later change", || nodes[0].ask("show route").contains("10.99.0.0/16"));
+    assert!(waited.is_ok(), "{}\n{}", nodes[0].ask("show route"), nodes[0].log());
+    // Corrected: everything is told again.
+    store.remove(&resource(model::Kind::BgpPeer, "disliked", &[], json!({})).key());
+    store.put(&resource(model::Kind::BgpFilter, "odd", &[], json!({})));
+    let waited = wait_until("nothing to be left out", || !nodes[0].readiness().contains("BIRD refuses"));
+    assert!(waited.is_ok(), "{}", nodes[0].readiness());
+}
+
 /// `plumb node …`, in the node's namespace or outside of it.
 fn plumb(town: &Town, at: Option<&Manned>, arguments: &[&str]) -> (bool, String) {
     let program = town.lab.programs().plumb();

@@ -4,6 +4,7 @@
 //! and [`references`] add what depends on other records.
 
 mod bgp;
+mod bird;
 mod cluster;
 mod endpoint;
 mod felix;
@@ -17,9 +18,9 @@ mod references;
 mod rule;
 mod walk;
 
+pub use bird::{fits_session, is_device_pattern, prefix_lengths, unfit_for_bird};
 pub(crate) use policy::LABEL_NAMESPACE;
-pub(crate) use pool::default_block_size;
-pub use pool::validate_pool_against;
+pub use pool::{default_block_size, validate_pool_against};
 pub use references::{Reference, is_in_tier, references, refuse_deletion};
 
 use std::fmt;

@@ -35,7 +35,8 @@ impl<'a> Pool<'a> {
 }
 
 /// What a pool that does not say is cut into.
-pub(crate) fn default_block_size(cidr: Cidr) -> u64 {
+/// The prefix length of a pool's blocks where its record does not say.
+pub fn default_block_size(cidr: Cidr) -> u64 {
     match cidr.version() {
         IpVersion::V4 => 26,
         IpVersion::V6 => 122,

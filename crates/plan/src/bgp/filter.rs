@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use ipnet::IpNet;
-use model::Resource;
+use model::validate::{is_device_pattern, prefix_lengths};
+use model::{Cidr, Resource};
 use serde_json::Value;
 
-use super::records::{Community, community, network};
+use super::records::{Community, community};
 use super::session::Session;
 
 /// Calico's way to give a route a priority between nodes: the higher the preference, the lower the metric.
@@ -19,6 +19,8 @@ pub struct BgpFilter {
     import_v6: Vec<Rule>,
     export_v4: Vec<Rule>,
     export_v6: Vec<Rule>,
+    /// Rules that cannot be understood, by their place.
+    pub(super) unfit: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +40,20 @@ struct Rule {
 
 impl BgpFilter {
     pub fn read(filter: &Resource) -> BgpFilter {
-        let rules = |field: &str| {
-            let items = filter.spec(field).and_then(Value::as_array).into_iter().flatten();
-            items.map(|item| Rule::read(item).unwrap_or_else(Rule::reject)).collect()
+        let mut unfit = Vec::new();
+        let mut rules = |field: &str| {
+            let items = filter.spec(field).and_then(Value::as_array).into_iter().flatten().enumerate();
+            let read = items.map(|(place, item)| {
+                Rule::read(item).unwrap_or_else(|| {
+                    unfit.push(format!("spec.{field}[{place}]"));
+                    Rule::reject()
+                })
+            });
+            read.collect()
         };
-        BgpFilter {
-            import_v4: rules("importV4"),
-            import_v6: rules("importV6"),
-            export_v4: rules("exportV4"),
-            export_v6: rules("exportV6"),
-        }
+        let (import_v4, import_v6) = (rules("importV4"), rules("importV6"));
+        let (export_v4, export_v6) = (rules("exportV4"), rules("exportV6"));
+        BgpFilter { import_v4, import_v6, export_v4, export_v6, unfit }
     }
 
     /// The statements for a session, each on a line of its own.
@@ -73,7 +79,8 @@ impl Rule {
         let text = |field: &str| rule.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
         let mut conditions = Vec::new();
         if let Some(cidr) = text("cidr") {
-            conditions.push(of_network(network(cidr)?, text("matchOperator")?, rule.get("prefixLength"))?);
+            let cidr = Cidr::parse_masked(cidr).ok()?;
+            conditions.push(of_network(&cidr, text("matchOperator")?, rule.get("prefixLength"))?);
         }
         match text("source") {
             None => {}
@@ -81,8 +88,7 @@ impl Rule {
             Some(_) => return None,
         }
         if let Some(pattern) = text("interface") {
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-*?".contains(&byte);
-            pattern.bytes().all(fits).then(|| conditions.push(format!("ifname ~ \"{pattern}\"")))?;
+            is_device_pattern(pattern).then(|| conditions.push(format!("ifname ~ \"{pattern}\"")))?;
         }
         let values = rule.get("communities").and_then(|of| of.get("values")).and_then(Value::as_array);
         for value in values.into_iter().flatten() {
@@ -127,15 +133,11 @@ impl Rule {
     }
 }
 
-fn of_network(net: IpNet, operator: &str, lengths: Option<&Value>) -> Option<String> {
-    let limit = |field: &str, usual: u8| match lengths.and_then(|lengths| lengths.get(field)) {
-        None => Some(usual),
-        Some(value) => value.as_u64().and_then(|length| u8::try_from(length).ok()),
-    };
-    let inside = || {
-        let (min, max) = (limit("min", net.prefix_len())?, limit("max", net.max_prefix_len())?);
-        Some(format!("net ~ [ {net}{{{min},{max}}} ]"))
-    };
+fn of_network(cidr: &Cidr, operator: &str, lengths: Option<&Value>) -> Option<String> {
+    let limit = |field: &str| lengths.and_then(|lengths| lengths.get(field));
+    let net = cidr.to_string();
+    let (min, max) = prefix_lengths(cidr, limit("min"), limit("max"))?;
+    let inside = || Some(format!("net ~ [ {net}{{{min},{max}}} ]"));
     match operator {
         "Equal" => Some(format!("net = {net}")),
         "NotEqual" => Some(format!("net != {net}")),

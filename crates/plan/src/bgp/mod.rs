@@ -13,8 +13,12 @@
 //!
 //! What cannot be done as it was asked for is not done in part: a session whose password is missing is not made, one whose filter is
 //! missing exchanges nothing. Both are said ([`BgpTrouble`]).
+//!
+//! BIRD takes a text or refuses it, as a whole. What it is known to refuse is left out beforehand, record by record; what nobody foresaw is
+//! found by trying ([`find_refused`]).
 
 mod filter;
+mod left_out;
 mod peers;
 mod records;
 mod session;
@@ -28,7 +32,8 @@ use ipnet::IpNet;
 use model::Cidr;
 
 pub use filter::{BgpFilter, Direction};
-pub use records::{BgpNode, BgpPeer, BgpSettings, NextHop, PeerTarget, Scope, SecretKey};
+pub use left_out::{LeftOut, find_refused};
+pub use records::{BgpNode, BgpPeer, BgpSettings, NextHop, PeerTarget, Scope, SecretKey, service_networks};
 pub use session::{Password, Session, SessionKind};
 pub use trouble::BgpTrouble;
 
@@ -44,12 +49,16 @@ pub struct BgpView {
     pub pools: Vec<BgpPool>,
     /// Of this node, confirmed.
     pub blocks: Vec<Cidr>,
+    /// Of anybody, and to be believed of nobody: their records are wrong.
+    pub refused: Vec<Cidr>,
     /// Of pods that are here, in blocks of other nodes.
     pub borrowed: Vec<IpAddr>,
     /// What is known of the secrets that the records name.
     pub secrets: BTreeMap<SecretKey, String>,
     /// Instead of the node's IPv4 address.
     pub router_id: Option<std::net::Ipv4Addr>,
+    /// What BIRD refused, and is not told any more.
+    pub left_out: LeftOut,
     /// Where BIRD writes its log, up to a megabyte and as much again; to its stderr if not said.
     pub log_file: Option<String>,
 }
@@ -79,8 +88,20 @@ impl BgpView {
     pub fn decide(&self) -> Option<Bird> {
         let own = self.nodes.get(&self.node).filter(|own| own.has_address())?;
         let (sessions, troubles) = peers::decide(self, own);
-        let config = text::render(self, own, &sessions);
+        let config = match self.left_out.settings {
+            true => text::render(&self.without_settings(), own, &sessions),
+            false => text::render(self, own, &sessions),
+        };
         Some(Bird { config, sessions, troubles })
+    }
+
+    /// The same without what only adds to sessions.
+    fn without_settings(&self) -> BgpView {
+        let mut view = self.clone();
+        view.settings.advertisements.clear();
+        view.settings.ignored_devices.clear();
+        view.settings.services.clear();
+        view
     }
 
     fn networks(&self, nets: &[IpNet], is_ipv4: bool) -> Vec<IpNet> {

@@ -18,6 +18,7 @@ pub(super) fn decide(view: &BgpView, own: &BgpNode) -> (Vec<Session>, Vec<BgpTro
         deciding.mesh(own_as);
     }
     deciding.same_addresses();
+    deciding.unfit_records();
     (deciding.sessions.into_values().collect(), deciding.troubles.into_iter().collect())
 }
 
@@ -112,6 +113,7 @@ impl Deciding<'_> {
             own,
             node: node.map(|(name, _)| name.clone()),
             is_passive: false,
+            is_refused: false,
             is_client: self.is_client(node.map(|(_, node)| node), peer_as == local_as),
             password: Password::None,
             options: Options::of_peer(peer),
@@ -181,6 +183,7 @@ impl Deciding<'_> {
             node: Some(name.to_owned()),
             // As texts, as Calico compares them: both sides must agree on who connects.
             is_passive: own.to_string() < peer.to_string(),
+            is_refused: false,
             is_client: self.is_client(Some(node), peer_as == local_as),
             password: Password::None,
             options: Options::of_mesh(self.view.settings.mesh_restart_seconds),
@@ -204,7 +207,15 @@ impl Deciding<'_> {
         if let Some(secret) = password {
             session.password = self.password(&name, secret);
         }
+        if self.view.left_out.sessions.contains(&name) {
+            session.is_refused = true;
+            self.troubles.insert(BgpTrouble::SessionRefused { session: name.clone() });
+        }
         let filters = session.filters.take().unwrap_or_default();
+        if filters.iter().any(|filter| self.view.left_out.filters.contains(filter)) {
+            self.sessions.insert(key, session);
+            return;
+        }
         match filters.iter().find(|filter| !self.view.filters.contains_key(*filter)) {
             Some(missing) => {
                 self.troubles.insert(BgpTrouble::FilterMissing { session: name, filter: missing.clone() });
@@ -217,11 +228,36 @@ impl Deciding<'_> {
     fn password(&mut self, session: &str, secret: &SecretKey) -> Password {
         let (session, secret) = (session.to_owned(), secret.clone());
         match self.view.secrets.get(&secret) {
-            Some(text) if text::is_quotable(text) => return Password::Known(secret),
+            Some(text) if text::is_password(text) => return Password::Known(secret),
             Some(_) => self.troubles.insert(BgpTrouble::PasswordUnfit { session, secret: secret.clone() }),
             None => self.troubles.insert(BgpTrouble::SecretMissing { session, secret: secret.clone() }),
         };
         Password::Missing(secret)
+    }
+
+    /// What is left out of records, or refused by BIRD itself.
+    fn unfit_records(&mut self) {
+        let view = self.view;
+        for (name, node) in &view.nodes {
+            for address in &node.unfit {
+                self.troubles.insert(BgpTrouble::NodeAddressUnfit { node: name.clone(), address: *address });
+            }
+        }
+        for (name, filter) in &view.filters {
+            for rule in &filter.unfit {
+                let (filter, rule) = (name.clone(), rule.clone());
+                self.troubles.insert(BgpTrouble::FilterRuleUnfit { filter, rule });
+            }
+        }
+        for reason in &view.settings.unfit {
+            self.troubles.insert(BgpTrouble::SettingUnfit { reason: reason.clone() });
+        }
+        for filter in view.left_out.filters.iter().filter(|filter| view.filters.contains_key(*filter)) {
+            self.troubles.insert(BgpTrouble::FilterRefused { filter: filter.clone() });
+        }
+        if view.left_out.settings {
+            self.troubles.insert(BgpTrouble::SettingsRefused);
+        }
     }
 
     fn same_addresses(&mut self) {

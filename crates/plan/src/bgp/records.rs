@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
-use model::validate::formats::{parse_as_number, parse_ip_with_port};
+use model::validate::formats::{parse_as_number, parse_ip_with_port, whole_seconds};
+use model::validate::{fits_session, is_device_pattern, unfit_for_bird};
 use model::{Cidr, IpVersion, Resource, Selector};
 use serde_json::Value;
 
@@ -21,6 +22,8 @@ const NO_SERVICES: &str = "node.kubernetes.io/exclude-from-external-load-balance
 pub struct BgpNode {
     pub v4: Option<IpAddr>,
     pub v6: Option<IpAddr>,
+    /// What its record has in their place, and nobody can speak to.
+    pub unfit: Vec<IpAddr>,
     /// Its own, if it has one. `Err`: what stands there instead.
     pub as_number: Option<Result<u32, String>>,
     /// There if it is a route reflector.
@@ -34,9 +37,12 @@ impl BgpNode {
         let address = |version| view.of(version).address.map(|net: IpNet| net.addr());
         let of_bgp = |field: &str| node.spec("bgp").and_then(|bgp| bgp.get(field));
         let cluster_id = of_bgp("routeReflectorClusterID").and_then(Value::as_str);
+        let (v4, v6) = (address(IpVersion::V4), address(IpVersion::V6));
+        let is_fit = |address: &IpAddr| fits_session(*address).is_ok();
         BgpNode {
-            v4: address(IpVersion::V4),
-            v6: address(IpVersion::V6),
+            v4: v4.filter(is_fit),
+            v6: v6.filter(is_fit),
+            unfit: v4.into_iter().chain(v6).filter(|address| !is_fit(address)).collect(),
             as_number: of_bgp("asNumber").map(as_number),
             cluster_id: cluster_id.and_then(|text| text.parse().ok()),
             labels: node.metadata.labels.clone(),
@@ -76,6 +82,8 @@ pub struct BgpSettings {
     pub services: Vec<IpNet>,
     pub advertisements: Vec<(IpNet, Vec<Community>)>,
     pub ignored_devices: Vec<String>,
+    /// What BIRD is not told, and why.
+    pub unfit: Vec<String>,
 }
 
 /// Two or three numbers.
@@ -97,6 +105,8 @@ impl BgpSettings {
         let ports = of_nodes
             .into_iter()
             .filter_map(|(node, record)| Some((node.to_owned(), port(record.spec("listenPort")?)?)));
+        let unfit: Vec<String> =
+            default.map(unfit_for_bird).unwrap_or_default().iter().map(ToString::to_string).collect();
         BgpSettings {
             is_mesh: said("nodeToNodeMeshEnabled") != Some(&Value::Bool(false)),
             as_number: said("asNumber").map_or(Ok(AS_NUMBER), as_number),
@@ -104,19 +114,30 @@ impl BgpSettings {
             listen_ports: ports.collect(),
             binds_to_node_address: said("bindMode").and_then(Value::as_str) == Some("NodeIP"),
             mesh_password: said("nodeMeshPassword").and_then(secret_key),
-            mesh_restart_seconds: said("nodeMeshMaxRestartTime").and_then(seconds),
-            services: ["serviceClusterIPs", "serviceExternalIPs", "serviceLoadBalancerIPs"]
-                .into_iter()
-                .flat_map(|field| networks(said(field)))
-                .collect(),
+            mesh_restart_seconds: said("nodeMeshMaxRestartTime")
+                .and_then(seconds)
+                .filter(|_| !unfit.iter().any(|unfit| unfit.contains("nodeMeshMaxRestartTime"))),
+            services: service_networks(default),
             advertisements: advertisements(said("prefixAdvertisements"), said("communities")),
-            ignored_devices: texts(said("ignoredInterfaces")),
+            ignored_devices: texts(said("ignoredInterfaces"))
+                .into_iter()
+                .filter(|name| is_device_pattern(name))
+                .collect(),
+            unfit,
         }
     }
 
     pub(super) fn port_of(&self, node: &str) -> u16 {
         self.listen_ports.get(node).copied().unwrap_or(self.listen_port)
     }
+}
+
+/// Every range of services that a `BGPConfiguration` names.
+pub fn service_networks(configuration: Option<&Resource>) -> Vec<IpNet> {
+    ["serviceClusterIPs", "serviceExternalIPs", "serviceLoadBalancerIPs"]
+        .into_iter()
+        .flat_map(|field| networks(configuration.and_then(|record| record.spec(field))))
+        .collect()
 }
 
 /// Name of a Secret, and the key in it.
@@ -180,9 +201,13 @@ impl BgpPeer {
         let number = |field: &str| peer.spec(field).and_then(Value::as_u64).filter(|number| *number > 0);
         BgpPeer {
             scope: scope(text("node"), text("nodeSelector")),
-            target: match text("localWorkloadSelector") {
-                Some(_) => Err("peers inside pods (localWorkloadSelector) are not supported yet".to_owned()),
-                None => target(peer, text("peerIP"), text("peerSelector")),
+            target: match (text("localWorkloadSelector"), unfit_for_bird(peer).first()) {
+                (Some(_), _) => {
+                    Err("peers inside pods (localWorkloadSelector) are not supported yet".to_owned())
+                }
+                // Not in part: a session with other times than were asked for is another session.
+                (None, Some(unfit)) => Err(unfit.to_string()),
+                (None, None) => target(peer, text("peerIP"), text("peerSelector")),
             },
             local_as: peer.spec("localASNumber").map(as_number),
             next_hop,
@@ -291,24 +316,7 @@ pub(super) fn community(text: &str) -> Option<Community> {
 
 /// `90s`, `2m`, `1h30m`: whole seconds, at least one.
 fn seconds(value: &Value) -> Option<u64> {
-    let (mut rest, mut total) = (value.as_str()?, 0.0);
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        let after = &rest[end..];
-        let unit_end = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
-        total += number
-            * match &after[..unit_end] {
-                "ms" => 0.001,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3_600.0,
-                _ => return None,
-            };
-        rest = &after[unit_end..];
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded right here")]
-    (0.0..=86_400.0).contains(&total).then(|| (total.ceil() as u64).max(1))
+    whole_seconds(value.as_str()?).map(|seconds| seconds.max(1))
 }
 
 #[cfg(test)]
@@ -326,6 +334,7 @@ mod tests {
             ("1d", None),
             ("s", None),
             ("-1s", None),
+            ("1us", Some(1)),
         ] {
             assert_eq!(seconds(&json!(text)), expected, "{text}");
         }

@@ -19,6 +19,8 @@ pub struct Session {
     /// The node at the other end, if it is one.
     pub node: Option<String>,
     pub is_passive: bool,
+    /// BIRD takes no configuration that has it.
+    pub(super) is_refused: bool,
     /// The peer is a client of this route reflector.
     pub is_client: bool,
     pub password: Password,
@@ -102,7 +104,7 @@ impl Session {
 
     /// Whether BIRD is told of it at all.
     pub fn is_made(&self) -> bool {
-        !matches!(self.password, Password::Missing(_))
+        !matches!(self.password, Password::Missing(_)) && !self.is_refused
     }
 }
 

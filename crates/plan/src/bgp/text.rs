@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
+use model::Cidr;
 
 use super::filter::{Direction, add_community};
 use super::records::{BgpNode, NextHop};
-use super::session::{Password, Session};
+use super::session::{Password, Session, SessionKind};
 use super::{BgpPool, BgpView};
 
 /// Names of the protocols whose routes are announced.
@@ -17,6 +18,9 @@ const SERVICES: &str = "services";
 const REACH: &str = "reach";
 
 const LOG_BYTES_MAX: u32 = 1 << 20;
+const PASSWORD_MAX: usize = 80;
+/// BIRD's own limit is far above; it ends where a text is longer still.
+const TEXT_MAX: usize = 1024;
 
 /// Devices whose networks are nobody else's business.
 const HIDDEN_DEVICES: [&str; 5] = ["cali*", "kube-ipvs*", "vxlan*.calico", "tunl0", "wireguard.cali"];
@@ -50,6 +54,7 @@ pub(super) fn render(view: &BgpView, own: &BgpNode, sessions: &[Session]) -> Str
     for family in FAMILIES {
         static_routes(&mut text, view, own, sessions, family);
         announced(&mut text, view, own, family);
+        from_mesh(&mut text, view, family);
         kernel(&mut text, view, family);
     }
     for session in sessions.iter().filter(|session| session.is_made()) {
@@ -60,7 +65,12 @@ pub(super) fn render(view: &BgpView, own: &BgpNode, sessions: &[Session]) -> Str
 
 /// A text that BIRD reads between quotes as it stands.
 pub(super) fn is_quotable(text: &str) -> bool {
-    !text.is_empty() && !text.contains(['"', '\n', '\r', '\0'])
+    !text.is_empty() && text.len() <= TEXT_MAX && !text.contains(['"', '\n', '\r', '\0'])
+}
+
+/// What BIRD and the kernel take: signatures of TCP have keys of up to 80 bytes.
+pub(super) fn is_password(text: &str) -> bool {
+    is_quotable(text) && text.len() <= PASSWORD_MAX
 }
 
 /// The node's IPv4 address. A node that has none gets a number of its own, out of its name.
@@ -82,9 +92,7 @@ fn router_id(view: &BgpView, own: &BgpNode) -> Ipv4Addr {
 
 /// Networks of the node's cards: next hops are looked up there.
 fn direct(text: &mut String, ignored: &[String]) {
-    let is_pattern =
-        |name: &&String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-*?".contains(&byte));
-    let ignored = ignored.iter().filter(is_pattern).map(String::as_str);
+    let ignored = ignored.iter().map(String::as_str);
     let hidden: Vec<String> =
         HIDDEN_DEVICES.into_iter().chain(ignored).map(|name| format!("-\"{name}\"")).collect();
     let _ = writeln!(text, "protocol direct {{ ipv4; ipv6; interface {}, \"*\"; }}", hidden.join(", "));
@@ -95,7 +103,8 @@ fn static_routes(text: &mut String, view: &BgpView, node: &BgpNode, sessions: &[
     let services: &[IpNet] = if node.is_kept_from_services() { &[] } else { &view.settings.services };
     let blocks = view.blocks.iter().filter_map(|block| block.to_string().parse::<IpNet>().ok());
     let borrowed = view.borrowed.iter().map(|address| IpNet::from(*address));
-    let own: Vec<IpNet> = blocks.chain(borrowed).collect();
+    // What a record claims outside of the pools is nobody's to announce.
+    let own: Vec<IpNet> = blocks.chain(borrowed).filter(|net| is_in_pool(view, net)).collect();
     let mut group = |name: &str, routes: Vec<String>| {
         let _ = writeln!(text, "\nprotocol static {name}_{suffix} {{\n  {};", family.channel);
         for route in routes {
@@ -141,6 +150,37 @@ fn announced(text: &mut String, view: &BgpView, own: &BgpNode, family: Family) {
         let _ = writeln!(text, "  if source = RTS_BGP && net ~ [ {} ] then accept;", shown.join(", "));
     }
     text.push_str("  reject;\n}\n");
+}
+
+/// What is taken from nodes of the mesh: what pools hold, and the ranges of services, which every node announces. No node needs to be told
+/// the way to another, so nothing that holds a node's address.
+fn from_mesh(text: &mut String, view: &BgpView, family: Family) {
+    let _ = writeln!(text, "\nfunction from_mesh_{}() {{", family.suffix);
+    let pools = view.pools.iter().filter(|pool| is_of(pool, family)).map(|pool| format!("{}+", pool.cidr));
+    let services = view.networks(&view.settings.services, family.is_ipv4);
+    let taken: Vec<String> = pools.chain(services.iter().map(|net| format!("{net}+"))).collect();
+    let addresses = view.nodes.values().flat_map(BgpNode::addresses).map(IpNet::from);
+    let refused =
+        view.refused.iter().filter(|cidr| (cidr.version() == model::IpVersion::V4) == family.is_ipv4);
+    let mut kept_out: Vec<String> = addresses
+        .filter(|net| net.addr().is_ipv4() == family.is_ipv4 && is_in_pool(view, net))
+        .map(|net| format!("{net}-"))
+        .collect();
+    kept_out.extend(refused.map(ToString::to_string));
+    kept_out.sort_unstable();
+    kept_out.dedup();
+    if !kept_out.is_empty() {
+        let _ = writeln!(text, "  if net ~ [ {} ] then reject;", kept_out.join(", "));
+    }
+    if !taken.is_empty() {
+        let _ = writeln!(text, "  if net ~ [ {} ] then accept;", taken.join(", "));
+    }
+    text.push_str("  reject;\n}\n");
+}
+
+fn is_in_pool(view: &BgpView, net: &IpNet) -> bool {
+    let net = Cidr::containing(net.addr(), net.prefix_len());
+    net.is_some_and(|net| view.pools.iter().any(|pool| pool.cidr.contains_cidr(&net)))
 }
 
 /// Which routes get into the kernel: those from outside, and those into pools that are BIRD's to write.
@@ -227,11 +267,15 @@ fn session(text: &mut String, view: &BgpView, own: &BgpNode, session: &Session) 
 fn channel(text: &mut String, view: &BgpView, session: &Session) {
     let family = FAMILIES[usize::from(!session.peer.is_ipv4())];
     let _ = writeln!(text, "  {} {{", family.channel);
+    let taken = match session.kind {
+        SessionKind::Mesh => format!("from_mesh_{}();", family.suffix),
+        SessionKind::Global | SessionKind::Node => "accept;".to_owned(),
+    };
     match &session.filters {
         None => text.push_str("    import none;\n    export none;\n"),
         Some(filters) => {
             for (direction, word, last) in [
-                (Direction::Import, "import", "accept;".to_owned()),
+                (Direction::Import, "import", taken.clone()),
                 (Direction::Export, "export", format!("announce_{}();", family.suffix)),
             ] {
                 let _ = writeln!(text, "    {word} filter {{");

@@ -33,6 +33,31 @@ fn only_what_the_node_has_is_announced() {
 }
 
 #[test]
+fn the_mesh_is_believed_about_pools_only() {
+    let mut view = three();
+    configuration(&mut view, json!({"serviceClusterIPs": [{"cidr": "10.96.0.0/12"}]}));
+    view.refused = vec!["10.244.0.0/28".parse().unwrap()];
+    // Claimed by a record, outside of every pool.
+    view.blocks.push("0.0.0.0/0".parse().unwrap());
+    view.borrowed = vec!["10.0.0.2".parse().unwrap()];
+    view.pools.push(pool("10.0.0.0/30"));
+    let config = decided(&view).config;
+    assert_eq!(
+        block(&config, "function from_mesh_v4() {"),
+        [
+            "if net ~ [ 10.0.0.1/32-, 10.0.0.2/32-, 10.0.0.3/32-, 10.244.0.0/28 ] then reject;",
+            "if net ~ [ 10.244.0.0/16+, 10.0.0.0/30+, 10.96.0.0/12+ ] then accept;",
+            "reject;"
+        ]
+    );
+    assert!(
+        !block(&config, "protocol static own_v4 {").iter().any(|line| line.contains("0.0.0.0/0")),
+        "{config}"
+    );
+    assert_eq!(config.matches("      from_mesh_v4();").count(), 2, "{config}");
+}
+
+#[test]
 fn a_route_reflector_passes_on_what_is_in_pools() {
     let mut view = three();
     node(&mut view, "a", json!({"ipv4Address": "10.0.0.1/24", "routeReflectorClusterID": "1.0.0.1"}));

@@ -13,6 +13,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     Fault { code: "bgp-as-wrong", takes: Takes::Pod, inject: as_wrong_in_record },
     Fault { code: "bgp-not-running", takes: Takes::Cluster, inject: bgp_not_running },
     Fault { code: "bgp-port-closed", takes: Takes::Cluster, inject: bgp_port_closed },
+    Fault { code: "bgp-record-unfit", takes: Takes::Pod, inject: record_unfit },
     Fault { code: "bgp-session-down", takes: Takes::Cluster, inject: session_blocked },
     Fault { code: "bgp-session-down", takes: Takes::Cluster, inject: session_without_password },
 ];
@@ -52,6 +53,14 @@ fn as_wrong_at_bird(i: &mut Injection<'_>) -> Result<()> {
 fn as_wrong_in_record(i: &mut Injection<'_>) -> Result<()> {
     let name = format!("peer-{}", i.lot());
     let spec = json!({"peerIP": address_of(i.node), "asNumber": 65001});
+    i.put_resource(Kind::BgpPeer, &name, spec)?;
+    i.expect(format!("BGPPeer({name})"))
+}
+
+/// Calico stores it, and BIRD would refuse it.
+fn record_unfit(i: &mut Injection<'_>) -> Result<()> {
+    let name = format!("odd-{}", i.lot());
+    let spec = json!({"peerIP": "172.30.0.250", "asNumber": 65001, "keepaliveTime": "24h"});
     i.put_resource(Kind::BgpPeer, &name, spec)?;
     i.expect(format!("BGPPeer({name})"))
 }

@@ -80,6 +80,35 @@ pub fn duration_or_auto(text: &str) -> Verdict {
     must(holds, "must be Auto or a duration, such as 90s or 1h30m")
 }
 
+/// A duration in whole seconds, rounded up, and at least one unless it is nothing. `None` if it is none, or negative.
+pub fn whole_seconds(text: &str) -> Option<u64> {
+    if text == "0" {
+        return Some(0);
+    }
+    let text = text.strip_prefix('+').unwrap_or(text);
+    duration(text).ok().filter(|()| !text.starts_with('-'))?;
+    let (mut rest, mut total) = (text, 0.0_f64);
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(end);
+        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, next) = after.split_at(unit_end);
+        total += number.parse::<f64>().ok()?
+            * match unit {
+                "ns" => 1e-9,
+                "us" | "µs" | "μs" => 1e-6,
+                "ms" => 1e-3,
+                "s" => 1.0,
+                "m" => 60.0,
+                "h" => 3_600.0,
+                _ => return None,
+            };
+        rest = next;
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded right here")]
+    (0.0..1e15).contains(&total).then(|| total.ceil() as u64)
+}
+
 /// One or more numbers, each with a unit.
 fn of_units(text: &str, units: &[&str]) -> bool {
     let mut rest = text;
