@@ -9,7 +9,7 @@ use tracing::{info, warn};
 
 use super::known::Known;
 
-/// Cards, pools and settings change seldom, and only pods that are yet to come are concerned.
+/// Pools and settings are announced; this is for cards.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const START_WAIT: Duration = Duration::from_millis(50);
 
@@ -19,16 +19,23 @@ pub(super) async fn keep(known: &Known, file: &Path) {
         tokio::time::sleep(START_WAIT).await;
     }
     loop {
-        if let Ok(Ok(links)) = tokio::task::spawn_blocking(Survey::links_here).await {
-            let links = links.iter().filter(|link| link.up);
-            let mtu = known.lock().between.pod_mtu(links.map(|link| (link.name.as_str(), link.mtu)));
-            match note(file, mtu) {
-                Ok(false) => {}
-                Ok(true) => info!("packets of pods may have {mtu} bytes; noted in {}", file.display()),
-                Err(error) => warn!("{} cannot be written: {error}", file.display()),
-            }
+        note_now(known, file).await;
+        tokio::select! {
+            () = known.mtu.notified() => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// As the cards, pools and settings are now.
+pub(super) async fn note_now(known: &Known, file: &Path) {
+    let Ok(Ok(links)) = tokio::task::spawn_blocking(Survey::links_here).await else { return };
+    let links = links.iter().filter(|link| link.up);
+    let mtu = known.lock().between.pod_mtu(links.map(|link| (link.name.as_str(), link.mtu)));
+    match note(file, mtu) {
+        Ok(false) => {}
+        Ok(true) => info!("packets of pods may have {mtu} bytes; noted in {}", file.display()),
+        Err(error) => warn!("{} cannot be written: {error}", file.display()),
     }
 }
 

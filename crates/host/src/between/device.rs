@@ -262,7 +262,14 @@ impl Host {
         if !link.up {
             requests.push(messages::set_up(&name, link.index));
         }
-        requests.extend(self.address_requests(&name, link.index, wanted.version, Some(wanted.address))?);
+        if wanted.address.is_some() {
+            requests.extend(self.address_requests(&name, link.index, wanted.version, wanted.address)?);
+        } else {
+            // What it had before may be a pod's by now.
+            let there = self.addresses_of(link.index, wanted.version)?;
+            let delete = |address: IpNet| messages::delete_address(name.as_str(), link.index, address);
+            requests.extend(there.into_iter().map(delete));
+        }
         self.netlink.execute_all(requests)
     }
 

@@ -82,25 +82,107 @@ fn a_store_that_is_away_costs_no_packet() {
 #[test]
 fn another_mode_for_the_pool_is_taken_over_under_traffic() {
     let test = "another_mode_for_the_pool_is_taken_over_under_traffic";
-    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::Shared, false)) else { return };
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::Shared, true)) else { return };
     scene.assert_all_talk();
-    for (mode, device) in [("Always", "vxlan.calico"), ("Never", "eth0"), ("CrossSubnet", "eth0")] {
+    let modes = [("Always", "vxlan"), ("Never", "eth0"), ("Always", "vxlan"), ("CrossSubnet", "eth0")];
+    for (mode, device) in modes.into_iter().cycle().take(modes.len() * testkit::count(1, 10)) {
         let pingers = ping_both_ways(&scene);
-        let patch = format!("{{\"spec\":{{\"vxlanMode\":\"{mode}\"}}}}");
-        scene.lab.plumb(&["patch", "ippool", "default-ipv4-ippool", "-p", &patch]).unwrap();
-        let leads_there = |from: usize, to: usize| {
-            let address = &scene.pods[to].addresses[0];
-            let way = scene.lab.run_on(scene.node(from), &["ip", "route", "get", address])?;
-            anyhow::ensure!(way.contains(&format!("dev {device} ")), "{way}");
-            Ok(())
-        };
-        for (from, to) in [(0, 1), (1, 0)] {
-            lab::wait_for("the routes to follow", || leads_there(from, to)).unwrap();
-        }
+        set_mode(&scene, mode);
+        wait_for_ways(&scene, device);
         wait_for_more(&pingers, 50);
-        println!("from {mode} on: {} packets lost", losses(pingers));
+        assert_eq!(losses(pingers), 0, "from {mode} on{}", scene.evidence());
     }
     scene.assert_all_talk();
+}
+
+fn set_mode(scene: &Scene, mode: &str) {
+    let patch = format!("{{\"spec\":{{\"vxlanMode\":\"{mode}\"}}}}");
+    for pool in ["default-ipv4-ippool", "default-ipv6-ippool"] {
+        // A lab with IPv4 alone has no other.
+        let _ = scene.lab.plumb(&["patch", "ippool", pool, "-p", &patch]);
+    }
+}
+
+/// Until packets between the first two pods leave by such a device, both ways.
+fn wait_for_ways(scene: &Scene, device: &str) {
+    for (from, to) in [(0, 1), (1, 0)] {
+        for address in &scene.pods[to].addresses {
+            lab::wait_for("the routes to follow", || {
+                let way = scene.lab.run_on(scene.node(from), &["ip", "route", "get", address])?;
+                anyhow::ensure!(way.contains(&format!("dev {device}")), "{way}");
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+}
+
+/// Who reads a node's tunnel address in its record sends there at once: the device is there before.
+#[test]
+fn the_tunnels_device_is_there_before_anybody_hears_of_it() {
+    let test = "the_tunnels_device_is_there_before_anybody_hears_of_it";
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::Shared, false)) else { return };
+    scene.assert_all_talk();
+    // Nobody can make a device of that name.
+    let taken = "ip link add vxlan.calico type veth peer name stranger0";
+    scene.lab.run_on(scene.node(1), &taken.split(' ').collect::<Vec<_>>()).unwrap();
+    let pingers = ping_both_ways(&scene);
+    set_mode(&scene, "Always");
+    let tunnel = |index: usize| {
+        let field = "jsonpath={.spec.ipv4VXLANTunnelAddr}";
+        scene.lab.plumb(&["get", "node", scene.node(index), "-o", field]).unwrap().trim().to_owned()
+    };
+    lab::wait_for("the first node's tunnel", || {
+        anyhow::ensure!(!tunnel(0).is_empty(), "no address yet");
+        Ok(())
+    })
+    .unwrap();
+    let readiness = || printed(&scene, 1, &["curl", "-s", "127.0.0.1:9099/readiness"]);
+    lab::wait_for("the second node to say what it lacks", || {
+        anyhow::ensure!(readiness().contains("vxlan.calico"), "{}", readiness());
+        Ok(())
+    })
+    .unwrap();
+    wait_for_more(&pingers, 50);
+    assert_eq!(tunnel(1), "", "nobody can send through a tunnel that is not there");
+    scene.lab.run_on(scene.node(1), &["ip", "link", "del", "vxlan.calico"]).unwrap();
+    wait_for_ways(&scene, "vxlan");
+    wait_for_more(&pingers, 50);
+    assert_eq!(losses(pingers), 0, "{}", scene.evidence());
+}
+
+#[test]
+fn pods_made_after_a_change_of_mode_fit_through_the_tunnel_and_older_ones_are_named() {
+    let test = "pods_made_after_a_change_of_mode_fit_through_the_tunnel_and_older_ones_are_named";
+    let Some(scene) = Scene::new(test, || plan(2, Mode::Direct, Topology::Shared, false)) else { return };
+    scene.assert_all_talk();
+    let mtu = |pod: &lab::kubelet::PodReport| {
+        let mut cat = scene.lab.command_in(scene.node(0), &pod.netns).unwrap();
+        let output = cat.args(["ip", "-o", "link", "show", "eth0"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.split_whitespace().skip_while(|word| *word != "mtu").nth(1).unwrap_or_default().to_owned()
+    };
+    // Labs say an MTU; without one the plugin asks what the agent has noted.
+    let forget = "sed -i 's/\"mtu\": *[0-9]*/\"mtu\": 0/' /etc/cni/net.d/*; cat /etc/cni/net.d/*";
+    let conflist = scene.lab.run_on(scene.node(0), &["sh", "-c", forget]).unwrap();
+    assert!(conflist.contains("\"mtu\": 0"), "{conflist}");
+    let early = crate::scene::add(&scene.lab, scene.node(0), "early");
+    assert_eq!(mtu(&early), "1500");
+    set_mode(&scene, "Always");
+    wait_for_ways(&scene, "vxlan");
+    for number in 0..6 {
+        let pod = crate::scene::add(&scene.lab, scene.node(0), &format!("late-{number}"));
+        // Less what VXLAN takes, of IPv4 or of IPv6, whose pool has the same mode.
+        assert!(["1450", "1430"].contains(&mtu(&pod).as_str()), "late-{number} has {}", mtu(&pod));
+    }
+    assert_eq!(mtu(&early), "1500", "who is there keeps what it has");
+    let report = printed(&scene, 0, &["plumb", "doctor", "-o", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let is_it = |finding: &&serde_json::Value| finding["code"] == "mtu-too-large";
+    let found =
+        report["findings"].as_array().unwrap().iter().find(is_it).unwrap_or_else(|| panic!("{report:#}"));
+    let words = found.to_string();
+    assert!(words.contains("early") && !words.contains("late-"), "{found:#}");
 }
 
 #[test]

@@ -90,8 +90,9 @@ pub struct VxlanDevice {
     pub local: IpAddr,
     /// The index of the device that packets leave by.
     pub parent: u32,
-    /// Its own address, alone.
-    pub address: IpAddr,
+    /// Its own address, alone, once there is one. The device comes before that: whoever reads the address in the node's record may
+    /// send through the tunnel at once.
+    pub address: Option<IpAddr>,
     pub mtu: u32,
 }
 
@@ -126,7 +127,7 @@ impl VxlanDevice {
             mac: presence.mac.unwrap_or_else(|| Mac::of_vxlan(name, version)),
             local: presence.address?.addr(),
             parent: uplink.index,
-            address: presence.tunnel?,
+            address: presence.tunnel,
             mtu: said.unwrap_or_else(|| uplink.mtu.saturating_sub(overhead)),
         })
     }

@@ -3,11 +3,13 @@
 use ::ipam::Pool;
 use model::Kind;
 
+use crate::checks::words::listed;
 use crate::evidence::kernel::Link;
 use crate::{Case, Check, Host, Look, Need, Settles, Severity, Sighted, Subject};
 
-/// What a tunnel adds to every packet, over IPv4.
+/// What a tunnel adds to every packet.
 const VXLAN_BYTES: u32 = 50;
+const VXLAN_V6_BYTES: u32 = 70;
 const IPIP_BYTES: u32 = 20;
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -30,8 +32,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let pools: Vec<Pool> = records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
     let (has_vxlan, has_ipip) = (pools.iter().any(Pool::has_vxlan), pools.iter().any(Pool::has_ipip));
     for host in case.hosts() {
-        if has_vxlan && let Some(tunnel) = host.link("vxlan.calico") {
-            check(look, host, tunnel, VXLAN_BYTES);
+        for (device, header) in [("vxlan.calico", VXLAN_BYTES), ("vxlan-v6.calico", VXLAN_V6_BYTES)] {
+            if has_vxlan && let Some(tunnel) = host.link(device) {
+                check(look, host, tunnel, header);
+            }
         }
         if has_ipip && let Some(tunnel) = host.link("tunl0") {
             check(look, host, tunnel, IPIP_BYTES);
@@ -62,22 +66,29 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
         .links()
         .filter(|link| link.seen.is_workload() && link.seen.mtu.is_some_and(|pods| pods > mtu))
         .collect();
-    if let Some(first) = larger.first() {
-        look.found(
-            Subject::node(place),
-            format!(
-                "{} of pods on {place} have a larger MTU than {name} with {mtu}",
-                if larger.len() == 1 { "one device".to_owned() } else { format!("{} devices", larger.len()) }
-            ),
-        )
-        .known_by(format!("larger than {name}"))
-        .seen(tunnel.exhibit(format!("{name} has MTU {mtu}")))
-        .seen(first.exhibit(format!(
-            "{} has MTU {}",
-            first.seen.name,
-            first.seen.mtu.unwrap_or_default()
-        )));
+    if larger.is_empty() {
+        return;
     }
+    let count = if larger.len() == 1 { "one device".to_owned() } else { format!("{} devices", larger.len()) };
+    let finding = look.found(
+        Subject::node(place),
+        format!("{count} of pods on {place} have a larger MTU than {name} with {mtu}"),
+    );
+    finding.known_by(format!("larger than {name}")).seen(tunnel.exhibit(format!("{name} has MTU {mtu}")));
+    finding.because(format!(
+        "pods keep the MTU that they were made with, and these were made before it was lowered: {}",
+        listed(larger.iter().map(|link| pod_of(host, &link.seen.name)))
+    ));
+    finding.seen_all(larger.iter().map(|link| {
+        let (device, mtu) = (&link.seen.name, link.seen.mtu.unwrap_or_default());
+        link.exhibit(format!("{device} of {} has MTU {mtu}", pod_of(host, device)))
+    }));
+}
+
+/// The pod at a device, if an endpoint tells.
+fn pod_of(host: &Host<'_>, device: &str) -> String {
+    let endpoint = host.endpoints.iter().find(|endpoint| endpoint.seen.device.as_deref() == Some(device));
+    endpoint.map_or_else(|| device.to_owned(), |endpoint| endpoint.seen.to_string())
 }
 
 #[cfg(test)]
@@ -113,5 +124,7 @@ mod tests {
         silent(&CHECK, &with_tunnel(1450));
         assert_eq!(subjects(&CHECK, &with_tunnel(1480)), ["device vxlan.calico on worker-0000"]);
         assert_eq!(subjects(&CHECK, &with_tunnel(1400)), ["node worker-0000"]);
+        let finding = crate::checks::testing::only(&CHECK, &with_tunnel(1400));
+        assert!(finding.cause[0].contains("web--0"), "{:?}", finding.cause);
     }
 }
