@@ -137,6 +137,7 @@ async fn collect(services: &Services) -> Evidence {
         state_folder_problem: services.health().problems_of(Condition::StateFolder).into_iter().next(),
         store_problem: services.health().store_problem(),
         address_choices: Some(services.health().address_choices()).filter(|choices| !choices.is_empty()),
+        not_followed: Some(services.health().records_wrong()).filter(|records| !records.is_empty()),
     })
     .await
 }

@@ -54,7 +54,8 @@ pub fn pool_usage<'a>(
         usages.push(PoolUsage { name: Some(pool.name.clone()), cidr: Some(pool.cidr), total, blocks });
     }
     if let Some(blocks) = by_pool.remove(&pools.len()) {
-        let sum = |of: fn(&Usage) -> u128| blocks.iter().map(|(_, usage)| of(usage)).sum();
+        let sum =
+            |of: fn(&Usage) -> u128| blocks.iter().map(|(_, usage)| of(usage)).fold(0, u128::saturating_add);
         let total = Usage {
             capacity: sum(|usage| usage.capacity),
             in_use: sum(|usage| usage.in_use),
@@ -78,9 +79,10 @@ fn block_usage(block: &Block, reserved: &Reservations) -> Usage {
 
 /// Reservations over addresses in use do not count: these are in use.
 fn pool_total(pool: &Pool, blocks: &[(Cidr, Usage)], reserved: &Reservations) -> Usage {
-    let in_use: u128 = blocks.iter().map(|(_, usage)| usage.in_use).sum();
-    let in_blocks: u128 = blocks.iter().map(|(_, usage)| usage.reserved).sum();
-    let under_blocks: u128 = blocks.iter().map(|(cidr, _)| reserved.count_in(cidr)).sum();
+    let in_use: u128 = blocks.iter().map(|(_, usage)| usage.in_use).fold(0, u128::saturating_add);
+    let in_blocks: u128 = blocks.iter().map(|(_, usage)| usage.reserved).fold(0, u128::saturating_add);
+    let under_blocks: u128 =
+        blocks.iter().map(|(cidr, _)| reserved.count_in(cidr)).fold(0, u128::saturating_add);
     let elsewhere = reserved.count_in(&pool.cidr).saturating_sub(under_blocks);
     Usage { capacity: size(&pool.cidr), in_use, reserved: elsewhere.saturating_add(in_blocks) }
 }

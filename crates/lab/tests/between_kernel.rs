@@ -108,8 +108,14 @@ impl Bench {
 fn set_mode(between: &mut Between, encapsulation: Encapsulation) {
     for (name, cidr) in [("v4", "10.244.0.0/16"), ("v6", "fd44::/48")] {
         let cidr = cidr.parse().unwrap();
-        let pool =
-            PoolView { cidr, encapsulation, nat_outgoing: true, is_enabled: true, is_of_services: false };
+        let pool = PoolView {
+            cidr,
+            encapsulation,
+            nat_outgoing: true,
+            is_enabled: true,
+            is_of_services: false,
+            block_size: 26,
+        };
         between.set_pool(name, Some(pool));
     }
 }
@@ -143,7 +149,7 @@ fn a_vxlan_device_is_made_and_put_right() {
             }
             let addresses = bench.ip(&format!("-br address show dev {name} scope global"));
             assert!(
-                addresses.trim().ends_with(&format!(" {}/{}", wanted.address, version.bits())),
+                addresses.trim().ends_with(&format!(" {}/{}", wanted.address.unwrap(), version.bits())),
                 "{addresses}"
             );
         };

@@ -1,20 +1,22 @@
 //! The loop: records change, the kernel is touched, time passes.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use doctor::mended;
 use host::{Host, HostError, Monitor};
 use plan::address::Doubt;
-use plan::between::{BetweenDevices, BetweenNotice, Changed, Step, Trouble, changes_of};
+use plan::between::{Between, BetweenDevices, BetweenNotice, Changed, Step, Trouble, changes_of};
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info};
 
 use super::known::{Known, State};
 use super::nat::Nat;
 use super::steps::{self, Looked};
+use super::{HeldBlocks, Rulings};
 use crate::cni::Services;
 use crate::failpoint::{self, Point};
 
@@ -59,6 +61,10 @@ pub(super) struct Keeper<'a> {
     remove_at: Option<Instant>,
     /// What could not be reached at the last look.
     troubles: BTreeSet<String>,
+    /// Told which blocks stay routed although no pool holds them.
+    held: &'a watch::Sender<HeldBlocks>,
+    /// The version of what was told last of addresses that no pod may have.
+    protected: AtomicU64,
 }
 
 impl<'a> Keeper<'a> {
@@ -66,6 +72,7 @@ impl<'a> Keeper<'a> {
         services: &'a Arc<Services>,
         known: &'a Arc<Known>,
         monitor: Monitor<BetweenNotice>,
+        held: &'a watch::Sender<HeldBlocks>,
     ) -> Keeper<'a> {
         Keeper {
             services,
@@ -79,6 +86,8 @@ impl<'a> Keeper<'a> {
             retry_delay: RETRY_DELAY_MIN,
             remove_at: None,
             troubles: BTreeSet::new(),
+            held,
+            protected: AtomicU64::new(0),
         }
     }
 
@@ -157,7 +166,7 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    fn steps_of(&self, between: &plan::between::Between, changed: &Changed) -> Vec<Step> {
+    fn steps_of(&self, between: &Between, changed: &Changed) -> Vec<Step> {
         changes_of(between, changed, |version, via| self.devices.index_of(version, via))
     }
 
@@ -287,6 +296,16 @@ impl<'a> Keeper<'a> {
         self.troubles = now;
     }
 
+    /// Tells those who give addresses which ones no pod may have.
+    fn protect(&self, between: &Between) {
+        let version = between.protected_version();
+        if self.protected.swap(version, Ordering::Relaxed) != version
+            && let Some(agent) = self.services.agent()
+        {
+            *agent.protected.write().unwrap_or_else(PoisonError::into_inner) = between.protected();
+        }
+    }
+
     fn tell_state(&self, failed: Vec<String>) {
         let state = self.known.lock();
         let metrics = self.services.metrics();
@@ -297,8 +316,21 @@ impl<'a> Keeper<'a> {
         set(&metrics.routes_failed, failed.len());
         set(&metrics.blocks_unreachable, state.between.trouble_counts().map(|(_, count)| count).sum());
         set(&metrics.node_addresses_shared, state.between.shared_addresses().count());
+        self.protect(&state.between);
         let own = own_reasons(&state);
+        let wrong = wrong_records(&state.between);
+        let refused = state.between.trouble_counts().filter(|(trouble, _)| trouble.is_of_record());
+        set(&metrics.blocks_refused, refused.map(|(_, count)| count).sum());
+        self.held.send_if_modified(|held| {
+            let now =
+                Rulings { held: state.between.held().collect(), refused: state.between.refused().collect() };
+            let is_new = held.as_ref() != Some(&now);
+            *held = Some(now);
+            is_new
+        });
         drop(state);
+        wrong.iter().for_each(|reason| self.services.say_once(reason.clone()));
+        self.services.health().set_records_wrong(wrong);
         let left = failed.len().saturating_sub(REASONS_MAX);
         let mut reasons: Vec<String> = failed.into_iter().take(REASONS_MAX).chain(own).collect();
         reasons.extend((left > 0).then(|| format!("and {left} more")));
@@ -312,6 +344,25 @@ async fn rules_touched(services: &Services) {
         Some(agent) => agent.rules_touched.notified().await,
         None => std::future::pending().await,
     }
+}
+
+/// Blocks that are not routed, or only because they were before, because their records are wrong. The first few.
+fn wrong_records(between: &Between) -> Vec<String> {
+    let of_records = || between.trouble_counts().filter(|(trouble, _)| trouble.is_of_record());
+    let all: usize = of_records().map(|(_, count)| count).sum();
+    if all == 0 {
+        return Vec::new();
+    }
+    let wrong = between.troubles().filter(|(_, _, trouble)| trouble.is_of_record());
+    let mut words: Vec<String> = wrong
+        .take(REASONS_MAX)
+        .map(|(cidr, node, trouble)| {
+            let of_node = if node.is_empty() { String::new() } else { format!(" of node {node}") };
+            format!("block {cidr}{of_node}: {trouble}")
+        })
+        .collect();
+    words.extend((all > REASONS_MAX).then(|| format!("and {} more blocks", all - REASONS_MAX)));
+    words
 }
 
 /// What this node itself lacks to reach others.

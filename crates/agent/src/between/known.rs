@@ -1,8 +1,10 @@
 //! What the agent knows of the cluster, kept in step with the store.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ipnet::IpNet;
 use model::ipam::Block;
 use model::{Cidr, IpVersion, Key, KeyRange, Kind, Resource};
 use plan::address::Doubt;
@@ -58,8 +60,10 @@ pub(super) struct Known {
     state: Mutex<State>,
     /// There is something to settle.
     pub(super) changed: Notify,
-    /// Pools or this node's own record have changed.
+    /// Pools, this node's own record or its tunnels' devices have changed.
     pub(super) tunnels: Notify,
+    /// What the MTU of pods depends on has changed.
+    pub(super) mtu: Notify,
 }
 
 #[derive(Debug)]
@@ -71,8 +75,14 @@ pub(super) struct State {
     bgp: Option<Resource>,
     environment: FelixEnvironment,
     more_sources: BTreeSet<AllowedSource>,
+    /// The address of the Kubernetes API, where this runs in a cluster: the one service that is always known.
+    kubernetes: Option<IpNet>,
     /// What speaks against this node's own address.
     pub(super) doubts: Vec<Doubt>,
+    /// What an agent before this one has left in the kernel is known.
+    pub(super) has_adopted: bool,
+    /// By IP version: the VXLAN device is there, so that others may be told of its address.
+    pub(super) has_device: [bool; 2],
     /// Parts that have been listed, once at least.
     complete: BTreeSet<Part>,
 }
@@ -87,12 +97,15 @@ impl Known {
             bgp: None,
             environment: FelixEnvironment::read(),
             more_sources: BTreeSet::new(),
+            kubernetes: kubernetes_service(),
             doubts: Vec::new(),
+            has_adopted: false,
+            has_device: [false, false],
             complete: BTreeSet::new(),
         };
         let settings = state.settings();
         state.between.set_settings(settings);
-        Known { state: Mutex::new(state), changed: Notify::new(), tunnels: Notify::new() }
+        Known { state: Mutex::new(state), changed: Notify::new(), tunnels: Notify::new(), mtu: Notify::new() }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -135,9 +148,17 @@ impl Known {
             if matches!(part, Part::Nodes | Part::Pools) {
                 self.tunnels.notify_one();
             }
+            if matches!(part, Part::Pools | Part::Felix) {
+                self.mtu.notify_one();
+            }
         };
         follow(store, part.range(), part.what(), tell).await;
     }
+}
+
+fn kubernetes_service() -> Option<IpNet> {
+    let host = std::env::var("KUBERNETES_SERVICE_HOST").ok()?;
+    host.parse::<IpAddr>().ok().map(IpNet::from)
 }
 
 impl State {
@@ -204,7 +225,9 @@ impl State {
 
     fn settings(&self) -> BetweenSettings {
         let of_node = self.environment.before(self.felix_of_node.as_ref());
-        BetweenSettings::read(self.felix.as_ref(), of_node.as_ref(), self.bgp.as_ref())
+        let mut settings = BetweenSettings::read(self.felix.as_ref(), of_node.as_ref(), self.bgp.as_ref());
+        settings.services.extend(self.kubernetes);
+        settings
     }
 
     /// A list is complete: what is not in it is gone.

@@ -21,13 +21,16 @@ mod nat;
 mod steps;
 mod tunnel;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use host::{HostError, Monitor};
-use plan::between::BetweenNotice;
+use model::Cidr;
+use plan::between::{BetweenNotice, Encapsulation};
 use store::Store;
+use tokio::sync::watch;
 use tracing::warn;
 
 use crate::cni::Services;
@@ -36,15 +39,31 @@ use known::Known;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// What was decided about blocks whose records are not in order; `None` until that is known.
+pub(crate) type HeldBlocks = Option<Rulings>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rulings {
+    /// Blocks that stay routed although no pool holds them any more, and how their packets travel.
+    pub(crate) held: Vec<(Cidr, Encapsulation)>,
+    /// Blocks that are routed to nobody.
+    pub(crate) refused: BTreeSet<Cidr>,
+}
+
 /// Never ends.
-pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>, mtu_file: &Path) {
+pub(crate) async fn run(
+    services: &Arc<Services>,
+    store: &Arc<dyn Store>,
+    mtu_file: &Path,
+    held: &watch::Sender<HeldBlocks>,
+) {
     let agent = services.agent().expect("only the agent keeps routes");
     let known = Arc::new(Known::new(&agent.node));
     let keeping = async {
         loop {
             // Listening starts before the first look, so that nothing is missed in between.
             let outcome = match listen(services).await {
-                Ok(monitor) => Keeper::new(services, &known, monitor).run().await,
+                Ok(monitor) => Keeper::new(services, &known, monitor, held).run().await,
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
@@ -62,7 +81,8 @@ pub(crate) async fn run(services: &Arc<Services>, store: &Arc<dyn Store>, mtu_fi
     };
     let address = address::keep(services, &known, store);
     let mtu = mtu::keep(&known, mtu_file);
-    tokio::join!(known.follow(&**store), tunnel::keep(services, &known), sources, address, mtu, keeping);
+    let tunnels = tunnel::keep(services, &known, mtu_file);
+    tokio::join!(known.follow(&**store), tunnels, sources, address, mtu, keeping);
 }
 
 /// To what others do: what is done on the agent's own thread for kernel work is no news.

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use host::survey::Survey;
 use host::{Host, HostError};
 use model::IpVersion;
-use plan::between::{BetweenDevices, Step, VxlanDevice, between_differences};
+use plan::ROUTE_PROTOCOL;
+use plan::between::{
+    BETWEEN_PROTOCOL, BetweenDevices, FoundRoute, Hop, IPIP_DEVICE, Step, VXLAN_DEVICES, Via, VxlanDevice,
+    between_differences,
+};
 
 use super::known::Known;
 use crate::failpoint::{self, Point};
@@ -23,10 +28,14 @@ pub(super) struct Looked {
 }
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
+/// The kernel's numbers.
+const BIRD_PROTOCOL: u8 = 12;
+const BLACKHOLE: u8 = 6;
 
 /// Finds the devices, makes the tunnels' and compares the rest.
 pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostError> {
     let mut looked = Looked::default();
+    adopt(known)?;
     let ipip = find_uplinks(host, known, &mut looked)?;
     let wanted = wanted_tunnels(known);
     looked.devices = BetweenDevices { ipip, ..known_devices(known) };
@@ -42,9 +51,65 @@ pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostEr
         }
     }
     failpoint::hit(Point::BetweenAfterTunnel);
+    note_devices(known, &looked.devices);
     let observed = host.observe_between(&looked.devices)?;
     looked.steps = between_differences(&known.lock().between, &observed);
     Ok(looked)
+}
+
+/// Takes over what an agent before this one has routed, once. Blocks that nobody would route anew stay routed if they are.
+fn adopt(known: &Known) -> Result<(), HostError> {
+    let (is_done, has_outlaws) = {
+        let state = known.lock();
+        (state.has_adopted, state.between.has_outlaws())
+    };
+    if is_done {
+        return Ok(());
+    }
+    let survey = if has_outlaws { Survey::here()? } else { Survey::default() };
+    let has_device = |name: &str| survey.links.iter().any(|link| link.name == name);
+    let mut state = known.lock();
+    state.between.adopt(&routes_found(&survey), VXLAN_DEVICES.map(has_device));
+    state.has_adopted = true;
+    drop(state);
+    known.tunnels.notify_one();
+    Ok(())
+}
+
+/// Routes of ours to pods and to other nodes, and those of BIRD.
+fn routes_found(survey: &Survey) -> Vec<FoundRoute> {
+    let via = |index: u32| {
+        let name = survey.links.iter().find(|link| link.index == index)?.name.as_str();
+        Some(match name {
+            name if VXLAN_DEVICES.contains(&name) => Via::Vxlan,
+            IPIP_DEVICE => Via::Ipip,
+            _ => Via::Uplink,
+        })
+    };
+    let ours = survey
+        .routes
+        .iter()
+        .filter(|route| [BETWEEN_PROTOCOL, ROUTE_PROTOCOL, BIRD_PROTOCOL].contains(&route.protocol));
+    ours.map(|route| {
+        let hop = match (route.kind, route.index) {
+            (BLACKHOLE, _) => Hop::Blackhole,
+            (_, Some(index)) => Hop::Device { index, via: via(index), gateway: route.gateway },
+            (_, None) => Hop::Odd,
+        };
+        FoundRoute { destination: route.destination, metric: route.metric.unwrap_or_default(), hop }
+    })
+    .collect()
+}
+
+/// Others are told of a tunnel's address only when there is a device to receive what they send.
+fn note_devices(known: &Known, devices: &BetweenDevices) {
+    let has_device = devices.vxlan.map(|index| index.is_some());
+    let mut state = known.lock();
+    if state.has_device != has_device {
+        state.has_device = has_device;
+        drop(state);
+        known.tunnels.notify_one();
+    }
 }
 
 /// Finds the node's cards, and gives the index of the device for IPIP if a pool wants it and the kernel has it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use book::Book;
@@ -11,6 +11,7 @@ use doctor::evidence::node::AgentMode;
 use host::cri::Sandboxes;
 use host::{Host, HostError, Worker};
 use model::Sandbox;
+use plan::between::Protected;
 use store::{OpenMode, StoreConfig};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -81,6 +82,8 @@ pub(crate) struct Agent {
     /// Somebody changed our table of nftables, or the rules have just been loaded.
     pub(crate) rules_touched: Notify,
     pub(crate) state: State,
+    /// Addresses that no pod may have, as far as the records are known.
+    pub(crate) protected: RwLock<Protected>,
     /// BIRD's control socket, if there must be one.
     pub(crate) bird_socket: Option<PathBuf>,
 }

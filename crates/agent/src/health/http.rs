@@ -193,11 +193,26 @@ fn wanted(head: &[u8]) -> Wanted {
 fn page(wanted: Wanted, health: &Health) -> Page {
     match wanted {
         Wanted::Page("/liveness") => verdict(health.not_alive().into_iter().collect()),
-        Wanted::Page("/readiness") => verdict(health.not_ready()),
+        Wanted::Page("/readiness") => readiness(health),
         Wanted::Page(_) => Page { status: "200 OK", text: health.metrics_page() },
         Wanted::Nothing => Page { status: "404 Not Found", text: PAGES.join(", ") + "\n" },
         Wanted::NotGet => Page { status: "405 Method Not Allowed", text: "only GET\n".to_owned() },
     }
+}
+
+/// Wrong records do not keep a node from serving its pods: whoever could write one would stop every node. They are named all the same.
+fn readiness(health: &Health) -> Page {
+    let page = verdict(health.not_ready());
+    let wrong = health.records_wrong();
+    if wrong.is_empty() {
+        return page;
+    }
+    let verdict = if page.text == "ok\n" {
+        "ok, but these records are wrong and are not followed:\n"
+    } else {
+        &page.text
+    };
+    Page { status: page.status, text: format!("{verdict}{}\n", wrong.join("\n")) }
 }
 
 fn verdict(problems: Vec<String>) -> Page {
@@ -241,6 +256,25 @@ mod tests {
         }
         let numbers: Vec<u64> = visitors.list().1.keys().copied().collect();
         assert_eq!((numbers.len(), &numbers[..2]), (CONNECTIONS_MAX, &[1, 6][..]));
+    }
+
+    #[test]
+    fn wrong_records_are_named_and_keep_nobody_from_being_ready() {
+        let health = Health::new();
+        health.set_records_wrong(vec!["block 0.0.0.0/0 of node x".to_owned()]);
+        let readiness = || page(Wanted::Page("/readiness"), &health);
+        assert!(readiness().text.ends_with("block 0.0.0.0/0 of node x\n"), "{}", readiness().text);
+        assert_eq!(readiness().status, "503 Service Unavailable");
+        health.set_routes_missing(Vec::new());
+        health.set_serving(true);
+        health.set_store_in_sync(true);
+        health.set_reconciled(true);
+        let ready = readiness();
+        assert_eq!(ready.status, "200 OK");
+        assert_eq!(
+            ready.text,
+            "ok, but these records are wrong and are not followed:\nblock 0.0.0.0/0 of node x\n"
+        );
     }
 
     proptest! {

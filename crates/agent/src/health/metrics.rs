@@ -33,12 +33,15 @@ pub(crate) struct Metrics {
     pub(crate) routes_mended: AtomicU64,
     pub(crate) routes_disturbed: AtomicU64,
     pub(crate) blocks_unreachable: AtomicI64,
+    pub(crate) blocks_refused: AtomicI64,
     pub(crate) node_addresses_shared: AtomicI64,
     pub(crate) nat_failed: AtomicI64,
     pub(crate) pod_guard_missing: AtomicI64,
     pub(crate) node_address_doubts: AtomicI64,
     sessions_wanted: AtomicI64,
     sessions_established: AtomicI64,
+    bgp_records_unfit: AtomicI64,
+    bgp_left_out: AtomicI64,
     /// Empty before the first look.
     findings: Mutex<Counts>,
     /// What the agent put right by itself, by code.
@@ -83,6 +86,13 @@ impl Metrics {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.sessions_established.store(number(established), Ordering::Relaxed);
         self.sessions_wanted.store(number(wanted), Ordering::Relaxed);
+    }
+
+    /// Records that BIRD would refuse, and how many of them only BIRD knew of.
+    pub(crate) fn set_bgp_records(&self, unfit: usize, left_out: usize) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.bgp_records_unfit.store(number(unfit), Ordering::Relaxed);
+        self.bgp_left_out.store(number(left_out), Ordering::Relaxed);
     }
 
     /// In the text format of Prometheus, version 0.0.4.
@@ -155,7 +165,7 @@ impl Metrics {
         ]
     }
 
-    fn between(&self) -> [Row; 12] {
+    fn between(&self) -> [Row; 15] {
         [
             gauge("routes_wanted", "Routes to other nodes that this node should have", &self.routes_wanted),
             gauge("routes_failed", "Routes and tunnel ends that could not be set", &self.routes_failed),
@@ -175,6 +185,11 @@ impl Metrics {
                 "Blocks and borrowed addresses that cannot be reached as the records want it",
                 &self.blocks_unreachable,
             ),
+            gauge(
+                "blocks_refused",
+                "Blocks and borrowed addresses whose records are wrong, and which are not newly routed",
+                &self.blocks_refused,
+            ),
             gauge("node_addresses_shared", "Addresses that several nodes claim", &self.node_addresses_shared),
             gauge(
                 "node_address_doubts",
@@ -189,6 +204,12 @@ impl Metrics {
             ),
             gauge("bgp_sessions_wanted", "Sessions of BGP that there should be", &self.sessions_wanted),
             gauge("bgp_sessions_established", "Those that are up", &self.sessions_established),
+            gauge(
+                "bgp_records_unfit",
+                "Peers, filters and settings of BGP that are set aside because BIRD refuses them",
+                &self.bgp_records_unfit,
+            ),
+            gauge("bgp_left_out", "Those of them that were found only by trying", &self.bgp_left_out),
         ]
     }
 }

@@ -77,6 +77,9 @@ pub(crate) struct Health {
     /// Why the store cannot be used, as it was last asked.
     store_problem: Mutex<Option<String>>,
     conditions: Mutex<Conditions>,
+    /// Records that are wrong, and that this node does not follow. It works without: they make it no less ready.
+    records_wrong: Mutex<Vec<String>>,
+    bgp_records_wrong: Mutex<Vec<String>>,
     /// What this node goes by, and why. Empty until that has been looked at.
     address_choices: Mutex<Vec<AddressChoice>>,
 }
@@ -91,6 +94,8 @@ impl Health {
             store_away: AtomicBool::new(false),
             store_problem: Mutex::default(),
             conditions: Mutex::new(at_start()),
+            records_wrong: Mutex::default(),
+            bgp_records_wrong: Mutex::default(),
             address_choices: Mutex::default(),
         }
     }
@@ -189,6 +194,22 @@ impl Health {
     /// Why pods are not restricted to their own addresses; `None` if they are.
     pub(crate) fn set_rules_missing(&self, reason: Option<String>) {
         self.set_condition(Condition::Rules, reason.into_iter().collect());
+    }
+
+    /// Records that are wrong and are not followed, each with the reason.
+    pub(crate) fn set_records_wrong(&self, reasons: Vec<String>) {
+        *self.records_wrong.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    }
+
+    /// The same for records of BGP.
+    pub(crate) fn set_bgp_records_wrong(&self, reasons: Vec<String>) {
+        *self.bgp_records_wrong.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    }
+
+    pub(crate) fn records_wrong(&self) -> Vec<String> {
+        let mut all = self.records_wrong.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.extend_from_slice(&self.bgp_records_wrong.lock().unwrap_or_else(PoisonError::into_inner));
+        all
     }
 
     pub(crate) fn set_address_choices(&self, choices: Vec<AddressChoice>) {

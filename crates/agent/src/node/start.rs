@@ -1,7 +1,7 @@
 //! Starts the agent's parts in an order in which each finds what it needs, and stops them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -57,6 +57,7 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
         rules_touched: Notify::new(),
         journal,
         state,
+        protected: RwLock::default(),
         bird_socket: arguments.expected_bird_socket(),
     };
     let services = Arc::new(Services::of_agent(agent, &arguments.state_dir, health.clone()));
@@ -165,12 +166,13 @@ async fn work(
         }
     });
     let policies = policies::watch(&*store, &agent.node, services.metrics());
-    let between = between::run(&services, &store, &mtu_file);
+    let (held, held_blocks) = tokio::sync::watch::channel(None);
+    let between = between::run(&services, &store, &mtu_file, &held);
     let bird_socket = bgp.as_ref().map(|options| options.places.socket.clone());
     let status = node_status::keep(&agent.node, &*store, bird_socket);
     let bgp = async {
         if let Some(options) = bgp {
-            bgp::run(&services, &*store, options).await;
+            bgp::run(&services, &*store, options, held_blocks).await;
         }
     };
     tokio::join!(

@@ -322,7 +322,8 @@ impl<'e> Look<'_, 'e> {
     }
 
     fn tunnel(&self, wanted: &Between, version: IpVersion, found: &mut Crossings<'e>) {
-        let Some(device) = wanted.vxlan(version) else { return };
+        // One that has no address yet is nobody's to miss.
+        let Some(device) = wanted.vxlan(version).filter(|device| device.address.is_some()) else { return };
         let faults = self.device_faults(wanted, device);
         let is_there = self.host.link(device.name()).is_some();
         if !faults.is_empty() {
@@ -360,8 +361,10 @@ impl<'e> Look<'_, 'e> {
         let kernel = &self.host.node.kernel;
         if let Some(addresses) = kernel.addresses.as_ref().filter(|_| !kernel.partial.addresses) {
             let mut held = addresses.iter().map(|held| &held.seen).filter(|held| held.device == name);
-            if !held.any(|held| held.net.addr() == device.address) {
-                faults.push(format!("it does not have its address {}", device.address));
+            if let Some(address) = device.address
+                && !held.any(|held| held.net.addr() == address)
+            {
+                faults.push(format!("it does not have its address {address}"));
             }
         }
         faults

@@ -202,6 +202,8 @@ pub struct Setup {
     pub probed: Option<BTreeMap<IpAddr, Sighted<Echo>>>,
     /// By which address the node's agent makes it known: one for each IP version.
     pub address_choices: Option<Vec<Sighted<AddressChoice>>>,
+    /// Records that the node's agent does not follow, each with the reason.
+    pub not_followed: Option<Vec<Sighted<String>>>,
 }
 
 /// A read of the store, by the clock of the machine that read. A store counts its changes, so of two reads that saw different
@@ -320,6 +322,7 @@ impl Setup {
         join_maps(&mut self.environment, other.environment);
         join_maps(&mut self.probed, other.probed);
         super::join(&mut self.address_choices, other.address_choices);
+        super::join(&mut self.not_followed, other.not_followed);
         super::join(&mut self.clock_readings, other.clock_readings);
         self.swaps = self.swaps.take().or(other.swaps);
         self.hostname = self.hostname.take().or(other.hostname);

@@ -42,6 +42,8 @@ pub struct NodeSources {
     pub address_choices: Option<Vec<AddressChoice>>,
     /// Why the agent cannot write its state folder.
     pub state_folder_problem: Option<String>,
+    /// Records that the node's agent does not follow, each with the reason.
+    pub not_followed: Option<Vec<String>>,
     /// Where this node's BIRD must listen, if one is expected; else the usual places are tried.
     pub bird_socket: Option<PathBuf>,
 }
@@ -68,6 +70,7 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     look.address(sources.address_choices);
     let origin = look.from("store");
     look.node.store_problem = sources.store_problem.map(|problem| Sighted::new(problem, origin));
+    look.not_followed(sources.not_followed);
     let namespaces = look.with_journal(namespaces);
     // Netlink, files and other namespaces all block.
     let bird_socket = sources.bird_socket;
@@ -171,6 +174,12 @@ impl Look {
         let origin = self.from("address");
         let sighted = |choice| Sighted::new(choice, origin.clone());
         self.node.setup.address_choices = choices.map(|all| all.into_iter().map(sighted).collect());
+    }
+
+    fn not_followed(&mut self, records: Option<Vec<String>>) {
+        let origin = self.from("records");
+        let sighted = |words| Sighted::new(words, origin.clone());
+        self.node.setup.not_followed = records.map(|all| all.into_iter().map(sighted).collect());
     }
 
     /// Pods that only the journal knows: the runtime did not answer, or does not tell where they are.

@@ -173,7 +173,7 @@ impl Host {
             local: wanted.local,
             parent,
             // What it has for the moment; the address that it is to have is given below.
-            address: wanted.address.unwrap_or(wanted.local),
+            address: Some(wanted.address.unwrap_or(wanted.local)),
             mtu: wanted.mtu,
         };
         if wanted.address.is_some() && wanted.is_up {

@@ -10,6 +10,7 @@ mod address;
 mod arrivals;
 mod bird;
 mod crashes;
+mod hostile;
 mod killed;
 mod modes;
 mod partition;

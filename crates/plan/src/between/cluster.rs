@@ -6,8 +6,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::{Cidr, IpVersion, Mac};
 
+use super::blocks::Blocks;
 use super::claims::Claims;
 use super::guard::Guard;
+use super::held::Held;
+use super::lawful::Law;
 use super::mtu::{Overhead, pod_mtu};
 use super::nat;
 use super::pods::{AllowedSource, PodGuard};
@@ -16,41 +19,46 @@ use super::settings::{BetweenSettings, Writer};
 use super::trouble::Trouble;
 use super::troubles::Troubles;
 use super::tunnel::{IPIP_OVERHEAD, IpipDevice, OVERHEAD_V4, OVERHEAD_V6, Uplinks, Vtep, VxlanDevice};
-use super::way::{Ground, NodeRoute, Way, slot};
+use super::way::{Ground, NodeRoute, PoolGround, Way, slot};
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 /// Take in what has changed with the `set_…` verbs, in any order, then [`Between::settle`], and then ask for what is wanted.
 #[derive(Clone, Debug)]
 pub struct Between {
-    own: String,
-    nodes: BTreeMap<String, NodeView>,
-    pools: BTreeMap<String, PoolView>,
-    blocks: BTreeMap<Cidr, BlockView>,
+    pub(super) own: String,
+    pub(super) nodes: BTreeMap<String, NodeView>,
+    pub(super) pools: BTreeMap<String, PoolView>,
+    pub(super) blocks: Blocks,
     settings: BetweenSettings,
     uplinks: Uplinks,
     allowed_sources: BTreeSet<AllowedSource>,
     // What follows.
-    ground: Ground,
+    pub(super) ground: Ground,
     /// The blocks whose routes depend on a node.
     blocks_of: BTreeMap<String, Vec<Cidr>>,
     /// Sorted.
-    names_at: BTreeMap<IpAddr, Vec<String>>,
+    pub(super) names_at: BTreeMap<IpAddr, Vec<String>>,
     shared: BTreeSet<IpAddr>,
     routes: Claims<IpNet, Claimant, Way>,
-    routes_of: BTreeMap<Cidr, Box<[IpNet]>>,
+    pub(super) routes_of: BTreeMap<Cidr, Box<[IpNet]>>,
     neighbours: Claims<IpAddr, String, Mac>,
     forwards: Claims<(IpVersion, Mac), String, IpAddr>,
     vteps: BTreeMap<(String, IpVersion), Vtep>,
     devices: [Option<VxlanDevice>; 2],
-    troubles: Troubles,
+    pub(super) troubles: Troubles,
+    /// Blocks that stay routed although nobody would route them anew.
+    pub(super) held: BTreeMap<Cidr, Held>,
     nat: Option<String>,
     thought_over: u64,
+    pub(super) protected_version: u64,
     // What waits for the next settling.
-    touched_blocks: BTreeSet<Cidr>,
+    pub(super) touched_blocks: BTreeSet<Cidr>,
+    /// Those of them that lead to nodes to which they did not lead before, and where they led.
+    pub(super) new_blocks: BTreeMap<Cidr, BTreeSet<String>>,
     touched_nodes: BTreeSet<String>,
-    is_ground_touched: bool,
-    is_nat_touched: bool,
+    pub(super) is_ground_touched: bool,
+    pub(super) is_nat_touched: bool,
 }
 
 /// Who wants a route.
@@ -86,7 +94,7 @@ impl Between {
             own: own.to_owned(),
             nodes: BTreeMap::new(),
             pools: BTreeMap::new(),
-            blocks: BTreeMap::new(),
+            blocks: Blocks::default(),
             settings: BetweenSettings::default(),
             uplinks: Uplinks::default(),
             allowed_sources: BTreeSet::new(),
@@ -101,9 +109,12 @@ impl Between {
             vteps: BTreeMap::new(),
             devices: [None, None],
             troubles: Troubles::default(),
+            held: BTreeMap::new(),
             nat: None,
             thought_over: 0,
+            protected_version: 0,
             touched_blocks: BTreeSet::new(),
+            new_blocks: BTreeMap::new(),
             touched_nodes: BTreeSet::new(),
             is_ground_touched: true,
             is_nat_touched: true,
@@ -116,11 +127,16 @@ impl Between {
             return;
         }
         let before = self.nodes.remove(name);
+        self.protected_version += 1;
         for address in before.iter().flat_map(addresses) {
             self.leave_address(address, name);
         }
         for address in node.iter().flat_map(addresses) {
             self.take_address(address, name);
+        }
+        for address in before.iter().chain(&node).flat_map(addresses) {
+            // A block that holds a node's address is not routed.
+            self.touched_blocks.extend(self.blocks.around(address).map(|(cidr, _)| cidr));
         }
         if let Some(node) = node {
             self.nodes.insert(name.to_owned(), node);
@@ -131,19 +147,29 @@ impl Between {
     }
 
     pub fn set_pool(&mut self, name: &str, pool: Option<PoolView>) {
-        match pool {
-            Some(pool) => drop(self.pools.insert(name.to_owned(), pool)),
-            None => drop(self.pools.remove(name)),
+        self.protected_version += 1;
+        let cidr = pool.as_ref().map(|pool| pool.cidr);
+        let before = match pool {
+            Some(pool) => self.pools.insert(name.to_owned(), pool),
+            None => self.pools.remove(name),
+        };
+        if let Some(before) = before.filter(|before| Some(before.cidr) != cidr) {
+            self.hold_blocks_of(&before);
         }
         self.is_ground_touched = true;
         self.is_nat_touched = true;
     }
 
     pub fn set_block(&mut self, cidr: Cidr, block: Option<BlockView>) {
-        if self.blocks.get(&cidr) == block.as_ref() {
+        let before = self.blocks.get(&cidr);
+        if before == block.as_ref() {
             return;
         }
-        for node in self.blocks.get(&cidr).into_iter().flat_map(BlockView::nodes) {
+        let nodes: BTreeSet<String> =
+            before.into_iter().flat_map(BlockView::nodes).map(str::to_owned).collect();
+        let is_new = block.iter().flat_map(BlockView::nodes).any(|node| !nodes.contains(node));
+        let is_other = before.map(|view| &view.owner) != block.as_ref().map(|view| &view.owner);
+        for node in before.into_iter().flat_map(BlockView::nodes) {
             if let Some(blocks) = self.blocks_of.get_mut(node) {
                 blocks.retain(|known| *known != cidr);
                 if blocks.is_empty() {
@@ -157,14 +183,26 @@ impl Between {
                 blocks.push(cidr);
             }
         }
-        match block {
-            Some(block) => drop(self.blocks.insert(cidr, block)),
-            None => drop(self.blocks.remove(&cidr)),
-        }
+        let is_gone = block.is_none();
+        self.blocks.set(cidr, block);
         self.touched_blocks.insert(cidr);
+        if is_new {
+            self.new_blocks.entry(cidr).or_insert(nodes);
+        }
+        if is_other {
+            self.touched_blocks.extend(self.blocks.overlapping(cidr));
+        }
+        if is_gone {
+            self.new_blocks.remove(&cidr);
+            // Whether a tunnel is wanted may depend on it.
+            let was_held = self.held.remove(&cidr).is_some();
+            self.is_ground_touched |= was_held;
+            self.is_nat_touched |= was_held;
+        }
     }
 
     pub fn set_settings(&mut self, settings: BetweenSettings) {
+        self.protected_version += 1;
         self.settings = settings;
         self.is_ground_touched = true;
         self.is_nat_touched = true;
@@ -198,7 +236,7 @@ impl Between {
             let ground = self.lay_ground();
             if ground != self.ground {
                 self.ground = ground;
-                blocks.extend(self.blocks.keys().copied());
+                blocks.extend(self.blocks.cidrs().copied());
                 nodes.extend(self.nodes.keys().cloned());
             }
         }
@@ -207,7 +245,9 @@ impl Between {
             VERSIONS.into_iter().for_each(|version| self.settle_vtep(name, version, &mut changed));
         }
         self.thought_over += u64::try_from(nodes.len() + blocks.len()).unwrap_or_default();
+        self.hold_disputed(&blocks);
         blocks.into_iter().for_each(|cidr| self.settle_block(cidr, &mut changed));
+        self.new_blocks.clear();
         if std::mem::take(&mut self.is_nat_touched) {
             let nat = Some(self.rules());
             changed.nat = nat != self.nat;
@@ -242,20 +282,30 @@ impl Between {
     }
 
     fn lay_ground(&self) -> Ground {
-        let mut pools: Vec<(Cidr, Encapsulation)> =
-            self.pools.values().map(|pool| (pool.cidr, pool.encapsulation)).collect();
-        pools.sort_by_key(|(cidr, _)| (std::cmp::Reverse(cidr.prefix_len()), *cidr));
+        let of_pool = |pool: &PoolView| PoolGround {
+            cidr: pool.cidr,
+            encapsulation: pool.encapsulation,
+            block_size: pool.block_size,
+        };
+        let mut pools: Vec<PoolGround> = self.pools.values().map(of_pool).collect();
+        pools.sort_by_key(|pool| (std::cmp::Reverse(pool.cidr.prefix_len()), pool.cidr));
         // Of two pools of one network, the first by name.
-        pools.dedup_by_key(|(cidr, _)| *cidr);
+        pools.dedup_by_key(|pool| pool.cidr);
         let mut ground = Ground {
             own: self.nodes.get(&self.own).cloned().unwrap_or_default(),
-            has_vxlan: [self.devices[0].is_some(), self.devices[1].is_some()],
+            has_vxlan: VERSIONS.map(|version| self.has_tunnel_address(version)),
             writes_direct: self.settings.writer() == Writer::Agent,
             pools,
+            services: self.settings.services.clone(),
             ..Ground::default()
         };
         ground.set_uplinks(&self.uplinks);
         ground
+    }
+
+    /// The tunnel's device has its address: packets can be sent through it.
+    fn has_tunnel_address(&self, version: IpVersion) -> bool {
+        self.devices[slot(version)].as_ref().is_some_and(|device| device.address.is_some())
     }
 
     fn device(&self, version: IpVersion) -> Option<VxlanDevice> {
@@ -266,7 +316,8 @@ impl Between {
 
     /// Whether a pool is reached through IPIP.
     pub fn wants_ipip(&self) -> bool {
-        self.pools.values().any(|pool| matches!(pool.encapsulation, Encapsulation::Ipip(_)))
+        self.encapsulations(IpVersion::V4)
+            .any(|encapsulation| matches!(encapsulation, Encapsulation::Ipip(_)))
     }
 
     /// The device for it, unless something that it needs is missing.
@@ -278,8 +329,7 @@ impl Between {
 
     /// Whether a pool of this IP version is reached through VXLAN.
     pub fn wants_vxlan(&self, version: IpVersion) -> bool {
-        let is_tunnelled = |pool: &PoolView| matches!(pool.encapsulation, Encapsulation::Vxlan(_));
-        self.pools.values().any(|pool| pool.cidr.version() == version && is_tunnelled(pool))
+        self.encapsulations(version).any(|encapsulation| matches!(encapsulation, Encapsulation::Vxlan(_)))
     }
 
     /// Whether a tunnel address of this IP version can be had anew.
@@ -339,32 +389,53 @@ impl Between {
             self.routes_of.insert(cidr, routes.iter().map(|route| route.destination).collect());
         }
         self.troubles.set(cidr, troubles);
+        if !self.troubles.is_of_record(&cidr) {
+            self.held.remove(&cidr);
+        }
+    }
+
+    pub(super) fn law(&self) -> Law<'_> {
+        Law { ground: &self.ground, blocks: &self.blocks, nodes: &self.names_at }
     }
 
     fn decide_block(&self, cidr: &Cidr) -> (Vec<NodeRoute>, Vec<(String, Trouble)>) {
         let (mut routes, mut troubles) = (Vec::new(), Vec::new());
         let Some(block) = self.blocks.get(cidr) else { return (routes, troubles) };
         let version = cidr.version();
-        let encapsulation = self.ground.encapsulation_of(cidr);
-        if encapsulation.is_none() {
-            troubles.push((block.owner.clone().unwrap_or_default(), Trouble::NoPool));
+        let (pool, held) = (self.ground.pool_of(cidr), self.held.get(cidr));
+        if pool.is_none() {
+            let owner = block.owner.as_ref();
+            let is_held = held.is_some_and(|held| owner.is_none_or(|owner| held.nodes.contains(owner)));
+            let trouble = if is_held { Trouble::PoolGone } else { Trouble::NoPool };
+            troubles.push((block.owner.clone().unwrap_or_default(), trouble));
         }
-        let encapsulation = encapsulation.unwrap_or(Encapsulation::None);
+        let encapsulation = pool.map(|pool| pool.encapsulation).or(held.map(|held| held.encapsulation));
+        let law = self.law();
         let mut lead = |destination: IpNet, node: &str| {
+            let objection = law.objection(destination, node, cidr);
+            troubles.extend(objection.map(|trouble| (node.to_owned(), trouble)));
+            let is_held = held.is_some_and(|held| held.nodes.contains(node));
+            let may_lead = match objection {
+                None => pool.is_some() || is_held,
+                Some(objection) => objection == Trouble::InsideAnother && is_held,
+            };
+            let Some(encapsulation) = encapsulation.filter(|_| may_lead) else {
+                return;
+            };
+            if node == self.own {
+                let is_network = destination.prefix_len() < version.bits();
+                routes.extend(is_network.then_some(NodeRoute { destination, way: Way::Blackhole }));
+                return;
+            }
             let (way, trouble) = self.ground.way_to(self.nodes.get(node), version, encapsulation);
             routes.extend(way.map(|way| NodeRoute { destination, way }));
             troubles.extend(trouble.map(|trouble| (node.to_owned(), trouble)));
         };
-        let network = IpNet::new(cidr.network(), cidr.prefix_len()).expect("a network has a valid length");
-        if let Some(owner) = block.owner.as_deref().filter(|owner| *owner != self.own) {
-            lead(network, owner);
+        if let Some(owner) = block.owner.as_deref() {
+            lead(network(cidr), owner);
         }
         for (address, node) in block.lent.iter().filter(|(_, node)| *node != self.own) {
             lead(IpNet::from(*address), node);
-        }
-        let is_own = block.owner.as_deref() == Some(&*self.own);
-        if is_own && cidr.prefix_len() < version.bits() {
-            routes.push(NodeRoute { destination: network, way: Way::Blackhole });
         }
         (routes, troubles)
     }
@@ -413,17 +484,20 @@ impl Between {
         self.pools.keys().map(String::as_str)
     }
 
+    /// Of pools, and of what is left of pools that are gone.
     pub(super) fn encapsulations(&self, version: IpVersion) -> impl Iterator<Item = Encapsulation> {
-        let of_version = self.pools.values().filter(move |pool| pool.cidr.version() == version);
-        of_version.map(|pool| pool.encapsulation)
+        let of_pools = self.pools.values().map(|pool| (pool.cidr.version(), pool.encapsulation));
+        let of_held = self.held().map(|(cidr, encapsulation)| (cidr.version(), encapsulation));
+        of_pools.chain(of_held).filter(move |(of, _)| *of == version).map(|(_, encapsulation)| encapsulation)
     }
 
     pub(super) fn encapsulation(&self, block: &Cidr) -> Option<Encapsulation> {
-        self.ground.encapsulation_of(block)
+        let pool = self.ground.pool_of(block).map(|pool| pool.encapsulation);
+        pool.or_else(|| self.held.get(block).map(|held| held.encapsulation))
     }
 
     pub fn block_cidrs(&self) -> impl Iterator<Item = &Cidr> {
-        self.blocks.keys()
+        self.blocks.cidrs()
     }
 
     pub fn settings(&self) -> &BetweenSettings {
@@ -510,4 +584,8 @@ impl Between {
 
 fn addresses(node: &NodeView) -> impl Iterator<Item = IpAddr> + use<> {
     [node.v4.address, node.v6.address].into_iter().flatten().map(|network| network.addr())
+}
+
+pub(super) fn network(cidr: &Cidr) -> IpNet {
+    IpNet::new(cidr.network(), cidr.prefix_len()).expect("a network has a valid length")
 }

@@ -11,6 +11,7 @@
 //! * A block of another node is reached directly if the two share a network and the pool is not always encapsulated; through the
 //!   tunnel if the pool has one; else not at all, which is said ([`Trouble`]).
 //! * An address of a block that is at another node than its block has a route of its own, wherever the block is.
+//! * A block outside of pools, or one that would take from others, is not newly routed (`lawful`).
 //!
 //! A change of one record costs what depends on that record, not what the cluster has: blocks are known by the nodes that they
 //! depend on. Only what concerns this node, the pools or the settings makes everything be thought over; and where there are tunnels, the
@@ -18,15 +19,19 @@
 //!
 //! Who writes routes that need no tunnel is [`BetweenSettings::writer`]'s to say, for us and for BIRD.
 
+mod blocks;
 mod claims;
 mod cluster;
 mod environment;
 mod guard;
+mod held;
 mod kernel;
+mod lawful;
 mod mtu;
 mod nat;
 mod notice;
 mod pods;
+mod protected;
 mod records;
 mod repair;
 mod settings;
@@ -44,6 +49,7 @@ pub use kernel::{
 pub use nat::TABLE as NAT_TABLE;
 pub use notice::BetweenNotice;
 pub use pods::{AllowedSource, POD_CHAIN, PodGuard};
+pub use protected::Protected;
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
 pub use repair::{RouteFault, SeenRoute};
 pub use settings::{BetweenSettings, NatSettings, TunnelSettings, Writer};

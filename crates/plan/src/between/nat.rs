@@ -125,6 +125,7 @@ mod tests {
             nat_outgoing,
             is_enabled: true,
             is_of_services: false,
+            block_size: 26,
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::ipam::Block;
+use model::validate::default_block_size;
 use model::{AffinityOwner, Cidr, IpVersion, Mac, Resource};
 use serde_json::Value;
 
@@ -85,6 +86,8 @@ pub struct PoolView {
     pub is_enabled: bool,
     /// Of services only: nothing in it is ever a source.
     pub is_of_services: bool,
+    /// The prefix length of the blocks that it is divided into.
+    pub block_size: u8,
 }
 
 /// How packets to a pool's addresses travel.
@@ -122,8 +125,15 @@ impl PoolView {
             is_enabled: !pool.spec("disabled").and_then(Value::as_bool).unwrap_or(false),
             is_of_services: uses
                 .is_some_and(|uses| !uses.is_empty() && uses.iter().all(|word| word == "LoadBalancer")),
+            block_size: block_size(pool, &cidr),
         })
     }
+}
+
+/// What the record says, or Calico's default.
+fn block_size(pool: &Resource, cidr: &Cidr) -> u8 {
+    let said = pool.spec("blockSize").and_then(Value::as_u64);
+    u8::try_from(said.unwrap_or_else(|| default_block_size(*cidr))).unwrap_or(cidr.version().bits())
 }
 
 fn extent(mode: Option<&str>) -> Option<Extent> {
@@ -209,6 +219,9 @@ mod tests {
             read(json!({"cidr": "10.0.0.0/16", "vxlanMode": "CrossSubnet", "natOutgoing": true})).unwrap();
         assert_eq!(pool.encapsulation, Encapsulation::Vxlan(Extent::CrossSubnet));
         assert!(pool.nat_outgoing && !pool.is_of_services);
+        assert_eq!(pool.block_size, 26);
+        assert_eq!(read(json!({"cidr": "fd00::/48"})).unwrap().block_size, 122);
+        assert_eq!(read(json!({"cidr": "10.0.0.0/16", "blockSize": 28})).unwrap().block_size, 28);
         let ipip = |cidr: &str| read(json!({"cidr": cidr, "ipipMode": "Always"})).unwrap().encapsulation;
         assert_eq!(ipip("10.0.0.0/16"), Encapsulation::Ipip(Extent::Always));
         assert_eq!(ipip("fd00::/48"), Encapsulation::None);

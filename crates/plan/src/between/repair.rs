@@ -109,7 +109,7 @@ impl Between {
             parent: self.uplinks().of(device.version)?.device.clone(),
             mac: device.mac,
             mtu: device.mtu,
-            address: Some(device.address),
+            address: device.address,
             is_up: true,
         })
     }

@@ -32,6 +32,8 @@ pub struct BetweenSettings {
     pub device_prefixes: Vec<String>,
     /// Pods may send from the networks that their endpoint records allow them (`allowSpoofedSourcePrefixes`).
     pub lets_pods_spoof: bool,
+    /// Where services have their addresses, as far as records say: no pod's route may hide these.
+    pub services: Vec<IpNet>,
 }
 
 /// Who may send into tunnels besides nodes.
@@ -77,6 +79,7 @@ impl Default for BetweenSettings {
             tunnels: TunnelSettings::default(),
             device_prefixes: Vec::new(),
             lets_pods_spoof: false,
+            services: Vec::new(),
         }
     }
 }
@@ -118,6 +121,7 @@ impl BetweenSettings {
             },
             device_prefixes: text("interfacePrefix").as_deref().map(prefixes).unwrap_or_default(),
             lets_pods_spoof: text("workloadSourceSpoofing").as_deref() == Some("Any"),
+            services: crate::bgp::service_networks(bgp),
         }
     }
 

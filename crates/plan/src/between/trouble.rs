@@ -28,8 +28,16 @@ pub enum Trouble {
     },
     /// The pool wants IPIP, which the kernel does not have.
     NoIpip,
-    /// No pool holds the block: which way is not known. Nodes in one network are reached directly.
+    /// No pool holds the block: it is not routed.
     NoPool,
+    /// The pool of the block is gone: what was routed stays.
+    PoolGone,
+    /// Its route would hide the address of a node: it is not routed, whatever pool it is in.
+    HidesNode,
+    /// The same with an address of services.
+    HidesService,
+    /// It lies inside a block of another node, and does not have the size of its pool's blocks: it is not newly routed.
+    InsideAnother,
 }
 
 impl Trouble {
@@ -41,6 +49,18 @@ impl Trouble {
                 | Trouble::NoUplink { .. }
                 | Trouble::NoOwnTunnel { .. }
                 | Trouble::NoIpip
+        )
+    }
+
+    /// The record itself is wrong, whatever the nodes are like.
+    pub fn is_of_record(self) -> bool {
+        matches!(
+            self,
+            Trouble::NoPool
+                | Trouble::PoolGone
+                | Trouble::HidesNode
+                | Trouble::HidesService
+                | Trouble::InsideAnother
         )
     }
 
@@ -56,6 +76,10 @@ impl Trouble {
             Trouble::NoOwnTunnel { .. } => "no-own-tunnel",
             Trouble::NoIpip => "ipip-not-in-kernel",
             Trouble::NoPool => "block-without-pool",
+            Trouble::PoolGone => "pool-gone",
+            Trouble::HidesNode => "block-hides-node",
+            Trouble::HidesService => "block-hides-service",
+            Trouble::InsideAnother => "block-inside-another",
         }
     }
 }
@@ -78,7 +102,19 @@ impl fmt::Display for Trouble {
                 write!(f, "this node has no {} VXLAN tunnel yet", number(version))
             }
             Trouble::NoIpip => f.write_str("the pool wants IPIP, which this kernel does not have"),
-            Trouble::NoPool => f.write_str("no pool holds the block"),
+            Trouble::NoPool => f.write_str("no pool holds the block, so it is not routed"),
+            Trouble::PoolGone => {
+                f.write_str("no pool holds the block any more; it stays routed as it was before")
+            }
+            Trouble::HidesNode => {
+                f.write_str("its route would hide the address of a node, so it is not routed")
+            }
+            Trouble::HidesService => {
+                f.write_str("its route would hide addresses of services, so it is not routed")
+            }
+            Trouble::InsideAnother => {
+                f.write_str("it lies inside a block of another node, so it is not newly routed")
+            }
         }
     }
 }

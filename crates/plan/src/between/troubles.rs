@@ -34,6 +34,11 @@ impl Troubles {
         }
     }
 
+    /// Something is wrong with the record of this block.
+    pub(super) fn is_of_record(&self, cidr: &Cidr) -> bool {
+        self.of_blocks.get(cidr).into_iter().flatten().any(|(_, trouble)| trouble.is_of_record())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Cidr, &str, Trouble)> {
         self.of_blocks.iter().flat_map(|(cidr, found)| {
             found.iter().map(move |(node, trouble)| (cidr, node.as_str(), *trouble))

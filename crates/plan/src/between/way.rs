@@ -95,7 +95,16 @@ pub(super) struct Ground {
     pub(super) has_ipip: bool,
     pub(super) writes_direct: bool,
     /// The most special first.
-    pub(super) pools: Vec<(Cidr, Encapsulation)>,
+    pub(super) pools: Vec<PoolGround>,
+    pub(super) services: Vec<IpNet>,
+}
+
+/// What decides about the blocks of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PoolGround {
+    pub(super) cidr: Cidr,
+    pub(super) encapsulation: Encapsulation,
+    pub(super) block_size: u8,
 }
 
 pub(super) fn slot(version: IpVersion) -> usize {
@@ -111,8 +120,8 @@ impl Ground {
         self.has_ipip = uplinks.has_ipip;
     }
 
-    pub(super) fn encapsulation_of(&self, block: &Cidr) -> Option<Encapsulation> {
-        self.pools.iter().find(|(pool, _)| pool.contains_cidr(block)).map(|(_, encapsulation)| *encapsulation)
+    pub(super) fn pool_of(&self, block: &Cidr) -> Option<&PoolGround> {
+        self.pools.iter().find(|pool| pool.cidr.contains_cidr(block))
     }
 
     fn tunnel_to(&self, node: Option<&NodeView>, version: IpVersion) -> Result<IpAddr, Trouble> {

@@ -19,8 +19,9 @@ pub(crate) fn node(address: &str, tunnel: &str) -> NodeView {
 }
 
 pub(crate) fn pool(cidr: &str, encapsulation: Encapsulation) -> PoolView {
-    let cidr = cidr.parse().unwrap();
-    PoolView { cidr, encapsulation, nat_outgoing: false, is_enabled: true, is_of_services: false }
+    let cidr: Cidr = cidr.parse().unwrap();
+    let block_size = if cidr.version() == IpVersion::V4 { 26 } else { 122 };
+    PoolView { cidr, encapsulation, nat_outgoing: false, is_enabled: true, is_of_services: false, block_size }
 }
 
 pub(crate) fn block(owner: &str) -> BlockView {

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod kernel;
+mod lawful;
 mod modes;
 mod repair;
 mod sequences;

@@ -4,8 +4,11 @@
 mod recording;
 mod wiring;
 
+use std::sync::PoisonError;
+
 use host::{Ahead, HostError, PodInterface, PodNamespace, Prepared};
 use model::{DeviceName, Mac};
+use plan::between::Trouble;
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
 use tracing::{info, warn};
@@ -68,6 +71,11 @@ impl Add<'_> {
         let mut device = node::device_name(self.call.request.pod.as_ref(), &self.call.sandbox)?;
         loop {
             let (recorded, prepared) = self.record_and_prepare(&device, mtu).await?;
+            if let Err(error) = self.refuse_protected(&recorded) {
+                self.abandon(prepared).await;
+                self.undo(&recorded).await;
+                return Err(error);
+            }
             let error = match self.wire(&recorded, prepared, mtu).await {
                 Ok(wiring) => return Ok((recorded, wiring)),
                 Err(error) => error,
@@ -81,6 +89,23 @@ impl Add<'_> {
                 error => return Err(error.into()),
             }
         }
+    }
+
+    /// A pod with the address of a node or of a service would hide it from everybody on this node. What is there already stays.
+    fn refuse_protected(&self, recorded: &Recorded) -> Result<(), CniError> {
+        let Some(agent) = self.services.agent().filter(|_| recorded.made.is_some()) else { return Ok(()) };
+        let protected = agent.protected.read().unwrap_or_else(PoisonError::into_inner);
+        for address in &recorded.wired.addresses {
+            let whose = match protected.hidden_by(*address) {
+                None => continue,
+                Some(Trouble::HidesNode) => "a node",
+                Some(_) => "services",
+            };
+            let message = format!("the pod would get {address}, which is an address of {whose}");
+            return Err(CniError::configuration(message)
+                .hint("make a pool that overlaps neither the network of the nodes nor that of services"));
+        }
+        Ok(())
     }
 
     /// Looks at what there is, then writes the records and makes the veth meanwhile. If one of them fails, the other is

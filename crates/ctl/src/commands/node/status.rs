@@ -133,6 +133,8 @@ async fn facts(global: &Global, node: &NodeEvidence) -> Vec<(&'static str, Strin
         facts.push(("Agent's store", format!("cannot be used: {}", problem.seen)));
     }
     facts.extend(address_choices(node));
+    let not_followed = node.setup.not_followed.iter().flatten();
+    facts.extend(not_followed.map(|words| ("Ignored", words.seen.clone())));
     let routes = || node.kernel.routes.iter().flatten().map(|route| &route.seen);
     let between = BETWEEN_PROTOCOL.to_string();
     let count = |wanted: &dyn Fn(&Route) -> bool| routes().filter(|route| wanted(route)).count();

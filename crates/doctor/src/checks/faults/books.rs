@@ -21,6 +21,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("affinity-unlabelled", affinity_unlabelled),
     ("allocation-without-handle", allocation_without_handle),
     ("block-contradicts-itself", block_contradicts_itself),
+    ("block-hides-address", block_hides_address),
     ("block-limit-reached", block_limit_reached),
     ("block-missing", block_missing),
     ("block-outside-pools", block_outside_pools),
@@ -159,6 +160,15 @@ fn block_outside_pools(evidence: &mut Evidence, node: usize) -> String {
             other.kernel.routes.iter_mut().for_each(|routes| routes.push(route.clone()));
         }
     }
+    format!("block {cidr}")
+}
+
+/// A pool, and a block of it, around the address of a node.
+fn block_hides_address(evidence: &mut Evidence, node: usize) -> String {
+    let cidr = Cidr::single(node_address(node));
+    let spec = serde_json::json!({"cidr": cidr.to_string(), "blockSize": 32, "disabled": true});
+    evidence.records.add(crate::sample::record(model::Kind::IpPool, &format!("nodes-{node}"), spec));
+    claim(books(evidence), cidr, &owner(node));
     format!("block {cidr}")
 }
 

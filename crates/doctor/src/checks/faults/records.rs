@@ -20,6 +20,7 @@ pub(super) const FAULTS: &[(&str, Inject)] = &[
     ("add-failing", add_failing),
     ("address-outside-pools", address_outside_pools),
     ("address-shared", address_shared),
+    ("bgp-record-unfit", bgp_record_unfit),
     ("cluster-routes-contradictory", cluster_routes_contradictory),
     ("del-retried", del_retried),
     ("device-shared", device_shared),
@@ -207,6 +208,13 @@ fn former(node: usize) -> PodName {
 fn call(node: usize, command: CniCommand, id: &str) -> Happening {
     let pod = Some(former(node));
     Happening::CniCall { command, container_id: id.repeat(16), pod, interface: None, netns: None }
+}
+
+fn bgp_record_unfit(evidence: &mut Evidence, node: usize) -> String {
+    let name = format!("router-{node}");
+    let spec = json!({"peerIP": "172.16.250.1", "asNumber": 65000, "keepaliveTime": "24h"});
+    evidence.records.add(record(Kind::BgpPeer, &name, spec));
+    format!("BGPPeer({name})")
 }
 
 fn add_failing(evidence: &mut Evidence, node: usize) -> String {

@@ -1,18 +1,20 @@
 //! Books agree: a block that lies in no pool.
 
-use ::ipam::{Pool, Reservations};
-use model::{Cidr, Key, Kind};
+use ::ipam::Reservations;
+use model::{Key, Kind};
 
+use super::block_hides_address::hidden_by;
 use super::exhibit;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     code: "block-outside-pools",
-    severity: Severity::Warning,
+    severity: Severity::Error,
     title: "A block of no pool",
-    explanation: "A block lies in no IP pool: its pool was deleted, or was made again with another network. \
-                  Its addresses stay allocated, but nobody says any more how they are encapsulated or \
-                  NATed, and nobody takes new ones there.",
+    explanation: "A block lies in no IP pool: its pool was deleted, or was made again with another network; or \
+                  somebody has written a block of addresses that are not for pods. Agents route no such block \
+                  anew. One that was routed when its pool went stays routed, on nodes that knew it then; new \
+                  nodes do not reach its pods, and nobody says any more how its packets are NATed.",
     remedy: "bring the pool back (disabled), recreate the pods that have its addresses, then delete it",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
     settles: Settles::InTwoLooks,
@@ -20,25 +22,19 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let Some(ipam) = case.evidence.ipam.as_ref() else { return };
     if !case.books_view().is_some_and(|view| view.knows_pools) {
         return;
     }
-    let records = case.evidence.records.all(Kind::IpPool);
-    let pools: Vec<Cidr> =
-        records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).map(|pool| pool.cidr).collect();
-    let pools = Reservations::new(&pools);
-    for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
-        let block = &stored.value;
-        // Networks are nested or apart: a block is in a pool if its first address is.
-        if pools.contains(cidr.network()) {
-            continue;
-        }
+    let pools = Reservations::new(&super::pools(case));
+    for (cidr, block) in super::live_blocks(case).filter(|(cidr, _)| !pools.covers(cidr)) {
         let taken: Vec<usize> =
             (0..block.allocations.len()).filter(|at| block.allocations[*at].is_some()).collect();
         let words = format!("block {cidr} with {}", addresses(taken.len()));
-        let finding = look.found(Subject::Block(*cidr), format!("{words} lies in no pool"));
-        finding.known_by("no pool").seen(exhibit(case, Key::Block(*cidr), words));
+        let finding = look.found(Subject::Block(cidr), format!("{words} lies in no pool"));
+        finding.known_by("no pool").seen(exhibit(case, Key::Block(cidr), words));
+        for hidden in hidden_by(case, &cidr, None) {
+            finding.because(format!("a route to it would hide {hidden}"));
+        }
         for address in taken.into_iter().filter_map(|at| block.address(at)) {
             finding.explains("address-outside-pools", address);
         }
@@ -67,5 +63,20 @@ mod tests {
         silent(&CHECK, &evidence);
         evidence.records.add(record(Kind::IpPool, "pods", json!({"cidr": "10.0.0.0/25", "disabled": true})));
         assert_eq!(subjects(&CHECK, &evidence), ["block 10.0.0.128/26"]);
+    }
+
+    /// A network around all pools is in none of them.
+    #[test]
+    fn fires_for_everything_and_says_whom_it_would_hide() {
+        let mut evidence = small();
+        let everything: model::Cidr = "0.0.0.0/0".parse().unwrap();
+        let owner = model::AffinityOwner::Host("worker-0001".to_owned());
+        let mut block = model::ipam::Block::new(everything, Some(&owner), 1);
+        block.allocations.clear();
+        let books = &mut evidence.ipam.as_mut().unwrap().books;
+        books.blocks.insert(everything, ::ipam::Stored::new(block, "1"));
+        let finding = crate::checks::testing::only(&CHECK, &evidence);
+        assert_eq!(finding.severity, Severity::Error);
+        assert!(finding.cause[0].contains("the address of node worker-0000"), "{:?}", finding.cause);
     }
 }

@@ -12,6 +12,7 @@ pub(super) mod affinity_unfinished;
 pub(super) mod affinity_unlabelled;
 pub(super) mod allocation_without_handle;
 pub(super) mod block_contradicts_itself;
+pub(super) mod block_hides_address;
 pub(super) mod block_limit_reached;
 pub(super) mod block_missing;
 pub(super) mod block_outside_pools;
@@ -47,6 +48,18 @@ const BOOKS_AND_USERS: &[&[Need]] = &[
 /// All problems of the books.
 fn problems<'c>(case: &'c Case<'_>) -> &'c [Problem] {
     case.books_view().map(|view| view.problems.as_slice()).unwrap_or_default()
+}
+
+/// The networks of all pools that can be understood.
+fn pools(case: &Case<'_>) -> Vec<Cidr> {
+    let records = case.evidence.records.all(Kind::IpPool);
+    records.iter().filter_map(|pool| ::ipam::Pool::new(&pool.seen).ok()).map(|pool| pool.cidr).collect()
+}
+
+/// Blocks that are not about to be removed.
+fn live_blocks<'e>(case: &Case<'e>) -> impl Iterator<Item = (Cidr, &'e model::ipam::Block)> + use<'e> {
+    let blocks = case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.blocks);
+    blocks.map(|(cidr, stored)| (*cidr, &stored.value)).filter(|(_, block)| !block.deleted)
 }
 
 /// A record of the books as an exhibit.

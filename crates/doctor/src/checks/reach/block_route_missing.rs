@@ -6,7 +6,7 @@ use ::ipam::Pool;
 use ipnet::IpNet;
 use model::{Key, Kind};
 
-use super::node_blocks;
+use super::routed_blocks;
 use crate::{Case, Check, Host, Look, Need, Origin, Settles, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -25,7 +25,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     look_for_singles(case, look);
-    let blocks = node_blocks(case);
+    let blocks = routed_blocks(case);
     let pools = case.evidence.records.all(Kind::IpPool).iter().filter_map(|pool| Pool::new(&pool.seen).ok());
     let pools: Vec<Pool> = pools.collect();
     let has_tunnels = pools.iter().any(|pool| pool.has_ipip() || pool.has_vxlan());

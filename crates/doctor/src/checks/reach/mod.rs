@@ -10,8 +10,12 @@ pub(super) mod route_via_wrong_node;
 pub(super) mod tunnel_device_wrong;
 pub(super) mod tunnel_end_unknown;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ::ipam::Pool;
 use ipnet::IpNet;
-use model::{AffinityOwner, Cidr};
+use model::{AffinityOwner, Cidr, Kind};
 
 use crate::{Case, Finding, Subject};
 
@@ -25,6 +29,30 @@ pub(super) fn node_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, String)> {
             _ => None,
         })
         .collect()
+}
+
+/// Those that agents route: not what lies in no pool, what would hide a node, or what lies inside a block of another node.
+pub(super) fn routed_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, String)> {
+    let blocks = node_blocks(case);
+    let records = case.evidence.records.all(Kind::IpPool);
+    let pools: Vec<Pool> = records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
+    let knows_pools = case.books_view().is_some_and(|view| view.knows_pools);
+    let by_length: BTreeSet<u8> = blocks.iter().map(|(cidr, ..)| cidr.prefix_len()).collect();
+    let owners: BTreeMap<Cidr, &str> = blocks.iter().map(|(cidr, _, node)| (*cidr, node.as_str())).collect();
+    let views = case.node_views().values();
+    let addresses: BTreeSet<IpAddr> =
+        views.flat_map(|view| &view.addresses).map(|recorded| recorded.address()).collect();
+    let is_routed = |(cidr, net, node): &&(Cidr, IpNet, String)| {
+        let pool = pools.iter().find(|pool| pool.cidr.contains_cidr(cidr));
+        let mut around = by_length
+            .range(..cidr.prefix_len())
+            .filter_map(|length| owners.get(&Cidr::containing(cidr.network(), *length)?));
+        let is_odd = pool.is_some_and(|pool| pool.block_size != cidr.prefix_len());
+        let is_others = is_odd && around.any(|owner| owner != node);
+        let hides = || addresses.range(net.network()..=net.broadcast()).next().is_some();
+        !is_others && (pool.is_some() && !hides() || !knows_pools)
+    };
+    blocks.iter().filter(is_routed).cloned().collect()
 }
 
 /// A node that goes by an address at which nobody reaches it: routes to its blocks are missing or wrong on the others, and on itself those

@@ -27,6 +27,7 @@ pub(super) const ALL: &[Remedy] = &[
     by_hand("bgp-password-wrong", BGP),
     by_hand("bgp-port-closed", BGP),
     by_hand("bgp-session-down", BGP),
+    by_hand("bgp-record-unfit", PEOPLE),
     by_hand(
         "address-outside-pools",
         "the pod works; make a pool for its address, or recreate the pod so that it gets one of a pool",
@@ -36,6 +37,10 @@ pub(super) const ALL: &[Remedy] = &[
         "calico-node labels the affinities of its node at its start; a Kubernetes store is not written here",
     ),
     by_hand("block-limit-reached", PEOPLE),
+    by_hand(
+        "block-hides-address",
+        "which of the two networks is the wrong one only its operators know: make a pool that overlaps neither nodes nor services",
+    ),
     by_hand(
         "ipam-config-ignored",
         "which of the two is meant only its operators know: set what is meant with plumb ipam configure",

@@ -223,7 +223,7 @@ fn tunnel_seen(host: &Host<'_>, link: &Link, wanted: &VxlanDevice) -> Option<Tun
     let address = held
         .filter(|held| held.device == link.name)
         .map(|held| held.net.addr())
-        .find(|address| address.is_ipv4() == wanted.address.is_ipv4() && !is_of_kernel(*address));
+        .find(|address| address.is_ipv4() == wanted.local.is_ipv4() && !is_of_kernel(*address));
     let unspecified = match wanted.local {
         IpAddr::V4(_) => IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED),

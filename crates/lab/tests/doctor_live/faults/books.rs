@@ -36,6 +36,7 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault { code: "ipam-config-ignored", takes: Takes::Cluster, inject: ipam_config_ignored },
     Fault { code: "leak-collection-off", takes: Takes::Pod, inject: leak_collection_off },
+    Fault { code: "block-hides-address", takes: Takes::Pod, inject: block_hides_address },
     Fault { code: "block-limit-reached", takes: Takes::Cluster, inject: block_limit_reached },
     Fault { code: "pool-full", takes: Takes::Pod, inject: pool_full },
     Fault { code: "pool-not-for-node", takes: Takes::Pod, inject: pool_not_for_node },
@@ -159,6 +160,15 @@ fn block_outside_pools(i: &mut Injection<'_>) -> Result<()> {
         let via = crate::scene::address_of(own);
         i.on(other, format!("ip route replace {cidr} via {via} dev eth0"), format!("ip route del {cidr}"))?;
     }
+    i.expect(format!("block {cidr}"))
+}
+
+/// A pool, and a block of it, around the address of a node.
+fn block_hides_address(i: &mut Injection<'_>) -> Result<()> {
+    let cidr = Cidr::single(crate::scene::address_of(i.node).parse()?);
+    let spec = serde_json::json!({"cidr": cidr.to_string(), "blockSize": 32, "disabled": true});
+    i.put_resource(model::Kind::IpPool, &format!("nodes-{}", i.lot()), spec)?;
+    claim(i, cidr, &i.owner())?;
     i.expect(format!("block {cidr}"))
 }
 

@@ -1,0 +1,73 @@
+//! Reachable: a block of a pool that holds a node's or a service's address.
+
+use ipnet::IpNet;
+use model::{Cidr, Key, Kind};
+
+use super::exhibit;
+use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+
+pub(in crate::checks) const CHECK: Check = Check {
+    code: "block-hides-address",
+    severity: Severity::Error,
+    title: "A block that holds the address of a node or of services",
+    explanation: "A block lies in a pool, and the address of a node, or a range of services, lies in the block. \
+                  A route to the block would lead packets for that node or service to whoever has the block, \
+                  so Plumbline's agents make none: pods with addresses of the block are not reached from other \
+                  nodes. The pool overlaps the network of the nodes or of the services.",
+    remedy: "disable the pool, make one that overlaps neither, recreate the pods, then delete the first",
+    needs: &[&[Need::Ipam, Need::Record(Kind::IpPool), Need::Record(Kind::Node)]],
+    settles: Settles::InTwoLooks,
+    look,
+};
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let pools = super::pools(case);
+    for (cidr, _) in super::live_blocks(case) {
+        let Some(pool) = pools.iter().find(|pool| pool.contains_cidr(&cidr)) else { continue };
+        let hidden = hidden_by(case, &cidr, Some(pool));
+        let Some(first) = hidden.first() else { continue };
+        let finding = look.found(Subject::Block(cidr), format!("block {cidr} holds {first}"));
+        finding.known_by("hides").seen(exhibit(case, Key::Block(cidr), format!("block {cidr}")));
+        for other in hidden.iter().skip(1) {
+            finding.because(format!("it also holds {other}"));
+        }
+    }
+}
+
+/// Whose addresses a route to a block would hide, in words. A range of services around the whole pool is meant so.
+pub(super) fn hidden_by(case: &Case<'_>, block: &Cidr, pool: Option<&Cidr>) -> Vec<String> {
+    let views = case.node_views().values();
+    let nodes = views.flat_map(|view| {
+        let addresses = view.addresses.iter().map(|recorded| recorded.address());
+        let held = addresses.filter(|address| block.contains(*address));
+        held.map(|address| format!("{address}, the address of node {}", view.name))
+    });
+    let configuration = case.evidence.records.find(Kind::BgpConfiguration, "default");
+    let services = plan::bgp::service_networks(configuration.map(|record| &record.seen));
+    let services = services.into_iter().filter_map(|range: IpNet| range.to_string().parse::<Cidr>().ok());
+    let hidden =
+        services.filter(|range| range.overlaps(block) && !pool.is_some_and(|pool| range.contains_cidr(pool)));
+    nodes.chain(hidden.map(|range| format!("addresses of the services {range}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::checks::testing::{only, silent};
+    use crate::sample::{record, small};
+
+    #[test]
+    fn fires_for_services_inside_a_block_and_not_for_a_range_around_the_pool() {
+        let mut evidence = small();
+        silent(&CHECK, &evidence);
+        let services = |range: &str| json!({"serviceClusterIPs": [{"cidr": range}]});
+        evidence.records.add(record(Kind::BgpConfiguration, "default", services("10.0.0.0/8")));
+        silent(&CHECK, &evidence);
+        evidence.records.all_mut(Kind::BgpConfiguration).clear();
+        evidence.records.add(record(Kind::BgpConfiguration, "default", services("10.0.0.8/29")));
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(finding.summary, "block 10.0.0.0/26 holds addresses of the services 10.0.0.8/29");
+    }
+}
