@@ -57,7 +57,7 @@ fn repairs_add_what_the_agent_would_add() {
     assert_eq!(words[4], "ip route replace 10.0.1.0/26 via 10.0.1.0 dev vxlan.calico onlink");
     let device = always.vxlan(IpVersion::V4).unwrap();
     let tunnel = always.tunnel_of(device).unwrap();
-    assert_eq!((tunnel.parent.as_str(), tunnel.address, tunnel.is_up), ("eth0", Some(device.address), true));
+    assert_eq!((tunnel.parent.as_str(), tunnel.address, tunnel.is_up), ("eth0", device.address, true));
     let make = Act::Tunnel { device: device.name().to_owned(), from: None, to: Some(tunnel) };
     let commands = NodeWork::here(make).commands();
     let commands: Vec<String> = commands.iter().map(ToString::to_string).collect();
