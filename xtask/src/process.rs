@@ -41,12 +41,15 @@ pub(crate) enum End {
     Quiet(Duration),
 }
 
+/// Whether a line shows that the program gets on.
+pub(crate) type SignOfLife = fn(&str) -> bool;
+
 /// How long a program may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) total: Duration,
     /// The longest time without a line that is a sign of life, and what such a line is.
-    pub(crate) quiet: Option<(Duration, fn(&str) -> bool)>,
+    pub(crate) quiet: Option<(Duration, SignOfLife)>,
 }
 
 impl From<Duration> for Limits {

@@ -84,7 +84,7 @@ pub(crate) fn tar(
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::Write as _;
     use std::path::Path;
 
     use doctor::Evidence;

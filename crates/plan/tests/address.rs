@@ -150,7 +150,7 @@ fn with_several_cards_and_nothing_that_confirms_one_the_doubt_is_named() {
     let mut node = two_cards();
     node.others.clear();
     let expected = Doubt::SeveralCards { address: ip("172.17.73.66"), others: vec![ip("10.0.0.66")] };
-    assert_eq!(by_default(&node).doubts, [expected.clone()]);
+    assert_eq!(by_default(&node).doubts, std::slice::from_ref(&expected));
     // To have written it down confirms nothing.
     node.recorded = Some("172.17.73.66/22".parse().unwrap());
     assert_eq!(by_default(&node).doubts, [expected]);

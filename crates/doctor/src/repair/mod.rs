@@ -67,10 +67,12 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
     let ground = Ground::new(evidence, options, scope);
     let mut draft = Draft::new(&ground);
     let mut targets: Vec<(usize, &'static Remedy, Target)> = Vec::new();
-    for target in report.findings.iter().flat_map(Target::of) {
-        let Some((rank, remedy)) = remedies::ranked(target.code) else { continue };
-        if ground.is_wanted(remedy, &target) {
-            targets.push((rank, remedy, target));
+    for finding in &report.findings {
+        for target in Target::of(finding) {
+            let Some((rank, remedy)) = remedies::ranked(target.code) else { continue };
+            if ground.is_wanted(remedy, &target) && !remedies::must_wait(finding.code, target.code) {
+                targets.push((rank, remedy, target));
+            }
         }
     }
     targets.extend(node_to_bury(&ground, scope));

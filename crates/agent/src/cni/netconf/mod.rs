@@ -192,7 +192,12 @@ fn valid_attachments(document: &Object) -> Result<Option<Vec<(String, String)>>,
     let attachment = |entry: &Value| Some((text(entry, "containerID")?, text(entry, "ifname")?));
     let all = listed.as_array().and_then(|listed| listed.iter().map(attachment).collect::<Option<Vec<_>>>());
     // An entry that is passed over would be a pod that loses its network.
-    all.map(Some).ok_or_else(|| wrong(VALID_ATTACHMENTS, "a list of containerID and ifname", listed))
+    all.map(Some).ok_or_else(|| {
+        CniError::configuration(format!(
+            "the network configuration's {VALID_ATTACHMENTS} must be a list in which each entry has a containerID \
+             and an ifname"
+        ))
+    })
 }
 
 /// A setting that names a store's place also says which store is meant, whatever the environment holds.
@@ -290,8 +295,8 @@ mod tests {
             ),
             (
                 json!({"name": "n", "cni.dev/valid-attachments": [{"containerID": "a"}]}),
-                "the network configuration's cni.dev/valid-attachments must be a list of containerID and ifname, \
-                 not [{\"containerID\":\"a\"}]",
+                "the network configuration's cni.dev/valid-attachments must be a list in which each entry has a \
+                 containerID and an ifname",
             ),
             (json!({}), "the network configuration has no name"),
             (

@@ -188,6 +188,6 @@ mod tests {
             config: "CONFIG_VETH=y\n# CONFIG_VXLAN is not set\n".to_owned(),
         };
         let has: Vec<bool> = PARTS.iter().map(|part| known.has(part)).collect();
-        assert_eq!(has, [true, false, false, false, false, false, false]);
+        assert_eq!(has, [true, false, false, false, false, false, false, false]);
     }
 }

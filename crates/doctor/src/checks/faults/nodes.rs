@@ -234,8 +234,11 @@ fn node_address_wrong(evidence: &mut Evidence, node: usize) -> String {
         .unwrap()
         .push(Sighted::new(own, Origin::probe(node_name(node), "addresses")));
     let nodes = evidence.records.all_mut(Kind::Node);
-    nodes.retain(|other| other.seen.metadata.name != node_name(node));
-    nodes.push(record(Kind::Node, &node_name(node), json!({"bgp": {"ipv4Address": address}})));
+    let own = nodes.iter_mut().find(|other| other.seen.metadata.name == node_name(node));
+    own.expect("every node has a record")
+        .seen
+        .spec_mut()
+        .insert("bgp".to_owned(), json!({"ipv4Address": address}));
     break_session(evidence, node, OTHER, "Passive");
     calico_node_not_ready(evidence, node);
     subject(node)

@@ -4,8 +4,8 @@ pub(super) mod pod_address_missing;
 pub(super) mod pod_default_route_missing;
 pub(super) mod pod_gateway_unresolved;
 pub(super) mod pod_interface_missing;
-pub(super) mod pod_network_crowded;
 pub(super) mod pod_namespace_gone;
+pub(super) mod pod_network_crowded;
 
 use crate::evidence::kernel::PodView;
 use crate::evidence::node::Attachment;

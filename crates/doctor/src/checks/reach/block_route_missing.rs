@@ -28,6 +28,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let blocks = routed_blocks(case);
     let pools = case.evidence.records.all(Kind::IpPool).iter().filter_map(|pool| Pool::new(&pool.seen).ok());
     let pools: Vec<Pool> = pools.collect();
+    let owned: BTreeSet<(IpNet, &str)> = blocks.iter().map(|(_, net, node)| (*net, node.as_str())).collect();
     let has_tunnels = pools.iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
     // A machine that is no node, or no longer, has no pods who would need the routes; if it has, that is another finding.
     let is_node = |host: &&Host<'_>| !case.knows_nodes() || case.node_view(host.name()).is_some();
@@ -35,12 +36,20 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let crossings = case.crossings_of(host.name());
         // Through a tunnel leads only a route of its own; one that was summed up leads past it.
         let is_tunnelled = |net: &IpNet| crossings.is_some_and(|known| known.tunnelled.contains(net));
-        let is_routed = |net: IpNet| is_within(host, net) || (!is_tunnelled(&net) && is_summed_up(host, net));
+        // One inside another block of the same node takes the other's way.
+        let is_in_routed = |net: IpNet, node: &str| {
+            enclosing(net).any(|outer| owned.contains(&(outer, node)) && is_within(host, outer))
+        };
+        let is_routed = |net: IpNet, node: &str| {
+            is_within(host, net)
+                || (!is_tunnelled(&net) && is_summed_up(host, net))
+                || is_in_routed(net, node)
+        };
         let elsewhere = || blocks.iter().filter(|(_, _, node)| !node.eq_ignore_ascii_case(host.name()));
         let mut missing: Vec<_> = elsewhere()
             // Nobody routes what no pool vouches for, which is a finding of its own.
             .filter(|(_, net, _)| pools.is_empty() || pools.iter().any(|pool| is_part(pool, net)))
-            .filter(|(_, net, node)| !is_routed(*net) && case.node_view(node).is_some())
+            .filter(|(_, net, node)| !is_routed(*net, node) && case.node_view(node).is_some())
             .collect();
         // Of a block inside another of the same node the larger one's route is missed, once.
         let unrouted: BTreeSet<(IpNet, &str)> =
@@ -48,7 +57,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         missing.retain(|(_, net, node)| {
             !enclosing(*net).any(|outer| unrouted.contains(&(outer, node.as_ref())))
         });
-        let routes_others = elsewhere().any(|(_, net, _)| is_routed(*net));
+        let routes_others = elsewhere().any(|(_, net, node)| is_routed(*net, node));
         let has_bgp = host.node.bgp.as_ref().is_some_and(|bgp| !bgp.sessions.is_empty());
         // Where neither holds, somebody else (a cloud, a router) knows the way.
         if !(routes_others || has_bgp || has_tunnels) {

@@ -52,6 +52,11 @@ pub(super) const TAKING: &[Remedy] = &[remedy(
     drop_diversion,
 )];
 
+/// Whether this is about a way between nodes.
+pub(super) fn is_way(code: &str) -> bool {
+    GIVING.iter().any(|remedy| remedy.code == code)
+}
+
 fn wanted<'d, 'e>(draft: &'d Draft<'_, 'e>, node: &str) -> Option<(&'d Host<'e>, Rc<Between>)> {
     let host = host(draft, node)?;
     Some((host, draft.ground.case.wanted_on(host)?))
@@ -78,7 +83,7 @@ fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
     let (from, to) = match found.first() {
         Some(first) if !can_be_put_back(first) => return leave_it(draft, target, first),
         // Ours is there, and a stranger's stands in front.
-        Some(first) if found[1..].iter().any(|found| is_right(found)) => (Some(way(first)), None),
+        Some(first) if found[1..].iter().any(is_right) => (Some(way(first)), None),
         Some(first) => (Some(way(first)), Some(to)),
         None => (None, Some(to)),
     };

@@ -66,6 +66,12 @@ pub(super) fn ranked(code: &str) -> Option<(usize, &'static Remedy)> {
     ALL.iter().flat_map(|remedies| remedies.iter()).enumerate().find(|(_, remedy)| remedy.code == code)
 }
 
+/// Whether a symptom can be judged only after its cause is repaired: ways between nodes follow from the nodes' addresses, and made by
+/// a wrong one they would be wrong themselves.
+pub(super) fn must_wait(cause: &str, symptom: &str) -> bool {
+    nodes::is_about_address(cause) && crossings::is_way(symptom)
+}
+
 /// The remedy for a code.
 pub fn find(code: &str) -> Option<&'static Remedy> {
     ranked(code).map(|(_, remedy)| remedy)

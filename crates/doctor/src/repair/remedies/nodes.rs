@@ -20,6 +20,10 @@ const fn address(code: &'static str) -> Remedy {
     Remedy { code, area: Area::Node, does: CORRECTS, undo: UNDO_ADDRESS, act: Some(correct_address) }
 }
 
+/// Findings about the address that other nodes use for a node.
+const ABOUT_ADDRESS: [&str; 4] =
+    ["node-address-wrong", "node-address-missing", "node-address-unfit", "node-address-shared"];
+
 pub(super) const ALL: &[Remedy] = &[
     address("node-address-wrong"),
     address("node-address-missing"),
@@ -46,6 +50,11 @@ pub(super) const ALL: &[Remedy] = &[
         act: Some(kernel::set_setting),
     },
 ];
+
+/// Whether this is about the address of a node.
+pub(super) fn is_about_address(code: &str) -> bool {
+    ABOUT_ADDRESS.contains(&code)
+}
 
 /// Devices that never carry a node's address.
 fn is_virtual(device: &str) -> bool {
