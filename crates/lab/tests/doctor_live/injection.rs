@@ -12,6 +12,7 @@ use model::{AffinityOwner, Cidr, Key, Kind};
 use serde_json::Value;
 
 use crate::bird;
+use crate::kubernetes;
 use crate::relay::Relay;
 use crate::scene::{NODES, Scene};
 
@@ -248,6 +249,14 @@ impl<'s> Injection<'s> {
         let mut resource = model::Resource::new(kind, name);
         resource.body.insert("spec".to_owned(), spec);
         self.put(resource.key(), resource.encode())
+    }
+
+    /// A node that is somewhere else: Kubernetes lists it, too.
+    pub(crate) fn put_node(&self, name: &str, spec: Value) -> Result<()> {
+        let address = spec["bgp"]["ipv4Address"].as_str().and_then(|text| text.split('/').next());
+        let listed = kubernetes::node(name, address.context("a node has an address")?);
+        self.edit_list("nodes.json", |nodes| nodes.push(listed))?;
+        self.put_resource(Kind::Node, name, spec)
     }
 
     /// Changes a list that `kubectl` printed.

@@ -50,17 +50,18 @@ fn calico_node() -> Value {
 }
 
 pub(crate) fn nodes() -> Value {
-    let items: Vec<Value> = NODES.iter().map(|node| self::node(node)).collect();
+    let items: Vec<Value> = NODES.iter().map(|node| self::node(node, &address_of(node))).collect();
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-fn node(name: &str) -> Value {
+/// A node that is ready.
+pub(crate) fn node(name: &str, address: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "creationTimestamp": LONG_AGO},
         "spec": {},
         "status": {
-            "addresses": [{"type": "InternalIP", "address": address_of(name)}, {"type": "Hostname", "address": name}],
+            "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready",
                 "lastTransitionTime": LONG_AGO}],
         },

@@ -271,7 +271,7 @@ fn give_to_tunnel(i: &Injection<'_>, cidr: Cidr) -> Result<String> {
     i.put(Key::Block(cidr), block.encode())?;
     i.put_handle(&tunnel.handle, cidr)?;
     let bgp = json!({"ipv4Address": format!("172.30.0.{}/24", 100 + i.lot())});
-    i.put_resource(Kind::Node, &node, json!({"bgp": bgp, "ipv4VXLANTunnelAddr": cidr.network()}))?;
+    i.put_node(&node, json!({"bgp": bgp, "ipv4VXLANTunnelAddr": cidr.network()}))?;
     Ok(node)
 }
 
@@ -297,6 +297,6 @@ fn tombstone(i: &mut Injection<'_>) -> Result<()> {
 fn tunnel_address_shared(i: &mut Injection<'_>) -> Result<()> {
     let bgp = json!({"ipv4Address": format!("172.30.0.{}/24", 100 + i.lot())});
     let spec = json!({"bgp": bgp, "ipv4VXLANTunnelAddr": i.address()});
-    i.put_resource(Kind::Node, &format!("extra-{}", i.lot()), spec)?;
+    i.put_node(&format!("extra-{}", i.lot()), spec)?;
     i.expect(i.address())
 }

@@ -166,7 +166,7 @@ fn node_address_missing(i: &mut Injection<'_>) -> Result<()> {
 fn node_address_shared(i: &mut Injection<'_>) -> Result<()> {
     let own = address_of(i.node);
     let spec = json!({"bgp": {"ipv4Address": format!("{own}/24")}});
-    i.put_resource(Kind::Node, &format!("copy-of-{}", i.node), spec)?;
+    i.put_node(&format!("copy-of-{}", i.node), spec)?;
     i.expect(own)
 }
 
