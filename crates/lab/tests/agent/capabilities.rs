@@ -78,8 +78,7 @@ fn the_agent_works_with_the_capabilities_of_its_unit() {
     let agent = start(&bench, &AGENT_CAPABILITIES);
     assert_eq!(effective(&agent).count_ones() as usize, AGENT_CAPABILITIES.len(), "{}", agent.log());
     let pods = ["web-0", "web-1"].map(|name| bench.pod("shop", name));
-    let addresses: Vec<IpAddr> =
-        pods.iter().map(|pod| bench.agent_add(pod).address().unwrap().into()).collect();
+    let addresses: Vec<IpAddr> = pods.iter().map(|pod| bench.agent_add(pod).address().unwrap()).collect();
     assert!(pods[0].netns().can_ping(&addresses[1].to_string()).unwrap());
     let namespace = bench.node.namespace();
     let tunnel = || namespace.ip(&["route", "show", "10.244.9.0/26"]).unwrap_or_default();

@@ -95,46 +95,11 @@ fn blocks_that_are_not_theirs_to_claim_get_no_route() {
             })
             .unwrap();
         let pingers = ping_both_ways(&scene);
-        for index in [0, 2] {
-            lab::wait_for("every claim to be refused aloud", || {
-                let said = readiness(&scene, index);
-                ensure!(
-                    said.starts_with("ok, but") && said.contains("block 0.0.0.0/0 of node"),
-                    "{mode:?}: {said}"
-                );
-                let metrics = printed(&scene, index, &["curl", "-s", "127.0.0.1:9099/metrics"]);
-                let refused = metrics.lines().find_map(|line| line.strip_prefix("plumb_blocks_refused "));
-                let refused: usize = refused.unwrap_or_default().parse()?;
-                ensure!(
-                    refused >= claims.len(),
-                    "{mode:?}: {refused} of {} are refused: {said}",
-                    claims.len()
-                );
-                Ok(())
-            })
-            .unwrap();
-        }
+        [0, 2].into_iter().for_each(|index| wait_until_refused(&scene, index, mode, &claims));
         wait_for_more(&pingers, 100);
         assert_eq!(losses(pingers), 0, "{mode:?}{}", scene.evidence());
         for (index, before) in [0, 2].into_iter().zip(before) {
-            let now = all_routes(&scene, index);
-            let gateways = networks_of(&scene, 1);
-            for cidr in &claims {
-                let leads = |line: &&str| {
-                    let is_meant = line.split_whitespace().next().is_some_and(|to| is_same(to, cidr));
-                    is_meant
-                        && gateways.iter().any(|(gateway, _)| {
-                            line.split_whitespace().any(|word| word == gateway.to_string())
-                        })
-                };
-                assert_eq!(now.lines().find(leads), None, "{mode:?}: {now}");
-            }
-            let new: Vec<&str> = now
-                .lines()
-                .filter(|line| line.contains("proto 113") || line.contains("proto bird"))
-                .filter(|line| !before.contains(line.trim()))
-                .collect();
-            assert_eq!(new, [] as [&str; 0], "{mode:?}");
+            assert_no_route_to(&scene, index, mode, &claims, &before);
         }
         // Packets go where they went before: to nodes, to pods, and to nobody at the service's address.
         for (address, _) in networks_of(&scene, 2) {
@@ -144,19 +109,59 @@ fn blocks_that_are_not_theirs_to_claim_get_no_route() {
                 .unwrap();
         }
         scene.assert_all_talk();
-        let report: Value =
-            serde_json::from_str(&printed(&scene, 0, &["plumb", "doctor", "-o", "json"])).unwrap();
-        for cidr in &claims {
-            let of_block = |finding: &&Value| {
-                finding["subject"].as_str().is_some_and(|subject| subject == format!("block {cidr}"))
-            };
-            let found = report["findings"].as_array().unwrap().iter().find(of_block);
-            let found = found.unwrap_or_else(|| panic!("{mode:?}: nothing about {cidr} in {report:#}"));
-            assert_eq!(found["severity"], "error", "{found:#}");
-        }
-        let status = printed(&scene, 0, &["plumb", "node", "status"]);
-        assert!(status.contains("block 0.0.0.0/0 of node"), "{status}");
+        assert_found(&scene, mode, &claims);
     }
+}
+
+/// The node says so, and counts every one of them.
+fn wait_until_refused(scene: &Scene, index: usize, mode: Mode, claims: &[Cidr]) {
+    lab::wait_for("every claim to be refused aloud", || {
+        let said = readiness(scene, index);
+        ensure!(said.starts_with("ok, but") && said.contains("block 0.0.0.0/0 of node"), "{mode:?}: {said}");
+        let metrics = printed(scene, index, &["curl", "-s", "127.0.0.1:9099/metrics"]);
+        let refused = metrics.lines().find_map(|line| line.strip_prefix("plumb_blocks_refused "));
+        let refused: usize = refused.unwrap_or_default().parse()?;
+        ensure!(refused >= claims.len(), "{mode:?}: {refused} of {} are refused: {said}", claims.len());
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The kernel leads nothing of this to the node that claims it, and has no route that it did not have before.
+fn assert_no_route_to(scene: &Scene, index: usize, mode: Mode, claims: &[Cidr], before: &str) {
+    let now = all_routes(scene, index);
+    let gateways = networks_of(scene, 1);
+    for cidr in claims {
+        let leads = |line: &&str| {
+            let is_meant = line.split_whitespace().next().is_some_and(|to| is_same(to, cidr));
+            is_meant
+                && gateways
+                    .iter()
+                    .any(|(gateway, _)| line.split_whitespace().any(|word| word == gateway.to_string()))
+        };
+        assert_eq!(now.lines().find(leads), None, "{mode:?}: {now}");
+    }
+    let new: Vec<&str> = now
+        .lines()
+        .filter(|line| line.contains("proto 113") || line.contains("proto bird"))
+        .filter(|line| !before.contains(line.trim()))
+        .collect();
+    assert_eq!(new, [] as [&str; 0], "{mode:?}");
+}
+
+/// The doctor names each as an error, and the node's status names them, too.
+fn assert_found(scene: &Scene, mode: Mode, claims: &[Cidr]) {
+    let report: Value = serde_json::from_str(&printed(scene, 0, &["plumb", "doctor", "-o", "json"])).unwrap();
+    for cidr in claims {
+        let of_block = |finding: &&Value| {
+            finding["subject"].as_str().is_some_and(|subject| subject == format!("block {cidr}"))
+        };
+        let found = report["findings"].as_array().unwrap().iter().find(of_block);
+        let found = found.unwrap_or_else(|| panic!("{mode:?}: nothing about {cidr} in {report:#}"));
+        assert_eq!(found["severity"], "error", "{found:#}");
+    }
+    let status = printed(scene, 0, &["plumb", "node", "status"]);
+    assert!(status.contains("block 0.0.0.0/0 of node"), "{status}");
 }
 
 /// In the settings of BGP, where records tell of services. A lab with BGP has some already.
@@ -217,9 +222,7 @@ fn no_pod_gets_the_address_of_a_node() {
     let log = scene.lab.log_tail(scene.node(0), "kubelet", usize::MAX)
         + &scene.lab.log_tail(scene.node(0), "agent", usize::MAX);
     assert!(log.contains("which is an address of a node"), "{log}");
-    for address in ["172.30.0.2"] {
-        scene.lab.run_on(scene.node(0), &["ping", "-n", "-c", "1", "-W", "5", address]).unwrap();
-    }
+    scene.lab.run_on(scene.node(0), &["ping", "-n", "-c", "1", "-W", "5", "172.30.0.2"]).unwrap();
     assert!(!scene.routes(1).contains("172.30.0.0/29"), "{}", scene.routes(1));
 }
 

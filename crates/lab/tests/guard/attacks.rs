@@ -145,7 +145,7 @@ impl<'a> Stage<'a> {
             // Delivered as IPIP, not as UDP: seen only where there is a tunnel to unpack it.
             self.hopeless("IPIP to another node", Place::Node(1), frame);
         }
-        if let IpAddr::V6(_) = own {
+        if own.is_ipv6() {
             let to = self.node(0, version);
             let frame = move |id| Datagram::new(own, to, id, VXLAN_PORT).fragments();
             self.attack("into its own node's tunnel port, in fragments", Place::Node(0), frame);

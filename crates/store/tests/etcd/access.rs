@@ -162,11 +162,11 @@ async fn user_and_password_open_the_door() {
     run(cluster.etcdctl().args(["user", "add", "guest:guest"])).unwrap();
     let store = EtcdStore::connect(user("guest", "guest")).await.unwrap();
     let error = store.get(&Key::IpamConfig).await.unwrap_err();
-    assert!(shown(&error).contains("lacks the permission"), "{}", shown(&error));
+    assert!(shown(&error).contains("do not allow reading IPAMConfiguration(default)"), "{}", shown(&error));
     let after = store::Revision::from(1);
     let mut watch = store.watch(model::KeyRange::Handles, after).await.unwrap();
     let error = watch.next().await.unwrap().unwrap_err();
-    assert!(shown(&error).contains("lacks the permission"), "{}", shown(&error));
+    assert!(shown(&error).contains("do not allow watching"), "{}", shown(&error));
 }
 
 #[tokio::test]

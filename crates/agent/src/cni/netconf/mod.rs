@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 pub(crate) use asked::Asked;
-use read::{Object, flag, number, section, text, texts, wrong};
+use read::{Object, flag, number, section, text, texts};
 
 use super::error::{CniError, code};
 
