@@ -207,10 +207,9 @@ fn readiness(health: &Health) -> Page {
     if wrong.is_empty() {
         return page;
     }
-    let verdict = if page.text == "ok\n" {
-        "ok, but these records are wrong and are not followed:\n"
-    } else {
-        &page.text
+    let verdict = match page.text.as_str() {
+        "ok\n" => "ok, but these records are invalid:\n".to_owned(),
+        reasons => format!("{reasons}These records are invalid, too (no reason for being unready):\n"),
     };
     Page { status: page.status, text: format!("{verdict}{}\n", wrong.join("\n")) }
 }
@@ -271,10 +270,7 @@ mod tests {
         health.set_reconciled(true);
         let ready = readiness();
         assert_eq!(ready.status, "200 OK");
-        assert_eq!(
-            ready.text,
-            "ok, but these records are wrong and are not followed:\nblock 0.0.0.0/0 of node x\n"
-        );
+        assert_eq!(ready.text, "ok, but these records are invalid:\nblock 0.0.0.0/0 of node x\n");
     }
 
     proptest! {

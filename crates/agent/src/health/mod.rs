@@ -24,6 +24,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(90);
 const NOT_SERVING: &str = "the socket is not served";
 const NOT_IN_SYNC: &str = "the store's records are not known yet";
 const NOT_RECONCILED: &str = "the kernel's state differs from what it should be";
+const NOT_CHECKED: &str = "the kernel's state has not been checked yet";
 
 /// What readiness depends on. Each condition is met while it has no problem; a part of the agent sets its own with
 /// [`Health::set_condition`]. The names are labels of the metric `plumb_not_ready`.
@@ -254,7 +255,7 @@ fn at_start() -> Conditions {
         (Condition::StateFolder, Vec::new()),
         (Condition::Store, Vec::new()),
         (Condition::Records, problem(NOT_IN_SYNC)),
-        (Condition::Kernel, problem(NOT_RECONCILED)),
+        (Condition::Kernel, problem(NOT_CHECKED)),
         (Condition::Routes, problem("the routes to other nodes are not known yet")),
         (Condition::Sessions, Vec::new()),
         (Condition::Rules, Vec::new()),
@@ -272,7 +273,7 @@ mod tests {
         health.set_routes_missing(Vec::new());
         health.set_serving(true);
         health.set_store_in_sync(true);
-        assert_eq!(health.not_ready(), ["the kernel's state differs from what it should be"]);
+        assert_eq!(health.not_ready(), ["the kernel's state has not been checked yet"]);
         health.set_reconciled(true);
         assert_eq!(health.not_ready(), [] as [&str; 0]);
         health.set_store_in_sync(false);

@@ -15,6 +15,11 @@ pub(super) fn only(check: &Check, evidence: &Evidence) -> Finding {
 }
 
 #[track_caller]
+/// The commands that a finding offers.
+pub(super) fn advised(finding: &Finding) -> Vec<String> {
+    finding.commands.iter().map(ToString::to_string).collect()
+}
+
 pub(super) fn silent(check: &Check, evidence: &Evidence) {
     assert_eq!(check.alone(evidence).findings(), [], "{} is to be silent", check.code);
 }

@@ -286,10 +286,9 @@ fn verdict(repair: &Repair, outcome: &Outcome, lost: usize) -> Result<(), Failur
         tell::steps(lost + outcome.troubles().count()),
         tell::steps(outcome.not_tried)
     ));
-    Err(match repair.keep_going {
-        true => failure.into(),
-        false => failure
-            .hint("plumb repair shows a new plan; with --keep-going those that depend on it are tried all the same")
-            .into(),
-    })
+    let hint = match repair.keep_going || outcome.not_tried == 0 {
+        true => "plumb repair shows a new plan",
+        false => "plumb repair shows a new plan; --keep-going also tries steps that depend on a failed one",
+    };
+    Err(failure.hint(hint).into())
 }

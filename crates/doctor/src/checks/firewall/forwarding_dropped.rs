@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Spared, advice, locals, remote, way_out};
+use super::{Spared, advise, locals, remote, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::evidence::firewall::{Dropper, Firewall, Packet};
 use crate::{Case, Check, Host, Look, Need, Settles, Severity, Subject};
@@ -16,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
                   hardening scripts and firewalld do so, too. Addresses, routes and sessions all look right, and nothing \
                   gets through.",
     remedy: "accept what comes from and goes to the devices of pods before it is dropped, with the program that made the chain \
-             (iptables or nft; the finding says which), and make it last",
+             (iptables or nft; the finding has the command), and save the rules so that this survives a reboot",
     needs: &[&[Need::Firewall, Need::Endpoints]],
     settles: Settles::InTwoLooks,
     look,
@@ -42,7 +42,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             Subject::Node(name.to_owned()),
             format!("{name} drops the packets of its pods to or from other nodes"),
         );
-        finding.remedy(format!("{}; and make it last", advice(&dropped_by, &spared())));
+        advise(finding, &dropped_by, &spared());
         finding.seen_all(dropped_by.iter().map(|place| firewall.exhibit(place.to_string())));
         explain_losses(case, finding, name);
     }
@@ -50,9 +50,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 
 fn spared() -> [Spared; 2] {
     [("-i", "iifname"), ("-o", "oifname")].map(|(iptables, nft)| Spared {
-        chain: "FORWARD",
-        iptables: format!("{iptables} cali+"),
-        nft: format!("{nft} \"cali*\""),
+        iptables: (iptables, "cali+".to_owned()),
+        nft: (nft, "cali*".to_owned()),
     })
 }
 
@@ -99,7 +98,7 @@ mod tests {
 
     use super::*;
     use crate::Evidence;
-    use crate::checks::testing::{only, silent};
+    use crate::checks::testing::{advised, only, silent};
     use crate::sample::small;
 
     /// What Docker leaves behind, and a rule of somebody else's.
@@ -131,7 +130,10 @@ mod tests {
         assert_eq!(finding.subject.to_string(), "node worker-0001");
         let shown: Vec<&str> = finding.evidence.iter().map(|exhibit| exhibit.text.as_str()).collect();
         assert_eq!(shown, ["chain FORWARD of table ip filter: policy drop"]);
-        assert!(finding.remedy.starts_with("iptables -I FORWARD -i cali+ -j ACCEPT; "), "{}", finding.remedy);
+        assert_eq!(
+            advised(&finding),
+            ["iptables -I FORWARD -i cali+ -j ACCEPT", "iptables -I FORWARD -o cali+ -j ACCEPT"]
+        );
     }
 
     /// Neither our own rules nor those that concern other packets are shown, and a chain of nft's is not iptables' to change.
@@ -152,14 +154,18 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         let shown: Vec<&str> = finding.evidence.iter().map(|exhibit| exhibit.text.as_str()).collect();
         assert_eq!(shown, ["chain pass of table inet hard: rule 4"]);
-        assert_eq!(finding.remedy, "nft delete rule inet hard pass handle 4; and make it last");
+        assert_eq!(advised(&finding), ["nft delete rule inet hard pass handle 4"]);
         let policy = json!({"nftables": [
             {"chain": {"family": "ip", "table": "hard", "name": "pass", "type": "filter", "hook": "forward", "prio": 5, "policy": "drop"}},
         ]});
         evidence.node_mut("worker-0001").firewall.as_mut().unwrap().seen = Firewall::read(&policy).unwrap();
-        let remedy = only(&CHECK, &evidence).remedy;
-        assert!(remedy.starts_with("nft insert rule ip hard pass iifname \"cali*\" accept; "), "{remedy}");
-        assert!(!remedy.contains("iptables"), "{remedy}");
+        assert_eq!(
+            advised(&only(&CHECK, &evidence)),
+            [
+                "nft insert rule ip hard pass iifname 'cali*' accept",
+                "nft insert rule ip hard pass oifname 'cali*' accept"
+            ]
+        );
     }
 
     #[test]

@@ -8,8 +8,10 @@ pub(super) mod tunnel_dropped;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use model::ShellCommand;
+
 use crate::evidence::firewall::Dropper;
-use crate::{Case, Host};
+use crate::{Case, Finding, Host};
 
 /// How many pods of a node are tried. Rules that are meant for all hit these, too.
 const PODS_MAX: usize = 16;
@@ -44,47 +46,56 @@ fn way_out<'e>(host: &Host<'e>, to: IpAddr) -> Option<&'e str> {
     host.route_for(to)?.seen.device.as_deref()
 }
 
-/// A match, in the words of iptables and in those of nft.
+/// A match, in the words of iptables and in those of nft: an option or an expression, and its value.
 struct Spared {
-    /// Of the chain that the packets come through.
-    chain: &'static str,
-    iptables: String,
-    nft: String,
+    iptables: (&'static str, String),
+    nft: (&'static str, String),
 }
 
-/// What lets packets through, in the words of the program that made the chains which drop them: the one's commands do not reach the
-/// other's chains, and an accept in one chain does not keep the next from dropping.
-fn advice(dropped_by: &BTreeSet<Dropper>, spared: &[Spared]) -> String {
-    let mut commands: Vec<String> = Vec::new();
+/// Offers what lets packets through, in the words of the program that made the chains which drop them: the one's commands do not reach
+/// the other's chains, and an accept in one chain does not keep the next from dropping.
+fn advise(finding: &mut Finding, dropped_by: &BTreeSet<Dropper>, spared: &[Spared]) {
+    let mut commands: Vec<ShellCommand> = Vec::new();
     for dropper in dropped_by {
-        let Dropper { family, table, chain, rule } = dropper;
-        let is_plain =
-            |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-        if ![family, table, chain].into_iter().all(is_plain) {
-            commands.push(format!("see {dropper} with nft -a list ruleset"));
-        } else if is_of_iptables(dropper) {
-            let program = if family == "ip6" { "ip6tables" } else { "iptables" };
-            let table = if table == "filter" { String::new() } else { format!(" -t {table}") };
-            let accept = |spared: &Spared| {
-                format!("{program}{table} -I {} {} -j ACCEPT", spared.chain, spared.iptables)
-            };
-            commands.extend(spared.iter().map(accept));
-        } else {
-            match rule {
-                Some(handle) => {
-                    commands.push(format!("nft delete rule {family} {table} {chain} handle {handle}"));
-                }
-                None => {
-                    let accept = |spared: &Spared| {
-                        format!("nft insert rule {family} {table} {chain} {} accept", spared.nft)
-                    };
-                    commands.extend(spared.iter().map(accept));
-                }
-            }
+        match dropper.rule {
+            _ if is_of_iptables(dropper) => commands.extend(accept_with_iptables(dropper, spared)),
+            Some(handle) => commands.push(nft("nft delete rule", dropper).plain("handle").value(handle)),
+            None => commands.extend(spared.iter().map(|spared| {
+                let (what, value) = &spared.nft;
+                nft("nft insert rule", dropper).plain(what).value(value).plain("accept")
+            })),
         }
     }
     commands.dedup();
-    commands.join("; ")
+    let deletes = |command: &ShellCommand| command.words().get(1).is_some_and(|word| word == "delete");
+    finding.remedy(match commands.iter().any(deletes) {
+        true => {
+            "find out who made the rule and why. If nobody needs it, delete it with the command below, and see to it that it is not \
+             loaded again at the next boot"
+        }
+        false => "accept the packets with the commands below, and save the rules so that they survive a reboot",
+    });
+    for command in commands {
+        finding.command(command);
+    }
+}
+
+fn nft(words: &'static str, dropper: &Dropper) -> ShellCommand {
+    ShellCommand::new(words).value(&dropper.family).value(&dropper.table).value(&dropper.chain)
+}
+
+/// In the very chain that drops them.
+fn accept_with_iptables(dropper: &Dropper, spared: &[Spared]) -> Vec<ShellCommand> {
+    let program = || ShellCommand::new(if dropper.family == "ip6" { "ip6tables" } else { "iptables" });
+    // By which device packets leave is not known yet there, and iptables refuses to ask.
+    let is_known = |spared: &&Spared| dropper.chain != "PREROUTING" || spared.iptables.0 != "-o";
+    let accept = |spared: &Spared| {
+        let table =
+            if dropper.table == "filter" { program() } else { program().plain("-t").value(&dropper.table) };
+        let (what, value) = &spared.iptables;
+        table.plain("-I").value(&dropper.chain).plain(what).value(value).plain("-j ACCEPT")
+    };
+    spared.iter().filter(is_known).map(accept).collect()
 }
 
 /// A chain that `iptables` made, on a kernel where it is a face of nftables.

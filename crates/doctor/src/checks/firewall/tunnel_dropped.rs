@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use model::{IpVersion, Kind};
 use plan::between::{Encapsulation, PoolView, Via};
 
-use super::{Spared, advice};
+use super::{Spared, advise};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::listed;
 use crate::evidence::firewall::{Dropper, Packet, Transport};
@@ -19,8 +19,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     explanation: "Pools are reached through VXLAN, and rules of a node that are not the agent's (nftables, or iptables as a face \
                   of it) drop the tunnel's packets (UDP, port 4789 unless vxlanPort says otherwise) to or from other nodes. Devices, \
                   routes and entries all look right, and nothing gets through.",
-    remedy: "accept the tunnel's packets before they are dropped, with the program that made the chain (iptables or nft; the finding \
-             says which), and make it last",
+    remedy: "accept the tunnel's packets before they are dropped, or delete the rule that drops them, with the program that made the \
+             chain (iptables or nft; the finding has the command), and save the rules so that this survives a reboot",
     needs: &[&[Need::Firewall, Need::Ipam, Need::Routes]],
     settles: Settles::InTwoLooks,
     look,
@@ -53,8 +53,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         );
         finding
             .known_by("tunnel")
-            .remedy(format!("{}; and make it last", advice(&lost.dropped_by, &lost.spared())))
             .seen_all(lost.dropped_by.iter().map(|dropper| firewall.exhibit(dropper.to_string())));
+        advise(finding, &lost.dropped_by, &lost.spared());
         explain_losses(case, finding, name);
     }
 }
@@ -98,15 +98,9 @@ impl Lost {
         Some(lost)
     }
 
-    fn spared(&self) -> Vec<Spared> {
-        let port = self.port;
-        let ways = [("OUTPUT", !self.to.is_empty()), ("INPUT", !self.from.is_empty())];
-        let of_way = |(chain, _): (&'static str, bool)| Spared {
-            chain,
-            iptables: format!("-p udp --dport {port}"),
-            nft: format!("udp dport {port}"),
-        };
-        ways.into_iter().filter(|(_, is_lost)| *is_lost).map(of_way).collect()
+    fn spared(&self) -> [Spared; 1] {
+        let port = self.port.to_string();
+        [Spared { iptables: ("-p udp --dport", port.clone()), nft: ("udp dport", port) }]
     }
 }
 
@@ -123,7 +117,7 @@ mod tests {
 
     use super::*;
     use crate::Evidence;
-    use crate::checks::testing::{only, silent};
+    use crate::checks::testing::{advised, only, silent};
     use crate::evidence::firewall::Firewall;
     use crate::sample::{small, tunnelled};
 
@@ -158,11 +152,16 @@ mod tests {
             finding.summary,
             "worker-0001 drops the tunnel's packets (UDP port 4789) from worker-0000, worker-0002"
         );
-        assert_eq!(finding.remedy, "nft delete rule inet hard in handle 7; and make it last");
+        assert!(finding.remedy.starts_with("find out who made the rule"), "{}", finding.remedy);
+        assert_eq!(advised(&finding), ["nft delete rule inet hard in handle 7"]);
         assert_eq!(finding.evidence[0].text, "chain in of table inet hard: rule 7");
         let finding = only(&CHECK, &with(&healthy, ("ip", "filter", "OUTPUT"), "output", port(4789)));
         assert!(finding.summary.contains(" to worker-0000, worker-0002"), "{}", finding.summary);
-        assert_eq!(finding.remedy, "iptables -I OUTPUT -p udp --dport 4789 -j ACCEPT; and make it last");
+        assert!(finding.remedy.starts_with("accept the packets"), "{}", finding.remedy);
+        assert_eq!(advised(&finding), ["iptables -I OUTPUT -p udp --dport 4789 -j ACCEPT"]);
+        // In the chain that drops them: an accept further on is too late.
+        let finding = only(&CHECK, &with(&healthy, ("ip", "raw", "PREROUTING"), "prerouting", port(4789)));
+        assert_eq!(advised(&finding), ["iptables -t raw -I PREROUTING -p udp --dport 4789 -j ACCEPT"]);
     }
 
     #[test]

@@ -12,10 +12,12 @@ pub(in crate::checks) const CHECK: Check = Check {
     severity: Severity::Error,
     title: "A block of no pool",
     explanation: "A block lies in no IP pool: its pool was deleted, or was made again with another network; or \
-                  somebody has written a block of addresses that are not for pods. Agents route no such block \
-                  anew. One that was routed when its pool went stays routed, on nodes that knew it then; new \
-                  nodes do not reach its pods, and nobody says any more how its packets are NATed.",
-    remedy: "bring the pool back (disabled), recreate the pods that have its addresses, then delete it",
+                  somebody has written a block of addresses that are not for pods. Agents add no \
+                  new route to such a block. If it was routed when its pool was deleted, nodes that had the route \
+                  keep it; nodes that join later cannot reach its pods. Without a pool its packets have no \
+                  natOutgoing setting.",
+    remedy: "if pods use the block: create its pool again with disabled: true, recreate these pods, then delete the \
+             pool. If no pod uses it: plumb repair ipam --apply deletes the block",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
     settles: Settles::InTwoLooks,
     look,

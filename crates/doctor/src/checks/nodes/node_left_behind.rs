@@ -1,7 +1,7 @@
 //! No orphans: a Node record whose node Kubernetes no longer has.
 
 use jiff::Timestamp;
-use model::{AffinityOwner, Kind, Resource};
+use model::{AffinityOwner, Kind, Resource, ShellCommand};
 
 use crate::case::orchestrators_name;
 use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
@@ -44,7 +44,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             Subject::node(name),
             format!("node {name} no longer exists in Kubernetes, but its Node record does{state}"),
         );
-        finding.known_by("left behind");
+        finding
+            .known_by("left behind")
+            .command(ShellCommand::new("plumb repair node").value(name).plain("gone --apply"));
         finding.seen(record.exhibit(format!("Node record {name}")));
         let reference = orchestrators_name(&record.seen);
         if reference != name {
@@ -52,8 +54,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         if answers {
             finding.remedy(
-                "the machine runs: restart its kubelet if it is meant to be a node; otherwise drain it, stop its agent, and then \
-                 remove what it left: plumb repair node NAME gone --apply",
+                "the machine is still running. If it should be a node, restart its kubelet, which registers it again. If not, \
+                 stop its pods and its agent, then run the command below",
             );
         } else if is_bare {
             // A host outside Kubernetes, such as a route reflector, has a record as well.

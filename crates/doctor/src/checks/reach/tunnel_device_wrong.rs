@@ -7,12 +7,12 @@ use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
 pub(in crate::checks) const CHECK: Check = Check {
     code: "tunnel-device-wrong",
     severity: Severity::Error,
-    title: "The device of the tunnel to other nodes is missing or not as it must be",
+    title: "The VXLAN device is missing or misconfigured",
     explanation: "Pools are reached through VXLAN, and the node's VXLAN device is not there, is down, has lost its address, or has \
                   another VNI, port, hardware address, local address or card than the records say. Pods of this node \
                   and pods behind the tunnel do not reach each other. The kernel removes routes through a device \
                   that goes down or loses its last address.",
-    remedy: "plumb repair makes it as the records say, with all that leads through it; an agent that acts does so by itself",
+    remedy: "plumb repair restores the device with its routes and entries; an agent that is not in observe mode does so by itself",
     needs: &[&[Need::Ipam, Need::Routes, Need::Links]],
     settles: Settles::InTwoLooks,
     look,
@@ -25,7 +25,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let device = tunnel.device;
             let finding = look.found(
                 Subject::device(place, device),
-                format!("{device} on {place} is not as it must be: {}", tunnel.faults.join("; ")),
+                format!("{device} on {place} is missing or misconfigured: {}", tunnel.faults.join("; ")),
             );
             finding.seen(Origin::probe(place, "links").exhibit(tunnel.faults.join("; ")));
             let is_of_it = |net: &&ipnet::IpNet| model::IpVersion::of(net.addr()) == tunnel.version;

@@ -7,12 +7,12 @@ use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
 pub(in crate::checks) const CHECK: Check = Check {
     code: "tunnel-end-unknown",
     severity: Severity::Error,
-    title: "A node does not know where the end of a tunnel is",
+    title: "A tunnel entry (FDB or neighbour) for another node is missing or wrong",
     explanation: "To send through VXLAN a node needs two permanent entries for every other node: which hardware address the \
                   tunnel address of the other node has (ip neigh), and behind which node that hardware address is (bridge fdb). \
                   One of them is missing or wrong. Nothing finds them by asking: packets to that node's pods are lost, while \
                   routes look right.",
-    remedy: "plumb repair writes the entry that the records ask for; an agent that acts does so by itself",
+    remedy: "plumb repair writes the entry that the records ask for; an agent that is not in observe mode does so by itself",
     needs: &[&[Need::Ipam, Need::Routes, Need::Neighbours]],
     settles: Settles::InTwoLooks,
     look,
@@ -25,21 +25,21 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let (device, address, mac, owner) = (end.device, end.address, end.mac, &end.owner);
             let (words, origin, found) = match end.kind {
                 EndKind::Neighbour { found } => (
-                    format!("that {owner}'s tunnel address {address} is {mac}"),
+                    format!("neighbour entry for node {owner}: expected {address} lladdr {mac}"),
                     "neighbours",
                     found.map(|found| found.to_string()),
                 ),
                 EndKind::Forward { found } => (
-                    format!("that {owner}'s {mac} is behind {address}"),
+                    format!("FDB entry for node {owner}: expected {mac} dst {address}"),
                     "ends of tunnels",
                     found.map(|found| found.to_string()),
                 ),
             };
             let seen = found.map_or_else(
                 || format!("no permanent entry for it at {device}"),
-                |found| format!("{device} has {found}, or not for good"),
+                |found| format!("found {found} on {device}, which is wrong or not permanent"),
             );
-            look.found(subject(place, end), format!("{device} on {place} does not know {words}"))
+            look.found(subject(place, end), format!("{device} on {place} has no correct {words}"))
                 .seen(Origin::probe(place, origin).exhibit(seen))
                 .explains(super::packets_lost::CHECK.code, way(place, owner));
         }
@@ -76,7 +76,9 @@ mod tests {
         let known = evidence.node_mut("worker-0000").kernel.neighbours.as_mut().unwrap();
         let end = known.iter_mut().find(|known| known.seen.address.to_string() == "10.0.0.127").unwrap();
         end.seen.state = NeighbourState::Stale;
-        assert!(only(&CHECK, &evidence).summary.contains("worker-0001's tunnel address 10.0.0.127 is 66:"));
+        assert!(
+            only(&CHECK, &evidence).summary.contains("for node worker-0001: expected 10.0.0.127 lladdr 66:")
+        );
         evidence.node_mut("worker-0000").kernel.partial.neighbours = true;
         silent(&CHECK, &evidence);
     }

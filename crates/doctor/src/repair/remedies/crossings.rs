@@ -169,11 +169,11 @@ fn put_end(draft: &mut Draft<'_, '_>, target: &Target) {
             let (mac, owner, device) = (end.mac, &end.owner, device.clone());
             match end.kind {
                 EndKind::Neighbour { found } => (
-                    format!("tell {node} that {owner}'s tunnel address {address} is {mac}"),
+                    format!("set the neighbour entry for node {owner} on {node}: {address} lladdr {mac}"),
                     Act::Neighbour { address: *address, device, from: found, to: Some(mac) },
                 ),
                 EndKind::Forward { found } => (
-                    format!("tell {node} that {owner}'s {mac} is behind {address}"),
+                    format!("set the FDB entry for node {owner} on {node}: {mac} dst {address}"),
                     Act::Forward { device, mac, from: found, to: Some(*address) },
                 ),
             }
