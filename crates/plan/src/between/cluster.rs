@@ -417,7 +417,7 @@ impl Between {
             let is_held = held.is_some_and(|held| held.nodes.contains(node));
             let may_lead = match objection {
                 None => pool.is_some() || is_held,
-                Some(objection) => objection == Trouble::InsideAnother && is_held,
+                Some(_) => pool.is_some() && is_held,
             };
             let Some(encapsulation) = encapsulation.filter(|_| may_lead) else {
                 return;

@@ -30,13 +30,14 @@ impl Between {
         }
     }
 
-    /// Who was routed before somebody came whose block holds theirs stays routed.
+    /// Who was routed before somebody came whose block holds theirs, or before a node or services took an address there, stays routed:
+    /// no record of others cuts off pods that live.
     pub(super) fn hold_disputed(&mut self, touched: &BTreeSet<Cidr>) {
         for cidr in touched {
             let is_known = self.routes_of.contains_key(cidr) && !self.troubles.is_of_record(cidr);
             let pool = self.ground.pool_of(cidr).filter(|_| is_known);
             let Some(encapsulation) = pool.map(|pool| pool.encapsulation) else { continue };
-            if self.objections(cidr).any(|objection| objection == Trouble::InsideAnother) {
+            if self.objections(cidr).next().is_some() {
                 self.hold(*cidr, encapsulation);
             }
         }

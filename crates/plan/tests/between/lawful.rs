@@ -88,9 +88,29 @@ fn not_even_a_pool_makes_a_route_that_hides_a_node() {
     between.set_node("c", Some(node("192.0.2.200/24", "10.0.2.0")));
     between.settle();
     assert!(routes(&between).contains(&"198.51.100.0/26 blackhole".to_owned()), "{:?}", routes(&between));
-    between.set_node("late", Some(node("198.51.100.7/24", "")));
-    between.settle();
-    assert!(!routes(&between).contains(&"198.51.100.0/26 blackhole".to_owned()));
+}
+
+/// Whoever can write one Node record, or one range of services, must not cut off the pods of others.
+#[test]
+fn a_record_that_comes_later_cuts_off_no_block_that_is_routed() {
+    for mode in MODES {
+        let mut between = cluster(mode);
+        between.settle();
+        let before = routes(&between);
+        between.set_node("evil", Some(node("10.0.1.7/24", "")));
+        between.settle();
+        assert_eq!(routes(&between), before, "a node's address");
+        assert!(troubles(&between).iter().any(|said| said.contains("10.0.1.0/26 b block-hides-node")));
+        let services = vec!["10.0.2.0/24".parse().unwrap()];
+        between.set_settings(BetweenSettings { services, ..BetweenSettings::default() });
+        between.settle();
+        assert_eq!(routes(&between), before, "a range of services");
+        assert!(troubles(&between).iter().any(|said| said.contains("10.0.2.0/26 c block-hides-service")));
+        // What comes later than these is not routed.
+        between.set_block(cidr("10.0.2.64/26"), Some(block("c")));
+        between.settle();
+        assert_eq!(routes(&between), before);
+    }
 }
 
 #[test]

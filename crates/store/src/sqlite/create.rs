@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{CWD, RenameFlags};
 
 use super::error::Trouble;
-use super::identity::set_leftovers_aside;
+use super::identity::{set_leftovers_aside, turn};
 use super::schema;
 
 /// What a crash in the middle left behind is this old when it is cleared away.
@@ -76,6 +76,8 @@ fn make(draft: &Path) -> Result<(), Trouble> {
 }
 
 fn put_in_place(draft: &Path, path: &Path) -> Result<(), Trouble> {
+    // Whoever is faster opens the new database at once: its log must not be taken for one that was left behind.
+    let _turn = turn(path)?;
     if !path.exists() {
         set_leftovers_aside(path)?;
     }

@@ -101,6 +101,7 @@ impl DatabaseFile {
     /// Takes over the file at the path, which must be a whole database of ours. `known` is the newest revision that anybody in
     /// this process may remember; see [`move_on`].
     pub(super) fn take_over(&self, known: i64) -> Result<(), Trouble> {
+        let _turn = turn(&self.path)?;
         let identity = match fs::metadata(&self.path) {
             Ok(metadata) => Identity::of(&metadata),
             Err(error) => return Err(Trouble::io("cannot be opened", &error)),
@@ -128,6 +129,13 @@ impl DatabaseFile {
     }
 }
 
+/// One process at a time puts databases and logs of this folder in their place, for as long as the answer is kept.
+pub(super) fn turn(path: &Path) -> Result<fs::File, Trouble> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let locked = fs::File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
+    locked.map_err(|error| Trouble::io("the folder of the file cannot be locked", &error))
+}
+
 /// The log of the file before would be taken for the new one's and written into it: SQLite knows it by its name alone.
 fn set_aside(path: &Path, companions: [Option<Identity>; 2]) -> Result<(), Trouble> {
     for (suffix, identity) in COMPANIONS.into_iter().zip(companions) {
@@ -150,10 +158,16 @@ pub(super) fn set_leftovers_aside(path: &Path) -> Result<(), Trouble> {
 }
 
 fn rename_aside(companion: &Path) -> Result<(), Trouble> {
-    let aside = beside(companion, ".old");
+    // An earlier one may hold commits that no other file has.
+    let mut names = (1..).map(|number| match number {
+        1 => beside(companion, ".old"),
+        number => beside(companion, &format!(".old-{number}")),
+    });
+    let Some(aside) = names.find(|name| !name.exists()) else { return Ok(()) };
     tracing::warn!(from = %companion.display(), to = %aside.display(), "a log without its database was set aside");
-    fs::rename(companion, aside)
-        .map_err(|error| Trouble::io("the log of the file before cannot be moved", &error))
+    fs::rename(companion, aside).map_err(|error| {
+        Trouble::io("the -wal or -shm file of the previous database cannot be renamed", &error)
+    })
 }
 
 /// A file that was cut short looks well until somebody reads its end.

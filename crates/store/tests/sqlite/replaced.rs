@@ -186,3 +186,61 @@ async fn the_log_of_a_lost_file_is_not_that_of_a_new_one() {
     assert!(scratch.path("plumb.db-wal.old").exists(), "and the old log is kept");
     drop(store);
 }
+
+/// Several make the store at the same moment, as pods of a new node do: nobody takes the log of whoever was faster for a leftover.
+#[test]
+fn whoever_makes_the_same_store_at_once_leaves_the_others_log_alone() {
+    for _ in 0..testkit::count(5, 100) {
+        let scratch = Scratch::new();
+        let path = scratch.db();
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let path = &path;
+                scope.spawn(move || {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                    let store = open(path, OpenMode::CreateIfMissing);
+                    let key = handle(&format!("h{number}"));
+                    runtime.block_on(store.create(key, b"{}".to_vec())).unwrap();
+                });
+            }
+        });
+        assert!(!scratch.path("plumb.db-wal.old").exists(), "a log that is in use was set aside");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let store = open(&path, OpenMode::ReadOnly);
+        for number in 0..8 {
+            let record = runtime.block_on(store.get(&handle(&format!("h{number}")))).unwrap();
+            assert!(record.is_some(), "h{number} is lost");
+        }
+    }
+}
+
+/// Who makes a store waits for whoever is at it in the same folder, and finds theirs there.
+#[test]
+fn whoever_makes_a_store_waits_for_its_turn() {
+    let (scratch, ready) = (Scratch::new(), Scratch::new());
+    drop(open(&ready.db(), OpenMode::CreateIfMissing));
+    let folder = scratch.db().parent().unwrap().to_owned();
+    let turn = fs::File::open(&folder).unwrap();
+    turn.lock().unwrap();
+    std::thread::scope(|scope| {
+        let path = scratch.db();
+        let maker = scope.spawn(move || drop(open(&path, OpenMode::CreateIfMissing)));
+        let has_draft = || fs::read_dir(&folder).unwrap().count() > 0;
+        wait_until(has_draft);
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!scratch.db().exists(), "it did not wait");
+        fs::copy(ready.db(), scratch.db()).unwrap();
+        fs::write(scratch.path("plumb.db-wal"), []).unwrap();
+        drop(turn);
+        maker.join().unwrap();
+    });
+    assert!(!scratch.path("plumb.db-wal.old").exists(), "the log of a store that is there was set aside");
+}
+
+fn wait_until(is_so: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < testkit::PATIENCE, "waited in vain");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
