@@ -186,3 +186,16 @@ proptest! {
         }
     }
 }
+
+/// A stranger's route may lead to a pod that has no endpoint: while one was not observed from inside, nobody removes it.
+#[test]
+fn a_diverting_route_stays_while_a_pod_was_not_observed() {
+    let all = all();
+    let fault = all.iter().find(|fault| fault.code == "route-diverted").expect("it is among them");
+    let mut evidence = with_agents(healthy_for([fault]));
+    let subject = (fault.inject)(&mut evidence, 1);
+    let named = ("route-diverted".to_owned(), subject);
+    assert!(mended(&planned(&evidence)).contains(&named));
+    evidence.nodes.values_mut().for_each(|node| node.pod_views = Some(Vec::new()));
+    assert!(!mended(&planned(&evidence)).contains(&named));
+}

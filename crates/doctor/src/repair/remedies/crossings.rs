@@ -11,7 +11,7 @@ use plan::between::{Between, Trouble, VxlanDevice, Way as Wanted};
 use plan::work::{Act, NodeWork, Tunnel};
 
 use super::super::draft::{Draft, Target};
-use super::kernel::{UNDO, host, way};
+use super::kernel::{UNDO, all_were_observed, host, way};
 use super::{Area, Remedy};
 use crate::case::{EndKind, seen_route};
 use crate::evidence::kernel::{Link, Route, RouteKind};
@@ -146,6 +146,10 @@ fn drop_diversion(draft: &mut Draft<'_, '_>, target: &Target) {
     let mut held = inside.flat_map(|view| view.kernel.addresses.iter().flatten());
     if let Some(held) = held.find(|held| destination.contains(&held.seen.net.addr())) {
         let why = format!("a pod on {node} has {} inside: look there first", held.seen.net.addr());
+        return draft.leave(target, why, Vec::new());
+    }
+    // A pod of another plugin has no endpoint, and may be the one that it leads to.
+    if let Err(why) = all_were_observed(draft, node) {
         return draft.leave(target, why, Vec::new());
     }
     if !can_be_put_back(route) {

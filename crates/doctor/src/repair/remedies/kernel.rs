@@ -295,6 +295,12 @@ fn put_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
 fn nobody_has(draft: &Draft<'_, '_>, node: &str, address: IpAddr) -> Result<(), String> {
     let ground = draft.ground;
     ground.is_unused(address).map_err(|who| format!("{who}: its records have to be repaired first"))?;
+    all_were_observed(draft, node)
+}
+
+/// Every sandbox that runs on a node was observed from inside; else which one was not.
+pub(super) fn all_were_observed(draft: &Draft<'_, '_>, node: &str) -> Result<(), String> {
+    let ground = draft.ground;
     let Some(evidence) = ground.case.node(node) else { return Err(format!("{node} was not looked at")) };
     let Some(sandboxes) = evidence.sandboxes.as_deref() else {
         return Err(format!("the runtime of {node} was not asked"));
