@@ -110,13 +110,15 @@ impl Kubelet {
 
     fn lose(&self, pods: &[PodKey], leaves: LeftBehind) -> Result<()> {
         for key in pods {
+            // Together: whoever looks after a pod that is gone ends its sandboxes with a DEL.
             let lost = self.runtime.records.change(|memory| {
                 let uid = memory.find(key)?;
                 memory.pods.remove(&uid);
-                Some(memory.sandboxes_of(&uid))
+                let ids = memory.sandboxes_of(&uid);
+                Some(ids.iter().filter_map(|id| memory.sandboxes.remove(id)).collect::<Vec<_>>())
             })?;
             for sandbox in lost.with_context(|| format!("there is no pod {key}"))? {
-                self.runtime.lose_sandbox(&sandbox, leaves)?;
+                self.runtime.leave_behind(&sandbox, leaves)?;
             }
         }
         Ok(())

@@ -113,16 +113,15 @@ impl Runtime {
         Ok(())
     }
 
-    /// Loses a sandbox as a crash or an upgrade does: no DEL.
-    pub(super) fn lose_sandbox(&self, id: &str, leaves: LeftBehind) -> Result<()> {
-        let Some(sandbox) = self.records.change(|memory| memory.sandboxes.remove(id))? else { return Ok(()) };
+    /// What is left of a sandbox that was lost as in a crash or an upgrade: no DEL.
+    pub(super) fn leave_behind(&self, sandbox: &SandboxRecord, leaves: LeftBehind) -> Result<()> {
         match leaves {
             LeftBehind::Namespace => Ok(()),
             LeftBehind::Devices => {
-                move_device_out(&sandbox)?;
-                close_namespace(&sandbox)
+                move_device_out(sandbox)?;
+                close_namespace(sandbox)
             }
-            LeftBehind::Nothing => close_namespace(&sandbox),
+            LeftBehind::Nothing => close_namespace(sandbox),
         }
     }
 
