@@ -169,6 +169,10 @@ impl<'e> Case<'e> {
         let Some(listed_at) = self.evidence.pods_at.filter(|_| self.options.grace.is_positive()) else {
             return false;
         };
+        // What the list says of a pod on its node's network is held against nothing that could be newer.
+        if self.is_on_host_network(pod) {
+            return false;
+        }
         let by_pod = self.sandboxes_by_pod.get_or_init(|| {
             let sandboxes = self.all_nodes().flat_map(|node| node.sandboxes.iter().flatten());
             Index::new(sandboxes.map(|sandbox| (fingerprint(&sandbox.seen.pod.name), sandbox)))
@@ -467,6 +471,9 @@ mod tests {
         evidence.nodes.values_mut().for_each(|node| node.sandboxes = None);
         assert!(Case::new(&evidence, &options).is_in_flux(&pod), "it may be gone since");
         assert!(!Case::new(&evidence, &judged).is_in_flux(&pod));
+        let on_host = |pod: &&crate::Sighted<Pod>| pod.seen.name.name == "calico-node-00001";
+        let on_host = evidence.pods.as_ref().unwrap().iter().find(on_host).unwrap().seen.clone();
+        assert!(!Case::new(&evidence, &options).is_in_flux(&on_host), "nothing of it could be newer");
         evidence.pods_at = None;
         assert!(!Case::new(&evidence, &options).is_in_flux(&pod));
     }

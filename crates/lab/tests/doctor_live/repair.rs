@@ -25,6 +25,7 @@ const GRACE: &str = "0.2";
 const LEFT: &[(&str, &str)] = &[
     ("address-shared", "both sandboxes run: one keeps the address, the other one has to be recreated"),
     ("endpoint-address-differs", "record and pod agree, and Kubernetes shows something else"),
+    ("node-left-behind", "its agent answers: whether the machine is gone for good only an operator can say"),
     ("mtu-too-large", "pods have the larger MTU, too, and get another one only when they are recreated"),
 ];
 

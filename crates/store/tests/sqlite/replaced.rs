@@ -199,7 +199,7 @@ fn whoever_makes_the_same_store_at_once_leaves_the_others_log_alone() {
                 scope.spawn(move || {
                     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                     let store = open(path, OpenMode::CreateIfMissing);
-                    let key = handle(&format!("h{number}"));
+                    let key = handle(format!("h{number}"));
                     runtime.block_on(store.create(key, b"{}".to_vec())).unwrap();
                 });
             }
@@ -208,7 +208,7 @@ fn whoever_makes_the_same_store_at_once_leaves_the_others_log_alone() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let store = open(&path, OpenMode::ReadOnly);
         for number in 0..8 {
-            let record = runtime.block_on(store.get(&handle(&format!("h{number}")))).unwrap();
+            let record = runtime.block_on(store.get(&handle(format!("h{number}")))).unwrap();
             assert!(record.is_some(), "h{number} is lost");
         }
     }
