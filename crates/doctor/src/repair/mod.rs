@@ -67,10 +67,20 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
     let ground = Ground::new(evidence, options, scope);
     let mut draft = Draft::new(&ground);
     let mut targets: Vec<(usize, &'static Remedy, Target)> = Vec::new();
+    let has_wrong_address = report.findings.iter().any(|finding| remedies::is_about_address(finding.code));
     for finding in &report.findings {
         for target in Target::of(finding) {
             let Some((rank, remedy)) = remedies::ranked(target.code) else { continue };
-            if ground.is_wanted(remedy, &target) && !remedies::must_wait(finding.code, target.code) {
+            if !ground.is_wanted(remedy, &target) || remedies::must_wait(finding.code, target.code) {
+                continue;
+            }
+            if has_wrong_address && remedies::is_made_of_addresses(target.code) {
+                draft.leave(
+                    &target,
+                    "it depends on an address of a node that is wrong: repair that first",
+                    Vec::new(),
+                );
+            } else {
                 targets.push((rank, remedy, target));
             }
         }

@@ -21,12 +21,19 @@ fn repaired(injected: &[(&Fault, usize)]) -> Result<(BTreeSet<Named>, BTreeMap<N
     let mut world = World::new(&evidence);
     let evidence = world.look();
     let before = told(&diagnose(&evidence));
-    let plan = planned(&evidence);
+    let mut plan = planned(&evidence);
     let not_injected: Vec<_> = mended(&plan).difference(&before).cloned().collect();
     if !not_injected.is_empty() {
         return Err(format!("mends what was not found: {not_injected:?}"));
     }
     world.carry_out(&plan)?;
+    // Routes follow from blocks and addresses that were repaired just now. On a node its agent makes them; here the next repair does.
+    for _ in 0..2 {
+        let next = planned(&world.look());
+        world.carry_out(&next)?;
+        plan.steps.extend(next.steps);
+        plan.left = next.left;
+    }
     judge(&before, &plan, &world.look())
 }
 
@@ -39,7 +46,19 @@ fn judge(
     let (done, after) = (mended(plan), told(&report));
     let reasons: BTreeMap<Named, String> =
         plan.left.iter().map(|left| ((left.code.clone(), left.subject.clone()), left.why.clone())).collect();
-    let new: Vec<_> = after.difference(before).collect();
+    // What follows from a finding that was left has another name when an address is right again: no tunnel, no entry for it.
+    let is_left = |finding: &&crate::Finding| {
+        let named = (finding.code.to_owned(), finding.subject.to_string());
+        before.contains(&named) && reasons.contains_key(&named)
+    };
+    let follows: BTreeSet<Named> = report
+        .findings
+        .iter()
+        .filter(is_left)
+        .flat_map(|finding| &finding.symptoms)
+        .map(|symptom| (symptom.code.to_owned(), symptom.subject.to_string()))
+        .collect();
+    let new: Vec<_> = after.difference(before).filter(|named| !follows.contains(*named)).collect();
     if !new.is_empty() {
         return Err(format!("new afterwards: {new:?}"));
     }

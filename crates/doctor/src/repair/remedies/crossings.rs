@@ -21,10 +21,12 @@ const fn remedy(code: &'static str, does: &'static str, act: fn(&mut Draft<'_, '
     Remedy { code, area: Area::Kernel, does, undo: UNDO, act: Some(act) }
 }
 
+pub(super) const TUNNEL_DEVICE: &str = "tunnel-device-wrong";
+
 /// The tunnel comes before what leads through it.
 pub(super) const GIVING: &[Remedy] = &[
     remedy(
-        "tunnel-device-wrong",
+        TUNNEL_DEVICE,
         "makes the VXLAN device as the records say, in place where the kernel can, else anew with every entry and route through it",
         make_tunnel,
     ),

@@ -69,7 +69,17 @@ pub(super) fn ranked(code: &str) -> Option<(usize, &'static Remedy)> {
 /// Whether a symptom can be judged only after its cause is repaired: ways between nodes follow from the nodes' addresses, and made by
 /// a wrong one they would be wrong themselves.
 pub(super) fn must_wait(cause: &str, symptom: &str) -> bool {
-    nodes::is_about_address(cause) && crossings::is_way(symptom)
+    is_about_address(cause) && crossings::is_way(symptom)
+}
+
+/// Whether this is about the address of a node.
+pub(super) fn is_about_address(code: &str) -> bool {
+    nodes::is_about_address(code)
+}
+
+/// Whether the repair of this writes the addresses of all other nodes.
+pub(super) fn is_made_of_addresses(code: &str) -> bool {
+    code == crossings::TUNNEL_DEVICE
 }
 
 /// The remedy for a code.
