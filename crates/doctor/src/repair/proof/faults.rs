@@ -46,19 +46,7 @@ fn judge(
     let (done, after) = (mended(plan), told(&report));
     let reasons: BTreeMap<Named, String> =
         plan.left.iter().map(|left| ((left.code.clone(), left.subject.clone()), left.why.clone())).collect();
-    // What follows from a finding that was left has another name when an address is right again: no tunnel, no entry for it.
-    let is_left = |finding: &&crate::Finding| {
-        let named = (finding.code.to_owned(), finding.subject.to_string());
-        before.contains(&named) && reasons.contains_key(&named)
-    };
-    let follows: BTreeSet<Named> = report
-        .findings
-        .iter()
-        .filter(is_left)
-        .flat_map(|finding| &finding.symptoms)
-        .map(|symptom| (symptom.code.to_owned(), symptom.subject.to_string()))
-        .collect();
-    let new: Vec<_> = after.difference(before).filter(|named| !follows.contains(*named)).collect();
+    let new: Vec<_> = after.difference(before).collect();
     if !new.is_empty() {
         return Err(format!("new afterwards: {new:?}"));
     }
