@@ -7,6 +7,6 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     let answer = host::fuzzing::bird(data);
     let pasted = format!("bird> show protocols\n{answer}");
-    let evidence = doctor::text::read([("a.bird.txt", pasted.as_bytes())]);
+    let evidence = intake::read([("a.bird.txt", pasted.as_bytes())]);
     let _ = doctor::diagnose(&evidence);
 });

@@ -1,10 +1,13 @@
 //! Every command a developer needs. `cargo xtask help` lists them; each has a file of its own.
 
+mod accept;
 mod bench;
+mod build;
 mod demo;
 mod go_tools;
 mod metadata;
 mod packages;
+mod picture;
 mod process;
 mod scratch;
 mod sim;
@@ -18,13 +21,16 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
-  demo                                  a three-node network on the embedded store: pods, traffic, the five
-                                        outages found, explained and repaired
+  build [PROGRAM…]                      the programs as they are released: static, in target/release
+  demo [--picture FILE]                 a three-node network on the embedded store: pods, traffic, the five
+                                        outages found, explained and repaired; --picture draws a part of it as SVG
   test [--full] [--seed N] [FILTER…]    every kind of test; --full: the big counts. FILTER: a kind (tidy, unit,
-                                        integration, doc, transcripts, demo, simulation), a crate, or part
-                                        of a test's name
+                                        integration, doc, transcripts, demo, simulation, fuzz, released),
+                                        a crate, or part of a test's name
   tidy                                  format, lints, dependency direction, purity, policy, sizes, docs
   docs [--accept]                       runs the commands shown in the docs; --accept writes what they print now
+  accept                                writes what the programs print now into every recorded output: golden files,
+                                        sessions, and what docs --accept writes; names the files that changed
   bench NAME [-o json]                  measures beside a peer; NAME: store, ipam, cni, routes,
                                         doctor, repair
   sim --seed N …                        simulated processes on a simulated store, checked at every step
@@ -39,9 +45,11 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         "test" => test::run(rest),
+        "build" => build::run(rest),
         "demo" => demo::run(rest),
         "tidy" => tidy::run(rest),
         "docs" => transcript::run(rest),
+        "accept" => accept::run(rest),
         "bench" => bench::run(rest),
         "sim" => sim::run(rest),
         "help" | "--help" | "-h" => {

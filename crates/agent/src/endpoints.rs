@@ -1,4 +1,4 @@
-//! The endpoint records of this node, kept up to date: a list, then every change.
+//! The endpoint records of this node, cached: a list, then every change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,10 +13,10 @@ use serde_json::Value;
 use store::{Record, Store};
 use tokio::sync::Notify;
 
-use crate::cni::endpoint_addresses;
-use crate::follow::{Told, follow};
+use crate::follow::{Update, follow};
+use crate::verbs::endpoint_addresses;
 
-/// What the agent needs to know of an endpoint.
+/// What the agent caches of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalEndpoint {
     pub(crate) record: Record,
@@ -27,48 +27,47 @@ pub(crate) struct LocalEndpoint {
     /// The pod end's hardware address, where it is recorded.
     pub(crate) mac: Option<Mac>,
     pub(crate) addresses: Vec<IpAddr>,
-    /// What it may send from besides, where the node allows that at all (`allowSpoofedSourcePrefixes`).
+    /// Further networks that it may send from, if the node allows that at all (`allowSpoofedSourcePrefixes`).
     pub(crate) more_sources: Vec<IpNet>,
     /// Namespace and name, if it is a pod's.
     pub(crate) pod: Option<(String, String)>,
 }
 
-/// Only those of one node are kept, however many there are in the cluster.
+/// Only those of one node are cached, however many the cluster has.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
-    known: Mutex<Records>,
-    /// What endpoints may send from besides their addresses may have changed.
+    cached: Mutex<Records>,
+    /// The further networks that endpoints may send from may have changed.
     pub(crate) sources_changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Records {
-    known: BTreeMap<Key, LocalEndpoint>,
+    endpoints: BTreeMap<Key, LocalEndpoint>,
     vouching: BTreeMap<Key, Vouched>,
 }
 
-/// What an endpoint record vouches for that names no sandbox of this node: it may be a running pod's all the same.
+/// Addresses of an endpoint record that names no sandbox of this node, but may be a running pod's all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Vouched {
-    /// It cannot be read: any address may be its own.
+    /// The record cannot be read: any address may be its own.
     AnyAddress,
-    /// It names no sandbox, as in 2017: these addresses are in use.
+    /// The record names no sandbox, as Calico's records of 2017: these addresses are in use.
     Addresses(Vec<IpAddr>),
 }
 
 impl Endpoints {
     pub(crate) fn all(&self) -> Vec<LocalEndpoint> {
-        self.known().known.values().cloned().collect()
+        self.cached().endpoints.values().cloned().collect()
     }
 
-    /// What records vouch for that are in no other list.
     pub(crate) fn vouched(&self) -> Vec<Vouched> {
-        self.known().vouching.values().cloned().collect()
+        self.cached().vouching.values().cloned().collect()
     }
 
-    /// What endpoints may send from besides their addresses, by their devices.
+    /// The further networks that endpoints may send from, by device.
     pub(crate) fn more_sources(&self) -> BTreeSet<AllowedSource> {
-        let known = self.known();
+        let cached = self.cached();
         let of = |endpoint: &LocalEndpoint| {
             let device = endpoint.device.clone();
             device
@@ -76,39 +75,38 @@ impl Endpoints {
                 .flat_map(|device| endpoint.more_sources.iter().map(move |net| (device.clone(), *net)))
                 .collect::<Vec<_>>()
         };
-        known.known.values().flat_map(of).collect()
+        cached.endpoints.values().flat_map(of).collect()
     }
 
-    /// The record at this key if it is this sandbox's, as it was last heard of. Whoever changes it by its revision
-    /// learns whether it still is.
+    /// The cached record at this key, if it is this sandbox's. A change by its revision fails if it is out of date.
     pub(crate) fn record_of(&self, key: &Key, sandbox: &Sandbox) -> Option<Record> {
-        let known = self.known();
-        let endpoint = known.known.get(key)?;
+        let cached = self.cached();
+        let endpoint = cached.endpoints.get(key)?;
         let is_own =
             endpoint.container_id == sandbox.container_id() && endpoint.interface == sandbox.interface();
         is_own.then(|| endpoint.record.clone())
     }
 
-    /// Follows the store; never ends. `in_sync` hears whether what is known is complete.
+    /// Follows the store; never ends. Calls `in_sync` with whether all records are cached.
     pub(crate) async fn follow(&self, store: &dyn Store, node: &str, in_sync: impl Fn(bool)) {
         let mut listed = Records::default();
-        let tell = |told| match told {
-            Told::Listing => listed = Records::default(),
-            Told::Listed(record) => listed.take_in(&record, node),
-            Told::Complete => {
-                *self.known() = std::mem::take(&mut listed);
+        let on_update = |update| match update {
+            Update::ListBegins => listed = Records::default(),
+            Update::Listed(record) => listed.put(&record, node),
+            Update::ListEnds => {
+                *self.cached() = std::mem::take(&mut listed);
                 self.sources_changed.notify_one();
                 in_sync(true);
             }
-            Told::Put(record) => self.change(&record.key, |records| records.take_in(&record, node)),
-            Told::Deleted(key) => self.change(&key, |records| records.forget(&key)),
-            Told::Lost => in_sync(false),
+            Update::Put(record) => self.change(&record.key, |records| records.put(&record, node)),
+            Update::Deleted(key) => self.change(&key, |records| records.remove(&key)),
+            Update::OutOfSync => in_sync(false),
         };
-        follow(store, KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints", tell).await;
+        follow(store, KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints", on_update).await;
     }
 
     fn change(&self, key: &Key, change: impl FnOnce(&mut Records)) {
-        let mut records = self.known();
+        let mut records = self.cached();
         let had_sources = records.has_sources(key);
         change(&mut records);
         if had_sources || records.has_sources(key) {
@@ -116,35 +114,34 @@ impl Endpoints {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Records> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached(&self) -> MutexGuard<'_, Records> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Records {
-    fn take_in(&mut self, record: &Record, node: &str) {
-        self.forget(&record.key);
+    fn put(&mut self, record: &Record, node: &str) {
+        self.remove(&record.key);
         let endpoint = read(record, node);
         if endpoint.as_ref().is_none_or(|endpoint| endpoint.addresses.is_empty())
             && let Some(vouched) = vouched(record, node)
         {
             self.vouching.insert(record.key.clone(), vouched);
         }
-        self.known.extend(endpoint.map(|endpoint| (record.key.clone(), endpoint)));
+        self.endpoints.extend(endpoint.map(|endpoint| (record.key.clone(), endpoint)));
     }
 
-    /// It may send from more than its addresses.
     fn has_sources(&self, key: &Key) -> bool {
-        self.known.get(key).is_some_and(|endpoint| !endpoint.more_sources.is_empty())
+        self.endpoints.get(key).is_some_and(|endpoint| !endpoint.more_sources.is_empty())
     }
 
-    fn forget(&mut self, key: &Key) {
-        self.known.remove(key);
+    fn remove(&mut self, key: &Key) {
+        self.endpoints.remove(key);
         self.vouching.remove(key);
     }
 }
 
-/// What a record vouches for of which [`read`] understands nothing, or no addresses. Nothing if it is another node's.
+/// The addresses of a record in which [`read`] finds no sandbox or no addresses. `None` if it is another node's.
 fn vouched(record: &Record, node: &str) -> Option<Vouched> {
     let resource =
         Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str());
@@ -163,7 +160,7 @@ fn vouched(record: &Record, node: &str) -> Option<Vouched> {
     }
 }
 
-/// `None` if the record is another node's, or cannot be understood: what is not known is not touched.
+/// `None` if the record is another node's, or cannot be read.
 pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
     let resource =
         Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str())
@@ -187,7 +184,7 @@ pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
     })
 }
 
-/// Networks, or single addresses; what is neither allows nothing.
+/// Networks or single addresses; anything else is skipped.
 fn more_sources(endpoint: &Resource) -> Vec<IpNet> {
     let listed = endpoint.spec("allowSpoofedSourcePrefixes").and_then(Value::as_array);
     let network = |text: &str| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
@@ -224,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_of_this_node_are_known_and_followed() {
+    async fn those_of_this_node_are_cached_and_followed() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let first = put(&*store, "a", "one").await;
         put(&*store, "b", "other").await;
@@ -235,7 +232,7 @@ mod tests {
         });
         until(|| synced.load(Ordering::Relaxed)).await;
         assert_eq!(
-            endpoints.all().iter().map(|known| known.container_id.as_str()).collect::<Vec<_>>(),
+            endpoints.all().iter().map(|endpoint| endpoint.container_id.as_str()).collect::<Vec<_>>(),
             ["c-one"]
         );
         put(&*store, "a", "two").await;
@@ -243,7 +240,7 @@ mod tests {
         let record = store.get(&first).await.unwrap().unwrap();
         store.delete(first, record.revision).await.unwrap();
         until(|| endpoints.all().len() == 1).await;
-        // One that may send from more than its addresses.
+
         assert!(endpoints.more_sources().is_empty());
         let key = put(&*store, "a", "router").await;
         let record = store.get(&key).await.unwrap().unwrap();
@@ -260,26 +257,24 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_or_names_no_sandbox_vouches_for_addresses() {
+    fn a_record_that_is_unreadable_or_names_no_sandbox_vouches_for_addresses() {
         let record = |name: &str, value: &str| Record {
             key: Key::namespaced(Kind::WorkloadEndpoint, "shop", name),
             value: value.as_bytes().to_vec().into(),
             revision: store::Revision::new("1"),
         };
         let mut records = Records::default();
-        records.take_in(&record("a-k8s-x-eth0", "{"), "a");
-        records.take_in(&record("b-k8s-y-eth0", "{"), "a");
-        records
-            .take_in(&record("c-k8s-z-eth0", r#"{"spec":{"node":"c","ipNetworks":["10.0.0.9/32"]}}"#), "a");
-        records
-            .take_in(&record("a-k8s-w-eth0", r#"{"spec":{"node":"a","ipNetworks":["10.0.0.1/32"]}}"#), "a");
+        records.put(&record("a-k8s-x-eth0", "{"), "a");
+        records.put(&record("b-k8s-y-eth0", "{"), "a");
+        records.put(&record("c-k8s-z-eth0", r#"{"spec":{"node":"c","ipNetworks":["10.0.0.9/32"]}}"#), "a");
+        records.put(&record("a-k8s-w-eth0", r#"{"spec":{"node":"a","ipNetworks":["10.0.0.1/32"]}}"#), "a");
         let addresses = Vouched::Addresses(vec!["10.0.0.1".parse().unwrap()]);
         assert_eq!(records.vouching.values().cloned().collect::<Vec<_>>(), [addresses, Vouched::AnyAddress]);
         let odd = r#"{"spec":{"node":"a","containerID":"c","endpoint":"eth0","ipNetworks":["ten"]}}"#;
-        records.take_in(&record("a-k8s-x-eth0", odd), "a");
-        assert_eq!((records.known.len(), records.vouching.len()), (1, 2), "it may have any address");
-        records.take_in(&record("a-k8s-x-eth0", r#"{"spec":{"node":"b"}}"#), "a");
-        records.forget(&Key::namespaced(Kind::WorkloadEndpoint, "shop", "a-k8s-w-eth0"));
-        assert!(records.known.is_empty() && records.vouching.is_empty());
+        records.put(&record("a-k8s-x-eth0", odd), "a");
+        assert_eq!((records.endpoints.len(), records.vouching.len()), (1, 2), "it may have any address");
+        records.put(&record("a-k8s-x-eth0", r#"{"spec":{"node":"b"}}"#), "a");
+        records.remove(&Key::namespaced(Kind::WorkloadEndpoint, "shop", "a-k8s-w-eth0"));
+        assert!(records.endpoints.is_empty() && records.vouching.is_empty());
     }
 }

@@ -1,13 +1,7 @@
-//! Places at which a test may stop or kill the program, to see that what is left behind is found again.
-//!
-//! `PLUMB_FAILPOINT=NAME` or `NAME:abort` ends the process there, as `kill -9` would; `NAME:pause` holds whatever
-//! came there for ever, so that a test can look, and kill. Unset, a point costs one comparison.
-
-use std::sync::OnceLock;
+//! The failpoints of `plumbd`, see [`wire::failpoint`]. A point that is not armed costs one comparison.
 
 use host::Halfway;
-
-const VARIABLE: &str = "PLUMB_FAILPOINT";
+use wire::failpoint;
 
 macro_rules! points {
     ($($variant:ident = $name:literal),+ $(,)?) => {
@@ -118,29 +112,17 @@ points! {
     BgpConfigured = "bgp.configured",
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
-    Abort,
-    Pause,
-}
-
-/// Marks a place. Does nothing unless the environment names it.
+/// Marks a place. Does nothing unless the environment names it. Another thread takes over this thread's tasks while it is held.
 pub(crate) fn hit(point: Point) {
-    static ARMED: OnceLock<Option<(Point, Action)>> = OnceLock::new();
-    let armed = ARMED.get_or_init(|| {
-        let setting = std::env::var(VARIABLE).unwrap_or_default();
-        let parsed = parse(&setting);
-        if parsed.is_none() && !setting.is_empty() {
-            eprintln!("plumbd: {VARIABLE}={setting} names no point; `plumbd failpoints` lists them");
-        }
-        parsed
-    });
-    if let Some((_, action)) = armed.filter(|(armed, _)| *armed == point) {
-        act(point, action);
+    let Some(action) = failpoint::armed(point.name()) else { return };
+    let act = || failpoint::act(point.name(), action);
+    match tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(act),
+        _ => act(),
     }
 }
 
-/// The same for moments inside the kernel's part of a step.
+/// The same in the middle of kernel work.
 pub(crate) fn hit_halfway(halfway: Halfway) {
     match halfway {
         Halfway::Wired => hit(Point::AddHalfWired),
@@ -149,52 +131,11 @@ pub(crate) fn hit_halfway(halfway: Halfway) {
     }
 }
 
-#[cold]
-fn act(point: Point, action: Action) {
-    eprintln!("plumbd: failpoint {} reached", point.name());
-    match action {
-        Action::Abort => std::process::abort(),
-        Action::Pause => hold(),
-    }
-}
-
-/// Holds this call and nothing else: what else the thread has to do is left to others.
-fn hold() -> ! {
-    let forever = || loop {
-        std::thread::park();
-    };
-    match tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(tokio::runtime::RuntimeFlavor::MultiThread) => tokio::task::block_in_place(forever),
-        _ => forever(),
-    }
-}
-
-fn parse(setting: &str) -> Option<(Point, Action)> {
-    let (name, action) = match setting.split_once(':') {
-        None => (setting, Action::Abort),
-        Some((name, "abort")) => (name, Action::Abort),
-        Some((name, "pause")) => (name, Action::Pause),
-        Some(_) => return None,
-    };
-    let point = Point::ALL.iter().find(|point| point.name() == name)?;
-    Some((*point, action))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    #[test]
-    fn a_setting_names_a_point_and_what_to_do() {
-        assert_eq!(parse("add.start"), Some((Point::AddStart, Action::Abort)));
-        assert_eq!(parse("add.start:abort"), Some((Point::AddStart, Action::Abort)));
-        assert_eq!(parse("gc.end:pause"), Some((Point::GcEnd, Action::Pause)));
-        for wrong in ["", "add", "add.start:", "add.start:explode", ":abort"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn every_point_has_a_name_of_its_own_and_a_place() {
@@ -207,9 +148,9 @@ mod tests {
         }
     }
 
-    fn sources(folder: &std::path::Path) -> String {
+    fn sources(directory: &std::path::Path) -> String {
         let mut text = String::new();
-        for entry in std::fs::read_dir(folder).unwrap() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 text += &sources(&path);

@@ -1,6 +1,7 @@
-//! A folder of small files that survive a crash: each is written beside its place and moved there, so that it is
-//! there whole or not at all.
+//! A directory of small files that survive a crash: each is written to a temporary file and renamed, so that a reader finds it whole or not
+//! at all.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -11,14 +12,14 @@ use tracing::warn;
 
 use crate::failpoint::{self, Point};
 
-const ENDING: &str = "json";
-const UNFINISHED: &str = "tmp";
-const BROKEN: &str = "broken";
-/// What most file systems give a file at least.
-const TRY_BYTES: usize = 4096;
+const EXTENSION: &str = "json";
+const TEMPORARY: &str = "tmp";
+const QUARANTINED: &str = "broken";
+/// The block size of most file systems.
+const TEST_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Folder {
+pub(crate) struct Directory {
     path: PathBuf,
 }
 
@@ -26,33 +27,33 @@ pub(crate) struct Folder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Survives {
     /// The end of this process, however sudden.
-    Process,
+    ProcessExit,
     /// A power failure. Waits for the disk.
-    Machine,
+    PowerFailure,
 }
 
-impl Folder {
-    /// A folder that need not be there yet. It then has no files.
-    pub(crate) fn at(path: impl Into<PathBuf>) -> Folder {
-        Folder { path: path.into() }
+impl Directory {
+    /// A directory that need not exist yet. It then has no files.
+    pub(crate) fn at(path: impl Into<PathBuf>) -> Directory {
+        Directory { path: path.into() }
     }
 
-    /// The folder, made if it is not there.
-    pub(crate) fn open(path: impl Into<PathBuf>) -> io::Result<Folder> {
-        let folder = Folder::at(path);
-        folder.make()?;
-        Ok(folder)
+    /// The directory, created if it is missing.
+    pub(crate) fn open(path: impl Into<PathBuf>) -> io::Result<Directory> {
+        let directory = Directory::at(path);
+        directory.create()?;
+        Ok(directory)
     }
 
-    pub(crate) fn make(&self) -> io::Result<()> {
+    pub(crate) fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.path)
     }
 
-    /// Makes it so that it survives a power failure, with all folders on the way to it.
-    pub(crate) fn make_durably(&self) -> io::Result<()> {
+    /// Creates it with all its parents, so that they survive a power failure.
+    pub(crate) fn create_durably(&self) -> io::Result<()> {
         let missing: Vec<&Path> = self.path.ancestors().take_while(|path| !path.exists()).collect();
-        self.make()?;
-        // A folder that is new is kept by the one that it lies in.
+        self.create()?;
+        // The entry of a new directory is in its parent.
         for parent in missing.iter().filter_map(|new| new.parent()) {
             File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()?;
         }
@@ -63,134 +64,140 @@ impl Folder {
         &self.path
     }
 
-    /// Puts a file in place, instead of one that may be there.
+    /// Writes or replaces a file.
     pub(crate) fn write(&self, name: &str, content: &[u8], survives: Survives) -> io::Result<()> {
-        let unfinished = self.path.join(format!("{name}.{}.{UNFINISHED}", std::process::id()));
+        let temporary = self.path.join(format!("{name}.{}.{TEMPORARY}", std::process::id()));
         match survives {
-            Survives::Process => self.write_quickly(&unfinished, name, content),
-            Survives::Machine => match self.write_through(&unfinished, name, content) {
-                // Taken for abandoned in the moment before it was locked.
+            Survives::ProcessExit => self.write_quickly(&temporary, name, content),
+            Survives::PowerFailure => match self.write_through(&temporary, name, content) {
+                // Another process removed the temporary file as stale before it was locked.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.write_through(&unfinished, name, content)
+                    self.write_through(&temporary, name, content)
                 }
                 outcome => outcome,
             },
         }
     }
 
-    fn write_quickly(&self, unfinished: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-        create(unfinished)?.write_all(content)?;
+    fn write_quickly(&self, temporary: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+        create(temporary)?.write_all(content)?;
         failpoint::hit(Point::AddJournalWritten);
-        fs::rename(unfinished, self.place(name))
+        fs::rename(temporary, self.file(name))
     }
 
-    fn write_through(&self, unfinished: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-        let mut file = create(unfinished)?;
-        // Says that somebody is at it, for as long as this process lives. Where a file system has no locks, what is
-        // abandoned stays.
+    fn write_through(&self, temporary: &Path, name: &str, content: &[u8]) -> io::Result<()> {
+        let mut file = create(temporary)?;
+        // The lock marks it as in use while this process lives. On a file system without locks, stale files stay.
         let _ = file.lock();
         file.write_all(content)?;
         file.sync_all()?;
         failpoint::hit(Point::DelQueueWritten);
-        fs::rename(unfinished, self.place(name))?;
+        fs::rename(temporary, self.file(name))?;
         failpoint::hit(Point::DelQueueRenamed);
         File::open(&self.path)?.sync_all()
     }
 
-    /// Removes a file. One that is not there is removed already.
+    /// Removes a file. A missing one counts as removed.
     pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.place(name)) {
+        match fs::remove_file(self.file(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// The names of all files, the oldest first.
-    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
-        Ok(self.ending_in(ENDING)?.into_iter().map(|(_, name)| name).collect())
+    /// The names of all files. Without their times, which would cost a system call each.
+    pub(crate) fn names(&self) -> io::Result<BTreeSet<String>> {
+        Ok(self.entries(EXTENSION)?.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// The same with the times of their last changes.
-    pub(crate) fn dated(&self) -> io::Result<Vec<(SystemTime, String)>> {
-        self.ending_in(ENDING)
+    /// The names of all files with the times of their last changes, the oldest first.
+    pub(crate) fn names_with_times(&self) -> io::Result<Vec<(SystemTime, String)>> {
+        self.with_extension(EXTENSION)
     }
 
-    /// Those that were set aside.
-    pub(crate) fn aside(&self) -> io::Result<Vec<(SystemTime, String)>> {
-        self.ending_in(BROKEN)
+    pub(crate) fn quarantined(&self) -> io::Result<Vec<(SystemTime, String)>> {
+        self.with_extension(QUARANTINED)
     }
 
-    fn ending_in(&self, wanted: &str) -> io::Result<Vec<(SystemTime, String)>> {
+    fn with_extension(&self, wanted: &str) -> io::Result<Vec<(SystemTime, String)>> {
         let mut found = Vec::new();
-        let entries = match fs::read_dir(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        for entry in entries {
-            let entry = entry?;
-            let path = entry.path();
-            if path.extension().is_none_or(|ending| ending != wanted) {
-                continue;
-            }
-            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-            // Gone in between: somebody else has dealt with it.
+        for (entry, name) in self.entries(wanted)? {
+            // Gone since it was listed.
             let Ok(changed) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
-            found.push((changed, name.to_owned()));
+            found.push((changed, name));
         }
         found.sort();
         Ok(found)
     }
 
-    /// Whether there are files, finished or not.
+    fn entries(&self, wanted: &str) -> io::Result<Vec<(fs::DirEntry, String)>> {
+        let entries = match fs::read_dir(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let path = PathBuf::from(entry.file_name());
+            if path.extension().is_some_and(|extension| extension == wanted)
+                && let Some(name) = path.file_stem().and_then(|name| name.to_str())
+            {
+                found.push((entry, name.to_owned()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether there are files, temporary ones included.
     pub(crate) fn has_any(&self) -> bool {
         let mut entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         entries.any(|entry| {
-            entry.path().extension().is_some_and(|ending| ending == ENDING || ending == UNFINISHED)
+            entry.path().extension().is_some_and(|found| found == EXTENSION || found == TEMPORARY)
         })
     }
 
-    /// The content of a file; nothing if it is gone.
+    /// The content of a file; `None` if it is gone.
     pub(crate) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(self.place(name)) {
+        match fs::read(self.file(name)) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.place(name).exists()
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.file(name).exists()
     }
 
-    /// Writes as much as a file takes, and removes it: tells a folder that is missing, read-only or full.
-    pub(crate) fn try_to_write(&self) -> io::Result<()> {
-        let unfinished = self.path.join(format!("try.{}.{UNFINISHED}", std::process::id()));
-        let written = create(&unfinished).and_then(|mut file| file.write_all(&[0; TRY_BYTES]));
-        // If it cannot be removed, it could not be written, most likely.
-        let _ = fs::remove_file(&unfinished);
+    /// Writes a block and removes it, to find a directory that is missing, read-only or full.
+    pub(crate) fn test_write(&self) -> io::Result<()> {
+        let temporary = self.path.join(format!("test.{}.{TEMPORARY}", std::process::id()));
+        let written = create(&temporary).and_then(|mut file| file.write_all(&[0; TEST_BYTES]));
+        // A file that cannot be removed could most likely not be written either.
+        let _ = fs::remove_file(&temporary);
         written
     }
 
-    /// Takes a file that cannot be understood out of the way, for somebody to look at.
-    pub(crate) fn set_aside(&self, name: &str, problem: &str) {
-        let place = self.place(name);
-        let aside = self.path.join(format!("{name}.{BROKEN}"));
-        warn!(file = %place.display(), "set aside as *.{BROKEN}: {problem}");
-        if let Err(error) = fs::rename(&place, &aside) {
-            warn!(file = %place.display(), "cannot be set aside: {error}");
+    /// Renames a file that cannot be used, so that an operator can inspect it.
+    pub(crate) fn quarantine(&self, name: &str, problem: &str) {
+        let file = self.file(name);
+        let renamed = fs::rename(&file, self.path.join(format!("{name}.{QUARANTINED}")));
+        let file = file.display();
+        match renamed {
+            Ok(()) => warn!(%file, problem, "renamed an unusable file to *.{QUARANTINED}"),
+            Err(error) => warn!(%file, problem, %error, "cannot rename an unusable file to *.{QUARANTINED}"),
         }
     }
 
-    /// Removes what writers left that were killed in the middle. Those of files that survive the machine may be at
-    /// work meanwhile, also in other processes.
-    pub(crate) fn remove_unfinished(&self) -> io::Result<()> {
+    /// Removes the temporary files of writers that were killed. Those of other processes may be in use, and are locked then.
+    pub(crate) fn remove_stale_temporaries(&self) -> io::Result<()> {
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
         };
         for entry in entries {
             let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == UNFINISHED) && !is_being_written(&path) {
+            if path.extension().is_some_and(|extension| extension == TEMPORARY) && !is_locked(&path) {
                 match fs::remove_file(&path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
@@ -200,8 +207,8 @@ impl Folder {
         Ok(())
     }
 
-    fn place(&self, name: &str) -> PathBuf {
-        self.path.join(format!("{name}.{ENDING}"))
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.{EXTENSION}"))
     }
 }
 
@@ -209,7 +216,7 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-fn is_being_written(path: &Path) -> bool {
+fn is_locked(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_err())
 }
 
@@ -220,38 +227,41 @@ mod tests {
     #[test]
     fn files_come_back_whole_and_in_order() {
         let state = tempfile::tempdir().unwrap();
-        let folder = Folder::open(state.path().join("a/b")).unwrap();
-        folder.write("two.words", b"2", Survives::Machine).unwrap();
-        // The clock of a file system may not tell two writes apart that follow each other at once.
+        let directory = Directory::open(state.path().join("a/b")).unwrap();
+        directory.write("two.words", b"2", Survives::PowerFailure).unwrap();
+        // The clock of a file system may be too coarse to tell two writes in a row apart.
         let earlier = std::time::SystemTime::now() - std::time::Duration::from_secs(1);
-        fs::File::open(folder.place("two.words")).unwrap().set_modified(earlier).unwrap();
-        folder.write("one", b"1", Survives::Process).unwrap();
-        folder.write("one", b"again", Survives::Process).unwrap();
-        assert_eq!(folder.names().unwrap(), ["two.words", "one"]);
-        assert_eq!(folder.read("one").unwrap().as_deref(), Some(&b"again"[..]));
-        folder.remove("one").unwrap();
-        folder.remove("one").unwrap();
-        assert_eq!(folder.read("one").unwrap(), None);
+        fs::File::open(directory.file("two.words")).unwrap().set_modified(earlier).unwrap();
+        directory.write("one", b"1", Survives::ProcessExit).unwrap();
+        directory.write("one", b"again", Survives::ProcessExit).unwrap();
+        let with_times = directory.names_with_times().unwrap();
+        let oldest_first: Vec<&str> = with_times.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!(oldest_first, ["two.words", "one"]);
+        assert_eq!(directory.names().unwrap(), BTreeSet::from(["one".to_owned(), "two.words".to_owned()]));
+        assert_eq!(directory.read("one").unwrap().as_deref(), Some(&b"again"[..]));
+        directory.remove("one").unwrap();
+        directory.remove("one").unwrap();
+        assert_eq!(directory.read("one").unwrap(), None);
     }
 
     #[test]
-    fn what_is_broken_or_unfinished_is_no_file() {
+    fn quarantined_and_temporary_files_are_not_listed() {
         let state = tempfile::tempdir().unwrap();
-        let folder = Folder::open(state.path()).unwrap();
-        folder.write("bad", b"{", Survives::Process).unwrap();
-        folder.set_aside("bad", "half");
+        let directory = Directory::open(state.path()).unwrap();
+        directory.write("bad", b"{", Survives::ProcessExit).unwrap();
+        directory.quarantine("bad", "half");
         fs::write(state.path().join("x.1.tmp"), b"").unwrap();
-        assert_eq!(folder.names().unwrap(), [] as [&str; 0]);
-        assert!(folder.has_any(), "something is to be removed");
-        let at_work = create(&state.path().join("y.2.tmp")).unwrap();
-        at_work.lock().unwrap();
-        folder.remove_unfinished().unwrap();
-        assert!(state.path().join("y.2.tmp").exists(), "somebody is at it");
-        drop(at_work);
-        folder.remove_unfinished().unwrap();
+        assert!(directory.names().unwrap().is_empty());
+        assert!(directory.has_any(), "there is a temporary file to remove");
+        let in_use = create(&state.path().join("y.2.tmp")).unwrap();
+        in_use.lock().unwrap();
+        directory.remove_stale_temporaries().unwrap();
+        assert!(state.path().join("y.2.tmp").exists(), "its writer holds the lock");
+        drop(in_use);
+        directory.remove_stale_temporaries().unwrap();
         let left: Vec<_> =
             fs::read_dir(state.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["bad.broken"]);
-        assert!(!folder.has_any());
+        assert!(!directory.has_any());
     }
 }

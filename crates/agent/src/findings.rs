@@ -1,27 +1,31 @@
-//! The doctor on its own node: what the agent sees, for whoever asks over the socket, and what is wrong with it, as metrics.
+//! The doctor on the agent's own node: evidence for requests on the socket, and findings as metrics.
 //!
-//! The agent looks at its node and at its node's endpoint records, never at the whole store: a cluster has thousands of
-//! agents. Findings that need more come from `plumb doctor`, which asks the agent for its part.
+//! The agent reads its node and its node's endpoint records, never the whole store: a cluster has thousands of agents. Findings that need more
+//! come from `plumb doctor`, which asks the agent for its part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use doctor::evidence::node::Attachment;
-use doctor::evidence::{Endpoint, PodName};
-use doctor::{Evidence, Finding, Origin, Report, Settles, Severity, Sighted, checks, diagnose};
+use doctor::{Diagnosis, Finding, FindingId, Next, Options, Report, Rule, Severity, checks};
+use evidence::node::Attachment;
+use evidence::{Endpoint, PodName};
+use evidence::{Evidence, Origin, Sighted};
 use gather::bundle::BundleWriter;
 use gather::{Attached, NodeSources};
 use jiff::Timestamp;
+use model::FindingCode;
 use tracing::{debug, warn};
 
-use crate::cni::{Agent, Answer, Services};
+use wire::Reply;
+
 use crate::endpoints::LocalEndpoint;
 use crate::health::Condition;
 use crate::journal::Entry;
+use crate::services::Agent;
 
-/// Variables that say how a node is set up. None of them is a secret.
+/// Variables that configure a node. None of them is a secret.
 const ENVIRONMENT: &[&str] = &[
     "NODENAME",
     "IP",
@@ -37,32 +41,42 @@ const ENVIRONMENT: &[&str] = &[
 ];
 
 /// How many findings there are, by code and severity.
-pub(crate) type Counts = BTreeMap<(&'static str, Severity), u64>;
+type Counts = BTreeMap<(FindingCode, Severity), u64>;
 
-/// By which a finding is known at the next look: code, subject and what makes it the same.
-type Identity = (&'static str, String, String);
-
-/// What the agent sees of its node, as a bundle.
-pub(crate) async fn answer(services: &Services) -> Answer {
-    let evidence = collect(services).await;
-    match write(evidence) {
-        Ok(text) => Answer { success: true, text },
-        Err(error) => Answer { success: false, text: format!("the evidence cannot be written: {error}") },
+/// Which agent this is.
+pub(crate) fn who_am_i(agent: &Agent) -> Reply {
+    let mode = serde_json::to_value(agent.mode).ok().and_then(|mode| mode.as_str().map(str::to_owned));
+    let identity = wire::Identity {
+        node: agent.node.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        mode: mode.unwrap_or_default(),
+    };
+    match serde_json::to_string(&identity) {
+        Ok(text) => Reply::success(text),
+        Err(error) => Reply::failure(format!("cannot encode the identity: {error}")),
     }
 }
 
-/// Sends packets to these addresses: for one at a time, so that however many ask, no more goes out.
-pub(crate) async fn probe(services: &Services, addresses: &[IpAddr]) -> Answer {
+/// The evidence of this node, as a bundle.
+pub(crate) async fn answer(agent: &Agent) -> Reply {
+    let evidence = collect(agent).await;
+    match write(evidence) {
+        Ok(text) => Reply::success(text),
+        Err(error) => Reply::failure(format!("cannot encode the evidence: {error}")),
+    }
+}
+
+/// Sends packets to these addresses. One request at a time, so that many clients do not cause more packets.
+pub(crate) async fn probe(agent: &Agent, addresses: &[IpAddr]) -> Reply {
     static BUSY: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    let refuse = |text: String| Answer { success: false, text };
-    let Some(agent) = services.agent() else { return refuse("this is no agent".to_owned()) };
+
     let Ok(_alone) = BUSY.try_lock() else {
-        return refuse("packets are being sent for somebody else just now".to_owned());
+        return Reply::failure("another probe is in progress; try again");
     };
     let evidence = gather::probe::of_node(&agent.node, addresses).await;
     match write(evidence) {
-        Ok(text) => Answer { success: true, text },
-        Err(error) => refuse(format!("the evidence cannot be written: {error}")),
+        Ok(text) => Reply::success(text),
+        Err(error) => Reply::failure(format!("cannot encode the evidence: {error}")),
     }
 }
 
@@ -73,93 +87,125 @@ fn write(evidence: Evidence) -> std::io::Result<String> {
     String::from_utf8(writer.finish()?).map_err(std::io::Error::other)
 }
 
-/// Looks now and then, and counts; never ends.
-pub(crate) async fn watch(services: &Services, every: Duration) {
+/// Runs the doctor's checks regularly and counts the findings; never ends.
+pub(crate) async fn watch(agent: &Agent, every: Duration) {
     if every.is_zero() {
         return std::future::pending().await;
     }
-    let mut before = BTreeSet::new();
+    let (start, rule) = (Instant::now(), Rule::rolling(every));
+    let mut diagnosis = Diagnosis::new(rule, Options::default());
+    diagnosis.next_round(every, rule);
+    let mut reported = BTreeSet::new();
     loop {
-        tokio::time::sleep(every).await;
-        let Some(agent) = services.agent() else { continue };
-        let has_records = services.health().is_store_in_sync();
-        // An observer has a node to look at, whether or not there is a store.
-        if !has_records && !agent.only_observes() {
-            continue;
-        }
-        let mut evidence = collect(services).await;
-        if has_records {
-            let known = agent.endpoints.all();
-            evidence.endpoints = Some(known.iter().map(|known| endpoint(known, agent)).collect());
-            evidence.partial.endpoints = true;
-        }
-        // Some thousand comparisons: nothing that calls should wait for.
-        let looked = tokio::task::spawn_blocking(move || {
-            let report = diagnose(&evidence);
-            drop(evidence);
-            host::give_back_memory();
-            report
-        });
-        let Ok(report) = looked.await else { continue };
-        let seen: BTreeSet<_> = report.findings.iter().map(identity).collect();
-        let told = settled(&report, &before);
-        for finding in &told {
-            let level = format!("{} [{}]", finding.severity.as_str(), finding.code);
-            match before.contains(&identity(finding)) {
-                true => debug!("still {level}: {}", finding.summary),
-                false => warn!("{level}: {}", finding.summary),
+        match diagnosis.poll(start.elapsed()) {
+            Next::Wait(time) => tokio::time::sleep(time).await,
+            Next::Collect => match evidence(agent).await {
+                Some(evidence) => match observe(diagnosis, evidence, start).await {
+                    Some(observed) => diagnosis = observed,
+                    None => return std::future::pending().await,
+                },
+                // What was found before is neither confirmed nor refuted.
+                None => diagnosis.next_round(start.elapsed() + every, rule),
+            },
+            Next::Report => {
+                reported = report(&diagnosis.report(), &reported, agent);
+                diagnosis.next_round(start.elapsed() + every, rule);
             }
         }
-        services.metrics().set_findings(counts(&told));
-        before = seen;
     }
 }
 
-async fn collect(services: &Services) -> Evidence {
-    let Some(agent) = services.agent() else { return Evidence::default() };
+/// Thousands of comparisons, on a thread of their own: calls should not wait for them.
+async fn observe(
+    mut diagnosis: Diagnosis<'static>,
+    evidence: Evidence,
+    start: Instant,
+) -> Option<Diagnosis<'static>> {
+    let observing = tokio::task::spawn_blocking(move || {
+        diagnosis.observe(start.elapsed(), &evidence);
+        drop(evidence);
+        host::give_back_memory();
+        diagnosis
+    });
+    // It fails only if it panicked, and a panic ends the agent.
+    observing.await.ok()
+}
+
+/// Logs what is new, and counts everything. Returns what was reported.
+fn report(report: &Report, before: &BTreeSet<FindingId>, agent: &Agent) -> BTreeSet<FindingId> {
+    for finding in &report.findings {
+        let (severity, code) = (finding.severity.as_str(), finding.code.as_str());
+        match before.contains(&finding.id()) {
+            true => debug!(severity, code, "the doctor still reports: {}", finding.summary),
+            false => warn!(severity, code, "the doctor reports: {}", finding.summary),
+        }
+    }
+    let counts = counts(&report.findings).into_iter();
+    let labelled = counts.map(|((code, severity), count)| ([code.as_str(), severity.as_str()], count));
+    agent.metrics().findings.set(labelled);
+    report.findings.iter().map(Finding::id).collect()
+}
+
+/// What the agent sees of its node and of the records about it. Nothing while the records are not cached; an observer checks its node with or
+/// without a store.
+async fn evidence(agent: &Agent) -> Option<Evidence> {
+    let has_records = agent.health.is_store_in_sync();
+    if !has_records && !agent.only_observes() {
+        return None;
+    }
+    let mut evidence = collect(agent).await;
+    if has_records {
+        let cached = agent.endpoints.all();
+        evidence.endpoints = Some(cached.iter().map(|cached| endpoint(cached, agent)).collect());
+        evidence.partial.endpoints = true;
+    }
+    Some(evidence)
+}
+
+async fn collect(agent: &Agent) -> Evidence {
     let mut attachments: Vec<Attached> =
-        agent.journal.all().into_iter().map(|entry| attached(entry, services)).collect();
-    attachments.extend(being_made(&attachments, services));
-    // Where somebody else makes the network, an empty journal is nobody's, and no sign of our agent's habits.
+        agent.journal.all().into_iter().map(|entry| attached(entry, agent)).collect();
+    attachments.extend(in_progress(&attachments, agent));
+    // With another network provider, an empty journal must not look like one of an agent that acts.
     let is_ours = !agent.only_observes() || !attachments.is_empty();
-    // Those of Felix decide about tunnels and routes.
+    // Felix's variables decide about tunnels and routes.
     let variables = ENVIRONMENT.iter().copied().chain(plan::between::felix_variable_names());
     let named = |name: &&str| Some(((*name).to_owned(), crate::variables::text(name)?));
     gather::of_node(NodeSources {
-        name: agent.node.clone(),
+        name: agent.node.as_str().into(),
         runtime: agent.runtime.client(),
         attachments: is_ours.then_some(attachments),
-        unfinished_dels: services.queue().unfinished().ok(),
+        unfinished_dels: agent.queue.evidence().ok(),
         environment: Some(variables.filter_map(|name| named(&name)).collect()),
         agent_mode: Some(agent.mode),
-        mends: (!agent.only_observes()).then(|| services.health().mends()),
+        mends: (!agent.only_observes()).then(|| agent.health.fixes()),
         bird_socket: agent.bird_socket.clone(),
-        state_folder_problem: services.health().problems_of(Condition::StateFolder).into_iter().next(),
-        store_problem: services.health().store_problem(),
-        address_choices: Some(services.health().address_choices()).filter(|choices| !choices.is_empty()),
-        not_followed: Some(services.health().records_wrong()).filter(|records| !records.is_empty()),
+        state_folder_problem: agent.health.problems_of(Condition::StateDirectory).into_iter().next(),
+        store_problem: agent.health.store_problem(),
+        address_choices: Some(agent.health.address_choices()).filter(|choices| !choices.is_empty()),
+        not_followed: Some(agent.health.invalid_records()).filter(|records| !records.is_empty()),
     })
     .await
 }
 
-/// Those that a call works on and that are not in the journal yet, or no longer.
-fn being_made(known: &[Attached], services: &Services) -> Vec<Attached> {
-    let mut made = Vec::new();
-    for handle in services.fences().busy() {
+/// Attachments that a call works on and that are not in the journal yet, or no longer.
+fn in_progress(listed: &[Attached], agent: &Agent) -> Vec<Attached> {
+    let mut found = Vec::new();
+    for handle in agent.locks.busy() {
         let Some((network, container_id)) = handle.rsplit_once('.') else { continue };
-        if known.iter().any(|attached| attached.attachment.container_id == container_id) {
+        if listed.iter().any(|attached| attached.attachment.container_id == container_id) {
             continue;
         }
         let (network, container_id) = (network.to_owned(), container_id.to_owned());
         let attachment = Attachment { network, container_id, is_in_flux: true, ..Attachment::default() };
-        made.push(Attached { attachment, netns: PathBuf::new() });
+        found.push(Attached { attachment, netns: PathBuf::new() });
     }
-    made
+    found
 }
 
-fn attached(entry: Entry, services: &Services) -> Attached {
+fn attached(entry: Entry, agent: &Agent) -> Attached {
     let sandbox = &entry.attachment.sandbox;
-    let is_queued = services.queue().waiting_for(sandbox).is_ok_and(|waiting| !waiting.is_empty());
+    let is_queued = agent.queue.waiting_for(sandbox).is_ok_and(|waiting| !waiting.is_empty());
     let attachment = Attachment {
         network: sandbox.network().to_owned(),
         container_id: sandbox.container_id().to_owned(),
@@ -167,14 +213,14 @@ fn attached(entry: Entry, services: &Services) -> Attached {
         device: entry.attachment.device.to_string(),
         addresses: entry.attachment.addresses.clone(),
         pod: entry.pod.map(|(namespace, name)| PodName::new(namespace, name)),
-        is_in_flux: is_queued || services.fences().is_busy(sandbox),
+        is_in_flux: is_queued || agent.locks.is_busy(sandbox),
     };
     Attached { attachment, netns: entry.netns }
 }
 
-fn endpoint(known: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
-    let (pod_namespace, pod) = known.pod.clone().unzip();
-    let (namespace, name) = match &known.record.key {
+fn endpoint(cached: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
+    let (pod_namespace, pod) = cached.pod.clone().unzip();
+    let (namespace, name) = match &cached.record.key {
         model::Key::Resource { namespace, name, .. } => (namespace.clone(), name.clone()),
         other => (None, other.to_string()),
     };
@@ -185,33 +231,19 @@ fn endpoint(known: &LocalEndpoint, agent: &Agent) -> Sighted<Endpoint> {
         name,
         orchestrator: "k8s".to_owned(),
         pod,
-        node: Some(agent.node.clone()),
-        interface: Some(known.interface.clone()),
-        device: known.device.as_ref().map(ToString::to_string),
-        mac: known.mac,
-        container_id: Some(known.container_id.clone()).filter(|id| !id.is_empty()),
-        addresses: known.addresses.clone(),
+        node: Some(agent.node.as_str().into()),
+        interface: Some(cached.interface.clone()),
+        device: cached.device.as_ref().map(ToString::to_string),
+        mac: cached.mac,
+        container_id: Some(cached.container_id.clone()).filter(|id| !id.is_empty()),
+        addresses: cached.addresses.clone(),
         ..Endpoint::default()
     };
-    Sighted::new(endpoint, Origin::store(&known.record.key))
+    Sighted::new(endpoint, Origin::store(&cached.record.key))
 }
 
-/// What may come from churn counts if the look before found it, too.
-fn settled<'r>(report: &'r Report, before: &BTreeSet<Identity>) -> Vec<&'r Finding> {
-    let is_settled = |finding: &&Finding| {
-        let at_once = checks::find(finding.code).is_some_and(|check| check.settles == Settles::AtOnce);
-        at_once || before.contains(&identity(finding))
-    };
-    report.findings.iter().filter(is_settled).collect()
-}
-
-fn identity(finding: &Finding) -> Identity {
-    let (code, subject, known_by) = finding.identity();
-    (code, subject.to_string(), known_by.to_owned())
-}
-
-/// Every code is there, so that one that is gone can be told from one that was never looked for.
-fn counts(findings: &[&Finding]) -> Counts {
+/// With all codes, so that 0 means that the check ran.
+fn counts(findings: &[Finding]) -> Counts {
     let mut counts: Counts = checks::ALL.iter().map(|check| ((check.code, check.severity), 0)).collect();
     for finding in findings {
         *counts.entry((finding.code, finding.severity)).or_default() += 1;
@@ -226,8 +258,8 @@ mod tests {
 
     fn report() -> Report {
         let mut findings = Vec::new();
-        for code in ["address-shared", "pool-overlap"] {
-            let mut look = Look::new(checks::find(code).unwrap());
+        for code in [FindingCode::AddressShared, FindingCode::PoolOverlap] {
+            let mut look = Look::new(checks::find(code));
             look.found(Subject::node("a"), "it is so");
             findings.extend(look.findings().to_vec());
         }
@@ -235,21 +267,11 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_churn_counts_at_the_second_look() {
-        let report = report();
-        let codes =
-            |before: &BTreeSet<_>| -> Vec<&str> { settled(&report, before).iter().map(|f| f.code).collect() };
-        assert_eq!(codes(&BTreeSet::new()), ["pool-overlap"]);
-        let before = report.findings.iter().map(identity).collect();
-        assert_eq!(codes(&before), ["address-shared", "pool-overlap"]);
-    }
-
-    #[test]
     fn every_code_is_counted() {
         let report = report();
-        let counts = counts(&report.findings.iter().collect::<Vec<_>>());
+        let counts = counts(&report.findings);
         assert_eq!(counts.len(), checks::ALL.len());
-        assert_eq!(counts[&("pool-overlap", Severity::Error)], 1);
+        assert_eq!(counts[&(FindingCode::PoolOverlap, Severity::Error)], 1);
         assert_eq!(counts.values().sum::<u64>(), 2);
     }
 }

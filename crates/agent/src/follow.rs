@@ -1,4 +1,4 @@
-//! Following a part of the store: a list, then every change, and a new list when the store has forgotten too much.
+//! Following a part of the store: a list, then a watch, and a new list when the watch fell behind the store's history.
 
 use std::time::Duration;
 
@@ -8,60 +8,67 @@ use tracing::{info, warn};
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What there is to hear, in this order: `Listing`, a `Listed` for each record, `Complete`, and then changes. It starts over
-/// after `Lost`; until the next `Complete` what is known may be out of date.
+/// Updates arrive in this order: `ListBegins`, a `Listed` for each record, `ListEnds`, and then changes. After `OutOfSync` it starts again;
+/// until the next `ListEnds` the cached records may be out of date.
 #[derive(Debug)]
-pub(crate) enum Told {
-    Listing,
+pub(crate) enum Update {
+    ListBegins,
     Listed(Record),
-    Complete,
+    ListEnds,
     Put(Record),
     Deleted(Key),
-    Lost,
+    OutOfSync,
 }
 
-/// Never ends. While the store does not answer there is nothing to hear.
-pub(crate) async fn follow(store: &dyn Store, range: KeyRange, what: &str, mut tell: impl FnMut(Told)) {
+/// Never ends. There are no updates while the store does not answer.
+pub(crate) async fn follow(
+    store: &dyn Store,
+    range: KeyRange,
+    what: &str,
+    mut on_update: impl FnMut(Update),
+) {
     loop {
-        match list_and_watch(store, &range, &mut tell).await {
-            Ok(()) => info!("the store has forgotten too much; listing the {what} again"),
+        match list_and_watch(store, &range, &mut on_update).await {
+            Ok(()) => info!("the watch fell behind the store's history; listing the {what} again"),
             Err(error) => {
-                warn!(%error, "the {what} cannot be listed; trying again");
+                warn!(%error, "cannot follow the {what} in the store; retrying");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
-        tell(Told::Lost);
+        on_update(Update::OutOfSync);
     }
 }
 
-/// The resource in a record. What cannot be understood is said; whoever follows it leaves things as they were.
+/// The resource in a record. An unreadable one is logged, and its followers keep the state they have.
 pub(crate) fn decode(record: &Record, kind: Kind) -> Option<Resource> {
     let decoded = Resource::decode(&record.key, kind, &record.value, record.revision.as_str());
-    decoded.inspect_err(|error| warn!("{error}; what follows from it stays as it is")).ok()
+    decoded
+        .inspect_err(|error| warn!(%error, "cannot read a record; its last readable version stays in use"))
+        .ok()
 }
 
 async fn list_and_watch(
     store: &dyn Store,
     range: &KeyRange,
-    tell: &mut impl FnMut(Told),
+    on_update: &mut impl FnMut(Update),
 ) -> Result<(), StoreError> {
-    tell(Told::Listing);
+    on_update(Update::ListBegins);
     let mut request = ListRequest::new(range.clone());
     let revision = loop {
-        // Page by page: what is not kept of a page is gone before the next.
+        // Page by page, so that memory holds only one page of records that are not cached.
         let page = store.list(request.clone()).await?;
-        page.records.into_iter().for_each(|record| tell(Told::Listed(record)));
+        page.records.into_iter().for_each(|record| on_update(Update::Listed(record)));
         match page.next {
             Some(next) => request = request.continued(next),
             None => break page.revision,
         }
     };
-    tell(Told::Complete);
+    on_update(Update::ListEnds);
     let mut watch = store.watch(range.clone(), revision).await?;
     loop {
         match watch.next().await.transpose()? {
-            Some(Event::Put(record)) => tell(Told::Put(record)),
-            Some(Event::Deleted { key, .. }) => tell(Told::Deleted(key)),
+            Some(Event::Put(record)) => on_update(Update::Put(record)),
+            Some(Event::Deleted { key, .. }) => on_update(Update::Deleted(key)),
             Some(Event::HistoryGone) | None => return Ok(()),
         }
     }
@@ -80,34 +87,34 @@ mod tests {
         Key::cluster(Kind::IpPool, name)
     }
 
-    /// Whatever was forgotten while it did not look: it learns of what is there, and goes on.
+    /// After any gap in the history it receives every record, and goes on.
     #[tokio::test]
     async fn forgotten_history_leads_to_a_new_list() {
         let memory = Arc::new(MemoryStore::new());
         let store: Arc<dyn Store> = memory.clone();
-        let (sender, mut heard) = mpsc::unbounded_channel();
+        let (sender, mut updates) = mpsc::unbounded_channel();
         let followed = store.clone();
         let follower = tokio::spawn(async move {
-            let tell = |told| drop(sender.send(told));
-            follow(&*followed, KeyRange::Kind(Kind::IpPool), "pools", tell).await;
+            let on_update = |update| drop(sender.send(update));
+            follow(&*followed, KeyRange::Kind(Kind::IpPool), "pools", on_update).await;
         });
-        let mut known = std::collections::BTreeSet::new();
+        let mut received = std::collections::BTreeSet::new();
         for round in 0..20 {
             let name = format!("p{round}");
-            // On one thread: the follower sees nothing of this before it is all done.
+            // On one thread: the follower does not run before this is done.
             store.create(pool(&name), b"{}".to_vec()).await.unwrap();
             if round % 2 == 0 {
                 memory.forget_history();
             }
-            let learn = async {
-                while !known.contains(&pool(&name)) {
-                    match heard.recv().await.expect("it goes on") {
-                        Told::Listed(record) | Told::Put(record) => drop(known.insert(record.key)),
-                        Told::Listing | Told::Complete | Told::Deleted(_) | Told::Lost => {}
+            let receive = async {
+                while !received.contains(&pool(&name)) {
+                    match updates.recv().await.expect("it goes on") {
+                        Update::Listed(record) | Update::Put(record) => drop(received.insert(record.key)),
+                        Update::ListBegins | Update::ListEnds | Update::Deleted(_) | Update::OutOfSync => {}
                     }
                 }
             };
-            tokio::time::timeout(testkit::PATIENCE, learn).await.expect("it learns of the change");
+            tokio::time::timeout(testkit::PATIENCE, receive).await.expect("it receives the change");
         }
         follower.abort();
     }

@@ -1,19 +1,15 @@
-//! What a runtime and whoever reaches the socket sends, as a fuzz target: `fuzz/` builds this program a second time, around this function.
-//!
-//! Frames as they arrive on the agent's socket and, in the calls among them, the environment and the network configuration; and
-//! network configurations alone, which need no frame around them.
+//! The agent's readers of untrusted input, for the target in `fuzz/`.
 
-use libfuzzer_sys::fuzz_target;
+use crate::verbs::{self, NetConf};
 
-use crate::cni::{self, NetConf};
-
-fuzz_target!(|data: &[u8]| {
-    let Some((sort, bytes)) = data.split_first() else { return };
-    if sort % 2 == 0 {
+/// Bytes from the agent's socket with or without a frame, and the call in them; or a network configuration alone.
+pub fn request(data: &[u8]) {
+    let Some((kind, bytes)) = data.split_first() else { return };
+    if kind % 2 == 0 {
         let _ = NetConf::parse(bytes);
         return;
     }
     if let Some(call) = crate::node::request_of(bytes) {
-        cni::read_call(&call);
+        verbs::read_call(&call);
     }
-});
+}

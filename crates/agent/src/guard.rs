@@ -1,9 +1,7 @@
-//! The nftables rules that restrict pods to their own addresses: loaded before the first pod is served, and again whenever somebody
-//! removes them. They need no records, so they are there while the store is not; once the records are known, `between` replaces them
-//! together with the rest of our table.
+//! The nftables rules that restrict pods to their own addresses: loaded before the first pod is served, and again if another program removes
+//! them. They need no records, so they do not wait for the store; once the records are cached, `between` replaces them together with the rest of
+//! our table.
 
-use std::error::Error as _;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use doctor::mended;
@@ -11,46 +9,43 @@ use host::{Host, HostError, Monitor, RulesTouched};
 use plan::between::{BetweenSettings, PodGuard};
 use tracing::{info, warn};
 
-use crate::cni::Services;
 use crate::felix::FelixEnvironment;
+use crate::services::Agent;
 
-/// Changes are announced; this is for what was not.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The kernel announces changes; this is for announcements that were lost.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// With Felix's variables of this process. Records are not known to everybody who needs the rules.
+/// With Felix's variables of this process, not the records: a single call has none cached.
 pub(crate) fn ruleset() -> String {
     let settings = BetweenSettings::read(None, FelixEnvironment::read().before(None).as_ref(), None);
     PodGuard::new(&settings).alone()
 }
 
-/// Loads them before anybody is served. What fails is said, tried again, and refused to pods until then.
-pub(crate) async fn start(services: &Services) {
-    if let Ok(true) = ensure(services).await {
-        info!("pods are restricted to their own addresses");
+/// Loads them before any call is served. After a failure it tries again, and ADDs fail until then.
+pub(crate) async fn start(agent: &Agent) {
+    if let Ok(true) = ensure(agent).await {
+        info!("loaded the rules that restrict pods to their own addresses");
     }
 }
 
 /// Never ends.
-pub(crate) async fn keep(services: &Services) {
+pub(crate) async fn keep(agent: &Agent) {
     let mut monitor = Monitor::open_rules()
-        .inspect_err(|error| warn!("changes of nftables are not announced: {error}; checking every minute"))
+        .inspect_err(|error| warn!(%error, "cannot listen to nftables changes; checking every minute"))
         .ok();
     loop {
-        let outcome = ensure(services).await;
-        if let Some(agent) = services.agent() {
-            if let Ok(true) = outcome {
-                let words =
-                    "the rules that restrict pods to their own addresses were gone; loaded them again";
-                services.health().mended(&mended::pod_guard(&agent.node), words);
-            }
-            agent.rules_touched.notify_one();
+        let outcome = ensure(agent).await;
+        if let Ok(true) = outcome {
+            let words = "loaded the rules that restrict pods to their own addresses again";
+            agent.health.record_fix(&mended::pod_guard(&agent.node), words);
         }
-        let pause = if outcome.is_ok() { LOOK_EVERY } else { RETRY_DELAY };
+        agent.rules_touched.notify_one();
+        let pause = if outcome.is_ok() { CHECK_EVERY } else { RETRY_DELAY };
         tokio::select! {
-            heard = hear(&mut monitor) => {
-                if let Err(error) = heard {
-                    warn!("changes of nftables are no longer announced: {error}; checking every minute");
+            touched = touched(&mut monitor) => {
+                if let Err(error) = touched {
+                    warn!(%error, "cannot listen to nftables changes any more; checking every minute");
                     monitor = None;
                 }
             }
@@ -59,7 +54,7 @@ pub(crate) async fn keep(services: &Services) {
     }
 }
 
-async fn hear(monitor: &mut Option<Monitor<RulesTouched>>) -> Result<(), HostError> {
+async fn touched(monitor: &mut Option<Monitor<RulesTouched>>) -> Result<(), HostError> {
     match monitor {
         Some(monitor) => monitor.next(|_| {}).await,
         None => std::future::pending().await,
@@ -67,16 +62,16 @@ async fn hear(monitor: &mut Option<Monitor<RulesTouched>>) -> Result<(), HostErr
 }
 
 /// Whether they were missing.
-async fn ensure(services: &Services) -> Result<bool, HostError> {
-    let outcome = services.in_kernel(|host: &mut Host| host.ensure_pod_guard(ruleset)).await;
-    services.metrics().pod_guard_missing.store(i64::from(outcome.is_err()), Ordering::Relaxed);
-    let problem = outcome.as_ref().err().map(|error| {
-        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        format!("{error}{cause}; no pod can be added until they are loaded")
-    });
+async fn ensure(agent: &Agent) -> Result<bool, HostError> {
+    let outcome = agent.in_kernel(|host: &mut Host| host.ensure_pod_guard(ruleset)).await;
+    agent.metrics().pod_guard_missing.set_flag(outcome.is_err());
+    let problem = outcome
+        .as_ref()
+        .err()
+        .map(|error| format!("{}; ADDs fail until the rules are loaded", model::text::on_one_line(error)));
     if let Some(problem) = &problem {
-        services.say_once(problem.clone());
+        agent.warn_once(problem.clone());
     }
-    services.health().set_rules_missing(problem);
+    agent.health.set_rules_missing(problem);
     outcome
 }

@@ -1,7 +1,6 @@
-//! Policies are not enforced yet, and that is never silent: whatever in the store would deny something is said in
-//! the log, in the metrics and in this node's record.
+//! Policies are not enforced yet, and that is never silent: the log, the metrics and this node's record name whatever in the store would deny
+//! traffic.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::{Key, KeyRange, Kind, Resource};
@@ -10,51 +9,49 @@ use tracing::{debug, error, info};
 
 use crate::health::Metrics;
 
-const LOOK_EVERY: Duration = Duration::from_secs(300);
-/// Where a node's record says it.
+const CHECK_EVERY: Duration = Duration::from_secs(300);
+/// On the Node record.
 const ANNOTATION: &str = "plumbline.io/policies-not-enforced";
-/// How many names are shown.
+/// How many names are logged.
 const SHOWN_MAX: usize = 5;
 
-/// Looks now and then; never ends.
+/// Checks regularly; never ends.
 pub(crate) async fn watch(store: &dyn Store, node: &str, metrics: &Metrics) {
-    let mut said = None;
+    let mut logged = None;
     loop {
         match unenforced(store).await {
             Ok(found) => {
-                metrics
-                    .policies_unenforced
-                    .store(i64::try_from(found.len()).unwrap_or(i64::MAX), Ordering::Relaxed);
-                if said.as_ref() != Some(&found) {
-                    say(&found, said.is_some());
-                    said = Some(found.clone());
+                metrics.policies_unenforced.set(found.len());
+                if logged.as_ref() != Some(&found) {
+                    log(&found, logged.is_some());
+                    logged = Some(found.clone());
                 }
-                if let Err(problem) = note(store, node, &found).await {
-                    debug!("the node's record does not say which policies are not enforced: {problem}");
+                if let Err(error) = annotate(store, node, &found).await {
+                    debug!(%error, "cannot annotate the node's record with the policies that are not enforced");
                 }
             }
-            Err(problem) => debug!("policies cannot be looked at: {problem}"),
+            Err(error) => debug!(%error, "cannot read the policies"),
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_EVERY).await;
     }
 }
 
-fn say(found: &[String], had_some: bool) {
+fn log(found: &[String], had_some: bool) {
     if found.is_empty() {
         if had_some {
-            info!("nothing in the store would deny anything any more");
+            info!("no policy or profile in the store denies traffic any more");
         }
         return;
     }
     error!(
         policies = found.len(),
-        "POLICIES ARE NOT ENFORCED: {}{} would deny traffic and do not",
+        "POLICIES ARE NOT ENFORCED: {}{} should deny traffic but do not",
         found.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", "),
         if found.len() > SHOWN_MAX { " and more" } else { "" },
     );
 }
 
-/// Everything that would deny something, by name.
+/// The names of all policies and profiles that would deny traffic.
 async fn unenforced(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let mut found = Vec::new();
     for kind in [Kind::GlobalNetworkPolicy, Kind::NetworkPolicy, Kind::Profile] {
@@ -66,14 +63,14 @@ async fn unenforced(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     Ok(found)
 }
 
-/// What cannot be understood might deny.
+/// An unreadable one might deny.
 fn would_deny(record: &Record, kind: Kind) -> bool {
     let decoded = Resource::decode(&record.key, kind, &record.value, record.revision.as_str());
     decoded.map_or(true, |resource| resource.would_deny())
 }
 
-/// Keeps the annotation on the node's record right.
-async fn note(store: &dyn Store, node: &str, found: &[String]) -> Result<(), StoreError> {
+/// Keeps the annotation of the node's record up to date.
+async fn annotate(store: &dyn Store, node: &str, found: &[String]) -> Result<(), StoreError> {
     let Some(record) = store.get(&Key::cluster(Kind::Node, node)).await? else { return Ok(()) };
     let decoded = Resource::decode(&record.key, Kind::Node, &record.value, record.revision.as_str());
     let Ok(mut resource) = decoded else { return Ok(()) };
@@ -117,9 +114,9 @@ mod tests {
             let node = Resource::decode(&record.key, Kind::Node, &record.value, "").unwrap();
             node.metadata.annotations.get(ANNOTATION).cloned()
         };
-        note(store, "a", &found).await.unwrap();
+        annotate(store, "a", &found).await.unwrap();
         assert_eq!(annotation().await.as_deref(), Some("2"));
-        note(store, "a", &[]).await.unwrap();
+        annotate(store, "a", &[]).await.unwrap();
         assert_eq!(annotation().await, None);
     }
 }

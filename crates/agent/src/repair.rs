@@ -1,141 +1,147 @@
-//! What `plumb repair` asks for on this node: carried out on the thread that does all kernel work, so that calls and looks take turns
-//! with it, and inside the fence of the sandbox that it is about.
+//! Steps of `plumb repair` on this node: applied on the kernel thread, so that they take turns with calls and the reconciler, and with their
+//! sandbox locked.
 //!
-//! The kernel's side ([`host::Host::carry_out`]) looks before it acts. Here is what it cannot know: which sandboxes the runtime has, and what
-//! the agent keeps up by itself.
+//! [`host::Host::run_task`] checks the kernel before it changes it. Here is what the kernel does not show: the runtime's sandboxes, and what the
+//! agent reconciles itself.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use doctor::evidence::node::AgentMode;
 use host::cri::{CriError, RuntimeClient, SandboxState};
-use host::{Around, Maker, ReadySandbox};
+use host::{ReadySandbox, TaskContext};
+use model::AgentMode;
 use model::Sandbox;
-use plan::work::{Act, NodeWork, Wire, WorkDone};
+use plan::Maker;
+use plan::task::{KernelChange, PodNetwork, RepairTask, TaskOutcome};
 use tracing::{info, warn};
 
-use crate::cni::{Agent, Answer, Services};
-use crate::fence::Fenced;
+use wire::Reply;
+
 use crate::journal::Entry;
+use crate::sandbox_locks::SandboxLock;
+use crate::services::Agent;
 
-/// How long to wait for a call that is at work on the same sandbox.
-const FENCE_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for a call that holds the lock of the same sandbox.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One outcome for each work, in their order, as JSON; or why none is carried out.
-pub(crate) async fn answer(works: &[NodeWork], services: &Services) -> Answer {
-    let Some(agent) = services.agent().filter(|agent| agent.mode.can_repair()) else {
-        warn!("a repair of {} steps was asked for and refused: this agent only observes", works.len());
-        let text = "the agent of this node only observes; it repairs if it is started with --repair, too";
-        return Answer { success: false, text: text.to_owned() };
-    };
-    if works.len() > gather::agent::WORKS_MAX {
-        let text =
-            format!("{} steps at once are too many: {} at most", works.len(), gather::agent::WORKS_MAX);
-        return Answer { success: false, text };
+/// One outcome for each task, in their order, as JSON; or why none was applied.
+pub(crate) async fn answer(tasks: &[RepairTask], agent: &Agent) -> Reply {
+    if !agent.mode.can_repair() {
+        warn!(steps = tasks.len(), "refused a repair, because this agent only observes");
+        return Reply::failure(
+            "the agent of this node only observes; start it with --repair to let it repair",
+        );
     }
-    let mut repair = Repair { services, agent, namespaces: HashMap::new() };
+    if tasks.len() > gather::agent::WORKS_MAX {
+        let text = format!(
+            "{} steps are too many for one request, the limit is {}",
+            tasks.len(),
+            gather::agent::WORKS_MAX
+        );
+        return Reply::failure(text);
+    }
+    let mut repair = Repair { agent, namespaces: HashMap::new() };
     let mut done = Vec::new();
-    for work in works {
-        let outcome = repair.carry_out(work).await;
-        tell(work, &outcome, services);
+    for task in tasks {
+        let outcome = repair.run(task).await;
+        report(task, &outcome, agent);
         done.push(outcome);
     }
     match serde_json::to_string(&done) {
-        Ok(text) => Answer { success: true, text },
-        Err(error) => Answer { success: false, text: format!("the outcome cannot be written: {error}") },
+        Ok(text) => Reply::success(text),
+        Err(error) => Reply::failure(format!("cannot encode the outcome: {error}")),
     }
 }
 
-fn tell(work: &NodeWork, outcome: &WorkDone, services: &Services) {
-    let word = match outcome {
-        WorkDone::Done { .. } => {
-            info!("repair: {work}: done");
+fn report(task: &RepairTask, outcome: &TaskOutcome, agent: &Agent) {
+    let label = match outcome {
+        TaskOutcome::Done { .. } => {
+            info!(step = %task, "repair: applied");
             "done"
         }
-        WorkDone::Already => {
-            info!("repair: {work}: it was so already");
+        TaskOutcome::Already => {
+            info!(step = %task, "repair: already in place");
             "already"
         }
-        WorkDone::Surprise { said } => {
-            warn!("repair: {work}: left alone, because it is not as the plan says: {said}");
+        TaskOutcome::Surprise { said } => {
+            warn!(step = %task, found = said, "repair: skipped, because the node is not as the plan expects");
             "surprise"
         }
-        WorkDone::Failed { said } => {
-            warn!("repair: {work}: failed: {said}");
+        TaskOutcome::Failed { said } => {
+            warn!(step = %task, error = said, "repair: failed");
             "failed"
         }
     };
-    services.metrics().repairs.count(word);
+    agent.metrics().repairs.count(label);
 }
 
 struct Repair<'a> {
-    services: &'a Services,
     agent: &'a Agent,
-    /// Where sandboxes live, as the runtime told. That does not change.
+    /// The sandboxes' namespaces, from the runtime. They do not change.
     namespaces: HashMap<String, Option<PathBuf>>,
 }
 
 impl<'a> Repair<'a> {
-    async fn carry_out(&mut self, work: &NodeWork) -> WorkDone {
-        let sandbox = self.sandbox_of(work);
-        let _fenced = match self.enter(sandbox.as_ref()).await {
-            Ok(fenced) => fenced,
+    async fn run(&mut self, task: &RepairTask) -> TaskOutcome {
+        let sandbox = self.sandbox_of(task);
+        let _locked = match self.lock(sandbox.as_ref()).await {
+            Ok(locked) => locked,
             Err(busy) => return busy,
         };
-        if let Some(said) = self.contradiction(&work.act) {
-            return WorkDone::Surprise { said };
+        if let Some(said) = self.contradiction(&task.change) {
+            return TaskOutcome::Surprise { said };
         }
-        let around = self.around(work).await;
-        let asked = work.clone();
-        let done = self.services.in_kernel(move |host| Ok(host.carry_out(&asked, &around))).await;
-        let done = done.unwrap_or_else(|error| WorkDone::Failed { said: error.to_string() });
-        // An agent that does not act makes nothing anew: what it knows of the sandbox stays true.
-        if let (Act::Unwire(_), WorkDone::Done { .. }, Some(sandbox)) = (&work.act, &done, &sandbox)
+        let context = self.context(task).await;
+        let asked = task.clone();
+        let done = self.agent.in_kernel(move |host| Ok(host.run_task(&asked, &context))).await;
+        let done = done.unwrap_or_else(|error| TaskOutcome::Failed { said: error.to_string() });
+        // Only an agent that acts would recreate the device at its next observation.
+        if let (KernelChange::Unwire(_), TaskOutcome::Done { .. }, Some(sandbox)) =
+            (&task.change, &done, &sandbox)
             && self.agent.mode == AgentMode::Acts
-            && let Err(error) = self.services.forget(sandbox)
+            && let Err(error) = self.agent.forget(sandbox)
         {
-            // Then the agent makes it anew at its next look.
-            return WorkDone::Failed { said: error.to_string() };
+            return TaskOutcome::Failed { said: error.to_string() };
         }
         done
     }
 
-    /// Whose fence to enter.
-    fn sandbox_of(&self, work: &NodeWork) -> Option<Sandbox> {
-        match (&work.act, &work.inside) {
-            (Act::Wire(wire) | Act::Unwire(wire), _) => {
+    /// The sandbox to lock.
+    fn sandbox_of(&self, task: &RepairTask) -> Option<Sandbox> {
+        match (&task.change, &task.inside) {
+            (KernelChange::Wire(wire) | KernelChange::Unwire(wire), _) => {
                 Sandbox::new(&wire.network, &wire.container_id, &wire.interface).ok()
             }
-            (Act::Device { from: Some(veth), .. }, _) => Sandbox::from_alias(veth.alias.as_deref()?),
+            (KernelChange::Device { from: Some(veth), .. }, _) => Sandbox::from_alias(veth.alias.as_deref()?),
             (_, Some(id)) => self.entry(|entry| entry.attachment.sandbox.container_id() == id).map(sandbox),
             (_, None) => None,
         }
     }
 
-    async fn enter(&self, sandbox: Option<&Sandbox>) -> Result<Option<Fenced<'a>>, WorkDone> {
+    async fn lock(&self, sandbox: Option<&Sandbox>) -> Result<Option<SandboxLock<'a>>, TaskOutcome> {
         let Some(sandbox) = sandbox else { return Ok(None) };
-        let entering = self.services.fences().enter(sandbox);
-        match tokio::time::timeout(FENCE_WAIT, entering).await {
-            Ok(fenced) => Ok(Some(fenced)),
-            Err(_) => Err(WorkDone::Surprise { said: format!("a call is at work on {sandbox}") }),
+        let agent: &'a Agent = self.agent;
+        match tokio::time::timeout(LOCK_TIMEOUT, agent.locks.acquire(sandbox)).await {
+            Ok(locked) => Ok(Some(locked)),
+            Err(_) => Err(TaskOutcome::Surprise { said: format!("a CNI call for {sandbox} is in progress") }),
         }
     }
 
-    /// What the agent keeps up itself, it would undo or redo at its next look.
-    fn contradiction(&self, act: &Act) -> Option<String> {
-        match act {
-            Act::Device { device, to: None, .. } => {
+    /// The agent would undo or redo what it reconciles itself.
+    fn contradiction(&self, change: &KernelChange) -> Option<String> {
+        match change {
+            KernelChange::Device { device, to: None, .. } => {
                 let kept = self.entry(|entry| entry.attachment.device.as_str() == device)?;
-                Some(format!("{device} is kept up by the agent, for {}", sandbox(kept)))
+                Some(format!("the agent keeps {device} in place for {}", sandbox(kept)))
             }
-            Act::Wire(wire) | Act::Unwire(wire) => {
+            KernelChange::Wire(wire) | KernelChange::Unwire(wire) => {
                 let kept = self.entry(|entry| is_of(entry, wire))?.attachment;
                 let is_same = kept.device.as_str() == wire.device && kept.addresses == wire.addresses;
                 let addresses: Vec<String> = kept.addresses.iter().map(ToString::to_string).collect();
                 (!is_same).then(|| {
                     format!(
-                        "the agent keeps {} with {} and {}",
+                        "the journal has {} with device {} and addresses {}",
                         kept.sandbox,
                         kept.device,
                         addresses.join(", ")
@@ -150,20 +156,21 @@ impl<'a> Repair<'a> {
         self.agent.journal.all().into_iter().find(is_it)
     }
 
-    /// Asked anew for each work: a sandbox may have come or gone since.
-    async fn around(&mut self, work: &NodeWork) -> Around {
+    /// Asked again for each task: a sandbox may have come or gone since.
+    async fn context(&mut self, task: &RepairTask) -> TaskContext {
         let maker = if self.agent.mode == AgentMode::Acts { Maker::Ours } else { Maker::Calico };
-        let wanted = match (&work.act, &work.inside) {
+        let wanted = match (&task.change, &task.inside) {
             (_, Some(id)) => Wanted::One(id),
-            (Act::Wire(wire) | Act::Unwire(wire), None) => Wanted::One(&wire.container_id),
-            (Act::Device { to: None, .. }, None) => Wanted::All,
-            (_, None) => return Around { maker, ready: None },
+            (KernelChange::Wire(wire) | KernelChange::Unwire(wire), None) => Wanted::One(&wire.container_id),
+            (KernelChange::Device { to: None, .. }, None) => Wanted::All,
+            (_, None) => return TaskContext { maker, ready: None },
         };
-        let ready = self.ready(wanted).await.inspect_err(|error| warn!("the runtime says nothing: {error}"));
-        Around { maker, ready: ready.ok().flatten() }
+        let ready = self.ready(wanted).await;
+        let ready = ready.inspect_err(|error| warn!(%error, "the container runtime did not answer"));
+        TaskContext { maker, ready: ready.ok().flatten() }
     }
 
-    /// `None` if there is no runtime to ask.
+    /// `None` if there is no runtime.
     async fn ready(&mut self, wanted: Wanted<'_>) -> Result<Option<Vec<ReadySandbox>>, CriError> {
         let Some(runtime) = self.agent.runtime.client() else { return Ok(None) };
         let mut ready = Vec::new();
@@ -185,20 +192,20 @@ impl<'a> Repair<'a> {
         if let Some(known) = self.namespaces.get(id) {
             return Ok(known.clone());
         }
-        let told = match runtime.namespace_of(id).await {
-            // It is gone since it was listed.
+        let reported = match runtime.namespace_of(id).await {
+            // Gone since it was listed.
             Err(CriError::Refused { .. }) => None,
-            told => told?,
+            reported => reported?,
         };
-        let noted =
+        let recorded =
             || self.entry(|entry| entry.attachment.sandbox.container_id() == id).map(|entry| entry.netns);
-        let netns = told.or_else(noted).filter(|path| !path.as_os_str().is_empty());
+        let netns = reported.or_else(recorded).filter(|path| !path.as_os_str().is_empty());
         self.namespaces.insert(id.to_owned(), netns.clone());
         Ok(netns)
     }
 }
 
-/// Of which sandboxes it must be known where they live.
+/// The sandboxes whose namespaces a task needs.
 #[derive(Clone, Copy)]
 enum Wanted<'a> {
     All,
@@ -209,7 +216,7 @@ fn sandbox(entry: Entry) -> Sandbox {
     entry.attachment.sandbox
 }
 
-fn is_of(entry: &Entry, wire: &Wire) -> bool {
+fn is_of(entry: &Entry, wire: &PodNetwork) -> bool {
     let sandbox = &entry.attachment.sandbox;
     (sandbox.network(), sandbox.container_id(), sandbox.interface())
         == (wire.network.as_str(), wire.container_id.as_str(), wire.interface.as_str())

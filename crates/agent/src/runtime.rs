@@ -1,10 +1,10 @@
-//! Which container runtime to ask.
+//! The container runtime of this node.
 
 use std::path::PathBuf;
 
 use host::cri::{RuntimeClient, USUAL_SOCKETS};
 
-/// The runtime of this node: one whose socket was named, or the first of those that are there when it is asked.
+/// A runtime whose socket was configured, or the first of the usual sockets that exists.
 #[derive(Debug)]
 pub(crate) enum Runtime {
     Named(RuntimeClient),
@@ -12,12 +12,12 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// Whichever has its socket in a usual place.
+    /// The first with a socket in a usual place.
     pub(crate) fn usual() -> Runtime {
         Runtime::FirstOf(USUAL_SOCKETS.map(PathBuf::from).into())
     }
 
-    /// Looked for anew each time: a runtime may come up after the agent, and most do after a boot.
+    /// Searched again each time: after a boot, most runtimes start after the agent.
     pub(crate) fn client(&self) -> Option<RuntimeClient> {
         match self {
             Runtime::Named(client) => Some(client.clone()),
@@ -33,9 +33,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_that_comes_up_later_is_asked_then() {
-        let folder = tempfile::tempdir().unwrap();
-        let (first, second) = (folder.path().join("first.sock"), folder.path().join("second.sock"));
+    fn a_runtime_that_starts_later_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let (first, second) = (directory.path().join("first.sock"), directory.path().join("second.sock"));
         let runtime = Runtime::FirstOf(vec![first.clone(), second.clone()]);
         let socket = || runtime.client().map(|client| client.socket().to_owned());
         assert_eq!(socket(), None);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_named_is_asked_also_while_it_is_not_there() {
+    fn a_configured_runtime_is_used_although_its_socket_is_missing() {
         let runtime = Runtime::Named(RuntimeClient::new("/nowhere/cri.sock"));
         assert!(runtime.client().is_some());
     }

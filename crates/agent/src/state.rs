@@ -1,8 +1,7 @@
-//! The state folder: locked for one agent, and made anew where it was removed under it.
+//! The state directory: locked by one agent, and recreated if it is removed while the agent runs.
 //!
-//! What a running agent has in memory is what its node has. So a journal that somebody removed is written again, at once
-//! when an ADD finds it missing, else within a second. DELs that were queued in it are lost: what they would have
-//! given back has no owner, and is collected.
+//! A running agent has the whole journal in memory, so it writes a removed one again: at once if an ADD finds it missing, otherwise within a
+//! second. DELs that were queued in it are lost; what they would have released has no owner, and the collector removes it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -14,53 +13,56 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use tracing::{info, warn};
 
-use crate::cni::{Agent, Services};
 use crate::health::Condition;
 use crate::journal::Journal;
+use crate::services::Agent;
 
 const LOCK_FILE: &str = "agent.lock";
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// A disk that takes longer for a few bytes hangs.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct State {
     path: PathBuf,
-    /// Held for as long as this agent runs.
+    /// Held while this agent runs.
     lock: Mutex<File>,
 }
 
 impl State {
-    /// One agent per state folder: two would not know of each other's attachments.
+    /// One agent per state directory: two would not see each other's attachments.
     pub(crate) fn open(path: &Path) -> Result<State> {
         let lock = match lock(path) {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                bail!("another agent uses {}", path.display())
+                bail!("another agent uses the state directory {}", path.display())
             }
-            Err(error) => return Err(error).with_context(|| format!("cannot use {}", path.display())),
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("cannot use the state directory {}", path.display()));
+            }
         };
         Ok(State { path: path.to_owned(), lock: Mutex::new(lock) })
     }
 
-    /// Makes the folder hold what is known, should somebody have removed or replaced it or something in it.
+    /// Recreates the directory and the journal's files, as far as they were removed or replaced.
     pub(crate) fn restore(&self, journal: &Journal) -> io::Result<()> {
         let is_new = self.ensure()?;
-        let restored = journal.restore()?;
+        let attachments = journal.restore()?;
+        let directory = self.path.display();
         if is_new {
             warn!(
-                "{} was removed or replaced; made anew, with {} attachments. DELs that were queued there are lost; what they \
-                 would have given back is collected",
-                self.path.display(),
-                restored.written
+                %directory, attachments,
+                "recreated the state directory, which was removed or replaced. DELs that were queued there are lost; what they would \
+                 have released is collected"
             );
-        } else if restored.written > 0 {
-            warn!("{} attachments were missing in {}; written again", restored.written, self.path.display());
+        } else if attachments > 0 {
+            warn!(%directory, attachments, "rewrote journal files that were removed");
         }
         Ok(())
     }
 
-    /// Makes and locks the folder again if it is not the one that was locked.
+    /// Creates and locks the directory again if it is not the one that was locked.
     fn ensure(&self) -> io::Result<bool> {
         let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let own = held.metadata()?;
@@ -76,10 +78,11 @@ impl State {
 }
 
 /// [`io::ErrorKind::WouldBlock`] if another process holds it.
-fn lock(folder: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+fn lock(directory: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let mut options = OpenOptions::new();
-    let file = options.create(true).truncate(false).write(true).mode(0o600).open(folder.join(LOCK_FILE))?;
+    let file =
+        options.create(true).truncate(false).write(true).mode(0o600).open(directory.join(LOCK_FILE))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
@@ -89,49 +92,44 @@ fn lock(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// Looks all the time whether the folder is there and can be written, and says so where it cannot; never ends.
-pub(crate) async fn watch(services: &Arc<Services>) {
+/// Checks again and again that the directory exists and can be written, and reports where not; never ends.
+pub(crate) async fn watch(agent: &Arc<Agent>) {
     loop {
-        let looking = tokio::task::spawn_blocking({
-            let services = services.clone();
-            move || look(&services)
+        let checking = tokio::task::spawn_blocking({
+            let agent = agent.clone();
+            move || check(&agent)
         });
-        tokio::pin!(looking);
-        let outcome = match tokio::time::timeout(PATIENCE, &mut looking).await {
+        tokio::pin!(checking);
+        let outcome = match tokio::time::timeout(TIMEOUT, &mut checking).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                let words = format!("it did not take a few bytes within {} s", PATIENCE.as_secs());
-                tell(services, Some(io::Error::new(io::ErrorKind::TimedOut, words)));
-                looking.await
+                let problem = format!("writing a few bytes takes longer than {} s", TIMEOUT.as_secs());
+                report(agent, Some(io::Error::new(io::ErrorKind::TimedOut, problem)));
+                checking.await
             }
         };
-        tell(services, outcome.unwrap_or_else(|error| Err(io::Error::other(error))).err());
-        tokio::time::sleep(LOOK_EVERY).await;
+        report(agent, outcome.unwrap_or_else(|error| Err(io::Error::other(error))).err());
+        tokio::time::sleep(CHECK_EVERY).await;
     }
 }
 
-fn look(services: &Services) -> io::Result<()> {
-    let Some(agent) = services.agent() else { return Ok(()) };
+fn check(agent: &Agent) -> io::Result<()> {
     agent.state.restore(&agent.journal)?;
-    agent.journal.try_to_write()?;
-    services.queue().try_to_write()
+    agent.journal.test_write()?;
+    agent.queue.test_write()
 }
 
-/// Says what is wrong with the folder, wherever somebody may look.
-pub(crate) fn tell(services: &Services, problem: Option<io::Error>) {
-    let Some(agent) = services.agent() else { return };
-    let now: Vec<String> = problem.map(|error| words(agent, &error)).into_iter().collect();
-    let before = services.health().problems_of(Condition::StateFolder);
-    match (before.first(), now.first()) {
+/// Reports a problem of the directory, or that there is none, in the log and as a condition of readiness.
+pub(crate) fn report(agent: &Agent, problem: Option<io::Error>) {
+    let directory = agent.state.path.display();
+    let problem = problem.map(|error| format!("cannot write the state directory {directory}: {error}"));
+    let before = agent.health.problems_of(Condition::StateDirectory);
+    match (before.first(), &problem) {
         (before, Some(problem)) if before != Some(problem) => warn!("{problem}"),
-        (Some(_), None) => info!("{} can be written again", agent.state.path.display()),
+        (Some(_), None) => info!(%directory, "can write the state directory again"),
         _ => {}
     }
-    services.health().set_condition(Condition::StateFolder, now);
-}
-
-fn words(agent: &Agent, error: &io::Error) -> String {
-    format!("the state folder {} cannot be written: {error}", agent.state.path.display())
+    agent.health.set_condition(Condition::StateDirectory, problem.into_iter().collect());
 }
 
 #[cfg(test)]
@@ -140,39 +138,39 @@ mod tests {
     use crate::journal::example;
 
     #[test]
-    fn a_folder_that_was_removed_is_made_anew_and_locked() {
+    fn a_directory_that_was_removed_is_recreated_and_locked() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("state");
-        let state = State::open(&folder).unwrap();
-        assert!(State::open(&folder).unwrap_err().to_string().contains("another agent uses"));
-        let journal = Journal::open(&folder).unwrap();
+        let directory = place.path().join("state");
+        let state = State::open(&directory).unwrap();
+        assert!(State::open(&directory).unwrap_err().to_string().contains("another agent uses"));
+        let journal = Journal::open(&directory).unwrap();
         for container in ["c1", "c2"] {
             journal.put(example(container)).unwrap();
         }
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
         assert_eq!(journal.put(example("c3")).unwrap_err().kind(), io::ErrorKind::NotFound);
         state.restore(&journal).unwrap();
         journal.put(example("c3")).unwrap();
-        assert!(State::open(&folder).is_err(), "it is locked again");
-        assert_eq!(Journal::open(&folder).unwrap().all(), journal.all());
+        assert!(State::open(&directory).is_err(), "it is locked again");
+        assert_eq!(Journal::open(&directory).unwrap().all(), journal.all());
     }
 
     #[test]
-    fn a_folder_of_another_agent_is_left_alone() {
+    fn another_agents_directory_is_left_alone() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("state");
-        let state = State::open(&folder).unwrap();
-        let journal = Journal::open(&folder).unwrap();
+        let directory = place.path().join("state");
+        let state = State::open(&directory).unwrap();
+        let journal = Journal::open(&directory).unwrap();
         journal.put(example("c1")).unwrap();
-        fs::remove_dir_all(&folder).unwrap();
-        let other = State::open(&folder).unwrap();
+        fs::remove_dir_all(&directory).unwrap();
+        let other = State::open(&directory).unwrap();
         assert_eq!(state.restore(&journal).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        assert!(!folder.join("attachments").exists());
+        assert!(!directory.join("attachments").exists());
         drop(other);
     }
 
     #[test]
-    fn single_files_are_written_again_and_strangers_set_aside() {
+    fn removed_files_are_rewritten_and_unknown_ones_quarantined() {
         let place = tempfile::tempdir().unwrap();
         let state = State::open(place.path()).unwrap();
         let journal = Journal::open(place.path()).unwrap();

@@ -1,6 +1,6 @@
-//! Whether the store can be used: asked every two seconds, for readiness, STATUS, the metrics and the doctor.
+//! Whether the store can be used: probed every two seconds, for readiness, STATUS, the metrics and the doctor.
 //!
-//! Nothing else notices at once: watches mend their connections in silence, and an idle node commits nothing for hours.
+//! Nothing else notices at once: watches reconnect silently, and an idle node commits nothing for hours.
 
 use std::time::Duration;
 
@@ -10,44 +10,39 @@ use tracing::{info, warn};
 
 use crate::health::Health;
 
-const EVERY: Duration = Duration::from_secs(2);
-/// Longer than a busy store takes, and short enough that whoever probes the agent hears of it within seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// Longer than a busy store takes, and short enough that readiness shows it within seconds.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Asks again and again; never ends.
+/// Probes again and again; never ends.
 pub(crate) async fn watch(health: &Health, store: &dyn Store) {
     loop {
-        report(health, ask(store).await);
-        sleep(EVERY).await;
+        report(health, probe(store).await);
+        sleep(PROBE_EVERY).await;
     }
 }
 
-async fn ask(store: &dyn Store) -> Option<String> {
-    match timeout(PATIENCE, store.probe()).await {
+async fn probe(store: &dyn Store) -> Option<String> {
+    match timeout(TIMEOUT, store.probe()).await {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(words(&error)),
-        Err(_) => Some(format!("no answer within {} s", PATIENCE.as_secs())),
+        Ok(Err(error)) => Some(describe(&error)),
+        Err(_) => Some(format!("no answer within {} s", TIMEOUT.as_secs())),
     }
 }
 
-/// Says what changed, once.
+/// Logs each change once.
 pub(crate) fn report(health: &Health, problem: Option<String>) {
     match (&problem, health.store_problem()) {
-        (Some(problem), None) => warn!("the store cannot be used: {problem}"),
-        (None, Some(_)) => info!("the store can be used again"),
+        (Some(problem), None) => warn!(%problem, "cannot use the store"),
+        (None, Some(_)) => info!("can use the store again"),
         _ => {}
     }
     health.set_store_problem(problem);
 }
 
 /// The error with its causes, and what to do about it.
-pub(crate) fn words(error: &StoreError) -> String {
-    let mut words = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
+pub(crate) fn describe(error: &StoreError) -> String {
+    let words = model::text::on_one_line(error);
     match error.hint() {
         Some(hint) => format!("{words} ({hint})"),
         None => words,
@@ -64,12 +59,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_the_store_says_is_what_is_reported() {
+    async fn the_stores_error_is_reported() {
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        assert_eq!(ask(&*memory).await, None);
+        assert_eq!(probe(&*memory).await, None);
         let failing = FailingStore::new(memory, Failure::End, 0);
         let _ = failing.commit(vec![Change::create(model::Key::Handle("h".to_owned()), "x")]).await;
-        let problem = ask(&failing).await.expect("it does not answer");
+        let problem = probe(&failing).await.expect("it does not answer");
         assert!(
             problem.starts_with("cannot reach the store at the store: it fails on purpose ("),
             "{problem}"

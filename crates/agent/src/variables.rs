@@ -1,11 +1,11 @@
-//! The only door to the environment's settings. A variable without a row in [`model::settings::SETTINGS`] is not seen, so that nothing
-//! works here which `plumb install` does not carry over.
+//! The only way to read settings from the environment. A variable without a row in [`model::settings::SETTINGS`] is not read, so that every setting
+//! that works is one that `plumb install` carries over.
 
 use std::ffi::OsString;
 
 use model::settings::Setting;
 
-/// A setting as it stands.
+/// A setting, unchanged.
 pub(crate) fn os(name: &str) -> Option<OsString> {
     debug_assert!(Setting::find(name).is_some(), "{name} has no row in model::settings::SETTINGS");
     Setting::find(name).and_then(|_| std::env::var_os(name))
@@ -36,7 +36,7 @@ mod tests {
         _node: crate::node::NodeArguments,
     }
 
-    /// Every variable that a start of the agent asks for, by running what asks.
+    /// Every variable that a start of the agent reads, found by running the readers.
     async fn read_at_start() -> BTreeSet<String> {
         let arguments = Program::command();
         let flags = arguments.get_arguments().filter_map(|argument| argument.get_env());
@@ -122,8 +122,8 @@ mod tests {
         assert!(faults.is_empty(), "read settings through `variables`:\n{}", faults.join("\n"));
     }
 
-    fn sources_below(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+    fn sources_below(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
             let path = entry.path();
             if path.is_dir() {
                 sources_below(&path, found);

@@ -1,4 +1,4 @@
-//! What the plugin says on its own: errors in the form of the CNI specification, and its versions.
+//! The plugin's own output: errors in the form of the CNI specification, and its versions.
 
 use std::io::Write as _;
 
@@ -8,13 +8,10 @@ pub(crate) const BAD_ENVIRONMENT: u32 = 4;
 pub(crate) const IO_FAILURE: u32 = 5;
 pub(crate) const NOT_DECODED: u32 = 6;
 pub(crate) const TRY_LATER: u32 = 11;
-/// STATUS: no pod can be added, those that run are well.
+/// STATUS: no pod can be added, but running pods keep their network.
 pub(crate) const CANNOT_ADD: u32 = 50;
-/// From 100 on the numbers are a plugin's own.
-const BROKEN: u32 = 100;
-
-/// The same list as `plumbd cni` has; a test of the lab compares them.
-const VERSIONS: [&str; 7] = ["0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"];
+/// Codes from 100 on are the plugin's own.
+const INTERNAL: u32 = 100;
 
 /// An error as a runtime expects it.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,8 +32,8 @@ impl CniError {
     }
 
     pub(crate) fn print(&self, version: &str) {
-        // Nobody is left to tell if stdout is closed; the exit code still says that it failed.
-        let _ = say(&format!("{}\n", self.document(version)));
+        // If stdout is closed, the exit code still reports the failure.
+        let _ = print(&format!("{}\n", self.document(version)));
     }
 
     fn document(&self, version: &str) -> Value {
@@ -44,31 +41,31 @@ impl CniError {
     }
 }
 
-/// Writes an answer to stdout.
-pub(crate) fn say(answer: &str) -> std::io::Result<()> {
+/// Writes the answer to stdout.
+pub(crate) fn print(answer: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout();
     stdout.write_all(answer.as_bytes())?;
     stdout.flush()
 }
 
-/// The version of the caller's configuration, else our newest.
+/// The version of the network configuration, or the newest.
 pub(crate) fn version_of(input: &[u8]) -> String {
     let netconf: Value = serde_json::from_slice(input).unwrap_or_default();
     let named = netconf.get("cniVersion").and_then(Value::as_str);
-    named.unwrap_or(VERSIONS[VERSIONS.len() - 1]).to_owned()
+    named.unwrap_or(wire::CNI_VERSION_NEWEST).to_owned()
 }
 
 /// The answer to VERSION.
 pub(crate) fn versions(input: &[u8]) -> Value {
-    json!({"cniVersion": version_of(input), "supportedVersions": VERSIONS})
+    json!({"cniVersion": version_of(input), "supportedVersions": wire::CNI_VERSIONS})
 }
 
-/// A runtime must get an answer it can read, whatever happens.
+/// A runtime must get an answer that it can parse, whatever happens.
 pub(crate) fn answer_even_when_panicking() {
     std::panic::set_hook(Box::new(|panic| {
         eprintln!("plumb-cni: {panic}");
-        let details = "this is a bug; the log has more";
-        CniError::new(BROKEN, "plumb-cni broke").details(details).print(&version_of(b""));
+        let details = "this is a bug; see the log";
+        CniError::new(INTERNAL, "plumb-cni panicked").details(details).print(&version_of(b""));
     }));
 }
 
@@ -84,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_hears_its_own_version() {
+    fn an_answer_has_the_callers_version() {
         assert_eq!(version_of(br#"{"cniVersion":"0.3.1"}"#), "0.3.1");
         for input in [&b""[..], b"{}", b"{\"cniVersion\":7}", b"[", b"null"] {
             assert_eq!(version_of(input), "1.1.0");
         }
-        assert_eq!(versions(b"{}")["supportedVersions"], json!(VERSIONS));
+        assert_eq!(versions(b"{}")["supportedVersions"], json!(wire::CNI_VERSIONS));
     }
 }

@@ -1,12 +1,6 @@
-//! Places at which a test may end this program, to see that what it leaves behind is found again.
-//!
-//! `PLUMB_FAILPOINT=NAME` or `NAME:abort` ends it there, as `kill -9` would; `NAME:pause` holds it until it is killed;
-//! `list` prints the names. The variable is the agent's, too, and goes on to `plumbd cni`: other names mean nothing here.
+//! The failpoints of `plumb-cni`, see [`wire::failpoint`]. `plumbd cni` and the agent read the same variable, so other names are ignored here.
 
-use std::sync::OnceLock;
-
-const VARIABLE: &str = "PLUMB_FAILPOINT";
-const LIST: &str = "list";
+pub(crate) use wire::failpoint::is_list_requested;
 
 pub(crate) const ALL: [&str; 12] = [
     "cni.start",
@@ -23,33 +17,10 @@ pub(crate) const ALL: [&str; 12] = [
     "cni.before-exec",
 ];
 
-pub(crate) fn is_list_wanted() -> bool {
-    setting() == Some(LIST)
-}
-
-/// Marks a place. Does nothing unless the environment names it.
+/// Marks a place.
 pub(crate) fn hit(name: &str) {
     debug_assert!(ALL.contains(&name), "{name} is not in the list");
-    let Some((armed, action)) =
-        setting().map(|setting| setting.split_once(':').unwrap_or((setting, "abort")))
-    else {
-        return;
-    };
-    if armed != name {
-        return;
-    }
-    eprintln!("plumb-cni: failpoint {name} reached");
-    match action {
-        "pause" => loop {
-            std::thread::park();
-        },
-        _ => std::process::abort(),
-    }
-}
-
-fn setting() -> Option<&'static str> {
-    static SETTING: OnceLock<Option<String>> = OnceLock::new();
-    SETTING.get_or_init(|| std::env::var(VARIABLE).ok().filter(|setting| !setting.is_empty())).as_deref()
+    wire::failpoint::hit(name);
 }
 
 #[cfg(test)]

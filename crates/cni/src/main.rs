@@ -1,9 +1,9 @@
-//! `plumb-cni`: the plugin a container runtime calls. Small and without a runtime of its own: it looks at the
-//! request just enough to know who serves it, and hands it over untouched.
+//! `plumb-cni`: the plugin that a container runtime executes. Small and without an async runtime: it reads the request just enough to know who
+//! serves it, and hands it over unchanged.
 //!
-//! With an agent in the network configuration (`agent_socket`) the request goes there; a DEL that the agent cannot
-//! take is queued on disk and succeeds. Without one, `plumbd cni` takes this process's place: a runtime that kills
-//! the plugin kills the work with it, and never finds an ADD running behind its DEL.
+//! If the network configuration names an agent (`agent_socket`), the request goes there. A DEL that the agent cannot take is queued on disk and
+//! succeeds. Without an agent, `plumbd cni` replaces this process (exec): a runtime that kills the plugin kills the work with it, and no ADD is still
+//! running after its DEL.
 
 mod agent;
 mod answer;
@@ -16,14 +16,14 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use answer::CniError;
-use request::{Request, Role};
 use serde_json::Value;
+use wire::Role;
 
-/// More than any runtime sends; a bound for input that never ends.
+/// More than any runtime sends. Limits input that never ends.
 const INPUT_MAX: u64 = 16 * 1024 * 1024;
 
 fn main() -> ExitCode {
-    if failpoint::is_list_wanted() {
+    if failpoint::is_list_requested() {
         println!("{}", failpoint::ALL.join("\n"));
         return ExitCode::SUCCESS;
     }
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn serve(input: &mut Vec<u8>) -> Result<ExitCode, CniError> {
     let Some(verb) = std::env::var_os("CNI_COMMAND") else {
         return Err(CniError::new(answer::BAD_ENVIRONMENT, "CNI_COMMAND is not set")
-            .details("this is a CNI plugin: container runtimes call it, with the verb in CNI_COMMAND"));
+            .details("this is a CNI plugin: a container runtime executes it with the verb in CNI_COMMAND"));
     };
     let read = std::io::stdin().take(INPUT_MAX).read_to_end(input);
     read.map_err(|error| {
@@ -50,49 +50,49 @@ fn serve(input: &mut Vec<u8>) -> Result<ExitCode, CniError> {
     })?;
     failpoint::hit("cni.input-read");
     if verb == "VERSION" {
-        answer::say(&format!("{}\n", answer::versions(input))).map_err(unsaid)?;
+        answer::print(&format!("{}\n", answer::versions(input))).map_err(not_written)?;
         return Ok(ExitCode::SUCCESS);
     }
     let netconf: Value = serde_json::from_slice(input).map_err(|error| {
         CniError::new(answer::NOT_DECODED, "the network configuration is not JSON").details(error.to_string())
     })?;
-    let role = Role::of_process();
+    let role = request::role_of_process();
     match request::setting(&netconf, "agent_socket") {
         Some(socket) => hand_over(socket, role, &netconf, input),
-        None => Err(oneshot::become_plumbd(role, input)),
+        None => Err(oneshot::exec_plumbd(role, input)),
     }
 }
 
-/// Lets the agent serve the call. Where it cannot, a DEL is remembered; everything else must be tried again.
+/// Lets the agent serve the call. If it cannot, a DEL is queued; the runtime must retry everything else.
 fn hand_over(socket: &str, role: Role, netconf: &Value, input: &[u8]) -> Result<ExitCode, CniError> {
-    let request = Request::of_process(role, input)?;
-    let failure = match agent::call(socket, &request) {
-        Ok(answer) => {
+    let call = request::call_of_process(role, input)?;
+    let failure = match agent::call(socket, &call) {
+        Ok(reply) => {
             failpoint::hit("cni.before-answer");
-            answer::say(&answer.stdout).map_err(unsaid)?;
+            answer::print(&reply.stdout).map_err(not_written)?;
             failpoint::hit("cni.answered");
-            // Whatever is still held goes with the process; to give it back piece by piece takes longer.
-            std::process::exit(answer.exit.into());
+            // Not a return: freeing memory piece by piece takes longer than ending the process.
+            std::process::exit(reply.exit.into());
         }
         Err(failure) => failure,
     };
-    match request.verb() {
+    match call.verb() {
         "DEL" => {
-            let folder = queue::folder(netconf);
-            queue::keep(&folder, &request).map_err(|error| {
-                let details = format!("{failure}; {}: {error}", folder.display());
-                CniError::new(answer::TRY_LATER, "the agent cannot be reached and the DEL cannot be queued")
+            let directory = queue::directory(netconf);
+            queue::add(&directory, &call).map_err(|error| {
+                let details = format!("{failure}; cannot write {}: {error}", directory.display());
+                CniError::new(answer::TRY_LATER, "cannot reach the node's agent, and cannot queue the DEL")
                     .details(details)
             })?;
-            eprintln!("plumb-cni: {failure}; the DEL is queued in {}", folder.display());
+            eprintln!("plumb-cni: {failure}; queued the DEL in {}", directory.display());
             Ok(ExitCode::SUCCESS)
         }
-        "STATUS" => Err(CniError::new(answer::CANNOT_ADD, "the node's agent cannot be reached")
-            .details(format!("{failure}; pods that run keep their network"))),
-        _ => Err(CniError::new(answer::TRY_LATER, "the node's agent cannot be reached").details(failure)),
+        "STATUS" => Err(CniError::new(answer::CANNOT_ADD, "cannot reach the node's agent")
+            .details(format!("{failure}; running pods keep their network"))),
+        _ => Err(CniError::new(answer::TRY_LATER, "cannot reach the node's agent").details(failure)),
     }
 }
 
-fn unsaid(error: std::io::Error) -> CniError {
+fn not_written(error: std::io::Error) -> CniError {
     CniError::new(answer::IO_FAILURE, "cannot write the answer").details(error.to_string())
 }

@@ -3,7 +3,6 @@
 pub(crate) mod doctor;
 pub(crate) mod install;
 mod ipam;
-pub(crate) mod lab;
 pub(crate) mod node;
 pub(crate) mod repair;
 
@@ -14,17 +13,18 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ipam::{Ipam, IpamCheck, IpamCommand, IpamConfigure, IpamRelease, IpamShow, IpamSplit};
 
 const AFTER_HELP: &str = "\
-The store is chosen by -c FILE (calicoctl's format; /etc/calico/calicoctl.cfg if it is there),
-else by the environment: DATASTORE_TYPE=sqlite|etcdv3|kubernetes, ETCD_ENDPOINTS and the other
-variables that calicoctl knows, SQLITE_PATH; else, on a node that was installed, by the settings of
-its agent (/etc/default/plumbd).
+How the store is chosen; the first that applies:
+  1. -c FILE, in calicoctl's format; /etc/calico/calicoctl.cfg if that file exists
+  2. the environment: DATASTORE_TYPE=sqlite|etcdv3|kubernetes, SQLITE_PATH, ETCD_ENDPOINTS and the
+     other variables of calicoctl
+  3. on a node where plumb install has run: the settings of its agent, /etc/default/plumbd
 
 Exit codes:
-  0  done
-  1  failed, wholly or in part; stderr says what and why
-  2  called in a way that makes no sense";
+  0  success
+  1  failed, completely or partly; stderr says what and why
+  2  usage error";
 
-/// Looks at and changes the records of a pod network.
+/// Shows, changes, checks and repairs the records of a pod network.
 #[derive(Debug, Parser)]
 #[command(name = "plumb", version, about, after_help = AFTER_HELP, propagate_version = false)]
 #[command(disable_help_subcommand = false, max_term_width = 110)]
@@ -38,7 +38,7 @@ pub(crate) struct Cli {
 /// Flags that every command takes.
 #[derive(Args, Debug)]
 pub(crate) struct Global {
-    /// File that says how to reach the store, in calicoctl's format (YAML or JSON)
+    /// Configuration file for the connection to the store, in calicoctl's format (YAML or JSON)
     #[arg(short, long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) config: Option<PathBuf>,
     /// How much to log to stderr
@@ -48,7 +48,7 @@ pub(crate) struct Global {
     /// Context of the kubeconfig to use
     #[arg(long, global = true, value_name = "CONTEXT", help_heading = "Global options")]
     pub(crate) context: Option<String>,
-    /// Accepted for calicoctl's sake: plumb works with every version of Calico's records
+    /// Accepted for compatibility with calicoctl and ignored: plumb works with every version of Calico's records
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) allow_version_mismatch: bool,
 }
@@ -82,13 +82,32 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     Collect(doctor::Collect),
     Repair(repair::Repair),
-    Lab(lab::Lab),
+    Lab(Lab),
     Install(install::Install),
     Version(Version),
     Completion(Completion),
 }
 
-/// Shows resources: all of a kind, some by name, or those a file names
+/// Runs a whole pod network on this machine: each node is a network namespace that runs the real programs
+///
+/// Needs root, and the program plumb-lab beside this one. `plumb lab --help` lists its commands.
+#[derive(Args, Debug)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Examples:
+  plumb lab up --nodes 3
+  plumb lab pod add node1 web-0
+  plumb lab ping
+  plumb lab down"
+)]
+pub(crate) struct Lab {
+    /// Command of plumb-lab, with its flags
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub(crate) words: Vec<std::ffi::OsString>,
+}
+
+/// Shows resources: all of a kind, some by name, or those listed in a file
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -98,13 +117,13 @@ Examples:
   # Endpoints of every namespace, with more columns
   plumb get wep -A -o wide
 
-  # One resource, ready to be edited and applied again
+  # One resource, to edit and apply again
   plumb get felixconfig default -o yaml --export
 
-  # Nodes of one rack, and only their names
+  # Names of the nodes of one rack
   plumb get nodes --selector 'rack == \"a\"' -o name
 
-  # Some columns, or some fields
+  # Selected columns, or selected fields
   plumb get ippools -o custom-columns=NAME,CIDR
   plumb get ippools -o 'jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}'")]
 pub(crate) struct Get {
@@ -123,7 +142,7 @@ pub(crate) struct Get {
     /// ps, wide, yaml, json, name, custom-columns=A,B or jsonpath=TEMPLATE
     #[arg(short, long, value_name = "FORMAT", default_value = "ps")]
     pub(crate) output: String,
-    /// Leave out what belongs to this cluster (uid, revision, timestamps); only for resources asked for by name
+    /// Omit what is specific to this cluster (uid, resource version, timestamps); only for resources requested by name
     #[arg(long)]
     pub(crate) export: bool,
 }
@@ -137,7 +156,7 @@ Examples:
   plumb apply -f manifests/ -R
   generate-policy | plumb apply -f -
 
-  # See what would happen
+  # Show what would happen
   plumb apply -f pool.yaml --dry-run")]
 pub(crate) struct Apply {
     #[command(flatten)]
@@ -148,7 +167,7 @@ pub(crate) struct Apply {
     pub(crate) dry_run: DryRun,
 }
 
-/// Creates resources; fails for those that exist
+/// Creates resources; fails for those that already exist
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -159,7 +178,7 @@ pub(crate) struct Create {
     pub(crate) files: RequiredFiles,
     #[command(flatten)]
     pub(crate) namespace: Namespace,
-    /// Pass over resources that already exist
+    /// Skip resources that already exist
     #[arg(long)]
     pub(crate) skip_exists: bool,
     #[command(flatten)]
@@ -168,14 +187,14 @@ pub(crate) struct Create {
 
 /// Replaces resources; fails for those that do not exist
 ///
-/// A resource with a metadata.resourceVersion replaces exactly that version or fails; one without replaces
-/// whatever is there.
+/// A resource with a metadata.resourceVersion replaces exactly that version, or fails with a conflict. A resource
+/// without one replaces any version.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   plumb replace -f pool.yaml
 
-  # Change something by hand; fails if someone else changes it meanwhile
+  # Edit a resource; the replace fails if it was changed at the same time
   plumb get ippool default -o yaml > pool.yaml; vi pool.yaml; plumb replace -f pool.yaml")]
 pub(crate) struct Replace {
     #[command(flatten)]
@@ -186,10 +205,10 @@ pub(crate) struct Replace {
     pub(crate) dry_run: DryRun,
 }
 
-/// Deletes resources, by kind and name or those a file names
+/// Deletes resources, by kind and name or those listed in a file
 ///
-/// Deleting a pool disables it first and gives up the blocks inside it; addresses in use stay in use.
-/// A node is only deleted once no endpoint and no address of it is left.
+/// Deleting a pool first disables it and releases the affinities of its blocks; addresses in use stay allocated.
+/// A node can be deleted only when it has no endpoints and no pod addresses left.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -203,7 +222,7 @@ pub(crate) struct Delete {
     pub(crate) files: Files,
     #[command(flatten)]
     pub(crate) namespace: Namespace,
-    /// Pass over resources that do not exist
+    /// Skip resources that do not exist
     #[arg(short, long)]
     pub(crate) skip_not_exists: bool,
     #[command(flatten)]
@@ -212,8 +231,8 @@ pub(crate) struct Delete {
 
 /// Changes some fields of one resource
 ///
-/// The patch is merged into the resource: objects field by field, anything else as a whole. null removes a field;
-/// `$patch: replace` inside an object replaces it whole, `$patch: delete` removes it.
+/// The patch is merged into the resource: objects are merged field by field, everything else is replaced. null
+/// removes a field. `$patch: replace` inside an object replaces the whole object, `$patch: delete` removes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -228,7 +247,7 @@ pub(crate) struct Patch {
     /// The change, in JSON or YAML
     #[arg(short, long)]
     pub(crate) patch: String,
-    /// Accepted for calicoctl's sake; every patch is merged as described above
+    /// Accepted for compatibility with calicoctl; every patch is merged as described above, and json is refused
     #[arg(short = 't', long = "type", value_enum, default_value_t = PatchType::Strategic)]
     pub(crate) patch_type: PatchType,
     #[command(flatten)]
@@ -260,7 +279,7 @@ pub(crate) struct Label {
     /// Labels as key=value, or keys with --remove
     #[arg(required = true, value_name = "KEY=VALUE|KEY")]
     pub(crate) labels: Vec<String>,
-    /// Replace the value of a label that is already there
+    /// Replace the value of a label that already exists
     #[arg(long)]
     pub(crate) overwrite: bool,
     /// Remove labels
@@ -272,7 +291,7 @@ pub(crate) struct Label {
     pub(crate) dry_run: DryRun,
 }
 
-/// Checks resources without a store: syntax, fields, values
+/// Checks resource files without a store: syntax, fields, values
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -285,7 +304,7 @@ pub(crate) struct Validate {
     pub(crate) namespace: Namespace,
 }
 
-/// Works on the store as a whole
+/// Prepares the store for a migration, and prints etcd roles
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -304,29 +323,29 @@ pub(crate) enum DatastoreCommand {
 
 /// Prints the etcd role of one node, as commands for etcdctl
 ///
-/// With it the agent's user can write what is the node's own (Node record, status, affinities, endpoints) and what all
-/// nodes share (address blocks and handles), and read the cluster's settings. etcd refuses the rest: records of other
-/// nodes, pools, policies, settings. docs/etcd-roles.md tells more.
+/// The role lets the agent's user write the node's own records (Node record, status, affinities, endpoints) and the
+/// records that all nodes share (IPAM blocks and handles), and read the cluster's settings. etcd refuses every other
+/// write: records of other nodes, pools, policies, settings. See docs/etcd-roles.md.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  # The node runs pods of these namespaces
+  # A node that runs pods of these namespaces
   plumb datastore etcd-role worker-1 -n default -n shop | sh
 
-  # Of any namespace: the node may then write the endpoints of other nodes, too
+  # Pods of any namespace: the node can then also write the endpoints of other nodes
   plumb datastore etcd-role worker-1 -A | sh")]
 pub(crate) struct EtcdRole {
-    /// The node
+    /// Name of the node
     pub(crate) node: String,
-    /// A namespace in which the node may have pods; may be given several times
+    /// A namespace whose pods may run on the node; may be repeated
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Vec<String>,
-    /// Pods of every namespace; the endpoints of other nodes are then not protected
+    /// Allow pods of every namespace; the endpoints of other nodes are then not protected
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
 }
 
-/// Prepares the store for being moved
+/// Locks and unlocks the store for a migration
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -339,10 +358,10 @@ pub(crate) struct Migrate {
 
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum MigrateCommand {
-    /// Locks the store: pods are neither added nor removed, garbage collection pauses
+    /// Locks the store: no pods are added or removed, and garbage collection pauses
     #[command(after_help = "Examples:\n  plumb datastore migrate lock")]
     Lock,
-    /// Unlocks the store: the cluster works again
+    /// Unlocks the store: pods can be added and removed again
     #[command(after_help = "Examples:\n  plumb datastore migrate unlock")]
     Unlock,
 }
@@ -354,12 +373,12 @@ Examples:
   plumb version
   plumb version --client")]
 pub(crate) struct Version {
-    /// Only this program's version; does not ask the store
+    /// Show only the version of this program; does not connect to the store
     #[arg(long)]
     pub(crate) client: bool,
 }
 
-/// Prints a script that completes plumb's commands in a shell
+/// Prints a shell completion script
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -375,14 +394,14 @@ pub(crate) struct Subject {
     /// Kind of the resources, such as ippool, node, wep; KIND/NAME works too
     #[arg(required_unless_present = "filename", conflicts_with = "filename")]
     pub(crate) kind: Option<String>,
-    /// Their names
+    /// Names of the resources
     #[arg(value_name = "NAME", conflicts_with = "filename")]
     pub(crate) names: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Files {
-    /// File or directory (its .yaml, .yml and .json files) with resources; - is stdin. May be given several times
+    /// File or directory (its .yaml, .yml and .json files) with resources; - is stdin. May be repeated
     #[arg(short, long, value_name = "FILE")]
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
@@ -391,7 +410,7 @@ pub(crate) struct Files {
 
 #[derive(Args, Debug)]
 pub(crate) struct RequiredFiles {
-    /// File or directory (its .yaml, .yml and .json files) with resources; - is stdin. May be given several times
+    /// File or directory (its .yaml, .yml and .json files) with resources; - is stdin. May be repeated
     #[arg(short, long, value_name = "FILE", required = true)]
     pub(crate) filename: Vec<PathBuf>,
     #[command(flatten)]
@@ -401,27 +420,27 @@ pub(crate) struct RequiredFiles {
 /// How files are read.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Reading {
-    /// Look into the directories inside a directory too
+    /// Recurse into subdirectories
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
-    /// A file without resources is no error
+    /// Accept files without resources
     #[arg(long)]
     pub(crate) skip_empty: bool,
-    /// Refuse files larger than this; K, M and G are understood
+    /// Refuse files larger than this; the suffixes K, M and G are allowed
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
     pub(crate) max_input_size: u64,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Namespace {
-    /// Namespace of the resources; "default" if neither this nor the resource says
+    /// Namespace of resources that do not name one themselves [default: default]
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct DryRun {
-    /// Check everything against the store, write nothing, say what would happen
+    /// Check everything against the store and show what would happen; write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

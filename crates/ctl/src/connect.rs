@@ -50,7 +50,7 @@ fn select(global: &Global) -> Result<Selected, Failure> {
 /// Nobody has named this store on the command line or in the shell, so it is said which one it is and why.
 fn say_origin(selected: &Selected) {
     if matches!(selected.origin, Origin::AgentSettings(_)) {
-        eprintln!("store: {} (named by {})", selected.config, selected.origin);
+        eprintln!("store: {} (from {})", selected.config, selected.origin);
     }
 }
 

@@ -1,9 +1,10 @@
 //! What went wrong, as an operator sees it: one `error:` line, its causes, and a hint on a line of its own.
 
 use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::{self, Write as _};
 
+use model::text::{ErrorText, causes};
 use store::StoreError;
 use store::config::ConfigError;
 
@@ -53,7 +54,7 @@ impl Failure {
 
     /// The message of an error, with its sources as causes.
     pub(crate) fn of(error: &dyn Error) -> Failure {
-        Failure { causes: chain(error.source()), ..Failure::new(error.to_string()) }
+        Failure { causes: causes(error), ..Failure::new(error.to_string()) }
     }
 
     /// What happened and why, on one line.
@@ -64,7 +65,7 @@ impl Failure {
     #[must_use]
     pub(crate) fn caused_by(mut self, error: &dyn Error) -> Failure {
         self.causes.push(error.to_string());
-        self.causes.extend(chain(error.source()));
+        self.causes.extend(causes(error));
         self
     }
 
@@ -98,37 +99,10 @@ impl Failure {
     }
 }
 
-fn chain(mut error: Option<&(dyn Error + 'static)>) -> Vec<String> {
-    let mut causes = Vec::new();
-    while let Some(cause) = error {
-        causes.push(cause.to_string());
-        error = cause.source();
-    }
-    causes
-}
-
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", Harmless(&self.message))?;
-        for cause in &self.causes {
-            write!(f, "\n  caused by: {}", Harmless(cause))?;
-        }
-        match &self.hint {
-            Some(hint) => write!(f, "\nhint: {}", Harmless(hint)),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A text that gives the terminal no orders: messages quote files and records, which others wrote.
-struct Harmless<'a>(&'a str);
-
-impl fmt::Display for Harmless<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|character| {
-            let is_order = character.is_control() && character != '\n';
-            f.write_char(if is_order { char::REPLACEMENT_CHARACTER } else { character })
-        })
+        let (message, causes, hint) = (&self.message, &self.causes, self.hint.as_deref());
+        ErrorText { message, causes, hint }.fmt(f)
     }
 }
 

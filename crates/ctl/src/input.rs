@@ -65,7 +65,7 @@ fn refuse_empty(
 ) -> Result<Vec<Input>, Vec<Failure>> {
     if inputs.is_empty() && !reading.skip_empty {
         let failure = Failure::new(format!("no resources specified in {}", place()))
-            .hint("with --skip-empty this is no error");
+            .hint("--skip-empty accepts files without resources");
         return Err(vec![failure]);
     }
     Ok(inputs)
@@ -112,7 +112,7 @@ fn read_file(path: &Path, reading: &Reading) -> Result<Vec<Input>, Failure> {
 fn hint(error: &ManifestError) -> Option<String> {
     // `plumb get` shows what a newer release has stored, so it may well be in a file.
     let is_unknown = matches!(error, ManifestError::UnknownField { .. });
-    let kept = || "leave it out: what a newer release has stored there stays as it is".to_owned();
+    let kept = || "remove it; a value that a newer release stored there is preserved".to_owned();
     error.hint().or_else(|| is_unknown.then(kept))
 }
 
@@ -141,7 +141,7 @@ fn read_text(path: &Path, name: &str, bytes_max: u64) -> Result<String, Failure>
 }
 
 fn too_large(name: &str, bytes_max: u64) -> Failure {
-    Failure::new(format!("{name} is larger than {bytes_max} bytes, the most that is read"))
+    Failure::new(format!("{name} is larger than the limit of {bytes_max} bytes"))
         .hint("split it into several files, or raise the limit with --max-input-size")
 }
 

@@ -14,12 +14,14 @@ mod reader;
 mod records;
 mod report;
 mod scope;
+mod texts;
 mod write;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _};
+use tracing::level_filters::LevelFilter;
 
 use cli::{Cli, LogLevel};
 use failure::{EXIT_OK, EXIT_USAGE, Failures};
@@ -27,6 +29,7 @@ use failure::{EXIT_OK, EXIT_USAGE, Failures};
 fn main() -> ExitCode {
     // A heap for each thread would keep what only the reading of a large store needed.
     host::share_heaps();
+    host::use_built_in_resolver();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return ExitCode::from(code),
@@ -64,17 +67,17 @@ fn is_kubectl_plugin() -> bool {
 }
 
 fn start_logging(level: LogLevel) {
-    let filter = match level {
+    let level = match level {
         LogLevel::Panic | LogLevel::Fatal => return,
-        LogLevel::Error => "error",
-        LogLevel::Warn => "warn",
-        LogLevel::Info => "info",
-        LogLevel::Debug => "debug",
-        LogLevel::Trace => "trace",
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     };
     let is_terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(level)
         .with_writer(std::io::stderr)
         .with_ansi(is_terminal)
         .init();

@@ -19,11 +19,11 @@ fn merge_fields(
     depth: usize,
 ) -> Result<(), String> {
     if depth == 0 {
-        return Err(format!("the patch is nested more than {DEPTH_MAX} deep"));
+        return Err(format!("the patch is nested more than {DEPTH_MAX} levels deep"));
     }
     for (name, change) in patch {
         if name.starts_with('$') {
-            return Err(format!("directive {name} is not understood here"));
+            return Err(format!("directive {name} is not supported"));
         }
         match change {
             Value::Null => {
@@ -54,7 +54,7 @@ fn merge_object(
         Some(Value::String(word)) if word == "replace" => {
             target.remove(name);
         }
-        Some(other) => return Err(format!("$patch: {other} is not understood; it is replace or delete")),
+        Some(other) => return Err(format!("$patch: {other} is not supported; use replace or delete")),
     }
     let inner = target.entry(name).or_insert_with(|| Value::Object(Map::new()));
     if !inner.is_object() {

@@ -38,7 +38,7 @@ pub(crate) fn name(record: &Record) -> String {
 pub(crate) fn to_resource(record: &Record) -> Result<Resource, Failure> {
     let revision = record.revision.as_str();
     let unreadable = |error: &dyn std::error::Error| {
-        Failure::of(error).hint("the record was damaged or written by something else; it is left as it is")
+        Failure::of(error).hint("the record is damaged, or another program wrote it; it was not changed")
     };
     match &record.key {
         Key::Resource { kind, namespace, name } => {

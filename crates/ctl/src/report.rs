@@ -41,7 +41,7 @@ impl Verb {
     }
 
     fn why_skipped(self) -> &'static str {
-        if self == Verb::Delete { "they do not exist" } else { "they exist already" }
+        if self == Verb::Delete { "they do not exist" } else { "they already exist" }
     }
 }
 
@@ -119,7 +119,7 @@ impl Tally {
         }
         if self.skipped > 0 && !self.dry_run {
             // calicoctl counts them with the others and says no more.
-            eprintln!("note: {} of these were passed over: {}", self.skipped, self.verb.why_skipped());
+            eprintln!("note: {} of these were skipped: {}", self.skipped, self.verb.why_skipped());
         }
         let nothing_done = self.handled == 0 && self.total > 1;
         let summary = format!("failed to {} any {}resources", self.verb.word(), self.kind());

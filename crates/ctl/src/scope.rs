@@ -15,7 +15,7 @@ pub(crate) fn kind(word: &str) -> Result<Kind, Failure> {
     Kind::from_command_line(word).ok_or_else(|| {
         let kinds: Vec<String> = Kind::all().map(|kind| kind.name().to_ascii_lowercase()).collect();
         Failure::usage(format!("resource type '{word}' is not supported"))
-            .hint(format!("it is one of {}", kinds.join(", ")))
+            .hint(format!("use one of {}", kinds.join(", ")))
     })
 }
 
@@ -54,7 +54,7 @@ fn name_problem(kind: Kind, name: &str) -> Option<String> {
     if name.is_empty() {
         Some("resource name may not be empty".to_owned())
     } else if !is_free_text && name.contains('/') {
-        Some(format!("{name:?} is not a name: it may not hold a slash"))
+        Some(format!("{name:?} is not a name: it must not contain a slash"))
     } else {
         None
     }
@@ -83,8 +83,9 @@ impl Named {
     pub(crate) fn missing(&self) -> Failure {
         let failure = Failure::new(format!("resource does not exist: {self}"));
         match self.kind {
-            Kind::IpamConfiguration if self.name == CONFIG_NAME => failure
-                .hint("without it, addresses are given out by the defaults: strictAffinity false, autoAllocateBlocks true"),
+            Kind::IpamConfiguration if self.name == CONFIG_NAME => {
+                failure.hint("without it the defaults apply: strictAffinity false, autoAllocateBlocks true")
+            }
             _ => failure,
         }
     }
@@ -114,9 +115,9 @@ impl Scope {
             (Some(_), true) => {
                 Err(Failure::usage("cannot use both --namespace and --all-namespaces flags at the same time"))
             }
-            (Some(""), false) => Err(Failure::usage("the namespace may not be empty")),
+            (Some(""), false) => Err(Failure::usage("the namespace must not be empty")),
             (Some(name), false) if name.contains('/') => {
-                Err(Failure::usage(format!("{name:?} is not a namespace: it may not hold a slash")))
+                Err(Failure::usage(format!("{name:?} is not a namespace: it must not contain a slash")))
             }
             (Some(name), false) => Ok(Scope::Namespace(name.to_owned())),
             (None, true) => Ok(Scope::AllNamespaces),
@@ -136,7 +137,7 @@ impl Scope {
             (true, Scope::Unsaid) => Ok(Some(DEFAULT_NAMESPACE.to_owned())),
             (true, Scope::AllNamespaces) => {
                 Err(Failure::usage("cannot use --all-namespaces flag for getting a single resource")
-                    .hint("say which namespace with -n"))
+                    .hint("name the namespace with -n"))
             }
             (false, Scope::Unsaid) => Ok(None),
             (false, _) => Err(Failure::usage(format!("{kind} is not namespaced"))),

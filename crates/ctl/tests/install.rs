@@ -127,7 +127,7 @@ fn a_strangers_configuration_is_kept_and_named() {
     fs::write(folder.join("10-calico.conflist"), "{}").unwrap();
     let output = image.install(&[]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("kept the network configuration of somebody else: "), "{said}");
+    assert!(said.contains("kept another plugin's network configuration: "), "{said}");
     assert!(said.contains("runtimes use 10-calico.conflist"), "{said}");
     assert_eq!(fs::read_to_string(folder.join("10-calico.conflist")).unwrap(), "{}");
 }
@@ -138,11 +138,15 @@ fn what_is_missing_or_not_there_yet_is_said() {
     fs::remove_file(image.folder.path().join("programs/plumbd")).unwrap();
     let output = image.install(&[]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && said.starts_with("error: there is no plumbd in "), "{said}");
+    assert!(output.status.code() == Some(1) && said.starts_with("error: plumbd is missing in "), "{said}");
     assert!(!Path::new(&image.root()).exists());
     let output = image.install(&["--print"]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && said.contains("not there yet"), "{said}");
+    assert!(
+        output.status.code() == Some(1)
+            && said.contains("--print (Kubernetes manifests) is not implemented yet"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -183,8 +187,11 @@ fn settings_that_are_kept_are_named_where_they_differ_and_kept_private() {
         [("NODENAME", "n1"), ("ETCD_PASSWORD", "new-secret"), ("IP_AUTODETECTION_METHOD", "first-found")];
     let output = image.install_with(&variables, &[]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("the environment sets: IP_AUTODETECTION_METHOD, ETCD_PASSWORD;"), "{said}");
-    assert!(said.contains("from 0644 to 0600: a password is in it"), "{said}");
+    assert!(
+        said.contains("another value in the environment: IP_AUTODETECTION_METHOD, ETCD_PASSWORD;"),
+        "{said}"
+    );
+    assert!(said.contains("from 0644 to 0600: it contains a password"), "{said}");
     assert!(!said.contains("-secret"), "{said}");
     assert_eq!((image.mode(SETTINGS_FILE), fs::read_to_string(&path).unwrap().lines().count()), (0o600, 2));
     image.install_with(&variables, &["--replace-settings"]);
@@ -204,7 +211,7 @@ fn plumb_on_an_installed_node_finds_the_agents_store_and_says_by_what() {
     let output = image.plumb(&[], &["apply", "-f", &pool.display().to_string()]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    let named = format!("store: SQLite file {path} (named by {}", image.root().join(SETTINGS_FILE).display());
+    let named = format!("store: SQLite file {path} (from {}", image.root().join(SETTINGS_FILE).display());
     assert!(said.starts_with(&named), "{said}");
     assert!(database.is_file());
     let output = image.plumb(&[], &["doctor", "--settle", "0"]);

@@ -6,9 +6,9 @@
 
 use std::time::Instant;
 
-use doctor::evidence::Evidence;
-use doctor::sample::Sample;
 use doctor::{Report, diagnose};
+use evidence::Evidence;
+use evidence::sample::Sample;
 use ipam::check::{EndpointFacts, NodeFacts};
 use testkit::figures::{self, Figure, Goal, Peer, Run};
 

@@ -1,15 +1,15 @@
 //! The interface of a check: what it says about itself, what it needs, and what it writes its findings into.
 
-use model::Kind;
+use model::FindingCode;
 
-use crate::{Case, Evidence, Finding, Severity, Subject};
+use crate::{Case, Certainty, Finding, Severity, Subject};
+use evidence::{Evidence, Need, PartialList, Unseen};
 
 /// One kind of finding. A check is a file under `checks/` with one constant of this type, a function `look`, and
 /// tests that it fires and that it stays silent.
 #[derive(Debug)]
 pub struct Check {
-    /// The code of its findings: lower case, words joined by dashes, named for what is found. Never changes.
-    pub code: &'static str,
+    pub code: FindingCode,
     /// How bad it usually is. A finding may differ.
     pub severity: Severity,
     /// What is found, in a few words: a heading.
@@ -20,45 +20,9 @@ pub struct Check {
     pub remedy: &'static str,
     /// The check runs if everything in one of these sets was collected.
     pub needs: &'static [&'static [Need]],
-    /// Whether what is being created or deleted right now looks like this fault for a moment.
-    pub settles: Settles,
+    /// Whether what is being created or deleted looks like this fault for a moment.
+    pub certainty: Certainty,
     pub look: fn(&Case<'_>, &mut Look<'_>),
-}
-
-/// When a finding is believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settles {
-    /// It cannot come from churn: a setting, a contradiction inside one record, a log.
-    AtOnce,
-    /// It compares things that change one after the other. If there is an earlier look, the very same fault must
-    /// be found in that as well.
-    InTwoLooks,
-}
-
-/// A kind of evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Need {
-    Pods,
-    KubeNodes,
-    Events,
-    Endpoints,
-    Record(Kind),
-    /// Blocks, handles and affinities, or any of them.
-    Ipam,
-    Links,
-    Addresses,
-    Routes,
-    Neighbours,
-    Sysctls,
-    Firewall,
-    PodViews,
-    Bgp,
-    /// The runtime's list of sandboxes, or of containers.
-    Runtime,
-    Setup,
-    /// Packets that were sent to see whether they arrive.
-    Probes,
-    Log,
 }
 
 /// Where a check writes what it sees.
@@ -66,10 +30,10 @@ pub enum Need {
 pub struct Look<'a> {
     check: &'a Check,
     pub(crate) findings: Vec<Finding>,
-    pub(crate) unseen: Vec<String>,
+    pub(crate) unseen: Vec<Unseen>,
     /// How many findings are kept, and how many more there were.
     most: usize,
-    left_out: usize,
+    skipped: usize,
     /// What is written into a finding that is not kept.
     scrap: Finding,
 }
@@ -78,7 +42,7 @@ impl<'a> Look<'a> {
     pub fn new(check: &'a Check) -> Look<'a> {
         let (findings, unseen) = (Vec::new(), Vec::new());
         let scrap = finding(check, Subject::node(""), String::new());
-        Look { check, findings, unseen, most: usize::MAX, left_out: 0, scrap }
+        Look { check, findings, unseen, most: usize::MAX, skipped: 0, scrap }
     }
 
     /// Keeps no more findings than this, and counts the others.
@@ -87,16 +51,11 @@ impl<'a> Look<'a> {
         Look { most, ..self }
     }
 
-    /// Leaves no more findings than this, and says how many there were besides.
-    pub(crate) fn cut(&mut self, most: usize) {
-        self.left_out += self.findings.len().saturating_sub(most);
-        self.findings.truncate(most);
-        if self.left_out > 0 {
-            let told = format!(
-                "{} more findings of {} were left out: no more than {most} of one code are listed",
-                self.left_out, self.check.code
-            );
-            self.unseen.push(told);
+    /// Reports how many findings were not kept.
+    pub(crate) fn note_skipped(&mut self) {
+        if self.skipped > 0 {
+            let (more, limit, check) = (self.skipped, self.most, self.check.code);
+            self.unseen.push(Unseen::Findings { more, limit, check });
         }
     }
 
@@ -105,7 +64,7 @@ impl<'a> Look<'a> {
     pub fn found(&mut self, subject: impl Into<Subject>, summary: impl Into<String>) -> &mut Finding {
         let finding = finding(self.check, subject.into(), summary.into());
         if self.findings.len() >= self.most {
-            self.left_out += 1;
+            self.skipped += 1;
             self.scrap = finding;
             return &mut self.scrap;
         }
@@ -113,21 +72,22 @@ impl<'a> Look<'a> {
         self.findings.last_mut().expect("just added")
     }
 
-    /// Something that the check would have looked at and could not.
-    pub fn could_not_see(&mut self, what: impl Into<String>) {
-        self.unseen.push(what.into());
+    /// The check could not run without the whole of a list.
+    pub fn could_not_run(&mut self, list: PartialList) {
+        self.unseen.push(Unseen::Incomplete { list, check: self.check.code });
     }
 
-    /// One value could not be understood and was left out.
-    pub fn left_out(&mut self, record: impl std::fmt::Display, what: impl std::fmt::Display) {
-        self.unseen.push(format!("{record}: {what} cannot be read, so {} left it out", self.check.code));
+    /// The check skipped a value that cannot be read.
+    pub fn skipped(&mut self, record: impl std::fmt::Display, value: impl std::fmt::Display) {
+        let (record, value) = (record.to_string(), value.to_string());
+        self.unseen.push(Unseen::Value { record, value, check: self.check.code });
     }
 
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    pub fn unseen(&self) -> &[String] {
+    pub fn unseen(&self) -> &[Unseen] {
         &self.unseen
     }
 }
@@ -163,58 +123,5 @@ impl Check {
         let mut look = Look::new(self);
         (self.look)(&Case::new(evidence, &crate::Options::default()), &mut look);
         look
-    }
-}
-
-impl Need {
-    /// Whether anybody looked.
-    pub fn is_met(self, evidence: &Evidence) -> bool {
-        let any_node = |has: fn(&crate::evidence::NodeEvidence) -> bool| {
-            evidence.nodes.values().chain(&evidence.unplaced).any(has)
-        };
-        match self {
-            Need::Pods => evidence.pods.is_some(),
-            Need::KubeNodes => evidence.kube_nodes.is_some(),
-            Need::Events => evidence.events.is_some(),
-            Need::Endpoints => evidence.endpoints.is_some(),
-            Need::Record(kind) => evidence.records.of(kind).is_some(),
-            Need::Ipam => evidence.ipam.is_some(),
-            Need::Links => any_node(|node| node.kernel.links.is_some()),
-            Need::Addresses => any_node(|node| node.kernel.addresses.is_some()),
-            Need::Routes => any_node(|node| node.kernel.routes.is_some()),
-            Need::Neighbours => any_node(|node| node.kernel.neighbours.is_some()),
-            Need::Sysctls => any_node(|node| node.kernel.sysctls.is_some()),
-            Need::Firewall => any_node(|node| node.firewall.is_some()),
-            Need::PodViews => any_node(|node| node.pod_views.is_some()),
-            Need::Bgp => any_node(|node| node.bgp.is_some()),
-            Need::Runtime => any_node(|node| node.sandboxes.is_some() || node.containers.is_some()),
-            Need::Setup => any_node(|node| node.setup != crate::evidence::node::Setup::default()),
-            Need::Probes => any_node(|node| node.setup.probed.is_some()),
-            Need::Log => evidence.log.is_some(),
-        }
-    }
-
-    /// What it is called in "… were not collected".
-    pub fn words(self) -> String {
-        match self {
-            Need::Pods => "pods".to_owned(),
-            Need::KubeNodes => "Kubernetes nodes".to_owned(),
-            Need::Events => "events".to_owned(),
-            Need::Endpoints => "WorkloadEndpoint records".to_owned(),
-            Need::Record(kind) => format!("{} records", kind.name()),
-            Need::Ipam => "IPAM records".to_owned(),
-            Need::Links => "links of nodes".to_owned(),
-            Need::Addresses => "addresses of nodes".to_owned(),
-            Need::Routes => "routes of nodes".to_owned(),
-            Need::Neighbours => "neighbours of nodes".to_owned(),
-            Need::Sysctls => "kernel settings of nodes".to_owned(),
-            Need::Firewall => "rules of nft of nodes".to_owned(),
-            Need::PodViews => "views from inside pods".to_owned(),
-            Need::Bgp => "BGP sessions".to_owned(),
-            Need::Runtime => "sandboxes of the runtime".to_owned(),
-            Need::Setup => "facts about the set-up of nodes".to_owned(),
-            Need::Probes => "answers to packets (--probe)".to_owned(),
-            Need::Log => "logs".to_owned(),
-        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use model::ShellCommand;
+use evidence::{Exhibit, Unseen};
+use model::{FindingCode, ShellCommand};
 use serde::Serialize;
 
 use crate::Subject;
@@ -11,7 +12,7 @@ use crate::Subject;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Stable: operators silence, search and explain by it.
-    pub code: &'static str,
+    pub code: FindingCode,
     pub severity: Severity,
     /// What it is about: an address, a node, a record.
     pub subject: Subject,
@@ -29,16 +30,24 @@ pub struct Finding {
     pub symptoms: Vec<Symptom>,
     /// What this finding explains, if it is found as well.
     #[serde(skip)]
-    pub(crate) explains: Vec<(&'static str, Subject)>,
+    pub(crate) explains: Vec<(FindingCode, Subject)>,
     /// What makes it the same fault in a second look. The summary, unless that changes from look to look.
     #[serde(skip)]
     pub(crate) identity: Option<String>,
 }
 
+/// By which a fault is recognised in another observation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FindingId {
+    pub code: FindingCode,
+    subject: Subject,
+    identity: String,
+}
+
 /// A finding that another one explains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Symptom {
-    pub code: &'static str,
+    pub code: FindingCode,
     pub severity: Severity,
     pub subject: Subject,
     pub summary: String,
@@ -56,21 +65,11 @@ pub enum Severity {
     Error,
 }
 
-/// A piece of evidence as an operator can look it up.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Exhibit {
-    /// The file, the key of the record in the store, the API's object, or what a node was asked.
-    pub file: String,
-    /// Counted from 1; `null` where the whole file or record is meant.
-    pub line: Option<u32>,
-    pub text: String,
-}
-
 /// Everything that was found, and what could not be looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub findings: Vec<Finding>,
-    pub unseen: Vec<String>,
+    pub unseen: Vec<Unseen>,
     /// What would be a finding, and is too new to be one.
     #[serde(rename = "notJudged")]
     pub not_judged: Vec<NotJudged>,
@@ -79,7 +78,7 @@ pub struct Report {
 /// Something that looks wrong and is not judged yet: it may just be on its way in or out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct NotJudged {
-    pub code: &'static str,
+    pub code: FindingCode,
     pub subject: Subject,
     pub summary: String,
     pub why: String,
@@ -113,8 +112,8 @@ impl Finding {
     }
 
     /// What an operator would run, on a line of its own.
-    pub fn command(&mut self, command: ShellCommand) -> &mut Finding {
-        self.commands.push(command);
+    pub fn command(&mut self, command: impl Into<Option<ShellCommand>>) -> &mut Finding {
+        self.commands.extend(command.into());
         self
     }
 
@@ -125,7 +124,7 @@ impl Finding {
     }
 
     /// If a finding with this code and subject is there as well, it is a symptom of this one.
-    pub fn explains(&mut self, code: &'static str, subject: impl Into<Subject>) -> &mut Finding {
+    pub fn explains(&mut self, code: FindingCode, subject: impl Into<Subject>) -> &mut Finding {
         self.explains.push((code, subject.into()));
         self
     }
@@ -145,9 +144,10 @@ impl Finding {
         self
     }
 
-    /// Two findings of two looks with the same identity are the same fault.
-    pub fn identity(&self) -> (&'static str, Subject, &str) {
-        (self.code, self.subject.normal(), self.identity.as_deref().unwrap_or(&self.summary))
+    /// Findings of two observations with the same identity are the same fault.
+    pub fn id(&self) -> FindingId {
+        let identity = self.identity.as_ref().unwrap_or(&self.summary).clone();
+        FindingId { code: self.code, subject: self.subject.clone(), identity }
     }
 }
 
@@ -171,11 +171,11 @@ impl Report {
     pub(crate) fn drop_explained(&mut self) {
         let mut judged = BTreeSet::new();
         for finding in &self.findings {
-            judged.insert((finding.code, finding.subject.normal()));
-            judged.extend(finding.symptoms.iter().map(|symptom| (symptom.code, symptom.subject.normal())));
-            judged.extend(finding.explains.iter().map(|(code, subject)| (*code, subject.normal())));
+            judged.insert((finding.code, &finding.subject));
+            judged.extend(finding.symptoms.iter().map(|symptom| (symptom.code, &symptom.subject)));
+            judged.extend(finding.explains.iter().map(|(code, subject)| (*code, subject)));
         }
-        self.not_judged.retain(|new| !judged.contains(&(new.code, new.subject.normal())));
+        self.not_judged.retain(|new| !judged.contains(&(new.code, &new.subject)));
     }
 
     /// Worst first, then alphabetically; what several checks missed is said once.
@@ -184,7 +184,7 @@ impl Report {
             b.severity.cmp(&a.severity).then_with(|| (a.code, &a.subject).cmp(&(b.code, &b.subject)))
         });
         // What was there and could not be used says more than what nobody collected.
-        self.unseen.sort_by(|a, b| (crate::is_not_collected(a), a).cmp(&(crate::is_not_collected(b), b)));
+        self.unseen.sort_by_cached_key(|unseen| (unseen.is_not_collected(), unseen.to_string()));
         self.unseen.dedup();
         self.not_judged.sort();
         self.not_judged.dedup_by(|a, b| (a.code, &a.subject) == (b.code, &b.subject));
@@ -195,7 +195,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn finding(severity: Severity, code: &'static str, subject: &str) -> Finding {
+    fn finding(severity: Severity, code: FindingCode, subject: &str) -> Finding {
         Finding {
             code,
             severity,
@@ -214,15 +214,15 @@ mod tests {
     #[test]
     fn the_json_has_the_documented_fields_in_order() {
         let mut report = Report {
-            findings: vec![finding(Severity::Error, "rope-torn", "rope-1")],
-            unseen: vec!["the other end".to_owned()],
+            findings: vec![finding(Severity::Error, FindingCode::PoolFull, "rope-1")],
+            unseen: vec![Unseen::Reported("the other end".to_owned())],
             ..Report::default()
         };
         report.findings[0].evidence.push(Exhibit { file: "b".into(), line: None, text: String::new() });
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             concat!(
-                r#"{"findings":[{"code":"rope-torn","severity":"error","subject":"node rope-1","#,
+                r#"{"findings":[{"code":"pool-full","severity":"error","subject":"node rope-1","#,
                 r#""summary":"It is broken","cause":["someone pulled"],"#,
                 r#""evidence":[{"file":"a.txt","line":3,"text":"snap"},{"file":"b","line":null,"text":""}],"#,
                 r#""remedy":"push","commands":["push 'a b'"],"symptoms":[]}],"unseen":["the other end"],"notJudged":[]}"#
@@ -234,12 +234,12 @@ mod tests {
     fn the_worst_comes_first() {
         let mut report = Report {
             findings: vec![
-                finding(Severity::Info, "a", "1"),
-                finding(Severity::Error, "b", "2"),
-                finding(Severity::Warning, "a", "1"),
-                finding(Severity::Error, "b", "1"),
+                finding(Severity::Info, FindingCode::AddFailing, "1"),
+                finding(Severity::Error, FindingCode::BlockMissing, "2"),
+                finding(Severity::Warning, FindingCode::AddFailing, "1"),
+                finding(Severity::Error, FindingCode::BlockMissing, "1"),
             ],
-            unseen: vec!["z".into(), "y".into(), "z".into()],
+            unseen: ["z", "y", "z"].map(|words| Unseen::Reported(words.to_owned())).into(),
             ..Report::default()
         };
         assert_eq!(report.worst(), Some(Severity::Error));
@@ -255,7 +255,7 @@ mod tests {
                 (Severity::Info, node("1"))
             ]
         );
-        assert_eq!(report.unseen, ["y", "z"]);
+        assert_eq!(report.unseen, ["y", "z"].map(|words| Unseen::Reported(words.to_owned())));
         assert_eq!(Report::default().worst(), None);
     }
 }

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::finding::{Finding, Symptom};
-use crate::{Exhibit, Subject};
+use crate::{FindingCode, Subject};
+use evidence::Exhibit;
 
 /// Of findings with one code and one subject no more are explained by another: so many of each would be told with each.
 const SAME_MAX: usize = 50;
@@ -64,16 +65,15 @@ fn targets(findings: &[Finding]) -> Vec<Vec<usize>> {
     if findings.iter().all(|finding| finding.explains.is_empty()) {
         return vec![Vec::new(); findings.len()];
     }
-    let mut places: BTreeMap<(&str, Subject), Vec<usize>> = BTreeMap::new();
+    let mut places: BTreeMap<(FindingCode, &Subject), Vec<usize>> = BTreeMap::new();
     for (index, finding) in findings.iter().enumerate() {
-        let same = places.entry((finding.code, finding.subject.normal())).or_default();
+        let same = places.entry((finding.code, &finding.subject)).or_default();
         if same.len() < SAME_MAX {
             same.push(index);
         }
     }
     let explained = |(index, finding): (usize, &Finding)| -> Vec<usize> {
-        let found =
-            finding.explains.iter().filter_map(|(code, subject)| places.get(&(*code, subject.normal())));
+        let found = finding.explains.iter().filter_map(|(code, subject)| places.get(&(*code, subject)));
         found.flatten().copied().filter(|target| *target != index).collect()
     };
     findings.iter().enumerate().map(explained).collect()
@@ -127,7 +127,12 @@ mod tests {
     use crate::Severity;
     use proptest::prelude::*;
 
-    const CODES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+    const CODES: &[FindingCode] = FindingCode::ALL.split_at(6).0;
+
+    fn letter(code: FindingCode) -> char {
+        let place = CODES.iter().position(|known| *known == code).unwrap();
+        ('a'..).nth(place).unwrap()
+    }
 
     /// Finding `index` explains the findings of `edges`.
     fn findings(count: usize, edges: &[(usize, usize)]) -> Vec<Finding> {
@@ -135,7 +140,7 @@ mod tests {
             code: CODES[index],
             severity: if index == 2 { Severity::Error } else { Severity::Warning },
             subject: Subject::node("N"),
-            summary: format!("{} happened", CODES[index]),
+            summary: format!("{} happened", letter(CODES[index])),
             cause: Vec::new(),
             evidence: vec![Exhibit { file: "f".into(), line: Some(index as u32), text: String::new() }],
             remedy: String::new(),
@@ -151,19 +156,19 @@ mod tests {
         (0..count).map(finding).collect()
     }
 
-    fn told(count: usize, edges: &[(usize, usize)]) -> Vec<(&'static str, String)> {
-        let codes = |finding: &Finding| finding.symptoms.iter().map(|symptom| symptom.code).collect();
-        fold(findings(count, edges)).iter().map(|finding| (finding.code, codes(finding))).collect()
+    fn folded(count: usize, edges: &[(usize, usize)]) -> Vec<(char, String)> {
+        let codes = |finding: &Finding| finding.symptoms.iter().map(|symptom| letter(symptom.code)).collect();
+        fold(findings(count, edges)).iter().map(|finding| (letter(finding.code), codes(finding))).collect()
     }
 
-    fn expect(count: usize, edges: &[(usize, usize)], roots: &[(&'static str, &str)]) {
+    fn expect(count: usize, edges: &[(usize, usize)], roots: &[(char, &str)]) {
         let roots: Vec<_> = roots.iter().map(|(code, symptoms)| (*code, (*symptoms).to_owned())).collect();
-        assert_eq!(told(count, edges), roots);
+        assert_eq!(folded(count, edges), roots);
     }
 
     #[test]
     fn a_chain_becomes_one_finding() {
-        expect(4, &[(3, 0), (0, 2), (2, 1)], &[("d", "acb")]);
+        expect(4, &[(3, 0), (0, 2), (2, 1)], &[('d', "acb")]);
         let chain = fold(findings(4, &[(3, 0), (0, 2), (2, 1)])).remove(0);
         assert_eq!(chain.severity, Severity::Error, "as bad as the worst of its symptoms");
         assert_eq!(chain.cause, ["a happened", "c happened", "b happened"]);
@@ -172,16 +177,16 @@ mod tests {
 
     #[test]
     fn what_nothing_explains_stands_alone() {
-        expect(3, &[(0, 1)], &[("a", "b"), ("c", "")]);
-        expect(2, &[], &[("a", ""), ("b", "")]);
-        expect(2, &[(0, 0)], &[("a", ""), ("b", "")]);
+        expect(3, &[(0, 1)], &[('a', "b"), ('c', "")]);
+        expect(2, &[], &[('a', ""), ('b', "")]);
+        expect(2, &[(0, 0)], &[('a', ""), ('b', "")]);
     }
 
     #[test]
     fn two_roots_share_a_symptom_and_circles_have_a_first() {
-        expect(3, &[(0, 2), (1, 2)], &[("a", "c"), ("b", "c")]);
-        expect(3, &[(1, 2), (2, 1)], &[("a", ""), ("b", "c")]);
-        expect(4, &[(1, 2), (2, 1), (3, 2)], &[("a", ""), ("d", "cb")]);
+        expect(3, &[(0, 2), (1, 2)], &[('a', "c"), ('b', "c")]);
+        expect(3, &[(1, 2), (2, 1)], &[('a', ""), ('b', "c")]);
+        expect(4, &[(1, 2), (2, 1), (3, 2)], &[('a', ""), ('d', "cb")]);
     }
 
     /// A thousand causes of a thousand symptoms are not a million lines.
@@ -205,7 +210,7 @@ mod tests {
         #[test]
         fn nothing_is_lost(edges in prop::collection::vec((0usize..6, 0usize..6), 0..12)) {
             let folded = fold(findings(6, &edges));
-            let mut told: BTreeSet<&str> = folded.iter().map(|finding| finding.code).collect();
+            let mut told: BTreeSet<FindingCode> = folded.iter().map(|finding| finding.code).collect();
             let roots = told.len();
             prop_assert_eq!(roots, folded.len());
             told.extend(folded.iter().flat_map(|finding| finding.symptoms.iter().map(|symptom| symptom.code)));

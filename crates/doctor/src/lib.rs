@@ -33,23 +33,25 @@
 mod case;
 mod check;
 pub mod checks;
-pub mod evidence;
+mod diagnosis;
+mod examination;
 mod finding;
 mod fold;
 pub mod mended;
-pub mod repair;
-pub mod sample;
+pub mod probe;
 mod subject;
-pub mod text;
 pub mod timeline;
 
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
-
-pub use case::{Allocation, BooksView, Case, GRACE, Host, Index, NodeView, Options, Recorded, Tried};
-pub use check::{Check, Look, Need, Settles};
-pub use evidence::{Evidence, Origin, Sighted};
-pub use finding::{Exhibit, Finding, NotJudged, Report, Severity, Symptom};
+pub use case::{
+    Allocation, BooksView, Case, EndKind, GRACE, Host, Index, NodeView, Options, Recorded, Tried, seen_route,
+};
+pub use check::{Check, Look};
+pub use diagnosis::{Diagnosis, diagnose_with};
+use evidence::Evidence;
+pub use evidence::Need;
+pub use examination::{Certainty, Examination, Next, Rule};
+pub use finding::{Finding, FindingId, NotJudged, Report, Severity, Symptom};
+pub use model::FindingCode;
 pub use subject::Subject;
 
 /// Runs every check. The same evidence always gives the same report, in the same order.
@@ -64,106 +66,19 @@ pub fn diagnose_logs(evidence: &Evidence) -> Report {
     diagnose_with(evidence, &of_logs, &Options::default())
 }
 
-/// More findings of one code than this are counted and not listed: nobody reads them, and a text of a few bytes for each could
-/// ask for any number.
-const FINDINGS_MAX: usize = 20_000;
-
-/// Runs these checks.
-pub fn diagnose_with(evidence: &Evidence, checks: &[&Check], options: &Options) -> Report {
-    let case = Case::new(evidence, options);
-    let earlier = evidence.earlier.as_deref().map(|earlier| Case::new(earlier, options));
-    let mut report = Report { unseen: evidence.unread.clone(), ..Report::default() };
-    let mut blind: BTreeMap<Need, BTreeSet<&str>> = BTreeMap::new();
-    let strict = OnceCell::new();
-    for check in checks {
-        if let Some(missing) = check.missing(evidence) {
-            for need in missing {
-                blind.entry(need).or_default().insert(check.code);
-            }
-            continue;
-        }
-        // What is compared with an earlier look is compared as a whole.
-        let most = if earlier.is_some() { usize::MAX } else { FINDINGS_MAX };
-        let mut look = Look::new(check).with_at_most(most);
-        (check.look)(&case, &mut look);
-        if case.take_passed_over() {
-            let strict = strict.get_or_init(|| Case::strict(evidence, options));
-            let why = format!(
-                "it is younger than {} s, is being created or deleted, or may have changed since the list of pods was made",
-                options.grace.as_secs()
-            );
-            report.not_judged.extend(not_judged(passed_over(check, strict, &look.findings), &why));
-        }
-        if let Some(earlier) = &earlier {
-            let churn = drop_churn(check, earlier, &mut look.findings);
-            report.not_judged.extend(not_judged(churn, "it was not so at the observation before"));
-        }
-        look.cut(FINDINGS_MAX);
-        report.findings.append(&mut look.findings);
-        report.unseen.append(&mut look.unseen);
-    }
-    report.unseen.extend(blind.into_iter().map(|(need, codes)| not_collected(need, &codes)));
-    report.sort();
-    report.findings = fold::fold(report.findings);
-    report.drop_explained();
-    report.sort();
-    report
-}
-
-/// What a check would find if nothing were too young, besides what it found.
-fn passed_over(check: &Check, strict: &Case<'_>, found: &[Finding]) -> Vec<Finding> {
-    let mut look = Look::new(check).with_at_most(FINDINGS_MAX);
-    (check.look)(strict, &mut look);
-    let known: BTreeSet<_> = found.iter().map(Finding::identity).collect();
-    look.findings.retain(|finding| !known.contains(&finding.identity()));
-    look.findings
-}
-
-fn not_judged(findings: Vec<Finding>, why: &str) -> impl Iterator<Item = NotJudged> {
-    let why = why.to_owned();
-    findings.into_iter().map(move |Finding { code, subject, summary, .. }| NotJudged {
-        code,
-        subject,
-        summary,
-        why: why.clone(),
-    })
-}
-
-/// Keeps what was already so at the earlier look, as far as that could see it. The rest comes back.
-fn drop_churn(check: &Check, earlier: &Case<'_>, findings: &mut Vec<Finding>) -> Vec<Finding> {
-    if check.settles == Settles::AtOnce || findings.is_empty() || check.missing(earlier.evidence).is_some() {
-        return Vec::new();
-    }
-    let mut look = Look::new(check);
-    (check.look)(earlier, &mut look);
-    let before: BTreeSet<_> = look.findings.iter().map(Finding::identity).collect();
-    let (kept, churn) =
-        std::mem::take(findings).into_iter().partition(|finding| before.contains(&finding.identity()));
-    *findings = kept;
-    churn
-}
-
-fn not_collected(need: Need, codes: &BTreeSet<&str>) -> String {
-    let codes: Vec<&str> = codes.iter().copied().collect();
-    format!("{} {NOT_COLLECTED} {} could not be checked", need.words(), codes.join(", "))
-}
-
-const NOT_COLLECTED: &str = "were not collected, so";
-
-/// Whether a line of [`Report::unseen`] tells that nobody collected something.
-pub(crate) fn is_not_collected(line: &str) -> bool {
-    line.contains(NOT_COLLECTED)
-}
-
 #[cfg(test)]
 mod tests {
+    use evidence::{Origin, Sighted, Unseen, sample};
+
+    use super::diagnosis::FINDINGS_MAX;
     use super::*;
 
     #[test]
     fn no_evidence_is_not_a_clean_bill() {
         let report = diagnose(&Evidence::default());
         assert!(report.findings.is_empty());
-        let about = |code: &str| report.unseen.iter().any(|line| line.contains(code));
+        let about =
+            |code: FindingCode| report.unseen.iter().any(|unseen| unseen.to_string().contains(code.as_str()));
         for check in checks::ALL.iter().filter(|check| !check.needs.is_empty()) {
             assert!(about(check.code), "{}", check.code);
         }
@@ -171,9 +86,9 @@ mod tests {
 
     #[test]
     fn what_could_not_be_read_is_told_first() {
-        let evidence =
-            Evidence { unread: vec!["z.txt: nothing in it is known here".to_owned()], ..Evidence::default() };
-        assert_eq!(diagnose(&evidence).unseen[0], evidence.unread[0]);
+        let unseen = vec![Unseen::file("z.txt", evidence::FileGap::UnknownFormat)];
+        let evidence = Evidence { unseen, ..Evidence::default() };
+        assert_eq!(diagnose(&evidence).unseen[0], evidence.unseen[0]);
     }
 
     #[test]
@@ -181,7 +96,7 @@ mod tests {
         let mut evidence = Evidence { endpoints: Some(Vec::new()), ..Evidence::default() };
         evidence.records.looked_for(model::Kind::IpPool);
         let report =
-            diagnose_with(&evidence, &[checks::find("address-shared").unwrap()], &Options::default());
+            diagnose_with(&evidence, &[checks::find(FindingCode::AddressShared)], &Options::default());
         assert_eq!(report, Report::default());
     }
 
@@ -193,11 +108,11 @@ mod tests {
         let born = evidence.taken_at.unwrap() - jiff::SignedDuration::from_secs(10);
         evidence.pods.as_mut().unwrap()[0].seen.created_at = Some(born);
         let pod = evidence.pods.as_ref().unwrap()[0].seen.name.clone();
-        let check = checks::find("pod-without-endpoint").unwrap();
+        let check = checks::find(FindingCode::PodWithoutEndpoint);
         let report = diagnose_with(&evidence, &[check], &Options::default());
         assert_eq!((report.findings.len(), report.not_judged.len()), (0, 1), "{report:?}");
         assert_eq!(report.not_judged[0].subject, Subject::Pod(pod));
-        assert_eq!(report.not_judged[0].code, "pod-without-endpoint");
+        assert_eq!(report.not_judged[0].code, FindingCode::PodWithoutEndpoint);
         let old = Options { grace: jiff::SignedDuration::from_secs(5) };
         let report = diagnose_with(&evidence, &[check], &old);
         assert_eq!((report.findings.len(), report.not_judged.len()), (1, 0), "{report:?}");
@@ -206,13 +121,13 @@ mod tests {
 
     /// Every node that a look knows is a fault; nodes called `churn…` come and go.
     const NODES: Check = Check {
-        code: "node-there",
+        code: FindingCode::NodeNotReady,
         severity: Severity::Warning,
         title: "A node",
         explanation: "",
         remedy: "none",
         needs: &[&[Need::KubeNodes], &[Need::Pods, Need::Events]],
-        settles: Settles::InTwoLooks,
+        certainty: Certainty::MayBeChurn,
         look: |case, look| {
             for node in case.kube_nodes.iter().flatten() {
                 look.found(Subject::node(&node.seen.name), "it is there");
@@ -222,7 +137,7 @@ mod tests {
 
     fn nodes(names: &[&str]) -> Evidence {
         let node = |name: &&str| {
-            let node = evidence::KubeNode { name: (*name).to_owned(), ..Default::default() };
+            let node = evidence::KubeNode { name: (*name).into(), ..Default::default() };
             Sighted::new(node, Origin::file("nodes"))
         };
         Evidence { kube_nodes: Some(names.iter().map(node).collect()), ..Evidence::default() }
@@ -240,7 +155,7 @@ mod tests {
         assert_eq!(subjects(&evidence, &NODES), ["node a"]);
         let new = diagnose_with(&evidence, &[&NODES], &Options::default()).not_judged;
         assert_eq!(new.iter().map(|new| new.subject.to_string()).collect::<Vec<_>>(), ["node new"]);
-        let sure = Check { settles: Settles::AtOnce, ..NODES };
+        let sure = Check { certainty: Certainty::Certain, ..NODES };
         assert_eq!(subjects(&evidence, &sure).len(), 2);
         evidence.earlier = Some(Box::default());
         assert_eq!(subjects(&evidence, &NODES).len(), 2, "an earlier look that saw nothing says nothing");
@@ -254,9 +169,8 @@ mod tests {
         for _ in 0..2 {
             let report = diagnose_with(&evidence, &[&NODES], &Options::default());
             assert_eq!(report.findings.len(), FINDINGS_MAX);
-            let told =
-                "3 more findings of node-there were left out: no more than 20000 of one code are listed";
-            assert_eq!(report.unseen, [told]);
+            let (limit, check) = (FINDINGS_MAX, NODES.code);
+            assert_eq!(report.unseen, [Unseen::Findings { more: 3, limit, check }]);
             evidence.earlier = Some(Box::new(nodes(&names)));
         }
     }
@@ -265,9 +179,7 @@ mod tests {
     fn what_is_missing_is_told_for_the_nearest_set() {
         let evidence = Evidence { pods: Some(Vec::new()), ..Evidence::default() };
         let report = diagnose_with(&evidence, &[&NODES], &Options::default());
-        assert_eq!(
-            report.unseen,
-            ["Kubernetes nodes were not collected, so node-there could not be checked"]
-        );
+        let words: Vec<String> = report.unseen.iter().map(Unseen::to_string).collect();
+        assert_eq!(words, ["Kubernetes nodes were not collected, so node-not-ready could not run"]);
     }
 }

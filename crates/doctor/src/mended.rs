@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use model::{IpVersion, Sandbox};
+use model::{FindingCode, IpVersion, Sandbox};
 use plan::between::{Step, VXLAN_DEVICES};
 use plan::{Difference, NodeDifference, Side, StrayNeighbour};
 
@@ -11,7 +11,7 @@ use crate::Subject;
 /// What a difference would have been as a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mended {
-    pub code: &'static str,
+    pub code: FindingCode,
     pub subject: Subject,
 }
 
@@ -30,15 +30,19 @@ pub struct Leftovers<'a> {
 pub fn on_node(difference: &NodeDifference, node: &str) -> Mended {
     let device = |name: &str| Subject::device(node, name);
     match difference {
-        NodeDifference::Setting { wanted, .. } => mended("forwarding-off", setting(node, &wanted.path)),
-        NodeDifference::Renamed { wanted, .. } => mended("endpoint-without-device", device(wanted.as_str())),
+        NodeDifference::Setting { wanted, .. } => {
+            mended(FindingCode::ForwardingOff, setting(node, &wanted.path))
+        }
+        NodeDifference::Renamed { wanted, .. } => {
+            mended(FindingCode::EndpointWithoutDevice, device(wanted.as_str()))
+        }
         NodeDifference::RouteStray { route, .. } => mended(
-            "route-without-endpoint",
-            Subject::Route { node: node.to_owned(), destination: route.destination },
+            FindingCode::RouteWithoutEndpoint,
+            Subject::Route { node: node.into(), destination: route.destination },
         ),
         NodeDifference::OfPod { difference, sandbox, .. } => of_pod(difference, sandbox, node),
         NodeDifference::Unexpected { name, .. } | NodeDifference::Detached { name, .. } => {
-            mended("device-without-endpoint", device(name))
+            mended(FindingCode::DeviceWithoutEndpoint, device(name))
         }
     }
 }
@@ -56,112 +60,128 @@ pub fn collected(sandbox: &Sandbox, left: &Leftovers<'_>, node: &str) -> Vec<Men
     let subject = Subject::Sandbox(sandbox.container_id().to_owned());
     let mut found = Vec::new();
     if left.has_endpoint {
-        found.push(mended("endpoint-without-sandbox", subject.clone()));
+        found.push(mended(FindingCode::EndpointWithoutSandbox, subject.clone()));
     }
     if left.has_addresses {
-        found.push(mended("address-leaked", subject));
+        found.push(mended(FindingCode::AddressLeaked, subject));
     }
     if let Some(device) = left.device {
-        found.push(mended("device-without-endpoint", Subject::device(node, device)));
+        found.push(mended(FindingCode::DeviceWithoutEndpoint, Subject::device(node, device)));
     }
     found
 }
 
 /// A neighbour on a pod's device that was nobody's.
 pub fn stray_neighbour(stray: &StrayNeighbour, node: &str) -> Mended {
-    let (node, device) = (node.to_owned(), stray.device.clone());
+    let (node, device) = (node.into(), stray.device.clone());
     mended(
-        "neighbour-without-endpoint",
+        FindingCode::NeighbourWithoutEndpoint,
         Subject::Neighbour { node, address: stray.neighbour.address, device },
     )
 }
 
 /// Of the ways to other nodes: routes, and ends of tunnels.
 pub fn between(step: &Step, node: &str) -> Mended {
-    let route = |code, destination| mended(code, Subject::Route { node: node.to_owned(), destination });
+    let route = |code, destination| mended(code, Subject::Route { node: node.into(), destination });
     let tunnel = |code, version: IpVersion, address: IpAddr| {
         let device = VXLAN_DEVICES[usize::from(version == IpVersion::V6)].to_owned();
-        mended(code, Subject::Neighbour { node: node.to_owned(), address, device })
+        mended(code, Subject::Neighbour { node: node.into(), address, device })
     };
     match *step {
         Step::PutRoute { route: wanted, instead_of: None } => {
-            route("block-route-missing", wanted.destination)
+            route(FindingCode::BlockRouteMissing, wanted.destination)
         }
-        Step::PutRoute { route: wanted, .. } => route("block-route-wrong", wanted.destination),
-        Step::DropRoute { route: found } => route("route-without-endpoint", found.destination),
-        Step::PutNeighbour { address, .. } => tunnel("tunnel-end-unknown", IpVersion::of(address), address),
-        Step::PutForward { version, node: at, .. } => tunnel("tunnel-end-unknown", version, at),
+        Step::PutRoute { route: wanted, .. } => route(FindingCode::BlockRouteWrong, wanted.destination),
+        Step::DropRoute { route: found } => route(FindingCode::RouteWithoutEndpoint, found.destination),
+        Step::PutNeighbour { address, .. } => {
+            tunnel(FindingCode::TunnelEndUnknown, IpVersion::of(address), address)
+        }
+        Step::PutForward { version, node: at, .. } => tunnel(FindingCode::TunnelEndUnknown, version, at),
         Step::DropNeighbour { address } => {
-            tunnel("neighbour-without-endpoint", IpVersion::of(address), address)
+            tunnel(FindingCode::NeighbourWithoutEndpoint, IpVersion::of(address), address)
         }
-        Step::DropForward { version, node: at, .. } => tunnel("neighbour-without-endpoint", version, at),
+        Step::DropForward { version, node: at, .. } => {
+            tunnel(FindingCode::NeighbourWithoutEndpoint, version, at)
+        }
     }
 }
 
 /// Rules of nftables that somebody took away or changed.
 pub fn rules(node: &str) -> Mended {
-    mended("nat-missing", Subject::Node(node.to_owned()))
+    mended(FindingCode::NatMissing, Subject::node(node))
 }
 
 /// The rules that restrict pods to their own addresses, gone.
 pub fn pod_guard(node: &str) -> Mended {
-    mended("pod-spoofing-possible", Subject::Node(node.to_owned()))
+    mended(FindingCode::PodSpoofingPossible, Subject::node(node))
 }
 
 /// A tunnel's device that was gone.
 pub fn tunnel(device: &str, node: &str) -> Mended {
-    mended("tunnel-device-wrong", Subject::device(node, device))
+    mended(FindingCode::TunnelDeviceWrong, Subject::device(node, device))
 }
 
-fn mended(code: &'static str, subject: Subject) -> Mended {
+fn mended(code: FindingCode, subject: Subject) -> Mended {
     Mended { code, subject }
 }
 
 fn setting(node: &str, path: &str) -> Subject {
-    Subject::Sysctl { node: node.to_owned(), path: path.to_owned() }
+    Subject::Sysctl { node: node.into(), path: path.to_owned() }
 }
 
 fn at_host_end(difference: &Difference, node: &str) -> Mended {
     let on = |device: &model::DeviceName| Subject::device(node, device.as_str());
     match difference {
-        Difference::Missing { device, .. } => mended("endpoint-without-device", on(device)),
-        Difference::Foreign { device, .. } => mended("device-shared", on(device)),
+        Difference::Missing { device, .. } => mended(FindingCode::EndpointWithoutDevice, on(device)),
+        Difference::Foreign { device, .. } => mended(FindingCode::DeviceShared, on(device)),
         Difference::Down { device, .. } | Difference::NotRunning { device, .. } => {
-            mended("device-down", on(device))
+            mended(FindingCode::DeviceDown, on(device))
         }
-        Difference::Mtu { device, .. } => mended("mtu-differs", on(device)),
-        Difference::Mac { device, .. } => mended("device-setting-wrong", on(device)),
-        Difference::Sysctl { wanted, .. } => mended("device-setting-wrong", setting(node, &wanted.path)),
+        Difference::Mtu { device, .. } => mended(FindingCode::MtuDiffers, on(device)),
+        Difference::Mac { device, .. } => mended(FindingCode::DeviceSettingWrong, on(device)),
+        Difference::Sysctl { wanted, .. } => {
+            mended(FindingCode::DeviceSettingWrong, setting(node, &wanted.path))
+        }
         // The pod's gateway is there: its neighbour answers from this address.
-        Difference::AddressMissing { device, .. } => mended("device-setting-wrong", on(device)),
-        Difference::RouteMissing { route, .. } => route_of("route-missing", route, node),
-        Difference::RouteTaken { route, .. } => route_of("route-shadowed", route, node),
-        Difference::RouteStray { route, .. } => route_of("route-without-endpoint", route, node),
+        Difference::AddressMissing { device, .. } => mended(FindingCode::DeviceSettingWrong, on(device)),
+        Difference::RouteMissing { route, .. } => route_of(FindingCode::RouteMissing, route, node),
+        Difference::RouteTaken { route, .. } => route_of(FindingCode::RouteShadowed, route, node),
+        Difference::RouteStray { route, .. } => route_of(FindingCode::RouteWithoutEndpoint, route, node),
         Difference::NeighbourMissing { device, neighbour, found, .. } => {
-            let code = if found.is_some() { "neighbour-wrong" } else { "neighbour-missing" };
-            let (node, device) = (node.to_owned(), device.to_string());
+            let code =
+                if found.is_some() { FindingCode::NeighbourWrong } else { FindingCode::NeighbourMissing };
+            let (node, device) = (node.into(), device.to_string());
             mended(code, Subject::Neighbour { node, address: neighbour.address, device })
+        }
+        Difference::NeighbourUnresolved { device, address, .. } => {
+            let device = device.to_string();
+            mended(
+                FindingCode::NeighbourMissing,
+                Subject::Neighbour { node: node.into(), address: *address, device },
+            )
         }
     }
 }
 
-fn route_of(code: &'static str, route: &plan::Route, node: &str) -> Mended {
-    mended(code, Subject::Route { node: node.to_owned(), destination: route.destination })
+fn route_of(code: FindingCode, route: &plan::Route, node: &str) -> Mended {
+    mended(code, Subject::Route { node: node.into(), destination: route.destination })
 }
 
-fn code_inside(difference: &Difference) -> &'static str {
+fn code_inside(difference: &Difference) -> FindingCode {
     match difference {
         Difference::Missing { .. }
         | Difference::Foreign { .. }
         | Difference::Down { .. }
-        | Difference::NotRunning { .. } => "pod-interface-missing",
-        Difference::AddressMissing { .. } => "pod-address-missing",
+        | Difference::NotRunning { .. } => FindingCode::PodInterfaceMissing,
+        Difference::AddressMissing { .. } => FindingCode::PodAddressMissing,
         Difference::RouteMissing { .. } | Difference::RouteTaken { .. } | Difference::RouteStray { .. } => {
-            "pod-default-route-missing"
+            FindingCode::PodDefaultRouteMissing
         }
-        Difference::NeighbourMissing { .. } | Difference::Mac { .. } => "pod-gateway-unresolved",
-        Difference::Mtu { .. } => "mtu-differs",
-        Difference::Sysctl { .. } => "device-setting-wrong",
+        Difference::NeighbourMissing { .. }
+        | Difference::NeighbourUnresolved { .. }
+        | Difference::Mac { .. } => FindingCode::PodGatewayUnresolved,
+        Difference::Mtu { .. } => FindingCode::MtuDiffers,
+        Difference::Sysctl { .. } => FindingCode::DeviceSettingWrong,
     }
 }
 
@@ -172,7 +192,6 @@ mod tests {
     use plan::{Attachment, NodeFacts, ObservedEnd, ObservedWiring, PodWiring, differences};
 
     use super::*;
-    use crate::checks;
 
     fn sandbox() -> Sandbox {
         Sandbox::new("net", "c1", "eth0").unwrap()
@@ -197,19 +216,18 @@ mod tests {
             index,
             peer_index: Some(peer),
             alias,
-            mac: None,
-            mtu: 1,
-            up: index == 1,
-            running: false,
-            addresses: Vec::new(),
+            mac: Some(Mac([2; 6])),
+            mtu: Some(1),
+            up: Some(index == 1),
+            running: Some(false),
             routes: vec![plan::Route {
                 destination: "10.9.0.0/16".parse().unwrap(),
                 ..end.routes[0].clone()
             }],
-            rivals: Vec::new(),
             preferred: vec![plan::Route { protocol: 4, ..end.routes[0].clone() }],
             neighbours: end.neighbours.iter().take(1).map(other).collect(),
-            sysctls: Vec::new(),
+            unresolved: end.neighbours.iter().skip(1).map(|neighbour| neighbour.address).collect(),
+            ..ObservedEnd::default()
         }
     }
 
@@ -271,38 +289,35 @@ mod tests {
     }
 
     #[test]
-    fn every_code_is_that_of_a_check() {
+    fn every_code_that_an_agent_may_fix_is_listed() {
         let all = all();
-        for mended in &all {
-            assert!(checks::find(mended.code).is_some(), "{mended:?}");
-        }
-        let codes: std::collections::BTreeSet<&str> = all.iter().map(|mended| mended.code).collect();
+        let codes: std::collections::BTreeSet<FindingCode> = all.iter().map(|mended| mended.code).collect();
         let expected = [
-            "address-leaked",
-            "block-route-missing",
-            "block-route-wrong",
-            "device-down",
-            "device-setting-wrong",
-            "device-shared",
-            "device-without-endpoint",
-            "endpoint-without-device",
-            "endpoint-without-sandbox",
-            "forwarding-off",
-            "mtu-differs",
-            "nat-missing",
-            "neighbour-missing",
-            "neighbour-without-endpoint",
-            "neighbour-wrong",
-            "pod-address-missing",
-            "pod-default-route-missing",
-            "pod-gateway-unresolved",
-            "pod-interface-missing",
-            "pod-spoofing-possible",
-            "route-missing",
-            "route-shadowed",
-            "route-without-endpoint",
-            "tunnel-device-wrong",
-            "tunnel-end-unknown",
+            FindingCode::AddressLeaked,
+            FindingCode::BlockRouteMissing,
+            FindingCode::BlockRouteWrong,
+            FindingCode::DeviceDown,
+            FindingCode::DeviceSettingWrong,
+            FindingCode::DeviceShared,
+            FindingCode::DeviceWithoutEndpoint,
+            FindingCode::EndpointWithoutDevice,
+            FindingCode::EndpointWithoutSandbox,
+            FindingCode::ForwardingOff,
+            FindingCode::MtuDiffers,
+            FindingCode::NatMissing,
+            FindingCode::NeighbourMissing,
+            FindingCode::NeighbourWithoutEndpoint,
+            FindingCode::NeighbourWrong,
+            FindingCode::PodAddressMissing,
+            FindingCode::PodDefaultRouteMissing,
+            FindingCode::PodGatewayUnresolved,
+            FindingCode::PodInterfaceMissing,
+            FindingCode::PodSpoofingPossible,
+            FindingCode::RouteMissing,
+            FindingCode::RouteShadowed,
+            FindingCode::RouteWithoutEndpoint,
+            FindingCode::TunnelDeviceWrong,
+            FindingCode::TunnelEndUnknown,
         ];
         assert_eq!(codes.into_iter().collect::<Vec<_>>(), expected);
     }

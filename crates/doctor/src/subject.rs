@@ -4,17 +4,17 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, Key, NodeName};
 use serde::{Serialize, Serializer};
 
-use crate::evidence::PodName;
+use evidence::PodName;
 
 /// In JSON and on the terminal its words: `192.168.91.33`, `pod default/web-0`, `device cali1 on node-a`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     Cluster,
     Address(IpAddr),
-    Node(String),
+    Node(NodeName),
     Pod(PodName),
     /// By the record's own name; the namespace is empty for v1.
     Endpoint {
@@ -30,31 +30,31 @@ pub enum Subject {
         block: Cidr,
     },
     Device {
-        node: String,
+        node: NodeName,
         device: String,
     },
     Route {
-        node: String,
+        node: NodeName,
         destination: IpNet,
     },
     Neighbour {
-        node: String,
+        node: NodeName,
         address: IpAddr,
         device: String,
     },
     Sysctl {
-        node: String,
+        node: NodeName,
         path: String,
     },
     /// A BGP session, by the node that was looked at and its peer.
     Session {
-        node: String,
+        node: NodeName,
         peer: IpAddr,
     },
     /// From one node to another.
     Way {
-        node: String,
-        to: String,
+        node: NodeName,
+        to: NodeName,
     },
     /// Any other record.
     Record(Key),
@@ -63,28 +63,12 @@ pub enum Subject {
 }
 
 impl Subject {
-    pub fn node(name: impl Into<String>) -> Subject {
+    pub fn node(name: impl Into<NodeName>) -> Subject {
         Subject::Node(name.into())
     }
 
-    pub fn device(node: impl Into<String>, device: impl Into<String>) -> Subject {
+    pub fn device(node: impl Into<NodeName>, device: impl Into<String>) -> Subject {
         Subject::Device { node: node.into(), device: device.into() }
-    }
-
-    /// Nodes are compared without case, and so is whatever lies on them.
-    pub(crate) fn normal(&self) -> Subject {
-        let mut subject = self.clone();
-        match &mut subject {
-            Subject::Node(node)
-            | Subject::Device { node, .. }
-            | Subject::Route { node, .. }
-            | Subject::Neighbour { node, .. }
-            | Subject::Sysctl { node, .. }
-            | Subject::Session { node, .. } => *node = node.to_lowercase(),
-            Subject::Way { node, to } => (*node, *to) = (node.to_lowercase(), to.to_lowercase()),
-            _ => {}
-        }
-        subject
     }
 }
 

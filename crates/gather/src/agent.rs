@@ -5,25 +5,21 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use doctor::{Evidence, Origin, Sighted};
+use model::NodeName;
+
+use evidence::{Evidence, Origin, Sighted};
 use jiff::Timestamp;
-use plan::work::{NodeWork, WorkDone};
-use serde::Deserialize;
+use plan::task::{RepairTask, TaskOutcome};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use wire::{Identity, Reply};
 
 use crate::bundle;
 
-/// Where an agent listens unless it is told otherwise.
-pub const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
-
-const QUESTION: &[u8] = br#"{"version":1,"ask":"evidence"}"#;
 /// How much may be asked for in one go. An agent reads no longer questions than a mebibyte.
 pub const WORKS_MAX: usize = 256;
 /// The agent looks into every pod of its node, one after the other.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A node with a thousand pods has some megabytes.
-const ANSWER_BYTES_MAX: u32 = 256 << 20;
 
 /// Why there is no answer from the agent.
 #[derive(Debug, thiserror::Error)]
@@ -42,24 +38,22 @@ pub enum AgentError {
     /// It is from before agents did, or does so for somebody else just now.
     #[error("the agent at {} sends no packets: {said}", .socket.display())]
     NoProbe { socket: PathBuf, said: String },
+    #[error("the agent at {} belongs to node {node}, not to {wanted}", .socket.display())]
+    OtherNode { socket: PathBuf, node: String, wanted: NodeName },
     /// It does not repair, or is from before agents did.
     #[error("the agent at {} repairs nothing: {said}", .socket.display())]
     NoRepair { socket: PathBuf, said: String },
 }
 
-#[derive(Deserialize)]
-struct Answer {
-    exit: u8,
-    stdout: String,
-}
+type Request = wire::Request<RepairTask>;
 
 /// Asks for everything the agent sees of its node.
 pub async fn ask(socket: &Path) -> Result<Evidence, AgentError> {
     let unreachable = |source| AgentError::Unreachable { socket: socket.to_owned(), source };
     let asked_at = Timestamp::now();
-    let answer = answer_to(socket, QUESTION).await?;
-    if answer.exit != 0 || !bundle::is_bundle(answer.stdout.as_bytes()) {
-        return Err(AgentError::Refused { socket: socket.to_owned(), said: answer.in_short() });
+    let answer = answer_to(socket, &Request::Evidence).await?;
+    if !answer.is_success() || !bundle::is_bundle(answer.stdout.as_bytes()) {
+        return Err(AgentError::Refused { socket: socket.to_owned(), said: in_short(&answer) });
     }
     let mut evidence = bundle::read("the agent", &mut answer.stdout.as_bytes()).map_err(unreachable)?;
     compare_clocks(&mut evidence, asked_at, Timestamp::now());
@@ -68,10 +62,9 @@ pub async fn ask(socket: &Path) -> Result<Evidence, AgentError> {
 
 /// Has the agent send packets to these addresses, and tells what came back.
 pub async fn probe(socket: &Path, addresses: &[IpAddr]) -> Result<Evidence, AgentError> {
-    let question = serde_json::json!({"version": 1, "ask": "probe", "addresses": addresses}).to_string();
-    let answer = answer_to(socket, question.as_bytes()).await?;
-    if answer.exit != 0 || !bundle::is_bundle(answer.stdout.as_bytes()) {
-        return Err(AgentError::NoProbe { socket: socket.to_owned(), said: answer.in_short() });
+    let answer = answer_to(socket, &Request::Probe(addresses.to_vec())).await?;
+    if !answer.is_success() || !bundle::is_bundle(answer.stdout.as_bytes()) {
+        return Err(AgentError::NoProbe { socket: socket.to_owned(), said: in_short(&answer) });
     }
     let unreachable = |source| AgentError::Unreachable { socket: socket.to_owned(), source };
     let evidence = bundle::read("the agent", &mut answer.stdout.as_bytes()).map_err(unreachable)?;
@@ -79,31 +72,43 @@ pub async fn probe(socket: &Path, addresses: &[IpAddr]) -> Result<Evidence, Agen
     Ok(Evidence { taken_at: None, ..evidence })
 }
 
-/// Has the agent carry out work on its node: what became of each, in their order. At most [`WORKS_MAX`].
+/// Which agent answers here. `None`: one from before agents said so.
+pub async fn identify(socket: &Path) -> Result<Option<Identity>, AgentError> {
+    let answer = answer_to(socket, &Request::Identity).await?;
+    Ok(serde_json::from_str(&answer.stdout).ok().filter(|_| answer.is_success()))
+}
+
+/// Has the agent of this node carry out work there: what became of each, in their order. At most [`WORKS_MAX`]. A socket that now leads to
+/// another node's agent is refused before anything is asked of it.
 ///
 /// After [`AgentError::NoAnswer`], and after a connection that broke, it is not known what was done: each work looks before it acts, so
 /// the same may be asked for again.
-pub async fn repair(socket: &Path, works: &[NodeWork]) -> Result<Vec<WorkDone>, AgentError> {
-    let question = serde_json::json!({"version": 1, "ask": "repair", "works": works}).to_string();
-    let answer = answer_to(socket, question.as_bytes()).await?;
-    let done = serde_json::from_str::<Vec<WorkDone>>(&answer.stdout).ok();
-    match done.filter(|done| answer.exit == 0 && done.len() == works.len()) {
+pub async fn repair(
+    socket: &Path,
+    node: &NodeName,
+    works: &[RepairTask],
+) -> Result<Vec<TaskOutcome>, AgentError> {
+    if let Some(found) = identify(socket).await?.filter(|found| !node.is(&found.node)) {
+        let (socket, wanted) = (socket.to_owned(), node.to_owned());
+        return Err(AgentError::OtherNode { socket, node: found.node, wanted });
+    }
+    let answer = answer_to(socket, &Request::Repair(works.to_vec())).await?;
+    let done = serde_json::from_str::<Vec<TaskOutcome>>(&answer.stdout).ok();
+    match done.filter(|done| answer.is_success() && done.len() == works.len()) {
         Some(done) => Ok(done),
-        None => Err(AgentError::NoRepair { socket: socket.to_owned(), said: answer.in_short() }),
+        None => Err(AgentError::NoRepair { socket: socket.to_owned(), said: in_short(&answer) }),
     }
 }
 
-async fn answer_to(socket: &Path, question: &[u8]) -> Result<Answer, AgentError> {
-    match tokio::time::timeout(PATIENCE, converse(socket, question)).await {
+async fn answer_to(socket: &Path, request: &Request) -> Result<Reply, AgentError> {
+    match tokio::time::timeout(PATIENCE, converse(socket, &request.encode())).await {
         Ok(answer) => answer.map_err(|source| AgentError::Unreachable { socket: socket.to_owned(), source }),
         Err(_) => Err(AgentError::NoAnswer { socket: socket.to_owned() }),
     }
 }
 
-impl Answer {
-    fn in_short(&self) -> String {
-        self.stdout.trim().chars().take(300).collect()
-    }
+fn in_short(reply: &Reply) -> String {
+    reply.stdout.trim().chars().take(300).collect()
 }
 
 /// The agent looked between the question and the answer, whatever its own clock says: it may be on another machine, behind a
@@ -121,22 +126,21 @@ fn compare_clocks(evidence: &mut Evidence, asked_at: Timestamp, answered_at: Tim
     }
 }
 
-async fn converse(socket: &Path, question: &[u8]) -> io::Result<Answer> {
+async fn converse(socket: &Path, request: &[u8]) -> io::Result<Reply> {
     let mut stream = UnixStream::connect(socket).await?;
-    let length = u32::try_from(question.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&length.to_be_bytes(), question].concat()).await?;
-    let length = stream.read_u32().await?;
-    if length > ANSWER_BYTES_MAX {
-        return Err(io::Error::other("the answer is too long"));
-    }
+    stream.write_all(&wire::frame(request).map_err(io::Error::other)?).await?;
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).await?;
+    let length = wire::body_length(head, wire::REPLY_BYTES_MAX)
+        .map_err(|error| io::Error::other(format!("the answer is {error}")))?;
     let mut text = Vec::new();
-    stream.take(length.into()).read_to_end(&mut text).await?;
-    serde_json::from_slice(&text).map_err(io::Error::other)
+    stream.take(length as u64).read_to_end(&mut text).await?;
+    Reply::decode(&text).ok_or_else(|| io::Error::other("the answer cannot be understood"))
 }
 
 #[cfg(test)]
 mod tests {
-    use doctor::sample;
+    use evidence::sample;
     use jiff::SignedDuration;
     use tokio::net::UnixListener;
 
@@ -145,6 +149,10 @@ mod tests {
 
     /// An agent that says `text` to one who asks, and what it was asked.
     async fn agent(listener: UnixListener, exit: u8, text: &str) -> Vec<u8> {
+        answer_once(&listener, exit, text).await
+    }
+
+    async fn answer_once(listener: &UnixListener, exit: u8, text: &str) -> Vec<u8> {
         let answer = serde_json::json!({"exit": exit, "stdout": text}).to_string();
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut question = vec![0; usize::try_from(stream.read_u32().await.unwrap()).unwrap()];
@@ -159,15 +167,21 @@ mod tests {
         let socket = folder.path().join("agent.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let (evidence, question) = tokio::join!(ask(&socket), agent(listener, exit, text));
-        assert_eq!(question, QUESTION);
+        assert_eq!(question, Request::Evidence.encode());
         evidence
     }
 
-    async fn repaired(works: &[NodeWork], exit: u8, text: &str) -> Result<Vec<WorkDone>, AgentError> {
+    async fn repaired(works: &[RepairTask], exit: u8, text: &str) -> Result<Vec<TaskOutcome>, AgentError> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("agent.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let (done, question) = tokio::join!(repair(&socket, works), agent(listener, exit, text));
+        let answer = async {
+            let identity = r#"{"node":"Node-A","version":"1","mode":"acts"}"#;
+            assert_eq!(answer_once(&listener, 0, identity).await, Request::Identity.encode());
+            answer_once(&listener, exit, text).await
+        };
+        let node = NodeName::from("node-a");
+        let (done, question) = tokio::join!(repair(&socket, &node, works), answer);
         let question: serde_json::Value = serde_json::from_slice(&question).unwrap();
         assert_eq!((&question["version"], &question["ask"]), (&1.into(), &"repair".into()));
         assert_eq!(question["works"], serde_json::to_value(works).unwrap());
@@ -177,12 +191,15 @@ mod tests {
     #[tokio::test]
     async fn an_agent_says_what_became_of_each_work() {
         let up = |to: bool| {
-            NodeWork::inside("c1", plan::work::Act::Up { device: "eth0".to_owned(), from: !to, to })
+            RepairTask::inside(
+                "c1",
+                plan::task::KernelChange::Up { device: "eth0".to_owned(), from: !to, to },
+            )
         };
         let works = [up(true), up(false)];
         let done = vec![
-            WorkDone::Done { undo: Some(Box::new(up(false))) },
-            WorkDone::Surprise { said: "eth0 is gone".to_owned() },
+            TaskOutcome::Done { undo: Some(Box::new(up(false))) },
+            TaskOutcome::Surprise { said: "eth0 is gone".to_owned() },
         ];
         let text = serde_json::to_string(&done).unwrap();
         assert_eq!(repaired(&works, 0, &text).await.unwrap(), done);
@@ -190,6 +207,33 @@ mod tests {
         assert!(repaired(&works[..1], 0, &text).await.is_err());
         let error = repaired(&works, 1, "it only observes").await.unwrap_err();
         assert!(error.to_string().ends_with("repairs nothing: it only observes"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_agent_of_another_node_is_asked_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let identity = r#"{"node":"node-b","version":"1","mode":"acts"}"#;
+        let node = NodeName::from("node-a");
+        let (done, _) = tokio::join!(repair(&socket, &node, &[]), agent(listener, 0, identity));
+        let error = done.unwrap_err().to_string();
+        assert!(error.ends_with("belongs to node node-b, not to node-a"), "{error}");
+    }
+
+    /// One from before agents said who they are is trusted as it was then.
+    #[tokio::test]
+    async fn an_agent_that_does_not_say_who_it_is_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let answer = async {
+            answer_once(&listener, 1, "the request cannot be understood").await;
+            answer_once(&listener, 0, "[]").await
+        };
+        let node = NodeName::from("node-a");
+        let (done, _) = tokio::join!(repair(&socket, &node, &[]), answer);
+        assert_eq!(done.unwrap(), []);
     }
 
     #[tokio::test]
@@ -242,7 +286,7 @@ mod tests {
             evidence.node_mut("a");
             compare_clocks(&mut evidence, at(100), at(110));
             assert_eq!(evidence.taken_at, Some(at(100)));
-            evidence.node("a").unwrap().setup.clock_ahead.clone().unwrap().seen.as_secs()
+            evidence.node(&"a".into()).unwrap().setup.clock_ahead.clone().unwrap().seen.as_secs()
         };
         assert_eq!([ahead(40), ahead(100), ahead(107), ahead(110), ahead(170)], [-60, 0, 0, 0, 60]);
     }

@@ -16,8 +16,9 @@
 
 use std::io::{self, BufRead, Write};
 
-use doctor::evidence::NodeEvidence;
-use doctor::{Evidence, text};
+use evidence::Evidence;
+use evidence::NodeEvidence;
+use evidence::{FileGap, Unseen};
 use jiff::Timestamp;
 use model::Key;
 use serde_json::{Value, json};
@@ -31,7 +32,7 @@ const BEGINNING: &str = "{\"plumbBundle\":";
 const LINE_BYTES_MAX: usize = 32 << 20;
 const VALUES_MAX: usize = 2_000_000;
 /// More lines that cannot be used are counted, and not named.
-const UNREAD_MAX: usize = 100;
+const UNSEEN_MAX: usize = 100;
 
 /// Whether a file is a bundle, by its first bytes.
 pub fn is_bundle(first: &[u8]) -> bool {
@@ -63,7 +64,7 @@ impl<W: Write> BundleWriter<W> {
                 self.line(&json!({"record": {"key": key, "value": value}}))
             }
             Err(_) => {
-                let text = text::masked(&String::from_utf8_lossy(value));
+                let text = model::text::masked(&String::from_utf8_lossy(value));
                 self.line(&json!({"record": {"key": key, "text": text}}))
             }
         }
@@ -94,14 +95,14 @@ impl<W: Write> BundleWriter<W> {
         self.line(&json!({"node": value}))
     }
 
-    pub fn unread(&mut self, what: &str) -> io::Result<()> {
-        self.line(&json!({"unread": text::masked(what)}))
+    pub fn unseen(&mut self, unseen: &Unseen) -> io::Result<()> {
+        self.line(&json!({"unread": model::text::masked(&unseen.to_string())}))
     }
 
     /// Nodes of evidence, and what could not be read of them.
     pub fn nodes(&mut self, evidence: Evidence) -> io::Result<()> {
         evidence.nodes.into_values().try_for_each(|node| self.node(node))?;
-        evidence.unread.iter().try_for_each(|what| self.unread(what))
+        evidence.unseen.iter().try_for_each(|unseen| self.unseen(unseen))
     }
 
     pub fn finish(mut self) -> io::Result<W> {
@@ -133,7 +134,7 @@ pub fn read(name: &str, from: &mut dyn BufRead) -> io::Result<Evidence> {
         }
         let look = look.get_or_insert_default();
         if let Err(problem) = parsed.and_then(|value| look.take(value)) {
-            look.unread(format!("{name}:{number} could not be used: {problem}"));
+            look.unseen(Unseen::file(name, FileGap::BundleLine { line: number, why: problem }));
         }
     }
     let earlier = earlier.map(|earlier| Box::new(earlier.finish(name)));
@@ -178,22 +179,22 @@ struct Reading {
     has_records: bool,
     is_whole: bool,
     /// What could not be used and is only counted.
-    more_unread: usize,
+    more_unseen: usize,
 }
 
 impl Reading {
-    fn unread(&mut self, what: String) {
-        if self.evidence.unread.len() < UNREAD_MAX {
-            self.evidence.unread.push(what);
+    fn unseen(&mut self, unseen: Unseen) {
+        if self.evidence.unseen.len() < UNSEEN_MAX {
+            self.evidence.unseen.push(unseen);
         } else {
-            self.more_unread += 1;
+            self.more_unseen += 1;
         }
     }
 
     fn take(&mut self, mut value: Value) -> Result<(), String> {
         if let Some(version) = value.get("plumbBundle") {
             if version.as_u64() != Some(VERSION) {
-                return Err(format!("version {version} of bundles is not known here"));
+                return Err(format!("bundle version {version} is not supported"));
             }
             let taken_at = value.get("takenAt").and_then(Value::as_str);
             self.evidence.taken_at = taken_at.and_then(|text| text.parse().ok());
@@ -202,13 +203,13 @@ impl Reading {
         } else if let Some(node) = value.get_mut("node").filter(|node| node.is_object()) {
             let node: NodeEvidence =
                 serde_json::from_value(node.take()).map_err(|error| error.to_string())?;
-            self.evidence.node_mut(&node.name.clone()).absorb(node);
+            self.evidence.node_mut(node.name.clone()).absorb(node);
         } else if let Some(what) = value.get("unread").and_then(Value::as_str) {
-            self.unread(what.to_owned());
+            self.unseen(Unseen::Reported(what.to_owned()));
         } else if value.get("wholeStore") == Some(&Value::Bool(true)) {
             self.is_whole = true;
         } else {
-            return Err("it is of no sort that is known here".to_owned());
+            return Err("its kind is unknown".to_owned());
         }
         Ok(())
     }
@@ -229,8 +230,8 @@ impl Reading {
 
     fn finish(self, name: &str) -> Evidence {
         let mut evidence = self.evidence;
-        if self.more_unread > 0 {
-            evidence.unread.push(format!("{name}: {} more lines could not be used", self.more_unread));
+        if self.more_unseen > 0 {
+            evidence.unseen.push(Unseen::file(name, FileGap::MoreBundleLines(self.more_unseen)));
         }
         if self.has_records || self.is_whole {
             let mut of_store = self.records.finish(self.is_whole);
@@ -246,9 +247,10 @@ impl Reading {
 fn mask(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            let names_secret = fields.get("name").and_then(Value::as_str).is_some_and(text::is_secret_name);
+            let names_secret =
+                fields.get("name").and_then(Value::as_str).is_some_and(model::text::is_secret_name);
             for (name, field) in fields {
-                if text::is_secret_name(name) || (name == "value" && names_secret) {
+                if model::text::is_secret_name(name) || (name == "value" && names_secret) {
                     mask_secret(field);
                 }
                 mask(field);
@@ -256,9 +258,9 @@ fn mask(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
         Value::String(content) => {
-            let masked = text::masked(content);
+            let masked = model::text::masked(content);
             // What is merely unfit for a terminal is kept: records are compared letter by letter.
-            if masked.contains(text::MASK) {
+            if masked.contains(model::text::MASK) {
                 *content = masked;
             }
         }
@@ -270,7 +272,7 @@ fn mask(value: &mut Value) {
 fn mask_secret(value: &mut Value) {
     match value {
         Value::String(secret) if secret.is_empty() => {}
-        Value::String(_) | Value::Number(_) => *value = Value::String(text::MASK.to_owned()),
+        Value::String(_) | Value::Number(_) => *value = Value::String(model::text::MASK.to_owned()),
         Value::Array(items) => items.iter_mut().for_each(mask_secret),
         // Something that was seen, with where.
         Value::Object(fields) => fields.get_mut("seen").into_iter().for_each(mask_secret),
@@ -282,7 +284,7 @@ fn mask_secret(value: &mut Value) {
 mod tests {
     use std::collections::BTreeMap;
 
-    use doctor::{Origin, Sighted, sample};
+    use evidence::{Origin, Sighted, sample};
     use model::Kind;
     use proptest::prelude::*;
 
@@ -298,6 +300,14 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    fn reported(words: &str) -> Unseen {
+        Unseen::Reported(words.to_owned())
+    }
+
+    fn words(evidence: &Evidence) -> Vec<String> {
+        evidence.unseen.iter().map(Unseen::to_string).collect()
+    }
+
     #[test]
     fn what_is_written_is_read() {
         let sample = sample::small();
@@ -308,14 +318,11 @@ mod tests {
             writer.record(&Key::Handle("h".to_owned()), br#"{"block":{"10.0.0.0/26":9007199254740993}}"#)?;
             writer.whole_store()?;
             writer.nodes(sample.clone())?;
-            writer.unread("something")
+            writer.unseen(&reported("something"))
         });
         assert!(is_bundle(&bundle));
         let evidence = read("b", &mut &bundle[..]).unwrap();
-        assert_eq!(
-            (evidence.taken_at, evidence.unread.as_slice()),
-            (Some(at(1)), &["something".to_owned()][..])
-        );
+        assert_eq!((evidence.taken_at, words(&evidence)), (Some(at(1)), vec!["something".to_owned()]));
         assert_eq!(evidence.nodes, sample.nodes);
         assert!(evidence.records.find(Kind::IpPool, "pods").is_some());
         assert!(evidence.records.of(Kind::Node).is_some(), "a whole store has no nodes");
@@ -331,12 +338,12 @@ mod tests {
     fn the_last_look_counts_and_the_others_are_earlier() {
         let bundle = write(|writer| {
             writer.look(at(1))?;
-            writer.unread("then")?;
+            writer.unseen(&reported("then"))?;
             writer.look(at(2))?;
-            writer.unread("now")
+            writer.unseen(&reported("now"))
         });
         let evidence = read("b", &mut &bundle[..]).unwrap();
-        assert_eq!(evidence.unread, ["now"]);
+        assert_eq!(words(&evidence), ["now"]);
         assert_eq!(evidence.earlier.unwrap().taken_at, Some(at(1)));
     }
 
@@ -346,30 +353,30 @@ mod tests {
         let mut bundle = b"{\"plumbBundle\":1,\"takenAt\":\"2026-01-01T00:00:00Z\"}\n".repeat(300_000);
         bundle.extend(write(|writer| {
             writer.look(at(1))?;
-            writer.unread("then")?;
+            writer.unseen(&reported("then"))?;
             writer.look(at(2))?;
-            writer.unread("now")
+            writer.unseen(&reported("now"))
         }));
         let evidence = read("b", &mut &bundle[..]).unwrap();
-        assert_eq!(evidence.unread, ["now"]);
+        assert_eq!(words(&evidence), ["now"]);
         let earlier = evidence.earlier.unwrap();
-        assert_eq!(earlier.unread, ["then"]);
+        assert_eq!(words(&earlier), ["then"]);
         assert!(earlier.earlier.is_none());
     }
 
     #[test]
-    fn what_is_too_large_is_left_out_and_hides_nothing() {
+    fn what_is_too_large_is_skipped_and_hides_nothing() {
         let long = format!("{{\"unread\":\"{}\"}}", "x".repeat(LINE_BYTES_MAX));
         let many = format!("{{\"unread\":[0{}]}}", ",0".repeat(VALUES_MAX));
         let bundle = format!("{{\"plumbBundle\":1}}\n{long}\n{many}\n{{\"unread\":\"x\"}}\n");
         let evidence = read("b", &mut bundle.as_bytes()).unwrap();
         let told =
             ["b:2 could not be used: it is too long", "b:3 could not be used: it has too many values", "x"];
-        assert_eq!(evidence.unread, told);
-        let nonsense = format!("{{\"plumbBundle\":1}}\n{}", "nonsense\n".repeat(UNREAD_MAX + 5));
+        assert_eq!(words(&evidence), told);
+        let nonsense = format!("{{\"plumbBundle\":1}}\n{}", "nonsense\n".repeat(UNSEEN_MAX + 5));
         let evidence = read("b", &mut nonsense.as_bytes()).unwrap();
-        assert_eq!(evidence.unread.len(), UNREAD_MAX + 1);
-        assert_eq!(evidence.unread[UNREAD_MAX], "b: 5 more lines could not be used");
+        assert_eq!(evidence.unseen.len(), UNSEEN_MAX + 1);
+        assert_eq!(words(&evidence)[UNSEEN_MAX], "b: 5 more lines could not be used");
     }
 
     /// By whatever wrote it, also by an older version that knew fewer forms.
@@ -389,7 +396,7 @@ mod tests {
         let evidence = read("b", &mut bundle.as_bytes()).unwrap();
         assert_eq!(evidence.nodes.len(), 1);
         let shown = format!("{evidence:?}");
-        assert!(!shown.contains("hunter2") && shown.contains(text::MASK), "{shown}");
+        assert!(!shown.contains("hunter2") && shown.contains(model::text::MASK), "{shown}");
     }
 
     #[test]
@@ -413,7 +420,7 @@ mod tests {
     fn secrets_do_not_get_in() {
         let bundle = write(|writer| {
             writer.look(at(1))?;
-            writer.unread("http://root:hunter2@h: no answer")?;
+            writer.unseen(&reported("http://root:hunter2@h: no answer"))?;
             let listed = br#"{"spec":{"tls.key":"hunter2","pin":{"token":["hunter2"]},"password":7331,
                 "env":[{"value":"hunter2","name":"ETCD_PASSWORD"}]}}"#;
             writer.record(&Key::cluster(Kind::IpPool, "q"), listed)?;
@@ -434,10 +441,10 @@ mod tests {
     fn damaged_lines_are_said_and_hide_nothing() {
         let bundle = b"{\"plumbBundle\":1}\nnonsense\n{\"record\":{\"key\":\"/x\"}}\n{\"unread\":\"x\"}\n{\"else\":1}\n{\"node\":[]}";
         let evidence = read("b", &mut &bundle[..]).unwrap();
-        assert_eq!(evidence.unread.len(), 5, "{:?}", evidence.unread);
-        assert_eq!(evidence.unread[0], "b:2 could not be used: it is not JSON");
+        assert_eq!(evidence.unseen.len(), 5, "{:?}", evidence.unseen);
+        assert_eq!(words(&evidence)[0], "b:2 could not be used: it is not JSON");
         let later = read("b", &mut &b"{\"plumbBundle\":2}\n"[..]).unwrap();
-        assert_eq!(later.unread, ["b:1 could not be used: version 2 of bundles is not known here"]);
+        assert_eq!(words(&later), ["b:1 could not be used: bundle version 2 is not supported"]);
     }
 
     proptest! {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use doctor::evidence::probe::{Echo, TARGETS_MAX};
-use doctor::{Evidence, Origin, Sighted};
+use evidence::probe::{Echo, TARGETS_MAX};
+use evidence::{Evidence, NodeGap, Origin, Sighted, Unseen};
 use host::probe::{Outcome, Pace, Way};
 
 /// Sends packets to these addresses from the node that this process runs on, no more than are allowed in one look.
@@ -22,10 +22,14 @@ pub async fn of_node(name: &str, addresses: &[IpAddr]) -> Evidence {
             });
             evidence.node_mut(name).setup.probed = Some(echoes.collect::<BTreeMap<_, _>>());
         }
-        Ok(Err(error)) => evidence.unread.push(format!("node {name} could not send packets: {error}")),
-        Err(error) => evidence.unread.push(format!("node {name} could not send packets: {error}")),
+        Ok(Err(error)) => evidence.unseen.push(no_packets(name, &error)),
+        Err(error) => evidence.unseen.push(no_packets(name, &error)),
     }
     evidence
+}
+
+fn no_packets(node: &str, error: &dyn std::error::Error) -> Unseen {
+    Unseen::node(node, NodeGap::Packets { why: error.to_string() })
 }
 
 fn echo(outcome: Outcome) -> Echo {
@@ -45,12 +49,12 @@ mod tests {
     async fn this_machine_answers_itself() {
         let (own, nobody) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
         let evidence = of_node("node-a", &[own, nobody]).await;
-        if !evidence.unread.is_empty() {
+        if let Some(unseen) = evidence.unseen.first() {
             // As an ordinary user, where that may not ping.
-            assert!(evidence.unread[0].starts_with("node node-a could not send packets: "), "{evidence:?}");
+            assert!(matches!(unseen, Unseen::Node { gap: NodeGap::Packets { .. }, .. }), "{evidence:?}");
             return;
         }
-        let probed = evidence.node("node-a").unwrap().setup.probed.as_ref().unwrap();
+        let probed = evidence.node(&"node-a".into()).unwrap().setup.probed.as_ref().unwrap();
         assert_eq!((&probed[&own].seen, probed.len()), (&Echo::Answered, 2));
     }
 

@@ -1,12 +1,13 @@
 //! A store's records as evidence.
 
 use book::load::{self, Progress};
-use doctor::evidence::books::Whole;
-use doctor::evidence::{Endpoint, IpamEvidence};
-use doctor::{Evidence, Origin, Sighted};
+use evidence::books::Whole;
+use evidence::{Endpoint, IpamEvidence};
+use evidence::{Evidence, Origin, Sighted, Unseen};
 use ipam::{Answer, Books, Corrupt};
 use jiff::Timestamp;
 use model::ipam::IpamConfig;
+use model::text::on_one_line;
 use model::{Key, KeyRange, Kind, Resource};
 use store::{Record, Store, StoreError};
 
@@ -31,7 +32,7 @@ pub async fn of_store(store: &dyn Store, progress: &Progress) -> Result<Evidence
     records.endpoints = endpoints.endpoints;
     records.config = config.config;
     records.unreadable.extend(endpoints.unreadable);
-    records.unread.extend(endpoints.unread.into_iter().chain(config.unread));
+    records.unseen.extend(endpoints.unseen.into_iter().chain(config.unseen));
     let mut evidence = records.finish(true);
     evidence.taken_at = Some(taken_at);
     Ok(evidence)
@@ -48,7 +49,7 @@ pub(crate) struct Records {
     books: Books,
     endpoints: Vec<Sighted<Endpoint>>,
     config: Option<Sighted<IpamConfig>>,
-    unread: Vec<String>,
+    unseen: Vec<Unseen>,
     /// Endpoints, nodes and pools that cannot be read: they may use any address, or contain it.
     unreadable: Vec<Corrupt>,
 }
@@ -68,12 +69,11 @@ impl Records {
                 Ok(())
             }
         };
-        let Err(reason) = added else { return };
+        let Err(why) = added else { return };
         if matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint | Kind::Node | Kind::IpPool, .. }) {
-            let reason = reason.split_once(COULD_NOT).map_or(reason.as_str(), |(_, why)| why).to_owned();
-            self.unreadable.push(Corrupt { key: key.clone(), contradictions: vec![reason] });
+            self.unreadable.push(Corrupt { key: key.clone(), contradictions: vec![why.clone()] });
         }
-        self.unread.push(reason);
+        self.unseen.push(Unseen::Record { key: key.clone(), why });
     }
 
     fn add_endpoint(&mut self, key: &Key, value: &[u8], revision: &str) -> Result<(), String> {
@@ -89,7 +89,7 @@ impl Records {
     }
 
     fn add_config(&mut self, key: &Key, value: &[u8]) -> Result<(), String> {
-        let config = IpamConfig::decode(value).map_err(|error| unread(key, &error))?;
+        let config = IpamConfig::decode(value).map_err(|error| on_one_line(&error))?;
         self.config = Some(Sighted::new(config, Origin::store(key)));
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Records {
     /// `is_whole`: nothing of the store is missing, so what is not there does not exist.
     pub(crate) fn finish(self, is_whole: bool) -> Evidence {
         let mut evidence = self.others;
-        evidence.unread.extend(self.unread);
+        evidence.unseen.extend(self.unseen);
         if is_whole {
             other_kinds().for_each(|kind| evidence.records.looked_for(kind));
         }
@@ -121,26 +121,14 @@ impl Records {
 
 fn read(key: &Key, value: &[u8], revision: &str) -> Result<Resource, String> {
     let Key::Resource { kind, namespace, name } = key else {
-        return Err(format!("{key} is no resource"));
+        return Err("it is not a resource".to_owned());
     };
-    let mut resource = Resource::decode(key, *kind, value, revision).map_err(|error| unread(key, &error))?;
+    let mut resource = Resource::decode(key, *kind, value, revision).map_err(|error| on_one_line(&error))?;
     if resource.metadata.name.is_empty() {
         resource.metadata.name.clone_from(name);
         resource.metadata.namespace.clone_from(namespace);
     }
     Ok(resource)
-}
-
-const COULD_NOT: &str = " could not be read: ";
-
-fn unread(key: &Key, error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    format!("{key}{COULD_NOT}{words}")
 }
 
 #[cfg(test)]
@@ -171,13 +159,13 @@ mod tests {
             create(Key::IpamConfig, &json!({"strict_affinity": true})),
         ])
         .await;
-        assert_eq!(evidence.unread, [] as [&str; 0]);
+        assert_eq!(evidence.unseen, []);
         let pool = evidence.records.find(Kind::IpPool, "pods").unwrap();
         assert_eq!(pool.exhibit("x").file, "/calico/resources/v3/projectcalico.org/ippools/pods");
         let endpoints = evidence.endpoints.as_deref().unwrap();
         assert_eq!((endpoints.len(), endpoints[0].seen.pod.as_deref()), (1, Some("cart")));
         let ipam = evidence.ipam.as_ref().unwrap();
-        assert_eq!((ipam.books.handles.len(), ipam.whole), (1, doctor::evidence::books::Whole::ALL));
+        assert_eq!((ipam.books.handles.len(), ipam.whole), (1, evidence::books::Whole::ALL));
         assert!(ipam.config.is_some() && evidence.taken_at.is_some());
         assert!(evidence.records.of(Kind::BgpPeer).is_some(), "looked for, even if there is none");
     }
@@ -196,7 +184,8 @@ mod tests {
         let unreadable: Vec<String> =
             evidence.ipam.as_ref().unwrap().books.unreadable.iter().map(|one| one.key.to_string()).collect();
         assert_eq!(unreadable, ["IPPool(bad)", "WorkloadEndpoint(n/e)"]);
-        assert_eq!(evidence.unread.len(), 3, "{:?}", evidence.unread);
-        assert!(evidence.unread[0].starts_with("IPPool(bad) could not be read: "), "{:?}", evidence.unread);
+        let words: Vec<String> = evidence.unseen.iter().map(Unseen::to_string).collect();
+        assert_eq!(words.len(), 3, "{words:?}");
+        assert!(words[0].starts_with("IPPool(bad) could not be read: "), "{words:?}");
     }
 }

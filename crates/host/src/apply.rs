@@ -131,7 +131,7 @@ fn requests(side: Side, index: u32, differences: &[Difference]) -> Vec<Request> 
 pub(crate) fn request(index: u32, difference: &Difference) -> Option<Request> {
     match difference {
         Difference::Missing { .. } | Difference::Foreign { .. } | Difference::Sysctl { .. } => None,
-        Difference::RouteTaken { .. } => None,
+        Difference::RouteTaken { .. } | Difference::NeighbourUnresolved { .. } => None,
         // The kernel is at it; there is nothing to ask for.
         Difference::NotRunning { .. } => None,
         Difference::Down { device, .. } => Some(messages::set_up(device, index)),

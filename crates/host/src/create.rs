@@ -18,7 +18,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::AsRawFd as _;
 
 use model::DeviceName;
-use plan::{End, PodWiring, Sysctl};
+use plan::{DeviceSetting, End, PodWiring, Sysctl};
 
 use crate::links::{get_link, is_no_device};
 use crate::messages::NewPair;
@@ -121,9 +121,10 @@ impl Host {
         wired
     }
 
-    /// The same kernel objects without any fence, look or read-back: what the kernel itself needs, for benches.
-    /// The namespace must be new, and the device's name free.
-    pub fn wire_blindly(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
+    /// The same kernel objects without fence, observation or read-back: the least that the kernel needs, for benches. The namespace must be
+    /// new, and the device's name free.
+    #[cfg(feature = "bench")]
+    pub fn wire_unchecked(&mut self, pod: &mut PodNamespace, wiring: &PodWiring) -> Result<(), HostError> {
         let device = &wiring.host.device;
         let link = self.create_pair(pod, wiring, |_| Vec::new())?;
         for wanted in wiring.host.sysctls.iter().filter(|wanted| needs_file(wanted, device)) {
@@ -311,11 +312,12 @@ fn v4_settings(end: &End) -> Vec<(u16, i32)> {
 }
 
 fn proxy_delay(end: &End, index: u32) -> Option<Request> {
-    let path = format!("net/ipv4/neigh/{}/proxy_delay", end.device);
+    let path = DeviceSetting::ProxyDelay.path(end.device.as_str());
     let wanted = end.sysctls.iter().find(|sysctl| sysctl.path == path)?;
     Some(messages::set_proxy_delay(&end.device, index, wanted.value.parse().ok()?))
 }
 
 fn needs_file(wanted: &Sysctl, device: &DeviceName) -> bool {
-    Settings::number(&wanted.path, device.as_str()).is_none() && !wanted.path.ends_with("/proxy_delay")
+    let is_proxy_delay = wanted.path == DeviceSetting::ProxyDelay.path(device.as_str());
+    Settings::number(&wanted.path, device.as_str()).is_none() && !is_proxy_delay
 }

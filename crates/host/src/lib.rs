@@ -7,7 +7,7 @@
 //!   [`Host::check_host_end`] the host end of one pod, [`Host::mend`] puts differences right, [`Host::sweep`]
 //!   removes what was detached. Between nodes: [`Host::find_uplinks`], [`Host::ensure_vxlan`], [`Host::observe_between`] and
 //!   [`Host::apply_between`], and [`between::nft`]; [`Host::ensure_pod_guard`] holds pods to their own addresses.
-//!   For a repair: [`Host::carry_out`] changes one thing as the plan says, and only if it is as the plan found it.
+//!   For a repair: [`Host::run_task`] changes one thing as the plan says, and only if it is as the plan found it.
 //! * [`Worker`]: a thread with a `Host`, for asynchronous programs.
 //! * [`Monitor`]: what the kernel announces, as [`plan::Notice`]s.
 //! * [`NetNs`], [`PodNamespace`]: network namespaces, and how to be in one for a moment.
@@ -48,7 +48,6 @@ mod detach;
 mod error;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod handwork;
 pub mod kubelet;
 mod links;
 mod memory;
@@ -61,9 +60,12 @@ mod objects;
 mod observe;
 pub mod probe;
 pub mod program;
+mod resolver;
 mod strayed;
 pub mod survey;
 mod sysctl;
+mod task;
+mod turn;
 mod worker;
 
 pub use adopt::{Adoption, Claim};
@@ -71,10 +73,12 @@ pub use between::guard::RulesTouched;
 pub use create::{Ahead, Prepared};
 pub use detach::{Detached, PodInterface, Swept};
 pub use error::HostError;
-pub use handwork::{Around, Maker, ReadySandbox};
 pub use links::{Halfway, Host, OwnedLink};
 pub use memory::{give_back_memory, share_heaps};
 pub use monitor::Monitor;
 pub use netns::{NetNs, PodNamespace};
 pub use node::Unmended;
+pub use resolver::use_built_in_resolver;
+pub use task::{ReadySandbox, TaskContext};
+pub use turn::take_short_turns;
 pub use worker::Worker;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use model::{DeviceName, Sandbox};
 use plan::{
-    Difference, NODE_SETTINGS, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink,
-    ObservedRoute, PodWiring, Route, Side, Sysctl, node_differences,
+    DeviceSetting, Difference, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference, NodeObserved,
+    ObservedLink, ObservedRoute, PodWiring, Route, Side, Sysctl, node_differences,
 };
 use rustix::io::Errno;
 
@@ -44,9 +44,9 @@ impl Host {
         let neighbours = self.netlink.dump(what, &messages::list_neighbours(None), |kind, body| {
             read_permanent_neighbour(kind, body).filter(|(index, _)| is_ours(*index))
         })?;
-        let sysctls = NODE_SETTINGS
-            .iter()
-            .filter_map(|path| Some(Sysctl { path: (*path).to_owned(), value: sysctl::read(path).ok()? }));
+        let sysctls = NODE_FORWARDING.iter().filter_map(|(_, path)| {
+            Some(Sysctl { path: (*path).to_owned(), value: sysctl::read(path).ok()? })
+        });
         Ok(NodeObserved { links, routes, addresses, neighbours, sysctls: sysctls.collect() })
     }
 
@@ -96,10 +96,10 @@ impl Host {
         };
         let Some(link) = link else { return Ok(observed) };
         let contents = crate::observe::look_up_contents(&mut self.netlink, &wiring.host, link.index)?;
-        let delay = read_delay_file(&link.name);
+        let delay = sysctl::read(&DeviceSetting::ProxyDelay.path(&link.name)).ok();
         let mut seen = observed_bare(&link);
-        seen.sysctls = sysctls_of(&link, None);
-        seen.sysctls.extend(delay);
+        let settings = link.settings.with_proxy_delay(delay.and_then(|delay| delay.parse().ok()));
+        seen.sysctls = settings.all(&link.name);
         observed.links.push(seen);
         observed.routes = contents.routes;
         observed.addresses = contents.addresses.into_iter().map(|address| (link.index, address)).collect();
@@ -221,7 +221,7 @@ fn request(difference: &NodeDifference) -> Option<Request> {
 fn observed(link: &Link, proxy_delay: Option<u64>) -> ObservedLink {
     let mut seen = observed_bare(link);
     if seen.owner().is_some() {
-        seen.sysctls = sysctls_of(link, proxy_delay);
+        seen.sysctls = link.settings.with_proxy_delay(proxy_delay).all(&link.name);
     }
     seen
 }
@@ -238,20 +238,4 @@ fn observed_bare(link: &Link) -> ObservedLink {
         running: link.running,
         sysctls: Vec::new(),
     }
-}
-
-fn sysctls_of(link: &Link, proxy_delay: Option<u64>) -> Vec<Sysctl> {
-    let mut sysctls = link.settings.all(&link.name);
-    let delay = proxy_delay.map(|delay| Sysctl { path: delay_path(&link.name), value: delay.to_string() });
-    sysctls.extend(delay);
-    sysctls
-}
-
-fn read_delay_file(device: &str) -> Option<Sysctl> {
-    let path = delay_path(device);
-    Some(Sysctl { value: sysctl::read(&path).ok()?, path })
-}
-
-fn delay_path(device: &str) -> String {
-    format!("net/ipv4/neigh/{device}/proxy_delay")
 }

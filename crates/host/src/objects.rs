@@ -5,9 +5,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
-use model::Mac;
+use model::{IpVersion, Mac};
 use plan::between::BETWEEN_PROTOCOL;
-use plan::{Neighbour, ObservedRoute, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
+use plan::{DeviceSetting, Neighbour, ObservedRoute, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
 
 use crate::netlink::message::{Attributes, read_text, read_u16, read_u32};
 use crate::netlink::numbers::*;
@@ -36,69 +36,58 @@ pub(crate) struct Link {
     pub(crate) settings: Settings,
 }
 
-/// Those settings of a device that a link message carries and that matter to us.
+/// The settings of a device, as far as the kernel told them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Settings([Option<i32>; Settings::KNOWN.len()]);
+pub(crate) struct Settings([Option<i32>; DeviceSetting::ALL.len()]);
 
 impl Settings {
-    /// Family, name below `net/ipv*/conf/DEVICE/`, and the position in the kernel's list, which never changes.
-    const KNOWN: [(u8, &str, usize); 9] = [
-        (AF_INET, "forwarding", 0),
-        (AF_INET, "proxy_arp", 2),
-        (AF_INET, "rp_filter", 7),
-        (AF_INET, "route_localnet", 25),
-        (AF_INET6, "forwarding", 0),
-        (AF_INET6, "accept_ra", 3),
-        (AF_INET6, "proxy_ndp", 22),
-        (AF_INET6, "disable_ipv6", 26),
-        (AF_INET6, "accept_dad", 27),
-    ];
-
-    /// The value of `net/ipv*/conf/DEVICE/NAME`; `None` for any other path.
+    /// The value of the setting at a path, if it is one of this device.
     pub(crate) fn get(&self, path: &str, device: &str) -> Option<i32> {
-        let (family, name) = setting_of(path, device)?;
-        let known = Settings::KNOWN.iter().zip(self.0);
-        known.into_iter().find(|((of, called, _), _)| (*of, *called) == (family, name))?.1
+        let (setting, of) = DeviceSetting::at(path)?;
+        self.0.get(setting as usize).copied().flatten().filter(|_| of == device)
     }
 
-    /// The number by which a link message sets `net/ipv4/conf/DEVICE/NAME`, where it can.
+    /// The number by which a link message sets the setting at a path, where it can: that is with IPv4.
     pub(crate) fn number(path: &str, device: &str) -> Option<u16> {
-        let (family, name) = setting_of(path, device)?;
-        let known = Settings::KNOWN.iter().find(|(of, called, _)| (*of, *called) == (family, name))?;
-        (family == AF_INET).then_some(known.2 as u16 + 1)
+        let (setting, of) = DeviceSetting::at(path)?;
+        let is_settable = setting.version() == IpVersion::V4 && of == device;
+        setting.position().filter(|_| is_settable).map(|position| position as u16 + 1)
     }
 
     /// Under the paths that they have while the device is called `device`.
     pub(crate) fn all(&self, device: &str) -> Vec<Sysctl> {
-        let sysctl = |((family, name, _), value): (&(u8, &str, usize), Option<i32>)| {
-            let family = if *family == AF_INET { "ipv4" } else { "ipv6" };
-            Some(Sysctl { path: format!("net/{family}/conf/{device}/{name}"), value: value?.to_string() })
-        };
-        Settings::KNOWN.iter().zip(self.0).filter_map(sysctl).collect()
+        let known = DeviceSetting::ALL.into_iter().zip(self.0);
+        known
+            .filter_map(|(setting, value)| {
+                Some(Sysctl { path: setting.path(device), value: value?.to_string() })
+            })
+            .collect()
+    }
+
+    /// What the neighbour table says, which no link message carries. In hundredths of a second.
+    pub(crate) fn with_proxy_delay(mut self, delay: Option<u64>) -> Settings {
+        if let Some(slot) = self.0.get_mut(DeviceSetting::ProxyDelay as usize) {
+            *slot = delay.and_then(|delay| i32::try_from(delay).ok());
+        }
+        self
     }
 
     fn read(&mut self, specific: &[u8]) {
         for (family, inside) in Attributes(specific) {
             for (kind, values) in Attributes(inside) {
-                let is_list =
-                    matches!((family as u8, kind), (AF_INET, IFLA_INET_CONF) | (AF_INET6, IFLA_INET6_CONF));
-                for ((of, _, position), value) in Settings::KNOWN.iter().zip(&mut self.0) {
-                    if is_list && u16::from(*of) == family {
+                let version = match (family as u8, kind) {
+                    (AF_INET, IFLA_INET_CONF) => IpVersion::V4,
+                    (AF_INET6, IFLA_INET6_CONF) => IpVersion::V6,
+                    _ => continue,
+                };
+                for (setting, value) in DeviceSetting::ALL.into_iter().zip(&mut self.0) {
+                    if let Some(position) = setting.position().filter(|_| setting.version() == version) {
                         *value = read_u32(values, position * 4).map(u32::cast_signed);
                     }
                 }
             }
         }
     }
-}
-
-fn setting_of<'a>(path: &'a str, device: &str) -> Option<(u8, &'a str)> {
-    let (family, rest) = match path.strip_prefix("net/ipv4/conf/") {
-        Some(rest) => (AF_INET, rest),
-        None => (AF_INET6, path.strip_prefix("net/ipv6/conf/")?),
-    };
-    let (of, name) = rest.split_once('/')?;
-    (of == device).then_some((family, name))
 }
 
 pub(crate) fn read_link(kind: u16, body: &[u8]) -> Option<Link> {

@@ -2,7 +2,8 @@
 
 use ipnet::IpNet;
 use plan::{
-    End, Neighbour, ObservedEnd, ObservedRoute, ObservedWiring, PodWiring, Route, Sysctl, preferred_elsewhere,
+    End, Neighbour, ObservedEnd, ObservedRoute, ObservedWiring, PartialEnd, PodWiring, Route, Sysctl,
+    preferred_elsewhere,
 };
 
 use crate::links::{find_link, is_no_device};
@@ -135,15 +136,17 @@ fn observed_end(
         peer_index: link.peer_index,
         alias: link.alias,
         mac: link.mac,
-        mtu: link.mtu,
-        up: link.up,
-        running: link.running,
+        mtu: Some(link.mtu),
+        up: Some(link.up),
+        running: Some(link.running),
         addresses,
         routes,
         rivals,
         preferred,
         neighbours,
+        unresolved: Vec::new(),
         sysctls,
+        partial: PartialEnd::default(),
     })
 }
 

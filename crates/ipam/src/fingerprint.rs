@@ -1,7 +1,10 @@
 //! Long texts that begin alike, told apart by a number.
 
+use std::hash::Hasher as _;
+
 /// FNV-1a, 64 bits: for sorting and finding. Equal numbers do not prove equal texts.
 pub fn fingerprint(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    let mut hasher = fnv::FnvHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
 }

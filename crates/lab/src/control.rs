@@ -29,14 +29,15 @@ pub(crate) fn ask<A: DeserializeOwned>(
     patience: Duration,
 ) -> Result<A> {
     let stream =
-        UnixStream::connect(socket).with_context(|| format!("nobody listens at {}", socket.display()))?;
+        UnixStream::connect(socket).with_context(|| format!("nothing listens at {}", socket.display()))?;
     stream.set_read_timeout(Some(patience))?;
     write_line(&stream, question)?;
     let line = read_line(&stream).with_context(|| format!("no answer from {}", socket.display()))?;
-    match serde_json::from_str(&line).with_context(|| format!("{} talks nonsense", socket.display()))? {
-        Envelope::Answer(value) => {
-            serde_json::from_value(value).with_context(|| format!("{} answered strangely", socket.display()))
-        }
+    match serde_json::from_str(&line)
+        .with_context(|| format!("{} sent an invalid answer", socket.display()))?
+    {
+        Envelope::Answer(value) => serde_json::from_value(value)
+            .with_context(|| format!("{} sent an unexpected answer", socket.display())),
         Envelope::Error(message) => bail!(message),
     }
 }
@@ -56,11 +57,11 @@ pub(crate) fn serve<Q: DeserializeOwned, A: Serialize>(
 ) -> Result<()> {
     let answer = Arc::new(answer);
     loop {
-        let (stream, _) = listener.accept().context("cannot take questions")?;
+        let (stream, _) = listener.accept().context("cannot accept connections")?;
         let answer = Arc::clone(&answer);
         std::thread::spawn(move || {
             if let Err(error) = converse(&stream, &*answer) {
-                eprintln!("a question went unanswered: {error:#}");
+                eprintln!("a request failed: {error:#}");
             }
         });
     }
@@ -72,7 +73,7 @@ fn converse<Q: DeserializeOwned, A: Serialize>(
 ) -> Result<()> {
     let line = read_line(stream)?;
     let answered = serde_json::from_str(&line)
-        .map_err(|error| anyhow!("not understood: {error}"))
+        .map_err(|error| anyhow!("invalid request: {error}"))
         .and_then(answer)
         .and_then(|value| Ok(serde_json::to_value(value)?));
     let envelope = match answered {
@@ -92,7 +93,7 @@ fn read_line(stream: &UnixStream) -> Result<String> {
     let mut line = String::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
     if !line.ends_with('\n') {
-        bail!("the other side hung up");
+        bail!("the other side closed the connection");
     }
     Ok(line)
 }
@@ -117,9 +118,9 @@ mod tests {
         assert_eq!(ask::<u32>(&socket, &1, patience).unwrap(), 2);
         assert_eq!(ask::<u32>(&socket, &13, patience).unwrap_err().to_string(), "no 13");
         let error = ask::<u32>(&socket, &"text", patience).unwrap_err().to_string();
-        assert!(error.starts_with("not understood"), "{error}");
+        assert!(error.starts_with("invalid request"), "{error}");
         let error = ask::<String>(&socket, &1, patience).unwrap_err().to_string();
-        assert!(error.ends_with("answered strangely"), "{error}");
+        assert!(error.ends_with("sent an unexpected answer"), "{error}");
     }
 
     #[test]

@@ -30,7 +30,8 @@ impl Lab {
         remove_stale_folders();
         let name = RunName::of_this_process();
         let folder = std::env::temp_dir().join(name.to_string());
-        std::fs::create_dir(&folder).with_context(|| format!("cannot make folder {}", folder.display()))?;
+        std::fs::create_dir(&folder)
+            .with_context(|| format!("cannot create directory {}", folder.display()))?;
         Ok(Lab { name, folder, programs, containers: AtomicU32::new(1) })
     }
 
@@ -82,7 +83,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            eprintln!("lab: folder {} stays behind: {error}", self.folder.display());
+            eprintln!("lab: directory {} was not removed: {error}", self.folder.display());
         }
     }
 }

@@ -68,7 +68,7 @@ impl Drop for Namespace {
         if self.path.exists()
             && let Err(error) = self.delete()
         {
-            eprintln!("lab: namespace {} stays behind: {error:#}", self.name);
+            eprintln!("lab: namespace {} was not removed: {error:#}", self.name);
         }
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn remove_stale() -> Result<()> {
         let is_stale = RunName::of_thing(&name).is_some_and(|run| !run.is_alive());
         // Another run may be cleaning up at the same time.
         if is_stale && ip(&["netns", "del", &name]).is_err() && entry.path().exists() {
-            eprintln!("lab: namespace {name} of an earlier run stays behind");
+            eprintln!("lab: namespace {name} of an earlier run was not removed");
         }
     }
     Ok(())

@@ -16,11 +16,11 @@ pub struct Programs {
 
 impl Programs {
     pub fn in_folder(folder: &Path) -> Result<Programs> {
-        let folder = folder
-            .canonicalize()
-            .with_context(|| format!("there is no folder {} with the binaries", folder.display()))?;
+        let folder = folder.canonicalize().with_context(|| {
+            format!("the directory {} with the binaries does not exist", folder.display())
+        })?;
         for name in ["plumb-cni", "plumbd"] {
-            ensure!(folder.join(name).is_file(), "there is no {name} in {}", folder.display());
+            ensure!(folder.join(name).is_file(), "{name} is missing in {}", folder.display());
         }
         Ok(Programs { folder })
     }
@@ -44,7 +44,7 @@ impl Programs {
         }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "-p", "cni", "-p", "agent", "-p", "ctl"]);
+        build.args(["build", "--quiet", "-p", "cni", "-p", "agent", "-p", "ctl", "-p", "lab", "--bins"]);
         // What cargo tells a test about itself would look like a change to build scripts that ask for it.
         for (name, _) in std::env::vars_os() {
             let is_of_test = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_"];
@@ -87,7 +87,7 @@ pub fn is_root() -> bool {
 /// What is missing on this machine; `None` if a lab can run.
 pub fn missing() -> Option<String> {
     if !is_root() {
-        return Some("it needs root, to make network namespaces".to_owned());
+        return Some("it needs root to create network namespaces".to_owned());
     }
     for (program, argument, package) in
         [("ip", "-V", "iproute2"), ("ping", "-V", "iputils-ping"), ("nft", "--version", "nftables")]
@@ -123,9 +123,9 @@ fn missing_in_kernel() -> Option<String> {
         output.is_ok_and(|output| output.status.success())
     };
     if !try_out(&["--net", "--mount", "--uts", "--pid", "--fork"], &["true"]) {
-        return Some("the kernel lets us make no namespaces (net, mount, uts, pid)".to_owned());
+        return Some("the kernel does not allow creating namespaces (net, mount, uts, pid)".to_owned());
     }
-    for (what, kind) in [("pairs of virtual cards", "veth"), ("bridges", "bridge")] {
+    for (what, kind) in [("veth pairs", "veth"), ("bridges", "bridge")] {
         if !try_out(&["--net"], &["ip", "link", "add", "try0", "type", kind]) {
             return Some(format!("the kernel has no {what} (module {kind})"));
         }

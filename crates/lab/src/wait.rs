@@ -18,7 +18,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Result<T>) -> Result<T>
             Err(error) if error.is::<Hopeless>() => return Err(error),
             Err(error) if Instant::now() > deadline => {
                 return Err(error)
-                    .with_context(|| format!("waited {} s in vain for {what}", PATIENCE.as_secs()));
+                    .with_context(|| format!("timed out after {} s waiting for {what}", PATIENCE.as_secs()));
             }
             Err(_) => std::thread::sleep(PAUSE),
         }

@@ -22,7 +22,7 @@ fn demo(test: &str) -> Option<Command> {
 fn assert_good(output: &Output) {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
-    assert!(stdout.ends_with("everything was as it should be.\n"), "{stdout}");
+    assert!(stdout.ends_with("everything was as expected.\n"), "{stdout}");
 }
 
 fn namespaces_of(process: u32) -> Vec<String> {
@@ -82,7 +82,7 @@ fn without_root_the_demo_says_what_it_needs() {
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(
                 stderr,
-                "plumb-demo: the demo cannot run here: it needs root, to make network namespaces\n"
+                "plumb-demo: the demo cannot run here: it needs root to create network namespaces\n"
             );
         }
         Err(error) => testkit::skip(test, &format!("another user cannot run what was built here: {error}")),

@@ -259,7 +259,7 @@ fn a_machine_that_died_is_given_up_by_a_word_and_taken_back_by_another() {
     let refused = lab::wait_for("the repair to see that node2 answers", || {
         let answers = lab.output_on("node1", &words)?;
         let told = String::from_utf8_lossy(&answers.stdout).into_owned();
-        anyhow::ensure!(told.contains("node2 answers, so it is not gone"), "{answers:?}");
+        anyhow::ensure!(told.contains("the agent of node2 answers, so the node is not gone"), "{answers:?}");
         Ok(())
     });
     refused.unwrap();

@@ -249,7 +249,7 @@ fn check_finds_what_is_missing() {
     assert!(check.run(&bench.node).unwrap().success);
     bench.remove_record(&Key::Handle(sandbox_of(&pod).handle()));
     let details = check.run(&bench.node).unwrap().json().unwrap()["details"].to_string();
-    assert!(details.contains("the address book gives it []"), "{details}");
+    assert!(details.contains("the IPAM records hold [] for it"), "{details}");
 }
 
 #[test]

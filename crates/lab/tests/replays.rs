@@ -56,7 +56,7 @@ fn leaked_endpoints(test: &str, store: StoreKind) {
     let Some(lab) = up(test, nodes, store) else { return };
     let (outcome, story) = told(|tell| replay::leaked_endpoints(&lab, leaks, tell));
     outcome.unwrap_or_else(|error| panic!("{story}{error:#}"));
-    assert!(story.contains(&format!("and {leaks} devices without an owner are gone")), "{story}");
+    assert!(story.contains(&format!("and {leaks} devices without an owner were removed")), "{story}");
     assert!(story.contains(" pings answered, 0 lost"), "{story}");
 }
 
@@ -87,7 +87,7 @@ fn a_replay_notices_a_ping_that_is_lost() {
     let told = told(|tell| {
         replay::stale_delete(&lab, &|line| {
             tell(line);
-            if line.contains("the runtime's own: stop") {
+            if line.contains("from the runtime: stop") {
                 let rules = "table inet t { chain c { type filter hook input priority 0; icmp type echo-reply drop; }; }";
                 lab.run_on("node1", &["nft", rules]).unwrap();
                 std::thread::sleep(Duration::from_millis(200));

@@ -7,9 +7,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use doctor::repair::{Edit, PLAN_VERSION, Plan, Step};
 use jiff::Timestamp;
-use plan::work::NodeWork;
+use model::NodeName;
+use plan::task::RepairTask;
+use repair::{Edit, PLAN_VERSION, Plan, Scope, Step};
 use serde::{Deserialize, Serialize};
 
 /// Why a history cannot be used.
@@ -17,11 +18,11 @@ use serde::{Deserialize, Serialize};
 pub enum HistoryError {
     #[error("there is no repair {id} in {}", .folder.display())]
     Unknown { id: String, folder: PathBuf },
-    #[error("repair {id} is being carried out or taken back by another process")]
+    #[error("another process is applying or undoing repair {id}")]
     Busy { id: String },
-    #[error("{} cannot be read: {problem}", .path.display())]
+    #[error("cannot read {}: {problem}", .path.display())]
     Damaged { path: PathBuf, problem: String },
-    #[error("{} cannot be used", .path.display())]
+    #[error("cannot access {}", .path.display())]
     Files {
         path: PathBuf,
         #[source]
@@ -70,9 +71,9 @@ pub struct Undo {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub edits: Vec<Edit>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub works: Vec<NodeWork>,
+    pub works: Vec<RepairTask>,
 }
 
 /// How a step went.
@@ -108,7 +109,7 @@ pub struct History {
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     pub id: String,
-    pub scope: String,
+    pub scope: Scope,
     pub planned: usize,
     pub done: usize,
     pub surprises: usize,
@@ -240,7 +241,7 @@ impl Failure {
 }
 
 fn note(failures: &mut Vec<Failure>, step: &Step, how: How, said: Option<String>) {
-    let known = failures.iter().position(|failure| failure.step.is_same(step));
+    let known = failures.iter().position(|failure| failure.step.id() == step.id());
     match (how, known) {
         (How::Failed, Some(known)) => {
             failures[known].times += 1;
@@ -259,7 +260,7 @@ impl Summary {
     pub fn of(told: &[Told]) -> Summary {
         let mut summary = Summary {
             id: String::new(),
-            scope: String::new(),
+            scope: Scope::default(),
             planned: 0,
             done: 0,
             surprises: 0,
@@ -282,10 +283,10 @@ impl Summary {
                     summary.at = Some(*at);
                     summary.state = if *how == Ended::Complete { "complete" } else { "stopped" };
                 }
-                Told::UndoBegun { .. } => summary.state = "being taken back",
+                Told::UndoBegun { .. } => summary.state = "being undone",
                 Told::UndoEnded { at, left_alone } => {
                     summary.at = Some(*at);
-                    summary.state = if *left_alone == 0 { "taken back" } else { "taken back in part" };
+                    summary.state = if *left_alone == 0 { "undone" } else { "partly undone" };
                 }
                 Told::Begun { .. } | Told::Undone { .. } => {}
             }
@@ -318,7 +319,7 @@ fn read(path: &Path) -> Result<Vec<Told>, HistoryError> {
     }
     match told.first() {
         Some(Told::Plan(plan)) if plan.version == PLAN_VERSION => Ok(told),
-        Some(Told::Plan(plan)) => Err(damaged(format!("it is of version {}", plan.version))),
-        _ => Err(damaged("it does not begin with a plan".to_owned())),
+        Some(Told::Plan(plan)) => Err(damaged(format!("version {} is not supported", plan.version))),
+        _ => Err(damaged("its first line is not a plan".to_owned())),
     }
 }

@@ -6,7 +6,7 @@
 //!                                               └─ History: what is begun (with its undo) before, what is done after
 //! ```
 //!
-//! An edge crate. What is to be done was decided in `doctor::repair`; every edit says itself whether its ground still holds. A process
+//! An edge crate. What is to be done was decided in `repair`; every edit states what it relies on. A process
 //! that is killed leaves a history from which the next one goes on, or takes back.
 
 mod history;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use doctor::repair::{Edit, Edited, Page};
 use jiff::Timestamp;
 use model::Key;
+use repair::{Edit, Edited, Page};
 use store::{Change, Lookup, MAX_CHANGES, Revision, Store, StoreError};
 
 use crate::history::How;
@@ -45,7 +45,7 @@ pub(crate) struct Made {
 
 /// What is said of a step that was planned once and would not be planned any more.
 pub(crate) fn not_confirmed(why: &str) -> String {
-    format!("a look right before did not confirm it: {why}")
+    format!("the observation right before it did not confirm it: {why}")
 }
 
 /// Steps whose records fit into one commit, from the front. At least one.

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use doctor::repair::{Footing, Plan, Step};
 use jiff::Timestamp;
-use plan::work::WorkDone;
+use plan::task::TaskOutcome;
+use repair::{Footing, Plan, Step};
 use store::{Store, StoreError};
 
 use crate::history::{Ended, History, HistoryError, How, Told, Undo};
@@ -24,7 +23,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 pub enum MendError {
     #[error(transparent)]
     History(#[from] HistoryError),
-    #[error("the store could not be changed")]
+    #[error("cannot write to the store")]
     Store(#[from] StoreError),
 }
 
@@ -197,7 +196,7 @@ impl Repair {
         let mut outcome = Outcome::default();
         // What did not go before, and is not tried again in another form, still keeps from being done what rests on it.
         self.lost.retain(|lost| {
-            !left.iter().any(|step| step.mends().any(|mended| lost.mends().any(|old| old == mended)))
+            !left.iter().any(|step| step.fixes().any(|mended| lost.fixes().any(|old| old == mended)))
         });
         for lost in self.lost.clone() {
             outcome.not_tried += self.leave_out(&mut left, &lost, total, shown);
@@ -294,12 +293,12 @@ impl Repair {
         let mut begun = |made: &[Made]| {
             let lines: Vec<Told> = made.iter().filter(|made| made.how == How::Done).map(begun_line).collect();
             history.tell(&lines)?;
-            failpoint("begun");
+            wire::failpoint::hit("repair.begun");
             Ok(())
         };
         let manner = Manner { keeps_going: self.keeps_going, patience: self.patience };
         let (made, changes) = records::make(&*self.store, &parts, manner, &mut begun).await?;
-        failpoint("made");
+        wire::failpoint::hit("repair.made");
         let done: Vec<StepOutcome> = made
             .into_iter()
             .map(|made| StepOutcome { step: made.step, how: made.how, said: made.said })
@@ -318,28 +317,28 @@ impl Repair {
             self.note(std::slice::from_ref(&outcome))?;
             return Ok(outcome);
         }
-        let undo = |works: Vec<plan::work::NodeWork>| Undo {
+        let undo = |works: Vec<plan::task::RepairTask>| Undo {
             edits: Vec::new(),
             node: Some(on_node.node.clone()),
             works,
         };
-        let expected = on_node.works.iter().rev().map(plan::work::NodeWork::undo).collect();
+        let expected = on_node.works.iter().rev().map(plan::task::RepairTask::undo).collect();
         self.history.tell(&[Told::Begun { step: step.number, undo: undo(expected) }])?;
-        failpoint("begun");
+        wire::failpoint::hit("repair.begun");
         let mut undoes = Vec::new();
         let mut outcome = StepOutcome { step: step.number, how: How::Already, said: None };
         // One after the other: the rest depends on what came before.
         for work in &on_node.works {
             let answer = self.nodes.work(&on_node.node, std::slice::from_ref(work)).await;
             let (how, said) = match answer.map(|mut done| done.pop()) {
-                Ok(Some(WorkDone::Done { undo })) => {
+                Ok(Some(TaskOutcome::Done { undo })) => {
                     undoes.insert(0, undo.map_or_else(|| work.undo(), |undo| *undo));
                     (How::Done, None)
                 }
-                Ok(Some(WorkDone::Already)) => (How::Already, None),
-                Ok(Some(WorkDone::Surprise { said })) => (How::Surprise, Some(said)),
-                Ok(Some(WorkDone::Failed { said })) => (How::Failed, Some(said)),
-                Ok(None) => (How::Failed, Some("the agent gave no answer".to_owned())),
+                Ok(Some(TaskOutcome::Already)) => (How::Already, None),
+                Ok(Some(TaskOutcome::Surprise { said })) => (How::Surprise, Some(said)),
+                Ok(Some(TaskOutcome::Failed { said })) => (How::Failed, Some(said)),
+                Ok(None) => (How::Failed, Some("the agent did not answer".to_owned())),
                 Err(said) => (How::Failed, Some(said)),
             };
             if how != How::Already {
@@ -355,7 +354,7 @@ impl Repair {
             said: outcome.said.clone(),
             undo: Some(undo(undoes)),
         };
-        failpoint("made");
+        wire::failpoint::hit("repair.made");
         self.history.tell(&[line])?;
         Ok(outcome)
     }
@@ -379,16 +378,4 @@ fn part<'s>(unconfirmed: &'s BTreeMap<u32, String>, step: &'s Step) -> Part<'s> 
 
 fn begun_line(made: &Made) -> Told {
     Told::Begun { step: made.step, undo: Undo { edits: made.undo.clone(), ..Undo::default() } }
-}
-
-/// Places where tests end the process at once: `PLUMB_FAILPOINT=repair.begun.3` at the third time.
-fn failpoint(name: &str) {
-    static TIMES: AtomicU32 = AtomicU32::new(0);
-    let Ok(wanted) = std::env::var("PLUMB_FAILPOINT") else { return };
-    let Some((point, times)) = wanted.strip_prefix("repair.").and_then(|rest| rest.split_once('.')) else {
-        return;
-    };
-    if point == name && times.parse() == Ok(TIMES.fetch_add(1, Ordering::SeqCst) + 1) {
-        std::process::abort();
-    }
 }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use doctor::repair::{Edit, Plan};
 use jiff::Timestamp;
-use plan::work::WorkDone;
+use plan::task::TaskOutcome;
+use repair::{Edit, Plan};
 use store::Store;
 
 use crate::history::{History, How, Told, Undo};
@@ -99,18 +99,18 @@ async fn in_records(
 }
 
 async fn on_node(nodes: &dyn Nodes, step: u32, undo: &Undo) -> StepOutcome {
-    let node = undo.node.as_deref().unwrap_or_default();
+    let node = undo.node.clone().unwrap_or_default();
     let mut outcome = StepOutcome { step, how: How::Already, said: None };
-    let done = match nodes.work(node, &undo.works).await {
+    let done = match nodes.work(&node, &undo.works).await {
         Ok(done) => done,
         Err(said) => return StepOutcome { how: How::Failed, said: Some(said), ..outcome },
     };
     for done in done {
         let (how, said) = match done {
-            WorkDone::Done { .. } => (How::Done, None),
-            WorkDone::Already => continue,
-            WorkDone::Surprise { said } => (How::Surprise, Some(said)),
-            WorkDone::Failed { said } => (How::Failed, Some(said)),
+            TaskOutcome::Done { .. } => (How::Done, None),
+            TaskOutcome::Already => continue,
+            TaskOutcome::Surprise { said } => (How::Surprise, Some(said)),
+            TaskOutcome::Failed { said } => (How::Failed, Some(said)),
         };
         if !matches!(outcome.how, How::Surprise | How::Failed) {
             outcome = StepOutcome { step, how, said };

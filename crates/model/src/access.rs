@@ -62,7 +62,7 @@ pub fn node_grants(node: &str, namespaces: &GrantedNamespaces) -> Result<Vec<Gra
         one(Key::cluster(Kind::Node, node), "its own Node record"),
         one(
             Key::cluster(Kind::FelixConfiguration, format!("node.{node}")),
-            "its own settings, made at its first start",
+            "its own settings, created at its first start",
         ),
         one(Key::cluster(Kind::CalicoNodeStatus, node), "its own status"),
     ];
@@ -72,7 +72,7 @@ pub fn node_grants(node: &str, namespaces: &GrantedNamespaces) -> Result<Vec<Gra
     }
     match namespaces {
         GrantedNamespaces::All => {
-            grants.push(all(KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints, of every node"));
+            grants.push(all(KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints of every node"));
         }
         GrantedNamespaces::Some(namespaces) => {
             for (namespace, orchestrator) in namespaces
@@ -84,9 +84,9 @@ pub fn node_grants(node: &str, namespaces: &GrantedNamespaces) -> Result<Vec<Gra
         }
     }
     for version in [IpVersion::V4, IpVersion::V6] {
-        grants.push(all(KeyRange::Blocks(version), "address blocks, shared by all nodes"));
+        grants.push(all(KeyRange::Blocks(version), "IPAM blocks, shared by all nodes"));
     }
-    grants.push(all(KeyRange::Handles, "address handles, shared by all nodes"));
+    grants.push(all(KeyRange::Handles, "IPAM handles, shared by all nodes"));
     let read =
         |keys: GrantedKeys| Grant { access: Access::Read, keys, why: "settings and records of the cluster" };
     // Followed as a range, so it is granted as one.

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{Cidr, IpVersion, Kind};
+use crate::{Cidr, IpVersion, Kind, NodeName};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
 const BLOCKS: &str = "/calico/ipam/v2/assignment/";
@@ -42,6 +42,18 @@ impl AffinityOwner {
         }
     }
 
+    /// The node, if it is one.
+    pub fn node(&self) -> Option<NodeName> {
+        match self {
+            AffinityOwner::Host(name) => Some(name.as_str().into()),
+            AffinityOwner::Virtual(_) => None,
+        }
+    }
+
+    pub fn is_node(&self, node: &NodeName) -> bool {
+        matches!(self, AffinityOwner::Host(name) if node.is(name))
+    }
+
     /// `host` or `virtual`, as block and affinity records spell it.
     pub fn type_word(&self) -> &'static str {
         match self {
@@ -53,7 +65,7 @@ impl AffinityOwner {
 
 /// A key text that is not one of ours.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not the key of a record known here")]
+#[error("{0:?} is not a known record key")]
 pub struct UnknownKey(pub String);
 
 impl Key {

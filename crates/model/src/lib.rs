@@ -8,21 +8,26 @@
 //!   [`yaml`]: values back to text.
 //! * [`ipam`]: the records of address management, which are no v3 resources.
 //! * [`names`]: names that are computed from other names.
+//! * [`FindingCode`]: what the doctor can find.
+//! * [`NodeName`]: compared without case, and kept as it was read.
 //! * [`Cidr`]: a network with no host bits set.
 //! * [`Selector`]: which labels a record speaks of, in Calico's language.
 //! * [`Sandbox`]: who a pod's network belongs to. [`DeviceName`], [`Mac`]: what its devices are called.
 
 pub mod access;
+mod agent_mode;
 pub mod cidr;
 pub mod cluster;
 mod defaults;
 pub mod device;
 mod endpoint;
+mod finding_code;
 pub mod ipam;
 pub mod key;
 pub mod kind;
 pub mod manifest;
 pub mod names;
+mod node_name;
 pub mod originals;
 pub mod path;
 pub mod resource;
@@ -32,14 +37,19 @@ pub mod selector;
 pub mod settings;
 pub mod shell;
 pub mod suggest;
+pub mod text;
 pub mod validate;
+mod word;
 pub mod yaml;
 
+pub use agent_mode::AgentMode;
 pub use cidr::{Cidr, IpVersion};
 pub use device::{DeviceName, Mac};
 pub use endpoint::{EndpointSpec, endpoint_networks, endpoint_spec};
+pub use finding_code::{FindingCode, UnknownCode};
 pub use key::{AffinityOwner, Key, KeyRange};
 pub use kind::Kind;
+pub use node_name::{NodeName, NodeNameError};
 pub use resource::{Metadata, Resource};
 pub use sandbox::Sandbox;
 pub use selector::{Selector, SelectorError};

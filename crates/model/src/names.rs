@@ -1,48 +1,11 @@
 //! Names that are computed from other names: workload endpoints, host interfaces, segments of v1-style keys.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde_json::Value;
 
 use crate::Resource;
 use crate::device::{DeviceName, DeviceNameError};
-use crate::validate::formats;
-
-/// The name of a node. Not escaped in any key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeName(String);
-
-/// A text that cannot name a node.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("node name {name:?} {rule}")]
-pub struct NodeNameError {
-    pub name: String,
-    pub rule: String,
-}
-
-impl NodeName {
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for NodeName {
-    type Err = NodeNameError;
-
-    fn from_str(name: &str) -> Result<NodeName, NodeNameError> {
-        match formats::name(name) {
-            Ok(()) => Ok(NodeName(name.to_owned())),
-            Err(rule) => Err(NodeNameError { name: name.to_owned(), rule }),
-        }
-    }
-}
-
-impl fmt::Display for NodeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// Who an endpoint is: the four parts of a WorkloadEndpoint's name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -250,8 +213,6 @@ mod tests {
         for text in ["", "a", "a-b-c", "a-b-c-d-e", "-b-c-d", "a--b-c-d", "a-b-c-"] {
             assert!(text.parse::<EndpointName>().is_err(), "{text}");
         }
-        assert!("Node".parse::<NodeName>().is_err());
-        assert_eq!("node-a.b".parse::<NodeName>().unwrap().as_str(), "node-a.b");
     }
 
     #[test]

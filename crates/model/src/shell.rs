@@ -1,6 +1,7 @@
 //! Commands that are printed for copy and paste. They carry values of records, which anybody may have written, so they are built
 //! from words and every word is quoted for a POSIX shell. What cannot be quoted so that it is seen as it is, is refused.
 
+use crate::text::is_deceptive;
 use std::fmt;
 use std::path::Path;
 
@@ -79,7 +80,7 @@ impl ShellCommand {
     #[must_use]
     pub fn in_sandbox(mut self, id: &str) -> ShellCommand {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return self.refused("the sandbox has an ID that is none", id);
+            return self.refused("the sandbox has an invalid ID", id);
         }
         if let Kind::Words { inside, .. } = &mut self.0 {
             *inside = Some(id.to_owned());
@@ -111,15 +112,6 @@ fn refusal(value: &str) -> Option<&'static str> {
         return Some("it begins with a dash and would be taken for an option");
     }
     value.chars().any(is_deceptive).then_some("it has characters that a terminal does not show as they are")
-}
-
-/// Whether a terminal would obey a character, or show a line so that it looks like another one: control characters of both sets, marks
-/// that turn the direction of writing, line breaks, and marks without width.
-pub fn is_deceptive(character: char) -> bool {
-    let is_mark = matches!(character,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    character.is_control() || is_mark
 }
 
 fn is_tame(character: char) -> bool {

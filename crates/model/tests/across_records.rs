@@ -26,11 +26,11 @@ fn network_and_block_size_of_a_pool_cannot_change() {
     assert_eq!(update("cidr: 10.0.0.0/16, natOutgoing: true"), Vec::<String>::new());
     assert_eq!(
         update("cidr: 10.1.0.0/16"),
-        ["spec.cidr: 10.1.0.0/16: cannot be changed (is 10.0.0.0/16): make a new pool instead"]
+        ["spec.cidr: 10.1.0.0/16: cannot be changed (is 10.0.0.0/16): create a new pool instead"]
     );
     assert_eq!(
         update("cidr: 10.0.0.0/16, blockSize: 24"),
-        ["spec.blockSize: 24: cannot be changed (is 26): make a new pool instead"]
+        ["spec.blockSize: 24: cannot be changed (is 26): create a new pool instead"]
     );
 }
 
@@ -81,7 +81,7 @@ fn blocks_of_another_size_keep_a_pool_from_being_made() {
     let against = |spec: &str, blocks: &[Cidr]| lines(&validate_pool_against(&pool("c", spec), &[], blocks));
     assert_eq!(
         against("cidr: 10.0.0.0/16", &blocks),
-        ["spec.blockSize: 26: there is a block of another size in the pool's network: 10.0.0.64/28"]
+        ["spec.blockSize: 26: the pool's CIDR contains a block of another size: 10.0.0.64/28"]
     );
     assert_eq!(against("cidr: 10.0.0.0/16", &blocks[..1]), Vec::<String>::new());
     assert_eq!(against("cidr: 10.1.0.0/16", &blocks), Vec::<String>::new());

@@ -369,12 +369,12 @@ fn contradictions_are_named() {
     block.sequence_number_for_allocation = BTreeMap::from([("0".to_owned(), 8), ("2".to_owned(), 1)]);
     let expected = [
         "address 1 refers to attribute 3 of 2",
-        "attribute 1 belongs to no address",
+        "attribute 1 is used by no address",
         "address 2 is listed twice as unallocated",
         "address 0 is both allocated and unallocated",
         "address 9 is unallocated but not in the block",
         "address 3 is neither allocated nor unallocated",
-        "address 0 was taken at 8, after the block's 7",
+        "address 0 has sequence number 8, above the block's 7",
         "address 2 has a sequence number but is not allocated",
     ];
     assert_eq!(block.contradictions(), expected);

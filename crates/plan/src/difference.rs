@@ -1,6 +1,7 @@
 //! What stands between the wiring a pod should have and the wiring it has.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
@@ -16,27 +17,39 @@ pub struct ObservedWiring {
 }
 
 /// One device as it is. Routes, neighbours and addresses are those on this device alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedEnd {
     pub index: u32,
     /// The index of the device at the other end, in whatever namespace that is.
     pub peer_index: Option<u32>,
     pub alias: Option<String>,
+    /// `None` here and below: not observed, so that it makes no difference.
     pub mac: Option<Mac>,
-    pub mtu: u32,
+    pub mtu: Option<u32>,
     /// Set up by an administrator.
-    pub up: bool,
+    pub up: Option<bool>,
     /// Up, and the other end too.
-    pub running: bool,
+    pub running: Option<bool>,
     pub addresses: Vec<IpNet>,
     pub routes: Vec<Route>,
     /// Routes to destinations that this end wants, through other devices.
     pub rivals: Vec<Route>,
     /// Those of them that the kernel prefers to whatever leads through this device.
     pub preferred: Vec<Route>,
-    /// Permanent entries only.
+    /// Entries that stay: permanent ones, where that is known.
     pub neighbours: Vec<Neighbour>,
+    /// Addresses whose neighbour the kernel asked for and got no answer.
+    pub unresolved: Vec<IpAddr>,
     pub sysctls: Vec<Sysctl>,
+    pub partial: PartialEnd,
+}
+
+/// Lists of which only a part was observed: what they lack may be there, and makes no difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartialEnd {
+    pub addresses: bool,
+    pub routes: bool,
+    pub neighbours: bool,
 }
 
 /// One thing that is not as it should be. Whether it can be put right, [`Difference::can_be_mended`] says.
@@ -66,7 +79,7 @@ pub enum Difference {
         side: Side,
         device: DeviceName,
         wanted: Mac,
-        found: Option<Mac>,
+        found: Mac,
     },
     Mtu {
         side: Side,
@@ -114,6 +127,12 @@ pub enum Difference {
         /// What a permanent entry says of the address instead.
         found: Option<Mac>,
     },
+    /// The kernel asked for the neighbour that packets go to, and got no answer.
+    NeighbourUnresolved {
+        side: Side,
+        device: DeviceName,
+        address: IpAddr,
+    },
 }
 
 /// Everything that is not as it should be, in the order in which it can be put right: devices first, then
@@ -153,7 +172,8 @@ fn foreign_devices(desired: &PodWiring, observed: &ObservedWiring) -> Vec<Differ
     found
 }
 
-pub(crate) fn end_differences(
+/// What is not as it should be at one end, whoever's it is. Without a device everything is missing.
+pub fn end_differences(
     side: Side,
     desired: &End,
     observed: Option<&ObservedEnd>,
@@ -173,8 +193,10 @@ pub(crate) fn end_differences(
         }
     }
     match observed {
-        Some(end) if !end.up => found.push(Difference::Down { side, device: device.clone() }),
-        Some(end) if !end.running => found.push(Difference::NotRunning { side, device: device.clone() }),
+        Some(end) if end.up == Some(false) => found.push(Difference::Down { side, device: device.clone() }),
+        Some(end) if end.running == Some(false) => {
+            found.push(Difference::NotRunning { side, device: device.clone() });
+        }
         Some(_) => {}
         None => found.push(Difference::Down { side, device: device.clone() }),
     }
@@ -183,13 +205,13 @@ pub(crate) fn end_differences(
 
 fn link_differences(side: Side, desired: &End, observed: &ObservedEnd, found: &mut Vec<Difference>) {
     let device = &desired.device;
-    if observed.mac != Some(desired.mac) {
+    if let Some(mac) = observed.mac.filter(|mac| *mac != desired.mac) {
         let (device, wanted) = (device.clone(), desired.mac);
-        found.push(Difference::Mac { side, device, wanted, found: observed.mac });
+        found.push(Difference::Mac { side, device, wanted, found: mac });
     }
-    if observed.mtu != desired.mtu {
+    if let Some(mtu) = observed.mtu.filter(|mtu| *mtu != desired.mtu) {
         let (device, wanted) = (device.clone(), desired.mtu);
-        found.push(Difference::Mtu { side, device, wanted, found: observed.mtu });
+        found.push(Difference::Mtu { side, device, wanted, found: mtu });
     }
 }
 
@@ -200,8 +222,10 @@ fn content_differences(
     found: &mut Vec<Difference>,
 ) {
     let device = &desired.device;
+    let partial = observed.map(|end| end.partial).unwrap_or_default();
     let addresses = observed.map_or(&[][..], |end| &end.addresses);
-    for &address in desired.addresses.iter().filter(|address| !addresses.contains(address)) {
+    let is_missing = |address: &&IpNet| !partial.addresses && !addresses.contains(address);
+    for &address in desired.addresses.iter().filter(is_missing) {
         found.push(Difference::AddressMissing { side, device: device.clone(), address });
     }
     let routes = observed.map_or(&[][..], |end| &end.routes);
@@ -216,15 +240,37 @@ fn content_differences(
         let (device, route) = (device.clone(), route.clone());
         match taken.map(|rival| (rival.protocol, rival.metric)) {
             Some((by, metric)) => found.push(Difference::RouteTaken { side, device, route, by, metric }),
-            None if is_served => {}
+            None if is_served || partial.routes => {}
             None => found.push(Difference::RouteMissing { side, device, route }),
         }
+    }
+    neighbour_differences(side, desired, observed, found);
+}
+
+fn neighbour_differences(
+    side: Side,
+    desired: &End,
+    observed: Option<&ObservedEnd>,
+    found: &mut Vec<Difference>,
+) {
+    let unresolved = observed.map_or(&[][..], |end| &end.unresolved);
+    let leads_to = |address: &&IpAddr| {
+        let next = |route: &Route| route.gateway.unwrap_or(route.destination.addr());
+        desired.routes.iter().any(|route| next(route) == **address)
+    };
+    for &address in unresolved.iter().filter(leads_to) {
+        let device = desired.device.clone();
+        found.push(Difference::NeighbourUnresolved { side, device, address });
     }
     let neighbours = observed.map_or(&[][..], |end| &end.neighbours);
     for neighbour in desired.neighbours.iter().filter(|neighbour| !neighbours.contains(neighbour)) {
         let instead =
             neighbours.iter().find(|other| other.address == neighbour.address).map(|other| other.mac);
-        let (device, neighbour) = (device.clone(), neighbour.clone());
+        let is_partial = instead.is_none() && observed.is_some_and(|end| end.partial.neighbours);
+        if is_partial || unresolved.contains(&neighbour.address) {
+            continue;
+        }
+        let (device, neighbour) = (desired.device.clone(), neighbour.clone());
         found.push(Difference::NeighbourMissing { side, device, neighbour, found: instead });
     }
 }
@@ -266,7 +312,8 @@ impl Difference {
             | Difference::RouteMissing { side, .. }
             | Difference::RouteTaken { side, .. }
             | Difference::RouteStray { side, .. }
-            | Difference::NeighbourMissing { side, .. } => *side,
+            | Difference::NeighbourMissing { side, .. }
+            | Difference::NeighbourUnresolved { side, .. } => *side,
         }
     }
 }
@@ -285,7 +332,6 @@ impl fmt::Display for Difference {
             Difference::Down { device, .. } => write!(f, "{side}: device {device} is down"),
             Difference::NotRunning { device, .. } => write!(f, "{side}: device {device} is not running"),
             Difference::Mac { device, wanted, found, .. } => {
-                let found = found.map_or_else(|| "none".to_owned(), |mac| mac.to_string());
                 write!(f, "{side}: device {device} has hardware address {found} instead of {wanted}")
             }
             Difference::Mtu { device, wanted, found, .. } => {
@@ -310,6 +356,9 @@ impl fmt::Display for Difference {
             }
             Difference::RouteStray { device, route, .. } => {
                 write!(f, "{side}: route {route} on {device} leads nowhere that was asked for")
+            }
+            Difference::NeighbourUnresolved { device, address, .. } => {
+                write!(f, "{side}: {device} got no answer from {address}")
             }
             Difference::NeighbourMissing { device, neighbour, found: None, .. } => {
                 write!(f, "{side}: permanent neighbour {neighbour} is missing on {device}")

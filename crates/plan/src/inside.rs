@@ -24,28 +24,36 @@ pub fn inside_pod(wiring: &PodWiring, observed: &ObservedWiring) -> InsidePod {
         if difference.side() != Side::Pod {
             continue;
         }
-        let is_lost = observed.pod.as_ref().is_some_and(|pod| is_lost(&difference, pod));
+        let is_lost = observed.pod.as_ref().is_some_and(|pod| difference.is_lost(pod));
         if is_lost { inside.restore.push(difference) } else { inside.report.push(difference) }
     }
     inside
 }
 
-fn is_lost(difference: &Difference, pod: &ObservedEnd) -> bool {
-    match difference {
-        Difference::AddressMissing { address, .. } => {
-            !pod.addresses.iter().any(|other| replaces(other, address))
+impl Difference {
+    /// Whether a pod has something else in the place of what is missing. What was changed rather than lost (settings, hardware
+    /// address, MTU, state; a device that was renamed or moved away) counts as replaced.
+    pub fn has_replacement(&self, pod: &ObservedEnd) -> bool {
+        match self {
+            Difference::AddressMissing { address, .. } => {
+                pod.addresses.iter().any(|other| replaces(other, address))
+            }
+            Difference::RouteMissing { route, .. } => {
+                // Those of ours through another of the pod's interfaces stand behind this one, not in its place.
+                let mut others = pod.routes.iter().chain(&pod.rivals).filter(|other| !other.is_ours());
+                others.any(|other| other.destination == route.destination)
+            }
+            Difference::NeighbourMissing { neighbour, .. } => {
+                pod.neighbours.iter().any(|other| other.address == neighbour.address)
+            }
+            _ => true,
         }
-        Difference::RouteMissing { route, .. } => {
-            // Those of ours through another of the pod's interfaces stand behind this one, not in its place.
-            let mut others = pod.routes.iter().chain(&pod.rivals).filter(|other| !other.is_ours());
-            // No route of the pod goes through a device that is down.
-            pod.up && !others.any(|other| other.destination == route.destination)
-        }
-        Difference::NeighbourMissing { neighbour, .. } => {
-            pod.up && !pod.neighbours.iter().any(|other| other.address == neighbour.address)
-        }
-        // Changed rather than lost: settings, hardware address, MTU, state; or renamed or moved away: the device.
-        _ => false,
+    }
+
+    fn is_lost(&self, pod: &ObservedEnd) -> bool {
+        // No route of the pod goes through a device that is down.
+        let can_be_restored = pod.up != Some(false) || matches!(self, Difference::AddressMissing { .. });
+        can_be_restored && !self.has_replacement(pod)
     }
 }
 

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ipnet::IpNet;
-use model::{DeviceName, Mac, Sandbox};
+use model::{DeviceName, IpVersion, Mac, Sandbox};
 
-use crate::difference::{Difference, ObservedEnd, end_differences};
+use crate::difference::{Difference, ObservedEnd, PartialEnd, end_differences};
 use crate::objects::{Neighbour, Route, Sysctl};
+use crate::setting::NODE_FORWARDING;
 use crate::wiring::{PodWiring, Side};
 
 /// The wiring of every pod that must have one.
@@ -31,16 +32,9 @@ pub struct NodeObserved {
     pub addresses: Vec<(u32, IpNet)>,
     /// Permanent entries, at least those on links of ours.
     pub neighbours: Vec<(u32, Neighbour)>,
-    /// Settings of the node as a whole, at least those of [`NODE_SETTINGS`] that can be read.
+    /// Settings of the node as a whole, at least those of [`NODE_FORWARDING`] that can be read.
     pub sysctls: Vec<Sysctl>,
 }
-
-/// Whether the node forwards at all, by address family. A device's own setting is not enough: for IPv6 the kernel
-/// asks this one, too, and packets to pods come in through other devices.
-pub const NODE_SETTINGS: [&str; 2] = [FORWARD_V4, FORWARD_V6];
-/// Whether a namespace forwards IPv4: the node's must, a pod's may.
-pub const FORWARD_V4: &str = "net/ipv4/ip_forward";
-const FORWARD_V6: &str = "net/ipv6/conf/all/forwarding";
 
 /// One device of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,13 +104,11 @@ impl NodeDesired {
     /// How the node as a whole must be set for the pods that it has: it forwards in each family in which one of
     /// them has an address. Without pods, nothing is asked of it.
     pub fn sysctls(&self) -> Vec<Sysctl> {
-        let mut families = BTreeSet::new();
-        for route in self.wirings().flat_map(|wiring| &wiring.host.routes) {
-            families.insert(route.destination.addr().is_ipv4());
-        }
-        let wanted = [(FORWARD_V4, true), (FORWARD_V6, false)];
-        let wanted = wanted.into_iter().filter(|(_, is_ipv4)| families.contains(is_ipv4));
-        wanted.map(|(path, _)| Sysctl::new(path, 1)).collect()
+        let routes = self.wirings().flat_map(|wiring| &wiring.host.routes);
+        let versions: BTreeSet<IpVersion> =
+            routes.map(|route| IpVersion::of(route.destination.addr())).collect();
+        let wanted = NODE_FORWARDING.into_iter().filter(|(version, _)| versions.contains(version));
+        wanted.map(|(_, path)| Sysctl::new(path, 1)).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -328,14 +320,16 @@ impl<'a> View<'a> {
             peer_index: link.peer_index,
             alias: link.alias.clone(),
             mac: link.mac,
-            mtu: link.mtu,
-            up: link.up,
-            running: link.running,
+            mtu: Some(link.mtu),
+            up: Some(link.up),
+            running: Some(link.running),
             addresses: self.addresses_on.get(&index).cloned().unwrap_or_default(),
             routes: self.routes_on.get(&index).into_iter().flatten().copied().cloned().collect(),
             rivals: to_pod.clone().filter(elsewhere).map(|found| found.route.clone()).collect(),
             preferred: preferred_elsewhere(wanted, to_pod, index),
             neighbours: self.neighbours_on.get(&index).into_iter().flatten().copied().cloned().collect(),
+            unresolved: Vec::new(),
+            partial: PartialEnd::default(),
             sysctls: link
                 .sysctls
                 .iter()

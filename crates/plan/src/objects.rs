@@ -66,7 +66,7 @@ impl Route {
     }
 
     /// To an address right at the other end.
-    pub(crate) fn to_neighbour(address: IpAddr) -> Route {
+    pub fn to_neighbour(address: IpAddr) -> Route {
         Route {
             destination: IpNet::from(address),
             gateway: None,
@@ -93,7 +93,7 @@ impl Route {
 }
 
 /// What the kernel takes where none is given.
-fn usual_metric(address: IpAddr) -> u32 {
+pub(crate) fn usual_metric(address: IpAddr) -> u32 {
     if address.is_ipv4() { 0 } else { 1024 }
 }
 

@@ -23,6 +23,7 @@ use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
 
 use crate::objects::{Neighbour, Route, Sysctl};
+use crate::setting::{SettingFacts, required};
 
 /// The gateway that every pod sees, as with Calico.
 pub const V4_GATEWAY: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
@@ -32,7 +33,7 @@ pub const V6_GATEWAY: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0xecee, 0xeeff, 
 const V6_GATEWAY_PREFIX: u8 = 64;
 
 /// What runtimes call the one interface that every pod has.
-const USUAL_INTERFACE: &str = "eth0";
+pub const USUAL_INTERFACE: &str = "eth0";
 
 /// One end of a pod's veth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,10 +108,12 @@ impl PodWiring {
                 return Err(UnsupportedAddress { address, problem });
             }
         }
+        let Attachment { sandbox, device, mac, mtu, addresses, pod_forwards } = attachment;
+        let inside = DeviceName::new(sandbox.interface()).expect("a sandbox's interface is a device name");
         Ok(PodWiring {
-            sandbox: attachment.sandbox.clone(),
-            host: host_end(attachment, node),
-            pod: pod_end(attachment),
+            sandbox: sandbox.clone(),
+            host: End::on_node(device.clone(), *mac, *mtu, addresses, node),
+            pod: End::in_pod(inside, *mac, *mtu, addresses, *pod_forwards),
         })
     }
 
@@ -138,76 +141,60 @@ fn problem_with(address: IpAddr, node: &NodeFacts) -> Option<&'static str> {
     }
 }
 
-fn has_ipv6(attachment: &Attachment) -> bool {
-    attachment.addresses.iter().any(IpAddr::is_ipv6)
-}
+impl End {
+    /// The node's end. `mac` is the pod's.
+    pub fn on_node(device: DeviceName, mac: Mac, mtu: u32, addresses: &[IpAddr], node: &NodeFacts) -> End {
+        let has_ipv6 = addresses.iter().any(IpAddr::is_ipv6);
+        let gateway = IpNet::new(V6_GATEWAY.into(), V6_GATEWAY_PREFIX).expect("a prefix length");
+        let facts = SettingFacts {
+            kernel_has_ipv6: node.has_ipv6,
+            pod_has_ipv6: has_ipv6,
+            rp_filter: node.rp_filter,
+            pod_forwards: false,
+        };
+        End {
+            sysctls: required(Side::Host, device.as_str(), facts),
+            device,
+            mac: Mac::HOST_END,
+            mtu,
+            addresses: if has_ipv6 { vec![gateway] } else { Vec::new() },
+            routes: addresses.iter().copied().map(Route::to_neighbour).collect(),
+            neighbours: addresses.iter().map(|&address| Neighbour { address, mac }).collect(),
+        }
+    }
 
-fn host_end(attachment: &Attachment, node: &NodeFacts) -> End {
-    let neighbour = |&address: &IpAddr| Neighbour { address, mac: attachment.mac };
-    let gateway = IpNet::new(V6_GATEWAY.into(), V6_GATEWAY_PREFIX).expect("a prefix length");
-    End {
-        device: attachment.device.clone(),
-        mac: Mac::HOST_END,
-        mtu: attachment.mtu,
-        addresses: if has_ipv6(attachment) { vec![gateway] } else { Vec::new() },
-        routes: attachment.addresses.iter().copied().map(Route::to_neighbour).collect(),
-        neighbours: attachment.addresses.iter().map(neighbour).collect(),
-        sysctls: host_sysctls(attachment, node),
+    pub fn in_pod(device: DeviceName, mac: Mac, mtu: u32, addresses: &[IpAddr], forwards: bool) -> End {
+        let (mut routes, mut neighbours) = (Vec::new(), Vec::new());
+        if addresses.iter().any(IpAddr::is_ipv4) {
+            let gateway = IpAddr::V4(V4_GATEWAY);
+            routes.extend([Route::to_neighbour(gateway), Route::default_via(gateway)]);
+            neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
+        }
+        let has_ipv6 = addresses.iter().any(IpAddr::is_ipv6);
+        if has_ipv6 {
+            let gateway = IpAddr::V6(V6_GATEWAY);
+            // The kernel knows without a route where a link-local gateway is.
+            routes.push(Route::default_via(gateway));
+            neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
+        }
+        let extra = extra_metric(&device);
+        routes.iter_mut().for_each(|route| route.metric += extra);
+        let facts = SettingFacts {
+            kernel_has_ipv6: has_ipv6,
+            pod_has_ipv6: has_ipv6,
+            rp_filter: 0,
+            pod_forwards: forwards,
+        };
+        End {
+            sysctls: required(Side::Pod, device.as_str(), facts),
+            device,
+            mac,
+            mtu,
+            addresses: addresses.iter().copied().map(IpNet::from).collect(),
+            routes,
+            neighbours,
+        }
     }
-}
-
-fn host_sysctls(attachment: &Attachment, node: &NodeFacts) -> Vec<Sysctl> {
-    let device = &attachment.device;
-    let v4 = |name: &str, value: u8| Sysctl::new(format!("net/ipv4/conf/{device}/{name}"), value);
-    let v6 = |name: &str, value: u8| Sysctl::new(format!("net/ipv6/conf/{device}/{name}"), value);
-    let mut sysctls = vec![
-        v4("route_localnet", 1),
-        Sysctl::new(format!("net/ipv4/neigh/{device}/proxy_delay"), 0),
-        v4("proxy_arp", 1),
-        v4("forwarding", 1),
-        // Named although a new device starts with it: a later change of one device is then a visible difference.
-        v4("rp_filter", node.rp_filter),
-    ];
-    if node.has_ipv6 {
-        // Else a pod could announce itself to its node as a router.
-        sysctls.push(v6("accept_ra", 0));
-    }
-    if has_ipv6(attachment) {
-        // Before everything else of IPv6: a node may be set to have it off on new devices.
-        sysctls.push(v6("disable_ipv6", 0));
-        sysctls.extend([v6("accept_dad", 0), v6("proxy_ndp", 1), v6("forwarding", 1)]);
-    }
-    sysctls
-}
-
-fn pod_end(attachment: &Attachment) -> End {
-    let device =
-        DeviceName::new(attachment.sandbox.interface()).expect("a sandbox's interface is a device name");
-    let mut end = End {
-        device,
-        mac: attachment.mac,
-        mtu: attachment.mtu,
-        addresses: attachment.addresses.iter().copied().map(IpNet::from).collect(),
-        routes: Vec::new(),
-        neighbours: Vec::new(),
-        sysctls: vec![Sysctl::new("net/ipv4/ip_forward", attachment.pod_forwards.into())],
-    };
-    if attachment.addresses.iter().any(IpAddr::is_ipv4) {
-        let gateway = IpAddr::V4(V4_GATEWAY);
-        end.routes.extend([Route::to_neighbour(gateway), Route::default_via(gateway)]);
-        end.neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
-    }
-    if has_ipv6(attachment) {
-        let gateway = IpAddr::V6(V6_GATEWAY);
-        // The kernel knows without a route where a link-local gateway is.
-        end.routes.push(Route::default_via(gateway));
-        end.neighbours.push(Neighbour { address: gateway, mac: Mac::HOST_END });
-        let sysctls = pod_v6_sysctls(&end.device, attachment.pod_forwards);
-        end.sysctls.extend(sysctls);
-    }
-    let extra = extra_metric(&end.device);
-    end.routes.iter_mut().for_each(|route| route.metric += extra);
-    end
 }
 
 /// The kernel keeps one route for each destination and metric, and every interface of a pod wants the same ones. The
@@ -222,19 +209,6 @@ fn extra_metric(device: &DeviceName) -> u32 {
         Ok(number) if number < 800 => 100 + number,
         _ => 1000 + name.bytes().map(u32::from).sum::<u32>(),
     }
-}
-
-/// Runtimes make namespaces with IPv6 off.
-fn pod_v6_sysctls(device: &DeviceName, forwards: bool) -> Vec<Sysctl> {
-    let v6 = |of: &str, name: &str, value: u8| Sysctl::new(format!("net/ipv6/conf/{of}/{name}"), value);
-    vec![
-        v6("all", "disable_ipv6", 0),
-        v6("default", "disable_ipv6", 0),
-        v6("lo", "disable_ipv6", 0),
-        v6(device.as_str(), "disable_ipv6", 0),
-        v6(device.as_str(), "accept_dad", 0),
-        v6("all", "forwarding", forwards.into()),
-    ]
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{perfect, perfect_end};
-use plan::{Difference, ObservedEnd, ObservedWiring, PodWiring, ROUTE_PROTOCOL, Side, Sysctl, differences};
+use plan::{
+    Difference, ObservedEnd, ObservedWiring, PartialEnd, PodWiring, ROUTE_PROTOCOL, Side, Sysctl,
+    differences, end_differences,
+};
 use proptest::prelude::*;
 
 fn wiring() -> PodWiring {
@@ -22,13 +25,16 @@ fn put_right(observed: &mut ObservedWiring, desired: &PodWiring, difference: &Di
     }
     .expect("devices come first");
     match difference {
-        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::RouteTaken { .. } => {
+        Difference::Missing { .. }
+        | Difference::Foreign { .. }
+        | Difference::RouteTaken { .. }
+        | Difference::NeighbourUnresolved { .. } => {
             unreachable!("handled above or never listed")
         }
-        Difference::Down { .. } => (end.up, end.running) = (true, true),
-        Difference::NotRunning { .. } => end.running = true,
+        Difference::Down { .. } => (end.up, end.running) = (Some(true), Some(true)),
+        Difference::NotRunning { .. } => end.running = Some(true),
         Difference::Mac { wanted, .. } => end.mac = Some(*wanted),
-        Difference::Mtu { wanted, .. } => end.mtu = *wanted,
+        Difference::Mtu { wanted, .. } => end.mtu = Some(*wanted),
         Difference::Sysctl { wanted, .. } => {
             end.sysctls.retain(|sysctl| sysctl.path != wanted.path);
             end.sysctls.push(wanted.clone());
@@ -43,8 +49,8 @@ fn put_right(observed: &mut ObservedWiring, desired: &PodWiring, difference: &Di
 fn make_device(observed: &mut ObservedWiring, desired: &PodWiring, side: Side) {
     let end = desired.end(side);
     let bare = ObservedEnd {
-        up: false,
-        running: false,
+        up: Some(false),
+        running: Some(false),
         addresses: Vec::new(),
         routes: Vec::new(),
         neighbours: Vec::new(),
@@ -105,7 +111,10 @@ fn each_fault_is_named() {
         |observed| observed.host.as_mut().unwrap().sysctls[2].value = "0".to_owned(),
         &["node: net/ipv4/conf/cali0d7763386da/proxy_arp is 0 instead of 1"],
     );
-    check(|observed| observed.host.as_mut().unwrap().up = false, &["node: device cali0d7763386da is down"]);
+    check(
+        |observed| observed.host.as_mut().unwrap().up = Some(false),
+        &["node: device cali0d7763386da is down"],
+    );
     check(
         |observed| observed.host.as_mut().unwrap().alias = Some("plumb/net/c2/eth0".to_owned()),
         &["node: device cali0d7763386da belongs to sandbox c2 (eth0 on network net)"],
@@ -113,6 +122,37 @@ fn each_fault_is_named() {
     check(
         |observed| observed.pod.as_mut().unwrap().peer_index = Some(8),
         &["pod: device eth0 is there already and is not this sandbox's"],
+    );
+}
+
+/// What was not observed is neither right nor wrong; what was is.
+#[test]
+fn what_was_not_observed_makes_no_difference() {
+    let wiring = wiring();
+    let mut end = perfect_end(&wiring.host, (7, 2), None);
+    (end.mtu, end.up, end.running) = (None, None, None);
+    end.routes.clear();
+    end.neighbours.clear();
+    end.addresses.clear();
+    end.partial = PartialEnd { addresses: true, routes: true, neighbours: true };
+    let found = |end: &ObservedEnd| {
+        let mut found = Vec::new();
+        end_differences(Side::Host, &wiring.host, Some(end), &mut found);
+        found.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&end), [] as [&str; 0]);
+    end.neighbours = vec![wiring.host.neighbours[1].clone()];
+    end.neighbours[0].mac = wiring.host.mac;
+    end.unresolved = vec![wiring.host.neighbours[0].address, [10, 244, 9, 9].into()];
+    let pods = wiring.pod.mac;
+    assert_eq!(
+        found(&end),
+        [
+            "node: cali0d7763386da got no answer from 10.244.0.5".to_owned(),
+            format!(
+                "node: cali0d7763386da has permanent neighbour 10.244.0.9 at ee:ee:ee:ee:ee:ee instead of {pods}"
+            ),
+        ]
     );
 }
 
@@ -153,7 +193,7 @@ proptest! {
         let mut keep = keep.into_iter().cycle();
         for (end, up) in [&mut observed.host, &mut observed.pod].into_iter().zip(up) {
             let end = end.as_mut().unwrap();
-            (end.up, end.running, end.mtu) = (up, up, mtu);
+            (end.up, end.running, end.mtu) = (Some(up), Some(up), Some(mtu));
             end.addresses.retain(|_| keep.next().unwrap());
             end.routes.retain(|_| keep.next().unwrap());
             end.neighbours.retain(|_| keep.next().unwrap());

@@ -91,9 +91,9 @@ fn what_was_changed_is_the_pods_own() {
         &[],
         &["pod: net/ipv4/ip_forward is 1 instead of 0"],
     );
-    check(|pod| pod.mtu = 1300, &[], &["pod: device eth0 has MTU 1300 instead of 1450"]);
+    check(|pod| pod.mtu = Some(1300), &[], &["pod: device eth0 has MTU 1300 instead of 1450"]);
     let down = |pod: &mut ObservedEnd| {
-        (pod.up, pod.running) = (false, false);
+        (pod.up, pod.running) = (Some(false), Some(false));
         pod.routes.remove(2);
     };
     check(

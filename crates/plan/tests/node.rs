@@ -5,7 +5,7 @@ mod common;
 
 use model::{DeviceName, Mac, Sandbox};
 use plan::{
-    Difference, NODE_SETTINGS, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink,
+    Difference, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink,
     ObservedRoute, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Sysctl, node_differences,
 };
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ fn bare_link(index: u32, name: &str, alias: Option<String>) -> ObservedLink {
 
 /// Everything in its place, and a stranger's device and routes beside it.
 fn perfect(desired: &NodeDesired) -> NodeObserved {
-    let sysctls = NODE_SETTINGS.iter().map(|path| Sysctl::new(*path, 1)).collect();
+    let sysctls = NODE_FORWARDING.iter().map(|(_, path)| Sysctl::new(*path, 1)).collect();
     let mut node = NodeObserved { sysctls, ..NodeObserved::default() };
     node.links.push(bare_link(STRANGER, "stranger0", None));
     node.routes.push(ObservedRoute { device: Some(STRANGER), route: route("192.0.2.0/24", 2) });
@@ -167,7 +167,9 @@ fn put_end_right(node: &mut NodeObserved, index: u32, difference: &Difference) {
             node.neighbours.retain(|(of, found)| (*of, found.address) != (index, neighbour.address));
             node.neighbours.push((index, neighbour.clone()));
         }
-        Difference::Missing { .. } | Difference::Foreign { .. } => unreachable!("handled before"),
+        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::NeighbourUnresolved { .. } => {
+            unreachable!("handled before")
+        }
     }
 }
 
@@ -351,7 +353,7 @@ fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
         (15, ..) => {
             node.links.push(bare_link(next, &format!("cali{next}"), (value % 2 == 0).then(String::new)))
         }
-        (16, ..) => node.sysctls[which % NODE_SETTINGS.len()].value = (value % 2).to_string(),
+        (16, ..) => node.sysctls[which % NODE_FORWARDING.len()].value = (value % 2).to_string(),
         (17, _, Some(at), _) => {
             let route = Route { protocol: 4, ..node.routes[at].route.clone() };
             node.routes.insert(0, ObservedRoute { device: Some(STRANGER), route });

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use doctor::{Finding, Report};
+use doctor::{Finding, FindingCode, Report};
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::Style;
 use crate::group::Counts;
-use crate::harmless::harmless;
 use crate::json::escaped;
 use crate::paint::Paint;
+use model::text::harmless;
 
 /// Findings are the same if code and subject are.
 #[derive(Debug)]
@@ -65,6 +65,6 @@ impl<'a> Changes<'a> {
     }
 }
 
-fn identity(finding: &Finding) -> (&'static str, String) {
+fn identity(finding: &Finding) -> (FindingCode, String) {
     (finding.code, finding.subject.to_string())
 }

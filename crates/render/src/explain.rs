@@ -1,10 +1,10 @@
-//! What a code means, how to look, what a repair does about it and how that is taken back: for a terminal, and as the page of all
+//! What a code means, how to check it, what a repair does about it and how to undo that: for a terminal, and as the page of all
 //! codes.
 
 use std::fmt::Write as _;
 
-use doctor::repair::{self, Remedy};
-use doctor::{Check, Need, Settles, Severity};
+use doctor::{Certainty, Check, Need, Severity};
+use repair::{self, Remedy};
 
 use crate::Style;
 use crate::paint::Paint;
@@ -24,11 +24,11 @@ pub fn one(check: &Check, style: &Style) -> String {
     let (does, undo) = repairs(check);
     let rows = [
         ("next", Some(check.remedy.to_owned())),
-        ("look", Some(looks(check).join(", "))),
+        ("check", Some(looks(check).join(", "))),
         ("repair", Some(does)),
-        ("undo", undo),
+        ("undo", undo.map(|undo| format!("plumb repair undo ID {undo}"))),
         ("needs", Some(needs(check))),
-        ("told", Some(settles(check).to_owned())),
+        ("when", Some(reported(check).to_owned())),
     ];
     for (label, words) in rows.into_iter().filter_map(|(label, words)| Some((label, words?))) {
         line("");
@@ -43,7 +43,7 @@ pub fn one(check: &Check, style: &Style) -> String {
 
 /// Every code with its heading, worst first.
 pub fn list(checks: &[&Check], style: &Style) -> String {
-    let width = checks.iter().map(|check| check.code.len()).max().unwrap_or(0);
+    let width = checks.iter().map(|check| check.code.as_str().len()).max().unwrap_or(0);
     let mut text = String::new();
     for severity in [Severity::Error, Severity::Warning, Severity::Info] {
         for check in checks.iter().filter(|check| check.severity == severity) {
@@ -71,9 +71,9 @@ pub fn page(checks: &[&Check]) -> String {
         let paragraphs = [
             Some(markdown(check.explanation)),
             Some(format!("*What to do:* {remedy}.")),
-            Some(format!("*How to look:* {}.", commands.join(", "))),
+            Some(format!("*How to check:* {}.", commands.join(", "))),
             Some(format!("*What repair does:* {}.", markdown(&does))),
-            undo.map(|undo| format!("*How to take it back:* {}.", markdown(&undo))),
+            undo.map(|undo| format!("*How to undo:* `plumb repair undo ID` {}.", markdown(&undo))),
         ];
         for paragraph in paragraphs.into_iter().flatten() {
             for line in wrapped(&paragraph, PAGE_WIDTH) {
@@ -81,7 +81,7 @@ pub fn page(checks: &[&Check]) -> String {
             }
             text.push('\n');
         }
-        let conditions = format!("*Needs:* {}. *Told:* {}.", needs(check), settles(check));
+        let conditions = format!("*Needs:* {}. *Reported:* {}.", needs(check), reported(check));
         for line in wrapped(&conditions, PAGE_WIDTH) {
             writeln!(text, "{line}").expect("a string takes any text");
         }
@@ -94,17 +94,18 @@ const PAGE_WIDTH: usize = 120;
 const PAGE_HEAD: &str = "\
 # Findings
 
-Every code that `plumb doctor` can give, in alphabetical order: what it means, how to look, what `plumb repair` does about it and
-under which condition, and how to take that back. `plumb doctor explain CODE` shows the same on a terminal.
-What a severity means: an *error* breaks traffic or records now; a *warning* will hurt, or hurts where it cannot be seen from
-here; *info* is worth knowing. This page is made from the checks and the remedies themselves (`cargo xtask docs --accept`).
+All codes that `plumb doctor` can report, in alphabetical order: what each means, how to check it, what `plumb repair` does about
+it and under which condition, and how to undo that. `plumb doctor explain CODE` shows the same on a terminal.
+An *error* breaks traffic or records now. A *warning* will cause trouble later, or already causes trouble that cannot be observed
+from here. *Info* is worth knowing. This page is generated from the checks and the remedies (`cargo xtask docs --accept`).
 
-`plumb repair finding CODE` shows what would be done about a code, and with `--apply` does it. Whatever is taken away must look gone
-in two looks, `--grace` apart, by two witnesses out of three (Kubernetes, the node's runtime, its kernel) with none against it. What is
-done on a node is done by its agent (`--agent-socket`), also where the network is Calico's (`plumbd node --observe --repair`); without
-one, the plan shows the commands instead. `plumb repair undo ID` takes a repair back, and leaves alone what has changed since.
+`plumb repair finding CODE` shows what a repair would do about a code; with `--apply` it does so. Three *witnesses* can confirm that a
+sandbox is gone: Kubernetes, the node's container runtime and its kernel. A repair removes something only if at least two of them report
+it gone in two observations, `--grace` apart, and none reports it alive. The node's agent (`--agent-socket`) makes the changes on a
+node, also on nodes that run Calico (`plumbd node --observe --repair`). Where no agent was asked, the plan lists the commands to run
+by hand. `plumb repair undo ID` undoes a repair, except where something has been changed since.
 
-| code | severity | what is found |
+| code | severity | fault |
 |---|---|---|
 ";
 
@@ -116,11 +117,8 @@ fn markdown(text: &str) -> String {
 /// What a repair does, and how that is taken back; or why it does nothing.
 fn repairs(check: &Check) -> (String, Option<String>) {
     match repair::find(check.code) {
-        None => ("nothing".to_owned(), None),
-        Some(remedy) if remedy.is_by_hand() => (format!("nothing: {}", remedy.does), None),
-        Some(Remedy { does, undo, .. }) => {
-            ((*does).to_owned(), Some(format!("plumb repair undo ID: {undo}")))
-        }
+        remedy if remedy.is_by_hand() => (format!("nothing: {}", remedy.does), None),
+        Remedy { does, undo, .. } => ((*does).to_owned(), Some((*undo).to_owned())),
     }
 }
 
@@ -172,16 +170,25 @@ fn command_for(need: Need) -> Option<&'static str> {
 /// `pools; or endpoints and IPAM records`.
 fn needs(check: &Check) -> String {
     if check.needs.is_empty() {
-        return "anything at all".to_owned();
+        return "any evidence".to_owned();
     }
-    let set = |set: &&[Need]| set.iter().map(|need| need.words()).collect::<Vec<_>>().join(" and ");
+    let set = |set: &&[Need]| match set {
+        [] => String::new(),
+        [only] => only.words(),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(|need| need.words()).collect();
+            format!("{} and {}", first.join(", "), last.words())
+        }
+    };
     check.needs.iter().map(set).collect::<Vec<_>>().join("; or ")
 }
 
-fn settles(check: &Check) -> &'static str {
-    match check.settles {
-        Settles::AtOnce => "as soon as it is seen",
-        Settles::InTwoLooks => "if two looks in a row find it, so that what comes and goes is not told",
+fn reported(check: &Check) -> &'static str {
+    match check.certainty {
+        Certainty::Certain => "the first time an observation finds it",
+        Certainty::MayBeChurn | Certainty::Young => {
+            "only if two observations in a row find it, so short-lived states are not reported"
+        }
     }
 }
 
@@ -193,14 +200,11 @@ mod tests {
 
     #[test]
     fn a_code_is_explained() {
-        let text = one(checks::find("pool-overlap").unwrap(), &Style { width: 60, ..Style::PLAIN });
-        assert!(
-            text.starts_with("pool-overlap: Pools share addresses (error)\n\nTwo IP pools contain"),
-            "{text}"
-        );
-        assert!(text.contains("\nnext    let one pool keep"), "{text}");
+        let text = one(checks::find(model::FindingCode::PoolOverlap), &Style { width: 60, ..Style::PLAIN });
+        assert!(text.starts_with("pool-overlap: IP pools overlap (error)\n\nTwo IP pools contain"), "{text}");
+        assert!(text.contains("\nnext    keep the common range"), "{text}");
         assert!(text.contains("\nneeds   IPPool records\n"), "{text}");
-        assert!(text.contains("\nlook    plumb doctor, plumb get ippools -o wide\n"), "{text}");
+        assert!(text.contains("\ncheck   plumb doctor, plumb get ippools -o wide\n"), "{text}");
         assert!(text.contains("\nrepair  nothing: this is a decision"), "{text}");
         assert!(!text.contains("undo"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 60), "{text}");
@@ -212,7 +216,7 @@ mod tests {
         assert_eq!(list.lines().count(), checks::ALL.len());
         for check in checks::ALL {
             assert!(
-                list.contains(check.code) && page.contains(&format!("\n## {}\n", check.code)),
+                list.contains(check.code.as_str()) && page.contains(&format!("\n## {}\n", check.code)),
                 "{}",
                 check.code
             );
@@ -222,6 +226,6 @@ mod tests {
         assert_eq!(count("\n*What repair does:*"), checks::ALL.len());
         let by_hand =
             repair::ALL.iter().flat_map(|remedies| remedies.iter()).filter(|remedy| remedy.is_by_hand());
-        assert_eq!(count("\n*How to take it back:*"), checks::ALL.len() - by_hand.count());
+        assert_eq!(count("\n*How to undo:*"), checks::ALL.len() - by_hand.count());
     }
 }

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use doctor::{Finding, Report, Severity, checks};
+use doctor::{Finding, FindingCode, Report, Severity, checks};
 
 /// Findings with one code and one severity, in the report's order.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) severity: Severity,
-    pub(crate) code: &'a str,
+    pub(crate) code: FindingCode,
     /// What is found, in a few words.
     pub(crate) title: &'a str,
     pub(crate) findings: Vec<&'a Finding>,
@@ -25,15 +25,17 @@ pub(crate) struct Counts {
 
 /// Worst first; of the equally bad, those that explain most, then those of which there are most.
 pub(crate) fn groups(report: &Report) -> Vec<Group<'_>> {
-    let mut by_sort: BTreeMap<(Reverse<Severity>, &str), Vec<&Finding>> = BTreeMap::new();
+    let mut by_sort: BTreeMap<(Reverse<Severity>, FindingCode), Vec<&Finding>> = BTreeMap::new();
     for finding in &report.findings {
         by_sort.entry((Reverse(finding.severity), finding.code)).or_default().push(finding);
     }
     let mut groups: Vec<Group<'_>> = by_sort
         .into_iter()
-        .map(|((Reverse(severity), code), findings)| {
-            let title = checks::find(code).map_or("", |check| check.title);
-            Group { severity, code, title, findings }
+        .map(|((Reverse(severity), code), findings)| Group {
+            severity,
+            code,
+            title: checks::find(code).title,
+            findings,
         })
         .collect();
     groups.sort_by_key(|group| {
@@ -78,12 +80,12 @@ impl Counts {
 
 /// What findings explain, by code: `route-missing (2)`.
 pub(crate) fn symptom_codes(finding: &Finding) -> String {
-    let mut by_code: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut by_code: BTreeMap<FindingCode, usize> = BTreeMap::new();
     for symptom in &finding.symptoms {
         *by_code.entry(symptom.code).or_default() += 1;
     }
-    let one = |(code, number): (&str, usize)| {
-        if number == 1 { code.to_owned() } else { format!("{code} ({number})") }
+    let one = |(code, number): (FindingCode, usize)| {
+        if number == 1 { code.to_string() } else { format!("{code} ({number})") }
     };
     by_code.into_iter().map(one).collect::<Vec<_>>().join(", ")
 }

@@ -1,6 +1,6 @@
 //! What a log tells, as a sentence.
 
-use doctor::evidence::{Happening, PodName};
+use evidence::{Happening, PodName};
 
 /// One short sentence without a full stop.
 pub(crate) fn words(happening: &Happening) -> String {
@@ -14,7 +14,7 @@ pub(crate) fn words(happening: &Happening) -> String {
 fn calls(happening: &Happening) -> Option<String> {
     Some(match happening {
         Happening::CniCall { command, container_id, pod: of, netns, .. } => {
-            let gone = if netns.as_deref() == Some("") { ", its namespace is gone" } else { "" };
+            let gone = if netns.as_deref() == Some("") { ", its network namespace is gone" } else { "" };
             format!("{} for sandbox {}{}{gone}", command.as_str(), short(container_id), pod(of))
         }
         Happening::CniFailed { command, container_id, pod: of, error } => {
@@ -32,7 +32,7 @@ fn records(happening: &Happening) -> Option<String> {
             let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             format!("assigned {}{}", addresses.join(", "), pod(of))
         }
-        Happening::HandleReleasing { handle } => format!("releases everything of handle {handle}"),
+        Happening::HandleReleasing { handle } => format!("releases all addresses of handle {handle}"),
         Happening::AddressReleased { address, pod: of } => {
             format!(
                 "released {}{}",
@@ -41,9 +41,11 @@ fn records(happening: &Happening) -> Option<String> {
             )
         }
         Happening::AddressCollected { address, pod: of } => {
-            format!("took {address}{} back as leaked", pod(of))
+            format!("released {address}{} as leaked", pod(of))
         }
-        Happening::HandleDecremented { handle, by } => format!("handle {handle} counts {by} fewer"),
+        Happening::HandleDecremented { handle, by } => {
+            format!("reduced the count of handle {handle} by {by}")
+        }
         Happening::HandleDeleted { handle } => format!("deleted handle {handle}"),
         Happening::BlockRead { block } => format!("read block {block}"),
         Happening::EndpointWritten { endpoint } => {
@@ -51,11 +53,11 @@ fn records(happening: &Happening) -> Option<String> {
             format!("wrote the endpoint{} with {}", pod(&endpoint.pod), addresses.join(", "))
         }
         Happening::EndpointDeleted { pod: of, .. } => format!("deleted the endpoint{}", pod(of)),
-        Happening::EndpointAbsent { pod: of, .. } => format!("the endpoint{} is not there", pod(of)),
+        Happening::EndpointAbsent { pod: of, .. } => format!("the endpoint{} does not exist", pod(of)),
         Happening::EndpointOfAnother { pod: of, .. } => {
-            format!("left the endpoint{} alone: it is another sandbox's", pod(of))
+            format!("left the endpoint{} alone, because it belongs to another sandbox", pod(of))
         }
-        Happening::KeyNotFound => "the key is not there".to_owned(),
+        Happening::KeyNotFound => "the key does not exist".to_owned(),
         Happening::NodeCleaned { node, block } => {
             format!(
                 "cleaned up after node {node}{}",
@@ -95,7 +97,7 @@ fn troubles(happening: &Happening) -> String {
     match happening {
         Happening::UnitFailed { unit } => format!("unit {unit} failed"),
         Happening::UnitStarted { unit } => format!("unit {unit} started"),
-        Happening::Fatal { program, message } => format!("{program} gave up: {message}"),
+        Happening::Fatal { program, message } => format!("{program} exited: {message}"),
         Happening::StoreTrouble { message } => format!("the store: {message}"),
         Happening::BgpDown { message, .. } => format!("BGP: {message}"),
         Happening::Error { program, message } => format!("{program}: {message}"),

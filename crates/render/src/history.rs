@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use doctor::timeline::{Call, PodHistory, Seen, Sighting, Timeline};
-use doctor::{Exhibit, Finding, Report, Sighted, Subject};
+use doctor::{Finding, Report, Subject};
+use evidence::Unseen;
+use evidence::{Exhibit, Sighted};
+use model::NodeName;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::harmless::harmless;
 use crate::json::escaped;
 use crate::paint::Paint;
 use crate::text::Style;
+use model::text::harmless;
 
 /// How many pods are shown unless all are asked for. Those with findings always are.
 const PODS_SHOWN: usize = 20;
@@ -50,13 +53,13 @@ struct Document<'a> {
     version: u32,
     findings: &'a [Finding],
     pods: Vec<PodJson<'a>>,
-    unseen: &'a [String],
+    unseen: &'a [Unseen],
 }
 
 /// Calls become JSON one by one while it is written: there may be very many.
 #[derive(Serialize)]
 struct PodJson<'a> {
-    node: Option<&'a str>,
+    node: Option<&'a NodeName>,
     pod: String,
     sandboxes: Vec<&'a str>,
     #[serde(serialize_with = "calls_json")]
@@ -68,7 +71,7 @@ struct PodJson<'a> {
 impl PodJson<'_> {
     fn of(history: &PodHistory) -> PodJson<'_> {
         PodJson {
-            node: history.node.as_deref(),
+            node: history.node.as_ref(),
             pod: history.pod.to_string(),
             sandboxes: history.sandboxes(),
             calls: &history.calls,
@@ -86,7 +89,7 @@ fn sightings_json<S: Serializer>(seen: &[Sighted<Sighting>], serializer: S) -> R
 }
 
 fn tell_pod(text: &mut String, history: &PodHistory, style: &Style) {
-    let node = history.node.as_deref().map(|node| format!(" on {node}")).unwrap_or_default();
+    let node = history.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
     let sandboxes = match history.sandboxes().len() {
         0 => String::new(),
         1 => ": 1 sandbox".to_owned(),
@@ -113,11 +116,8 @@ fn moment(at: jiff::civil::DateTime) -> String {
 }
 
 fn call_lines(call: &Call) -> Vec<String> {
-    let id = call
-        .container_id
-        .as_deref()
-        .map_or("of a sandbox that is not named", |id| id.get(..12).unwrap_or(id));
-    let netns = if call.is_without_netns { ", its namespace is gone" } else { "" };
+    let id = call.container_id.as_deref().map_or("of an unnamed sandbox", |id| id.get(..12).unwrap_or(id));
+    let netns = if call.is_without_netns { ", its network namespace is gone" } else { "" };
     let exhibit = call.origin.exhibit("");
     let place = exhibit.line.map_or_else(|| exhibit.file.clone(), |line| format!("{}:{line}", exhibit.file));
     let mut lines = vec![format!("{} {id}{netns}  ({place})", call.command.as_str())];
@@ -136,16 +136,16 @@ fn call_lines(call: &Call) -> Vec<String> {
 fn sighting_words(sighting: &Sighting) -> String {
     let of = |uid: &Option<String>| uid.as_ref().map(|uid| format!(" (UID {uid})")).unwrap_or_default();
     match &sighting.what {
-        Seen::Added { uid } => format!("the kubelet hears of the pod{}", of(uid)),
+        Seen::Added { uid } => format!("the kubelet adds the pod{}", of(uid)),
         Seen::Removed { uid } => format!("the pod is removed{}", of(uid)),
         Seen::Address { uid, address, .. } => format!("the kubelet sees {address}{}", of(uid)),
-        Seen::InterfaceMissing { interface } => format!("the kubelet misses {interface}"),
+        Seen::InterfaceMissing { interface } => format!("the kubelet finds no {interface}"),
         Seen::SandboxStarted { container_id, uid } => {
             format!("sandbox {} started{}", short(container_id), of(uid))
         }
         Seen::SandboxStopped { container_id } => format!("sandbox {} stopped", short(container_id)),
         Seen::SandboxChanged { uid } => format!("a new sandbox is needed{}", of(uid)),
-        Seen::AddressCollected { address } => format!("the controllers take {address} back as leaked"),
+        Seen::AddressCollected { address } => format!("kube-controllers release {address} as leaked"),
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     const LOG: &[u8] = include_bytes!("../../../tests/incidents/stale-delete/kubelet-slave-197.log");
 
     fn history() -> (Report, Timeline) {
-        let evidence = doctor::text::read([("kubelet-slave-197.log", LOG)]);
+        let evidence = intake::read([("kubelet-slave-197.log", LOG)]);
         (doctor::diagnose_logs(&evidence), Timeline::of(evidence.log.as_deref().unwrap()))
     }
 
@@ -210,8 +210,8 @@ mod tests {
         for told in [
             "[stale-del]",
             "pod lijiaob/etcd1-0 on slave-197: 2 sandboxes",
-            "  2017-12-12 20:22:24  DEL 94feeebc95fb, its namespace is gone  (kubelet-slave-197.log:34)",
-            "released whatever handle lijiaob.etcd1-0 holds",
+            "  2017-12-12 20:22:24  DEL 94feeebc95fb, its network namespace is gone  (kubelet-slave-197.log:34)",
+            "released all addresses of handle lijiaob.etcd1-0",
         ] {
             assert!(text.contains(told), "{told}\n{text}");
         }

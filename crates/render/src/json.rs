@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use doctor::{Finding, NotJudged, Report};
+use evidence::Unseen;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::group::Counts;
-use crate::harmless::is_harmful;
+use model::text::is_deceptive;
 
 /// Goes up when a program that reads it would have to change. New fields are no such change.
 const VERSION: u32 = 1;
@@ -19,7 +20,7 @@ struct Document<'a> {
     taken_at: Option<Timestamp>,
     counts: Counts,
     findings: &'a [Finding],
-    unseen: &'a [String],
+    unseen: &'a [Unseen],
     not_judged: &'a [NotJudged],
 }
 
@@ -43,7 +44,7 @@ pub fn json(report: &Report, taken_at: Option<Timestamp>) -> String {
 
 /// Outside of strings JSON has no such characters, so escapes stand inside strings.
 pub(crate) fn escaped(text: String) -> String {
-    let is_fine = |character: char| character == '\n' || !is_harmful(character);
+    let is_fine = |character: char| character == '\n' || !is_deceptive(character);
     if text.chars().all(is_fine) {
         return text;
     }

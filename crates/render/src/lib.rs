@@ -9,7 +9,6 @@ mod count;
 pub mod explain;
 mod group;
 mod happening;
-mod harmless;
 mod history;
 mod html;
 mod json;
@@ -18,8 +17,8 @@ mod text;
 mod wrap;
 
 pub use changes::Changes;
-pub use harmless::{Harmless, harmless};
 pub use history::{history_json, history_text};
 pub use html::html;
 pub use json::json;
+pub use model::text::{Harmless, harmless};
 pub use text::{Style, text};

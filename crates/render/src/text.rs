@@ -2,14 +2,16 @@
 
 use std::fmt::Write as _;
 
-use doctor::{Exhibit, Finding, NotJudged, Report};
+use doctor::{Finding, NotJudged, Report};
+use evidence::Exhibit;
+use evidence::Unseen;
 use model::ShellCommand;
 
 use crate::count::grouped;
 use crate::group::{Counts, Group, groups, symptom_codes};
-use crate::harmless::harmless;
 use crate::paint::Paint;
 use crate::wrap::wrapped;
+use model::text::harmless;
 
 /// How the text is to look.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,7 @@ pub fn text(report: &Report, style: &Style) -> String {
     out.unseen(&report.unseen);
     if !report.findings.is_empty() {
         out.blank();
-        out.lines("", "plumb doctor explain CODE says more about a code");
+        out.lines("", "plumb doctor explain CODE describes a code in full");
     }
     out.text
 }
@@ -66,9 +68,7 @@ pub fn text(report: &Report, style: &Style) -> String {
 /// What a reader must know before anything else: the first thing that could not be observed, and how many more there are.
 pub(crate) fn unseen_in_short(report: &Report) -> Option<String> {
     let first = report.unseen.first()?;
-    // Which checks that concerns is said at the end.
-    let first = first.split(", so ").next().unwrap_or(first);
-    let first = harmless(first).trim_end_matches('.').to_owned();
+    let first = harmless(&first.cause()).trim_end_matches('.').to_owned();
     Some(match report.unseen.len() - 1 {
         0 => first,
         more => format!("{first}; and {} more, listed at the end", grouped(more)),
@@ -83,7 +83,7 @@ struct Out<'a> {
 impl Out<'_> {
     fn summary(&mut self, report: &Report) {
         if let Some(unseen) = unseen_in_short(report) {
-            self.lines("", &format!("Not seen: {unseen}."));
+            self.lines("", &format!("Incomplete evidence: {unseen}."));
         }
         let words = match (report.findings.is_empty(), report.unseen.is_empty()) {
             (true, true) => "Nothing wrong was found.".to_owned(),
@@ -106,7 +106,7 @@ impl Out<'_> {
         let word = group.severity.as_str().to_uppercase();
         let word = Paint::Of(group.severity).on(&word, self.style.is_coloured);
         let title = Paint::Strong.on(&harmless(group.title), self.style.is_coloured);
-        let code = Paint::Faint.on(&format!("[{}]", harmless(group.code)), self.style.is_coloured);
+        let code = Paint::Faint.on(&format!("[{}]", group.code), self.style.is_coloured);
         writeln!(self.text, "{word} {title} {code}").expect("a string takes any text");
         let shown = group.findings.len().min(self.style.limit(FINDINGS_SHOWN));
         let common = group.common_remedy();
@@ -162,16 +162,16 @@ impl Out<'_> {
         self.left_out("  ", new.len() - shown, "more");
     }
 
-    fn unseen(&mut self, unseen: &[String]) {
+    fn unseen(&mut self, unseen: &[Unseen]) {
         if unseen.is_empty() {
             return;
         }
         self.blank();
-        let heading = Paint::Strong.on("Could not be looked at", self.style.is_coloured);
+        let heading = Paint::Strong.on("Could not be checked", self.style.is_coloured);
         writeln!(self.text, "{heading}").expect("a string takes any text");
         let shown = unseen.len().min(self.style.limit(UNSEEN_SHOWN));
         for what in &unseen[..shown] {
-            self.lines("  - ", what);
+            self.lines("  - ", &what.to_string());
         }
         self.left_out("  ", unseen.len() - shown, "more");
     }

@@ -1,6 +1,9 @@
 //! What happened, line by line: a hash of all of it, and the last lines in full.
 
 use std::collections::VecDeque;
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
 
 const KEPT: usize = 40;
 
@@ -12,14 +15,15 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn new() -> Trace {
-        Trace { hash: 0xcbf2_9ce4_8422_2325, tail: VecDeque::with_capacity(KEPT) }
+        Trace { hash: FnvHasher::default().finish(), tail: VecDeque::with_capacity(KEPT) }
     }
 
     pub(crate) fn push(&mut self, line: String) {
-        for byte in line.bytes().chain([b'\n']) {
-            // FNV-1a: the standard library's hasher may change between versions, a seed in a report must not.
-            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
-        }
+        // The standard library's hasher may change between versions, a seed in a report must not.
+        let mut hasher = FnvHasher::with_key(self.hash);
+        hasher.write(line.as_bytes());
+        hasher.write_u8(b'\n');
+        self.hash = hasher.finish();
         if self.tail.len() == KEPT {
             self.tail.pop_front();
         }

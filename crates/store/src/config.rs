@@ -136,7 +136,7 @@ pub enum ConfigError {
     NoEndpoints,
     #[error("both etcd endpoints and an etcd discovery domain are given")]
     EndpointsAndDiscovery,
-    #[error("finding etcd through DNS SRV records ({0}) is not supported yet")]
+    #[error("etcd discovery through DNS SRV records ({0}) is not supported yet")]
     DiscoveryUnsupported(String),
     #[error("etcd certificates are given both inline and as files")]
     MixedCertificates,
@@ -158,7 +158,7 @@ impl ConfigError {
             ConfigError::FileInvalid { .. } => Some(
                 "the file needs `apiVersion: projectcalico.org/v3`, `kind: CalicoAPIConfig` and settings under `spec`",
             ),
-            ConfigError::UnknownType(_) => Some("it is one of sqlite, etcdv3, kubernetes"),
+            ConfigError::UnknownType(_) => Some("use one of sqlite, etcdv3, kubernetes"),
             ConfigError::NoEndpoints => {
                 Some("set ETCD_ENDPOINTS, or etcdEndpoints in the configuration file")
             }

@@ -15,7 +15,7 @@ pub enum StoreError {
     NotFound { key: Key },
 
     /// The record a change relied on has changed since it was read. Read it again and decide anew.
-    #[error("{} was changed by someone else (now at revision {})", .current.key, .current.revision)]
+    #[error("{} has changed in the meantime (now at revision {})", .current.key, .current.revision)]
     Conflict { current: Box<Record> },
 
     /// The pages asked for show a moment the store has forgotten. Start the list over.
@@ -32,7 +32,7 @@ pub enum StoreError {
     },
 
     /// The connection broke after the request was sent: it may have been carried out. Read and see.
-    #[error("the store did not answer; whether the change was made is not known")]
+    #[error("the store did not answer; it is unknown whether the change was made")]
     Uncertain {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -109,7 +109,7 @@ impl StoreError {
                 "check the client certificate and its key, the user name and password, and the user's roles"
                     .to_owned(),
             ),
-            StoreError::Uncertain { .. } => Some("look at the records before trying again".to_owned()),
+            StoreError::Uncertain { .. } => Some("check the records before trying again".to_owned()),
             StoreError::Conflict { .. } => Some("read it again and repeat the change".to_owned()),
             StoreError::AlreadyExists { .. }
             | StoreError::NotFound { .. }

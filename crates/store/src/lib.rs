@@ -11,6 +11,7 @@ mod request;
 pub mod sqlite;
 mod types;
 mod watch;
+#[cfg(any(test, feature = "wrap"))]
 pub mod wrap;
 
 use async_trait::async_trait;

@@ -1,5 +1,9 @@
 //! Chance that can be had again.
 
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
+
 /// A small generator of numbers: the same seed, the same numbers.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
@@ -11,10 +15,9 @@ impl Dice {
 
     /// A stream of its own for each purpose, so that one more roll here does not change what happens there.
     pub fn for_purpose(seed: u64, purpose: &str) -> Dice {
-        let mixed = purpose.bytes().fold(seed ^ 0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        Dice(mixed)
+        let mut hasher = FnvHasher::with_key(seed ^ FnvHasher::default().finish());
+        hasher.write(purpose.as_bytes());
+        Dice(hasher.finish())
     }
 
     /// A number below `below`, which must not be 0.

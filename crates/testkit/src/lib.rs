@@ -14,6 +14,7 @@ pub mod figures;
 pub mod forwarder;
 mod ports;
 pub mod process;
+pub mod release;
 mod scratch;
 
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! `--busy`: keeps every core of the machine busy while the tests run, as a neighbour would.
+//! Keeps every core of the machine busy, as a neighbour would: for `cargo xtask test --busy`, and for benches.
 
 use std::hint::black_box;
 use std::num::NonZero;
@@ -19,7 +19,7 @@ impl Load {
     pub(crate) fn start() -> Load {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let count = cores * THREADS_PER_CORE;
-        println!("busy: {count} threads spin on {cores} cores while the tests run");
+        println!("busy: {count} threads spin on {cores} cores");
         let stop = Arc::new(AtomicBool::new(false));
         let threads = (0..count).map(|_| std::thread::spawn(spin(Arc::clone(&stop)))).collect();
         Load { stop, threads }
@@ -49,14 +49,12 @@ impl Drop for Load {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn the_load_ends_with_its_owner() {
-        let load = Load::start();
-        let stop = Arc::clone(&load.stop);
-        assert!(load.threads.len() >= THREADS_PER_CORE);
+        let load = super::Load::start();
+        let stop = load.stop.clone();
+        assert!(load.threads.len() >= super::THREADS_PER_CORE);
         drop(load);
-        assert_eq!(Arc::strong_count(&stop), 1, "no thread is left");
+        assert_eq!(std::sync::Arc::strong_count(&stop), 1, "no thread is left");
     }
 }

@@ -8,6 +8,7 @@ mod hangs;
 mod libtest;
 mod options;
 mod programs;
+mod released;
 mod report;
 mod skips;
 
@@ -65,6 +66,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     }
     if run.options.wants_kind("fuzz") {
         report.add(fuzz::run(&run));
+    }
+    if run.options.wants_kind("released") {
+        report.add(released::run(&run));
     }
     report.notes = std::fs::read_to_string(run.notes()).unwrap_or_default();
     report.print(run.options.seed, started.elapsed());

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 /// The kinds of test, in the order they run.
 pub(crate) const KINDS: &[&str] =
-    &["tidy", "unit", "integration", "doc", "transcripts", "demo", "simulation", "fuzz"];
+    &["tidy", "unit", "integration", "doc", "transcripts", "demo", "simulation", "fuzz", "released"];
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -47,9 +47,14 @@ impl Options {
     /// A word alone asks for tests by name, which only the kinds that cargo builds have.
     pub(crate) fn wants_kind(&self, kind: &str) -> bool {
         if !self.kinds.is_empty() {
-            return self.kinds.iter().any(|wanted| wanted == kind);
+            return self.is_named(kind);
         }
         self.words.is_empty() || ["unit", "integration", "doc"].contains(&kind)
+    }
+
+    /// Whether the command line names this kind, which is then not too long for an ordinary run.
+    pub(crate) fn is_named(&self, kind: &str) -> bool {
+        self.kinds.iter().any(|named| named == kind)
     }
 
     /// How long one program may take before it counts as stuck.

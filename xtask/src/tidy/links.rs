@@ -1,7 +1,7 @@
-//! What Markdown points at is there: linked files and headings, paths and tests named in code marks. And every
-//! command shown is one that is run, or says why not.
+//! What Markdown points at is there: linked files and headings, paths, tests and items of crates named in code marks. And
+//! every command shown is one that is run, or says why not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -11,7 +11,7 @@ use crate::{transcript, workspace};
 
 pub(super) fn check() -> Result<Verdict> {
     let mut faults = Vec::new();
-    let functions = function_names()?;
+    let declared = Declared::ours()?;
     for path in workspace::files_with_extension("md") {
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -21,10 +21,10 @@ pub(super) fn check() -> Result<Verdict> {
             Some(format!("{}:{line}: {target}: {fault}", workspace::shown(&path)))
         });
         faults.extend(faulty);
-        // Pages for operators speak of settings, those at the root of tests.
-        let functions = (!workspace::shown(&path).starts_with("docs/")).then_some(&functions);
-        let faulty = named_things(&text).into_iter().filter_map(|(line, name)| {
-            let fault = naming_fault(&name, |path| workspace::root().join(path).exists(), functions)?;
+        let declared = is_for_developers(&workspace::shown(&path)).then_some(&declared);
+        let named = named_things(&text).into_iter().chain(listed_files(&text));
+        let faulty = named.filter_map(|(line, name)| {
+            let fault = naming_fault(&name, |path| workspace::root().join(path).exists(), declared)?;
             Some(format!("{}:{line}: {name}: {fault}", workspace::shown(&path)))
         });
         faults.extend(faulty);
@@ -35,6 +35,11 @@ pub(super) fn check() -> Result<Verdict> {
         }
     }
     Ok(Verdict::Faults(faults))
+}
+
+/// Pages for operators speak of settings, those for developers of tests and items.
+fn is_for_developers(page: &str) -> bool {
+    !page.starts_with("docs/") || page.starts_with("docs/internals/")
 }
 
 /// What a heading can be looked for in. A folder and a picture have none, but are there.
@@ -77,11 +82,35 @@ fn named_things(text: &str) -> Vec<(usize, String)> {
     prose(text).into_iter().flat_map(of_line).collect()
 }
 
-/// Paths of ours must exist. So must tests, where `functions` are given: names of four words and more are theirs.
+/// The files that tables list in their first column, with their lines: those of a folder that the heading of this column names.
+fn listed_files(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut folder: Option<&str> = None;
+    let mut is_in_table = false;
+    for (number, line) in prose(text) {
+        let Some(row) = line.trim_start().strip_prefix('|') else {
+            (folder, is_in_table) = (None, false);
+            continue;
+        };
+        let names = row.split('|').next().unwrap_or_default().split('`').skip(1).step_by(2);
+        if is_in_table {
+            let files = folder
+                .into_iter()
+                .flat_map(|folder| names.clone().map(move |name| format!("{folder}{name}")));
+            found.extend(files.map(|file| (number, file)));
+        } else {
+            folder = names.clone().find(|name| name.starts_with("crates/") && name.ends_with('/'));
+            is_in_table = true;
+        }
+    }
+    found
+}
+
+/// Paths of ours must exist. So must tests and items, where declarations are given: names of four words and more are tests'.
 fn naming_fault(
     name: &str,
     exists: impl Fn(&str) -> bool,
-    functions: Option<&BTreeSet<String>>,
+    declared: Option<&Declared>,
 ) -> Option<&'static str> {
     let is_path = ["crates/", "xtask/", "docs/", ".ci/"].iter().any(|folder| name.starts_with(folder));
     if is_path && !name.contains(['*', ' ', '<']) && !exists(name) {
@@ -90,19 +119,57 @@ fn naming_fault(
     let is_snake_case =
         name.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_');
     let is_test = is_snake_case && name.matches('_').count() >= 3;
-    let is_gone = functions.is_some_and(|functions| !functions.contains(name));
-    (is_test && is_gone).then_some("there is no such test")
+    let declared = declared?;
+    if is_test && !declared.functions.contains(name) {
+        return Some("there is no such test");
+    }
+    (!declared.has_item(name)).then_some("this crate declares no such item")
 }
 
-fn function_names() -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for path in workspace::files_with_extension("rs") {
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let declared = text.lines().filter_map(|line| line.trim_start().split_once("fn ")?.1.split_once('('));
-        names.extend(declared.map(|(name, _)| name.to_owned()));
+/// What the source declares.
+#[derive(Debug, Default)]
+struct Declared {
+    functions: BTreeSet<String>,
+    /// By crate.
+    items: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Declared {
+    fn ours() -> Result<Declared> {
+        let mut declared = Declared::default();
+        for path in workspace::files_with_extension("rs") {
+            let text =
+                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            declared.add(&workspace::shown(&path), &text);
+        }
+        Ok(declared)
     }
-    Ok(names)
+
+    fn add(&mut self, path: &str, text: &str) {
+        let package = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        for line in text.lines() {
+            let words: Vec<&str> = line.split(|char: char| !char.is_alphanumeric() && char != '_').collect();
+            for pair in words.windows(2) {
+                let [keyword, name] = [pair[0], pair[1]];
+                if keyword == "fn" {
+                    self.functions.insert(name.to_owned());
+                }
+                if ["fn", "struct", "enum", "trait", "mod", "const", "type"].contains(&keyword)
+                    && let Some((package, _)) = package
+                {
+                    self.items.entry(package.to_owned()).or_default().insert(name.to_owned());
+                }
+            }
+        }
+    }
+
+    /// Whether `crate::module::Item` is there. Anything else is not for us to judge.
+    fn has_item(&self, name: &str) -> bool {
+        let mut segments = name.split("::");
+        let Some(items) = segments.next().and_then(|package| self.items.get(package)) else { return true };
+        let is_word = |segment: &str| segment.chars().all(|char| char.is_alphanumeric() || char == '_');
+        segments.all(|segment| !is_word(segment) || items.contains(segment))
+    }
 }
 
 /// Links to other sites are not followed: tests use no network.
@@ -147,17 +214,37 @@ mod tests {
 
     #[test]
     fn named_paths_and_tests_must_exist() {
-        let functions = BTreeSet::from(["a_test_that_is_there".to_owned()]);
+        let mut declared = Declared::default();
+        declared.add("crates/model/tests/all.rs", "fn a_test_that_is_there() {");
+        declared
+            .add("crates/doctor/src/lib.rs", "pub mod checks;\npub struct Report<T> {\n  pub const fn find(");
         let fault =
-            |name: &str| naming_fault(name, |path| path == "crates/model/src/key.rs", Some(&functions));
+            |name: &str| naming_fault(name, |path| path == "crates/model/src/key.rs", Some(&declared));
         assert_eq!(fault("crates/model/src/key.rs"), None);
         assert_eq!(fault("crates/model/src/gone.rs"), Some("there is no such file"));
         assert_eq!(fault("crates/*/Cargo.toml"), None);
         assert_eq!(fault("a_test_that_is_there"), None);
         assert_eq!(fault("a_test_that_is_gone"), Some("there is no such test"));
         assert_eq!(fault("unsafe_code"), None);
+        for there in ["doctor::Report", "doctor::checks::find", "Store::get", "doctor", "doctor::find(code)"]
+        {
+            assert_eq!(fault(there), None, "{there}");
+        }
+        for gone in ["doctor::Evidence", "doctor::text::find"] {
+            assert_eq!(fault(gone), Some("this crate declares no such item"), "{gone}");
+        }
         let text = "`a` and `b c`\n```text\n`not this`\n```\n";
         assert_eq!(named_things(text), [(1, "a".to_owned()), (1, "b c".to_owned())]);
+        assert!(is_for_developers("ARCHITECTURE.md") && is_for_developers("docs/internals/store.md"));
+        assert!(!is_for_developers("docs/stores.md"));
+    }
+
+    #[test]
+    fn files_that_a_table_lists_are_below_the_folder_of_its_heading() {
+        let text = "| part of `crates/agent/src/` | |\n|---|---|\n| `cni/`, `files.rs` | `other.rs` |\n\n\
+                    | file | |\n|---|---|\n| `lib.rs` | |\n";
+        let found = [(3, "crates/agent/src/cni/".to_owned()), (3, "crates/agent/src/files.rs".to_owned())];
+        assert_eq!(listed_files(text), found);
     }
 
     #[test]

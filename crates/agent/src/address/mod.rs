@@ -1,9 +1,9 @@
-//! The address by which other nodes know this one: what is there to choose from, what was said, and what comes of it.
+//! This node's own address: the settings, the local addresses to choose from, and the Node record.
 //!
-//! The choice itself is `plan::address`'s. It is made at the start and again and again while the node runs (`between/address.rs`).
+//! `plan::address` makes the choice: at the start, and regularly while the node runs (`between/address.rs`).
 
-mod asking;
-mod surroundings;
+mod local;
+mod probing;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,38 +13,38 @@ use model::{IpVersion, Resource};
 use plan::address::{Choice, Method, MethodError, OtherNode, Probe, Silences, Why, Wish, choose_address};
 use serde_json::{Map, Value, json};
 
-pub(crate) use surroundings::Look;
+pub(crate) use local::LocalAddresses;
 
-/// The type of the addresses that Calico writes itself.
+/// The type of the addresses that Calico itself writes.
 const OWN_TYPE: &str = "CalicoNodeIP";
 const POLL_EVERY: Duration = Duration::from_secs(60);
-/// Between two looks at the start: others may have to forget an old card of this node first.
+/// Between two probes at the start: other nodes may still have an old neighbour entry for this node.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the operator says, in Calico's variables.
+/// The operator's settings, in Calico's variables.
 #[derive(Clone, Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct AddressSettings {
     v4: (Wish, Method),
     v6: (Wish, Method),
     pub(crate) poll_every: Duration,
 }
 
-impl Wishes {
-    /// `environment` reads a variable; an empty one counts as not said.
-    pub(crate) fn read(environment: &dyn Fn(&str) -> Option<String>) -> Result<Wishes, MethodError> {
+impl AddressSettings {
+    /// `environment` reads a variable; an empty one counts as not set.
+    pub(crate) fn read(environment: &dyn Fn(&str) -> Option<String>) -> Result<AddressSettings, MethodError> {
         let of = |variable: &str, version| {
             let method = Method::read(environment(&format!("{variable}_AUTODETECTION_METHOD")).as_deref())?;
             Ok::<_, MethodError>((Wish::read(environment(variable).as_deref(), version)?, method))
         };
         let (mut v6, method) = of("IP6", IpVersion::V6)?;
         if v6 == Wish::Unsaid {
-            // Nobody gets IPv6 without asking for it.
+            // IPv6 is off unless it is asked for.
             v6 = Wish::Keep;
         }
         let poll =
             environment("AUTODETECT_POLL_INTERVAL").and_then(|text| crate::node::parse_duration(&text).ok());
         let poll_every = poll.filter(|every| !every.is_zero()).unwrap_or(POLL_EVERY);
-        Ok(Wishes { v4: of("IP", IpVersion::V4)?, v6: (v6, method), poll_every })
+        Ok(AddressSettings { v4: of("IP", IpVersion::V4)?, v6: (v6, method), poll_every })
     }
 
     fn of(&self, version: IpVersion) -> (&Wish, &Method) {
@@ -55,20 +55,20 @@ impl Wishes {
         (wish, method)
     }
 
-    /// Which address to take at the start. Other nodes are asked only if it is a new one: a start must not wait for those that do not
-    /// answer. Blocks.
+    /// The address at the start. Other nodes are probed only if it is a new one: a start must not wait for nodes that do not answer. Blocks.
     pub(crate) fn choose_first(
         &self,
         version: IpVersion,
-        look: &Look,
+        local: &LocalAddresses,
         recorded: Option<IpNet>,
         others: Vec<OtherNode>,
     ) -> Choice {
         let (wish, method) = self.of(version);
-        let mut surroundings = look.surroundings(version, method, recorded, others);
+        let mut surroundings = local.surroundings(version, method, recorded, others);
         let choice = choose_address(wish, method, version, &surroundings);
         let is_settled = choice.address.as_ref().is_none_or(|chosen| {
-            chosen.why == Why::Said || recorded.is_some_and(|known| known.addr() == chosen.network.addr())
+            chosen.why == Why::Said
+                || recorded.is_some_and(|recorded| recorded.addr() == chosen.network.addr())
         });
         if is_settled {
             return choice;
@@ -78,7 +78,7 @@ impl Wishes {
             if turn > 0 {
                 std::thread::sleep(START_PAUSE);
             }
-            surroundings.probes = asking::ask(surroundings.questions(wish, version, 0));
+            surroundings.probes = probing::probe(surroundings.questions(wish, version, 0));
             silences.judge(&mut surroundings.probes);
             if !silences.is_any() {
                 break;
@@ -87,19 +87,19 @@ impl Wishes {
         choose_address(wish, method, version, &surroundings)
     }
 
-    /// Which address to take now, and what other nodes answered to. `turn` counts the looks, and `silences` remembers them. Blocks.
+    /// The address now, and which probes other nodes answered. `turn` counts the observations, and `silences` remembers them. Blocks.
     pub(crate) fn choose_again(
         &self,
         version: IpVersion,
-        look: &Look,
+        local: &LocalAddresses,
         recorded: Option<IpNet>,
         others: Vec<OtherNode>,
         turn: usize,
         silences: &mut Silences,
     ) -> (Choice, Vec<Probe>) {
         let (wish, method) = self.of(version);
-        let mut surroundings = look.surroundings(version, method, recorded, others);
-        surroundings.probes = asking::ask(surroundings.questions(wish, version, turn));
+        let mut surroundings = local.surroundings(version, method, recorded, others);
+        surroundings.probes = probing::probe(surroundings.questions(wish, version, turn));
         silences.judge(&mut surroundings.probes);
         let choice = choose_address(wish, method, version, &surroundings);
         (choice, surroundings.probes)
@@ -112,7 +112,7 @@ pub(crate) fn recorded(node: &Resource, version: IpVersion) -> Option<IpNet> {
     text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()
 }
 
-/// What a node's record holds of Kubernetes' own.
+/// Kubernetes' InternalIP addresses in a node's record.
 pub(crate) fn internal(node: &Resource) -> Vec<IpAddr> {
     let listed = node.spec("addresses").and_then(Value::as_array).into_iter().flatten();
     let internal = listed.filter(|entry| entry["type"] == "InternalIP");
@@ -128,7 +128,7 @@ pub(crate) fn write(node: &mut Resource, network: IpNet) {
         *bgp = Value::Object(Map::new());
     }
     bgp[field(version)] = network.to_string().into();
-    note(spec.entry("addresses").or_insert_with(|| json!([])), network);
+    add_to_list(spec.entry("addresses").or_insert_with(|| json!([])), network);
 }
 
 fn field(version: IpVersion) -> &'static str {
@@ -138,8 +138,8 @@ fn field(version: IpVersion) -> &'static str {
     }
 }
 
-/// Our own address of this version in the list of all, in place of an earlier one.
-fn note(addresses: &mut Value, network: IpNet) {
+/// Replaces our own address of this version in the list of all addresses.
+fn add_to_list(addresses: &mut Value, network: IpNet) {
     let Some(listed) = addresses.as_array_mut() else { return };
     let text = network.to_string();
     let is_ours = |entry: &Value| {
@@ -176,10 +176,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood_or_refused() {
-        let read = |said: &'static [(&str, &str)]| {
-            Wishes::read(&move |name| {
-                said.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    fn settings_are_read_or_refused() {
+        let read = |variables: &'static [(&str, &str)]| {
+            AddressSettings::read(&move |name| {
+                variables.iter().find(|(variable, _)| *variable == name).map(|(_, value)| (*value).to_owned())
             })
         };
         assert_eq!(read(&[]).unwrap().v6.0, Wish::Keep);

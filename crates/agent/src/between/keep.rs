@@ -13,76 +13,76 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info};
 
-use super::known::{Known, State};
+use super::cache::{Cache, State};
 use super::nat::Nat;
-use super::steps::{self, Looked};
+use super::steps::{self, Observation};
 use super::{HeldBlocks, Rulings};
-use crate::cni::Services;
 use crate::failpoint::{self, Point};
+use crate::services::Agent;
 
-/// Changes are announced; this is for what was not.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Records and announcements come in bunches; one piece of work serves them all.
-const BUNCH: Duration = Duration::from_millis(2);
-/// Between two looks that announcements ask for.
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// The kernel announces changes; this is for announcements that were lost.
+const OBSERVE_EVERY: Duration = Duration::from_secs(30);
+/// Records and announcements come in bursts; one piece of work serves them all.
+const BURST: Duration = Duration::from_millis(2);
+/// Between two observations after announcements.
+const OBSERVE_PAUSE: Duration = Duration::from_millis(100);
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(250);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(10);
-/// Calls come in between.
+/// Steps in one piece of kernel work. Calls come in between.
 const STEPS_AT_ONCE: usize = 512;
-/// How long a tunnel that nobody wants any more stays: others may not have heard of it yet, and still send through it.
+/// How long a tunnel stays that no pool requires any more: other nodes may still send through it.
 const LINGER: Duration = Duration::from_secs(10);
-/// How many mends of one look are told one by one. More of them have one cause, and are only counted.
-const MENDS_TOLD_MAX: usize = 64;
-/// How many reasons are said in full.
+/// How many fixes of one observation are recorded one by one. More of them have one cause, and are only counted.
+const FIXES_RECORDED_MAX: usize = 64;
+/// How many reasons are listed.
 const REASONS_MAX: usize = 10;
 
-/// What a look is for.
+/// Why everything is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// Records have changed.
     Records,
-    /// To find what somebody else has changed.
+    /// To find what another program has changed.
     Check,
 }
 
 pub(super) struct Keeper<'a> {
-    services: &'a Arc<Services>,
-    known: &'a Arc<Known>,
+    agent: &'a Arc<Agent>,
+    cache: &'a Arc<Cache>,
     monitor: Monitor<BetweenNotice>,
     nat: Nat,
     devices: BetweenDevices,
-    /// A look at everything has been had.
-    has_looked: bool,
-    looked_at: Instant,
-    look_at: Instant,
+    /// Everything has been observed once.
+    has_observed: bool,
+    observed_at: Instant,
+    observe_at: Instant,
     retry_delay: Duration,
     /// When to remove tunnels that are out of service.
     remove_at: Option<Instant>,
-    /// What could not be reached at the last look.
+    /// What could not be reached at the last observation.
     troubles: BTreeSet<String>,
-    /// Told which blocks stay routed although no pool holds them.
+    /// Receives which blocks stay routed although no pool contains them.
     held: &'a watch::Sender<HeldBlocks>,
-    /// The version of what was told last of addresses that no pod may have.
+    /// The version of the protected addresses that the agent has.
     protected: AtomicU64,
 }
 
 impl<'a> Keeper<'a> {
     pub(super) fn new(
-        services: &'a Arc<Services>,
-        known: &'a Arc<Known>,
+        agent: &'a Arc<Agent>,
+        cache: &'a Arc<Cache>,
         monitor: Monitor<BetweenNotice>,
         held: &'a watch::Sender<HeldBlocks>,
     ) -> Keeper<'a> {
         Keeper {
-            services,
-            known,
+            agent,
+            cache,
             monitor,
             nat: Nat::default(),
             devices: BetweenDevices::default(),
-            has_looked: false,
-            looked_at: Instant::now(),
-            look_at: Instant::now() + LOOK_EVERY,
+            has_observed: false,
+            observed_at: Instant::now(),
+            observe_at: Instant::now() + OBSERVE_EVERY,
             retry_delay: RETRY_DELAY_MIN,
             remove_at: None,
             troubles: BTreeSet::new(),
@@ -93,42 +93,42 @@ impl<'a> Keeper<'a> {
 
     pub(super) async fn run(mut self) -> Result<(), HostError> {
         loop {
-            if self.known.lock().is_complete() {
-                if !self.has_looked || self.look_at <= Instant::now() {
-                    self.look(Why::Check).await?;
+            if self.cache.lock().is_complete() {
+                if !self.has_observed || self.observe_at <= Instant::now() {
+                    self.observe(Why::Check).await?;
                 }
                 if self.nat.due() <= Instant::now() {
-                    self.nat.keep(self.services, self.known).await;
+                    self.nat.keep(self.agent, self.cache).await;
                 }
             }
-            let next = if self.has_looked { self.look_at.min(self.nat.due()) } else { self.look_at };
+            let next = if self.has_observed { self.observe_at.min(self.nat.due()) } else { self.observe_at };
             tokio::select! {
-                () = self.known.changed.notified() => {
-                    tokio::time::sleep(BUNCH).await;
-                    self.take_in_changes().await?;
+                () = self.cache.changed.notified() => {
+                    tokio::time::sleep(BURST).await;
+                    self.apply_record_changes().await?;
                 }
-                listened = Self::listen(&mut self.monitor, self.known, &self.devices) => {
-                    if listened? && self.has_looked {
-                        self.services.metrics().routes_disturbed.fetch_add(1, Ordering::Relaxed);
-                        self.look_at = self.look_at.min((self.looked_at + LOOK_PAUSE).max(Instant::now()));
+                listened = Self::listen(&mut self.monitor, self.cache, &self.devices) => {
+                    if listened? && self.has_observed {
+                        self.agent.metrics().routes_disturbed.increment();
+                        self.observe_at = self.observe_at.min((self.observed_at + OBSERVE_PAUSE).max(Instant::now()));
                     }
                 }
-                () = rules_touched(self.services) => self.nat.check_soon(),
+                () = self.agent.rules_touched.notified() => self.nat.check_soon(),
                 () = sleep_until(next) => {}
             }
         }
     }
 
-    /// Whether something of ours was touched by somebody else.
+    /// Whether another program touched something of ours.
     async fn listen(
         monitor: &mut Monitor<BetweenNotice>,
-        known: &Known,
+        cache: &Cache,
         devices: &BetweenDevices,
     ) -> Result<bool, HostError> {
         let mut is_disturbed = false;
         let each = |notice| {
-            if !is_disturbed && known.lock().between.is_disturbed_by(&notice, devices) {
-                debug!("looking at the routes to other nodes: {notice:?}");
+            if !is_disturbed && cache.lock().between.is_disturbed_by(&notice, devices) {
+                debug!(?notice, "another program may have changed routes to other nodes");
                 is_disturbed = true;
             }
         };
@@ -136,32 +136,32 @@ impl<'a> Keeper<'a> {
         Ok(is_disturbed)
     }
 
-    /// What depends on the records that changed.
-    async fn take_in_changes(&mut self) -> Result<(), HostError> {
-        if !self.has_looked {
+    /// Applies what depends on the records that changed.
+    async fn apply_record_changes(&mut self) -> Result<(), HostError> {
+        if !self.has_observed {
             return Ok(());
         }
         let (changed, steps) = {
-            let mut state = self.known.lock();
+            let mut state = self.cache.lock();
             let changed = state.between.settle();
             let steps = self.steps_of(&state.between, &changed);
             (changed, steps)
         };
         if changed.nat {
-            self.nat.keep(self.services, self.known).await;
+            self.nat.keep(self.agent, self.cache).await;
         }
         if changed.devices {
-            // Tunnels come before routes or go after them: a look at everything has that order.
-            return self.look(Why::Records).await;
+            // Tunnels come before routes and go after them: a full observation has that order.
+            return self.observe(Why::Records).await;
         }
-        let count = u64::try_from(steps.len()).unwrap_or_default();
+        let count = steps.len();
         let failed = self.apply(steps).await?;
-        self.services.metrics().routes_changed.fetch_add(count, Ordering::Relaxed);
+        self.agent.metrics().routes_changed.add(count);
         if failed.is_empty() {
-            self.tell_state(Vec::new());
+            self.publish(Vec::new());
         } else {
-            // Something else may be in the way, which only a look at everything shows.
-            self.look_at = Instant::now();
+            // Only a full observation shows what is in the way.
+            self.observe_at = Instant::now();
         }
         Ok(())
     }
@@ -170,78 +170,72 @@ impl<'a> Keeper<'a> {
         changes_of(between, changed, |version, via| self.devices.index_of(version, via))
     }
 
-    /// At everything: what the kernel holds is compared with what is wanted.
-    async fn look(&mut self, why: Why) -> Result<(), HostError> {
-        let kernel = self.services.kernel()?;
-        let known = Arc::clone(self.known);
-        let Looked { devices, steps, made, mut failed, nat } =
-            kernel.run(move |host: &mut Host| steps::look(host, &known)).await??;
+    /// Compares everything in the kernel with the desired state.
+    async fn observe(&mut self, why: Why) -> Result<(), HostError> {
+        let kernel = self.agent.kernel()?;
+        let cache = Arc::clone(self.cache);
+        let Observation { devices, steps, made, mut failed, nat } =
+            kernel.run(move |host: &mut Host| steps::observe(host, &cache)).await??;
         self.devices = devices;
-        let is_mending = self.has_looked && why == Why::Check;
+        let is_fix = self.has_observed && why == Why::Check;
         let count = steps.len();
-        if !is_mending && count > 0 {
-            info!("{count} routes and tunnel ends to set up, to change or to remove");
+        if !is_fix && count > 0 {
+            info!(changes = count, "changing routes and tunnel entries");
         }
-        let unmended = self.apply(steps.clone()).await?;
-        if is_mending {
-            self.note_mends(
-                &made,
-                steps.iter().filter(|step| !unmended.iter().any(|(left, _)| left == *step)),
-            );
+        let unapplied = self.apply(steps.clone()).await?;
+        if is_fix {
+            let is_applied = |step: &&Step| !unapplied.iter().any(|(left, _)| left == *step);
+            self.record_fixes(&made, steps.iter().filter(is_applied));
         }
-        failed.extend(unmended.into_iter().map(|(_, words)| words));
+        failed.extend(unapplied.into_iter().map(|(_, words)| words));
         failpoint::hit(Point::BetweenBeforeRetire);
         self.retire_tunnels().await?;
         failpoint::hit(Point::BetweenAfterRetire);
-        let metrics = self.services.metrics();
-        let counter = if is_mending { &metrics.routes_mended } else { &metrics.routes_changed };
-        counter.fetch_add(u64::try_from(count).unwrap_or_default(), Ordering::Relaxed);
-        self.has_looked = true;
-        self.looked_at = Instant::now();
-        self.look_at = self.looked_at + if failed.is_empty() { LOOK_EVERY } else { self.retry_delay };
-        self.look_at = self.look_at.min(self.remove_at.unwrap_or(self.look_at));
+        let metrics = self.agent.metrics();
+        let counter = if is_fix { &metrics.routes_mended } else { &metrics.routes_changed };
+        counter.add(count);
+        self.has_observed = true;
+        self.observed_at = Instant::now();
+        self.observe_at = self.observed_at + if failed.is_empty() { OBSERVE_EVERY } else { self.retry_delay };
+        self.observe_at = self.observe_at.min(self.remove_at.unwrap_or(self.observe_at));
         self.retry_delay =
             if failed.is_empty() { RETRY_DELAY_MIN } else { (self.retry_delay * 2).min(RETRY_DELAY_MAX) };
-        self.say_troubles();
-        self.tell_state(failed);
+        self.warn_of_troubles();
+        self.publish(failed);
         if nat {
-            // A node that has come meanwhile gets nothing into tunnels before that.
-            self.nat.keep(self.services, self.known).await;
+            // The rules admit a new node's packets into tunnels.
+            self.nat.keep(self.agent, self.cache).await;
         }
         Ok(())
     }
 
-    /// Each under the code that it would have been found under.
-    fn note_mends<'s>(&self, made: &[&str], steps: impl Iterator<Item = &'s Step>) {
-        let node = self.node();
+    /// Each under the code that it would have as a finding.
+    fn record_fixes<'s>(&self, made: &[&str], steps: impl Iterator<Item = &'s Step>) {
+        let node = self.agent.node.as_str();
         for device in made {
-            let words = "the tunnel's device was not there, or not as wanted; made it anew";
-            self.services.health().mended(&mended::tunnel(device, node), words);
+            let words = "recreated the tunnel device, which was missing or different";
+            self.agent.health.record_fix(&mended::tunnel(device, node), words);
         }
-        let mut untold: usize = 0;
+        let mut unrecorded: usize = 0;
         for (number, step) in steps.enumerate() {
             let mended = mended::between(step, node);
-            if number < MENDS_TOLD_MAX {
-                self.services.health().mended(&mended, &step.to_string());
+            if number < FIXES_RECORDED_MAX {
+                self.agent.health.record_fix(&mended, &step.to_string());
             } else {
-                self.services.metrics().mends.count(mended.code);
-                untold += 1;
+                self.agent.metrics().mends.count(mended.code.as_str());
+                unrecorded += 1;
             }
         }
-        if untold > 0 {
-            info!("put right {untold} more routes and tunnel ends");
+        if unrecorded > 0 {
+            info!(changes = unrecorded, "fixed more routes and tunnel entries");
         }
-    }
-
-    fn node(&self) -> &'a str {
-        self.services.agent().map_or("", |agent| agent.node.as_str())
     }
 
     async fn retire_tunnels(&mut self) -> Result<(), HostError> {
         let removes = self.remove_at.is_some_and(|due| due <= Instant::now());
-        let known = Arc::clone(self.known);
-        let work = move |host: &mut Host| steps::retire_tunnels(host, &known, removes);
-        let is_left = self.services.kernel()?.run(work).await??;
+        let cache = Arc::clone(self.cache);
+        let work = move |host: &mut Host| steps::retire_tunnels(host, &cache, removes);
+        let is_left = self.agent.kernel()?.run(work).await??;
         self.remove_at = match (is_left, self.remove_at) {
             (true, due) => due.or_else(|| Some(Instant::now() + LINGER)),
             (false, _) => None,
@@ -249,15 +243,15 @@ impl<'a> Keeper<'a> {
         Ok(())
     }
 
-    /// What could not be done, and why.
+    /// Returns the steps that failed, and why.
     async fn apply(&self, steps: Vec<Step>) -> Result<Vec<(Step, String)>, HostError> {
-        let kernel = self.services.kernel()?;
+        let kernel = self.agent.kernel()?;
         let mut failed = Vec::new();
         failpoint::hit(Point::BetweenBeforeRoutes);
         let halves = steps.chunk_by(|one, next| one.is_removal() == next.is_removal());
         for part in halves.flat_map(|half| half.chunks(STEPS_AT_ONCE)) {
             if part.first().is_some_and(Step::is_removal) {
-                // Everything new is there, and everything old still is.
+                // Everything new is in place, and everything old still is.
                 failpoint::hit(Point::BetweenRoutesHalf);
             }
             let (part, devices) = (part.to_vec(), self.devices);
@@ -268,59 +262,53 @@ impl<'a> Keeper<'a> {
         Ok(failed)
     }
 
-    /// Troubles that two looks in a row have seen: while a cluster comes up there are many that pass.
-    fn say_troubles(&mut self) {
-        let state = self.known.lock();
+    /// Only what two observations in a row found: while a cluster starts, many troubles pass.
+    fn warn_of_troubles(&mut self) {
+        let state = self.cache.lock();
         let mut now: BTreeSet<String> = state
             .between
             .troubles()
-            .map(|(cidr, node, trouble)| {
-                format!("{cidr} at {node} cannot be reached as it should be: {trouble}")
-            })
+            .map(|(cidr, node, trouble)| format!("cannot reach {cidr} on node {node} as desired: {trouble}"))
             .collect();
         now.extend(state.between.shared_addresses().map(|(address, nodes)| {
             let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-            format!("the nodes {} claim the same address {address}", nodes.join(", "))
+            format!("nodes {} have the same address {address}", nodes.join(", "))
         }));
         if state.between.settings().is_contradictory() {
             now.insert(
-                "programClusterRoutes of FelixConfiguration and BGPConfiguration contradict each other: \
-                 both sides were told to write routes, or neither"
+                "programClusterRoutes in FelixConfiguration and BGPConfiguration contradict each other: both Felix and BIRD \
+                 would write routes, or neither"
                     .to_owned(),
             );
         }
         drop(state);
         now.intersection(&self.troubles)
             .take(REASONS_MAX)
-            .for_each(|trouble| self.services.say_once(trouble.clone()));
+            .for_each(|trouble| self.agent.warn_once(trouble.clone()));
         self.troubles = now;
     }
 
-    /// Tells those who give addresses which ones no pod may have.
+    /// Publishes the addresses that no pod may have, for ADD.
     fn protect(&self, between: &Between) {
         let version = between.protected_version();
-        if self.protected.swap(version, Ordering::Relaxed) != version
-            && let Some(agent) = self.services.agent()
-        {
-            *agent.protected.write().unwrap_or_else(PoisonError::into_inner) = between.protected();
+        if self.protected.swap(version, Ordering::Relaxed) != version {
+            *self.agent.protected.write().unwrap_or_else(PoisonError::into_inner) = between.protected();
         }
     }
 
-    fn tell_state(&self, failed: Vec<String>) {
-        let state = self.known.lock();
-        let metrics = self.services.metrics();
-        let set = |gauge: &std::sync::atomic::AtomicI64, count: usize| {
-            gauge.store(i64::try_from(count).unwrap_or(i64::MAX), Ordering::Relaxed);
-        };
-        set(&metrics.routes_wanted, state.between.route_count());
-        set(&metrics.routes_failed, failed.len());
-        set(&metrics.blocks_unreachable, state.between.trouble_counts().map(|(_, count)| count).sum());
-        set(&metrics.node_addresses_shared, state.between.shared_addresses().count());
+    /// To metrics, readiness and the BGP part.
+    fn publish(&self, failed: Vec<String>) {
+        let state = self.cache.lock();
+        let metrics = self.agent.metrics();
+        metrics.routes_wanted.set(state.between.route_count());
+        metrics.routes_failed.set(failed.len());
+        metrics.blocks_unreachable.set(state.between.trouble_counts().map(|(_, count)| count).sum());
+        metrics.node_addresses_shared.set(state.between.shared_addresses().count());
         self.protect(&state.between);
         let own = own_reasons(&state);
-        let wrong = wrong_records(&state.between);
+        let invalid = invalid_records(&state.between);
         let refused = state.between.trouble_counts().filter(|(trouble, _)| trouble.is_of_record());
-        set(&metrics.blocks_refused, refused.map(|(_, count)| count).sum());
+        metrics.blocks_refused.set(refused.map(|(_, count)| count).sum());
         self.held.send_if_modified(|held| {
             let now =
                 Rulings { held: state.between.held().collect(), refused: state.between.refused().collect() };
@@ -329,32 +317,25 @@ impl<'a> Keeper<'a> {
             is_new
         });
         drop(state);
-        wrong.iter().for_each(|reason| self.services.say_once(reason.clone()));
-        self.services.health().set_records_wrong(wrong);
+        invalid.iter().for_each(|reason| self.agent.warn_once(reason.clone()));
+        self.agent.health.set_invalid_records(invalid);
         let left = failed.len().saturating_sub(REASONS_MAX);
         let mut reasons: Vec<String> = failed.into_iter().take(REASONS_MAX).chain(own).collect();
         reasons.extend((left > 0).then(|| format!("and {left} more")));
         reasons.iter().for_each(|reason| debug!("{reason}"));
-        self.services.health().set_routes_missing(reasons);
+        self.agent.health.set_routes_missing(reasons);
     }
 }
 
-async fn rules_touched(services: &Services) {
-    match services.agent() {
-        Some(agent) => agent.rules_touched.notified().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Blocks that are not routed, or only because they were before, because their records are wrong. The first few.
-fn wrong_records(between: &Between) -> Vec<String> {
+/// The first few blocks with invalid records: they are not routed, or only because they were before.
+fn invalid_records(between: &Between) -> Vec<String> {
     let of_records = || between.trouble_counts().filter(|(trouble, _)| trouble.is_of_record());
     let all: usize = of_records().map(|(_, count)| count).sum();
     if all == 0 {
         return Vec::new();
     }
-    let wrong = between.troubles().filter(|(_, _, trouble)| trouble.is_of_record());
-    let mut words: Vec<String> = wrong
+    let invalid = between.troubles().filter(|(_, _, trouble)| trouble.is_of_record());
+    let mut words: Vec<String> = invalid
         .take(REASONS_MAX)
         .map(|(cidr, node, trouble)| {
             let of_node = if node.is_empty() { String::new() } else { format!(" of node {node}") };
@@ -365,20 +346,20 @@ fn wrong_records(between: &Between) -> Vec<String> {
     words
 }
 
-/// What this node itself lacks to reach others.
+/// What this node itself lacks to reach other nodes.
 fn own_reasons(state: &State) -> BTreeSet<String> {
     let troubles = || state.between.trouble_counts().map(|(trouble, _)| trouble);
     let own = troubles().filter(|trouble| trouble.is_own());
     let mut reasons: BTreeSet<String> =
-        own.map(|trouble| format!("other nodes cannot be reached: {trouble}")).collect();
-    // Alone on another network than everybody else, and cut off by that: the address is the wrong one.
+        own.map(|trouble| format!("cannot reach other nodes: {trouble}")).collect();
+    // The only node on another network, and cut off by that: its address is wrong.
     if troubles().any(|trouble| trouble == Trouble::Apart) {
         let elsewhere = state.doubts.iter().filter(|doubt| matches!(doubt, Doubt::OtherNetwork { .. }));
-        reasons.extend(elsewhere.map(|doubt| format!("other nodes cannot be reached: {doubt}")));
+        reasons.extend(elsewhere.map(|doubt| format!("cannot reach other nodes: {doubt}")));
     }
-    // Whatever the records say: packets have shown it.
+    // Packets have shown it, whatever the records say.
     let unanswered = state.doubts.iter().filter(|doubt| matches!(doubt, Doubt::Unanswered { .. }));
     reasons
-        .extend(unanswered.map(|doubt| format!("other nodes do not reach this one at its address {doubt}")));
+        .extend(unanswered.map(|doubt| format!("other nodes cannot reach this node at its address {doubt}")));
     reasons
 }

@@ -1,21 +1,21 @@
-//! Keeps the routes and tunnels to other nodes as the records say.
+//! Keeps the routes and tunnels to other nodes in line with the records.
 //!
 //! ```text
-//!   store: nodes, pools, blocks, settings ─▶ Known (plan::Between) ─▶ what changed ─┐
-//!                                                                                   ├─▶ steps ─▶ kernel's thread
-//!   kernel ─▶ observed, at the start, now and then, and when a stranger touched it ─┘
-//!   pools, this node's record ─▶ tunnel addresses, from the address book
+//!   store: nodes, pools, blocks, settings ─▶ Cache (plan::Between) ─▶ what changed ─┐
+//!                                                                                   ├─▶ steps ─▶ kernel thread
+//!   kernel ─▶ observed at the start, regularly, and after other programs' changes ──┘
+//!   pools, this node's record ─▶ tunnel addresses, from IPAM
 //!   this node's devices, other nodes' addresses ─▶ this node's address
-//!   this node's endpoint records ─▶ what pods may send from besides their addresses
+//!   this node's endpoint records ─▶ further networks that pods may send from
 //!   this node's devices, pools ─▶ the MTU of pods, in a file
 //! ```
 //!
-//! Nothing is done before all records have been listed once. While the store is away, what is known stays. A record that changes
-//! costs what depends on it. Stopping leaves everything as it is, and a start finds it so.
+//! Nothing happens before all records have been listed once. While the store is unreachable, the cached records stay in use. A changed record
+//! costs only what depends on it. Stopping leaves everything in place, and the next start takes it over.
 
 mod address;
+mod cache;
 mod keep;
-mod known;
 mod mtu;
 mod nat;
 mod steps;
@@ -33,42 +33,43 @@ use store::Store;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::cni::Services;
+use crate::services::Agent;
+use cache::Cache;
 use keep::Keeper;
-use known::Known;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What was decided about blocks whose records are not in order; `None` until that is known.
+/// Decisions about blocks with invalid records; `None` until all records are cached.
 pub(crate) type HeldBlocks = Option<Rulings>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rulings {
-    /// Blocks that stay routed although no pool holds them any more, and how their packets travel.
+    /// Blocks that stay routed although no pool contains them any more, and their encapsulation.
     pub(crate) held: Vec<(Cidr, Encapsulation)>,
-    /// Blocks that are routed to nobody.
+    /// Blocks that are not routed.
     pub(crate) refused: BTreeSet<Cidr>,
 }
 
 /// Never ends.
 pub(crate) async fn run(
-    services: &Arc<Services>,
+    agent: &Arc<Agent>,
     store: &Arc<dyn Store>,
     mtu_file: &Path,
     held: &watch::Sender<HeldBlocks>,
 ) {
-    let agent = services.agent().expect("only the agent keeps routes");
-    let known = Arc::new(Known::new(&agent.node));
+    let cache = Arc::new(Cache::new(&agent.node));
     let keeping = async {
         loop {
-            // Listening starts before the first look, so that nothing is missed in between.
-            let outcome = match listen(services).await {
-                Ok(monitor) => Keeper::new(services, &known, monitor, held).run().await,
+            // Listening starts before the first observation, so that nothing is missed in between.
+            let outcome = match listen(agent).await {
+                Ok(monitor) => Keeper::new(agent, &cache, monitor, held).run().await,
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
-                warn!("the routes to other nodes cannot be kept: {error}; trying again");
-                services.health().set_routes_missing(vec![format!("routes to other nodes: {error}")]);
+                warn!(%error, "cannot reconcile the routes to other nodes; retrying");
+                agent
+                    .health
+                    .set_routes_missing(vec![format!("cannot reconcile the routes to other nodes: {error}")]);
             }
             tokio::time::sleep(RETRY_DELAY).await;
         }
@@ -76,17 +77,17 @@ pub(crate) async fn run(
     let sources = async {
         loop {
             agent.endpoints.sources_changed.notified().await;
-            known.set_more_sources(agent.endpoints.more_sources());
+            cache.set_more_sources(agent.endpoints.more_sources());
         }
     };
-    let address = address::keep(services, &known, store);
-    let mtu = mtu::keep(&known, mtu_file);
-    let tunnels = tunnel::keep(services, &known, mtu_file);
-    tokio::join!(known.follow(&**store), tunnels, sources, address, mtu, keeping);
+    let address = address::keep(agent, &cache, store);
+    let mtu = mtu::keep(&cache, mtu_file);
+    let tunnels = tunnel::keep(agent, &cache, mtu_file);
+    tokio::join!(cache.follow(&**store), tunnels, sources, address, mtu, keeping);
 }
 
-/// To what others do: what is done on the agent's own thread for kernel work is no news.
-async fn listen(services: &Services) -> Result<Monitor<BetweenNotice>, HostError> {
-    let own = services.kernel()?.run(|host| host.port()).await??;
+/// Listens to the changes of other programs: those of the agent's own kernel thread are skipped.
+async fn listen(agent: &Agent) -> Result<Monitor<BetweenNotice>, HostError> {
+    let own = agent.kernel()?.run(|host| host.port()).await??;
     Monitor::open_between(own)
 }

@@ -1,7 +1,6 @@
-//! The rules by which packets leave the cluster with this node's address, by which only nodes get packets into tunnels, and by which pods
-//! send only from their own addresses: our whole table of nftables.
+//! Our whole nftables table: packets that leave the cluster get this node's address, only nodes send into tunnels, and pods send only from their
+//! own addresses.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use doctor::mended;
@@ -10,66 +9,66 @@ use host::between::nft;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::known::Known;
-use crate::cni::Services;
+use super::cache::Cache;
 use crate::failpoint::{self, Point};
+use crate::services::Agent;
 
-/// How often to look whether somebody changed them without an announcement. It takes a process, so not often.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// Between two looks that announcements ask for.
-const LOOK_PAUSE: Duration = Duration::from_millis(100);
+/// How often to check for changes that were not announced. A check starts a process, so it is rare.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// Between two checks after announcements.
+const CHECK_PAUSE: Duration = Duration::from_millis(100);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// What was loaded.
 #[derive(Debug, Default)]
 pub(super) struct Nat {
     loaded: Option<Loaded>,
-    looked_at: Option<Instant>,
-    look_at: Option<Instant>,
+    checked_at: Option<Instant>,
+    check_at: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Loaded {
     rules: String,
-    /// How nft lists them.
+    /// As nft lists them.
     listed: String,
 }
 
 impl Nat {
-    /// When it wants to be asked again.
+    /// When to call `keep` again.
     pub(super) fn due(&self) -> Instant {
-        self.look_at.unwrap_or_else(Instant::now)
+        self.check_at.unwrap_or_else(Instant::now)
     }
 
-    /// Somebody touched them, perhaps we ourselves.
+    /// The rules changed, perhaps by ourselves.
     pub(super) fn check_soon(&mut self) {
         let now = Instant::now();
-        let soon = self.looked_at.map_or(now, |looked| (looked + LOOK_PAUSE).max(now));
-        self.look_at = self.look_at.map(|due| due.min(soon));
+        let soon = self.checked_at.map_or(now, |checked| (checked + CHECK_PAUSE).max(now));
+        self.check_at = self.check_at.map(|due| due.min(soon));
     }
 
-    /// Loads the rules that are wanted if they are not there.
-    pub(super) async fn keep(&mut self, services: &Services, known: &Known) {
-        let Some(wanted) = known.lock().between.nat().map(str::to_owned) else { return };
-        let is_known = self.is_loaded(&wanted);
-        let outcome = match self.is_there(&wanted).await {
+    /// Loads the desired rules if they are missing.
+    pub(super) async fn keep(&mut self, agent: &Agent, cache: &Cache) {
+        let Some(wanted) = cache.lock().between.nat().map(str::to_owned) else { return };
+        let is_reload = self.is_loaded(&wanted);
+        let outcome = match self.is_in_place(&wanted).await {
             Ok(true) => Ok(()),
-            Ok(false) => self.load(wanted).await.inspect(|()| note_mend(services, is_known)),
+            Ok(false) => self.load(wanted).await.inspect(|()| record_fix(agent, is_reload)),
             Err(error) => Err(error),
         };
-        services.metrics().nat_failed.store(i64::from(outcome.is_err()), Ordering::Relaxed);
-        let pause = if outcome.is_ok() { LOOK_EVERY } else { RETRY_DELAY };
+        agent.metrics().nat_failed.set_flag(outcome.is_err());
+        let pause = if outcome.is_ok() { CHECK_EVERY } else { RETRY_DELAY };
         let now = Instant::now();
-        (self.looked_at, self.look_at) = (Some(now), Some(now + pause));
+        (self.checked_at, self.check_at) = (Some(now), Some(now + pause));
         if let Err(error) = outcome {
-            services.say_once(format!(
-                "the nftables rules of the cluster cannot be loaded: packets that leave it may keep their pods' addresses, \
-                 and hosts that are no nodes may send into tunnels: {error}"
+            agent.warn_once(format!(
+                "cannot load the nftables rules of the cluster: {error}. Until then packets that leave the cluster may keep their pods' \
+                 addresses, and hosts that are not nodes may send into tunnels"
             ));
         }
     }
 
-    async fn is_there(&self, wanted: &str) -> Result<bool, HostError> {
+    async fn is_in_place(&self, wanted: &str) -> Result<bool, HostError> {
         match &self.loaded {
             Some(loaded) if loaded.rules == wanted => {
                 Ok(blocking(nft::list).await?.as_ref() == Some(&loaded.listed))
@@ -78,7 +77,7 @@ impl Nat {
         }
     }
 
-    /// Whether these are the rules that were loaded last. They may be gone since.
+    /// Whether these are the rules that were loaded last. Another program may have removed them since.
     fn is_loaded(&self, wanted: &str) -> bool {
         self.loaded.as_ref().is_some_and(|loaded| loaded.rules == wanted)
     }
@@ -88,24 +87,24 @@ impl Nat {
         failpoint::hit(Point::BetweenBeforeRules);
         let listed = blocking(move || nft::load(&text)).await?;
         failpoint::hit(Point::BetweenAfterRules);
-        // Each node that comes or goes changes them.
+        // Logged once, because each node that comes or goes changes them.
         if self.loaded.is_none() {
-            info!("our rules of nftables are loaded");
+            info!("loaded our nftables rules");
         }
         self.loaded = Some(Loaded { rules, listed });
         Ok(())
     }
 }
 
-/// What was loaded before and had to be loaded again, somebody took away or changed.
-fn note_mend(services: &Services, is_loaded_again: bool) {
-    if is_loaded_again && let Some(agent) = services.agent() {
-        let words = "somebody changed our rules of nftables; loaded them again";
-        services.health().mended(&mended::rules(&agent.node), words);
+/// Rules that had to be loaded again were removed or changed by another program.
+fn record_fix(agent: &Agent, is_reload: bool) {
+    if is_reload {
+        let words = "another program changed our nftables rules; loaded them again";
+        agent.health.record_fix(&mended::rules(&agent.node), words);
     }
 }
 
-/// A process is waited for, and calls need the kernel's thread.
+/// Not on the kernel thread: this waits for a process, and calls need that thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HostError> + Send + 'static,
 ) -> Result<T, HostError> {

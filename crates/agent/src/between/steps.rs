@@ -1,4 +1,4 @@
-//! The pieces of kernel work, each done on the kernel's thread in one go, and small enough that calls need not wait for long.
+//! Pieces of kernel work, each small enough that calls do not wait long for the kernel thread.
 
 use std::sync::Arc;
 
@@ -11,56 +11,56 @@ use plan::between::{
     between_differences,
 };
 
-use super::known::Known;
+use super::cache::Cache;
 use crate::failpoint::{self, Point};
 
-/// What a look at everything found to do.
+/// What a full observation found to do.
 #[derive(Debug, Default)]
-pub(super) struct Looked {
+pub(super) struct Observation {
     pub(super) devices: BetweenDevices,
     pub(super) steps: Vec<Step>,
-    /// Tunnels' devices that were not there, or not as wanted.
+    /// Tunnel devices that were missing or different, and were made.
     pub(super) made: Vec<&'static str>,
     /// Devices that could not be made, in words.
     pub(super) failed: Vec<String>,
-    /// Other rules of nftables are wanted than before.
+    /// The desired nftables rules have changed.
     pub(super) nat: bool,
 }
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
-/// The kernel's numbers.
+/// The kernel's route protocol and route type numbers.
 const BIRD_PROTOCOL: u8 = 12;
 const BLACKHOLE: u8 = 6;
 
-/// Finds the devices, makes the tunnels' and compares the rest.
-pub(super) fn look(host: &mut Host, known: &Arc<Known>) -> Result<Looked, HostError> {
-    let mut looked = Looked::default();
-    adopt(known)?;
-    let ipip = find_uplinks(host, known, &mut looked)?;
-    let wanted = wanted_tunnels(known);
-    looked.devices = BetweenDevices { ipip, ..known_devices(known) };
+/// Finds the devices, makes the tunnel devices and compares the rest.
+pub(super) fn observe(host: &mut Host, cache: &Arc<Cache>) -> Result<Observation, HostError> {
+    let mut observation = Observation::default();
+    adopt(cache)?;
+    let ipip = find_uplinks(host, cache, &mut observation)?;
+    let desired = desired_tunnels(cache);
+    observation.devices = BetweenDevices { ipip, ..uplink_devices(cache) };
     failpoint::hit(Point::BetweenBeforeTunnel);
-    for (slot, wanted) in wanted.iter().enumerate() {
-        let Some(wanted) = wanted else { continue };
-        match host.ensure_vxlan(wanted) {
+    for (slot, desired) in desired.iter().enumerate() {
+        let Some(desired) = desired else { continue };
+        match host.ensure_vxlan(desired) {
             Ok((index, is_new)) => {
-                looked.devices.vxlan[slot] = Some(index);
-                looked.made.extend(is_new.then(|| wanted.name()));
+                observation.devices.vxlan[slot] = Some(index);
+                observation.made.extend(is_new.then(|| desired.name()));
             }
-            Err(error) => looked.failed.push(format!("{} cannot be set up: {error}", wanted.name())),
+            Err(error) => observation.failed.push(format!("cannot set up {}: {error}", desired.name())),
         }
     }
     failpoint::hit(Point::BetweenAfterTunnel);
-    note_devices(known, &looked.devices);
-    let observed = host.observe_between(&looked.devices)?;
-    looked.steps = between_differences(&known.lock().between, &observed);
-    Ok(looked)
+    record_devices(cache, &observation.devices);
+    let observed = host.observe_between(&observation.devices)?;
+    observation.steps = between_differences(&cache.lock().between, &observed);
+    Ok(observation)
 }
 
-/// Takes over what an agent before this one has routed, once. Blocks that nobody would route anew stay routed if they are.
-fn adopt(known: &Known) -> Result<(), HostError> {
+/// Takes over the routes of an earlier agent, once. Blocks that would not be routed now stay routed if they are.
+fn adopt(cache: &Cache) -> Result<(), HostError> {
     let (is_done, has_outlaws) = {
-        let state = known.lock();
+        let state = cache.lock();
         (state.has_adopted, state.between.has_outlaws())
     };
     if is_done {
@@ -68,15 +68,15 @@ fn adopt(known: &Known) -> Result<(), HostError> {
     }
     let survey = if has_outlaws { Survey::here()? } else { Survey::default() };
     let has_device = |name: &str| survey.links.iter().any(|link| link.name == name);
-    let mut state = known.lock();
+    let mut state = cache.lock();
     state.between.adopt(&routes_found(&survey), VXLAN_DEVICES.map(has_device));
     state.has_adopted = true;
     drop(state);
-    known.tunnels.notify_one();
+    cache.tunnels.notify_one();
     Ok(())
 }
 
-/// Routes of ours to pods and to other nodes, and those of BIRD.
+/// Our routes to pods and to other nodes, and those of BIRD.
 fn routes_found(survey: &Survey) -> Vec<FoundRoute> {
     let via = |index: u32| {
         let name = survey.links.iter().find(|link| link.index == index)?.name.as_str();
@@ -101,65 +101,69 @@ fn routes_found(survey: &Survey) -> Vec<FoundRoute> {
     .collect()
 }
 
-/// Others are told of a tunnel's address only when there is a device to receive what they send.
-fn note_devices(known: &Known, devices: &BetweenDevices) {
+/// A tunnel's address is recorded only when there is a device to receive what other nodes send.
+fn record_devices(cache: &Cache, devices: &BetweenDevices) {
     let has_device = devices.vxlan.map(|index| index.is_some());
-    let mut state = known.lock();
+    let mut state = cache.lock();
     if state.has_device != has_device {
         state.has_device = has_device;
         drop(state);
-        known.tunnels.notify_one();
+        cache.tunnels.notify_one();
     }
 }
 
-/// Finds the node's cards, and gives the index of the device for IPIP if a pool wants it and the kernel has it.
-fn find_uplinks(host: &mut Host, known: &Known, looked: &mut Looked) -> Result<Option<u32>, HostError> {
-    let own = known.lock().between.own_node().cloned().unwrap_or_default();
+/// Finds the node's network interfaces, and the index of the IPIP device if a pool requires it and the kernel supports it.
+fn find_uplinks(
+    host: &mut Host,
+    cache: &Cache,
+    observation: &mut Observation,
+) -> Result<Option<u32>, HostError> {
+    let own = cache.lock().between.own_node().cloned().unwrap_or_default();
     let [v4, v6] = [own.v4, own.v6].map(|presence| presence.address.map(|network| network.addr()));
     let mut uplinks = host.find_uplinks(v4, v6)?;
     let mut ipip = None;
-    if let Some(wanted) = known.lock().between.ipip(&uplinks) {
+    if let Some(wanted) = cache.lock().between.ipip(&uplinks) {
         match host.ensure_ipip(&wanted) {
             Ok(index) => ipip = index,
-            Err(error) => looked.failed.push(format!("the device for IPIP cannot be set up: {error}")),
+            Err(error) => observation.failed.push(format!("cannot set up the IPIP device: {error}")),
         }
     }
     uplinks.has_ipip = ipip.is_some();
-    let mut state = known.lock();
+    let mut state = cache.lock();
     if *state.between.uplinks() != uplinks {
         state.between.set_uplinks(uplinks);
-        // Whether the kernel has IPIP decides about its address.
-        known.tunnels.notify_one();
+        // The tunnel address depends on whether the kernel supports IPIP.
+        cache.tunnels.notify_one();
     }
-    // Whatever else comes of it, a look at everything shows.
-    looked.nat = state.between.settle().nat;
+    // The observation itself shows all other effects.
+    observation.nat = state.between.settle().nat;
     Ok(ipip)
 }
 
-fn wanted_tunnels(known: &Known) -> [Option<VxlanDevice>; 2] {
-    let state = known.lock();
+fn desired_tunnels(cache: &Cache) -> [Option<VxlanDevice>; 2] {
+    let state = cache.lock();
     VERSIONS.map(|version| state.between.vxlan(version).cloned())
 }
 
-fn known_devices(known: &Known) -> BetweenDevices {
-    let state = known.lock();
+fn uplink_devices(cache: &Cache) -> BetweenDevices {
+    let state = cache.lock();
     let uplinks = VERSIONS.map(|version| state.between.uplinks().of(version).map(|uplink| uplink.index));
     BetweenDevices { uplinks, ..BetweenDevices::default() }
 }
 
-/// Takes tunnels that nobody wants any more out of service, or removes them: last, when nothing of ours leads through them. Whether
-/// there is one that is still to be removed.
-pub(super) fn retire_tunnels(host: &mut Host, known: &Known, removes: bool) -> Result<bool, HostError> {
-    let wanted = wanted_tunnels(known);
+/// Takes tunnels that no pool requires any more out of service, or removes them: last, when none of our routes uses them. Whether one is still to
+/// be removed.
+pub(super) fn retire_tunnels(host: &mut Host, cache: &Cache, removes: bool) -> Result<bool, HostError> {
+    let desired = desired_tunnels(cache);
     let mut is_left = false;
-    for (version, wanted) in VERSIONS.into_iter().zip(wanted) {
-        if wanted.is_some() {
+    for (version, desired) in VERSIONS.into_iter().zip(desired) {
+        if desired.is_some() {
             continue;
         }
         if !removes {
             is_left |= host.retire_vxlan(version)?;
         } else if host.remove_vxlan(version)? {
-            tracing::info!("removed the VXLAN device for {version:?}: no pool wants it any more");
+            tracing::info!(?version, "removed the VXLAN device, which no pool requires any more");
         }
     }
     Ok(is_left)

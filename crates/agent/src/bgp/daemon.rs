@@ -1,8 +1,7 @@
-//! BIRD itself: its configuration file, its process, its socket.
+//! The BIRD process: its configuration file, its process, its socket.
 //!
-//! A BIRD that runs is told of a new configuration over its socket, and keeps its sessions. One that an earlier agent started is
-//! used as it is: stopping the agent does not stop it. A configuration that BIRD refuses is never put into place: peers and filters are left out
-//! until it takes the rest.
+//! A running BIRD reloads a new configuration over its socket, and keeps its sessions. One that an earlier agent started is used as it is: stopping
+//! the agent does not stop it. A configuration that BIRD refuses is never installed: peers and filters are left out until BIRD accepts the rest.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -18,19 +17,19 @@ use tracing::{info, warn};
 
 use crate::failpoint::{self, Point};
 
-/// In the place of a program: there is a BIRD, and somebody else runs it.
+/// In place of a program: another service runs BIRD.
 pub(super) const EXTERNAL: &str = "external";
 
 const START_DELAY_MIN: Duration = Duration::from_secs(1);
 const START_DELAY_MAX: Duration = Duration::from_secs(60);
-/// One that ran for this long was all right.
+/// After this long, a start counts as successful.
 const STEADY_AFTER: Duration = Duration::from_secs(30);
-/// From start to its socket.
-const START_PATIENCE: Duration = Duration::from_secs(5);
-/// To read a configuration takes it some milliseconds.
-const CHECK_PATIENCE: Duration = Duration::from_secs(10);
+/// From the start until the socket answers.
+const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// BIRD checks a configuration in some milliseconds.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where everything is.
+/// BIRD's program and files.
 #[derive(Clone, Debug)]
 pub(crate) struct BirdPlaces {
     pub(crate) program: String,
@@ -41,46 +40,46 @@ pub(crate) struct BirdPlaces {
 #[derive(Debug)]
 pub(super) struct Daemon {
     places: BirdPlaces,
-    /// The text that BIRD was last told to use.
-    told: Option<String>,
-    /// The text that it refused last, and why.
+    /// The configuration that BIRD has loaded.
+    loaded: Option<String>,
+    /// The configuration that it refused last, and why.
     refused: Option<(String, String)>,
-    /// What is left out, because BIRD refuses it.
+    /// What is left out because BIRD refuses it.
     left_out: LeftOut,
-    /// A text of which nothing could be made that BIRD takes.
+    /// A configuration of which BIRD accepts no part.
     searched: Option<String>,
     child: Option<Child>,
     started_at: Option<Instant>,
     start_delay: Duration,
 }
 
-/// Why BGP is not as it should be.
+/// Why BIRD does not run with the desired configuration.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DaemonError {
-    #[error("BIRD refuses the new configuration and goes on with the old one: {said}")]
-    Refused { said: String },
-    #[error("{} cannot be written", .path.display())]
+    #[error("BIRD refuses the new configuration and keeps the old one: {message}")]
+    Refused { message: String },
+    #[error("cannot write {}", .path.display())]
     Write {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("{program} cannot be started; install the package bird2, or set --bird")]
+    #[error("cannot start {program}; install the package bird2, or set --bird")]
     NotThere {
         program: String,
         #[source]
         source: io::Error,
     },
-    #[error("{program} does not say whether it takes the new configuration")]
+    #[error("{program} cannot check the new configuration")]
     Unchecked {
         program: String,
         #[source]
         source: io::Error,
     },
-    #[error("nobody serves {}; the BIRD there is not this agent's to start", .socket.display())]
+    #[error("no BIRD answers on {}, and this agent does not start it (--bird external)", .socket.display())]
     Away { socket: PathBuf },
-    #[error("BIRD ended{said}; it is started again in {} s", .wait.as_secs())]
-    Ended { said: String, wait: Duration },
+    #[error("BIRD ended{status}; restarting it in {} s", .wait.as_secs())]
+    Ended { status: String, wait: Duration },
     #[error("BIRD at {} does not answer", .socket.display())]
     Silent {
         socket: PathBuf,
@@ -94,7 +93,7 @@ impl Daemon {
         let start_delay = START_DELAY_MIN;
         Daemon {
             places,
-            told: None,
+            loaded: None,
             refused: None,
             left_out: LeftOut::default(),
             searched: None,
@@ -104,21 +103,21 @@ impl Daemon {
         }
     }
 
-    /// Has BIRD run with what the records ask for, or with what it takes of that. Gives what it was told. Takes as long as its programs take.
+    /// Runs BIRD with the desired configuration, or with the part of it that BIRD accepts. Returns that part. Blocks while programs run.
     pub(super) fn ensure(&mut self, view: &BgpView) -> (Bird, Result<(), DaemonError>) {
         let bird = self.acceptable(view);
         let outcome = self.ensure_text(&bird.config);
         (bird, outcome)
     }
 
-    /// What the records ask for, less what BIRD refuses.
+    /// The desired configuration without what BIRD refuses.
     fn acceptable(&mut self, view: &BgpView) -> Bird {
-        let whole = view.decide().expect("only a node with an address gets here");
+        let whole = view.decide().expect("the caller checked that the node has an address");
         if self.accept(&whole.config).is_ok() {
             self.left_out = LeftOut::default();
             return whole;
         }
-        // Most likely it is what it was before.
+        // Most likely the same records are invalid as before.
         let without = |left_out: &LeftOut| BgpView { left_out: left_out.clone(), ..view.clone() }.decide();
         if self.left_out != LeftOut::default()
             && let Some(bird) = without(&self.left_out)
@@ -130,13 +129,13 @@ impl Daemon {
             return whole;
         }
         let found = find_refused(view, |text| self.would_accept(text));
-        // One that could not be asked about is asked about again.
+        // Not remembered if BIRD could not check it.
         self.searched = found.is_ok().then(|| whole.config.clone());
         if let Ok(Some(left_out)) = found
             && let Some(bird) = without(&left_out)
             && self.accept(&bird.config).is_ok()
         {
-            warn!("BIRD goes on without what it refuses: {left_out:?}");
+            warn!(?left_out, "BIRD refused a part of the configuration; loaded the rest");
             self.left_out = left_out;
             self.searched = None;
             return bird;
@@ -144,7 +143,7 @@ impl Daemon {
         whole
     }
 
-    /// Asks BIRD about a text, and puts nothing into place.
+    /// Lets BIRD check a configuration without installing it.
     fn would_accept(&self, config: &str) -> Result<bool, DaemonError> {
         let tried = self.places.config.with_extension("try");
         let failed = |source| DaemonError::Write { path: tried.clone(), source };
@@ -165,30 +164,30 @@ impl Daemon {
         }
         match refused {
             Some(error) => Err(error),
-            None => self.tell(config),
+            None => self.reload(config),
         }
     }
 
-    /// Puts a configuration into place, if BIRD takes it.
+    /// Installs a configuration, if BIRD accepts it.
     fn accept(&mut self, config: &str) -> Result<(), DaemonError> {
-        // Somebody may have removed it, and BIRD would not start again without.
-        if self.told.as_deref() == Some(config) && self.places.config.exists() {
+        // BIRD would not restart without the file, which may have been removed.
+        if self.loaded.as_deref() == Some(config) && self.places.config.exists() {
             return Ok(());
         }
-        if let Some((text, said)) = &self.refused
+        if let Some((text, message)) = &self.refused
             && text == config
         {
-            return Err(DaemonError::Refused { said: said.clone() });
+            return Err(DaemonError::Refused { message: message.clone() });
         }
         let path = &self.places.config;
         let new = path.with_extension("new");
         let failed = |source| DaemonError::Write { path: path.clone(), source };
         write_private(&new, config).map_err(failed)?;
         failpoint::hit(Point::BgpConfigWritten);
-        if let Some(said) = self.complaint(&new)? {
-            self.refused = Some((config.to_owned(), said.clone()));
-            warn!("BIRD refuses its new configuration, {}: {said}", new.display());
-            return Err(DaemonError::Refused { said });
+        if let Some(message) = self.complaint(&new)? {
+            self.refused = Some((config.to_owned(), message.clone()));
+            warn!(file = %new.display(), error = message, "BIRD refused the new configuration");
+            return Err(DaemonError::Refused { message });
         }
         failpoint::hit(Point::BgpConfigChecked);
         std::fs::rename(&new, path).map_err(failed)?;
@@ -196,7 +195,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// What BIRD has against a configuration.
+    /// BIRD's error message about a configuration.
     fn complaint(&self, path: &Path) -> Result<Option<String>, DaemonError> {
         if self.places.program == EXTERNAL {
             let answer = self.ask(&format!("configure check \"{}\"", path.display()))?;
@@ -205,29 +204,28 @@ impl Daemon {
         }
         let mut check = Command::new(&self.places.program);
         check.arg("-p").arg("-c").arg(path);
-        let checked =
-            program::run(&mut check, b"", CHECK_PATIENCE).map_err(|source| match source.kind() {
-                io::ErrorKind::TimedOut | io::ErrorKind::ResourceBusy => {
-                    DaemonError::Unchecked { program: self.places.program.clone(), source }
-                }
-                _ => self.not_there(source),
-            })?;
+        let checked = program::run(&mut check, b"", CHECK_TIMEOUT).map_err(|source| match source.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::ResourceBusy => {
+                DaemonError::Unchecked { program: self.places.program.clone(), source }
+            }
+            _ => self.not_there(source),
+        })?;
         Ok((!checked.status.success()).then(|| last_line(&String::from_utf8_lossy(&checked.stderr))))
     }
 
-    fn tell(&mut self, config: &str) -> Result<(), DaemonError> {
-        if self.told.as_deref() == Some(config) {
+    fn reload(&mut self, config: &str) -> Result<(), DaemonError> {
+        if self.loaded.as_deref() == Some(config) {
             return Ok(());
         }
         failpoint::hit(Point::BgpBeforeConfigure);
-        // Not `soft`: that would leave routes as older filters judged them.
+        // Not `soft`, which would keep routes that older filters accepted.
         let answer = self.ask("configure")?;
         if !answer.contains("Reconfigur") {
-            return Err(DaemonError::Refused { said: last_line(&answer) });
+            return Err(DaemonError::Refused { message: last_line(&answer) });
         }
         failpoint::hit(Point::BgpConfigured);
-        info!("BIRD has a new configuration");
-        self.told = Some(config.to_owned());
+        info!("BIRD loaded a new configuration");
+        self.loaded = Some(config.to_owned());
         Ok(())
     }
 
@@ -249,27 +247,27 @@ impl Daemon {
         if let Some(since) = self.started_at.map(|started| started.elapsed())
             && since < self.start_delay
         {
-            let said = ended.map_or_else(String::new, |status| format!(" ({status})"));
-            return Err(DaemonError::Ended { said, wait: self.start_delay.saturating_sub(since) });
+            let status = ended.map_or_else(String::new, |status| format!(" ({status})"));
+            return Err(DaemonError::Ended { status, wait: self.start_delay.saturating_sub(since) });
         }
         if self.started_at.is_some() {
             self.start_delay = (self.start_delay * 2).min(START_DELAY_MAX);
         }
         self.started_at = Some(Instant::now());
-        // It reads the file; what it was told before is gone with it.
-        self.told = None;
+        // A new process has to load it again.
+        self.loaded = None;
         let mut bird = Command::new(&self.places.program);
         bird.arg("-f").arg("-R").arg("-c").arg(&self.places.config).arg("-s").arg(&self.places.socket);
-        // In a group of its own: a signal for the agent is not meant for it.
+        // In a process group of its own, so that a signal to the agent's group does not stop it.
         bird.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         self.child = Some(bird.spawn().map_err(|source| self.not_there(source))?);
         failpoint::hit(Point::BgpStarted);
         info!(config = %self.places.config.display(), "started BIRD");
-        let deadline = Instant::now() + START_PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while !self.is_answering() && Instant::now() < deadline {
             let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
-                return Err(DaemonError::Ended { said: format!(" ({status})"), wait: self.start_delay });
+                return Err(DaemonError::Ended { status: format!(" ({status})"), wait: self.start_delay });
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -282,14 +280,14 @@ impl Daemon {
 }
 
 fn last_line(text: &str) -> String {
-    let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it does not say why");
+    let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error message");
     line.chars().take(300).collect()
 }
 
-/// It holds passwords.
+/// Readable for root only: it holds passwords.
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
     }
     let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
@@ -299,57 +297,54 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn places(folder: &Path, program: &str) -> BirdPlaces {
+    fn places(directory: &Path, program: &str) -> BirdPlaces {
         BirdPlaces {
             program: program.to_owned(),
-            config: folder.join("bird.conf"),
-            socket: folder.join("bird.ctl"),
+            config: directory.join("bird.conf"),
+            socket: directory.join("bird.ctl"),
         }
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut daemon = Daemon::new(places(folder.path(), "/nowhere/bird"));
+    fn a_missing_program_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut daemon = Daemon::new(places(directory.path(), "/nowhere/bird"));
         let error = daemon.ensure_text("router id 1.2.3.4;\n").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "/nowhere/bird cannot be started; install the package bird2, or set --bird"
-        );
-        assert!(!folder.path().join("bird.conf").exists(), "nothing was checked, so nothing is in place");
+        assert_eq!(error.to_string(), "cannot start /nowhere/bird; install the package bird2, or set --bird");
+        assert!(!directory.path().join("bird.conf").exists(), "nothing was checked, so nothing is installed");
     }
 
     #[test]
-    fn one_that_ends_at_once_is_not_started_over_and_over() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut daemon = Daemon::new(places(folder.path(), "true"));
+    fn one_that_ends_at_once_is_not_restarted_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut daemon = Daemon::new(places(directory.path(), "true"));
         for _ in 0..2 {
             let ended = daemon.start().unwrap_err();
             assert!(ended.to_string().starts_with("BIRD ended (exit status: 0)"), "{ended}");
         }
         let first = daemon.child.as_ref().unwrap().id();
         let _ = daemon.start();
-        assert_eq!(daemon.child.as_ref().unwrap().id(), first, "it waits before the next try");
+        assert_eq!(daemon.child.as_ref().unwrap().id(), first, "it waits before the next start");
     }
 
     #[test]
-    fn what_bird_refuses_is_not_put_into_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut daemon = Daemon::new(places(folder.path(), "false"));
-        std::fs::write(folder.path().join("bird.conf"), "the old one").unwrap();
+    fn a_refused_configuration_is_not_installed() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut daemon = Daemon::new(places(directory.path(), "false"));
+        std::fs::write(directory.path().join("bird.conf"), "the old one").unwrap();
         for _ in 0..2 {
             let refused = daemon.accept("the new one").unwrap_err();
             assert!(matches!(refused, DaemonError::Refused { .. }), "{refused}");
         }
-        let kept = std::fs::read_to_string(folder.path().join("bird.conf")).unwrap();
+        let kept = std::fs::read_to_string(directory.path().join("bird.conf")).unwrap();
         assert_eq!(kept, "the old one");
     }
 
     #[test]
     fn the_configuration_is_for_its_owner_only() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep").join("bird.conf");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep").join("bird.conf");
         write_private(&path, "x").unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }

@@ -1,14 +1,14 @@
-//! BGP on this node: what the records ask for becomes BIRD's configuration, and what BIRD says becomes readiness and metrics.
+//! BGP on this node: the records become BIRD's configuration, and BIRD's sessions become readiness and metrics.
 //!
 //! ```text
-//!   store: nodes, pools, peers, filters, settings, own blocks ─▶ Known ─▶ plan::bgp ─▶ Daemon ─▶ BIRD
+//!   store: nodes, pools, peers, filters, settings, own blocks ─▶ Cache ─▶ plan::bgp ─▶ Daemon ─▶ BIRD
 //!   journal (borrowed addresses), files (passwords) ──────────────┘                      sessions ─▶ readiness, metrics
 //! ```
 //!
-//! While the store is away, BIRD goes on with what it was told last; so it does when the agent stops.
+//! While the store is unreachable, BIRD keeps its last configuration; so it does when the agent stops.
 
+mod cache;
 mod daemon;
-mod known;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use doctor::evidence::node::BgpSession;
+use evidence::node::BgpSession;
 use model::Cidr;
 use plan::bgp::{BgpTrouble, BgpView, Bird, SecretKey};
 use store::Store;
@@ -24,109 +24,106 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::between::{HeldBlocks, Rulings};
-use crate::cni::{Agent, Services};
+use crate::services::Agent;
+use cache::Cache;
 pub(crate) use daemon::BirdPlaces;
 use daemon::Daemon;
-use known::Known;
 
-/// Sessions come up and go down without a word, and a pod with a borrowed address is not worth a message.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Records come in bunches.
-const BUNCH: Duration = Duration::from_millis(20);
+/// Nothing announces that a session goes up or down, or that a pod borrowed an address.
+const CHECK_EVERY: Duration = Duration::from_secs(2);
+/// Records come in bursts.
+const BURST: Duration = Duration::from_millis(20);
 
-/// How this node speaks BGP.
+/// The settings of BGP on this node.
 #[derive(Clone, Debug)]
 pub(crate) struct BgpOptions {
     pub(crate) places: BirdPlaces,
-    /// `FOLDER/NAME/KEY` holds the password that records name by a secret's name and key.
+    /// The file `NAME/KEY` in this directory is the password that records name by a secret's name and key.
     pub(crate) secrets: PathBuf,
     pub(crate) router_id: Option<std::net::Ipv4Addr>,
 }
 
 /// Never ends.
 pub(crate) async fn run(
-    services: &Arc<Services>,
+    agent: &Arc<Agent>,
     store: &dyn Store,
     options: BgpOptions,
     held: watch::Receiver<HeldBlocks>,
 ) {
-    let agent = services.agent().expect("only the agent speaks BGP");
-    let known = Known::new(&agent.node);
-    services.health().set_sessions_missing(vec!["BGP: the records are not known yet".to_owned()]);
-    tokio::join!(known.follow(store), keep(services, &known, options, held));
+    let cache = Cache::new(&agent.node);
+    agent.health.set_sessions_missing(vec!["BGP: the store's records are not cached yet".to_owned()]);
+    tokio::join!(cache.follow(store), keep(agent, &cache, options, held));
 }
 
-async fn keep(
-    services: &Arc<Services>,
-    known: &Known,
-    options: BgpOptions,
-    mut held: watch::Receiver<HeldBlocks>,
-) {
+async fn keep(agent: &Arc<Agent>, cache: &Cache, options: BgpOptions, mut held: watch::Receiver<HeldBlocks>) {
     let mut daemon = Some(Daemon::new(options.places.clone()));
-    let (mut reasons, mut wrong) = (Vec::new(), Vec::new());
+    let (mut reasons, mut invalid) = (Vec::new(), Vec::new());
     loop {
         let is_held = held.borrow_and_update().clone();
-        if let Some(view) = decided(services, known, &options, is_held.as_ref()) {
+        if let Some(view) = desired(agent, cache, &options, is_held.as_ref()) {
             let mut now: Vec<String> = Vec::new();
             match view {
-                None => now.push("BGP: this node has no address to speak from".to_owned()),
+                None => now.push("BGP: this node has no address".to_owned()),
                 Some(view) => {
-                    let mut at_work = daemon.take().expect("it is put back below");
-                    // It starts programs, and waits for them.
-                    let ensured = tokio::task::spawn_blocking(move || (at_work.ensure(&view), at_work)).await;
+                    let mut moved = daemon.take().expect("it is put back below");
+                    // It starts programs and waits for them.
+                    let ensured = tokio::task::spawn_blocking(move || (moved.ensure(&view), moved)).await;
                     let ((bird, outcome), back) = ensured.expect("it does not panic");
                     daemon = Some(back);
                     now.extend(outcome.err().map(|error| format!("BGP: {}", with_source(&error))));
-                    now.extend(told(bird.troubles.iter().filter(|trouble| !trouble.is_of_record())));
-                    now.extend(look(services, &bird, &options.places.socket).await);
-                    set_aside(services, &bird, &mut wrong);
+                    now.extend(in_words(bird.troubles.iter().filter(|trouble| !trouble.is_of_record())));
+                    now.extend(missing_sessions(agent, &bird, &options.places.socket).await);
+                    report_invalid_records(agent, &bird, &mut invalid);
                 }
             }
-            tell(&mut reasons, now);
-            services.health().set_sessions_missing(reasons.clone());
+            log_changes(&mut reasons, now);
+            agent.health.set_sessions_missing(reasons.clone());
         }
         tokio::select! {
-            () = known.changed.notified() => tokio::time::sleep(BUNCH).await,
+            () = cache.changed.notified() => tokio::time::sleep(BURST).await,
             Ok(()) = held.changed() => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(CHECK_EVERY) => {}
         }
     }
 }
 
-fn told<'t>(troubles: impl Iterator<Item = &'t BgpTrouble>) -> impl Iterator<Item = String> {
+fn in_words<'t>(troubles: impl Iterator<Item = &'t BgpTrouble>) -> impl Iterator<Item = String> {
     troubles.map(|trouble| format!("BGP: {trouble}"))
 }
 
-/// Names records that BIRD would refuse, and that are left out. They are no reason to refuse pods: one record would stop every node.
-fn set_aside(services: &Services, bird: &Bird, before: &mut Vec<String>) {
-    let wrong: Vec<String> = told(bird.troubles.iter().filter(|trouble| trouble.is_of_record())).collect();
+/// Reports records that BIRD refuses, and that are skipped. They do not make the node unready: one record would stop every node.
+fn report_invalid_records(agent: &Agent, bird: &Bird, before: &mut Vec<String>) {
+    let invalid: Vec<String> =
+        in_words(bird.troubles.iter().filter(|trouble| trouble.is_of_record())).collect();
     let left_out = bird.troubles.iter().filter(|trouble| trouble.is_refusal()).count();
-    services.metrics().set_bgp_records(wrong.len(), left_out);
-    for reason in wrong.iter().filter(|reason| !before.contains(reason)) {
+    agent.metrics().bgp_records_unfit.set(invalid.len());
+    agent.metrics().bgp_left_out.set(left_out);
+    for reason in invalid.iter().filter(|reason| !before.contains(reason)) {
         warn!("{reason}");
     }
-    services.health().set_bgp_records_wrong(wrong.clone());
-    *before = wrong;
+    agent.health.set_invalid_bgp_records(invalid.clone());
+    *before = invalid;
 }
 
-/// `None` while not everything is known; `Some(None)` if this node has no address. `rulings`: what becomes of blocks whose records are not in order.
-fn decided(
-    services: &Services,
-    known: &Known,
+/// The desired state. `None` while not all records are cached; `Some(None)` if this node has no address. `rulings`: what becomes of blocks with
+/// invalid records.
+fn desired(
+    agent: &Agent,
+    cache: &Cache,
     options: &BgpOptions,
     rulings: Option<&Rulings>,
 ) -> Option<Option<BgpView>> {
     let rulings = rulings?;
-    let mut view = known.view(&rulings.held)?;
+    let mut view = cache.view(&rulings.held)?;
     view.blocks.retain(|block| !rulings.refused.contains(block));
     view.refused = rulings.refused.iter().copied().collect();
     view.router_id = options.router_id;
     view.log_file = Some(options.places.config.with_extension("log").display().to_string());
     view.secrets = secrets(&view, &options.secrets);
-    view.borrowed = borrowed(services.agent()?, &view.blocks);
-    // A block that was given up while pods have its addresses goes after these are announced, not before.
+    view.borrowed = borrowed(agent, &view.blocks);
+    // A block that was released while pods have its addresses is withdrawn after these are announced, not before.
     let is_in_use = |block: &Cidr| view.borrowed.iter().any(|address| block.contains(*address));
-    let fading = known.fading_blocks().into_iter().filter(|block| !view.blocks.contains(block));
+    let fading = cache.fading_blocks().into_iter().filter(|block| !view.blocks.contains(block));
     let fading = fading.filter(|block| !rulings.refused.contains(block));
     let fading: Vec<Cidr> = fading.filter(is_in_use).collect();
     view.blocks.extend(fading);
@@ -144,30 +141,30 @@ fn borrowed(agent: &Agent, blocks: &[Cidr]) -> Vec<IpAddr> {
     borrowed
 }
 
-/// Those of the named secrets that are there.
-fn secrets(view: &BgpView, folder: &Path) -> BTreeMap<SecretKey, String> {
+/// The named secrets that exist.
+fn secrets(view: &BgpView, directory: &Path) -> BTreeMap<SecretKey, String> {
     let named = view
         .peers
         .values()
         .filter_map(|peer| peer.password.clone())
         .chain(view.settings.mesh_password.clone());
     let read = |secret: SecretKey| {
-        // A name is a name, not a path.
+        // Not a path: a record must not name other files.
         let is_plain = |text: &str| !text.is_empty() && !text.contains('/') && text != "." && text != "..";
         if !is_plain(&secret.name) || !is_plain(&secret.key) {
             return None;
         }
-        let text = std::fs::read_to_string(folder.join(&secret.name).join(&secret.key)).ok()?;
+        let text = std::fs::read_to_string(directory.join(&secret.name).join(&secret.key)).ok()?;
         Some((secret, text.trim_end_matches(['\r', '\n']).to_owned()))
     };
     named.filter_map(read).collect()
 }
 
-/// Which of the wanted sessions are not up.
-async fn look(services: &Services, bird: &Bird, socket: &Path) -> Vec<String> {
-    let node = services.agent().map(|agent| agent.node.clone()).unwrap_or_default();
+/// Which of the desired sessions are not established.
+async fn missing_sessions(agent: &Agent, bird: &Bird, socket: &Path) -> Vec<String> {
+    let node = agent.node.clone();
     let sockets = [socket.to_owned()];
-    let asked = tokio::task::spawn_blocking(move || gather::bird_sessions(&node, &sockets)).await;
+    let asked = tokio::task::spawn_blocking(move || gather::bird_sessions(&node.into(), &sockets)).await;
     let sessions = asked.ok().and_then(|(bgp, _)| bgp).map(|bgp| bgp.sessions).unwrap_or_default();
     let mut missing = Vec::new();
     let mut established = 0;
@@ -179,20 +176,21 @@ async fn look(services: &Services, bird: &Bird, socket: &Path) -> Vec<String> {
                 missing
                     .push(format!("BGP: {wanted} is not established: {state} {info}").trim_end().to_owned());
             }
-            None => missing.push(format!("BGP: {wanted} is not known to BIRD")),
+            None => missing.push(format!("BGP: {wanted} is missing in BIRD")),
         }
     }
-    services.metrics().set_sessions(established, bird.sessions.len());
+    agent.metrics().sessions_established.set(established);
+    agent.metrics().sessions_wanted.set(bird.sessions.len());
     missing
 }
 
-/// Says what is new, once.
-fn tell(before: &mut Vec<String>, now: Vec<String>) {
+/// Logs each new reason once.
+fn log_changes(before: &mut Vec<String>, now: Vec<String>) {
     for reason in now.iter().filter(|reason| !before.contains(reason)) {
         warn!("{reason}");
     }
     if now.is_empty() && !before.is_empty() {
-        info!("BGP: every session is up");
+        info!("BGP: every session is established");
     }
     *before = now;
 }

@@ -7,7 +7,7 @@ pub(super) fn own_addresses() -> Vec<Ipv4Addr> {
     local_addresses(&std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default())
 }
 
-/// The addresses that `/proc/net/fib_trie` calls local to this machine.
+/// The local addresses in `/proc/net/fib_trie`.
 fn local_addresses(trie: &str) -> Vec<Ipv4Addr> {
     let mut found = Vec::new();
     let mut last = None;

@@ -1,4 +1,4 @@
-//! What the cluster as a whole needs: its own record, the tiers that policies may name, the default settings.
+//! Records of the whole cluster: ClusterInformation, the tiers of policies, the default settings.
 
 use model::cluster::{
     CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, new_cluster_information,
@@ -37,7 +37,7 @@ pub(super) async fn ensure_tiers(store: &dyn Store) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Calico's defaults for a node that runs containers: no reports, and pods may talk to their node.
+/// Calico's defaults for a node that runs containers: no usage reports, and pods may reach their node.
 pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(), Failure> {
     let felix = json!({"reportingInterval": "0s", "logSeverityScreen": "Info"});
     ensure(store, resource(Kind::FelixConfiguration, DEFAULT, felix)).await?;

@@ -1,5 +1,5 @@
-//! Makes the records that a first Calico node makes, where they are missing: this node's own, the pools, what the
-//! cluster as a whole needs. Any number of nodes may do it at once, any number of times.
+//! Creates the records that a first Calico node creates, where they are missing: this node's own, the pools, and those of the cluster. Any number
+//! of nodes may do it at the same time, any number of times.
 
 mod address;
 mod cluster;
@@ -21,16 +21,16 @@ use crate::variables;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Reads a setting of the environment; empty counts as not said.
+/// Reads a setting of the environment; empty counts as not set.
 type Environment<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
-/// Goes on until everything is there. Fails only where going on would be wrong.
+/// Retries until all records exist. Fails only where a retry would be wrong.
 pub(crate) async fn run(store: &dyn Store, config: &StoreConfig, reason: Reason, node: &str) -> Result<()> {
     loop {
         match try_run(store, config, reason, node, &variables::text).await {
             Ok(()) => return Ok(()),
             Err(Failure::Store(error)) => {
-                warn!(%error, "the basic records cannot be made yet; trying again");
+                warn!(%error, "cannot create the basic records; retrying");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
             Err(Failure::Refused(reason)) => bail!(reason),
@@ -38,7 +38,7 @@ pub(crate) async fn run(store: &dyn Store, config: &StoreConfig, reason: Reason,
     }
 }
 
-/// Once, with settings of the caller's own.
+/// Once, with the caller's settings.
 #[cfg(test)]
 pub(crate) async fn run_with(
     store: &dyn Store,
@@ -66,7 +66,7 @@ async fn try_run(
     environment: Environment<'_>,
 ) -> Result<(), Failure> {
     if reason == Reason::Fallback {
-        refuse_strangers_file(store, config, node).await?;
+        refuse_other_machines_file(store, config, node).await?;
     }
     cluster::ensure_information(store, environment).await?;
     failpoint::hit(Point::BootstrapInformation);
@@ -81,40 +81,43 @@ async fn try_run(
     Ok(())
 }
 
-/// A file that nobody named and that knows other nodes, but not this one, was copied here or is shared by mistake.
-async fn refuse_strangers_file(store: &dyn Store, config: &StoreConfig, node: &str) -> Result<(), Failure> {
+/// A file that was not configured and has other nodes but not this one was copied here or is shared by mistake.
+async fn refuse_other_machines_file(
+    store: &dyn Store,
+    config: &StoreConfig,
+    node: &str,
+) -> Result<(), Failure> {
     let (nodes, _) = store.list_all(KeyRange::Kind(Kind::Node)).await?;
     let own = Key::cluster(Kind::Node, node);
     if nodes.is_empty() || nodes.iter().any(|record| record.key == own) {
         return Ok(());
     }
     Err(Failure::Refused(format!(
-        "{config} was chosen because nothing else is set, but it holds another machine's nodes ({}) and not {node}; \
-         set DATASTORE_TYPE to say that this is meant",
+        "refusing to fall back to {config}: it holds another machine's node {} but not {node}; set DATASTORE_TYPE=sqlite to use it",
         nodes.first().map(|record| record.key.to_string()).unwrap_or_default()
     )))
 }
 
-/// Makes a record unless it is there.
+/// Creates a record unless it exists.
 async fn ensure(store: &dyn Store, resource: Resource) -> Result<(), StoreError> {
     let key = resource.key();
     if store.get(&key).await?.is_some() {
         return Ok(());
     }
     failpoint::hit(Point::BootstrapBeforeRecord);
-    match store.create(key.clone(), born(resource).encode()).await {
+    match store.create(key.clone(), with_metadata(resource).encode()).await {
         Ok(_) => {
             failpoint::hit(Point::BootstrapAfterRecord);
-            info!("made {key}");
+            info!(record = %key, "created");
             Ok(())
         }
-        // Another node was faster.
+        // Another node created it first.
         Err(StoreError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Writes a changed record. One that changed in between is left to whoever changed it.
+/// Writes a changed record. One that another writer changed in between stays as it is.
 async fn replace(store: &dyn Store, earlier: Record, resource: &Resource) -> Result<(), StoreError> {
     match store.update(earlier.key, resource.encode(), earlier.revision).await {
         Ok(_) | Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => Ok(()),
@@ -122,20 +125,20 @@ async fn replace(store: &dyn Store, earlier: Record, resource: &Resource) -> Res
     }
 }
 
-/// A record of a kind; `None` if there is none, or none that can be understood.
+/// A record of a kind; `None` if it is missing or cannot be read.
 async fn find(store: &dyn Store, kind: Kind, name: &str) -> Result<Option<(Record, Resource)>, StoreError> {
     let Some(record) = store.get(&Key::cluster(kind, name)).await? else { return Ok(None) };
     match Resource::decode(&record.key, kind, &record.value, record.revision.as_str()) {
         Ok(resource) => Ok(Some((record, resource))),
         Err(error) => {
-            warn!("{} is left as it is: {error}", record.key);
+            warn!(record = %record.key, %error, "cannot read a record; left it as it is");
             Ok(None)
         }
     }
 }
 
-/// Gives a new resource the metadata that every stored one has.
-fn born(mut resource: Resource) -> Resource {
+/// Adds the metadata that every stored resource has.
+fn with_metadata(mut resource: Resource) -> Resource {
     let now = Timestamp::now();
     let seconds = now.round(Unit::Second).unwrap_or(now);
     resource.metadata.uid = Some(Uuid::new_v4().to_string());
@@ -159,13 +162,13 @@ mod tests {
     }
 
     fn environment(name: &str) -> Option<String> {
-        let said = match name {
+        let value = match name {
             "CALICO_IPV4POOL_CIDR" => "10.244.0.0/16",
             "CALICO_IPV6POOL_CIDR" => "none",
             "IP" => "192.0.2.7/24",
             _ => return None,
         };
-        Some(said.to_owned())
+        Some(value.to_owned())
     }
 
     async fn start(store: &dyn Store, node: &str, reason: Reason) -> Result<(), Failure> {
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_first_node_makes_what_calicos_makes_and_a_second_start_nothing() {
+    async fn a_first_node_creates_what_calicos_creates_and_a_second_start_nothing() {
         let store = MemoryStore::new();
         start(&store, "node-a", Reason::Named).await.unwrap();
         let made = records(&store).await;
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_strangers_file_is_not_fallen_back_to() {
+    async fn another_machines_file_is_never_the_fallback() {
         let store = MemoryStore::new();
         start(&store, "node-a", Reason::Fallback).await.unwrap();
         start(&store, "node-a", Reason::Fallback).await.unwrap();

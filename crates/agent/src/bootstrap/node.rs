@@ -8,38 +8,38 @@ use store::Store;
 use tracing::{info, warn};
 
 use super::{Environment, Failure, ensure as ensure_record, find, replace};
-use crate::address::{self, Look, Wishes};
+use crate::address::{self, AddressSettings, LocalAddresses};
 
 pub(super) async fn ensure(
     store: &dyn Store,
     node: &str,
     environment: Environment<'_>,
 ) -> Result<(), Failure> {
-    let known = find(store, Kind::Node, node).await?;
-    if known.is_none() && store.get(&Key::cluster(Kind::Node, node)).await?.is_some() {
-        // It cannot be understood, and was said to be left alone.
+    let existing = find(store, Kind::Node, node).await?;
+    if existing.is_none() && store.get(&Key::cluster(Kind::Node, node)).await?.is_some() {
+        // It cannot be read, and stays as it is.
         return Ok(());
     }
-    let wishes =
-        Wishes::read(&|name| environment(name)).map_err(|error| Failure::Refused(error.to_string()))?;
+    let settings = AddressSettings::read(&|name| environment(name))
+        .map_err(|error| Failure::Refused(error.to_string()))?;
     let others = other_nodes(store, node).await?;
-    let look = Look::now().unwrap_or_else(|error| {
-        warn!("this node's devices cannot be looked at: {error}");
-        Look::default()
+    let local = LocalAddresses::read().unwrap_or_else(|error| {
+        warn!(%error, "cannot read this node's network interfaces");
+        LocalAddresses::default()
     });
-    let look =
-        look.or_internal(known.as_ref().map(|(_, resource)| address::internal(resource)).unwrap_or_default());
+    let internal = existing.as_ref().map(|(_, resource)| address::internal(resource));
+    let local = local.or_internal(internal.unwrap_or_default());
     let mut found = Vec::new();
     for version in [IpVersion::V4, IpVersion::V6] {
-        let before = known.as_ref().and_then(|(_, resource)| address::recorded(resource, version));
-        let (wishes, look, others) = (wishes.clone(), look.clone(), others.clone());
-        let choosing = move || wishes.choose_first(version, &look, before, others);
+        let before = existing.as_ref().and_then(|(_, resource)| address::recorded(resource, version));
+        let (settings, local, others) = (settings.clone(), local.clone(), others.clone());
+        let choosing = move || settings.choose_first(version, &local, before, others);
         let chosen = tokio::task::spawn_blocking(choosing).await;
         let choice = chosen.map_err(|error| Failure::Refused(error.to_string()))?;
-        say(&choice);
+        log(&choice);
         found.extend(choice.address.map(|chosen| chosen.network));
     }
-    let Some((record, earlier)) = known else {
+    let Some((record, earlier)) = existing else {
         let mut resource = Resource::new(Kind::Node, node);
         resource.body.insert("spec".to_owned(), json!({}));
         describe(&mut resource, &found, environment)?;
@@ -50,18 +50,18 @@ pub(super) async fn ensure(
     if resource == earlier {
         return Ok(());
     }
-    info!(node, addresses = ?found, "this node's record changes");
+    info!(node, addresses = ?found, "changing this node's record");
     Ok(replace(store, record, &resource).await?)
 }
 
-/// Why an address was taken, what speaks against it, and what was not taken.
-fn say(choice: &Choice) {
+/// The chosen address and why, doubts about it, and refused addresses.
+fn log(choice: &Choice) {
     if let Some(chosen) = &choice.address {
         let device = chosen.interface.as_deref().unwrap_or("no device");
-        info!("this node's address is {} on {device}: {}", chosen.network, chosen.why);
+        info!(address = %chosen.network, device, reason = %chosen.why, "chose this node's address");
     }
-    choice.refused.iter().for_each(|refusal| warn!("an address was not taken: {refusal}"));
-    choice.doubts.iter().for_each(|doubt| warn!("this node's address is doubtful: {doubt}"));
+    choice.refused.iter().for_each(|refusal| warn!("refused an address for this node: {refusal}"));
+    choice.doubts.iter().for_each(|doubt| warn!("this node's address may be wrong: {doubt}"));
 }
 
 /// Every other node with an address.
@@ -81,10 +81,11 @@ async fn other_nodes(store: &dyn Store, node: &str) -> Result<Vec<OtherNode>, Fa
     Ok(others)
 }
 
-/// Notes down what is known now, and keeps everything else.
+/// Updates addresses, AS number and node reference, and keeps everything else.
 fn describe(node: &mut Resource, found: &[IpNet], environment: Environment<'_>) -> Result<(), Failure> {
     let number = environment("AS").map(|text| {
-        text.parse::<u32>().map_err(|_| Failure::Refused(format!("AS is {text:?}, which is no AS number")))
+        text.parse::<u32>()
+            .map_err(|_| Failure::Refused(format!("AS is {text:?}, which is not an AS number")))
     });
     if let Some(number) = number.transpose()? {
         node.spec_mut().entry("bgp").or_insert_with(|| json!({}))["asNumber"] = number.into();

@@ -16,7 +16,7 @@ const V4_NAME: &str = "default-ipv4-ippool";
 const V6_NAME: &str = "default-ipv6-ippool";
 
 pub(super) async fn ensure(store: &dyn Store, environment: Environment<'_>) -> Result<(), Failure> {
-    if environment("NO_DEFAULT_POOLS").is_some_and(|said| said.eq_ignore_ascii_case("true")) {
+    if environment("NO_DEFAULT_POOLS").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(());
     }
     let kernel_has_ipv6 = || Host::here().and_then(|mut host| host.facts()).is_ok_and(|facts| facts.has_ipv6);
@@ -35,8 +35,8 @@ pub(super) async fn ensure(store: &dyn Store, environment: Environment<'_>) -> R
     Ok(())
 }
 
-/// Somebody asks for IPv6 pods, or a node has an IPv6 address that other nodes can reach them by. Otherwise pods would get IPv6 addresses
-/// that lead nowhere beyond their node, and programs would try them first.
+/// An IPv6 pool is configured, or a node has an IPv6 address. Otherwise pods would get IPv6 addresses that are unreachable from other nodes, and
+/// programs would try them first.
 async fn is_ipv6_wanted(store: &dyn Store, environment: Environment<'_>) -> Result<bool, Failure> {
     if environment("CALICO_IPV6POOL_CIDR").is_some() {
         return Ok(true);
@@ -104,12 +104,14 @@ fn pool(
     pool.body.insert("spec".to_owned(), spec);
     pool.fill_defaults();
     if let Some(violation) = model::validate::validate(&pool).first() {
-        return Err(Failure::Refused(format!("the settings {prefix}_* make no valid pool: {violation}")));
+        return Err(Failure::Refused(format!(
+            "the settings {prefix}_* do not make a valid pool: {violation}"
+        )));
     }
     Ok(pool)
 }
 
-/// The network that was set, `None` if none is wanted.
+/// The configured network; `None` for `none`.
 fn network(
     environment: Environment<'_>,
     variable: &str,
@@ -146,7 +148,7 @@ fn flag(environment: Environment<'_>, variable: &str, default: bool) -> Result<V
 }
 
 fn wrong(variable: &str, found: &str, wanted: &str) -> Failure {
-    Failure::Refused(format!("{variable} is {found:?}, and must be {wanted}"))
+    Failure::Refused(format!("{variable} is {found:?}, expected {wanted}"))
 }
 
 /// Calico's default, or the first of its alternatives that this machine has no address in.
@@ -154,14 +156,16 @@ fn free_network(own: &[Ipv4Addr]) -> IpNet {
     let candidates = std::iter::once(Ipv4Addr::new(192, 168, 0, 0))
         .chain((16..32).map(|second| Ipv4Addr::new(172, second, 0, 0)));
     let mut networks = candidates.map(|start| IpNet::new(start.into(), 16).expect("16 is a prefix length"));
-    let default = networks.next().expect("there is a first");
+    let default = networks.next().expect("the list is not empty");
     let is_free = |network: &IpNet| !own.iter().any(|address| network.contains(&IpAddr::V4(*address)));
     if is_free(&default) {
         return default;
     }
     let chosen = networks.find(is_free);
     match chosen {
-        Some(network) => info!("{network} is the default pool: this machine has an address in {default}"),
+        Some(network) => {
+            info!(pool = %network, "chose another default pool, because this machine has an address in {default}")
+        }
         None => warn!("this machine has an address in every network that could be the default pool"),
     }
     chosen.unwrap_or(default)

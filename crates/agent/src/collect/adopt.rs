@@ -1,66 +1,63 @@
-//! Takes over attachments that are not in the journal: made by single calls before there was an agent, or by Calico.
+//! Adopts attachments that are not in the journal: made by single calls before there was an agent, or by Calico.
 //!
-//! A device with our alias is adopted when an endpoint record of its sandbox is there and the runtime, if there is one
-//! to ask, has the sandbox. One without our alias only when both vouch for it and the pod's own end agrees. What nobody
-//! vouches for is never touched.
+//! A device with our alias is adopted if its sandbox has an endpoint record and the runtime, if there is one, lists the sandbox. A device
+//! without our alias is adopted only if both confirm it and the pod's own end agrees. Other devices are never touched.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 
 use host::cri::Sandboxes;
 use host::{Adoption, Claim, PodNamespace};
 use model::Sandbox;
 use tracing::{debug, info};
 
-use super::known::Known;
-use crate::cni::{CniError, Services};
+use super::inventory::Inventory;
 use crate::endpoints::{self, LocalEndpoint};
 use crate::failpoint::{self, Point};
 use crate::journal::Entry;
+use crate::services::Agent;
+use crate::verbs::CniError;
 
-/// `ready` is what the runtime lists, if it could be asked.
-pub(super) async fn look(services: &Services, ready: Option<&Sandboxes>, known: &Known) {
-    let agent = services.agent().expect("only the agent adopts");
-    for (sandbox, endpoint, is_own) in known.with_device() {
-        let is_vouched = match ready {
+/// `ready` is the runtime's list, if it answered.
+pub(super) async fn adopt_all(agent: &Agent, ready: Option<&Sandboxes>, inventory: &Inventory) {
+    for (sandbox, endpoint, is_own) in inventory.with_device() {
+        let is_confirmed = match ready {
             Some(ready) => ready.is_ready(sandbox.container_id()),
-            // Where there is no runtime to ask, the alias must do.
+            // Without a runtime, the alias is enough.
             None => is_own && agent.runtime.client().is_none(),
         };
-        if !is_vouched || agent.journal.get(sandbox).is_some() || services.fences().is_busy(sandbox) {
+        if !is_confirmed || agent.journal.get(sandbox).is_some() || agent.locks.is_busy(sandbox) {
             continue;
         }
-        match adopt(services, sandbox, endpoint).await {
+        match adopt(agent, sandbox, endpoint).await {
             Ok(None) => {}
-            Ok(Some(reason)) => services.say_once(format!("{sandbox} is not taken over: {reason}")),
-            Err(error) => debug!("{sandbox} is not taken over now: {error}"),
+            Ok(Some(reason)) => agent.warn_once(format!("cannot adopt {sandbox}: {reason}")),
+            Err(error) => debug!(%sandbox, %error, "cannot adopt a sandbox now"),
         }
     }
 }
 
-/// Why it was not done, if it was not; for nothing if there is nothing to be done any more.
+/// Why it cannot be adopted; `None` if it was, or need not be any more.
 async fn adopt(
-    services: &Services,
+    agent: &Agent,
     sandbox: &Sandbox,
     endpoint: &LocalEndpoint,
 ) -> Result<Option<&'static str>, CniError> {
-    let agent = services.agent().expect("only the agent adopts");
     let netns = match agent.runtime.client() {
         Some(runtime) => runtime.namespace_of(sandbox.container_id()).await.ok().flatten(),
         None => None,
     };
-    let _fenced = services.fences().enter(sandbox).await;
-    if agent.journal.get(sandbox).is_some() || !is_still_recorded(services, endpoint).await? {
+    let _locked = agent.locks.acquire(sandbox).await;
+    if agent.journal.get(sandbox).is_some() || !is_still_recorded(agent, endpoint).await? {
         return Ok(None);
     }
     let Some(device) = endpoint.device.clone().filter(|_| !endpoint.addresses.is_empty()) else {
-        return Ok(Some("its endpoint record says neither device nor address"));
+        return Ok(Some("its endpoint record names no device or no address"));
     };
     let (mac, addresses) = (endpoint.mac, endpoint.addresses.clone());
     let claim = Claim { sandbox: sandbox.clone(), device, mac, addresses };
     let path = netns.clone();
     failpoint::hit(Point::AdoptBefore);
-    let adoption = services.in_kernel(move |host| {
+    let adoption = agent.in_kernel(move |host| {
         let mut pod = path.map(|path| PodNamespace::open(&path)).transpose()?;
         host.adopt(pod.as_mut(), &claim)
     });
@@ -68,10 +65,8 @@ async fn adopt(
         Adoption::Refused(reason) => Ok(Some(reason)),
         Adoption::Done(attachment) => {
             failpoint::hit(Point::AdoptClaimed);
-            note(
-                services,
-                Entry { attachment, netns: netns.unwrap_or_default(), pod: endpoint.pod.clone() },
-            )?;
+            let entry = Entry { attachment, netns: netns.unwrap_or_default(), pod: endpoint.pod.clone() };
+            record(agent, entry)?;
             failpoint::hit(Point::AdoptAfter);
             Ok(None)
         }
@@ -79,18 +74,16 @@ async fn adopt(
 }
 
 /// A DEL may have come first.
-async fn is_still_recorded(services: &Services, endpoint: &LocalEndpoint) -> Result<bool, CniError> {
-    let agent = services.agent().expect("only the agent adopts");
-    let book = agent.book.get().ok_or_else(|| CniError::broken("the store is not open"))?;
-    let record = book.store().get(&endpoint.record.key).await?;
+async fn is_still_recorded(agent: &Agent, endpoint: &LocalEndpoint) -> Result<bool, CniError> {
+    let record = agent.book.get_or_fail()?.store().get(&endpoint.record.key).await?;
     Ok(record.and_then(|record| endpoints::read(&record, &agent.node)).as_ref() == Some(endpoint))
 }
 
-fn note(services: &Services, entry: Entry) -> Result<(), CniError> {
+fn record(agent: &Agent, entry: Entry) -> Result<(), CniError> {
     let (sandbox, device) = (entry.attachment.sandbox.clone(), entry.attachment.device.clone());
     let netns: PathBuf = entry.netns.clone();
-    services.remember(entry)?;
-    services.metrics().adopted.fetch_add(1, Ordering::Relaxed);
-    info!("took over {sandbox} with {device} and namespace {:?}", netns.display());
+    agent.remember(entry)?;
+    agent.metrics().adopted.increment();
+    info!(%sandbox, %device, netns = %netns.display(), "adopted");
     Ok(())
 }

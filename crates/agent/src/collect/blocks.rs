@@ -1,7 +1,7 @@
 //! Which blocks hold addresses of this node's pods: its own, and those that it borrowed from.
 //!
-//! Nothing leads from a node to the blocks that it borrowed from, and most nodes never borrow. So all blocks of the
-//! cluster are looked through at the first look and then seldom; those that were found are read at each.
+//! No record leads from a node to the blocks that it borrowed from, and most nodes never borrow. So all blocks of the cluster are searched at
+//! the first observation and rarely afterwards; the blocks found are read at each.
 
 use std::collections::BTreeSet;
 
@@ -11,37 +11,42 @@ use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange};
 use store::{ListRequest, Lookup, Record};
 use tracing::warn;
 
-use super::known::Known;
-use crate::cni::CniError;
+use super::inventory::Inventory;
+use crate::verbs::CniError;
 
-/// How many blocks are read at once.
+/// How many blocks are read in one request.
 const BLOCKS_AT_ONCE: usize = 64;
-/// Every so many looks, all blocks are looked through.
-const WIDE_LOOK_EVERY: u32 = 10;
+/// All blocks are searched at every tenth observation.
+const SEARCH_EVERY: u32 = 10;
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
-    /// Other nodes' blocks with addresses of this one's pods, when last looked for.
+    /// Other nodes' blocks with addresses of this node's pods, from the last search.
     borrowed_from: BTreeSet<Cidr>,
-    looks: u32,
+    observations: u32,
 }
 
 impl Blocks {
-    /// Adds the sandboxes that addresses were given to.
-    pub(super) async fn look(&mut self, book: &Book, node: &str, known: &mut Known) -> Result<(), CniError> {
+    /// Adds the sandboxes that hold addresses.
+    pub(super) async fn read(
+        &mut self,
+        book: &Book,
+        node: &str,
+        inventory: &mut Inventory,
+    ) -> Result<(), CniError> {
         let mut blocks = own_blocks(book, node).await?;
-        if self.looks.is_multiple_of(WIDE_LOOK_EVERY) {
-            self.borrowed_from = find_borrowed(book, node, known).await?;
+        if self.observations.is_multiple_of(SEARCH_EVERY) {
+            self.borrowed_from = find_borrowed(book, node, inventory).await?;
         } else {
             blocks.extend(&self.borrowed_from);
         }
-        self.looks = self.looks.wrapping_add(1);
+        self.observations = self.observations.wrapping_add(1);
         for some in blocks.chunks(BLOCKS_AT_ONCE) {
             let lookups = some.iter().map(|block| Lookup::Record(Key::Block(*block))).collect();
             for record in book.store().read(lookups).await?.into_iter().flatten() {
                 if let Some(block) = decode(&record) {
-                    known.add_block(&block, node);
+                    inventory.add_block(&block, node);
                 }
             }
         }
@@ -60,8 +65,12 @@ async fn own_blocks(book: &Book, node: &str) -> Result<Vec<Cidr>, CniError> {
     Ok(blocks.collect())
 }
 
-/// Looks through all blocks, a page at a time.
-async fn find_borrowed(book: &Book, node: &str, known: &mut Known) -> Result<BTreeSet<Cidr>, CniError> {
+/// Searches all blocks, a page at a time.
+async fn find_borrowed(
+    book: &Book,
+    node: &str,
+    inventory: &mut Inventory,
+) -> Result<BTreeSet<Cidr>, CniError> {
     let own = Some(AffinityOwner::Host(node.to_owned()));
     let mut found = BTreeSet::new();
     for version in VERSIONS {
@@ -70,7 +79,7 @@ async fn find_borrowed(book: &Book, node: &str, known: &mut Known) -> Result<BTr
             let page = book.store().list(request.clone()).await?;
             for record in page.records.iter().filter(|record| mentions(&record.value, node)) {
                 let Some(block) = decode(record).filter(|block| block.owner() != own) else { continue };
-                if known.add_block(&block, node) {
+                if inventory.add_block(&block, node) {
                     found.insert(block.cidr);
                 }
             }
@@ -83,7 +92,7 @@ async fn find_borrowed(book: &Book, node: &str, known: &mut Known) -> Result<BTr
     Ok(found)
 }
 
-/// Whether a record has the node's name in it: most blocks of a cluster do not, and need not be decoded.
+/// Whether a record contains the node's name: most blocks of a cluster do not, and need not be decoded.
 fn mentions(value: &[u8], node: &str) -> bool {
     let quoted = format!("\"{node}\"");
     value.windows(quoted.len()).any(|window| window == quoted.as_bytes())
@@ -92,6 +101,6 @@ fn mentions(value: &[u8], node: &str) -> bool {
 fn decode(record: &Record) -> Option<Block> {
     let Key::Block(cidr) = &record.key else { return None };
     Block::decode(cidr, &record.value)
-        .inspect_err(|error| warn!("{} is passed over: {error}", record.key))
+        .inspect_err(|error| warn!(block = %record.key, %error, "skipped an unreadable block"))
         .ok()
 }

@@ -1,17 +1,16 @@
-//! Removes what has no owner: endpoints, addresses, devices, journal entries of sandboxes that are gone. And takes over
-//! what has one, but is not in the journal ([`adopt`]).
+//! The collector: removes what has no owner (endpoints, addresses, devices and journal entries of sandboxes that are gone) and adopts what
+//! has one but is not in the journal ([`adopt`]).
 //!
-//! Everything of ours names its sandbox, so what is known of the node is gathered by sandbox and each one is judged
-//! as a whole ([`crate::witness`]). Removing one is the same as its DEL, inside its fence.
+//! Everything of ours names its sandbox, so the collector lists all sandboxes of the node ([`inventory`]) and judges each as a whole
+//! ([`crate::witness`]). It removes one as a DEL would, with the sandbox locked.
 
 mod adopt;
 mod blocks;
-mod known;
+mod inventory;
 mod neighbours;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use doctor::mended;
 use host::Host;
@@ -19,100 +18,101 @@ use model::Sandbox;
 use tracing::{debug, info, warn};
 
 use blocks::Blocks;
-use known::Known;
+use inventory::Inventory;
 
-use crate::cni::{self, CniError, NetConf, Services};
 use crate::failpoint::{self, Point};
+use crate::services::{Agent, Services};
+use crate::verbs::{self, CniError, NetConf};
 use crate::witness::{Suspects, Word, say_gone};
 
-/// Looks are never closer together than this, however short the grace.
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(500);
+/// The shortest time between two observations, however short the grace.
+const OBSERVE_EVERY_MIN: Duration = Duration::from_millis(500);
 
-/// How long to wait for the store before looking whether it is there now.
-const SYNC_LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How often to check whether the records are cached.
+const SYNC_POLL_EVERY: Duration = Duration::from_millis(200);
 
-/// Looks again and again; never ends. Begins when the store's records are known.
-pub(crate) async fn run(services: &Services, grace: Duration) {
-    let (mut suspects, mut blocks) = (Suspects::default(), Blocks::default());
-    let mut strays = Suspects::default();
+/// Observes again and again; never ends. Begins when the store's records are cached.
+pub(crate) async fn run(agent: &Agent, grace: Duration) {
+    let (mut suspects, mut blocks) = (Suspects::new(grace), Blocks::default());
+    let mut strays = Suspects::new(grace);
     loop {
-        while !services.health().is_store_in_sync() {
-            tokio::time::sleep(SYNC_LOOK_EVERY).await;
+        while !agent.health.is_store_in_sync() {
+            tokio::time::sleep(SYNC_POLL_EVERY).await;
         }
-        if let Err(error) = look(services, &mut suspects, &mut blocks, grace).await {
-            // Not knowing is no reason to remove anything; suspects keep their time.
-            debug!("no look was possible: {error}");
+        if let Err(error) = collect(agent, &mut suspects, &mut blocks).await {
+            // Suspects keep their time: a failed observation says nothing about them.
+            debug!(%error, "cannot observe the sandboxes of this node");
         }
-        if let Err(error) = neighbours::look(services, &mut strays, grace).await {
-            debug!("no look at neighbours was possible: {error}");
+        if let Err(error) = neighbours::collect(agent, &mut strays).await {
+            debug!(%error, "cannot observe the neighbours of this node");
         }
-        tokio::time::sleep(grace.max(LOOK_EVERY_MIN)).await;
+        tokio::time::sleep(grace.max(OBSERVE_EVERY_MIN)).await;
     }
 }
 
-async fn look(
-    services: &Services,
+async fn collect(
+    agent: &Agent,
     suspects: &mut Suspects<Sandbox>,
     blocks: &mut Blocks,
-    grace: Duration,
 ) -> Result<(), CniError> {
-    let ready = services.sandboxes().await;
-    let known = Known::gather(services, blocks).await?;
-    adopt::look(services, ready.as_ref(), &known).await;
+    let ready = agent.sandboxes().await;
+    let inventory = Inventory::of_agent(agent, blocks).await?;
+    adopt::adopt_all(agent, ready.as_ref(), &inventory).await;
     let Some(ready) = ready else {
-        return Err(CniError::broken("the runtime says nothing"));
+        return Err(CniError::internal("the container runtime does not answer"));
     };
     let mut gone = Vec::new();
-    for sandbox in known.sandboxes() {
-        if services.fences().is_busy(sandbox) {
+    for sandbox in inventory.sandboxes() {
+        if agent.locks.is_busy(sandbox) {
             continue;
         }
         let runtime = if ready.is_ready(sandbox.container_id()) { Word::Alive } else { Word::Gone };
         // The orchestrator is not asked yet.
-        if say_gone(&[runtime, known.kernel_says(sandbox), Word::Nothing]) {
+        if say_gone(&[runtime, inventory.kernel_word(sandbox), Word::Nothing]) {
             gone.push(sandbox.clone());
         }
     }
-    let condemned = suspects.look(gone, Instant::now(), grace);
-    let count = i64::try_from(suspects.len()).unwrap_or(i64::MAX);
-    services.metrics().suspects.store(count, Ordering::Relaxed);
-    for sandbox in condemned {
+    let confirmed = suspects.observe(gone);
+    agent.metrics().suspects.set(suspects.len());
+    for sandbox in confirmed {
         failpoint::hit(Point::CollectBefore);
-        match remove_known(&sandbox, &known, services).await {
+        match remove(&sandbox, &inventory, agent).await {
             Ok(()) => {
-                info!("{sandbox} has no owner any more; removed");
-                services.metrics().collected.fetch_add(1, Ordering::Relaxed);
-                note(&sandbox, &known, services);
+                info!(%sandbox, "removed a sandbox without an owner");
+                agent.metrics().collected.increment();
+                record_fix(&sandbox, &inventory, agent);
             }
-            Err(error) => warn!("{sandbox} has no owner any more, and stays for now: {error}"),
+            Err(error) => warn!(%sandbox, %error, "cannot remove a sandbox without an owner; retrying later"),
         }
         failpoint::hit(Point::CollectAfter);
     }
     Ok(())
 }
 
-fn note(sandbox: &Sandbox, known: &Known, services: &Services) {
-    let node = services.agent().map_or("", |agent| agent.node.as_str());
-    for mended in mended::collected(sandbox, &known.leftovers_of(sandbox), node) {
-        services.health().mended(&mended, &format!("{sandbox} has no owner any more; removed"));
+fn record_fix(sandbox: &Sandbox, inventory: &Inventory, agent: &Agent) {
+    for mended in mended::collected(sandbox, &inventory.leftovers_of(sandbox), &agent.node) {
+        agent.health.record_fix(&mended, &format!("removed {sandbox}, which had no owner"));
     }
 }
 
-async fn remove_known(sandbox: &Sandbox, known: &Known, services: &Services) -> Result<(), CniError> {
-    let _fenced = services.fences().enter(sandbox).await;
-    // While waiting for the fence it may have come to life.
-    let owned = services.in_kernel(Host::links_into_pods).await?;
+async fn remove(sandbox: &Sandbox, inventory: &Inventory, agent: &Agent) -> Result<(), CniError> {
+    let _locked = agent.locks.acquire(sandbox).await;
+    // An ADD may have used it while this waited for the lock.
+    let owned = agent.in_kernel(Host::links_into_pods).await?;
     if owned.iter().any(|link| link.owner == *sandbox) {
-        return Err(CniError::broken("it has a device now"));
+        return Err(CniError::internal("it has a device again"));
     }
-    cni::remove_attachment(sandbox, known.endpoint_of(sandbox), services).await
+    verbs::remove_attachment(sandbox, inventory.endpoint_of(sandbox), agent).await
 }
 
-/// Every sandbox of this node that anything of ours speaks of, for a runtime's GC.
-pub(crate) async fn known_sandboxes(
+/// Every sandbox of this node that any of our records, devices or journal entries names, for a runtime's GC.
+pub(crate) async fn sandboxes_of_node(
     netconf: &NetConf,
-    services: &Services,
+    services: Services<'_>,
 ) -> Result<BTreeSet<Sandbox>, CniError> {
-    let known = Known::gather_for(netconf, services).await?;
-    Ok(known.sandboxes().cloned().collect())
+    let inventory = match services {
+        Services::Agent(agent) => Inventory::of_agent(agent, &mut Blocks::default()).await?,
+        Services::OneShot(_) => Inventory::of_call(netconf, services).await?,
+    };
+    Ok(inventory.sandboxes().cloned().collect())
 }

@@ -1,66 +1,64 @@
-//! Permanent neighbours on pods' devices that nobody has a use for.
+//! Stray permanent neighbours on pods' devices.
 //!
-//! Nothing tells who made one. So the same rule holds as for everything that is taken away: the journal does not have the address
-//! for the pod, and the kernel neither leads anything there nor has the address inside the pod, in two looks some time apart. A pod that
-//! cannot be looked into keeps its neighbours.
-
-use std::time::{Duration, Instant};
+//! Nothing shows which program made one. So it must be unused in two observations some time apart: the pod has no such address in the journal
+//! and none inside, and no route through the device leads to it. A pod whose namespace cannot be read keeps its neighbours.
 
 use doctor::mended;
-use host::{Around, Host, HostError};
-use plan::work::{Act, NodeWork, WorkDone};
+use host::{Host, HostError, TaskContext};
+use plan::task::{KernelChange, RepairTask, TaskOutcome};
 use plan::{NodeDesired, PodWiring, StrayNeighbour};
 use tracing::{debug, warn};
 
-use crate::cni::Services;
 use crate::journal::Entry;
+use crate::services::Agent;
 use crate::witness::Suspects;
 
-pub(super) async fn look(
-    services: &Services,
-    suspects: &mut Suspects<StrayNeighbour>,
-    grace: Duration,
-) -> Result<(), HostError> {
-    let Some(agent) = services.agent() else { return Ok(()) };
+pub(super) async fn collect(agent: &Agent, suspects: &mut Suspects<StrayNeighbour>) -> Result<(), HostError> {
     let mut entries = agent.journal.all();
-    entries.retain(|entry| !services.fences().is_busy(&entry.attachment.sandbox));
-    let strays = services.in_kernel(move |host| strays(host, &entries)).await?;
-    for stray in suspects.look(strays, Instant::now(), grace) {
-        remove(services, stray).await?;
+    entries.retain(|entry| !agent.locks.is_busy(&entry.attachment.sandbox));
+    let strays = agent.in_kernel(move |host| strays(host, &entries)).await?;
+    for stray in suspects.observe(strays) {
+        remove(agent, stray).await?;
     }
     Ok(())
 }
 
-async fn remove(services: &Services, stray: StrayNeighbour) -> Result<(), HostError> {
-    let _fenced = services.fences().enter(&stray.sandbox).await;
-    // While waiting for the fence the sandbox may have got another address.
-    let Some(agent) = services.agent() else { return Ok(()) };
+async fn remove(agent: &Agent, stray: StrayNeighbour) -> Result<(), HostError> {
+    let _locked = agent.locks.acquire(&stray.sandbox).await;
+    // The sandbox may have got another address while this waited for the lock.
     let Some(entry) = agent.journal.get(&stray.sandbox) else { return Ok(()) };
     let asked = stray.clone();
-    let done = services.in_kernel(move |host| drop_stray(host, &entry, &asked)).await?;
+    let done = agent.in_kernel(move |host| drop_stray(host, &entry, &asked)).await?;
     let StrayNeighbour { device, neighbour, .. } = &stray;
     match done {
-        Some(WorkDone::Done { .. }) => {
+        Some(TaskOutcome::Done { .. }) => {
             let mended = mended::stray_neighbour(&stray, &agent.node);
-            let words = format!("permanent neighbour {neighbour} on {device} was of nobody; removed");
-            services.health().mended(&mended, &words);
+            let words = format!("removed the stray permanent neighbour {neighbour} on {device}");
+            agent.health.record_fix(&mended, &words);
         }
-        Some(WorkDone::Failed { said }) => {
-            warn!("neighbour {neighbour} on {device} is of nobody, and stays for now: {said}");
+        Some(TaskOutcome::Failed { said }) => {
+            warn!(%neighbour, %device, error = said, "cannot remove a stray neighbour; retrying later");
         }
-        other => debug!("neighbour {neighbour} on {device} is not what it was: {other:?}"),
+        other => {
+            debug!(%neighbour, %device, outcome = ?other, "a stray neighbour changed before it was removed")
+        }
     }
     Ok(())
 }
 
-/// On the thread that does all kernel work, so that nothing changes in between.
-fn drop_stray(host: &mut Host, entry: &Entry, stray: &StrayNeighbour) -> Result<Option<WorkDone>, HostError> {
+/// On the kernel thread, so that nothing changes in between.
+fn drop_stray(
+    host: &mut Host,
+    entry: &Entry,
+    stray: &StrayNeighbour,
+) -> Result<Option<TaskOutcome>, HostError> {
     if !strays(host, std::slice::from_ref(entry))?.contains(stray) {
         return Ok(None);
     }
     let StrayNeighbour { device, neighbour, .. } = stray.clone();
-    let act = Act::Neighbour { address: neighbour.address, device, from: Some(neighbour.mac), to: None };
-    Ok(Some(host.carry_out(&NodeWork::here(act), &Around::default())))
+    let change =
+        KernelChange::Neighbour { address: neighbour.address, device, from: Some(neighbour.mac), to: None };
+    Ok(Some(host.run_task(&RepairTask::here(change), &TaskContext::default())))
 }
 
 fn strays(host: &mut Host, entries: &[Entry]) -> Result<Vec<StrayNeighbour>, HostError> {
@@ -76,7 +74,7 @@ fn strays(host: &mut Host, entries: &[Entry]) -> Result<Vec<StrayNeighbour>, Hos
     Ok(strays)
 }
 
-/// Whether the pod has the address, as far as can be seen.
+/// Whether the pod has the address. An unreadable pod may have it.
 fn may_be_inside(host: &mut Host, entry: &Entry, wiring: &PodWiring, stray: &StrayNeighbour) -> bool {
     let Ok(mut pod) = host.open_pod(&entry.netns) else { return true };
     let Ok(observed) = host.observe(&mut pod, wiring) else { return true };

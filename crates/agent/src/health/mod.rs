@@ -1,48 +1,49 @@
-//! Whether the agent lives and is ready, and what it counts: three pages over HTTP, on this machine only.
+//! Liveness, readiness and metrics of the agent, served over HTTP on this machine only.
 
 mod http;
 mod metrics;
+mod registry;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use doctor::evidence::node::AddressChoice;
+use evidence::node::AddressChoice;
 
-use doctor::evidence::node::Mend;
 use doctor::mended::Mended;
+use evidence::node::Mend;
 
-use crate::mends::Mends;
+use crate::fixes::Fixes;
 
-pub(crate) use http::Pages;
+pub(crate) use http::HealthServer;
 pub(crate) use metrics::Metrics;
 
-/// A loop that was not heard of for this long hangs.
+/// A reconciler that shows no sign of life for this long hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(90);
 
-const NOT_SERVING: &str = "the socket is not served";
-const NOT_IN_SYNC: &str = "the store's records are not known yet";
-const NOT_RECONCILED: &str = "the kernel's state differs from what it should be";
-const NOT_CHECKED: &str = "the kernel's state has not been checked yet";
+const NOT_SERVING: &str = "the agent does not serve its socket";
+const NOT_IN_SYNC: &str = "the store's records are not cached yet";
+const NOT_RECONCILED: &str = "the kernel's state differs from the desired state";
+const NOT_OBSERVED: &str = "the kernel's state has not been observed yet";
 
-/// What readiness depends on. Each condition is met while it has no problem; a part of the agent sets its own with
-/// [`Health::set_condition`]. The names are labels of the metric `plumb_not_ready`.
+/// What readiness depends on. A condition is met while it has no problems; each part of the agent sets its own with
+/// [`Health::set_condition`]. The names are label values of the metric `plumb_not_ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Condition {
     /// Plugins can call.
     Socket,
     /// The journal and the queue can be written.
-    StateFolder,
+    StateDirectory,
     /// The store can be read and written.
     Store,
-    /// The store's records are known.
+    /// The store's records are cached.
     Records,
-    /// The kernel holds what it should.
+    /// The kernel is in the desired state.
     Kernel,
-    /// Routes to other nodes are all there.
+    /// All routes to other nodes are in place.
     Routes,
-    /// Sessions of BGP are all up. Without BGP there is nothing to miss.
+    /// All BGP sessions are established. Always met without BGP.
     Sessions,
     /// Pods are restricted to their own addresses.
     Rules,
@@ -52,7 +53,7 @@ impl Condition {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Condition::Socket => "socket",
-            Condition::StateFolder => "state-folder",
+            Condition::StateDirectory => "state-folder",
             Condition::Store => "store",
             Condition::Records => "records",
             Condition::Kernel => "kernel",
@@ -66,22 +67,22 @@ impl Condition {
 /// Every condition with its problems.
 pub(crate) type Conditions = BTreeMap<Condition, Vec<String>>;
 
-/// What the parts of the agent say about themselves.
+/// What the parts of the agent report about themselves.
 #[derive(Debug)]
 pub(crate) struct Health {
     started: Instant,
     pub(crate) metrics: Metrics,
-    mends: Mends,
-    /// Milliseconds after the start at which the reconcile loop was last heard of.
-    reconcile_heard: AtomicU64,
+    fixes: Fixes,
+    /// Milliseconds from the start to the reconciler's last sign of life.
+    reconciler_alive: AtomicU64,
     store_away: AtomicBool,
-    /// Why the store cannot be used, as it was last asked.
+    /// The error of the last probe of the store.
     store_problem: Mutex<Option<String>>,
     conditions: Mutex<Conditions>,
-    /// Records that are wrong, and that this node does not follow. It works without: they make it no less ready.
-    records_wrong: Mutex<Vec<String>>,
-    bgp_records_wrong: Mutex<Vec<String>>,
-    /// What this node goes by, and why. Empty until that has been looked at.
+    /// Invalid records, which this node skips. They do not make it unready.
+    invalid_records: Mutex<Vec<String>>,
+    invalid_bgp_records: Mutex<Vec<String>>,
+    /// This node's address of each IP version, and why. Empty until it has been checked.
     address_choices: Mutex<Vec<AddressChoice>>,
 }
 
@@ -90,38 +91,38 @@ impl Health {
         Health {
             started: Instant::now(),
             metrics: Metrics::default(),
-            mends: Mends::default(),
-            reconcile_heard: AtomicU64::new(0),
+            fixes: Fixes::default(),
+            reconciler_alive: AtomicU64::new(0),
             store_away: AtomicBool::new(false),
             store_problem: Mutex::default(),
             conditions: Mutex::new(at_start()),
-            records_wrong: Mutex::default(),
-            bgp_records_wrong: Mutex::default(),
+            invalid_records: Mutex::default(),
+            invalid_bgp_records: Mutex::default(),
             address_choices: Mutex::default(),
         }
     }
 
-    /// Something was put right without anybody asking for it. `words` say what was wrong.
-    pub(crate) fn mended(&self, mended: &Mended, words: &str) {
-        self.mends.note(mended, words, &self.metrics);
+    /// Logs, counts and keeps an automatic fix. `words` say what was wrong or what was done.
+    pub(crate) fn record_fix(&self, mended: &Mended, words: &str) {
+        self.fixes.record(mended, words, &self.metrics);
     }
 
-    /// What was put right of late, oldest first.
-    pub(crate) fn mends(&self) -> Vec<Mend> {
-        self.mends.all()
+    /// The last fixes, oldest first.
+    pub(crate) fn fixes(&self) -> Vec<Mend> {
+        self.fixes.all()
     }
 
-    pub(crate) fn heard_of_reconcile(&self) {
+    pub(crate) fn reconciler_is_alive(&self) {
         let now = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.reconcile_heard.store(now, Ordering::Relaxed);
+        self.reconciler_alive.store(now, Ordering::Relaxed);
     }
 
-    /// Says what keeps a condition from being met; nothing if it is met.
+    /// Sets the problems of a condition; none if it is met.
     pub(crate) fn set_condition(&self, condition: Condition, problems: Vec<String>) {
         self.conditions().insert(condition, problems);
     }
 
-    /// What keeps a condition from being met.
+    /// The problems of a condition.
     pub(crate) fn problems_of(&self, condition: Condition) -> Vec<String> {
         self.conditions().get(&condition).cloned().unwrap_or_default()
     }
@@ -144,13 +145,13 @@ impl Health {
 
     pub(crate) fn set_store_in_sync(&self, in_sync: bool) {
         self.set_met(Condition::Records, in_sync, NOT_IN_SYNC);
-        self.metrics.store_in_sync.store(i64::from(in_sync), Ordering::Relaxed);
+        self.metrics.store_in_sync.set_flag(in_sync);
     }
 
-    /// Why the store cannot be used now; nothing if it can.
+    /// Why the store cannot be used now; `None` if it can.
     pub(crate) fn set_store_problem(&self, problem: Option<String>) {
         self.set_store_away(problem.is_some());
-        let words = problem.as_ref().map(|problem| format!("the store cannot be used: {problem}"));
+        let words = problem.as_ref().map(|problem| format!("cannot use the store: {problem}"));
         self.set_condition(Condition::Store, words.into_iter().collect());
         *self.store_problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
     }
@@ -159,17 +160,17 @@ impl Health {
         self.store_problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether somebody waited for the store in vain, and nobody has had an answer since.
+    /// Whether the store did not answer, and has not answered since.
     pub(crate) fn set_store_away(&self, away: bool) {
         self.store_away.store(away, Ordering::Relaxed);
-        self.metrics.store_away.store(i64::from(away), Ordering::Relaxed);
+        self.metrics.store_away.set_flag(away);
     }
 
     pub(crate) fn is_store_away(&self) -> bool {
         self.store_away.load(Ordering::Relaxed)
     }
 
-    /// Whether the last look at the kernel left nothing wrong.
+    /// Whether the last observation left no difference in the kernel.
     pub(crate) fn set_reconciled(&self, reconciled: bool) {
         self.set_met(Condition::Kernel, reconciled, NOT_RECONCILED);
     }
@@ -182,12 +183,12 @@ impl Health {
         self.is_met(Condition::Kernel)
     }
 
-    /// Why routes to other nodes are not all there; nothing if they are.
+    /// Why routes to other nodes are missing; none if they are all in place.
     pub(crate) fn set_routes_missing(&self, reasons: Vec<String>) {
         self.set_condition(Condition::Routes, reasons);
     }
 
-    /// The same for sessions of BGP.
+    /// The same for BGP sessions.
     pub(crate) fn set_sessions_missing(&self, reasons: Vec<String>) {
         self.set_condition(Condition::Sessions, reasons);
     }
@@ -197,19 +198,19 @@ impl Health {
         self.set_condition(Condition::Rules, reason.into_iter().collect());
     }
 
-    /// Records that are wrong and are not followed, each with the reason.
-    pub(crate) fn set_records_wrong(&self, reasons: Vec<String>) {
-        *self.records_wrong.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    /// Invalid records that this node skips, each with the reason.
+    pub(crate) fn set_invalid_records(&self, reasons: Vec<String>) {
+        *self.invalid_records.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
     }
 
-    /// The same for records of BGP.
-    pub(crate) fn set_bgp_records_wrong(&self, reasons: Vec<String>) {
-        *self.bgp_records_wrong.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
+    /// The same for BGP records.
+    pub(crate) fn set_invalid_bgp_records(&self, reasons: Vec<String>) {
+        *self.invalid_bgp_records.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
     }
 
-    pub(crate) fn records_wrong(&self) -> Vec<String> {
-        let mut all = self.records_wrong.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        all.extend_from_slice(&self.bgp_records_wrong.lock().unwrap_or_else(PoisonError::into_inner));
+    pub(crate) fn invalid_records(&self) -> Vec<String> {
+        let mut all = self.invalid_records.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.extend_from_slice(&self.invalid_bgp_records.lock().unwrap_or_else(PoisonError::into_inner));
         all
     }
 
@@ -221,42 +222,38 @@ impl Health {
         self.address_choices.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why the agent should be started anew; nothing if it lives.
+    /// Why the agent should be restarted; `None` if it lives.
     pub(crate) fn not_alive(&self) -> Option<String> {
-        let heard = Duration::from_millis(self.reconcile_heard.load(Ordering::Relaxed));
-        let silent = self.started.elapsed().saturating_sub(heard);
-        (silent > SILENCE_MAX)
-            .then(|| format!("the reconcile loop was not heard of for {} s", silent.as_secs()))
+        let alive = Duration::from_millis(self.reconciler_alive.load(Ordering::Relaxed));
+        let silent = self.started.elapsed().saturating_sub(alive);
+        (silent > SILENCE_MAX).then(|| format!("the reconciler has hung for {} s", silent.as_secs()))
     }
 
-    /// What is missing before pods can be added.
+    /// The problems of all conditions. Pods can be added if there are none.
     pub(crate) fn not_ready(&self) -> Vec<String> {
         self.conditions().values().flatten().cloned().collect()
     }
 
-    /// The text of the page for Prometheus.
+    /// The text of `/metrics`.
     pub(crate) fn metrics_page(&self) -> String {
-        let mut text = self.metrics.text();
-        text.push_str("# HELP plumb_not_ready 1 for each condition of readiness that is not met\n");
-        text.push_str("# TYPE plumb_not_ready gauge\n");
-        for (condition, problems) in self.conditions().iter() {
-            let value = i32::from(!problems.is_empty());
-            text.push_str(&format!("plumb_not_ready{{condition=\"{}\"}} {value}\n", condition.as_str()));
-        }
-        text
+        let unmet = |(condition, problems): (&Condition, &Vec<String>)| {
+            ([condition.as_str()], u64::from(!problems.is_empty()))
+        };
+        self.metrics.not_ready.set(self.conditions().iter().map(unmet));
+        self.metrics.page()
     }
 }
 
-/// Nothing is known yet, except that the state folder could be opened.
+/// Nothing has been checked yet, except that the state directory could be opened.
 fn at_start() -> Conditions {
     let problem = |text: &str| vec![text.to_owned()];
     BTreeMap::from([
         (Condition::Socket, problem(NOT_SERVING)),
-        (Condition::StateFolder, Vec::new()),
+        (Condition::StateDirectory, Vec::new()),
         (Condition::Store, Vec::new()),
         (Condition::Records, problem(NOT_IN_SYNC)),
-        (Condition::Kernel, problem(NOT_CHECKED)),
-        (Condition::Routes, problem("the routes to other nodes are not known yet")),
+        (Condition::Kernel, problem(NOT_OBSERVED)),
+        (Condition::Routes, problem("the routes to other nodes have not been computed yet")),
         (Condition::Sessions, Vec::new()),
         (Condition::Rules, Vec::new()),
     ])
@@ -273,20 +270,20 @@ mod tests {
         health.set_routes_missing(Vec::new());
         health.set_serving(true);
         health.set_store_in_sync(true);
-        assert_eq!(health.not_ready(), ["the kernel's state has not been checked yet"]);
+        assert_eq!(health.not_ready(), ["the kernel's state has not been observed yet"]);
         health.set_reconciled(true);
         assert_eq!(health.not_ready(), [] as [&str; 0]);
         health.set_store_in_sync(false);
-        assert_eq!(health.not_ready(), ["the store's records are not known yet"]);
+        assert_eq!(health.not_ready(), ["the store's records are not cached yet"]);
         health.set_store_in_sync(true);
         health.set_store_problem(Some("no answer".to_owned()));
-        assert_eq!(health.not_ready(), ["the store cannot be used: no answer"]);
+        assert_eq!(health.not_ready(), ["cannot use the store: no answer"]);
         health.set_store_problem(None);
         assert_eq!(health.not_ready(), [] as [&str; 0]);
         health.set_rules_missing(Some("no nft".to_owned()));
         assert_eq!(health.not_ready(), ["no nft"]);
         assert_eq!(health.not_alive(), None);
-        health.set_condition(Condition::StateFolder, vec!["it is full".to_owned()]);
+        health.set_condition(Condition::StateDirectory, vec!["it is full".to_owned()]);
         assert_eq!(health.not_ready(), ["it is full", "no nft"]);
         let page = health.metrics_page();
         for line in ["state-folder\"} 1\n", "store\"} 0\n", "socket\"} 0\n"] {

@@ -1,4 +1,4 @@
-//! One attachment, as it is noted down.
+//! One attachment, in memory and on disk.
 
 use std::path::PathBuf;
 
@@ -6,16 +6,16 @@ use model::{DeviceName, Sandbox};
 use plan::Attachment;
 use serde::{Deserialize, Serialize};
 
-/// Goes up when an older agent could misunderstand an entry.
+/// Increased when an older agent could misread an entry.
 const VERSION: u32 = 1;
 
-/// What the node knows about an attachment.
+/// A journal entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) attachment: Attachment,
-    /// The pod's namespace, as the runtime called it.
+    /// The path of the pod's namespace, from the runtime.
     pub(crate) netns: PathBuf,
-    /// Namespace and name of the pod, if it is one.
+    /// Namespace and name, if it is a pod.
     pub(crate) pod: Option<(String, String)>,
 }
 
@@ -52,14 +52,14 @@ impl Entry {
             addresses: addresses.clone(),
             pod_forwards: *pod_forwards,
         };
-        serde_json::to_vec(&written).expect("texts and numbers can be written")
+        serde_json::to_vec(&written).expect("strings and numbers can be encoded")
     }
 
     /// The error says what is wrong.
     pub(super) fn decode(content: &[u8]) -> Result<Entry, String> {
         let written: Written = serde_json::from_slice(content).map_err(|error| error.to_string())?;
         if written.version != VERSION {
-            return Err(format!("version {} is not known", written.version));
+            return Err(format!("version {} is not supported", written.version));
         }
         let sandbox = Sandbox::new(&written.network, &written.container_id, &written.interface)
             .map_err(|error| error.to_string())?;
@@ -67,7 +67,7 @@ impl Entry {
             attachment: Attachment {
                 sandbox,
                 device: DeviceName::new(&written.device).map_err(|error| error.to_string())?,
-                mac: written.mac.parse().map_err(|_| format!("{:?} is no hardware address", written.mac))?,
+                mac: written.mac.parse().map_err(|_| format!("{:?} is not a MAC address", written.mac))?,
                 mtu: written.mtu,
                 addresses: written.addresses,
                 pod_forwards: written.pod_forwards,
@@ -107,10 +107,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_said() {
+    fn an_unreadable_entry_is_an_error() {
         let text = String::from_utf8(example("c1").encode()).unwrap();
         let newer = text.replace("\"version\":1", "\"version\":2");
-        assert_eq!(Entry::decode(newer.as_bytes()), Err("version 2 is not known".to_owned()));
+        assert_eq!(Entry::decode(newer.as_bytes()), Err("version 2 is not supported".to_owned()));
         assert!(Entry::decode(text.replace("c1", "c/1").as_bytes()).is_err());
         assert!(Entry::decode(b"").is_err());
     }

@@ -13,43 +13,48 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::protocol::{self, Asked};
-use crate::cni::{self, Answer, CallRequest, Caller, Services};
+use wire::Reply;
+
+use super::protocol::{self, Request};
 use crate::failpoint::{self, Point};
 use crate::health::Condition;
+use crate::services::{Agent, Services};
+use crate::verbs::{self, Caller};
 use crate::{findings, repair};
 
-/// Whoever comes when all of these are taken waits in the socket's backlog.
+/// More clients than this wait in the socket's backlog.
 const CONNECTIONS_MAX: usize = 256;
-/// Below this many free places, those who say nothing must go sooner.
+/// With fewer free places than this, idle connections are closed sooner.
 const CONNECTIONS_CROWDED: usize = 64;
-/// How long a connection may take to say what it wants.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
-const SILENCE_CROWDED_MAX: Duration = Duration::from_secs(1);
-/// How long calls under way get to finish when the agent stops.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// How long a caller may take to read its answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
-/// How many may ask for something else than a call: the other places are for plugins.
+/// How long a connection may take to send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT_CROWDED: Duration = Duration::from_secs(1);
+/// How long calls in progress may take when the agent stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a client may take to read its reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many requests other than calls are served at the same time; the other places are for plugins.
 const QUESTIONS_MAX: usize = 32;
-/// How many may be told what the agent sees at the same time: that is long, and is kept until it is read.
+/// How many requests for evidence are served at the same time: the reply is long, and stays in memory until it is read.
 const EVIDENCE_MAX: usize = 2;
-/// How long others wait for that.
-const EVIDENCE_PATIENCE: Duration = Duration::from_secs(20);
-/// How often to look whether somebody removed the socket.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long further requests for evidence wait.
+const EVIDENCE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often to check that the socket still exists.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Server {
     path: PathBuf,
     listener: UnixListener,
-    /// Which file is ours.
+    /// Device and inode of the socket that this agent made.
     identity: (u64, u64),
     places: Arc<Semaphore>,
     questions: Arc<Questions>,
+    /// Clients must be root, or run as the same user as the agent.
+    own_user: u32,
 }
 
-/// Places for those who ask something that no plugin asks.
+/// Places for requests other than calls.
 #[derive(Debug)]
 struct Questions {
     all: Semaphore,
@@ -57,11 +62,11 @@ struct Questions {
 }
 
 impl Server {
-    /// Opens the socket. One that a killed agent left is replaced; one that is served is not.
+    /// Opens the socket. Replaces one that a killed agent left, but not one that is served.
     pub(super) fn bind(path: &Path) -> io::Result<Server> {
-        make_folder_of(path)?;
+        create_directory_of(path)?;
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another agent serves there"));
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "another agent serves this socket"));
         }
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -72,18 +77,19 @@ impl Server {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let (all, evidence) = (Semaphore::new(QUESTIONS_MAX), Semaphore::new(EVIDENCE_MAX));
         let questions = Arc::new(Questions { all, evidence });
-        Ok(Server { path: path.to_owned(), listener, identity, places, questions })
+        let own_user = fs::metadata("/proc/self").map_or(0, |status| status.uid());
+        Ok(Server { path: path.to_owned(), listener, identity, places, questions, own_user })
     }
 
-    /// Somebody may have removed the socket: then nobody can call, although everything else works.
-    fn look_after_socket(&mut self, services: &Services) {
+    /// Recreates a socket that was removed: without it no plugin can call, although everything else works.
+    fn check_socket(&mut self, agent: &Agent) {
         let problem = match identity(&self.path) {
             Ok(found) if found == self.identity => None,
-            Ok(_) => Some("somebody put another file in its place".to_owned()),
+            Ok(_) => Some("another file is in its place".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                match make_folder_of(&self.path).and_then(|()| listen(&self.path)) {
+                match create_directory_of(&self.path).and_then(|()| listen(&self.path)) {
                     Ok(again) => {
-                        warn!("{} was removed; made it anew", self.path.display());
+                        warn!(socket = %self.path.display(), "recreated the socket, which was removed");
                         (self.listener, self.identity) = again;
                         None
                     }
@@ -92,138 +98,140 @@ impl Server {
             }
             Err(error) => Some(error.to_string()),
         };
-        let problems = problem.map(|problem| format!("{} is not served: {problem}", self.path.display()));
-        services.health().set_condition(Condition::Socket, problems.into_iter().collect());
+        let problems =
+            problem.map(|problem| format!("cannot serve the socket {}: {problem}", self.path.display()));
+        agent.health.set_condition(Condition::Socket, problems.into_iter().collect());
     }
 
-    /// Serves until `stop` is ready, then lets the calls under way finish.
-    pub(super) async fn run(mut self, services: Arc<Services>, stop: impl Future<Output = ()>) {
+    /// Serves until `stop` is ready, then lets the calls in progress end.
+    pub(super) async fn run(mut self, agent: Arc<Agent>, stop: impl Future<Output = ()>) {
         tokio::pin!(stop);
-        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut check = tokio::time::interval(CHECK_EVERY);
         loop {
             let place = tokio::select! {
                 () = &mut stop => break,
-                place = self.places.clone().acquire_owned() => place.expect("never closed"),
+                place = self.places.clone().acquire_owned() => place.expect("the semaphore is never closed"),
             };
             let accepted = tokio::select! {
                 () = &mut stop => break,
                 accepted = self.listener.accept() => accepted,
-                _ = look.tick() => {
-                    self.look_after_socket(&services);
+                _ = check.tick() => {
+                    self.check_socket(&agent);
                     continue;
                 }
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let (services, places) = (services.clone(), self.places.clone());
-                    let questions = self.questions.clone();
-                    tokio::spawn(
-                        async move { converse(stream, &services, &places, &questions, place).await },
-                    );
+                    let (agent, places) = (agent.clone(), self.places.clone());
+                    let (questions, own_user) = (self.questions.clone(), self.own_user);
+                    tokio::spawn(async move {
+                        if is_allowed(&stream, own_user) {
+                            serve_connection(stream, &agent, &places, &questions, place).await;
+                        }
+                    });
                 }
                 Err(error) => {
-                    // Out of descriptors, most likely: those who are served give some back.
-                    warn!("cannot accept a connection: {error}");
+                    // Most likely out of file descriptors: connections that end free some.
+                    warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }
-        services.health().set_serving(false);
+        agent.health.set_serving(false);
         self.close().await;
     }
 
     async fn close(self) {
-        // From now on a plugin finds nobody here, and knows what to do.
+        // From now on a plugin finds no agent, and queues its DELs itself.
         if identity(&self.path).is_ok_and(|found| found == self.identity)
             && let Err(error) = fs::remove_file(&self.path)
         {
-            warn!("{} stays behind: {error}", self.path.display());
+            warn!(socket = %self.path.display(), %error, "cannot remove the socket");
         }
         drop(self.listener);
-        let everyone = u32::try_from(CONNECTIONS_MAX).expect("a small number");
-        if timeout(FAREWELL, self.places.acquire_many(everyone)).await.is_err() {
-            warn!("some calls are still under way; what they leave is found at the next start");
+        let all = u32::try_from(CONNECTIONS_MAX).expect("a small number");
+        if timeout(STOP_TIMEOUT, self.places.acquire_many(all)).await.is_err() {
+            warn!("stopped while calls were in progress; the next start completes or removes what they left");
         }
     }
 }
 
-async fn converse(
+fn is_allowed(stream: &UnixStream, own_user: u32) -> bool {
+    let is_allowed = stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == own_user);
+    if !is_allowed {
+        warn!("refused a client that is not root");
+    }
+    is_allowed
+}
+
+async fn serve_connection(
     mut stream: UnixStream,
-    services: &Services,
+    agent: &Agent,
     places: &Semaphore,
     questions: &Questions,
     _place: OwnedSemaphorePermit,
 ) {
-    let is_allowed =
-        stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == services.own_user());
-    if !is_allowed {
-        warn!("somebody who is not root called; hanging up");
-        return;
-    }
     let read = tokio::select! {
         read = protocol::read_request(&mut stream) => read,
-        () = silence(places) => {
-            debug!("a connection said nothing for too long");
+        () = request_timeout(places) => {
+            debug!("closed a connection that sent no request");
             return;
         }
     };
-    // Held until the answer is read, or is not.
+    // Held until the reply is written.
     let mut held = None;
-    let (answer, stream) = match read {
-        Ok(Some(Asked::Call(request))) => {
-            let (answer, stream) = serve(request, stream, services).await;
-            services.metrics().count_call(answer.success);
-            (answer, stream)
+    let (reply, stream) = match read {
+        Ok(Some(Request::Call(request))) => {
+            let (reply, stream) = serve_call(request, stream, agent).await;
+            agent.metrics().count_call(reply.is_success());
+            (reply, stream)
         }
         Ok(Some(question)) => {
-            let (answer, place) = reply(question, services, questions).await;
+            let (reply, place) = answer(question, agent, questions).await;
             held = place;
-            (answer, Arc::new(stream))
+            (reply, Arc::new(stream))
         }
         Ok(None) => return,
         Err(error) => {
-            warn!("a request that cannot be served: {error}");
-            services.metrics().count_call(false);
-            (cni::refuse(&error), Arc::new(stream))
+            warn!(%error, "refused a request");
+            agent.metrics().count_call(false);
+            (verbs::refuse(&error), Arc::new(stream))
         }
     };
     let Ok(mut stream) = Arc::try_unwrap(stream) else { return };
-    match timeout(ANSWER_PATIENCE, protocol::write_answer(&mut stream, answer)).await {
+    match timeout(REPLY_TIMEOUT, protocol::write_reply(&mut stream, reply)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!("the caller did not wait for its answer: {error}"),
-        Err(_) => warn!("a caller did not read its answer within {} s", ANSWER_PATIENCE.as_secs()),
+        Ok(Err(error)) => debug!(%error, "a client closed the connection before its reply"),
+        Err(_) => warn!("a client did not read its reply within {} s", REPLY_TIMEOUT.as_secs()),
     }
     if held.is_some() {
-        // Something large was in memory for a moment.
+        // Evidence is large, and stays in the heap otherwise.
         let _ = tokio::task::spawn_blocking(host::give_back_memory).await;
     }
 }
 
-/// The places that a question takes.
+/// The places that a request takes.
 type Held<'a> = (SemaphorePermit<'a>, Option<SemaphorePermit<'a>>);
 
-/// Answers what is no call of a plugin, unless too many ask.
-async fn reply<'a>(
-    question: Asked,
-    services: &Services,
-    questions: &'a Questions,
-) -> (Answer, Option<Held<'a>>) {
-    let busy = || Answer { success: false, text: "too many ask the agent just now; try again".to_owned() };
+/// Answers a request other than a call, unless there are too many.
+async fn answer<'a>(question: Request, agent: &Agent, questions: &'a Questions) -> (Reply, Option<Held<'a>>) {
+    let busy = || Reply::failure("the agent has too many requests; try again".to_owned());
     let Ok(place) = questions.all.try_acquire() else { return (busy(), None) };
     match question {
-        Asked::Call(_) => unreachable!("calls are served, not replied to"),
-        Asked::Evidence => match timeout(EVIDENCE_PATIENCE, questions.evidence.acquire()).await {
-            Ok(Ok(evidence)) => (findings::answer(services).await, Some((place, Some(evidence)))),
+        Request::Call(_) => unreachable!("serve_call serves calls"),
+        Request::Identity => (findings::who_am_i(agent), Some((place, None))),
+        Request::Evidence => match timeout(EVIDENCE_TIMEOUT, questions.evidence.acquire()).await {
+            Ok(Ok(evidence)) => (findings::answer(agent).await, Some((place, Some(evidence)))),
             _ => (busy(), None),
         },
-        Asked::Repair(works) => (repair::answer(&works, services).await, Some((place, None))),
-        Asked::Probe(addresses) => (findings::probe(services, &addresses).await, Some((place, None))),
+        Request::Repair(works) => (repair::answer(&works, agent).await, Some((place, None))),
+        Request::Probe(addresses) => (findings::probe(agent, &addresses).await, Some((place, None))),
     }
 }
 
-fn make_folder_of(path: &Path) -> io::Result<()> {
-    let Some(folder) = path.parent() else { return Ok(()) };
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+fn create_directory_of(path: &Path) -> io::Result<()> {
+    let Some(directory) = path.parent() else { return Ok(()) };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 fn listen(path: &Path) -> io::Result<(UnixListener, (u64, u64))> {
@@ -237,19 +245,19 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.dev(), found.ino()))
 }
 
-async fn serve(request: CallRequest, stream: UnixStream, services: &Services) -> (Answer, Arc<UnixStream>) {
+async fn serve_call(request: wire::Call, stream: UnixStream, agent: &Agent) -> (Reply, Arc<UnixStream>) {
     let stream = Arc::new(stream);
     let caller = {
         let stream = stream.clone();
-        Caller::new(move || still_there(&stream))
+        Caller::new(move || is_open(&stream))
     };
-    let answer = cni::serve(&request, &caller, services).await;
+    let reply = verbs::serve(&request, &caller, Services::Agent(agent)).await;
     drop(caller);
-    (answer, stream)
+    (reply, stream)
 }
 
-/// A plugin says nothing after its request; only its end can be read.
-fn still_there(stream: &UnixStream) -> bool {
+/// A plugin sends nothing after its request, so only the end of the connection can be read.
+fn is_open(stream: &UnixStream) -> bool {
     let mut byte = [0];
     match stream.try_read(&mut byte) {
         Ok(0) => false,
@@ -258,12 +266,12 @@ fn still_there(stream: &UnixStream) -> bool {
     }
 }
 
-/// Ends when a connection has been silent for too long: sooner when others wait for its place.
-async fn silence(places: &Semaphore) {
+/// Ends when a connection has sent no request for too long: sooner while places are scarce.
+async fn request_timeout(places: &Semaphore) {
     let mut waited = Duration::ZERO;
-    while waited < SILENCE_MAX {
-        tokio::time::sleep(SILENCE_CROWDED_MAX).await;
-        waited += SILENCE_CROWDED_MAX;
+    while waited < REQUEST_TIMEOUT {
+        tokio::time::sleep(REQUEST_TIMEOUT_CROWDED).await;
+        waited += REQUEST_TIMEOUT_CROWDED;
         if places.available_permits() < CONNECTIONS_CROWDED {
             return;
         }

@@ -1,4 +1,4 @@
-//! What `plumbd node` is told: flags first, then the environment, then what is usual.
+//! The settings of `plumbd node`: flags first, then the environment, then defaults.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,72 +6,70 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use doctor::evidence::node::AgentMode;
 use host::Host;
 use host::cri::RuntimeClient;
-use model::names::NodeName;
+use model::{AgentMode, NodeName};
 use store::StoreConfig;
 use store::config::{Overrides, Reason, Sources};
 
 use crate::bgp::{BgpOptions, BirdPlaces};
-use crate::cni::STATE_FOLDER;
 use crate::runtime::Runtime;
 use crate::variables;
 
-/// Where Calico's node agent leaves the node's name, and its plugin looks for it.
+/// Where Calico's node agent writes the node's name, and its plugin reads it.
 const NODENAME_FILE: &str = "/var/lib/calico/nodename";
-/// Where it leaves the MTU of pods, for plugins.
+/// Where it writes the MTU of pods, for plugins.
 const MTU_FILE: &str = "/var/lib/calico/mtu";
 
 /// Settings of the node's agent.
 #[derive(Debug, Args)]
 pub(crate) struct NodeArguments {
-    /// This node's name [default: the nodename file, else the machine's name].
+    /// Name of this node [default: /var/lib/calico/nodename, or the host name].
     #[arg(long, env = "NODENAME", value_name = "NAME")]
     pub(super) node_name: Option<String>,
 
-    /// Where plugins call.
-    #[arg(long, default_value = "/run/plumb/agent.sock", value_name = "PATH")]
+    /// Socket for CNI plugins and `plumb`.
+    #[arg(long, default_value = wire::AGENT_SOCKET, value_name = "PATH")]
     pub(super) socket: PathBuf,
 
-    /// Where attachments and queued DELs are remembered.
-    #[arg(long, default_value = STATE_FOLDER, value_name = "FOLDER")]
+    /// Directory of the journal and the queued DELs.
+    #[arg(long, default_value = wire::STATE_DIR, value_name = "DIRECTORY")]
     pub(super) state_dir: PathBuf,
 
-    /// Where to leave the MTU of pods for plugins [default: /var/lib/calico/mtu; with a state folder of its own, mtu in that].
+    /// File for the MTU of pods, which plugins read [default: /var/lib/calico/mtu, or mtu in a --state-dir of your own].
     #[arg(long, env = "PLUMB_MTU_FILE", value_name = "FILE")]
     pub(super) mtu_file: Option<PathBuf>,
 
-    /// The container runtime's socket [default: the first usual one that exists].
+    /// Socket of the container runtime [default: the first of the usual ones that exists].
     #[arg(long, env = "CONTAINER_RUNTIME_ENDPOINT", value_name = "SOCKET")]
     pub(super) cri_socket: Option<String>,
 
-    /// What has no owner is removed when two looks, this far apart, agree on it.
+    /// Time between the two observations before something without an owner is removed.
     #[arg(long, env = "PLUMB_GRACE", default_value = "60s", value_parser = parse_duration, value_name = "TIME")]
     pub(super) grace: Duration,
 
-    /// How often to look for what is wrong with this node, for the metric plumb_findings; 0s for never.
+    /// How often the doctor checks this node, for the metric plumb_findings; 0s for never.
     #[arg(long, env = "PLUMB_DOCTOR_EVERY", default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     pub(super) doctor_every: Duration,
 
-    /// Only look: answer `plumb doctor` and count findings, and change nothing. For a node whose network is another's,
-    /// such as Calico's.
+    /// Only observe: answer `plumb doctor`, count findings, change nothing. For a node with another network provider, such as
+    /// Calico.
     #[arg(long, env = "PLUMB_OBSERVE")]
     pub(super) observe: bool,
 
-    /// With --observe: also carry out what `plumb repair --apply` asks for on this node, and nothing besides.
+    /// With --observe: also apply the steps of `plumb repair --apply` on this node.
     #[arg(long, env = "PLUMB_REPAIR")]
     pub(super) repair: bool,
 
-    /// `bird` to speak BGP through BIRD; `vxlan` or `none` not to.
+    /// `bird` runs BGP through BIRD; `vxlan` and `none` run no BGP.
     #[arg(long, env = "CALICO_NETWORKING_BACKEND", default_value = "none", value_parser = ["bird", "vxlan", "none"], value_name = "BACKEND")]
     pub(super) networking_backend: String,
 
-    /// BIRD's program; `external` if somebody else runs it.
+    /// The BIRD program, or `external` if another service runs it.
     #[arg(long, env = "PLUMB_BIRD", default_value = "bird", value_name = "PROGRAM")]
     pub(super) bird: String,
 
-    /// BIRD's configuration, which the agent writes [default: bird.conf in the state folder].
+    /// BIRD's configuration file, written by the agent [default: bird.conf in the state directory].
     #[arg(long, env = "PLUMB_BIRD_CONFIG", value_name = "FILE")]
     pub(super) bird_config: Option<PathBuf>,
 
@@ -79,19 +77,19 @@ pub(crate) struct NodeArguments {
     #[arg(long, env = "PLUMB_BIRD_SOCKET", default_value = host::bird::AGENTS_SOCKET, value_name = "PATH")]
     pub(super) bird_socket: PathBuf,
 
-    /// Passwords of BGP: the key KEY of a secret NAME is the file NAME/KEY in here.
-    #[arg(long, env = "PLUMB_BGP_SECRETS", default_value = "/etc/plumb/secrets", value_name = "FOLDER")]
+    /// Directory of BGP passwords: the key KEY of secret NAME is the file NAME/KEY.
+    #[arg(long, env = "PLUMB_BGP_SECRETS", default_value = "/etc/plumb/secrets", value_name = "DIRECTORY")]
     pub(super) bgp_secrets: PathBuf,
 
-    /// The number that BGP knows this node by [default: its IPv4 address].
+    /// BGP router ID of this node [default: its IPv4 address].
     #[arg(long, env = "CALICO_ROUTER_ID", value_name = "ADDRESS")]
     pub(super) router_id: Option<String>,
 
-    /// Where to serve /liveness, /readiness and /metrics; `off` for nowhere.
+    /// Address for /liveness, /readiness and /metrics; `off` to disable.
     #[arg(long, env = "PLUMB_HEALTH_ADDRESS", default_value = "127.0.0.1:9099", value_name = "ADDRESS")]
     pub(super) health_address: String,
 
-    /// How much to log: error, warn, info, debug or trace.
+    /// Log level: error, warn, info, debug or trace.
     #[arg(long, env = "PLUMB_LOG", default_value = "info", value_name = "LEVEL")]
     pub(super) log: String,
 }
@@ -99,29 +97,30 @@ pub(crate) struct NodeArguments {
 impl NodeArguments {
     /// The node's name, by Calico's rules.
     pub(super) fn name(&self) -> Result<String> {
-        let said = self.node_name.clone().filter(|name| !name.is_empty());
+        let configured = self.node_name.clone().filter(|name| !name.is_empty());
         let from_file = || {
             let text = std::fs::read_to_string(NODENAME_FILE).ok()?;
             Some(text.trim().to_owned()).filter(|name| !name.is_empty())
         };
         let own = || {
-            let name = Host::machine_name().ok()?.trim().to_ascii_lowercase();
+            let name = NodeName::of_machine(&Host::machine_name().ok()?);
             Some(name).filter(|name| !name.is_empty())
         };
-        let name = said.or_else(from_file).or_else(own).context("this node has no name; set NODENAME")?;
-        name.parse::<NodeName>().with_context(|| format!("{name:?} cannot be a node's name"))?;
-        Ok(name)
+        let configured = configured.or_else(from_file).map(NodeName::from);
+        let name = configured.or_else(own).context("this node has no name; set NODENAME")?;
+        name.check().with_context(|| format!("{name:?} is not a valid node name"))?;
+        Ok(name.to_string())
     }
 
-    /// The machine's file is for the machine's agent.
+    /// Calico's file is only for an agent with the default state directory: others may share the machine.
     pub(super) fn mtu_file(&self) -> PathBuf {
-        self.mtu_file.clone().unwrap_or_else(|| match self.state_dir.as_os_str() == STATE_FOLDER {
+        self.mtu_file.clone().unwrap_or_else(|| match self.state_dir.as_os_str() == wire::STATE_DIR {
             true => PathBuf::from(MTU_FILE),
             false => self.state_dir.join("mtu"),
         })
     }
 
-    /// An agent that acts repairs anyway.
+    /// An agent that acts always repairs.
     pub(super) fn mode(&self) -> AgentMode {
         match (self.observe, self.repair) {
             (false, _) => AgentMode::Acts,
@@ -130,29 +129,28 @@ impl NodeArguments {
         }
     }
 
-    /// Where there must be a BIRD: this agent speaks BGP through it, or somebody said where it is. At the default place, which
-    /// evidence tries anyway, a node that speaks no BGP has none, and that is no trouble to tell of.
+    /// Where BIRD must answer: this agent runs BGP through it, or the socket was configured. A node without BGP has no BIRD at the default
+    /// socket, which is not a problem; evidence tries that one anyway.
     pub(super) fn expected_bird_socket(&self) -> Option<PathBuf> {
-        let speaks_bgp = self.networking_backend == "bird" && self.mode() == AgentMode::Acts;
-        let is_unusual = self.bird_socket != Path::new(host::bird::AGENTS_SOCKET);
-        Some(self.bird_socket.clone()).filter(|_| speaks_bgp || is_unusual)
+        let runs_bgp = self.networking_backend == "bird" && self.mode() == AgentMode::Acts;
+        let is_configured = self.bird_socket != Path::new(host::bird::AGENTS_SOCKET);
+        Some(self.bird_socket.clone()).filter(|_| runs_bgp || is_configured)
     }
 
-    /// How BGP is spoken, if it is.
+    /// The settings of BGP, if it is on.
     pub(super) fn bgp(&self) -> Result<Option<BgpOptions>> {
         if self.networking_backend != "bird" {
             return Ok(None);
         }
-        // Calico's word for a number out of the node's name, which is what a node without IPv4 gets anyway.
+        // `hash` is Calico's word for an ID derived from the node's name, which a node without IPv4 gets anyway.
         let router_id = self.router_id.as_deref().filter(|id| !id.is_empty() && *id != "hash");
         let router_id = router_id
-            .map(|id| id.parse().with_context(|| format!("CALICO_ROUTER_ID {id:?} is no IPv4 address")));
+            .map(|id| id.parse().with_context(|| format!("CALICO_ROUTER_ID {id:?} is not an IPv4 address")));
         let config = self.bird_config.clone().unwrap_or_else(|| self.state_dir.join("bird.conf"));
         let places = BirdPlaces { program: self.bird.clone(), config, socket: self.bird_socket.clone() };
         Ok(Some(BgpOptions { places, secrets: self.bgp_secrets.clone(), router_id: router_id.transpose()? }))
     }
 
-    /// The runtime to ask.
     pub(super) fn runtime(&self) -> Result<Runtime> {
         match self.cri_socket.as_deref().filter(|endpoint| !endpoint.is_empty()) {
             Some(endpoint) => Ok(Runtime::Named(RuntimeClient::from_endpoint(endpoint)?)),
@@ -161,7 +159,7 @@ impl NodeArguments {
     }
 }
 
-/// The store that the environment names. Inside Kubernetes a file of this node's own is never what was meant.
+/// The store that the environment selects. Inside Kubernetes, a SQLite file on one node is never meant.
 pub(super) fn store_config() -> Result<(StoreConfig, Reason)> {
     store_config_from(&variables::os)
 }
@@ -170,7 +168,7 @@ fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(
     let sources = Sources {
         overrides: Overrides::default(),
         config_file: None,
-        // A file of the operator's tool does not decide about the node.
+        // The operator's file does not configure a node.
         default_config_file: PathBuf::new(),
         environment,
         agent_settings: None,
@@ -178,7 +176,9 @@ fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(
     let selected = StoreConfig::from_sources(&sources)?;
     let is_in_kubernetes = environment("KUBERNETES_SERVICE_HOST").is_some_and(|host| !host.is_empty());
     if is_in_kubernetes && selected.reason == Reason::Fallback {
-        bail!("no store is named, and inside Kubernetes a file on this node is not one; set DATASTORE_TYPE");
+        bail!(
+            "no store is configured, and a SQLite file cannot serve a Kubernetes cluster; set DATASTORE_TYPE"
+        );
     }
     Ok((selected.config, selected.reason))
 }
@@ -186,15 +186,18 @@ fn store_config_from(environment: &dyn Fn(&str) -> Option<OsString>) -> Result<(
 /// `60s`, `500ms`, `2m`, or seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| "it must be a time such as 60s".to_owned())?;
+    let number: u64 = digits.parse().map_err(|_| "must be a duration such as 60s".to_owned())?;
     let milliseconds = match &text[digits.len()..] {
         "ms" => 1,
         "s" | "" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
-        unit => return Err(format!("{unit:?} is no unit of time; use ms, s, m or h")),
+        unit => return Err(format!("unknown unit {unit:?}; use ms, s, m or h")),
     };
-    number.checked_mul(milliseconds).map(Duration::from_millis).ok_or_else(|| "it is too long".to_owned())
+    number
+        .checked_mul(milliseconds)
+        .map(Duration::from_millis)
+        .ok_or_else(|| "the duration is too long".to_owned())
 }
 
 #[cfg(test)]
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bird_at_a_place_of_its_own_is_asked_there() {
+    fn a_configured_bird_socket_is_expected_to_answer() {
         #[derive(clap::Parser)]
         struct Program {
             #[command(flatten)]
@@ -229,15 +232,15 @@ mod tests {
         };
         assert_eq!(socket("/run/own/bird.ctl", &[]).as_deref(), Some(Path::new("/run/own/bird.ctl")));
         let usual = host::bird::AGENTS_SOCKET;
-        let speaks = ["--networking-backend", "bird"];
+        let bgp = ["--networking-backend", "bird"];
         assert_eq!(socket(usual, &["--networking-backend", "none"]), None);
-        assert_eq!(socket(usual, &speaks).as_deref(), Some(Path::new(usual)), "BGP is spoken through it");
-        let observes = [&speaks[..], &["--observe"]].concat();
-        assert_eq!(socket(usual, &observes), None, "an observer speaks none");
+        assert_eq!(socket(usual, &bgp).as_deref(), Some(Path::new(usual)), "the agent runs BGP through it");
+        let observes = [&bgp[..], &["--observe"]].concat();
+        assert_eq!(socket(usual, &observes), None, "an observer runs no BGP");
     }
 
     #[test]
-    fn a_file_is_never_fallen_back_to_inside_kubernetes() {
+    fn inside_kubernetes_sqlite_is_never_the_fallback() {
         let inside = |name: &str| (name == "KUBERNETES_SERVICE_HOST").then(|| OsString::from("10.0.0.1"));
         assert!(!matches!(store_config_from(&inside), Ok((StoreConfig::Sqlite { .. }, _))));
         let named = |name: &str| match name {

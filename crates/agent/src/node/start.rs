@@ -1,14 +1,13 @@
 //! Starts the agent's parts in an order in which each finds what it needs, and stops them.
 
 use std::path::PathBuf;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use book::{Book, Settings};
 use store::config::Reason;
 use store::{OpenMode, Store, StoreConfig};
-use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use super::server::Server;
@@ -16,19 +15,19 @@ use super::settings::{self, NodeArguments};
 use super::stop::{self, Stop};
 use super::sweep;
 use crate::bgp::{self, BgpOptions};
-use crate::cni::{Agent, Records, Services};
-use crate::endpoints::Endpoints;
+
 use crate::failpoint::{self, Point};
-use crate::health::{Health, Pages};
+use crate::health::{Health, HealthServer};
 use crate::journal::Journal;
+use crate::services::{Agent, AgentSetup};
 use crate::state::{self, State};
 use crate::{
-    between, bootstrap, collect, findings, guard, node_status, policies, queue, reconcile, store_health,
+    between, bootstrap, collect, del_queue, findings, guard, node_status, policies, reconcile, store_health,
 };
 
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
 const STORE_RETRY_MAX: Duration = Duration::from_secs(5);
-/// Well below what counts as hanging.
+/// Well below the time after which the agent counts as hung.
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
@@ -47,30 +46,25 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     info!(attachments = journal.len(), "read the journal");
     failpoint::hit(Point::StartJournalRead);
     let health = Arc::new(Health::new());
-    let agent = Agent {
+    let setup = AgentSetup {
         node,
         mode: arguments.mode(),
-        book: Records::default(),
         runtime: arguments.runtime()?,
-        endpoints: Endpoints::default(),
-        sweep: Notify::new(),
-        rules_touched: Notify::new(),
         journal,
         state,
-        protected: RwLock::default(),
+        state_dir: &arguments.state_dir,
         bird_socket: arguments.expected_bird_socket(),
     };
-    let services = Arc::new(Services::of_agent(agent, &arguments.state_dir, health.clone()));
-    services.count_attachments();
+    let agent = Arc::new(Agent::new(setup, health.clone()));
     let mut stop = Stop::new()?;
     if arguments.health_address != "off" {
-        let pages = Pages::open(&arguments.health_address)
+        let server = HealthServer::open(&arguments.health_address)
             .await
-            .with_context(|| format!("cannot serve health pages on {}", arguments.health_address))?;
-        tokio::spawn(pages.serve(health.clone()));
+            .with_context(|| format!("cannot serve health and metrics on {}", arguments.health_address))?;
+        tokio::spawn(server.serve(health.clone()));
     }
     if !arguments.observe {
-        guard::start(&services).await;
+        guard::start(&agent).await;
     }
     let server = Server::bind(&arguments.socket)
         .with_context(|| format!("cannot serve on {}", arguments.socket.display()))?;
@@ -78,107 +72,105 @@ pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     health.set_serving(true);
     info!(socket = %arguments.socket.display(), "serving");
     tokio::spawn({
-        let (services, every) = (services.clone(), arguments.doctor_every);
-        async move { findings::watch(&services, every).await }
+        let (agent, every) = (agent.clone(), arguments.doctor_every);
+        async move { findings::watch(&agent, every).await }
     });
     let background = if arguments.observe {
-        tokio::spawn(observe(services.clone(), config))
+        tokio::spawn(observe(agent.clone(), config))
     } else {
-        keep_kernel(&services);
-        tokio::spawn(work(services.clone(), (config, reason), arguments.grace, bgp, arguments.mtu_file()))
+        keep_kernel(&agent);
+        tokio::spawn(work(agent.clone(), (config, reason), arguments.grace, bgp, arguments.mtu_file()))
     };
     tokio::select! {
-        () = server.run(services, stop::asked(&mut stop)) => {}
+        () = server.run(agent, stop::requested(&mut stop)) => {}
         ended = background => {
-            // It ends only when it cannot go on.
-            ended.context("the agent's work ended")??;
+            // It ends only on an error.
+            ended.context("the agent's background work ended")??;
         }
     }
     info!("stopped; pods keep their network");
     Ok(())
 }
 
-fn keep_kernel(services: &Arc<Services>) {
+fn keep_kernel(agent: &Arc<Agent>) {
     tokio::spawn({
-        let services = services.clone();
-        async move { reconcile::run(&services).await }
+        let agent = agent.clone();
+        async move { reconcile::run(&agent).await }
     });
     tokio::spawn({
-        let services = services.clone();
-        async move { sweep::run(&services).await }
+        let agent = agent.clone();
+        async move { sweep::run(&agent).await }
     });
     tokio::spawn({
-        let services = services.clone();
-        async move { guard::keep(&services).await }
+        let agent = agent.clone();
+        async move { guard::keep(&agent).await }
     });
     tokio::spawn({
-        let services = services.clone();
-        async move { state::watch(&services).await }
+        let agent = agent.clone();
+        async move { state::watch(&agent).await }
     });
 }
 
 /// Follows the records, and changes neither them nor the kernel.
-async fn observe(services: Arc<Services>, config: StoreConfig) -> Result<()> {
-    info!("only observing");
-    let store = open_store(services.health(), &config, OpenMode::ReadOnly).await;
-    let agent = services.agent().expect("these are the agent's services");
+async fn observe(agent: Arc<Agent>, config: StoreConfig) -> Result<()> {
+    info!("started as an observer: changes neither records nor kernel");
+    let store = open_store(&agent.health, &config, OpenMode::ReadOnly).await;
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
-        services.health().set_store_in_sync(in_sync);
+        agent.health.set_store_in_sync(in_sync);
     });
-    let store_health = store_health::watch(services.health(), &*store);
-    tokio::join!(following, store_health, stay_alive(&services));
+    let store_health = store_health::watch(&agent.health, &*store);
+    tokio::join!(following, store_health, stay_alive(&agent));
     Ok(())
 }
 
-/// In the place of the loop that keeps the kernel: there is nothing to keep, so nothing is amiss.
-async fn stay_alive(services: &Services) {
-    services.health().set_reconciled(true);
-    services.health().set_routes_missing(Vec::new());
+/// In place of the reconciler: an observer has nothing to reconcile, so nothing is missing.
+async fn stay_alive(agent: &Agent) {
+    agent.health.set_reconciled(true);
+    agent.health.set_routes_missing(Vec::new());
     loop {
-        services.health().heard_of_reconcile();
+        agent.health.reconciler_is_alive();
         tokio::time::sleep(ALIVE_EVERY).await;
     }
 }
 
-/// Everything besides answering calls. Calls that need records fail until the store is there.
+/// Everything besides serving calls. Calls that need records fail until the store is open.
 async fn work(
-    services: Arc<Services>,
+    agent: Arc<Agent>,
     (config, reason): (StoreConfig, Reason),
     grace: Duration,
     bgp: Option<BgpOptions>,
     mtu_file: PathBuf,
 ) -> Result<()> {
-    let store = open_store(services.health(), &config, OpenMode::CreateIfMissing).await;
+    let store = open_store(&agent.health, &config, OpenMode::CreateIfMissing).await;
     failpoint::hit(Point::StartStoreOpen);
     tokio::spawn({
-        let (services, store) = (services.clone(), store.clone());
-        async move { store_health::watch(services.health(), &*store).await }
+        let (agent, store) = (agent.clone(), store.clone());
+        async move { store_health::watch(&agent.health, &*store).await }
     });
-    let agent = services.agent().expect("these are the agent's services");
     bootstrap::run(&*store, &config, reason, &agent.node).await?;
     failpoint::hit(Point::StartBootstrapped);
     agent.book.open(Book::following(store.clone(), Settings::default(), &agent.node));
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
-        services.health().set_store_in_sync(in_sync);
+        agent.health.set_store_in_sync(in_sync);
         if in_sync {
-            info!("the store's records are known");
+            info!("cached the store's records");
             failpoint::hit(Point::StartReady);
         }
     });
-    let policies = policies::watch(&*store, &agent.node, services.metrics());
+    let policies = policies::watch(&*store, &agent.node, agent.metrics());
     let (held, held_blocks) = tokio::sync::watch::channel(None);
-    let between = between::run(&services, &store, &mtu_file, &held);
+    let between = between::run(&agent, &store, &mtu_file, &held);
     let bird_socket = bgp.as_ref().map(|options| options.places.socket.clone());
     let status = node_status::keep(&agent.node, &*store, bird_socket);
     let bgp = async {
         if let Some(options) = bgp {
-            bgp::run(&services, &*store, options, held_blocks).await;
+            bgp::run(&agent, &*store, options, held_blocks).await;
         }
     };
     tokio::join!(
         following,
-        queue::work(&services),
-        collect::run(&services, grace),
+        del_queue::work(&agent),
+        collect::run(&agent, grace),
         policies,
         between,
         bgp,
@@ -196,7 +188,7 @@ async fn open_store(health: &Health, config: &StoreConfig, mode: OpenMode) -> Ar
                 return store;
             }
             Err(error) => {
-                store_health::report(health, Some(store_health::words(&error)));
+                store_health::report(health, Some(store_health::describe(&error)));
                 tokio::time::sleep(delay).await;
                 delay = (delay * 2).min(STORE_RETRY_MAX);
             }

@@ -1,8 +1,8 @@
-//! `CalicoNodeStatus` records that ask about this node, kept up to date: what its BIRD says, its sessions, its routes. So anybody who
-//! may read the store can look at a node without being root on it.
+//! Keeps the `CalicoNodeStatus` records of this node up to date: its BIRD, its sessions, its routes. So an operator with access to the store can
+//! inspect a node without being root on it.
 
 mod rib;
-mod seen;
+mod status;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,85 +17,85 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::debug;
 
-use crate::follow::{Told, decode, follow};
-use seen::Seen;
+use crate::follow::{Update, decode, follow};
+use status::NodeState;
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Records about this node, and when each was last written.
-type Asked = Mutex<BTreeMap<Key, (Record, Option<Instant>)>>;
+/// This node's records, and when each was last written.
+type Requests = Mutex<BTreeMap<Key, (Record, Option<Instant>)>>;
 
-/// Never ends. `socket`: BIRD's, if this node speaks BGP; else the usual ones are asked.
+/// Never ends. `socket`: BIRD's, if this node runs BGP; otherwise the usual ones are tried.
 pub(crate) async fn keep(node: &str, store: &dyn Store, socket: Option<PathBuf>) {
-    let asked: Asked = Mutex::default();
+    let requests: Requests = Mutex::default();
     let changed = Notify::new();
-    let following = follow(store, KeyRange::Kind(Kind::CalicoNodeStatus), "statuses of nodes", |told| {
-        let mut asked = lock(&asked);
-        match told {
-            Told::Listing => asked.clear(),
-            Told::Listed(record) | Told::Put(record) => {
-                let last = asked.remove(&record.key).and_then(|(_, last)| last);
-                if asks_about(&record, node) {
-                    asked.insert(record.key.clone(), (record, last));
+    let following = follow(store, KeyRange::Kind(Kind::CalicoNodeStatus), "node statuses", |update| {
+        let mut requests = lock(&requests);
+        match update {
+            Update::ListBegins => requests.clear(),
+            Update::Listed(record) | Update::Put(record) => {
+                let last = requests.remove(&record.key).and_then(|(_, last)| last);
+                if is_about(&record, node) {
+                    requests.insert(record.key.clone(), (record, last));
                 }
             }
-            Told::Deleted(key) => drop(asked.remove(&key)),
-            Told::Complete | Told::Lost => {}
+            Update::Deleted(key) => drop(requests.remove(&key)),
+            Update::ListEnds | Update::OutOfSync => {}
         }
-        if !asked.is_empty() {
+        if !requests.is_empty() {
             changed.notify_one();
         }
     });
     let writing = async {
         loop {
-            // On most nodes nobody asks, and then there is no reason to wake up.
-            if lock(&asked).is_empty() {
+            // Most nodes have no such record, and no reason to wake up.
+            if lock(&requests).is_empty() {
                 changed.notified().await;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
-            for record in due(&asked) {
-                write(store, node, &asked, record, socket.clone()).await;
+            tokio::time::sleep(CHECK_EVERY).await;
+            for record in due(&requests) {
+                write(store, node, &requests, record, socket.clone()).await;
             }
         }
     };
     tokio::join!(following, writing);
 }
 
-fn lock(asked: &Asked) -> MutexGuard<'_, BTreeMap<Key, (Record, Option<Instant>)>> {
-    asked.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(requests: &Requests) -> MutexGuard<'_, BTreeMap<Key, (Record, Option<Instant>)>> {
+    requests.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn asks_about(record: &Record, node: &str) -> bool {
+fn is_about(record: &Record, node: &str) -> bool {
     decode(record, Kind::CalicoNodeStatus)
-        .is_some_and(|asked| asked.spec("node").and_then(Value::as_str) == Some(node))
+        .is_some_and(|status| status.spec("node").and_then(Value::as_str) == Some(node))
 }
 
-/// Those whose period is over. A period of nought is a record that shall stay as it is.
-fn due(asked: &Asked) -> Vec<Record> {
-    let asked = lock(asked);
+/// Records whose period is over. A period of 0 means that the record stays as it is.
+fn due(requests: &Requests) -> Vec<Record> {
+    let requests = lock(requests);
     let is_due = |(record, last): &&(Record, Option<Instant>)| {
         let period = decode(record, Kind::CalicoNodeStatus)
-            .and_then(|asked| asked.spec("updatePeriodSeconds")?.as_u64())
+            .and_then(|status| status.spec("updatePeriodSeconds")?.as_u64())
             .unwrap_or(0);
         period > 0 && last.is_none_or(|last| last.elapsed() >= Duration::from_secs(period))
     };
-    asked.values().filter(is_due).map(|(record, _)| record.clone()).collect()
+    requests.values().filter(is_due).map(|(record, _)| record.clone()).collect()
 }
 
-async fn write(store: &dyn Store, node: &str, asked: &Asked, record: Record, socket: Option<PathBuf>) {
+async fn write(store: &dyn Store, node: &str, requests: &Requests, record: Record, socket: Option<PathBuf>) {
     let Some(mut resource) = decode(&record, Kind::CalicoNodeStatus) else { return };
     let name = node.to_owned();
-    let looked = tokio::task::spawn_blocking(move || Seen::look(&name, socket)).await;
-    let Ok(seen) = looked else { return };
+    let reading = tokio::task::spawn_blocking(move || NodeState::read(&name, socket)).await;
+    let Ok(state) = reading else { return };
     let classes = resource.spec("classes").and_then(Value::as_array).cloned().unwrap_or_default();
-    resource.body.insert("status".to_owned(), seen.status(&classes, Timestamp::now()));
-    // Somebody else's change comes by the watch, and the next look writes onto that.
+    resource.body.insert("status".to_owned(), state.status(&classes, Timestamp::now()));
+    // The watch delivers another writer's change, and the next update is based on it.
     if let Err(error) = store.update(record.key.clone(), resource.encode(), record.revision).await {
-        debug!("{} was not written: {error}", record.key);
+        debug!(record = %record.key, %error, "cannot write a node status");
         return;
     }
-    let mut asked = lock(asked);
-    if let Some((_, last)) = asked.get_mut(&record.key) {
+    let mut requests = lock(requests);
+    if let Some((_, last)) = requests.get_mut(&record.key) {
         *last = Some(Instant::now());
     }
 }

@@ -1,4 +1,4 @@
-//! BIRD's own table of routes, as `show route` prints it.
+//! BIRD's routing table, as `show route` prints it.
 //!
 //! ```text
 //! Table master4:
@@ -12,34 +12,34 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-/// One way to one network. Several may lead there, of which BIRD takes one.
+/// One route to a network. BIRD may have several, and uses one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RibRoute {
     pub(super) destination: IpNet,
-    /// The protocol of BIRD's configuration that it comes from.
+    /// The protocol in BIRD's configuration that it comes from.
     pub(super) protocol: String,
     pub(super) gateway: Option<IpAddr>,
     pub(super) device: Option<String>,
-    /// The one that BIRD takes.
+    /// The one that BIRD uses.
     pub(super) is_best: bool,
 }
 
-/// What cannot be understood is left out.
+/// Lines that cannot be parsed are skipped.
 pub(super) fn parse(text: &str) -> Vec<RibRoute> {
     let mut routes: Vec<RibRoute> = Vec::new();
     let mut destination = None;
-    // Whether the lines of ways belong to the last route.
+    // Whether next hop lines belong to the last route.
     let mut is_open = false;
     for line in text.lines() {
         if line.starts_with('\t') {
             if let Some(route) = routes.last_mut().filter(|_| is_open) {
-                take_way(route, line);
+                add_next_hop(route, line);
             }
             continue;
         }
         is_open = false;
         if !line.starts_with(' ') {
-            // A line about something else ends what the ones before it said.
+            // Any other line ends the destination of the lines before it.
             destination = line.split_whitespace().next().and_then(|word| word.parse().ok());
         }
         if let Some(route) = destination.and_then(|destination| read(destination, line)) {
@@ -63,10 +63,10 @@ fn read(destination: IpNet, line: &str) -> Option<RibRoute> {
 }
 
 /// `via 10.0.0.2 on eth0`, `dev eth0`. Of several the first counts.
-fn take_way(route: &mut RibRoute, line: &str) {
+fn add_next_hop(route: &mut RibRoute, line: &str) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let after =
-        |word: &str| words.iter().position(|known| *known == word).and_then(|place| words.get(place + 1));
+        |word: &str| words.iter().position(|found| *found == word).and_then(|place| words.get(place + 1));
     if route.gateway.is_none() && route.device.is_none() {
         route.gateway = after("via").and_then(|text| text.parse().ok());
         route.device = after("on").or_else(|| after("dev")).map(|name| (*name).to_owned());
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_belong_to_their_routes() {
+    fn next_hops_belong_to_their_routes() {
         let text = "Table master4:\n\
             10.244.1.0/26        unicast [Mesh_10_0_0_2 10:00:00.123] * (100) [i]\n\
             \tvia 10.0.0.2 on eth0\n                     \
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_of_nobody_are_left_out() {
+    fn next_hops_without_a_route_are_skipped() {
         assert_eq!(parse("\tvia 10.0.0.2 on eth0\n   unicast [x] *\nwhat [x]\n\tvia 10.0.0.2 on eth0\n"), []);
     }
 

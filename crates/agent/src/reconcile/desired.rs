@@ -1,4 +1,4 @@
-//! What the kernel must hold, as the journal says.
+//! The desired state of the kernel, from the journal.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,14 +12,14 @@ use crate::journal::Entry;
 
 #[derive(Debug, Default)]
 pub(super) struct Desired {
-    /// Shared with the looks that are under way.
+    /// Shared with observations in progress.
     pub(super) node: Arc<NodeDesired>,
     pub(super) watched: Watched,
     namespaces: BTreeMap<Sandbox, PathBuf>,
 }
 
 impl Desired {
-    /// Takes in all entries, as they are now. What was learned about those that stay is kept; says which are new.
+    /// Replaces all entries. Keeps what was learned about those that stay, and returns the new ones.
     pub(super) fn update(&mut self, entries: Vec<Entry>, facts: &NodeFacts) -> Vec<PodWiring> {
         self.namespaces.clear();
         let mut node = NodeDesired::default();
@@ -30,10 +30,10 @@ impl Desired {
                     self.namespaces.insert(sandbox, entry.netns);
                     node.insert(wiring);
                 }
-                Err(error) => warn!("{sandbox} is not looked after: {error}"),
+                Err(error) => warn!(%sandbox, %error, "cannot reconcile a journal entry"),
             }
         }
-        for gone in self.node.wirings().filter(|known| node.get(&known.sandbox) != Some(known)) {
+        for gone in self.node.wirings().filter(|before| node.get(&before.sandbox) != Some(before)) {
             self.watched.remove(gone);
         }
         let is_new = |wiring: &&PodWiring| self.node.get(&wiring.sandbox) != Some(wiring);
@@ -43,12 +43,12 @@ impl Desired {
         new
     }
 
-    /// Where the pod's end is, if that is known.
+    /// The namespace of the pod's end, if the journal has it.
     pub(super) fn netns(&self, sandbox: &Sandbox) -> Option<PathBuf> {
         self.namespaces.get(sandbox).filter(|path| !path.as_os_str().is_empty()).cloned()
     }
 
-    /// Every pod whose namespace is known.
+    /// Every pod whose namespace the journal has.
     pub(super) fn pods(&self) -> Vec<(PathBuf, PodWiring)> {
         let pods =
             self.node.wirings().filter_map(|wiring| Some((self.netns(&wiring.sandbox)?, wiring.clone())));
@@ -64,7 +64,7 @@ mod tests {
     use crate::journal::example;
 
     #[test]
-    fn what_stays_keeps_what_was_learned() {
+    fn an_entry_that_stays_keeps_what_was_learned() {
         let facts = NodeFacts { rp_filter: 0, has_ipv6: true };
         let (first, second) = (example("c1"), example("c2"));
         let mut desired = Desired::default();

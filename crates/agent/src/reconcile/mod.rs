@@ -1,22 +1,21 @@
-//! Keeps the kernel as the journal says: looks at everything at the start and now and then, and at single pods as
-//! soon as the kernel announces that something of theirs was touched.
+//! The reconciler: keeps the kernel in line with the journal. It observes the whole node at the start and regularly, and single pods as soon as
+//! the kernel announces a change of theirs.
 //!
 //! ```text
 //!   journal ──▶ desired ─┐
-//!                        ├─▶ differences ─▶ mended, on the thread that does all kernel work
+//!                        ├─▶ differences ─▶ fixed, on the kernel thread
 //!   kernel ──▶ observed ─┘
 //! ```
 //!
-//! Calls and looks take turns on that thread, and a sandbox that a call is at work on is left to the call. What is a
-//! stranger's is never touched; devices without an entry are for the collector to judge.
+//! Calls and observations take turns on that thread, and a locked sandbox is left to its call. What another program made is never touched;
+//! devices without a journal entry are left to the collector.
 
 mod desired;
-mod look;
+mod kernel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use doctor::mended::{self, Mended};
@@ -28,206 +27,205 @@ use tracing::{debug, warn};
 
 use desired::Desired;
 
-use crate::cni::Services;
 use crate::failpoint::{self, Point};
+use crate::services::Agent;
 
-/// Some settings change in silence; they are noticed by looking.
-const LOOK_EVERY: Duration = Duration::from_secs(8);
-/// Looking into pods is dearer, and what is wrong in there is mostly the pod's own doing.
-const LOOK_INSIDE_EVERY: Duration = Duration::from_secs(60);
-/// Calls come in bunches; once it has been quiet for so long, one look serves them all.
+/// The kernel does not announce changes of some settings.
+const OBSERVE_EVERY: Duration = Duration::from_secs(8);
+/// Entering pods costs more, and most changes in there are the pod's own.
+const OBSERVE_INSIDE_EVERY: Duration = Duration::from_secs(60);
+/// Calls come in bursts; after this long without one, a single observation serves them all.
 const QUIET: Duration = Duration::from_millis(5);
-/// However many calls come, what they have changed is taken in after so long.
+/// The longest wait for that.
 const QUIET_WAIT_MAX: Duration = Duration::from_millis(30);
-/// Pods that are looked into in one go. Calls come in between.
+/// Pods that are observed inside in one piece of kernel work. Calls come in between.
 const INSIDE_AT_ONCE: usize = 16;
-/// When to look again at a pod that a call was at work on.
+/// When to observe a pod again that was locked.
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Never ends.
-pub(crate) async fn run(services: &Arc<Services>) {
+pub(crate) async fn run(agent: &Arc<Agent>) {
     loop {
-        // Listening starts before the first look, so that nothing is missed in between.
+        // Listening starts before the first observation, so that nothing is missed in between.
         let outcome = match Monitor::open() {
-            Ok(monitor) => Reconciler::new(services, monitor).run().await,
+            Ok(monitor) => Reconciler::new(agent, monitor).run().await,
             Err(error) => Err(error),
         };
         if let Err(error) = outcome {
-            warn!("the kernel cannot be watched: {error}; trying again");
-            services.health().set_reconciled(false);
+            warn!(%error, "cannot reconcile the kernel; retrying");
+            agent.health.set_reconciled(false);
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
 struct Reconciler<'a> {
-    services: &'a Arc<Services>,
+    agent: &'a Arc<Agent>,
     monitor: Monitor,
     desired: Desired,
-    /// Of which state of the journal, and of the node, that was made.
-    taken_in: Option<(u64, NodeFacts)>,
-    /// Pods to look at, because something of theirs was touched.
+    /// The journal's version and the node's facts that `desired` was computed from.
+    computed_from: Option<(u64, NodeFacts)>,
+    /// Pods to observe, because something of theirs was touched.
     touched: BTreeSet<Sandbox>,
-    look_at: Instant,
-    look_inside_at: Instant,
-    /// How many calls there had been when memory was last given back.
+    observe_at: Instant,
+    observe_inside_at: Instant,
+    /// How many calls there had been when memory was last released.
     calls_seen: u64,
 }
 
-/// Whether no call is at work on a pod, and none has changed what is wanted of it. Asked on the thread that does all
-/// kernel work, so a call that comes later finds the look ended.
-fn is_at_rest(services: &Services, facts: &NodeFacts, wiring: &PodWiring) -> bool {
-    is_still_wanted(services, facts, wiring) && !services.fences().is_busy(&wiring.sandbox)
+/// Whether no call holds the pod's lock, and none has changed its desired state. Asked on the kernel thread, so a later call finds the
+/// observation ended.
+fn is_at_rest(agent: &Agent, facts: &NodeFacts, wiring: &PodWiring) -> bool {
+    is_still_desired(agent, facts, wiring) && !agent.locks.is_busy(&wiring.sandbox)
 }
 
-/// Whether the journal says so now. It may have changed since a look began.
-fn is_still_wanted(services: &Services, facts: &NodeFacts, wiring: &PodWiring) -> bool {
-    let entry = services.journal().and_then(|journal| journal.get(&wiring.sandbox));
-    let wanted = entry.and_then(|entry| PodWiring::new(&entry.attachment, facts).ok());
-    wanted.as_ref() == Some(wiring)
+/// Whether the journal still has this attachment. It may have changed since the observation began.
+fn is_still_desired(agent: &Agent, facts: &NodeFacts, wiring: &PodWiring) -> bool {
+    let entry = agent.journal.get(&wiring.sandbox);
+    let desired = entry.and_then(|entry| PodWiring::new(&entry.attachment, facts).ok());
+    desired.as_ref() == Some(wiring)
 }
 
 impl<'a> Reconciler<'a> {
-    fn new(services: &'a Arc<Services>, monitor: Monitor) -> Reconciler<'a> {
+    fn new(agent: &'a Arc<Agent>, monitor: Monitor) -> Reconciler<'a> {
         Reconciler {
-            services,
+            agent,
             monitor,
             desired: Desired::default(),
-            taken_in: None,
+            computed_from: None,
             touched: BTreeSet::new(),
-            look_at: Instant::now(),
-            look_inside_at: Instant::now() + LOOK_INSIDE_EVERY,
+            observe_at: Instant::now(),
+            observe_inside_at: Instant::now() + OBSERVE_INSIDE_EVERY,
             calls_seen: 0,
         }
     }
 
     async fn run(mut self) -> Result<(), HostError> {
-        let agent = self.services.agent().expect("only the agent reconciles");
         self.refresh().await?;
         loop {
-            self.services.health().heard_of_reconcile();
-            if self.look_at <= Instant::now() {
-                self.look_at_node().await?;
+            self.agent.health.reconciler_is_alive();
+            if self.observe_at <= Instant::now() {
+                self.reconcile_node().await?;
             }
-            if self.look_inside_at <= Instant::now() {
-                self.look_inside().await;
+            if self.observe_inside_at <= Instant::now() {
+                self.reconcile_inside_pods().await;
             }
             let busy_again = Instant::now() + BUSY_RETRY;
-            let next = if self.touched.is_empty() { self.look_at } else { self.look_at.min(busy_again) };
+            let next =
+                if self.touched.is_empty() { self.observe_at } else { self.observe_at.min(busy_again) };
             tokio::select! {
                 listened = Self::listen(&mut self.monitor, &mut self.desired, &mut self.touched) => {
                     if listened? {
-                        self.look_at = Instant::now();
+                        self.observe_at = Instant::now();
                     }
                 }
-                () = agent.journal.changed() => {
+                () = self.agent.journal.changed() => {
                     self.wait_for_quiet().await;
                     self.refresh().await?;
                 }
                 () = sleep_until(next) => {}
             }
-            self.look_at_touched().await?;
+            self.reconcile_touched().await?;
         }
     }
 
-    /// Whether everything must be looked at: announcements were lost, or the node's own settings touched.
+    /// Whether the whole node must be observed: announcements were lost, or the node's own settings touched.
     async fn listen(
         monitor: &mut Monitor,
         desired: &mut Desired,
         touched: &mut BTreeSet<Sandbox>,
     ) -> Result<bool, HostError> {
-        let mut is_everything = false;
+        let mut is_whole_node = false;
         let mut each = |notice| match desired.watched.affected(&notice) {
             Affected::Nobody => {}
             Affected::Pod(sandbox) => {
                 touched.insert(sandbox);
             }
-            Affected::Node => is_everything = true,
+            Affected::Node => is_whole_node = true,
         };
         monitor.next(&mut each).await?;
-        Ok(is_everything)
+        Ok(is_whole_node)
     }
 
-    /// Calls that come in a burst have the kernel's thread to themselves.
+    /// A burst of calls has the kernel thread to itself.
     async fn wait_for_quiet(&self) {
         let deadline = Instant::now() + QUIET_WAIT_MAX;
         while Instant::now() < deadline {
-            let before = self.services.calls_begun();
+            let before = self.agent.calls_begun();
             tokio::time::sleep(QUIET).await;
-            if self.services.calls_begun() == before {
+            if self.agent.calls_begun() == before {
                 return;
             }
         }
     }
 
-    /// Takes in what calls have changed.
+    /// Computes the desired state again, if the journal or the node's facts changed.
     async fn refresh(&mut self) -> Result<(), HostError> {
-        let agent = self.services.agent().expect("only the agent reconciles");
-        let facts = self.services.kernel()?.run(|host| host.facts()).await??;
-        let state = (agent.journal.changes(), facts);
-        if self.taken_in == Some(state) {
+        let facts = self.agent.kernel()?.run(|host| host.facts()).await??;
+        let state = (self.agent.journal.changes(), facts);
+        if self.computed_from == Some(state) {
             return Ok(());
         }
-        let new = self.desired.update(agent.journal.all(), &facts);
-        self.taken_in = Some(state);
-        // Announcements of neighbours and settings name the device by its number only.
-        let links = self.services.kernel()?.run(move |host| look::links_of(host, &new)).await??;
+        let new = self.desired.update(self.agent.journal.all(), &facts);
+        self.computed_from = Some(state);
+        // Announcements of neighbours and settings name the device by its index only.
+        let links = self.agent.kernel()?.run(move |host| kernel::links_of(host, &new)).await??;
         for (index, sandbox) in &links {
             self.desired.watched.learn(*index, sandbox);
         }
         Ok(())
     }
 
-    async fn look_at_node(&mut self) -> Result<(), HostError> {
+    async fn reconcile_node(&mut self) -> Result<(), HostError> {
         failpoint::hit(Point::StartBeforeReconcile);
-        self.look_at = Instant::now() + LOOK_EVERY;
+        self.observe_at = Instant::now() + OBSERVE_EVERY;
         self.refresh().await?;
-        let (desired, services) = (self.desired.node.clone(), Arc::clone(self.services));
-        let look = move |host: &mut Host| {
+        let (desired, agent) = (self.desired.node.clone(), Arc::clone(self.agent));
+        let reconcile = move |host: &mut Host| {
             let facts = host.facts()?;
-            look::at_node(host, &desired, |wiring| is_at_rest(&services, &facts, wiring))
+            kernel::reconcile_node(host, &desired, |wiring| is_at_rest(&agent, &facts, wiring))
         };
-        let looked = self.services.kernel()?.run(look).await??;
-        for (index, sandbox) in &looked.links {
+        let node = self.agent.kernel()?.run(reconcile).await??;
+        for (index, sandbox) in &node.links {
             self.desired.watched.learn(*index, sandbox);
         }
-        let rivals = i64::try_from(looked.rivals.len()).unwrap_or(i64::MAX);
-        self.services.metrics().rival_routes.store(rivals, Ordering::Relaxed);
-        looked.rivals.into_iter().for_each(|rival| self.services.say_once(rival));
-        let found = self.settle(looked.found, true).await;
-        self.services.metrics().reconciles.fetch_add(1, Ordering::Relaxed);
-        self.services.metrics().unmended.store(i64::try_from(found).unwrap_or(i64::MAX), Ordering::Relaxed);
-        self.services.health().set_reconciled(found == 0);
+        self.agent.metrics().rival_routes.set(node.rivals.len());
+        node.rivals.into_iter().for_each(|rival| self.agent.warn_once(rival));
+        let unfixed = self.settle(node.outcome, true).await;
+        self.agent.metrics().reconciles.increment();
+        self.agent.metrics().unmended.set(unfixed);
+        self.agent.health.set_reconciled(unfixed == 0);
         failpoint::hit(Point::StartReconciled);
-        self.give_back_memory();
+        self.release_memory();
         Ok(())
     }
 
-    /// What a burst of calls needed, the agent does not need all day.
-    fn give_back_memory(&mut self) {
-        let calls = self.services.calls_begun();
+    /// Returns to the kernel the memory that a burst of calls needed.
+    fn release_memory(&mut self) {
+        let calls = self.agent.calls_begun();
         if calls != self.calls_seen {
             self.calls_seen = calls;
             host::give_back_memory();
         }
     }
 
-    async fn look_at_touched(&mut self) -> Result<(), HostError> {
+    async fn reconcile_touched(&mut self) -> Result<(), HostError> {
+        let agent = self.agent;
         if self.touched.is_empty() {
             return Ok(());
         }
         let (busy, free): (BTreeSet<Sandbox>, BTreeSet<Sandbox>) = std::mem::take(&mut self.touched)
             .into_iter()
-            .partition(|sandbox| self.services.fences().is_busy(sandbox));
+            .partition(|sandbox| self.agent.locks.is_busy(sandbox));
         self.touched = busy;
-        // No call may change what is wanted of these while they are looked at, and what earlier calls have changed
-        // must be known: a sandbox may have been removed and added again, with another address.
+        // Locked, so that no call changes their desired state during the observation. And refreshed, because an earlier call may have
+        // removed a sandbox and added it again with another address.
         let containers: BTreeMap<String, &Sandbox> =
             free.iter().map(|sandbox| (sandbox.handle(), sandbox)).collect();
-        let mut fenced = Vec::new();
+        let mut locked = Vec::new();
         for sandbox in containers.into_values() {
-            fenced.push(self.services.fences().enter(sandbox).await);
+            locked.push(agent.locks.acquire(sandbox).await);
         }
         self.refresh().await?;
         let mut wirings = Vec::new();
@@ -238,29 +236,29 @@ impl<'a> Reconciler<'a> {
         if wirings.is_empty() {
             return Ok(());
         }
-        let found = self.services.kernel()?.run(move |host| look::at_pods(host, &wirings)).await??;
-        drop(fenced);
-        if self.settle(found, false).await > 0 {
-            // Something else may be in the way, which only a look at everything shows.
-            self.look_at = Instant::now();
+        let outcome = agent.kernel()?.run(move |host| kernel::reconcile_pods(host, &wirings)).await??;
+        drop(locked);
+        if self.settle(outcome, false).await > 0 {
+            // Only an observation of the whole node shows what is in the way.
+            self.observe_at = Instant::now();
         }
         Ok(())
     }
 
-    /// Does about differences what takes more than the node's side. Says how many are left.
-    async fn settle(&mut self, found: look::Found, is_final: bool) -> usize {
-        for difference in &found.mended {
-            self.note(&mended::on_node(difference, self.node()), &in_words(difference));
+    /// Records fixes, recreates missing devices and reports what is left. Returns how many differences are left.
+    async fn settle(&mut self, outcome: kernel::Outcome, is_final: bool) -> usize {
+        for difference in &outcome.fixed {
+            self.record_fix(&mended::on_node(difference, &self.agent.node), &in_words(difference));
         }
         let mut left = 0;
-        for sandbox in found.missing {
-            let is_remade = self.remake(&sandbox).await;
-            left += usize::from(!is_remade);
+        for sandbox in outcome.missing {
+            let is_recreated = self.recreate(&sandbox).await;
+            left += usize::from(!is_recreated);
         }
-        for problem in found.left {
+        for problem in outcome.left {
             left += 1;
             if is_final {
-                self.services.say_once(problem);
+                self.agent.warn_once(problem);
             } else {
                 debug!("{problem}");
             }
@@ -268,82 +266,79 @@ impl<'a> Reconciler<'a> {
         left
     }
 
-    /// Makes a pod's device anew, if the pod is still there. One that is gone is for the collector.
-    async fn remake(&mut self, sandbox: &Sandbox) -> bool {
+    /// Recreates a pod's device, if the pod still exists. One that is gone is left to the collector.
+    async fn recreate(&mut self, sandbox: &Sandbox) -> bool {
         let (Some(netns), Some(wiring)) =
             (self.desired.netns(sandbox), self.desired.node.get(sandbox).cloned())
         else {
             return true;
         };
-        let _fenced = self.services.fences().enter(sandbox).await;
-        let Ok(kernel) = self.services.kernel() else { return false };
+        let _locked = self.agent.locks.acquire(sandbox).await;
+        let Ok(kernel) = self.agent.kernel() else { return false };
         failpoint::hit(Point::StartBeforeRemake);
-        let (services, device) = (Arc::clone(self.services), wiring.host.device.clone());
-        let remake = move |host: &mut Host| {
-            if !is_still_wanted(&services, &host.facts()?, &wiring) {
-                return Ok(look::Remade::PodGone);
+        let (agent, device) = (Arc::clone(self.agent), wiring.host.device.clone());
+        let recreate = move |host: &mut Host| {
+            if !is_still_desired(&agent, &host.facts()?, &wiring) {
+                return Ok(kernel::Recreated::PodGone);
             }
-            look::remake(host, &netns, &wiring)
+            kernel::recreate(host, &netns, &wiring)
         };
-        match kernel.run(remake).await {
-            Ok(Ok(look::Remade::Done)) => {
+        match kernel.run(recreate).await {
+            Ok(Ok(kernel::Recreated::Done)) => {
                 failpoint::hit(Point::StartAfterRemake);
                 let missing = Difference::Missing { side: Side::Host, device };
-                let mended = mended::of_pod(&missing, sandbox, self.node());
-                self.note(&mended, &format!("the device of {sandbox} was gone; made it anew"));
+                let mended = mended::of_pod(&missing, sandbox, &self.agent.node);
+                self.record_fix(&mended, &format!("recreated the device of {sandbox}, which was missing"));
                 true
             }
-            Ok(Ok(look::Remade::PodGone)) => true,
+            Ok(Ok(kernel::Recreated::PodGone)) => true,
             Ok(Err(error)) => {
-                self.services
-                    .say_once(format!("the device of {sandbox} is gone and cannot be made anew: {error}"));
+                self.agent.warn_once(format!("cannot recreate the missing device of {sandbox}: {error}"));
                 false
             }
             Err(_) => false,
         }
     }
 
-    fn node(&self) -> &'a str {
-        &self.services.agent().expect("only the agent reconciles").node
+    fn record_fix(&self, mended: &Mended, words: &str) {
+        self.agent.metrics().mended.increment();
+        self.agent.health.record_fix(mended, words);
     }
 
-    fn note(&self, mended: &Mended, words: &str) {
-        self.services.metrics().mended.fetch_add(1, Ordering::Relaxed);
-        self.services.health().mended(mended, words);
-    }
-
-    async fn look_inside(&mut self) {
-        self.look_inside_at = Instant::now() + LOOK_INSIDE_EVERY;
+    async fn reconcile_inside_pods(&mut self) {
+        self.observe_inside_at = Instant::now() + OBSERVE_INSIDE_EVERY;
         for pods in self.desired.pods().chunks(INSIDE_AT_ONCE) {
-            let Ok(kernel) = self.services.kernel() else { return };
-            let (services, pods) = (Arc::clone(self.services), pods.to_vec());
-            let look = move |host: &mut Host| {
-                let look = |(netns, wiring): (PathBuf, PodWiring)| {
-                    let inside = look_into(host, &services, &netns, &wiring);
+            let Ok(kernel) = self.agent.kernel() else { return };
+            let (agent, pods) = (Arc::clone(self.agent), pods.to_vec());
+            let reconcile = move |host: &mut Host| {
+                let reconcile_one = |(netns, wiring): (PathBuf, PodWiring)| {
+                    let inside = reconcile_inside(host, &agent, &netns, &wiring);
                     (wiring.sandbox, inside)
                 };
-                pods.into_iter().map(look).collect::<Vec<_>>()
+                pods.into_iter().map(reconcile_one).collect::<Vec<_>>()
             };
-            match kernel.run(look).await {
-                Ok(looked) => {
-                    looked.into_iter().for_each(|(sandbox, inside)| self.tell_inside(&sandbox, inside))
+            match kernel.run(reconcile).await {
+                Ok(pods) => {
+                    pods.into_iter().for_each(|(sandbox, inside)| self.report_inside(&sandbox, inside));
                 }
-                Err(error) => debug!("pods cannot be looked into: {error}"),
+                Err(error) => debug!(%error, "cannot observe the insides of pods"),
             }
         }
     }
 
-    fn tell_inside(&self, sandbox: &Sandbox, inside: Result<InsidePod, HostError>) {
+    fn report_inside(&self, sandbox: &Sandbox, inside: Result<InsidePod, HostError>) {
         let InsidePod { restore, report } = match inside {
             Ok(inside) => inside,
-            Err(error) => return debug!("inside {sandbox}: {error}"),
+            Err(error) => return debug!(%sandbox, %error, "cannot observe the inside of a pod"),
         };
         for difference in restore {
-            let mended = mended::of_pod(&difference, sandbox, self.node());
-            self.note(&mended, &format!("inside {sandbox}: {difference}"));
+            let mended = mended::of_pod(&difference, sandbox, &self.agent.node);
+            self.record_fix(&mended, &format!("inside {sandbox}: {difference}"));
         }
         for difference in report {
-            self.services.say_once(format!("inside {sandbox}: {difference}; left as the pod has it"));
+            self.agent.warn_once(format!(
+                "inside {sandbox}: {difference}; left alone, because the pod may have changed it"
+            ));
         }
     }
 }
@@ -351,21 +346,21 @@ impl<'a> Reconciler<'a> {
 fn in_words(difference: &NodeDifference) -> String {
     match difference {
         NodeDifference::OfPod { difference: Difference::RouteTaken { .. }, .. } => {
-            format!("{difference}; ours was put in front of it, and it was left alone")
+            format!("{difference}; placed ours in front of it and left it alone")
         }
         difference => difference.to_string(),
     }
 }
 
-/// On the thread that does all kernel work.
-fn look_into(
+/// On the kernel thread.
+fn reconcile_inside(
     host: &mut Host,
-    services: &Services,
+    agent: &Agent,
     netns: &Path,
     wiring: &PodWiring,
 ) -> Result<InsidePod, HostError> {
-    if !is_at_rest(services, &host.facts()?, wiring) {
+    if !is_at_rest(agent, &host.facts()?, wiring) {
         return Ok(InsidePod::default());
     }
-    look::inside(host, netns, wiring)
+    kernel::reconcile_inside(host, netns, wiring)
 }

@@ -4,76 +4,76 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Finds what is wrong with the network, why, and what would mend it
+/// Finds what is wrong with the network, why, and how to fix it
 ///
-/// Looks at the records of the store or, with --from, at texts that were collected. What may be a pod that comes or goes just now is looked at twice. Nothing is
+/// Checks the records of the store and the node or, with --from, collected evidence. What may be a pod starting or stopping is observed twice. Nothing is
 /// changed.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  # What is wrong, the most important first
+  # All findings, the most important first
   plumb doctor
 
   # Everything, for a script
   plumb doctor -o json --fail-on error
 
-  # A page to look at and to send to a colleague
+  # A report as one HTML page
   plumb doctor -o html --out report.html
 
-  # From whatever somebody pasted: output of kubectl, calicoctl, ip, etcdctl, logs
+  # Collected evidence: output of kubectl, calicoctl, ip, etcdctl, logs
   plumb doctor --from evidence/ kubelet.log
 
-  # The cluster as it is, beside what Kubernetes says
+  # The live cluster, and the pods that Kubernetes lists
   kubectl get pods -A -o json | plumb doctor --live --from -
 
-  # What is new and what is gone, again and again
+  # Keep checking, and report what appears and disappears
   plumb doctor --watch
 
-  # Whether packets arrive, too
+  # Also test whether packets arrive
   plumb doctor --probe
 
   # What a code means
   plumb doctor explain address-shared
 
 Exit codes:
-  0  nothing as bad as --fail-on was found
-  1  something was
-  2  it could not be looked; stderr says why"
+  0  no finding of severity --fail-on or higher
+  1  at least one such finding
+  2  the checks could not run; stderr says why"
 )]
 pub(crate) struct Doctor {
     #[command(subcommand)]
     pub(crate) command: Option<DoctorCommand>,
-    /// Look at these files and folders instead of the store; what each is, is told by its content, also if it is packed with tar or gzip (- is stdin)
+    /// Check these files and directories instead of the store. The kind of each is detected from its content, also inside tar and gzip archives (- is stdin)
     #[arg(long, value_name = "DIR|FILE", num_args = 1.., conflicts_with = "watch")]
     pub(crate) from: Vec<PathBuf>,
-    /// With --from: look at the store and the nodes as well, all of it as one cluster
+    /// With --from: check the store and the nodes as well, all as one cluster
     #[arg(long, requires = "from")]
     pub(crate) live: bool,
     #[command(flatten)]
     pub(crate) output: DoctorOutput,
     #[command(flatten)]
     pub(crate) this_node: ThisNode,
-    /// Have the nodes send a few packets (ICMP echo) to each other and to some pods, to see whether they arrive. Nothing is sent without it
+    /// Have the nodes send a few packets (ICMP echo) to each other and to some pods, to test whether they arrive. Without it nothing is sent
     #[arg(long)]
     pub(crate) probe: bool,
-    /// Look again and again, and tell what is new and what is gone
+    /// Run the checks repeatedly, and report which findings appear and disappear
     #[arg(long)]
     pub(crate) watch: bool,
-    /// With --watch: how long to wait between two looks, in seconds
+    /// With --watch: time between two observations, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = super::ipam::seconds)]
     pub(crate) every: f64,
-    /// With --watch: end after this many looks
+    /// With --watch: end after this many observations
     #[arg(long, value_name = "N", requires = "watch")]
     pub(crate) looks: Option<u32>,
-    /// How long to wait before looking a second time at what may be coming or going, in seconds
+    /// How long to wait before a second observation of what may be a pod starting or stopping, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::ipam::seconds)]
     pub(crate) settle: f64,
-    /// What is younger than this is not judged: it may still be on its way in. In seconds
+    /// Records younger than this are not judged: their pod may still be starting. In seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = super::ipam::seconds)]
     pub(crate) grace: f64,
-    /// Say on stderr how long collecting and analysing took
+    /// Print on stderr how long collecting and analysing took
     #[arg(long)]
     pub(crate) timings: bool,
 }
@@ -81,38 +81,37 @@ pub(crate) struct Doctor {
 /// Which node is looked at, besides the store.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ThisNode {
-    /// The socket of a node's agent, or of several nodes' (--agent-socket again); /run/plumb/agent.sock if it is there
-    /// and none is named
+    /// Socket of a node's agent; may be repeated for several nodes [default: /run/plumb/agent.sock if it exists]
     #[arg(long, value_name = "PATH", env = "PLUMB_AGENT_SOCKETS", value_delimiter = ',')]
     pub(crate) agent_socket: Vec<PathBuf>,
-    /// Without an agent: look at this machine itself, as the node of this name. Not needed where Calico has left
-    /// its nodename file
+    /// Without an agent: observe this machine directly, as the node with this name. Not needed where Calico's nodename
+    /// file exists
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
-    /// The container runtime's socket; the first usual one that exists if not given
+    /// Socket of the container runtime [default: the first of the usual ones that exists]
     #[arg(long, value_name = "SOCKET", env = "CONTAINER_RUNTIME_ENDPOINT")]
     pub(crate) cri_socket: Option<String>,
 }
 
 /// Collects the evidence of this node and of the store in one file, for plumb doctor --from
 ///
-/// Secrets are masked, and only the owner can read the file. Everything is looked at twice, so that whoever reads it
-/// can tell what is wrong from what just comes or goes.
+/// Secrets are masked, and only the owner can read the file. Everything is observed twice, so that the doctor can tell
+/// faults from pods that were starting or stopping.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  # Here, on a node
+  # On a node
   plumb collect --out node-a.bundle
 
-  # There, by a colleague; several bundles are looked at together
+  # Anywhere else; several bundles are checked together
   plumb doctor --from node-a.bundle node-b.bundle")]
 pub(crate) struct Collect {
-    /// Where to; - is stdout. plumb-TIME.bundle if not given
+    /// File to write; - is stdout [default: plumb-TIME.bundle]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) this_node: ThisNode,
-    /// How long to wait before the second look, in seconds; 0 for only one
+    /// How long to wait before the second observation, in seconds; 0 for a single one
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = super::ipam::seconds)]
     pub(crate) settle: f64,
 }
@@ -120,16 +119,16 @@ pub(crate) struct Collect {
 /// How findings are told.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DoctorOutput {
-    /// text (for people), json (docs/doctor.schema.json describes it) or html (one page that needs nothing else)
+    /// text, json (docs/doctor.schema.json describes it) or html (one self-contained page)
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     pub(crate) output: Format,
-    /// How bad a finding must be for exit code 1
+    /// Lowest severity of a finding that gives exit code 1
     #[arg(long, value_enum, value_name = "SEVERITY", default_value_t = FailOn::Warning)]
     pub(crate) fail_on: FailOn,
-    /// Write it to this file instead of stdout
+    /// Write to this file instead of stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// With text: show every finding and all its evidence, not the first few of each sort
+    /// With text: show every finding with all its evidence, not only the first few of each kind
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -153,10 +152,10 @@ pub(crate) enum DoctorCommand {
     Logs(Logs),
 }
 
-/// Rebuilds the history of sandboxes from logs, and names stale DELs, retry loops and replaced pods
+/// Rebuilds the history of sandboxes from logs, and lists stale DELs, retry loops and replaced pods
 ///
-/// Understands logs of kubelets (klog, old and new), of containerd and of Calico's plugin and controllers, as files or as journald
-/// prints them.
+/// Reads logs of the kubelet (klog, text and structured), of containerd and of Calico's plugin and controllers, as files or as
+/// printed by journalctl.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -166,25 +165,25 @@ Examples:
   plumb doctor logs kubelet.log kubelet.log.1.gz
 
 Exit codes:
-  0  nothing went wrong in these logs
-  1  something did
-  2  they could not be read, or hold no log")]
+  0  no finding of severity --fail-on or higher in these logs
+  1  at least one such finding
+  2  the files could not be read, or contain no log")]
 pub(crate) struct Logs {
-    /// Files, folders, or - for stdin
+    /// Files, directories, or - for stdin
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: DoctorOutput,
 }
 
-/// Says what a finding's code means, and what to do; without a code, lists all
+/// Explains a finding's code and what to do about it; without a code, lists all
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   plumb doctor explain
   plumb doctor explain pool-overlap")]
 pub(crate) struct Explain {
-    /// The code, as findings show it
+    /// The code, as shown in findings
     pub(crate) code: Option<String>,
     /// Print docs/findings.md, the page of all codes
     #[arg(long, hide = true, conflicts_with = "code")]

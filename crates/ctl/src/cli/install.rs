@@ -6,11 +6,11 @@ use clap::Args;
 
 /// Installs Plumbline on this node: binaries, CNI configuration, systemd unit
 ///
-/// May be repeated: what is up to date stays untouched, and binaries are replaced whole, also while they run. A CNI
-/// configuration and settings of the agent that are there already are kept.
+/// Idempotent: files that are up to date are left alone, and binaries are replaced atomically, even while they run. An
+/// existing CNI configuration and existing settings of the agent are kept.
 ///
-/// Every setting that the agent knows is taken from the environment and written to /etc/default/plumbd, which only root
-/// may read. plumb on this node uses the same settings where nothing else names a store.
+/// Every setting of the agent that is set in the environment is written to /etc/default/plumbd, which only root can
+/// read. plumb on this node uses the same settings unless a configuration file or the environment chooses a store.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
@@ -21,34 +21,34 @@ Examples:
   # Into the root of an image
   plumb install --root ./image")]
 pub(crate) struct Install {
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Install below this folder instead of /, as into an image
+    /// Install below this directory instead of /, for example into an image
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) root: PathBuf,
-    /// Folder with plumb, plumbd and plumb-cni; that of this program if not given
+    /// Directory that contains plumb, plumbd and plumb-cni [default: the directory of this program]
     #[arg(long, value_name = "DIR")]
     pub(crate) bin_dir: Option<PathBuf>,
-    /// Where plumb and plumbd go
+    /// Directory to install plumb and plumbd in
     #[arg(long, value_name = "DIR", default_value = "/usr/local/bin")]
     pub(crate) program_dir: PathBuf,
-    /// Where the runtime looks for plugins
+    /// Directory where the container runtime finds plugins
     #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
     pub(crate) cni_bin_dir: PathBuf,
-    /// Where the runtime looks for network configurations
+    /// Directory where the container runtime finds network configurations
     #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
     pub(crate) cni_conf_dir: PathBuf,
-    /// Where systemd looks for units
+    /// Directory where systemd finds units
     #[arg(long, value_name = "DIR", default_value = "/etc/systemd/system")]
     pub(crate) unit_dir: PathBuf,
-    /// Replace a CNI configuration of ours that was changed
+    /// Replace an existing 10-plumb.conflist that has been changed
     #[arg(long)]
     pub(crate) replace_config: bool,
-    /// Replace the agent's settings that are there with those of the environment
+    /// Replace the agent's existing settings with those of the environment
     #[arg(long)]
     pub(crate) replace_settings: bool,
-    /// Print manifests for Kubernetes instead (not there yet)
+    /// Print Kubernetes manifests instead (not implemented yet)
     #[arg(long)]
     pub(crate) print: bool,
 }

@@ -7,7 +7,7 @@ use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
 use super::DryRun;
 
-/// Looks at and puts in order how addresses are given out
+/// Inspects and fixes IP address allocation
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,89 +27,89 @@ pub(crate) enum IpamCommand {
     Split(IpamSplit),
 }
 
-/// Shows how full the pools are, or whose an address is
+/// Shows the usage of IP pools, or who uses an address
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  # How full every pool is
+  # Usage of every pool
   plumb ipam show
 
-  # And every block of it
+  # Usage of every pool and of its blocks
   plumb ipam show --show-blocks
 
-  # Whose this address is
+  # Who uses this address
   plumb ipam show --ip=10.244.7.66
 
-  # Addresses that a node took from another node's block
+  # Addresses that a node uses from another node's block
   plumb ipam show --show-borrowed
 
-  # The settings that allocation works by, for a script
+  # The IPAM settings, for a script
   plumb ipam show --show-configuration -o json")]
 pub(crate) struct IpamShow {
-    /// Only this address: whether it is in use, and by whom
+    /// Show only this address: whether it is in use, and by what
     #[arg(long, value_name = "IP", group = "subject")]
     pub(crate) ip: Option<IpAddr>,
-    /// The blocks of each pool too
+    /// Show the blocks of each pool as well
     #[arg(long, group = "subject")]
     pub(crate) show_blocks: bool,
-    /// Addresses that are used by another node than their block's
+    /// Show addresses that are used by a different node from the one that owns their block
     #[arg(long, group = "subject")]
     pub(crate) show_borrowed: bool,
-    /// The settings of address management
+    /// Show the IPAM settings
     #[arg(long, group = "subject")]
     pub(crate) show_configuration: bool,
-    /// ps (a table, or text), json or yaml
+    /// ps (tables or text), json or yaml
     #[arg(short, long, value_name = "FORMAT", default_value = "ps")]
     pub(crate) output: String,
 }
 
-/// Checks that blocks, handles, affinities, nodes and endpoints tell one story
+/// Checks that blocks, handles, affinities, nodes and endpoints agree
 ///
-/// What disagrees is looked at again before it is told, so that pods that come and go meanwhile are no problem.
-/// Nothing is changed.
+/// What disagrees is observed a second time before it is reported, so pods that start or stop during the check are not
+/// reported. Nothing is changed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  # Counts of everything that is wrong
+  # The number of problems of each kind
   plumb ipam check
 
-  # Every problem by name, and a report for plumb ipam release
+  # Every problem in detail, and a report for plumb ipam release
   plumb ipam check --show-problem-ips -o report.json
 
 Exit codes:
-  0  everything agrees
-  1  there are problems
-  2  it could not be checked; stderr says why")]
+  0  no problems found
+  1  problems found
+  2  the check could not run; stderr says why")]
 pub(crate) struct IpamCheck {
-    /// Name every address that is looked at
+    /// List every address that is checked
     #[arg(long)]
     pub(crate) show_all_ips: bool,
-    /// Name every problem instead of counting them only
+    /// List every problem instead of only counting them
     #[arg(long)]
     pub(crate) show_problem_ips: bool,
-    /// Write a report, in calicoctl's format, to this file; - is stdout, and the text then goes to stderr
+    /// Write a report in calicoctl's format to this file; with - it goes to stdout, and the text to stderr
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Accepted for calicoctl's sake, which reads Kubernetes' services by it; plumb does not read them yet
+    /// Accepted for compatibility with calicoctl, which reads Kubernetes services with it; plumb does not read them yet
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// How long to wait before looking again at what disagrees, in seconds
+    /// How long to wait before the second observation of what disagrees, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) settle: f64,
-    /// How young an allocation may be and not be judged, in seconds: its pod may still be on its way in
+    /// Allocations younger than this are not judged: their pod may still be starting. In seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
     pub(crate) grace: f64,
-    /// Say on stderr how long loading and comparing took
+    /// Print on stderr how long loading and comparing took
     #[arg(long)]
     pub(crate) timings: bool,
 }
 
-/// Releases addresses that nobody uses any more
+/// Releases addresses that are no longer in use
 ///
-/// By address, or all that every one of some reports of `plumb ipam check` (or calicoctl ipam check) calls leaked. An
-/// address of a report is only released if it is still held by the same handle since the same write: one that was
-/// given anew since is left alone. An address that an endpoint or a tunnel uses is never released by report, and by
-/// --ip only with --force.
+/// Either the addresses given with --ip, or those that every given report of `plumb ipam check` (or calicoctl ipam
+/// check) lists as leaked. An address from a report is released only if the same handle still holds it since the same
+/// write, so an address that was allocated again since then is left alone. An address that an endpoint or a tunnel uses
+/// is never released by a report, and with --ip only if --force is given.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -117,50 +117,50 @@ Examples:
   plumb ipam release --ip=10.244.7.66
   plumb ipam release --ip=10.244.7.66,10.244.7.67
 
-  # All that was leaked an hour ago and still is
+  # Everything that was leaked an hour ago and still is
   plumb ipam check -o before.json; sleep 3600
   plumb datastore migrate lock
   plumb ipam check -o now.json
   plumb ipam release --from-report=before.json --from-report=now.json
   plumb datastore migrate unlock")]
 pub(crate) struct IpamRelease {
-    /// Release these addresses; may be given several times, or with commas
+    /// Release these addresses; may be repeated, or a list separated by commas
     #[arg(long, value_name = "IP", value_delimiter = ',', action = ArgAction::Append)]
     #[arg(required_unless_present = "from_report", conflicts_with = "from_report")]
     pub(crate) ip: Vec<IpAddr>,
-    /// Release what this report calls leaked; of several reports, what all of them do
+    /// Release what this report lists as leaked; with several reports, what all of them list
     #[arg(long, value_name = "FILE", value_delimiter = ',', action = ArgAction::Append)]
     pub(crate) from_report: Vec<PathBuf>,
-    /// With reports: although the datastore is not locked, or another version wrote them. With --ip: although the
-    /// address is in use
+    /// With reports: release even if the datastore is not locked or another version wrote the reports. With --ip:
+    /// release even if the address is in use
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) dry_run: DryRun,
 }
 
-/// Changes the settings of address management
+/// Changes the IPAM settings
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  # Nodes use addresses of their own blocks only, at most four blocks each
+  # Nodes use only addresses of their own blocks, and own at most four blocks each
   plumb ipam configure --strictaffinity=true --max-blocks-per-host=4
 
-  # Ten minutes before an address is used again
+  # Wait ten minutes before a released address is allocated again
   plumb ipam configure --ip-cooldown-seconds=600")]
 #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true))]
 pub(crate) struct IpamConfigure {
-    /// Whether a node may only use addresses of its own blocks
+    /// Whether a node may use only addresses of its own blocks
     #[arg(long, value_name = "BOOL", value_parser = boolean, group = "setting")]
     pub(crate) strictaffinity: Option<bool>,
-    /// How many blocks of each IP version a node may have; 0 is the built-in limit of 20
+    /// Maximum number of blocks of each IP version that a node may own; 0 stands for the built-in limit of 20
     #[arg(long, value_name = "N", visible_alias = "maxblocks", group = "setting")]
     pub(crate) max_blocks_per_host: Option<u32>,
-    /// Whether virtual machines of KubeVirt keep their address
+    /// Whether KubeVirt virtual machines keep their address
     #[arg(long, value_enum, value_name = "WORD", group = "setting")]
     pub(crate) kubevirt_ip_persistence: Option<Persistence>,
-    /// How long a released address is not given again; 0 to 1200. Only if every release of Calico that writes to this
-    /// store knows it
+    /// How long a released address is not allocated again; 0 to 1200. Use it only if every Calico release that writes
+    /// to this store supports it
     #[arg(long, value_name = "SECONDS", group = "setting")]
     pub(crate) ip_cooldown_seconds: Option<u32>,
     #[command(flatten)]
@@ -186,8 +186,9 @@ impl Persistence {
 
 /// Splits a pool into smaller pools of equal size
 ///
-/// Addresses, blocks and affinities stay as they are. The datastore must be locked, so that nobody takes addresses
-/// meanwhile. The new pools are called split-POOL-0, split-POOL-1 and so on; what names the old pool must be changed.
+/// Addresses, blocks and affinities are not changed. The datastore must be locked, so that no addresses are allocated
+/// at the same time. The new pools are named split-POOL-0, split-POOL-1 and so on; change whatever refers to the old
+/// pool by name.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -197,12 +198,12 @@ Examples:
   plumb datastore migrate unlock")]
 #[command(group = clap::ArgGroup::new("pool").required(true))]
 pub(crate) struct IpamSplit {
-    /// Into how many pools: 2, 4, 8 …
+    /// Number of new pools: 2, 4, 8 …
     pub(crate) number: u32,
-    /// The network of the pool
+    /// CIDR of the pool
     #[arg(long, value_name = "CIDR", group = "pool")]
     pub(crate) cidr: Option<String>,
-    /// The name of the pool
+    /// Name of the pool
     #[arg(long, value_name = "POOL", group = "pool")]
     pub(crate) name: Option<String>,
     #[command(flatten)]

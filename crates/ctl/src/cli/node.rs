@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// Looks at nodes: their agent, their BGP sessions, their kernel
+/// Shows the status of nodes, checks their kernel, and collects diagnostics
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,64 +24,64 @@ pub(crate) enum NodeCommand {
     Diags(Diags),
 }
 
-/// Shows how a node is: address, BGP sessions, routes, blocks, tunnel
+/// Shows the status of a node: address, BGP sessions, routes, blocks, tunnel
 ///
-/// Of this node, from its agent and from BIRD (as root). Of any other by its name, from the CalicoNodeStatus records that its agent
-/// keeps; --watch-period makes such a record if there is none.
+/// For this node the status comes from its agent and from BIRD (needs root). For another node it comes from the CalicoNodeStatus record that
+/// the node's agent updates; --watch-period creates that record if it does not exist.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   # This node, as root
   plumb node status
 
-  # Another node, without being on it
+  # Another node, from anywhere with access to the store
   plumb node status worker-3
 
-  # Have worker-3's agent tell about itself every 10 seconds from now on
+  # Have worker-3's agent report its status every 10 seconds from now on
   plumb node status worker-3 --watch-period 10
 
-Exit code 1: a session is down, or the node cannot be asked.")]
+Exit code 1: a session is down, or the status cannot be read.")]
 pub(crate) struct Status {
-    /// Another node than this one
+    /// Name of another node [default: this node]
     pub(crate) node: Option<String>,
-    /// Where this node's agent listens
-    #[arg(long, value_name = "PATH", default_value = gather::agent::AGENT_SOCKET, conflicts_with = "node")]
+    /// Socket of this node's agent
+    #[arg(long, value_name = "PATH", default_value = wire::AGENT_SOCKET, conflicts_with = "node")]
     pub(crate) agent_socket: PathBuf,
     /// BIRD's control socket [default: the usual ones]
     #[arg(long, value_name = "PATH", conflicts_with = "node")]
     pub(crate) bird_socket: Option<PathBuf>,
-    /// Make the record by which the node's agent tells about itself this often, if there is none
+    /// If the node has no CalicoNodeStatus record, create one that its agent updates at this interval
     #[arg(long, value_name = "SECONDS", requires = "node", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) watch_period: Option<u32>,
 }
 
-/// Checks whether this machine's kernel can carry a pod network
+/// Checks whether this machine's kernel has what a pod network needs
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   plumb node checksystem
 
-  # A kernel that is not the running one
+  # A kernel other than the running one
   plumb node checksystem --kernel-config /boot/config-6.12.0-amd64")]
 pub(crate) struct Checksystem {
-    /// The kernel's configuration, if it is not where distributions put it
+    /// File with the kernel configuration [default: the usual places of distributions]
     #[arg(short = 'f', long, value_name = "FILE")]
     pub(crate) kernel_config: Option<PathBuf>,
 }
 
-/// Gathers what is needed to find out what is wrong with this node, in one file
+/// Collects diagnostics of this node in one file
 ///
-/// The same file as `plumb collect` makes: `plumb doctor --from FILE` reads it, and secrets are never in it.
+/// The file is the same as that of `plumb collect`: `plumb doctor --from FILE` reads it, and it contains no secrets.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   plumb node diags
   plumb node diags --out node1.bundle")]
 pub(crate) struct Diags {
-    /// Where to write it [default: a new file in the folder for temporary files]
+    /// File to write [default: a new file in the directory for temporary files]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Accepted for calicoctl's sake: logs are collected by the journal
-    #[arg(long, value_name = "FOLDER", hide = true)]
+    /// Accepted for compatibility with calicoctl: logs are read from the journal
+    #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) log_dir: Option<PathBuf>,
 }

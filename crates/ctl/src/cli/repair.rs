@@ -6,97 +6,100 @@ use clap::Args;
 
 use super::doctor::ThisNode;
 
-/// Plans and does what would mend the network; undo takes it back
+/// Plans and applies fixes for what the doctor finds; undo reverts them
 ///
-/// Looks as plumb doctor does, and shows what would be done: nothing is changed without --apply. Everything that is done is compared with what is there right before,
-/// and can be taken back. Pods can start and stop meanwhile. What is taken away must look gone twice, some time apart, by two witnesses, with none against it.
+/// Runs the same checks as plumb doctor and shows a plan. Nothing is changed without --apply. Each step is compared with the current state right before it is applied,
+/// and can be undone. Pods can start and stop at the same time. Something is removed only if two of three witnesses (Kubernetes, the container runtime, the kernel) agree
+/// in two observations, --grace apart, that it is gone, and none disagrees.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Scopes:
-  (none)              everything that was found
-  ipam                blocks, handles, affinities
-  endpoints           endpoints, and what pods have in the kernel
-  node NAME           one node; says also that it does not come back, if its record is gone
-  node NAME gone      says so although its record is there, which then goes, too
+  (none)              everything that the checks found
+  ipam                blocks, handles and affinities
+  endpoints           endpoints, and the devices, routes and other kernel state of pods
+  node NAME           one node; if its Node record is gone, also confirms that the node is gone
+                      for good
+  node NAME gone      confirms that the node is gone for good although its Node record exists,
+                      and deletes the record
   finding CODE…       findings with these codes
 
-Other words:
-  undo ID             takes a repair back; what has changed since is left alone and named
-  resume ID           goes on with one that was stopped or killed
+Subcommands:
+  undo ID             undoes a repair; skips and lists what has changed since
+  resume ID           continues an interrupted repair
   history             lists repairs
-  show ID             what a repair has done
+  show ID             shows what a repair changed
 
 Examples:
-  # What would be done
+  # Show the plan
   plumb repair
 
-  # Do it
+  # Apply the plan for the IPAM records
   plumb repair ipam --apply
 
-  # Let a colleague look at it first, and do exactly that
+  # Save the plan, have it reviewed, and apply exactly that
   plumb repair --plan repair.json
   plumb repair --plan repair.json --apply
 
-  # Blocks and addresses of a machine that is gone for good
+  # Remove the records, blocks and addresses of a node that is gone for good
   plumb repair node worker-7 gone --apply
 
-  # With what Kubernetes says, and the agents of three nodes
+  # Include the pods that Kubernetes lists, and the agents of two nodes
   kubectl get pods -A -o json | plumb repair --from - --agent-socket a.sock --agent-socket b.sock
 
-  # No, not like that
+  # Undo a repair
   plumb repair history
   plumb repair undo 20261115-101500-3f2a
 
 Exit codes:
-  0  the plan was shown, or done as planned
-  1  not all of it could be done as planned; stderr says what and why
-  2  it could not be looked, or the command line makes no sense")]
+  0  the plan was shown, or applied completely
+  1  part of the plan could not be applied; stderr says what and why
+  2  the checks could not run, or usage error")]
 pub(crate) struct Repair {
-    /// A scope or another word, see below
+    /// A scope or a subcommand, see below
     #[arg(value_name = "SCOPE")]
     pub(crate) words: Vec<String>,
-    /// Write the plan to this file; with --apply: do exactly what the file says, as far as it still holds
+    /// Write the plan to this file; with --apply: apply exactly the plan in this file, as far as it is still valid
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
-    /// Do it
+    /// Apply the plan
     #[arg(long)]
     pub(crate) apply: bool,
-    /// Only show what would be done; this is the default
+    /// Only show the plan; this is the default
     #[arg(long, conflicts_with = "apply")]
     pub(crate) dry_run: bool,
-    /// After a step that does not go, try those that depend on it as well; what does not depend on it is done anyway
+    /// After a failed step, try the steps that depend on it as well; independent steps are always tried
     #[arg(long)]
     pub(crate) keep_going: bool,
-    /// Offer again what failed in several repairs in a row, instead of leaving it to you
+    /// Retry what failed in two repairs in a row, instead of leaving it to you
     #[arg(long)]
     pub(crate) again: bool,
-    /// One step per commit: slower, and easier to follow
+    /// Apply one step per commit: slower, but easier to follow
     #[arg(long)]
     pub(crate) one_by_one: bool,
-    /// How far apart the two looks must be that show something as gone, and how young something may be and not be judged; in seconds
+    /// Minimum time between the two observations that must both find something gone; younger records are not judged. In seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = super::ipam::seconds)]
     pub(crate) grace: f64,
-    /// How long to wait before looking a second time at what may be coming or going, in seconds
+    /// How long to wait before a second observation of what may be a pod starting or stopping, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = super::ipam::seconds)]
     pub(crate) settle: f64,
-    /// Look at these files and folders as well, such as what kubectl says (- is stdin)
+    /// Also use these files and directories as evidence, such as output of kubectl (- is stdin)
     #[arg(long, value_name = "DIR|FILE", num_args = 1..)]
     pub(crate) from: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) this_node: ThisNode,
-    /// Have the nodes send a few packets (ICMP echo) to each other and to some pods, to see what only packets show. Nothing is sent without it
+    /// Have the nodes send a few packets (ICMP echo) to each other and to some pods, to find faults that only traffic shows. Without it nothing is sent
     #[arg(long)]
     pub(crate) probe: bool,
     /// text (for people) or json
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = RepairFormat::Text)]
     pub(crate) output: RepairFormat,
-    /// With text: show every step and all its changes, not the first few of each sort
+    /// With text: show every step with all its changes, not only the first few of each kind
     #[arg(long)]
     pub(crate) all: bool,
-    /// Say on stderr how long looking, planning and doing took
+    /// Print on stderr how long observing, planning and applying took
     #[arg(long)]
     pub(crate) timings: bool,
-    /// Where histories are kept; /var/lib/plumb/repairs if not given
+    /// Directory of the repair histories [default: /var/lib/plumb/repairs]
     #[arg(long, value_name = "DIR", env = "PLUMB_REPAIRS")]
     pub(crate) history: Option<PathBuf>,
 }

@@ -35,8 +35,8 @@ fn subjects(delete: &Delete) -> Result<Vec<(Named, Option<String>)>, Failures> {
         let (kind, names) = scope::subjects(&delete.subject)?;
         refuse_ipam_record(kind)?;
         if names.is_empty() {
-            return Err(Failure::usage(format!("say which {kind} to delete"))
-                .hint("plumb delete KIND NAME… deletes by name; there is no way to delete a whole kind")
+            return Err(Failure::usage(format!("the name of the {kind} to delete is missing"))
+                .hint("use plumb delete KIND NAME…; all resources of a kind cannot be deleted at once")
                 .into());
         }
         return Ok(scope.named(kind, names)?.into_iter().map(|named| (named, None)).collect());

@@ -2,29 +2,30 @@
 
 use std::io::Write as _;
 
+use model::NodeName;
 use model::access::{Access, Grant, GrantedNamespaces, node_grants};
-use model::names::NodeName;
 
 use crate::cli::EtcdRole;
 use crate::failure::{Failure, Failures};
 
 pub(super) fn run(wanted: &EtcdRole) -> Result<(), Failures> {
     let node = &wanted.node;
-    node.parse::<NodeName>()
-        .map_err(|error| Failure::usage(format!("{node:?} is no node's name: {error}")))?;
+    NodeName::from(node.as_str())
+        .check()
+        .map_err(|error| Failure::usage(format!("{node:?} is not a node name: {error}")))?;
     let is_plain =
         |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     // They become words of a shell.
     if let Some(odd) = wanted.namespace.iter().chain([node]).find(|name| name.is_empty() || !is_plain(name)) {
-        return Err(Failure::usage(format!("{odd:?} is no name of Kubernetes")).into());
+        return Err(Failure::usage(format!("{odd:?} is not a valid Kubernetes name")).into());
     }
     let namespaces = match (wanted.all_namespaces, wanted.namespace.is_empty()) {
         (true, _) => GrantedNamespaces::All,
         (false, false) => GrantedNamespaces::Some(wanted.namespace.clone()),
         (false, true) => {
-            let failure = Failure::usage("the namespaces in which the node may have pods are not given");
+            let failure = Failure::usage("no namespaces given");
             return Err(failure
-                .hint("name each with -n, or use -A, by which the node may write the endpoints of all nodes")
+                .hint("name each namespace whose pods may run on the node with -n, or use -A, which lets the node write the endpoints of all nodes")
                 .into());
         }
     };
@@ -36,7 +37,7 @@ pub(super) fn run(wanted: &EtcdRole) -> Result<(), Failures> {
 fn script(node: &str, grants: &[Grant]) -> String {
     let role = format!("plumb-node-{node}");
     let mut text = format!(
-        "# What the agent of node {node} may do in an etcd with authentication. Run by etcd's root user; may be repeated.\n\
+        "# Permissions of the agent of node {node} in an etcd with authentication. Run as etcd's root user; may be repeated.\n\
          # Afterwards: etcdctl user add {node} && etcdctl user grant-role {node} {role}\n\
          # (with client certificates: etcdctl user add {node} --no-password, and {node} as the certificate's common name).\n\
          set -e\n\

@@ -70,7 +70,7 @@ impl Request {
             What::Named(named_in_files(get, &scope)?)
         };
         if let (What::Named(_), Some(_)) = (&what, &selector) {
-            let message = "--selector chooses among all resources of a kind, but some are asked for by name";
+            let message = "--selector cannot be combined with names or files";
             return Err(Failure::usage(message).into());
         }
         Ok(Request { scope, selector, what })
@@ -79,9 +79,9 @@ impl Request {
 
 fn parse_selector(text: &str) -> Result<Selector, Failure> {
     text.parse().map_err(|error: model::SelectorError| {
-        Failure::usage(format!("{text:?} is not a selector"))
+        Failure::usage(format!("invalid selector {text:?}"))
             .caused_by(&error)
-            .hint("selectors are written as rack == 'a' && has(zone)")
+            .hint("a selector looks like this: rack == 'a' && has(zone)")
     })
 }
 

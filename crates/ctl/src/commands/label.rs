@@ -51,9 +51,7 @@ impl Edit {
     fn parse(text: &str, remove: bool) -> Result<Edit, Failure> {
         match (remove, text.split_once('=')) {
             (true, None) => Ok(Edit::Remove { key: text.to_owned() }),
-            (true, Some(_)) => {
-                Err(Failure::usage(format!("invalid label {text}: --remove takes keys alone")))
-            }
+            (true, Some(_)) => Err(Failure::usage(format!("invalid label {text}: --remove takes only keys"))),
             (false, Some((key, value))) if !key.is_empty() => {
                 Ok(Edit::Set { key: key.to_owned(), value: value.to_owned() })
             }

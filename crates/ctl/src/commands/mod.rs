@@ -36,7 +36,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Collect(collect) => doctor::collect(global, collect).await,
         Command::Doctor(doctor) => doctor::run(global, doctor).await,
         Command::Repair(repair) => repair::run(global, repair).await,
-        Command::Lab(lab) => lab::run(lab.clone()).await,
+        Command::Lab(lab) => lab::run(&lab.words),
         Command::Install(install) => install::run(install),
         Command::Version(version) => version::run(global, version).await,
         Command::Completion(completion) => completion::run(completion),

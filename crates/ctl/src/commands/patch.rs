@@ -14,7 +14,7 @@ use crate::write::{Writer, refuse_ipam_record, restore_unknown, without_unknown}
 pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> {
     if patch.patch_type == PatchType::Json {
         return Err(Failure::usage("patches of type json are not supported")
-            .hint("write the change as a merge: an object with the fields to change, null to remove one")
+            .hint("write the change as a merge patch: an object with the fields to change; null removes a field")
             .into());
     }
     let kind = scope::kind(&patch.kind)?;
@@ -52,7 +52,7 @@ fn wanted_version(changes: &Map<String, Value>) -> Result<Option<String>, Failur
 /// The patch as an object; its text is JSON or YAML.
 fn parse(text: &str) -> Result<Map<String, Value>, Failure> {
     let not_readable = |problem: String| {
-        Failure::usage(format!("the patch cannot be read: {problem}"))
+        Failure::usage(format!("cannot read the patch: {problem}"))
             .hint("a patch is an object in JSON or YAML")
     };
     let value: Value = if text.trim_start().starts_with('{') && serde_json::from_str::<Value>(text).is_ok() {
@@ -63,7 +63,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, Failure> {
     };
     match value {
         Value::Object(fields) => Ok(fields),
-        other => Err(not_readable(format!("it is not an object but {other}"))),
+        other => Err(not_readable(format!("expected an object, found {other}"))),
     }
 }
 
@@ -72,7 +72,7 @@ fn patched(stored: &Resource, changes: &Map<String, Value>) -> Result<Resource, 
     let known = Resource { body: without_unknown(stored.kind, &stored.body), ..stored.clone() };
     let mut document = known.to_document();
     merge(&mut document, changes)
-        .map_err(|problem| Failure::new(format!("the patch cannot be merged: {problem}")))?;
+        .map_err(|problem| Failure::new(format!("cannot merge the patch: {problem}")))?;
     let text = Value::Object(document).to_string();
     let parsed = manifest::parse(&text).map_err(|error| {
         let message = error.to_string();
@@ -81,7 +81,7 @@ fn patched(stored: &Resource, changes: &Map<String, Value>) -> Result<Resource, 
         Failure::new(message.strip_prefix(&place).unwrap_or(&message)).maybe_hint(error.hint())
     })?;
     let [parsed]: [Resource; 1] =
-        parsed.try_into().map_err(|_| Failure::new("the patch makes something else of the resource"))?;
+        parsed.try_into().map_err(|_| Failure::new("the patched document is no longer a single resource"))?;
     if parsed.kind != stored.kind
         || parsed.metadata.name != stored.metadata.name
         || parsed.metadata.namespace != stored.metadata.namespace

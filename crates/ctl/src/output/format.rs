@@ -30,7 +30,7 @@ pub(crate) enum Custom {
     Path { heading: String, query: JpQuery },
 }
 
-const FORMATS: &str = "it is one of ps, wide, yaml, json, name, custom-columns=A,B, jsonpath=TEMPLATE";
+const FORMATS: &str = "use one of ps, wide, yaml, json, name, custom-columns=A,B, jsonpath=TEMPLATE";
 
 impl Format {
     pub(crate) fn parse(text: &str) -> Result<Format, Failure> {

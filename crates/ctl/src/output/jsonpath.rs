@@ -45,7 +45,7 @@ pub(crate) fn path(expression: &str) -> Result<JpQuery, String> {
     let mut rest = expression.trim();
     let translated = format!("${}", translate(&mut rest, expression)?);
     if !rest.is_empty() {
-        return Err(format!("{expression:?}: {rest:?} is not understood"));
+        return Err(format!("{expression:?}: {rest:?} is not supported"));
     }
     parse_json_path(&translated).map_err(|_| format!("{expression:?} is not a path"))
 }
@@ -314,7 +314,7 @@ mod tests {
             ("{range .items[*]}x", "{range …} without {end}"),
             ("{end}", "{end} without {range …}"),
             ("{.items[}", "\".items[\": a [ has no matching ]"),
-            ("{.a b}", "\".a b\": \" b\" is not understood"),
+            ("{.a b}", "\".a b\": \" b\" is not supported"),
             ("{.a.!}", "\".a.!\": a name is missing after a dot"),
         ];
         for (template, expected) in cases {

@@ -16,14 +16,14 @@ use crate::records;
 /// only some kinds, and the records that were asked for are more important.
 pub(crate) async fn ensure_basics(writer: &Writer) {
     if let Err(error) = ensure_cluster_information(writer).await {
-        tracing::info!(%error, "cannot make ClusterInformation");
+        tracing::info!(%error, "cannot create ClusterInformation");
     }
     for tier in basic_tiers() {
         let (key, name) = (tier.key(), tier.metadata.name.clone());
         match writer.store.get(&key).await {
             Ok(None) => match writer.store.create(key, born(tier).encode()).await {
                 Ok(_) | Err(StoreError::AlreadyExists { .. }) => {}
-                Err(error) => tracing::info!(%error, tier = name, "cannot make a tier"),
+                Err(error) => tracing::info!(%error, tier = name, "cannot create a tier"),
             },
             Ok(Some(_)) => {}
             Err(error) => tracing::info!(%error, tier = name, "cannot read a tier"),
@@ -69,7 +69,7 @@ pub(crate) async fn warn_if_locked(writer: &Writer) {
     if information.spec("datastoreReady") == Some(&Value::Bool(false)) {
         eprintln!(
             "warning: the datastore is locked for a migration; a change made now may not be carried over\n\
-             hint: once the migration is over, unlock it with plumb datastore migrate unlock"
+             hint: after the migration, unlock it with plumb datastore migrate unlock"
         );
     }
 }

@@ -39,7 +39,7 @@ impl Writer {
 
     async fn delete_record(&self, named: &Named, record: Record) -> Result<(), WriteError> {
         if refuse_deletion(&record.key).is_some() {
-            return Err(Failure::new(format!("{named} is always there and cannot be deleted")).into());
+            return Err(Failure::new(format!("{named} is built in and cannot be deleted")).into());
         }
         match named.kind {
             Kind::IpPool => return self.delete_pool(named, record).await,
@@ -64,8 +64,11 @@ impl Writer {
             let (policies, _) = self.store.list_all(KeyRange::Kind(kind)).await?;
             for policy in policies.iter().filter(|policy| !self.is_gone(policy)) {
                 if is_in_tier(&records::to_resource(policy)?, &named.name) {
-                    return Err(Failure::new(format!("{named} cannot be deleted: {} is in it", policy.key))
-                        .hint("delete its policies first, or move them to another tier"));
+                    return Err(Failure::new(format!(
+                        "{named} cannot be deleted: it contains {}",
+                        policy.key
+                    ))
+                    .hint("delete its policies first, or move them to another tier"));
                 }
             }
         }

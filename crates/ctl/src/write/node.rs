@@ -25,8 +25,8 @@ impl Writer {
                 "Node({name}) cannot be deleted: it has {endpoints} endpoint(s) and {addresses} address(es) in use"
             ))
             .hint(format!(
-                "remove its pods first; if the machine is gone for good, this frees what it has: {}",
-                ShellCommand::new("plumb repair node").value(name).plain("gone")
+                "remove its pods first; if the node is gone for good, this removes its records and releases its addresses: {}",
+                ShellCommand::new("plumb repair node").value(name).plain("gone --apply")
             ))
             .into());
         }

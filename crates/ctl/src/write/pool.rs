@@ -73,7 +73,7 @@ impl Writer {
     pub(super) async fn delete_pool(&self, named: &Named, mut record: Record) -> Result<(), WriteError> {
         let Ok(mut pool) = records::to_resource(&record) else {
             // It stands in the way of every new pool, so it must be possible to get rid of it.
-            eprintln!("warning: {named} cannot be read, so blocks of its network are left as they are");
+            eprintln!("warning: {named} cannot be read, so the blocks inside its CIDR were not changed");
             return self.delete_at(record).await;
         };
         if !self.dry_run && pool.spec("disabled") != Some(&Value::Bool(true)) {
@@ -87,14 +87,14 @@ impl Writer {
             Some(cidr) => {
                 let given_up = self.give_up_blocks(|_, block| cidr.contains_cidr(block)).await;
                 given_up.map_err(|error| {
-                    error.within("the pool is disabled, but not all its blocks are given up")
+                    error.within("the pool was disabled, but not all its blocks were released")
                 })?
             }
             None => 0,
         };
         if in_use > 0 {
             eprintln!(
-                "warning: {in_use} address(es) of {named} are in use and stay in use until they are released"
+                "warning: {in_use} address(es) of {named} are in use and stay allocated until they are released"
             );
         }
         self.delete_at(record).await

@@ -74,12 +74,12 @@ fn warn_of_bird(resource: &Resource) {
     let named = Named::of(resource);
     for unfit in unfit_for_bird(resource) {
         let left_out = match resource.kind {
-            Kind::BgpFilter => "nodes let that rule reject everything",
-            Kind::BgpConfiguration => "nodes leave that setting out",
+            Kind::BgpFilter => "on nodes that rule rejects everything",
+            Kind::BgpConfiguration => "nodes ignore that setting",
             Kind::Node => "no node has a BGP session with that address",
-            _ => "nodes leave this peer out",
+            _ => "nodes ignore this peer",
         };
-        eprintln!("warning: {named}: {unfit}; BIRD would refuse it, so {left_out}");
+        eprintln!("warning: {named}: {unfit}; BIRD would reject it, so {left_out}");
     }
 }
 
@@ -105,12 +105,12 @@ fn refuse_verb(resource: &Resource, verb: Verb) -> Result<(), Failure> {
         (Kind::Profile, Verb::Apply | Verb::Create | Verb::Replace)
             if resource.metadata.name == DEFAULT_ALLOW_PROFILE =>
         {
-            Err(Failure::new(format!("{named} is always there and cannot be written")))
+            Err(Failure::new(format!("{named} is built in and cannot be written")))
         }
         (_, Verb::Create) if resource.metadata.resource_version.is_some() => Err(Failure::new(format!(
             "{named}: metadata.resourceVersion: must not be set to create a resource"
         ))
-        .hint("plumb get … -o yaml --export leaves it out; plumb replace needs it")),
+        .hint("plumb get … -o yaml --export omits it; plumb replace uses it")),
         _ => Ok(()),
     }
 }
@@ -128,8 +128,8 @@ fn is_default_profile_unchanged(resource: &Resource) -> bool {
 pub(crate) fn refuse_ipam_record(kind: Kind) -> Result<(), Failure> {
     match kind {
         Kind::IpamBlock | Kind::BlockAffinity | Kind::IpamHandle => {
-            Err(Failure::new(format!("{kind} cannot be written: it belongs to address management"))
-                .hint("it changes with the pods and pools it belongs to; plumb get and plumb ipam check look at it, plumb ipam release gives addresses back"))
+            Err(Failure::new(format!("{kind} cannot be written: IPAM manages it"))
+                .hint("it changes with its pods and pools; plumb get shows it, plumb ipam check checks it, plumb ipam release releases addresses"))
         }
         _ => Ok(()),
     }

@@ -98,7 +98,7 @@ pub(super) fn refuse_outdated(
             "update conflict: {named}: resource version '{wanted}' is out of date (latest: {})",
             record.revision
         ))
-        .hint("read it again, look at what changed, and repeat the change")
+        .hint("get it again, review what changed, and repeat your change")
         .into()),
         _ => Ok(()),
     }

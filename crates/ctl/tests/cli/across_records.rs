@@ -108,7 +108,7 @@ fn a_list_of_profiles_can_be_applied() {
     assert_eq!(desk.dump(), before);
     let other = manifest("Profile", "projectcalico-default-allow", "ingress: [{action: Deny}]");
     desk.plumb_with_stdin(&["apply", "-f", "-"], other.as_bytes())
-        .refused(1, &["is always there and cannot be written"]);
+        .refused(1, &["is built in and cannot be written"]);
 }
 
 #[test]

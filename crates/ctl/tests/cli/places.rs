@@ -59,7 +59,7 @@ fn wrong_certificates() {
 fn missing_store() {
     let desk = Desk::on_sqlite();
     for verb in [&["get", "nodes"][..], &["delete", "node", "x"], &["label", "node", "x", "a=b"]] {
-        desk.plumb(verb).refused(1, &["plumb.db: there is no such file", "hint: "]);
+        desk.plumb(verb).refused(1, &["plumb.db: the file does not exist", "hint: "]);
     }
     assert_eq!(desk.folder.path().read_dir().unwrap().count(), 0, "looking made something");
 }

@@ -99,7 +99,7 @@ fn a_pool_of_another_block_size_does_not_fit_over_blocks() {
     let before = desk.dump();
     let manifest = pool("new", "10.9.0.0/16");
     desk.plumb_with_stdin(&["create", "-f", "-"], manifest.as_bytes())
-        .refused(1, &["spec.blockSize", "there is a block of another size", "10.9.0.0/30"]);
+        .refused(1, &["spec.blockSize", "the pool's CIDR contains a block of another size", "10.9.0.0/30"]);
     assert_eq!(desk.dump(), before);
 }
 
@@ -172,7 +172,7 @@ fn a_tier_with_policies_stays() {
          {apiVersion: projectcalico.org/v3, kind: GlobalNetworkPolicy, metadata: {name: p}, spec: {tier: t}}\n",
     );
     desk.plumb(&["delete", "tier", "t"])
-        .refused(1, &["Tier(t) cannot be deleted", "GlobalNetworkPolicy(p) is in it"]);
+        .refused(1, &["Tier(t) cannot be deleted: it contains GlobalNetworkPolicy(p)"]);
     desk.plumb(&["delete", "gnp", "p"]).succeeded();
     desk.plumb(&["delete", "tier", "t"]).succeeded();
 }
@@ -196,7 +196,10 @@ fn fields_of_a_newer_release_survive_every_change() {
     let shown = desk.plumb(&["get", "node", "n", "-o", "yaml"]);
     desk.plumb_with_stdin(&["apply", "-f", "-"], shown.succeeded().as_bytes()).refused(
         1,
-        &["Node has no field extra", "hint: leave it out: what a newer release has stored there stays"],
+        &[
+            "Node has no field extra",
+            "hint: remove it; a value that a newer release stored there is preserved",
+        ],
     );
     let now = desk.plumb(&["get", "node", "n", "-o", "jsonpath={.spec}{.extra}"]);
     assert_eq!(

@@ -53,7 +53,7 @@ fn done(ran: &Ran) -> &str {
 #[track_caller]
 fn steps_of(ran: &Ran) -> &str {
     let (steps, left) = done(ran).split_once("\n\nLeft to you:\n").unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(LEFT.iter().all(|code| left.contains(&format!("  {code} of "))), "{left}");
+    assert!(LEFT.iter().all(|code| left.contains(&format!("  {code} ("))), "{left}");
     steps
 }
 
@@ -93,27 +93,24 @@ fn done_and_taken_back(desk: Desk) {
     let town = town(desk);
     let before = town.desk.dump();
     let shown = repair(&town, &[]);
-    assert!(done(&shown).starts_with(&format!("{STEPS} steps would be done (everything):")), "{shown:?}");
+    assert!(done(&shown).starts_with(&format!("{STEPS} steps planned (everything):")), "{shown:?}");
     assert!(
         shown.stdout.contains("node scrapped is gone") && shown.stdout.contains("Nothing was changed"),
         "{shown:?}"
     );
     assert_eq!(town.desk.dump(), before, "a plan changes nothing");
     let applied = repair(&town, &["--apply"]);
-    assert_eq!(steps_of(&applied), format!("{STEPS} steps done, 0 were so already."));
+    assert_eq!(steps_of(&applied), format!("{STEPS} applied, 0 already in place."));
     assert_eq!(codes(&town), [] as [&str; 0]);
     assert!(!town.has(&Key::Block(cidr("10.65.0.16/29"))) && town.is_allocated("10.65.0.0"));
     let id = the_only_id(&town);
-    assert!(done(&repair(&town, &["show", &id])).contains("complete, 5 of 5 done"));
-    assert_eq!(
-        done(&repair(&town, &["undo", &id])),
-        format!("{STEPS} steps taken back, 0 were so already.\n")
-    );
+    assert!(done(&repair(&town, &["show", &id])).contains("complete, 5 of 5 steps applied"));
+    assert_eq!(done(&repair(&town, &["undo", &id])), format!("{STEPS} undone, 0 already in place.\n"));
     assert_eq!(codes(&town), ["affinity-of-gone-node", "handle-unused"]);
     assert!(town.has(&Key::Affinity { owner: host("scrapped"), block: cidr("10.65.0.16/29") }));
     assert_eq!(
         steps_of(&repair(&town, &["--apply", "--keep-going"])),
-        format!("{STEPS} steps done, 0 were so already.")
+        format!("{STEPS} applied, 0 already in place.")
     );
     assert!(done(&repair(&town, &["--apply"])).starts_with("Nothing to do (everything)."));
 }
@@ -197,7 +194,7 @@ fn a_plan_in_a_file_is_done_as_far_as_it_still_holds() {
     town.remove(&handle_key("net.old-0"));
     town.desk.write(vec![Change::create(handle_key("net.new"), handle_value(BLOCK_A, 1))]);
     let applied = repair(&town, &["--plan", "plan.json", "--apply"]);
-    assert_eq!(steps_of(&applied), "4 steps done, 0 were so already.");
+    assert_eq!(steps_of(&applied), "4 applied, 0 already in place.");
     assert!(applied.stderr.contains("skipped") && applied.stderr.contains("net.old-0"), "{applied:?}");
     assert!(town.has(&handle_key("net.new")), "what the plan does not know is not touched");
     let again = repair(&town, &["--plan", "plan.json", "--apply"]);
@@ -214,7 +211,7 @@ fn what_the_second_look_does_not_confirm_is_in_the_json_with_its_reason() {
     town.put(handle_key("net.old-1"), handle_value(BLOCK_A, 3));
     let ran = repair(&town, &["--plan", "plan.json", "--apply", "-o", "json"]);
     // One of them could still be repaired, only otherwise than the file says.
-    fails(&ran, 1, "error: 1 step could not be done as planned, 0 steps not tried");
+    fails(&ran, 1, "error: 1 step could not be applied as planned, 0 steps not tried");
     let told: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(told["done"], json!(3), "{told}");
     let left = told["left"].as_array().unwrap().iter();
@@ -225,8 +222,8 @@ fn what_the_second_look_does_not_confirm_is_in_the_json_with_its_reason() {
     let whys: Vec<_> = dropped.iter().map(|dropped| dropped["why"].as_str().unwrap()).collect();
     assert_eq!((dropped[0]["code"].as_str(), dropped.len()), (Some("handle-unused"), 2), "{told}");
     assert_eq!(dropped[0]["subject"], "handle net.old-0");
-    assert_eq!(whys[0], "it is not found any more");
-    assert!(whys[1].starts_with("what is there has changed; now it would be: "), "{whys:?}");
+    assert_eq!(whys[0], "it is no longer found");
+    assert!(whys[1].starts_with("the state has changed since planning; now the step would be: "), "{whys:?}");
     // And if nothing is left of the plan.
     let ran = repair(&town, &["--plan", "plan.json", "--apply", "-o", "json"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -242,7 +239,7 @@ fn a_node_that_comes_back_meanwhile_keeps_what_it_has() {
     town.desk.apply(manifest);
     let applied = repair(&town, &["--plan", "plan.json", "--apply"]);
     done(&applied);
-    assert!(applied.stderr.contains("it is left now: two witnesses must say"), "{applied:?}");
+    assert!(applied.stderr.contains("it is now left to you: two witnesses must report"), "{applied:?}");
     assert!(town.has(&Key::Block(cidr("10.65.0.16/29"))) && town.has(&handle_key("net.gone-0")));
     assert!(!town.has(&handle_key("net.old-0")), "what still holds is done");
 }
@@ -296,7 +293,7 @@ fn a_block_that_cannot_be_read_is_rebuilt_and_takes_no_handle_with_it() {
     town.put(handle_key("net.hidden"), handle_value(BLOCK_A, 1));
     let left = repair(&town, &["ipam", "--apply"]);
     assert!(
-        left.stdout.contains("handle net.hidden counts 1 of its addresses, of which 0 are known"),
+        left.stdout.contains("handle net.hidden counts 1 of its addresses, but only 0 are known"),
         "{left:?}"
     );
     for handle in ["net.web-0", "net.web-1", "net.cart-0", "net.hidden"] {
@@ -305,7 +302,7 @@ fn a_block_that_cannot_be_read_is_rebuilt_and_takes_no_handle_with_it() {
     assert_eq!(town.record(&Key::Block(cidr(BLOCK_A))).unwrap().value, "[".as_bytes());
     town.remove(&handle_key("net.hidden"));
     let applied = repair(&town, &["finding", "record-unreadable", "--apply"]);
-    assert!(done(&applied).starts_with("1 step done"), "{applied:?}");
+    assert!(done(&applied).starts_with("1 applied, "), "{applied:?}");
     assert_eq!(holders(&town), before);
     for (_, pod) in pods {
         assert!(town.has(&handle_key(&format!("net.{pod}"))), "{pod}");
@@ -335,14 +332,20 @@ fn scopes_are_kept() {
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let town = town(Desk::on_sqlite());
     let before = town.desk.dump();
-    repair(&town, &["everything"]).refused(2, &["does not understand", "scopes are"]);
+    repair(&town, &["everything"]).refused(2, &["unknown scope or subcommand \"everything\"", "scopes are"]);
     repair(&town, &["node"]).refused(2, &["the name of a node"]);
-    repair(&town, &["finding", "adress-leaked"]).refused(2, &["no finding with the code"]);
+    repair(&town, &["finding", "adress-leaked"])
+        .refused(2, &["no finding has the code 'adress-leaked'", "did you mean address-leaked?"]);
     repair(&town, &["undo", "../../etc/passwd"]).refused(1, &["there is no repair"]);
     repair(&town, &["resume", "20260101-000000-0000"]).refused(1, &["there is no repair"]);
     repair(&town, &["--apply", "--dry-run"]).refused(2, &["cannot be used with"]);
-    repair(&town, &["--plan", "nowhere/plan.json"]).refused(1, &["cannot be written"]);
-    for (text, word) in [("", "is no plan"), ("[]", "is no plan"), ("{\"version\":1}", "is no plan")] {
+    repair(&town, &["--plan", "nowhere/plan.json"])
+        .refused(1, &["cannot write the plan to nowhere/plan.json"]);
+    for (text, word) in [
+        ("", "is not a repair plan"),
+        ("[]", "is not a repair plan"),
+        ("{\"version\":1}", "is not a repair plan"),
+    ] {
         town.desk.file("bad.json", text);
         repair(&town, &["--plan", "bad.json", "--apply"]).refused(2, &[word]);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use model::ShellCommand;
-use model::shell::is_deceptive;
+use model::text::is_deceptive;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 //!
 //! A line `$ command` is run by the shell; below it stands what it prints. Lines of stderr begin with `! `, and an
 //! exit code other than 0 ends it as `[1]`. `<<< NAME` and `>>>` enclose a file. What differs from run to run
-//! (identifiers, times, revisions) is shown by name. PLUMB_ACCEPT=1 writes the files anew from what is printed.
+//! (identifiers, times, revisions) is shown by name. `cargo xtask accept` writes the files again from what is printed.
 
 use std::path::{Path, PathBuf};
 

@@ -4,10 +4,11 @@ mod browser;
 
 use std::path::Path;
 
-use doctor::evidence::log::CniCommand;
-use doctor::evidence::{Happening, LogEvent, PodName};
-use doctor::sample::Sample;
-use doctor::{Evidence, Origin, Sighted, diagnose};
+use doctor::diagnose;
+use evidence::log::CniCommand;
+use evidence::sample::Sample;
+use evidence::{Evidence, Origin, Sighted};
+use evidence::{Happening, LogEvent, PodName};
 use tempfile::TempDir;
 
 use browser::Browser;
@@ -19,7 +20,7 @@ const SIZES: [(&str, u32, u32); 2] = [("desk", 1280, 3200), ("phone", 390, 4000)
 fn troubled() -> Evidence {
     let mut evidence =
         Sample { nodes: 6, blocks_per_node: 2, pods_per_node: 30, has_kernels: true }.evidence();
-    let nodes: Vec<String> = evidence.nodes.keys().cloned().collect();
+    let nodes: Vec<_> = evidence.nodes.keys().cloned().collect();
     for (index, name) in nodes.iter().enumerate() {
         let node = evidence.nodes.get_mut(name).unwrap();
         node.sandboxes = None;
@@ -88,9 +89,9 @@ fn names_stay_names_in_a_browser() {
     let hostile =
         "</title><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">";
     for node in evidence.nodes.values_mut() {
-        hostile.clone_into(&mut node.name);
+        node.name = hostile.into();
     }
-    evidence.unread.push(hostile.to_owned());
+    evidence.unseen.push(evidence::Unseen::Reported(hostile.to_owned()));
     let folder = TempDir::with_prefix("plumb-page-").unwrap();
     let seen = browser.open(&page(folder.path(), &evidence), folder.path());
     assert!(!seen.dom.contains("<script") && !seen.dom.contains("<img"), "no element was made of a name");

@@ -9,10 +9,10 @@ use ipam::{NODE_ATTRIBUTE, Pool};
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Block, BlockAttribute};
 use model::names::EndpointName;
-use model::{Cidr, Kind};
+use model::{Cidr, Kind, NodeName};
 
 use super::Case;
-use crate::evidence::{Endpoint, Pod};
+use evidence::{Endpoint, Pod};
 
 /// What is wrong with the books. A check asks first whether what a problem rests on was collected as a whole.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub struct Allocation<'e> {
 
 impl Allocation<'_> {
     /// The node it was given to.
-    pub fn node(&self) -> Option<&str> {
-        self.attribute.secondary.get(NODE_ATTRIBUTE).map(String::as_str)
+    pub fn node(&self) -> Option<NodeName> {
+        self.attribute.secondary.get(NODE_ATTRIBUTE).map(|name| name.as_str().into())
     }
 
     pub fn age(&self, taken_at: Option<Timestamp>) -> Option<SignedDuration> {
@@ -158,7 +158,7 @@ fn missing_blocks(case: &Case<'_>, problems: &[Problem], pools: &[Pool]) -> BTre
 }
 
 fn facts_of(view: &super::NodeView<'_>) -> NodeFacts {
-    NodeFacts { name: view.name.to_owned(), tunnels: view.tunnels.clone() }
+    NodeFacts { name: view.name.to_string(), tunnels: view.tunnels.clone() }
 }
 
 /// Endpoints, and pods that show an address which no endpoint of theirs has.
@@ -199,6 +199,6 @@ fn addresses_without_endpoint(case: &Case<'_>, pod: &Pod) -> Vec<IpAddr> {
 
 /// What its endpoint would be called.
 fn record_name(pod: &Pod) -> String {
-    let node = pod.node.as_deref().unwrap_or_default();
+    let node = pod.node.as_ref().map_or("", NodeName::as_str);
     EndpointName::of_pod(node, &pod.name.name, "eth0").compute().unwrap_or_else(|_| pod.name.name.clone())
 }

@@ -8,15 +8,15 @@ use std::rc::Rc;
 
 use ipam::Tunnel;
 use ipnet::IpNet;
-use model::{IpVersion, Kind, Mac, Resource};
+use model::{IpVersion, Kind, Mac, NodeName, Resource};
 use plan::between::{
     Between, BetweenSettings, BlockView, Encapsulation, Extent, NodeRoute, NodeView as Presented, PoolView,
     RouteFault, SeenRoute, Uplink, Uplinks, Via, VxlanDevice, Way, felix_variables, joined_settings,
 };
 
 use super::{Case, Host, NodeView};
-use crate::evidence::kernel::{NeighbourState, Route, RouteKind};
-use crate::evidence::{Evidence, Sighted};
+use evidence::kernel::{NeighbourState, Route, RouteKind};
+use evidence::{Evidence, Sighted};
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 /// The name of the settings that hold for all nodes.
@@ -24,49 +24,49 @@ const DEFAULT: &str = "default";
 
 /// Everything on one node that does not lead to other nodes as it must.
 #[derive(Debug, Default)]
-pub(crate) struct Crossings<'e> {
-    pub(crate) node: &'e str,
+pub struct Crossings<'e> {
+    pub node: NodeName,
     /// Destinations that must be reached through a tunnel.
-    pub(crate) tunnelled: BTreeSet<IpNet>,
+    pub tunnelled: BTreeSet<IpNet>,
     /// Routes of their own that single addresses of other nodes must have, and have not; with the node.
-    pub(crate) missing: Vec<(IpNet, String)>,
-    pub(crate) wrong: Vec<WrongRoute<'e>>,
-    pub(crate) diverted: Vec<Diverted<'e>>,
-    pub(crate) ends: Vec<LostEnd>,
-    pub(crate) tunnels: Vec<WrongTunnel>,
+    pub missing: Vec<(IpNet, NodeName)>,
+    pub wrong: Vec<WrongRoute<'e>>,
+    pub diverted: Vec<Diverted<'e>>,
+    pub ends: Vec<LostEnd>,
+    pub tunnels: Vec<WrongTunnel>,
 }
 
 /// A route to what another node has that leads otherwise than it must.
 #[derive(Debug)]
-pub(crate) struct WrongRoute<'e> {
-    pub(crate) found: &'e Sighted<Route>,
-    pub(crate) owner: String,
-    pub(crate) fault: RouteFault,
+pub struct WrongRoute<'e> {
+    pub found: &'e Sighted<Route>,
+    pub owner: NodeName,
+    pub fault: RouteFault,
     /// Where it must lead, in words. `None` where that is not the agent's to say.
-    pub(crate) wanted: Option<String>,
+    pub wanted: Option<String>,
 }
 
 /// A route to a part of another node's block that takes packets elsewhere.
 #[derive(Debug)]
-pub(crate) struct Diverted<'e> {
-    pub(crate) found: &'e Sighted<Route>,
-    pub(crate) block: IpNet,
-    pub(crate) owner: String,
+pub struct Diverted<'e> {
+    pub found: &'e Sighted<Route>,
+    pub block: IpNet,
+    pub owner: NodeName,
 }
 
 /// An end of a tunnel that is not known as it must be.
 #[derive(Debug)]
-pub(crate) struct LostEnd {
-    pub(crate) device: &'static str,
+pub struct LostEnd {
+    pub device: &'static str,
     /// Of the tunnel's far end, or of its node.
-    pub(crate) address: IpAddr,
-    pub(crate) mac: Mac,
-    pub(crate) owner: String,
-    pub(crate) kind: EndKind,
+    pub address: IpAddr,
+    pub mac: Mac,
+    pub owner: NodeName,
+    pub kind: EndKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndKind {
+pub enum EndKind {
     /// Which hardware address the tunnel address has.
     Neighbour { found: Option<Mac> },
     /// Behind which node the hardware address is.
@@ -75,16 +75,16 @@ pub(crate) enum EndKind {
 
 /// A tunnel's device that is missing, or not as it must be.
 #[derive(Debug)]
-pub(crate) struct WrongTunnel {
-    pub(crate) device: &'static str,
-    pub(crate) version: IpVersion,
+pub struct WrongTunnel {
+    pub device: &'static str,
+    pub version: IpVersion,
     /// What is wrong, in words.
-    pub(crate) faults: Vec<String>,
+    pub faults: Vec<String>,
 }
 
 impl<'e> Case<'e> {
     /// Of every node whose routes somebody looked at.
-    pub(crate) fn crossings(&self) -> &[Crossings<'e>] {
+    pub fn crossings(&self) -> &[Crossings<'e>] {
         self.crossings.get_or_init(|| {
             let blocks = Blocks::of(self.evidence);
             let hosts = self.hosts().iter().filter(|host| host.node.kernel.routes.is_some());
@@ -92,13 +92,13 @@ impl<'e> Case<'e> {
         })
     }
 
-    pub(crate) fn crossings_of(&self, node: &str) -> Option<&Crossings<'e>> {
-        self.crossings().iter().find(|crossings| crossings.node.eq_ignore_ascii_case(node))
+    pub fn crossings_of(&self, node: &NodeName) -> Option<&Crossings<'e>> {
+        self.crossings().iter().find(|crossings| crossings.node == *node)
     }
 
     /// What the records want on a node. `None` if they do not know the node. The last one is kept: a cluster has many nodes, and who asks
     /// asks about one after the other.
-    pub(crate) fn wanted_on(&self, host: &Host<'e>) -> Option<Rc<Between>> {
+    pub fn wanted_on(&self, host: &Host<'e>) -> Option<Rc<Between>> {
         if let Some((node, wanted)) = &*self.last_wanted.borrow()
             && *node == host.name()
         {
@@ -111,9 +111,9 @@ impl<'e> Case<'e> {
 
     fn work_out(&self, host: &Host<'e>) -> Option<Between> {
         let own = self.node_view(host.name())?;
-        let mut wanted = Between::new(own.name);
+        let mut wanted = Between::new(own.name.as_str());
         for view in self.node_views().values() {
-            wanted.set_node(view.name, Some(presented(view)));
+            wanted.set_node(view.name.as_str(), Some(presented(view)));
         }
         for pool in self.evidence.records.all(Kind::IpPool) {
             wanted.set_pool(&pool.seen.metadata.name, PoolView::read(&pool.seen));
@@ -121,13 +121,13 @@ impl<'e> Case<'e> {
         for (cidr, stored) in self.evidence.ipam.iter().flat_map(|ipam| &ipam.books.blocks) {
             wanted.set_block(*cidr, BlockView::read(&stored.value));
         }
-        wanted.set_settings(self.settings_of(host, own.name));
+        wanted.set_settings(self.settings_of(host, &own.name));
         wanted.set_uplinks(uplinks(host, &presented(own)));
         wanted.settle();
         Some(wanted)
     }
 
-    fn settings_of(&self, host: &Host<'e>, name: &str) -> BetweenSettings {
+    fn settings_of(&self, host: &Host<'e>, name: &NodeName) -> BetweenSettings {
         let named = |kind: Kind, name: &str| -> Option<&Resource> {
             let mut all = self.evidence.records.all(kind).iter().map(|record| &record.seen);
             all.find(|record| record.metadata.name == name)
@@ -180,24 +180,24 @@ fn uplinks(host: &Host<'_>, own: &Presented) -> Uplinks {
 }
 
 /// Blocks of nodes, with their nodes.
-struct Blocks(BTreeMap<IpNet, String>);
+struct Blocks(BTreeMap<IpNet, NodeName>);
 
 impl Blocks {
     fn of(evidence: &Evidence) -> Blocks {
         let blocks = evidence.ipam.iter().flat_map(|ipam| &ipam.books.blocks);
         let owned = blocks.filter_map(|(cidr, stored)| {
             let owner = BlockView::read(&stored.value)?.owner?;
-            Some((IpNet::new(cidr.network(), cidr.prefix_len()).ok()?, owner))
+            Some((IpNet::new(cidr.network(), cidr.prefix_len()).ok()?, owner.into()))
         });
         Blocks(owned.collect())
     }
 
     /// The smallest block that a network is a part of, but not the whole.
-    fn around(&self, part: IpNet) -> Option<(IpNet, &str)> {
+    fn around(&self, part: IpNet) -> Option<(IpNet, &NodeName)> {
         let least = part.max_prefix_len().saturating_sub(12);
         (least..part.prefix_len()).rev().find_map(|len| {
             let net = IpNet::new(part.addr(), len).ok()?.trunc();
-            self.0.get(&net).map(|owner| (net, owner.as_str()))
+            self.0.get(&net).map(|owner| (net, owner))
         })
     }
 }
@@ -210,7 +210,7 @@ struct Look<'c, 'e> {
 
 impl<'e> Look<'_, 'e> {
     fn look(&self) -> Crossings<'e> {
-        let mut found = Crossings { node: self.host.name(), ..Crossings::default() };
+        let mut found = Crossings { node: self.host.name().clone(), ..Crossings::default() };
         let wanted = self.case.wanted_on(self.host);
         let wanted = wanted.as_deref().filter(|wanted| is_certain(wanted, self.host));
         self.routes(wanted, &mut found);
@@ -221,8 +221,8 @@ impl<'e> Look<'_, 'e> {
         found
     }
 
-    fn is_here(&self, node: &str) -> bool {
-        node.eq_ignore_ascii_case(self.host.name())
+    fn is_here(&self, node: &NodeName) -> bool {
+        node == self.host.name()
     }
 
     fn routes(&self, wanted: Option<&Between>, found: &mut Crossings<'e>) {
@@ -251,7 +251,7 @@ impl<'e> Look<'_, 'e> {
     fn wrong(
         &self,
         destination: IpNet,
-        owner: impl FnOnce() -> String,
+        owner: impl FnOnce() -> NodeName,
         wanted: Option<(&Between, NodeRoute)>,
     ) -> Option<WrongRoute<'e>> {
         let seen = *self.host.routes_to(destination).first()?;
@@ -268,7 +268,7 @@ impl<'e> Look<'_, 'e> {
         let leads_to_another = fault == RouteFault::Gateway || fault == RouteFault::Device;
         let is_another = |via: IpAddr| {
             let mut nodes = self.nodes_at(via).peekable();
-            nodes.peek().is_some() && !nodes.any(|node| node.eq_ignore_ascii_case(&owner))
+            nodes.peek().is_some() && !nodes.any(|node| *node == owner)
         };
         if leads_to_another && seen.seen.via.is_some_and(is_another) {
             return None;
@@ -293,7 +293,7 @@ impl<'e> Look<'_, 'e> {
             if self.is_here(owner) || is_wanted || !self.matters(route, block) {
                 continue;
             }
-            found.diverted.push(Diverted { found: route, block, owner: owner.to_owned() });
+            found.diverted.push(Diverted { found: route, block, owner: owner.clone() });
         }
     }
 
@@ -314,8 +314,8 @@ impl<'e> Look<'_, 'e> {
         let is_single = seen.destination.prefix_len() == seen.destination.max_prefix_len();
         let address = seen.destination.addr();
         let endpoints = self.case.endpoints_at(address);
-        let has_it = |node: Option<&str>| node.is_some_and(|node| self.is_here(node));
-        if endpoints.iter().any(|endpoint| has_it(endpoint.seen.node.as_deref())) {
+        let has_it = |node: Option<&NodeName>| node.is_some_and(|node| self.is_here(node));
+        if endpoints.iter().any(|endpoint| has_it(endpoint.seen.node.as_ref())) {
             return false;
         }
         !is_single || !endpoints.is_empty() || self.case.allocation(address).is_some()
@@ -338,12 +338,12 @@ impl<'e> Look<'_, 'e> {
     fn device_faults(&self, wanted: &Between, device: &VxlanDevice) -> Vec<String> {
         let name = device.name();
         let Some(link) = self.host.link(name).map(|link| &link.seen) else {
-            return if self.host.has_all_links() { vec!["it is not there".to_owned()] } else { Vec::new() };
+            return if self.host.has_all_links() { vec!["it is missing".to_owned()] } else { Vec::new() };
         };
         let mut faults = Vec::new();
         let mut compare = |what: &str, found: Option<String>, wanted: String| {
             if let Some(found) = found.filter(|found| *found != wanted) {
-                faults.push(format!("its {what} is {found} instead of {wanted}"));
+                faults.push(format!("its {what} is {found}, expected {wanted}"));
             }
         };
         if let Some(vxlan) = &link.vxlan {
@@ -351,10 +351,10 @@ impl<'e> Look<'_, 'e> {
             compare("port", vxlan.port.map(|port| port.to_string()), device.port.to_string());
             compare("local address", vxlan.local.map(|local| local.to_string()), device.local.to_string());
             if let Some(parent) = wanted.device_name(device.version, Via::Uplink) {
-                compare("card", vxlan.parent.clone(), parent.to_owned());
+                compare("NIC", vxlan.parent.clone(), parent.to_owned());
             }
         }
-        compare("hardware address", link.mac.map(|mac| mac.to_string()), device.mac.to_string());
+        compare("MAC address", link.mac.map(|mac| mac.to_string()), device.mac.to_string());
         if link.is_up == Some(false) {
             faults.push("it is down".to_owned());
         }
@@ -364,7 +364,7 @@ impl<'e> Look<'_, 'e> {
             if let Some(address) = device.address
                 && !held.any(|held| held.net.addr() == address)
             {
-                faults.push(format!("it does not have its address {address}"));
+                faults.push(format!("it lacks its address {address}"));
             }
         }
         faults
@@ -402,18 +402,18 @@ impl<'e> Look<'_, 'e> {
         }
     }
 
-    fn nodes_at(&self, address: IpAddr) -> impl Iterator<Item = &str> {
+    fn nodes_at(&self, address: IpAddr) -> impl Iterator<Item = &NodeName> {
         let views = self.case.node_views().values();
         let has = move |view: &&NodeView<'e>| {
             view.addresses.iter().any(|recorded| recorded.address() == address)
                 || view.internal_ips().any(|known| known == address)
                 || view.tunnels.iter().any(|(_, known)| *known == address)
         };
-        views.filter(has).map(|view| view.name)
+        views.filter(has).map(|view| &view.name)
     }
 
-    fn node_at(&self, address: IpAddr) -> String {
-        self.nodes_at(address).next().map_or_else(|| address.to_string(), str::to_owned)
+    fn node_at(&self, address: IpAddr) -> NodeName {
+        self.nodes_at(address).next().cloned().unwrap_or_else(|| address.to_string().into())
     }
 }
 
@@ -435,7 +435,7 @@ fn is_tunnelled(route: &NodeRoute) -> bool {
 }
 
 /// As the rule takes it.
-pub(crate) fn seen_route(route: &Route) -> SeenRoute<'_> {
+pub fn seen_route(route: &Route) -> SeenRoute<'_> {
     SeenRoute {
         device: route.device.as_deref(),
         gateway: route.via,
@@ -445,7 +445,7 @@ pub(crate) fn seen_route(route: &Route) -> SeenRoute<'_> {
 }
 
 /// `via 10.0.1.0 dev vxlan.calico onlink`.
-pub(crate) fn in_words(wanted: &Between, route: &NodeRoute) -> String {
+pub(super) fn in_words(wanted: &Between, route: &NodeRoute) -> String {
     let mut words = Vec::new();
     words.extend(route.gateway().map(|gateway| format!("via {gateway}")));
     words.extend(wanted.device_of(route).map(|device| format!("dev {device}")));

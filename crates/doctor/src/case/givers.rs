@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use model::NodeName;
 use serde_json::Value;
 
 use super::{Case, NodeView};
-use crate::Sighted;
-use crate::evidence::NodeEvidence;
+use evidence::NodeEvidence;
+use evidence::Sighted;
 
 /// Ours, and Calico's by whose name we may be installed.
 const OUR_NETWORK: [&str; 3] = ["calico", "plumb", "plumb-cni"];
@@ -37,14 +38,14 @@ impl NetworkConfig {
 impl Case<'_> {
     /// Whether whoever has this address got it from somebody else than the address book, so that it stands in no block.
     pub fn is_given_by_others(&self, address: IpAddr) -> bool {
-        let endpoints = self.endpoints_at(address).iter().map(|endpoint| endpoint.seen.node.as_deref());
-        let pods = self.pods_at(address).iter().map(|pod| pod.seen.node.as_deref());
-        let mut nodes: Vec<Option<&str>> = endpoints.chain(pods).collect();
+        let endpoints = self.endpoints_at(address).iter().map(|endpoint| endpoint.seen.node.as_ref());
+        let pods = self.pods_at(address).iter().map(|pod| pod.seen.node.as_ref());
+        let mut nodes: Vec<Option<&NodeName>> = endpoints.chain(pods).collect();
         if nodes.is_empty() {
             let has_tunnel = |view: &&NodeView<'_>| view.tunnels.iter().any(|(_, held)| *held == address);
-            nodes.extend(self.node_views().values().filter(has_tunnel).map(|view| Some(view.name)));
+            nodes.extend(self.node_views().values().filter(has_tunnel).map(|view| Some(&view.name)));
         }
-        let gives_others = |node: &Option<&str>| {
+        let gives_others = |node: &Option<&NodeName>| {
             let node = node.and_then(|node| self.node(node));
             node.and_then(gives_from_books).map_or_else(|| !self.is_book_used(), |is_ours| !is_ours)
         };
@@ -79,19 +80,20 @@ fn gives_from_books(node: &NodeEvidence) -> Option<bool> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::sample::small;
-    use crate::{Evidence, Origin, Sighted, diagnose};
+    use crate::{FindingCode, diagnose};
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin, Sighted};
 
     fn configured(evidence: &mut Evidence, ipam: &str) {
         let text =
             format!(r#"{{"name": "n", "plugins": [{{"type": "calico", "ipam": {{"type": "{ipam}"}}}}]}}"#);
         for node in evidence.nodes.values_mut() {
-            let file = Sighted::new(text.clone(), Origin::probe(node.name.as_str(), "10-calico.conflist"));
+            let file = Sighted::new(text.clone(), Origin::probe(&node.name, "10-calico.conflist"));
             node.setup.cni_configs = Some([("10-calico.conflist".to_owned(), file)].into());
         }
     }
 
-    fn codes(evidence: &Evidence) -> BTreeSet<&'static str> {
+    fn codes(evidence: &Evidence) -> BTreeSet<FindingCode> {
         diagnose(evidence).findings.iter().map(|finding| finding.code).collect()
     }
 
@@ -106,7 +108,7 @@ mod tests {
     fn addresses_of_other_plugins_stand_in_no_block_and_rightly_so() {
         let mut evidence = without_books();
         configured(&mut evidence, "calico-ipam");
-        assert_eq!(codes(&evidence), BTreeSet::from(["block-missing"]));
+        assert_eq!(codes(&evidence), BTreeSet::from([FindingCode::BlockMissing]));
         configured(&mut evidence, "host-local");
         assert_eq!(codes(&evidence), BTreeSet::new());
     }
@@ -114,13 +116,17 @@ mod tests {
     #[test]
     fn a_book_that_nobody_is_known_to_use_is_not_missed() {
         let mut evidence = without_books();
-        assert_eq!(codes(&evidence), BTreeSet::from(["block-missing"]), "our agents have given addresses");
+        assert_eq!(
+            codes(&evidence),
+            BTreeSet::from([FindingCode::BlockMissing]),
+            "our agents have given addresses"
+        );
         evidence.nodes.values_mut().for_each(|node| node.attachments = None);
         assert_eq!(codes(&evidence), BTreeSet::new());
         // One record is enough to know better.
         let handle = model::ipam::Handle::default();
         let books = &mut evidence.ipam.as_mut().unwrap().books;
         books.handles.insert("left".to_owned(), ipam::Stored::new(handle, "1"));
-        assert!(codes(&evidence).contains("block-missing"));
+        assert!(codes(&evidence).contains(&FindingCode::BlockMissing));
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use model::NodeName;
 
-use crate::evidence::kernel::{Link, Neighbour, Route};
-use crate::evidence::node::Attachment;
-use crate::evidence::{Endpoint, NodeEvidence, Sighted};
+use evidence::kernel::{Link, Neighbour, Route};
+use evidence::node::Attachment;
+use evidence::{Endpoint, NodeEvidence, Sighted};
 
 /// One node that was looked at.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl<'e> Host<'e> {
         }
     }
 
-    pub fn name(&self) -> &'e str {
+    pub fn name(&self) -> &'e NodeName {
         &self.node.name
     }
 

@@ -9,6 +9,7 @@ mod index;
 mod nodes;
 mod sandboxes;
 mod ways;
+mod wiring;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +17,15 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use ipam::{Doubt, fingerprint};
-use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
-use model::Kind;
+use model::{Kind, NodeName};
 use plan::between::Between;
 use serde_json::Value;
 
 pub use books::{Allocation, BooksView};
 use crossings::Crossings;
-pub(crate) use crossings::{EndKind, LostEnd, seen_route};
+pub(crate) use crossings::LostEnd;
+pub use crossings::{EndKind, seen_route};
 pub(crate) use givers::NetworkConfig;
 pub use host::Host;
 pub use index::Index;
@@ -32,13 +33,15 @@ pub(crate) use nodes::orchestrators_name;
 pub use nodes::{NodeView, Recorded};
 use sandboxes::ById;
 pub use ways::Tried;
+use wiring::NodeEnd;
+pub(crate) use wiring::{PodEnd, attachment_of};
 
-use crate::Evidence;
-use crate::evidence::kernel::PodView;
-use crate::evidence::kubernetes::age;
-use crate::evidence::node::RuntimeSandbox;
-use crate::evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
 use crate::timeline::Timeline;
+use evidence::Evidence;
+use evidence::kernel::PodView;
+use evidence::kubernetes::age;
+use evidence::node::RuntimeSandbox;
+use evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
 
 /// How young something may be and not yet be held to the rules.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -66,14 +69,16 @@ pub struct Case<'e> {
     endpoints_by_pod: OnceCell<ByText<'e, Endpoint>>,
     endpoints_by_address: OnceCell<ByAddress<'e, Endpoint>>,
     node_addresses: OnceCell<BTreeSet<IpAddr>>,
-    kube_nodes: OnceCell<BTreeMap<String, &'e Sighted<KubeNode>>>,
+    kube_nodes: OnceCell<BTreeMap<&'e NodeName, &'e Sighted<KubeNode>>>,
     pods_by_node: OnceCell<ByText<'e, Pod>>,
     endpoints_by_node: OnceCell<ByText<'e, Endpoint>>,
     hosts: OnceCell<Vec<Host<'e>>>,
-    node_views: OnceCell<BTreeMap<String, NodeView<'e>>>,
+    node_views: OnceCell<BTreeMap<NodeName, NodeView<'e>>>,
     books: OnceCell<Option<BooksView>>,
     crossings: OnceCell<Vec<Crossings<'e>>>,
-    last_wanted: RefCell<Option<(&'e str, Rc<Between>)>>,
+    last_wanted: RefCell<Option<(&'e NodeName, Rc<Between>)>>,
+    node_ends: OnceCell<Vec<NodeEnd<'e>>>,
+    pod_ends: OnceCell<Vec<PodEnd<'e>>>,
     timeline: OnceCell<Timeline>,
     at_work: OnceCell<BTreeSet<&'e str>>,
     running: OnceCell<ById<'e, &'e NodeEvidence>>,
@@ -118,6 +123,8 @@ impl<'e> Case<'e> {
             books: OnceCell::new(),
             crossings: OnceCell::new(),
             last_wanted: RefCell::new(None),
+            node_ends: OnceCell::new(),
+            pod_ends: OnceCell::new(),
             timeline: OnceCell::new(),
             at_work: OnceCell::new(),
             running: OnceCell::new(),
@@ -295,20 +302,20 @@ impl<'e> Case<'e> {
     }
 
     /// Pods that are bound to this node, whatever their state.
-    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &'e Sighted<Pod>> {
+    pub fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &'e Sighted<Pod>> {
         let index = self
             .pods_by_node
-            .get_or_init(|| by_node(self.all_pods().iter().map(|pod| (pod, pod.seen.node.as_deref()))));
+            .get_or_init(|| by_node(self.all_pods().iter().map(|pod| (pod, pod.seen.node.as_ref()))));
         let found = index.get(node_fingerprint(node)).iter().copied();
-        found.filter(move |pod| is_called(pod.seen.node.as_deref(), node))
+        found.filter(move |pod| pod.seen.node.as_ref() == Some(node))
     }
 
-    pub fn endpoints_on(&self, node: &str) -> impl Iterator<Item = &'e Sighted<Endpoint>> {
+    pub fn endpoints_on(&self, node: &NodeName) -> impl Iterator<Item = &'e Sighted<Endpoint>> {
         let index = self.endpoints_by_node.get_or_init(|| {
-            by_node(self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.node.as_deref())))
+            by_node(self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.node.as_ref())))
         });
         let found = index.get(node_fingerprint(node)).iter().copied();
-        found.filter(move |endpoint| is_called(endpoint.seen.node.as_deref(), node))
+        found.filter(move |endpoint| endpoint.seen.node.as_ref() == Some(node))
     }
 
     /// Nodes whose kernel somebody looked at.
@@ -319,13 +326,13 @@ impl<'e> Case<'e> {
         })
     }
 
-    /// Nodes as records and Kubernetes know them, by name in lower case.
-    pub fn node_views(&self) -> &BTreeMap<String, NodeView<'e>> {
+    /// Nodes as records and Kubernetes know them.
+    pub fn node_views(&self) -> &BTreeMap<NodeName, NodeView<'e>> {
         self.node_views.get_or_init(|| nodes::views(self.evidence))
     }
 
-    pub fn node_view(&self, name: &str) -> Option<&NodeView<'e>> {
-        self.node_views().get(&name.to_lowercase())
+    pub fn node_view(&self, name: &NodeName) -> Option<&NodeView<'e>> {
+        self.node_views().get(name)
     }
 
     /// What `ipam::check` says of the books, if anybody looked at them.
@@ -333,13 +340,13 @@ impl<'e> Case<'e> {
         self.books.get_or_init(|| books::view(self)).as_ref()
     }
 
-    pub fn kube_node(&self, name: &str) -> Option<&'e Sighted<KubeNode>> {
+    pub fn kube_node(&self, name: &NodeName) -> Option<&'e Sighted<KubeNode>> {
         let index = self.kube_nodes.get_or_init(|| {
             let nodes = self.evidence.kube_nodes.iter().flatten();
             // The one that was described in detail comes later, or has no rival.
-            nodes.map(|node| (node.seen.name.to_lowercase(), node)).collect()
+            nodes.map(|node| (&node.seen.name, node)).collect()
         });
-        index.get(&name.to_lowercase()).copied()
+        index.get(name).copied()
     }
 
     /// An address of a node itself: by Kubernetes, by Calico's node records, or by the kernel.
@@ -359,7 +366,7 @@ impl<'e> Case<'e> {
         for node in self.evidence.records.all(Kind::Node) {
             let bgp = node.seen.spec("bgp").unwrap_or(&Value::Null);
             let told = ["ipv4Address", "ipv6Address"].into_iter().filter_map(|field| bgp[field].as_str());
-            addresses.extend(told.filter_map(address_of));
+            addresses.extend(told.filter_map(evidence::address_of));
         }
         for node in self.evidence.nodes.values() {
             let held = node.kernel.addresses.iter().flatten();
@@ -371,11 +378,6 @@ impl<'e> Case<'e> {
     }
 }
 
-/// An address, with or without the length of its network.
-pub(crate) fn address_of(text: &str) -> Option<IpAddr> {
-    text.parse().ok().or_else(|| text.parse::<IpNet>().ok().map(|net| net.addr()))
-}
-
 fn is_workload_device(name: &str) -> bool {
     name.starts_with(model::DeviceName::CALICO_PREFIX)
 }
@@ -384,26 +386,19 @@ fn by_address<'e, T>(things: impl Iterator<Item = (&'e Sighted<T>, &'e [IpAddr])
     Index::new(things.flat_map(|(thing, addresses)| addresses.iter().map(move |address| (*address, thing))))
 }
 
-fn by_node<'e, T: 'e>(things: impl Iterator<Item = (&'e Sighted<T>, Option<&'e str>)>) -> ByText<'e, T> {
+fn by_node<'e, T: 'e>(things: impl Iterator<Item = (&'e Sighted<T>, Option<&'e NodeName>)>) -> ByText<'e, T> {
     Index::new(things.filter_map(|(thing, node)| Some((node_fingerprint(node?), thing))))
 }
 
 /// The same however the name is spelled.
-fn node_fingerprint(node: &str) -> u64 {
-    if node.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return fingerprint(&node.to_ascii_lowercase());
-    }
-    fingerprint(node)
-}
-
-fn is_called(found: Option<&str>, node: &str) -> bool {
-    found.is_some_and(|found| found.eq_ignore_ascii_case(node))
+fn node_fingerprint(node: &NodeName) -> u64 {
+    fingerprint(&node.folded())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Origin;
+    use evidence::Origin;
 
     fn pod(namespace: Option<&str>, name: &str, address: &str) -> Sighted<Pod> {
         let name = PodName { namespace: namespace.map(str::to_owned), name: name.to_owned() };
@@ -436,11 +431,11 @@ mod tests {
 
     #[test]
     fn what_a_call_works_on_is_in_flux() {
-        let mut evidence = crate::sample::small();
+        let mut evidence = evidence::sample::small();
         let endpoint = evidence.endpoints.as_ref().unwrap()[0].seen.clone();
         let options = Options::default();
         assert!(!Case::new(&evidence, &options).is_endpoint_in_flux(&endpoint));
-        let node = evidence.node_mut(endpoint.node.as_deref().unwrap());
+        let node = evidence.node_mut(endpoint.node.as_ref().unwrap());
         let attachments = node.attachments.as_mut().unwrap().iter_mut();
         attachments
             .filter(|held| Some(&held.seen.container_id) == endpoint.container_id.as_ref())
@@ -451,7 +446,7 @@ mod tests {
     /// A list that is older than the rest knows neither what came since, nor what went.
     #[test]
     fn an_older_list_condemns_nothing_that_may_have_changed_since() {
-        let mut evidence = crate::sample::small();
+        let mut evidence = evidence::sample::small();
         let (taken_at, options) = (evidence.taken_at.unwrap(), Options::default());
         let pod = evidence.pods.as_ref().unwrap()[0].seen.clone();
         let ago = |seconds| Some(taken_at - SignedDuration::from_secs(seconds));
@@ -471,7 +466,7 @@ mod tests {
         evidence.nodes.values_mut().for_each(|node| node.sandboxes = None);
         assert!(Case::new(&evidence, &options).is_in_flux(&pod), "it may be gone since");
         assert!(!Case::new(&evidence, &judged).is_in_flux(&pod));
-        let on_host = |pod: &&crate::Sighted<Pod>| pod.seen.name.name == "calico-node-00001";
+        let on_host = |pod: &&evidence::Sighted<Pod>| pod.seen.name.name == "calico-node-00001";
         let on_host = evidence.pods.as_ref().unwrap().iter().find(on_host).unwrap().seen.clone();
         assert!(!Case::new(&evidence, &options).is_in_flux(&on_host), "nothing of it could be newer");
         evidence.pods_at = None;

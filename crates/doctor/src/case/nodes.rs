@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use ipam::Tunnel;
 use ipnet::IpNet;
-use model::{Kind, Resource};
+use model::{Kind, NodeName, Resource};
 use serde_json::Value;
 
-use super::{Case, address_of};
-use crate::evidence::{KubeNode, Origin, Sighted};
-use crate::{Evidence, Exhibit};
+use super::Case;
+use evidence::address_of;
+use evidence::{Evidence, Exhibit};
+use evidence::{KubeNode, Origin, Sighted};
 
 const V4_ANNOTATION: &str = "projectcalico.org/IPv4Address";
 const V6_ANNOTATION: &str = "projectcalico.org/IPv6Address";
@@ -26,7 +27,7 @@ const TUNNEL_ANNOTATIONS: [(Tunnel, &str); 5] = [
 #[derive(Debug)]
 pub struct NodeView<'e> {
     /// As its records spell it.
-    pub name: &'e str,
+    pub name: NodeName,
     pub record: Option<&'e Sighted<Resource>>,
     /// Several, where it was listed and described.
     pub kube: Vec<&'e Sighted<KubeNode>>,
@@ -76,33 +77,33 @@ impl NodeView<'_> {
 impl Case<'_> {
     /// Whether a Node record has no node in Kubernetes any more. Said only where Kubernetes' nodes were all listed, and where the list is of
     /// this cluster: other records have their nodes in it.
-    pub fn is_gone_from_kubernetes(&self, node: &str) -> bool {
+    pub fn is_gone_from_kubernetes(&self, node: &NodeName) -> bool {
         let Some(record) = self.node_view(node).and_then(|view| view.record) else { return false };
         let is_complete = self.evidence.kube_nodes.is_some() && !self.evidence.partial.kube_nodes;
         is_complete
             && self.is_of_this_cluster()
-            && self.kube_node(orchestrators_name(&record.seen)).is_none()
+            && self.kube_node(&orchestrators_name(&record.seen)).is_none()
             && self.kube_node(node).is_none()
     }
 
     fn is_of_this_cluster(&self) -> bool {
         let records = self.evidence.records.all(Kind::Node).iter();
-        records.into_iter().any(|record| self.kube_node(orchestrators_name(&record.seen)).is_some())
+        records.into_iter().any(|record| self.kube_node(&orchestrators_name(&record.seen)).is_some())
     }
 }
 
 /// What Kubernetes calls the node of a record.
-pub(crate) fn orchestrators_name(node: &Resource) -> &str {
+pub(crate) fn orchestrators_name(node: &Resource) -> NodeName {
     let references = node.spec("orchRefs").and_then(Value::as_array).into_iter().flatten();
     let of_kubernetes = references.into_iter().find(|reference| reference["orchestrator"] == "k8s");
     let name = of_kubernetes.and_then(|reference| reference["nodeName"].as_str());
-    name.filter(|name| !name.is_empty()).unwrap_or(&node.metadata.name)
+    name.filter(|name| !name.is_empty()).unwrap_or(&node.metadata.name).into()
 }
 
-pub(super) fn views(evidence: &Evidence) -> BTreeMap<String, NodeView<'_>> {
-    let mut views: BTreeMap<String, NodeView<'_>> = BTreeMap::new();
+pub(super) fn views(evidence: &Evidence) -> BTreeMap<NodeName, NodeView<'_>> {
+    let mut views: BTreeMap<NodeName, NodeView<'_>> = BTreeMap::new();
     for record in evidence.records.all(Kind::Node) {
-        let view = view_of(&mut views, &record.seen.metadata.name);
+        let view = view_of(&mut views, record.seen.metadata.name.as_str().into());
         view.record = Some(record);
         let bgp = record.seen.spec("bgp").unwrap_or(&Value::Null);
         for (field, place) in
@@ -115,7 +116,7 @@ pub(super) fn views(evidence: &Evidence) -> BTreeMap<String, NodeView<'_>> {
         view.has_unread_tunnels |= has_unread;
     }
     for node in evidence.kube_nodes.iter().flatten() {
-        let view = view_of(&mut views, &node.seen.name);
+        let view = view_of(&mut views, node.seen.name.clone());
         view.kube.push(node);
         for place in [V4_ANNOTATION, V6_ANNOTATION] {
             note(view, node.seen.annotations.get(place).map(String::as_str), place, node.place(place));
@@ -129,8 +130,8 @@ pub(super) fn views(evidence: &Evidence) -> BTreeMap<String, NodeView<'_>> {
     views
 }
 
-fn view_of<'v, 'e>(views: &'v mut BTreeMap<String, NodeView<'e>>, name: &'e str) -> &'v mut NodeView<'e> {
-    views.entry(name.to_lowercase()).or_insert_with(|| NodeView {
+fn view_of<'v, 'e>(views: &'v mut BTreeMap<NodeName, NodeView<'e>>, name: NodeName) -> &'v mut NodeView<'e> {
+    views.entry(name.clone()).or_insert_with(|| NodeView {
         name,
         record: None,
         kube: Vec::new(),

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use model::Cidr;
 
 use super::Case;
-use crate::evidence::kernel::PodView;
-use crate::evidence::{NodeEvidence, same_id};
+use evidence::kernel::PodView;
+use evidence::{NodeEvidence, same_id};
 
 /// Things by a container's ID, which tools spell in full or cut short.
 #[derive(Debug)]
@@ -83,10 +83,10 @@ mod tests {
 
     #[test]
     fn ids_are_found_in_full_and_cut_short() {
-        let evidence = crate::sample::small();
+        let evidence = evidence::sample::small();
         let options = Options::default();
         let case = Case::new(&evidence, &options);
-        let view = &evidence.node("worker-0001").unwrap().pod_views.as_ref().unwrap()[0];
+        let view = &evidence.node(&"worker-0001".into()).unwrap().pod_views.as_ref().unwrap()[0];
         let id = view.container_id.as_deref().unwrap();
         for spelled in [id, &id[..12], &id[..8]] {
             assert_eq!(

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use model::Kind;
+use model::{Kind, NodeName};
 
 use super::{Case, Host};
-use crate::evidence::kernel::RouteKind;
-use crate::evidence::probe::Echo;
-use crate::evidence::{NodeEvidence, Sighted};
+use evidence::kernel::RouteKind;
+use evidence::probe::Echo;
+use evidence::{NodeEvidence, Sighted};
 
 /// What became of packets from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl<'e> Case<'e> {
 
     /// `None`: not tried, or it cannot be told. Whoever does not answer anybody may have reasons of its own, so others must have had
     /// answers from the same address; and where a route is missing, that is the trouble.
-    pub fn way(&self, from: &str, to: &str) -> Option<Tried<'e>> {
+    pub fn way(&self, from: &NodeName, to: &NodeName) -> Option<Tried<'e>> {
         let (host, probed) = (self.host(from)?, self.evidence.node(from)?.setup.probed.as_ref()?);
         let mut lost = Vec::new();
         for address in self.witnessed_on(to) {
@@ -42,12 +42,12 @@ impl<'e> Case<'e> {
         (!lost.is_empty()).then_some(Tried::Lost(lost))
     }
 
-    fn host(&self, name: &str) -> Option<&Host<'e>> {
-        self.hosts().iter().find(|host| host.name().eq_ignore_ascii_case(name))
+    fn host(&self, name: &NodeName) -> Option<&Host<'e>> {
+        self.hosts().iter().find(|host| host.name() == name)
     }
 
     /// Addresses of pods of a node that answer to it, or without any, of the node itself that answer to another.
-    fn witnessed_on(&self, node: &str) -> Vec<IpAddr> {
+    fn witnessed_on(&self, node: &NodeName) -> Vec<IpAddr> {
         let answers_to = |witness: &NodeEvidence, address: &IpAddr| {
             let probed = witness.setup.probed.as_ref();
             probed.and_then(|probed| probed.get(address)).is_some_and(|echo| echo.seen == Echo::Answered)
@@ -62,14 +62,14 @@ impl<'e> Case<'e> {
                 return pods;
             }
         }
-        let others = || self.evidence.nodes.values().filter(|other| !other.name.eq_ignore_ascii_case(node));
+        let others = || self.evidence.nodes.values().filter(|other| other.name != *node);
         let recorded = self.node_view(node).into_iter().flat_map(|view| &view.addresses);
         let addresses = recorded.map(|recorded| recorded.address());
         addresses.filter(|address| others().any(|other| answers_to(other, address))).collect()
     }
 
     /// No policy keeps other nodes' packets from its pods: our agent enforces none, and elsewhere there must be none.
-    fn lets_packets_in(&self, node: &str) -> bool {
+    fn lets_packets_in(&self, node: &NodeName) -> bool {
         let records = &self.evidence.records;
         let is_free = [Kind::NetworkPolicy, Kind::GlobalNetworkPolicy].into_iter().all(|kind| {
             records.of(kind).is_some_and(|policies| !policies.iter().any(|policy| policy.seen.would_deny()))
@@ -78,7 +78,7 @@ impl<'e> Case<'e> {
     }
 
     /// The route to there looks right: it leads to the node itself, or to its network.
-    fn is_routed_to(&self, host: &Host<'e>, to: &str, address: IpAddr) -> bool {
+    fn is_routed_to(&self, host: &Host<'e>, to: &NodeName, address: IpAddr) -> bool {
         let Some(route) = host.route_for(address).map(|route| &route.seen) else { return false };
         let view = self.node_view(to);
         let mut known: BTreeSet<IpAddr> =

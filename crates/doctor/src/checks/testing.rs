@@ -1,6 +1,7 @@
 //! For the tests of checks: what a check says of evidence.
 
-use crate::{Check, Evidence, Finding};
+use crate::{Check, Finding};
+use evidence::Evidence;
 
 /// What it finds, by subject.
 pub(super) fn subjects(check: &Check, evidence: &Evidence) -> Vec<String> {

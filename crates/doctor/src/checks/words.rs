@@ -1,8 +1,11 @@
 //! Words that several checks use, so that they speak alike.
 
-use crate::evidence::Endpoint;
-use crate::evidence::endpoint::EndpointApi;
-use crate::{Exhibit, Sighted, Subject};
+use model::NodeName;
+
+use crate::Subject;
+use evidence::Endpoint;
+use evidence::endpoint::EndpointApi;
+use evidence::{Exhibit, Sighted};
 
 /// How many things are named before "and n more".
 const NAMED_MAX: usize = 5;
@@ -18,12 +21,14 @@ pub(super) fn endpoint_subject(endpoint: &Endpoint) -> Subject {
 /// `WorkloadEndpoint(default/web), node a, sandbox c, device cali1`.
 pub(super) fn described(endpoint: &Endpoint) -> String {
     let mut text = format!("WorkloadEndpoint({endpoint})");
-    let parts = [("node", &endpoint.node), ("sandbox", &endpoint.container_id), ("device", &endpoint.device)];
-    for (word, value) in parts {
+    let mut part = |word: &str, value: Option<&str>| {
         if let Some(value) = value {
             text.push_str(&format!(", {word} {value}"));
         }
-    }
+    };
+    part("node", endpoint.node.as_ref().map(NodeName::as_str));
+    part("sandbox", endpoint.container_id.as_deref());
+    part("device", endpoint.device.as_deref());
     text
 }
 

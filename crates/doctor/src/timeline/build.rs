@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::civil::DateTime;
 use jiff::{SignedDuration, Unit};
+use model::NodeName;
 
-use crate::evidence::log::{CniCommand, Happening, LogEvent};
-use crate::evidence::{PodName, same_id};
-use crate::{Origin, Sighted};
+use evidence::log::{CniCommand, Happening, LogEvent};
+use evidence::{Origin, Sighted};
+use evidence::{PodName, same_id};
 
 use super::{Call, Effect, PodHistory, Seen, Sighting, Timeline};
 
@@ -17,16 +18,16 @@ const ONE_CALL: SignedDuration = SignedDuration::from_secs(30);
 const EFFECTS_MAX: usize = 200;
 
 pub(super) fn build(log: &[Sighted<LogEvent>]) -> Timeline {
-    let mut by_node: BTreeMap<Option<&str>, Vec<&Sighted<LogEvent>>> = BTreeMap::new();
+    let mut by_node: BTreeMap<Option<&NodeName>, Vec<&Sighted<LogEvent>>> = BTreeMap::new();
     for event in log {
-        by_node.entry(event.seen.node.as_deref()).or_default().push(event);
+        by_node.entry(event.seen.node.as_ref()).or_default().push(event);
     }
     let mut pods = Vec::new();
     for (node, mut events) in by_node {
         // Several programs write into one log, some with fractions of seconds and some without: only whole seconds tell an order
         // that the log does not have already.
         events.sort_by_key(|event| event.seen.at.and_then(|at| at.round(rounding()).ok()));
-        let mut builder = Builder { node: node.map(str::to_owned), ..Builder::default() };
+        let mut builder = Builder { node: node.cloned(), ..Builder::default() };
         // Whose a container is may be told only after it is spoken of, and it is never another's.
         for event in &events {
             if let Some((container_id, pod)) = owned(&event.seen.what) {
@@ -48,7 +49,7 @@ fn rounding() -> jiff::civil::DateTimeRound {
 /// What is known of one node so far.
 #[derive(Default)]
 struct Builder {
-    node: Option<String>,
+    node: Option<NodeName>,
     pods: BTreeMap<PodName, PodHistory>,
     /// Whose pod a container is.
     owners: BTreeMap<String, PodName>,

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
+use model::NodeName;
 
-use crate::evidence::log::CniCommand;
-use crate::evidence::{PodName, same_id};
-use crate::{Exhibit, Sighted};
+use evidence::log::CniCommand;
+use evidence::{Exhibit, Sighted};
+use evidence::{PodName, same_id};
 
 use super::sandboxes::Sandboxes;
 use super::{Call, Effect, PodHistory, Seen, Sighting};
@@ -23,7 +24,7 @@ pub enum Episode {
 /// A DEL of an old sandbox took what belonged to the pod's new one.
 #[derive(Clone, Debug)]
 pub struct StaleDel {
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     pub pod: PodName,
     pub old_sandbox: String,
     pub new_sandbox: String,
@@ -57,7 +58,7 @@ pub enum Fate {
 /// DELs of one sandbox that fail and are tried again.
 #[derive(Clone, Debug)]
 pub struct RetryLoop {
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     pub pod: PodName,
     pub sandbox: String,
     /// How many DELs of it the log shows, and how many of them failed.
@@ -72,7 +73,7 @@ pub struct RetryLoop {
 /// A pod came back under its name with another UID and another address, and no DEL of the old one is in the log.
 #[derive(Clone, Debug)]
 pub struct Replaced {
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     pub pod: PodName,
     pub old_uid: String,
     pub new_uid: String,
@@ -161,7 +162,7 @@ fn stale_del(
     let (is_endpoint_deleted, handle) = does_harm(history, del, new)?;
     let mut evidence: Vec<Exhibit> = Vec::new();
     if let Some(failure) = failed {
-        evidence.push(failure.exhibit("an earlier DEL of the old sandbox fails"));
+        evidence.push(failure.exhibit("an earlier DEL of the old sandbox failed"));
     }
     evidence.push(add.origin.exhibit("ADD of the new sandbox"));
     evidence.extend(telling(add).map(|effect| effect.exhibit(effect.seen.to_string())));
@@ -246,7 +247,7 @@ fn retry_loop(history: &PodHistory, sandbox: &str, dels: &[&Call]) -> Option<Ret
             .iter()
             .take(FAILURES_SHOWN)
             .map(|failure| failure.exhibit(failure.seen.clone()))
-            .chain([last.origin.exhibit("the DEL is tried again")])
+            .chain([last.origin.exhibit("the DEL is retried")])
             .collect(),
     })
 }
@@ -279,7 +280,7 @@ fn replaced(history: &PodHistory) -> Vec<Replaced> {
             new.seen.exhibit(format!("{} has {}", new.uid, new.address)),
         ];
         evidence
-            .extend(missing.map(|(interface, sighting)| sighting.exhibit(format!("{interface} is missed"))));
+            .extend(missing.map(|(interface, sighting)| sighting.exhibit(format!("{interface} is missing"))));
         found.push(Replaced {
             node: history.node.clone(),
             pod: history.pod.clone(),

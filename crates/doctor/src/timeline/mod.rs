@@ -17,12 +17,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::civil::DateTime;
-use model::Cidr;
+use model::{Cidr, NodeName};
 
-use crate::Origin;
-use crate::evidence::PodName;
-use crate::evidence::log::{CniCommand, LogEvent, WrittenEndpoint};
-use crate::{Sighted, evidence};
+use evidence::Origin;
+use evidence::PodName;
+use evidence::Sighted;
+use evidence::log::{CniCommand, LogEvent, WrittenEndpoint};
 
 use sandboxes::Sandboxes;
 
@@ -38,7 +38,7 @@ pub struct Timeline {
 #[derive(Clone, Debug)]
 pub struct PodHistory {
     /// `None`: no line says where.
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     pub pod: PodName,
     /// In the order of time.
     pub calls: Vec<Call>,
@@ -184,9 +184,9 @@ impl std::fmt::Display for Effect {
             |addresses: &[IpAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match self {
             Effect::AddressesAssigned(addresses) => write!(f, "assigned {}", list(addresses)),
-            Effect::ReleasedByHandle(handle) => write!(f, "released whatever handle {handle} holds"),
+            Effect::ReleasedByHandle(handle) => write!(f, "released all addresses of handle {handle}"),
             Effect::AddressReleased(address) => write!(f, "released {address}"),
-            Effect::HandleDecremented(handle) => write!(f, "counted handle {handle} down"),
+            Effect::HandleDecremented(handle) => write!(f, "reduced the count of handle {handle}"),
             Effect::HandleDeleted(handle) => write!(f, "deleted handle {handle}"),
             Effect::BlockRead(block) => write!(f, "read block {block}"),
             Effect::EndpointWritten(endpoint) => {
@@ -198,7 +198,10 @@ impl std::fmt::Display for Effect {
             }
             Effect::EndpointDeleted => f.write_str("deleted the endpoint"),
             Effect::EndpointAbsent => f.write_str("found no endpoint to delete"),
-            Effect::EndpointSpared => f.write_str("left the endpoint alone, which is another sandbox's"),
+            Effect::EndpointSpared => f.write_str(
+                "left the endpoint alone, because it belongs to another \
+                                                   sandbox",
+            ),
         }
     }
 }
@@ -206,9 +209,9 @@ impl std::fmt::Display for Effect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Origin;
-    use crate::evidence::log::Happening;
-    use crate::evidence::node::COMPARED;
+    use evidence::Origin;
+    use evidence::log::Happening;
+    use evidence::node::COMPARED;
 
     fn event(second: i32, what: Happening) -> Sighted<LogEvent> {
         let at =

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::same_id;
+use evidence::same_id;
 
 /// Those that were seen, in the order in which they appear.
 #[derive(Debug, Default)]

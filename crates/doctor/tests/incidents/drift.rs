@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use doctor::evidence::Evidence;
-use doctor::sample::Sample;
 use doctor::{Report, diagnose};
+use evidence::Evidence;
+use evidence::sample::Sample;
 use ipam::{Books, Owner, Reservations, Stored};
 use model::ipam::{Affinity, Block, Handle};
-use model::{AffinityOwner, Cidr};
+use model::{AffinityOwner, Cidr, FindingCode};
 
 fn healthy() -> Evidence {
     Sample { nodes: 8, blocks_per_node: 1, pods_per_node: 6, has_kernels: false }.evidence()
@@ -68,8 +68,8 @@ fn drifted() -> Evidence {
     evidence
 }
 
-fn told(report: &Report) -> BTreeSet<(String, String)> {
-    report.findings.iter().map(|finding| (finding.code.to_owned(), finding.subject.to_string())).collect()
+fn told(report: &Report) -> BTreeSet<(FindingCode, String)> {
+    report.findings.iter().map(|finding| (finding.code, finding.subject.to_string())).collect()
 }
 
 #[test]
@@ -78,16 +78,15 @@ fn the_whole_drift_is_found_and_nothing_else() {
     let mut evidence = drifted();
     let (counted, gone) = (handle_of(&mut evidence, 2, 0), handle_of(&mut evidence, 4, 1));
     let expected = [
-        ("address-leaked", "10.0.0.6".to_owned()),
-        ("handle-by-name", "block 10.0.0.0/26".to_owned()),
-        ("address-used-but-free", "10.0.0.66".to_owned()),
-        ("handle-count-wrong", format!("handle {counted}")),
-        ("block-contradicts-itself", "block 10.0.0.192/26".to_owned()),
-        ("handle-missing", format!("handle {gone}")),
-        ("block-outside-pools", "block 192.168.106.64/26".to_owned()),
-        ("affinity-of-gone-node", "node dev-slave-108".to_owned()),
+        (FindingCode::AddressLeaked, "10.0.0.6".to_owned()),
+        (FindingCode::HandleByName, "block 10.0.0.0/26".to_owned()),
+        (FindingCode::AddressUsedButFree, "10.0.0.66".to_owned()),
+        (FindingCode::HandleCountWrong, format!("handle {counted}")),
+        (FindingCode::BlockContradictsItself, "block 10.0.0.192/26".to_owned()),
+        (FindingCode::HandleMissing, format!("handle {gone}")),
+        (FindingCode::BlockOutsidePools, "block 192.168.106.64/26".to_owned()),
+        (FindingCode::AffinityOfGoneNode, "node dev-slave-108".to_owned()),
     ];
-    let expected: BTreeSet<(String, String)> =
-        expected.into_iter().map(|(code, subject)| (code.to_owned(), subject)).collect();
+    let expected: BTreeSet<(FindingCode, String)> = expected.into_iter().collect();
     assert_eq!(told(&diagnose(&evidence)), expected);
 }

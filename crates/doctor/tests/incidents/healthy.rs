@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
-use doctor::evidence::kernel::{Link, Route};
-use doctor::evidence::node::UnfinishedDel;
-use doctor::evidence::{Evidence, Pod, PodName};
-use doctor::sample::small;
-use doctor::{Origin, Sighted, diagnose};
+use doctor::diagnose;
+use evidence::kernel::{Link, Route};
+use evidence::node::UnfinishedDel;
+use evidence::sample::small;
+use evidence::{Evidence, Pod, PodName};
+use evidence::{Origin, Sighted};
 use ipam::{Owner, Reservations, Stored, Tunnel};
 use ipnet::IpNet;
 use model::ipam::{Affinity, AffinityState, Block, Handle, IpamConfig};
@@ -46,7 +47,7 @@ fn add_handle(evidence: &mut Evidence, handle: &str, cidr: &str) {
 
 /// Records without a kind, and then some others of it.
 fn replace_kind(evidence: &mut Evidence, kind: Kind, records: Vec<Sighted<Resource>>) {
-    let mut kept = doctor::evidence::Records::default();
+    let mut kept = evidence::Records::default();
     for other in evidence.records.kinds().filter(|other| *other != kind).collect::<Vec<_>>() {
         kept.looked_for(other);
         evidence.records.all(other).iter().cloned().for_each(|record| kept.add(record));
@@ -323,7 +324,7 @@ fn namesakes_in_other_namespaces_and_a_second_interface() {
     for node in ["worker-0000", "worker-0001", "worker-0002"] {
         let mut etcd = pods(&mut evidence)[12].clone();
         etcd.seen.name = PodName::new("kube-system", format!("etcd-{node}"));
-        etcd.seen.node = Some(node.to_owned());
+        etcd.seen.node = Some(node.into());
         pods(&mut evidence).push(etcd);
     }
     healthy(&evidence);

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use doctor::evidence::NodeEvidence;
-use doctor::evidence::node::Bgp;
-use doctor::text;
+use model::NodeName;
+
+use evidence::answers::BgpReader;
+use evidence::node::Bgp;
+use evidence::{NodeGap, Origin, Unseen};
+use model::text::LineCutter;
 
 /// The same question that operators ask with `birdc`, and the same reader for its answer.
 const QUESTION: &str = "show protocols";
@@ -13,7 +16,7 @@ const LONG_QUESTION: &str = "show protocols all";
 
 /// At the socket where one must listen, else at the usual ones. `None` if there is no BIRD and none is expected; and what went
 /// wrong, in words.
-pub(super) fn sessions(node: &str, expected: Option<PathBuf>) -> (Option<Bgp>, Vec<String>) {
+pub(super) fn sessions(node: &NodeName, expected: Option<PathBuf>) -> (Option<Bgp>, Vec<Unseen>) {
     match expected {
         // A BIRD that was stopped took its socket along.
         Some(socket) if !socket.exists() => {
@@ -25,7 +28,7 @@ pub(super) fn sessions(node: &str, expected: Option<PathBuf>) -> (Option<Bgp>, V
 }
 
 /// The same at sockets that are known.
-pub fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>) {
+pub fn sessions_at(node: &NodeName, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<Unseen>) {
     let (mut found, mut problems) = (None, Vec::new());
     for socket in sockets {
         match ask(node, socket) {
@@ -42,8 +45,8 @@ pub fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>
                 found.get_or_insert_with(|| Bgp { is_running: Some(false), ..Bgp::default() });
             }
             Err(error) => {
-                problems
-                    .push(format!("node {node}: BIRD at {} could not be asked: {error}", socket.display()));
+                let (socket, why) = (socket.display().to_string(), error.to_string());
+                problems.push(Unseen::node(node, NodeGap::Bird { socket, why }));
             }
         }
     }
@@ -51,7 +54,7 @@ pub fn sessions_at(node: &str, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<String>
 }
 
 /// Calico and our agent name sessions for their neighbours; only where somebody else wrote the configuration more is asked.
-fn ask(node: &str, socket: &Path) -> std::io::Result<Option<Bgp>> {
+fn ask(node: &NodeName, socket: &Path) -> std::io::Result<Option<Bgp>> {
     let short = read(node, &host::bird::ask(socket, QUESTION)?);
     let is_named_otherwise = |bgp: &Bgp| bgp.protocols.iter().any(|protocol| protocol.seen.kind == "BGP");
     if !short.as_ref().is_some_and(is_named_otherwise) {
@@ -60,12 +63,16 @@ fn ask(node: &str, socket: &Path) -> std::io::Result<Option<Bgp>> {
     Ok(read(node, &host::bird::ask(socket, LONG_QUESTION)?).or(short))
 }
 
-fn read(node: &str, answer: &str) -> Option<Bgp> {
-    // A name without a dot is no node's.
-    let name = format!("birdc {QUESTION} on {node}").replace('.', "-");
-    let evidence = text::read([(name.as_str(), answer.as_bytes())]);
-    let nodes: Vec<NodeEvidence> = evidence.nodes.into_values().chain(evidence.unplaced).collect();
-    nodes.into_iter().find_map(|node| node.bgp)
+fn read(node: &NodeName, answer: &str) -> Option<Bgp> {
+    let name = format!("birdc {QUESTION} on {node}");
+    let (mut cutter, mut reader) = (LineCutter::default(), BgpReader::default());
+    let mut line = |line: model::text::Line| {
+        let origin = || Origin::line(name.as_str(), line.number, &line.text);
+        reader.line(&line.text, origin);
+    };
+    cutter.feed(answer.as_bytes(), &mut line);
+    cutter.finish(&mut line);
+    reader.bgp
 }
 
 #[cfg(test)]
@@ -77,14 +84,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (left, never) = (folder.path().join("bird.ctl"), folder.path().join("never.ctl"));
         drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
-        let (bgp, problems) = sessions_at("node-a", &[left]);
+        let (bgp, problems) = sessions_at(&"node-a".into(), &[left]);
         assert_eq!((bgp.unwrap().is_running, problems.len()), (Some(false), 0));
-        let (bgp, problems) = sessions_at("node-a", std::slice::from_ref(&never));
+        let (bgp, problems) = sessions_at(&"node-a".into(), std::slice::from_ref(&never));
         assert_eq!((bgp, problems.len()), (None, 1));
         // Where one must be, that is a BIRD that does not run.
-        let (bgp, problems) = sessions("node-a", Some(never));
+        let (bgp, problems) = sessions(&"node-a".into(), Some(never));
         assert_eq!((bgp.unwrap().is_running, problems.len()), (Some(false), 0));
-        assert_eq!(sessions_at("node-a", &[]), (None, Vec::new()));
+        assert_eq!(sessions_at(&"node-a".into(), &[]), (None, Vec::new()));
     }
 
     /// Answers every question as a BIRD with a configuration of somebody's own does.
@@ -116,9 +123,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("own.ctl");
         let bird = serve(std::os::unix::net::UnixListener::bind(&socket).unwrap(), 2);
-        let (bgp, problems) = sessions("node-a", Some(socket));
+        let (bgp, problems) = sessions(&"node-a".into(), Some(socket));
         assert_eq!(bird.join().unwrap(), [QUESTION, LONG_QUESTION]);
-        assert_eq!(problems, [] as [&str; 0]);
+        assert_eq!(problems, []);
         let sessions = bgp.unwrap().sessions;
         assert_eq!(sessions.len(), 1);
         assert_eq!(
@@ -132,7 +139,7 @@ mod tests {
         let answer = "Name       Proto      Table      State  Since         Info\n\
                       kernel1    Kernel     master4    up     10:00:00.000  \n\
                       Mesh_192_0_2_9 BGP        ---        start  10:00:01.000  Active        Socket: Connection refused\n";
-        let bgp = read("node-a.example", answer).unwrap();
+        let bgp = read(&"node-a.example".into(), answer).unwrap();
         assert_eq!((bgp.sessions.len(), bgp.protocols.len()), (1, 1), "{bgp:?}");
         assert!(!bgp.sessions[0].seen.is_established());
     }

@@ -1,6 +1,6 @@
 //! A node's rules for packets.
 
-use doctor::evidence::firewall::Firewall;
+use evidence::firewall::Firewall;
 use host::HostError;
 use host::between::nft;
 use serde_json::Value;

@@ -1,15 +1,17 @@
 //! A survey of a namespace, in the words of evidence.
 
-use doctor::evidence::kernel::{
+use model::NodeName;
+
+use evidence::kernel::{
     Address, Forward, Kernel, Link, Neighbour, NeighbourState, PartialKernel, Route, RouteKind, Vxlan,
 };
-use doctor::{Origin, Sighted};
+use evidence::{Origin, Sighted};
 use host::survey::{
     Survey, SurveyedForward, SurveyedLink, SurveyedNeighbour, SurveyedRoute, protocol_name, scope_name,
 };
 
 /// `inside` says whose namespace it is, if not the node's own: ` of pod shop/cart-0`.
-pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
+pub(super) fn of_survey(survey: &Survey, node: &NodeName, inside: &str) -> Kernel {
     let origin = |what: &str| Origin::probe(node, format!("{what}{inside}"));
     let device = |index: u32| survey.device(index).map_or_else(|| format!("if{index}"), str::to_owned);
     let (links, addresses, routes, neighbours) =
@@ -68,7 +70,7 @@ pub(super) fn of_survey(survey: &Survey, node: &str, inside: &str) -> Kernel {
 pub(super) fn of_forwards(
     forwards: &[SurveyedForward],
     survey: &Survey,
-    node: &str,
+    node: &NodeName,
 ) -> Vec<Sighted<Forward>> {
     let origin = Origin::probe(node, "ends of tunnels");
     let sighted = |found: &SurveyedForward| {
@@ -168,7 +170,7 @@ mod tests {
         };
         let neighbours =
             vec![neighbour("10.0.0.1", 0x80), neighbour("ff02::16", 0x40), neighbour("10.0.0.2", 0x20)];
-        let kernel = of_survey(&Survey { neighbours, ..Survey::default() }, "node-a", "");
+        let kernel = of_survey(&Survey { neighbours, ..Survey::default() }, &"node-a".into(), "");
         let states: Vec<NeighbourState> =
             kernel.neighbours.iter().flatten().map(|found| found.seen.state).collect();
         assert_eq!(states, [NeighbourState::Permanent, NeighbourState::Missing]);
@@ -206,7 +208,7 @@ mod tests {
         };
         let neighbours = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x80, 0].map(neighbour).to_vec();
         let survey = Survey { links: vec![eth0, vxlan], neighbours, ..Survey::default() };
-        let kernel = of_survey(&survey, "node-a", " of pod shop/a");
+        let kernel = of_survey(&survey, &"node-a".into(), " of pod shop/a");
         let link = &kernel.links.as_ref().unwrap()[1];
         assert_eq!(
             serde_json::to_value(&link.seen).unwrap(),
@@ -261,7 +263,7 @@ mod tests {
             routes: vec![route, via.clone(), SurveyedRoute { protocol: 3, ..via }],
             ..Survey::default()
         };
-        let kernel = of_survey(&survey, "node-a", "");
+        let kernel = of_survey(&survey, &"node-a".into(), "");
         let routes: Vec<String> =
             kernel.routes.iter().flatten().map(|route| route.seen.to_string()).collect();
         let leads = "10.0.0.0/26 via 192.0.2.9 dev eth0";

@@ -11,13 +11,16 @@ mod token;
 
 use std::path::PathBuf;
 
-use doctor::evidence::node::{AddressChoice, AgentMode, Attachment, Mend, RuntimeSandbox, UnfinishedDel};
-use doctor::evidence::{NodeEvidence, PodName};
-use doctor::{Evidence, Origin, Sighted};
+use evidence::node::{AddressChoice, Attachment, Mend, RuntimeSandbox, UnfinishedDel};
+use evidence::{Evidence, Origin, Sighted};
+use evidence::{NodeEvidence, PodName};
+use evidence::{NodeGap, Unseen};
 use host::NetNs;
 use host::cri::{PodSandbox, RuntimeClient, SandboxState};
 use host::survey::Survey;
 use jiff::Timestamp;
+use model::text::on_one_line;
+use model::{AgentMode, NodeName};
 
 pub use bird::sessions_at as bird_sessions;
 
@@ -25,7 +28,7 @@ pub use bird::sessions_at as bird_sessions;
 #[derive(Debug, Default)]
 pub struct NodeSources {
     /// The name the node registers under.
-    pub name: String,
+    pub name: NodeName,
     pub runtime: Option<RuntimeClient>,
     /// The agent's journal, if an agent asks.
     pub attachments: Option<Vec<Attached>>,
@@ -86,9 +89,11 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     match looked.await {
         Ok(look) => {
             *evidence.node_mut(&sources.name) = look.node;
-            evidence.unread = look.unread;
+            evidence.unseen = look.unseen;
         }
-        Err(error) => evidence.unread.push(format!("node {} could not be looked at: {error}", sources.name)),
+        Err(error) => {
+            evidence.unseen.push(Unseen::node(sources.name, NodeGap::All { why: error.to_string() }))
+        }
     }
     evidence
 }
@@ -96,7 +101,7 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
 /// A look under way.
 struct Look {
     node: NodeEvidence,
-    unread: Vec<String>,
+    unseen: Vec<Unseen>,
     attached: Vec<Attached>,
 }
 
@@ -108,22 +113,17 @@ struct Inside {
 }
 
 impl Look {
-    fn new(name: &str) -> Look {
-        Look { node: NodeEvidence::new(name), unread: Vec::new(), attached: Vec::new() }
+    fn new(name: &NodeName) -> Look {
+        Look { node: NodeEvidence::new(name), unseen: Vec::new(), attached: Vec::new() }
     }
 
     fn from(&self, what: &str) -> Origin {
-        Origin::probe(self.node.name.as_str(), what)
+        Origin::probe(&self.node.name, what)
     }
 
-    fn could_not(&mut self, what: &str, error: &dyn std::error::Error) {
-        let mut words = format!("node {}: {what} could not be read: {error}", self.node.name);
-        let mut source = error.source();
-        while let Some(cause) = source {
-            words = format!("{words}: {cause}");
-            source = cause.source();
-        }
-        self.unread.push(words);
+    fn could_not_read(&mut self, part: &str, error: &dyn std::error::Error) {
+        let gap = NodeGap::Part { part: part.to_owned(), why: on_one_line(error) };
+        self.unseen.push(Unseen::node(&self.node.name, gap));
     }
 
     /// The runtime's sandboxes; gives back where the pods of those that are ready live.
@@ -132,7 +132,7 @@ impl Look {
         let sandboxes = match runtime.sandboxes().await {
             Ok(sandboxes) => sandboxes,
             Err(error) => {
-                self.could_not("the list of sandboxes", &error);
+                self.could_not_read("the list of sandboxes", &error);
                 return Vec::new();
             }
         };
@@ -207,10 +207,10 @@ impl Look {
                         let forwards = kernel::of_forwards(&found, &survey, &self.node.name);
                         self.node.kernel.forwards = Some(forwards);
                     }
-                    Err(error) => self.could_not("the ends of its tunnels", &error),
+                    Err(error) => self.could_not_read("the ends of its tunnels", &error),
                 }
             }
-            Err(error) => self.could_not("the kernel", &error),
+            Err(error) => self.could_not_read("the kernel", &error),
         }
     }
 
@@ -219,7 +219,7 @@ impl Look {
             Ok(found) => {
                 self.node.firewall = found.map(|rules| Sighted::new(rules, self.from("nft list ruleset")));
             }
-            Err(error) => self.could_not("the rules of nft", &error),
+            Err(error) => self.could_not_read("the rules of nft", &error),
         }
     }
 
@@ -233,20 +233,20 @@ impl Look {
         let mut allowance = pods::Allowance::full();
         let (looked_into, left) = namespaces.split_at(namespaces.len().min(pods::PODS_MAX));
         if !left.is_empty() {
-            let (node, left) = (&self.node.name, left.len());
-            self.unread.push(format!("node {node}: {left} pods were not looked into: there are too many"));
+            let gap = NodeGap::PodsBeyondLimit(left.len());
+            self.unseen.push(Unseen::node(&self.node.name, gap));
         }
         for inside in looked_into {
             match pods::look_inside(inside, &home, &self.node.name, &mut allowance) {
                 Ok(None) => {}
                 Ok(Some(seen)) => {
                     views.push(seen.view);
-                    self.unread.extend(seen.unread);
+                    self.unseen.extend(seen.unseen);
                 }
                 Err(error) if error.is_namespace_gone() => {
                     lost.push(Sighted::new(inside.container_id.clone(), self.from("namespaces")));
                 }
-                Err(error) => self.could_not("a pod from inside", &error),
+                Err(error) => self.could_not_read("a pod from inside", &error),
             }
         }
         self.node.pod_views = Some(views);
@@ -257,7 +257,7 @@ impl Look {
     fn bgp(&mut self, socket: Option<PathBuf>) {
         let (bgp, problems) = bird::sessions(&self.node.name, socket);
         self.node.bgp = bgp;
-        self.unread.extend(problems);
+        self.unseen.extend(problems);
     }
 
     fn setup(&mut self) {
@@ -296,7 +296,7 @@ mod tests {
             },
             netns: netns.into(),
         };
-        let mut look = Look::new("node-a");
+        let mut look = Look::new(&"node-a".into());
         let journal = vec![
             attached("both", "/proc/1/ns/net"),
             attached("journal", "/proc/2/ns/net"),
@@ -316,14 +316,14 @@ mod tests {
 
     #[test]
     fn what_goes_wrong_is_told_with_its_causes() {
-        let mut look = Look::new("node-a");
+        let mut look = Look::new(&"node-a".into());
         let cause = std::io::Error::other("permission denied");
-        look.could_not(
+        look.could_not_read(
             "the kernel",
             &crate::agent::AgentError::Unreachable { socket: "/s".into(), source: cause },
         );
         assert_eq!(
-            look.unread,
+            look.unseen.iter().map(Unseen::to_string).collect::<Vec<_>>(),
             ["node node-a: the kernel could not be read: the agent at /s cannot be asked: permission denied"]
         );
     }

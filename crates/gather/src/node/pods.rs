@@ -3,8 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use doctor::evidence::kernel::PodView;
-use doctor::{Origin, Sighted};
+use model::NodeName;
+
+use evidence::kernel::PodView;
+use evidence::{NodeGap, Unseen};
+use evidence::{Origin, Sighted};
 use host::survey::{Bounds, Cut, Survey};
 use host::{HostError, NetNs};
 
@@ -50,14 +53,14 @@ impl Allowance {
 pub(super) struct Seen {
     pub(super) view: PodView,
     /// What was not seen whole, in words.
-    pub(super) unread: Option<String>,
+    pub(super) unseen: Option<Unseen>,
 }
 
 /// `None` if the pod has no namespace of its own.
 pub(super) fn look_inside(
     inside: &Inside,
     home: &NetNs,
-    node: &str,
+    node: &NodeName,
     allowance: &mut Allowance,
 ) -> Result<Option<Seen>, HostError> {
     let namespace = NetNs::open(&inside.netns)?;
@@ -68,22 +71,18 @@ pub(super) fn look_inside(
     let survey = namespace.visit(|| Survey::within(bounds))??;
     allowance.spend(&survey);
     let whose = match &inside.pod {
-        Some(pod) => format!(" of pod {pod}"),
-        None => format!(" of sandbox {}", inside.container_id),
+        Some(pod) => format!("pod {pod}"),
+        None => format!("sandbox {}", inside.container_id),
     };
     let view = PodView {
         pod: inside.pod.clone(),
         container_id: Some(inside.container_id.clone()),
-        kernel: kernel::of_survey(&survey, node, &whose),
+        kernel: kernel::of_survey(&survey, node, &format!(" of {whose}")),
         too_many: too_many(survey.cut, bounds),
     };
-    let unread = (!view.too_many.is_empty()).then(|| {
-        let has = view.too_many.join(", ");
-        format!(
-            "node {node}: the network{whose} was not seen whole: it has {has}, and no more of them were read"
-        )
-    });
-    Ok(Some(Seen { view, unread }))
+    let unseen = (!view.too_many.is_empty())
+        .then(|| Unseen::node(node, NodeGap::PodCut { whose, lists: view.too_many.clone() }));
+    Ok(Some(Seen { view, unseen }))
 }
 
 fn too_many(cut: Cut, bounds: Bounds) -> Vec<String> {

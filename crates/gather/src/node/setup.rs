@@ -6,8 +6,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use doctor::evidence::node::Setup;
-use doctor::{Origin, Sighted, text};
+use model::NodeName;
+
+use evidence::answers::{ClockLine, clock_line};
+use evidence::node::Setup;
+use evidence::{Origin, Sighted};
 use host::program;
 
 use super::token;
@@ -23,13 +26,13 @@ const CONFIG_BYTES_MAX: u64 = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `root` is `/`, but for tests.
-pub(super) fn fill(setup: &mut Setup, root: &Path, node: &str) {
+pub(super) fn fill(setup: &mut Setup, root: &Path, node: &NodeName) {
     let origin = |what: &str| Origin::probe(node, what);
     let line = |path: &str| {
         let value = fs::read_to_string(root.join(path)).ok()?.trim().to_owned();
         Some(Sighted::new(value, origin(&format!("/{path}")))).filter(|sighted| !sighted.seen.is_empty())
     };
-    setup.node_name = Some(Sighted::new(node.to_owned(), origin("node name")));
+    setup.node_name = Some(Sighted::new(node.clone(), origin("node name")));
     setup.hostname = line("proc/sys/kernel/hostname");
     setup.nodename_file = line(NODENAME_FILE);
     setup.machine_id = line("etc/machine-id");
@@ -96,7 +99,7 @@ fn listening(text: &str) -> Vec<u16> {
     text.lines().skip(1).filter_map(port).collect()
 }
 
-fn cni_configs(folder: &Path, node: &str) -> BTreeMap<String, Sighted<String>> {
+fn cni_configs(folder: &Path, node: &NodeName) -> BTreeMap<String, Sighted<String>> {
     let mut configs = BTreeMap::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -108,14 +111,14 @@ fn cni_configs(folder: &Path, node: &str) -> BTreeMap<String, Sighted<String>> {
         }
         if let Ok(content) = fs::read_to_string(entry.path()) {
             let origin = Origin::probe(node, format!("/{CNI_FOLDER}/{name}"));
-            configs.insert(name, Sighted::new(text::masked(&content), origin));
+            configs.insert(name, Sighted::new(model::text::masked(&content), origin));
         }
     }
     configs
 }
 
 /// How far the clock is from its time servers', and whether the kernel says that anybody keeps it: as far as those who know are here.
-fn clock(setup: &mut Setup, node: &str) {
+fn clock(setup: &mut Setup, node: &NodeName) {
     let chrony =
         ["/run/chrony", "/run/chrony-dhcp", "/var/run/chrony"].iter().any(|path| Path::new(path).is_dir());
     let asked = [
@@ -127,16 +130,19 @@ fn clock(setup: &mut Setup, node: &str) {
     }
 }
 
-/// They are read as if somebody had pasted them.
-fn clock_from(setup: &mut Setup, text: &str, node: &str) {
-    for read in text::read([("clock", text.as_bytes())]).unplaced {
-        let (ahead, kept) = (read.setup.clock_ahead, read.setup.is_clock_kept);
-        setup.clock_ahead = ahead
-            .map(|told| Sighted::new(told.seen, Origin::probe(node, "chronyc tracking")))
-            .or(setup.clock_ahead.take());
-        setup.is_clock_kept = kept
-            .map(|told| Sighted::new(told.seen, Origin::probe(node, "timedatectl")))
-            .or(setup.is_clock_kept.take());
+fn clock_from(setup: &mut Setup, text: &str, node: &NodeName) {
+    for line in text.lines() {
+        match clock_line(line) {
+            Some(ClockLine::Ahead(ahead)) => {
+                let origin = Origin::probe(node, "chronyc tracking");
+                setup.clock_ahead = Some(Sighted::new(ahead, origin));
+            }
+            Some(ClockLine::IsKept(kept)) => {
+                let origin = Origin::probe(node, "timedatectl");
+                setup.is_clock_kept = Some(Sighted::new(kept, origin));
+            }
+            Some(ClockLine::Other) | None => {}
+        }
     }
 }
 
@@ -148,7 +154,7 @@ fn answer(name: &str, words: &[&str]) -> Option<String> {
 }
 
 /// What systemd says of those units that it knows.
-fn units(node: &str) -> Option<BTreeMap<String, Sighted<String>>> {
+fn units(node: &NodeName) -> Option<BTreeMap<String, Sighted<String>>> {
     let mut command = Command::new("systemctl");
     command.args(["show", "--property=Id,LoadState,ActiveState"]).args(UNITS);
     let output = program::run(&mut command, b"", PATIENCE).ok().filter(|output| output.status.success())?;
@@ -194,7 +200,7 @@ mod tests {
         put("etc/cni/net.d/10-calico.conflist", "{\"type\": \"calico\", \"password\": \"hunter2\"}");
         put("etc/cni/net.d/notes.txt", "x");
         let mut setup = Setup::default();
-        fill(&mut setup, root.path(), "node-a");
+        fill(&mut setup, root.path(), &"node-a".into());
         assert_eq!(setup.nodename_file.unwrap().seen, "node-b");
         assert_eq!(setup.swaps.unwrap().seen, ["/dev/sda2"]);
         assert_eq!(setup.listening_ports.unwrap().seen, [22, 179]);
@@ -215,9 +221,9 @@ mod tests {
             fs::create_dir_all(root.path().join("proc")).unwrap();
             let heading = "Filename Type Size Used Priority\n";
             fs::write(root.path().join("proc/swaps"), format!("{heading}{swaps}")).unwrap();
-            let mut evidence = doctor::Evidence::default();
+            let mut evidence = evidence::Evidence::default();
             let setup = &mut evidence.node_mut("node-a").setup;
-            fill(setup, root.path(), "node-a");
+            fill(setup, root.path(), &"node-a".into());
             let told = format!("Id=kubelet.service\nLoadState=loaded\nActiveState={kubelet}\n");
             let (name, state) = unit(&told).unwrap();
             setup.units = Some([(name, Sighted::new(state, Origin::probe("node-a", "systemctl")))].into());
@@ -236,7 +242,7 @@ mod tests {
     fn clocks_are_told_by_those_who_keep_them() {
         let told = |text: &str| {
             let mut setup = Setup::default();
-            clock_from(&mut setup, text, "node-a");
+            clock_from(&mut setup, text, &"node-a".into());
             (setup.clock_ahead.map(|ahead| ahead.seen.as_secs()), setup.is_clock_kept.map(|kept| kept.seen))
         };
         let tracking = "Reference ID    : 0A000001 (10.0.0.1)\nStratum         : 3\nRef time (UTC)  : Mon Nov 20 11:22:33 2023\n\

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 pub(super) fn expiry(kubeconfig: &str) -> Option<Timestamp> {
     let line = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("token:"))?;
     let token = line.trim().trim_matches('"');
-    let claims = doctor::text::base64(token.split('.').nth(1)?)?;
+    let claims = model::text::base64(token.split('.').nth(1)?)?;
     let claims: serde_json::Value = serde_json::from_slice(&claims).ok()?;
     Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }

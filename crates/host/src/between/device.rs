@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::{DeviceName, IpVersion, Mac};
 use plan::between::{IPIP_DEVICE, IpipDevice, Uplink, Uplinks, VXLAN_DEVICES, VxlanDevice};
-use plan::work::Tunnel;
+use plan::task::Tunnel;
 use rustix::io::Errno;
 
 use crate::links::{find_link, is_no_device};

@@ -254,12 +254,9 @@ fn list_links(look: &mut Look, max: usize, survey: &mut Survey) -> Result<(), Ho
         of_links.entry(index).or_insert(delay);
     }
     for (link, details) in found {
-        let settings = link.settings.all(&link.name).into_iter().map(|sysctl| (sysctl.path, sysctl.value));
-        survey.sysctls.extend(settings);
-        if let Some(delay) = of_links.get(&link.index) {
-            let path = format!("net/ipv4/neigh/{}/proxy_delay", link.name);
-            survey.sysctls.insert(path, delay.to_string());
-        }
+        let settings = link.settings.with_proxy_delay(of_links.get(&link.index).copied());
+        let settings = settings.all(&link.name).into_iter();
+        survey.sysctls.extend(settings.map(|sysctl| (sysctl.path, sysctl.value)));
         survey.links.push(SurveyedLink {
             index: link.index,
             name: link.name,

@@ -11,21 +11,21 @@ use crate::ask::Listed;
 /// One thing that is wrong. The order of the variants is the order of a report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Problem {
-    #[error("{address} is allocated to {} and nobody uses it", .handle.as_deref().unwrap_or("nobody"))]
+    #[error("{address} is allocated to {} but not in use", .handle.as_deref().unwrap_or("no handle"))]
     Leaked { address: IpAddr, handle: Option<String>, sequence_number: u64 },
-    #[error("{address} is used by {} and is in no IP pool that allows it", Listed(.users))]
+    #[error("{address} is used by {} but is in no IP pool that allows it", Listed(.users))]
     UsedOutsidePools { address: IpAddr, users: Vec<User> },
-    #[error("{address} is used by {} and is not allocated", Listed(.users))]
+    #[error("{address} is used by {} but is not allocated", Listed(.users))]
     UsedNotAllocated { address: IpAddr, users: Vec<User> },
     #[error("{address} is used by more than one: {}", Listed(.users))]
     SeveralUsers { address: IpAddr, users: Vec<User> },
     #[error("{address} is allocated in more than one block: {}", Listed(.blocks))]
     AllocatedTwice { address: IpAddr, blocks: Vec<Cidr> },
-    #[error("handle {handle} is mentioned by no block")]
+    #[error("no block refers to handle {handle}")]
     HandleUnused { handle: String, revision: String },
     #[error("handle {handle} is missing; it holds addresses in {}", Listed(.blocks))]
     HandleMissing { handle: String, blocks: Vec<Cidr> },
-    #[error("handle {handle} counts {said} addresses in {block}, which has {found} of them")]
+    #[error("handle {handle} counts {said} addresses in {block}, but the block holds {found} of them")]
     HandleCount { handle: String, block: Cidr, said: i64, found: i64 },
     #[error("blocks {0} and {1} overlap")]
     BlocksOverlap(Cidr, Cidr),
@@ -59,7 +59,7 @@ fn name_of(owner: &AffinityOwner) -> String {
 fn truth(really: &Really) -> String {
     match really {
         Really::Absent => "does not exist".to_owned(),
-        Really::Unowned => "belongs to nobody".to_owned(),
+        Really::Unowned => "has no owner".to_owned(),
         Really::OwnedBy(other) => format!("belongs to {}", name_of(other)),
     }
 }

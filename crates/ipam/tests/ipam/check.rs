@@ -154,11 +154,8 @@ fn what_calicoctl_finds() {
         Problem::UsedNotAllocated { address: "10.0.0.250".parse().unwrap(), users: vec![user("one")] },
     ];
     assert_eq!(cluster.problems(), expected);
-    assert_eq!(
-        expected[0].to_string(),
-        format!("{} is allocated to net.1 and nobody uses it", cluster.first)
-    );
-    assert_eq!(expected[2].to_string(), "10.0.0.250 is used by endpoint default/one and is not allocated");
+    assert_eq!(expected[0].to_string(), format!("{} is allocated to net.1 but not in use", cluster.first));
+    assert_eq!(expected[2].to_string(), "10.0.0.250 is used by endpoint default/one but is not allocated");
     // What a pool gave out before it was disabled is in order, but nothing else of it.
     let mut cluster = self::cluster();
     cluster.world.put_pool("pool-0", json!({"cidr": "10.0.0.0/24", "blockSize": 28, "disabled": true}));

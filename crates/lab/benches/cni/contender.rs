@@ -32,6 +32,8 @@ pub(crate) struct Contender {
     pub(crate) agent: Option<Process>,
     pub(crate) node: Node,
     pub(crate) singles: Rounds,
+    /// Single ones while every core is busy.
+    pub(crate) crowded: Rounds,
     /// Smaller and larger ones.
     pub(crate) bursts: [Rounds; 2],
 }
@@ -59,7 +61,8 @@ pub(crate) fn find(contenders: &[Contender], who: Who) -> &Contender {
 
 impl Contender {
     fn new(who: Who, node: Node, plugin: Plugin) -> Contender {
-        Contender { who, plugin, node, singles: Rounds::default(), bursts: Default::default(), agent: None }
+        let (singles, crowded, bursts) = Default::default();
+        Contender { who, plugin, node, singles, crowded, bursts, agent: None }
     }
 
     fn one_shot(lab: &Lab, node: Node, store: &Place) -> Result<Contender> {
@@ -77,7 +80,7 @@ impl Contender {
         let socket = folder.join("agent.sock");
         let agent = start_agent(lab, &node, store, &folder)?;
         let netconf = netconf(&node, json!({"agent_socket": socket, "state_dir": folder}));
-        let plugin = Plugin::new(plugin::released(lab.programs())?, netconf);
+        let plugin = Plugin::new(plugin::released()?, netconf);
         let contender = Contender { agent: Some(agent), ..Contender::new(who, node, plugin) };
         let pod = lab.pod("bench", "first")?;
         let serves = || contender.visit(|| contender.plugin.call("ADD", &pod).is_ok()).unwrap_or(false);
@@ -97,6 +100,12 @@ impl Contender {
         let Contender { who, plugin, node, singles, .. } = self;
         let measured = node.namespace().visit(|| singles.single(lab, plugin, name))?;
         measured.with_context(|| format!("measuring {who:?}"))
+    }
+
+    pub(crate) fn crowded_single(&mut self, lab: &Lab, name: &str) -> Result<()> {
+        let Contender { who, plugin, node, crowded, .. } = self;
+        let measured = node.namespace().visit(|| crowded.single(lab, plugin, name))?;
+        measured.with_context(|| format!("measuring {who:?} on busy cores"))
     }
 
     /// Pods that come all at once, and go all at once. Not without an agent: nobody gathers calls then, and what many at

@@ -5,7 +5,10 @@
 //! not what an agent does between them). All take turns, several
 //! runs each; every call gets a network namespace that was made for it. Each contender has a node of its own.
 
+#[path = "../../../../xtask/src/test/busy.rs"]
+mod busy;
 mod contender;
+mod crowded;
 mod floor;
 mod idle;
 mod place;
@@ -97,6 +100,7 @@ fn measure_run(
     }
     contenders.iter_mut().for_each(|contender| contender.singles.end_run());
     floor.end_run();
+    crowded::measure(lab, extent, contenders)?;
     for which in 0..extent.bursts.len() {
         for contender in contenders.iter_mut() {
             contender.burst(lab, extent, which)?;

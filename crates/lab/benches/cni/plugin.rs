@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use lab::{Pod, Programs};
+use lab::Pod;
 use serde_json::{Value, json};
 
 /// Where Debian keeps the plugins that we are measured against.
@@ -26,35 +26,14 @@ pub(crate) struct Plugin {
     netconf: Value,
 }
 
-/// Our own plugin as it is released: static, where this machine can build it that way. Built once.
-pub(crate) fn released(programs: &Programs) -> Result<PathBuf> {
+/// Our own plugin as it is released: static. Built once.
+pub(crate) fn released() -> Result<PathBuf> {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(built) = BUILT.get() {
         return Ok(built.clone());
     }
-    let built = build_released(programs)?;
+    let built = testkit::release::build("plumb-cni")?;
     Ok(BUILT.get_or_init(|| built).clone())
-}
-
-fn build_released(programs: &Programs) -> Result<PathBuf> {
-    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let asked = Command::new(rustc).args(["--print", "target-libdir", "--target", &target]).output();
-    let library =
-        asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
-    if library.is_empty() || !Path::new(&library).is_dir() {
-        eprintln!("plumb-cni is measured as a dynamic program: there is no target {target} here");
-        return Ok(programs.cni());
-    }
-    let folder = programs.folder().parent().context("programs lie below a folder of all builds")?;
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
-    build
-        .args(["build", "--quiet", "--release", "-p", "cni", "--target", &target])
-        .arg("--target-dir")
-        .arg(folder);
-    ensure!(build.stdout(Stdio::null()).status()?.success(), "plumb-cni does not build for {target}");
-    Ok(folder.join(target).join("release/plumb-cni"))
 }
 
 impl Plugin {

@@ -130,7 +130,7 @@ impl Plan {
 
     pub fn describe(&self) -> Result<Description> {
         if !(1..=Plan::NODES_MAX).contains(&self.nodes) {
-            bail!("a lab has 1 to {} nodes, not {}", Plan::NODES_MAX, self.nodes);
+            bail!("a lab can have 1 to {} nodes, not {}", Plan::NODES_MAX, self.nodes);
         }
         let mut pools = vec![Plan::POOL.to_owned()];
         pools.extend(self.ipv6.then(|| Plan::POOL6.to_owned()));
@@ -171,7 +171,7 @@ impl Description {
         let path = folder.join(FILE);
         let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let description: Description =
-            serde_json::from_slice(&text).with_context(|| format!("cannot understand {}", path.display()))?;
+            serde_json::from_slice(&text).with_context(|| format!("cannot parse {}", path.display()))?;
         if description.version != VERSION {
             bail!("{} is of version {}, not {VERSION}", path.display(), description.version);
         }

@@ -88,7 +88,7 @@ fn kill_inhabitants(namespaces: &[String]) -> Result<usize> {
             return Ok(killed.len());
         }
         if Instant::now() > deadline {
-            bail!("processes {inhabitants:?} of the lab do not go away");
+            bail!("processes {inhabitants:?} of the lab do not end");
         }
         for process in inhabitants {
             killed.insert(process);

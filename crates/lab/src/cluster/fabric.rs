@@ -108,7 +108,7 @@ fn forward(namespace: &str) -> Result<()> {
             .into_iter()
             .try_for_each(|setting| fs::write(Path::new("/proc/sys/net").join(setting), "1"))
     };
-    NetNs::open(&path)?.visit(write)?.with_context(|| format!("{namespace} cannot be made a router"))
+    NetNs::open(&path)?.visit(write)?.with_context(|| format!("cannot make {namespace} a router"))
 }
 
 pub(super) fn bridge(index: usize) -> String {
@@ -137,7 +137,7 @@ pub(super) fn batch(namespace: &str, lines: &[String]) -> Result<()> {
     child.stdin.take().context("ip takes its input")?.write_all(lines.join("\n").as_bytes())?;
     let output = child.wait_with_output()?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "cannot lay the cables in {namespace}: {}", errors.trim());
+    ensure!(output.status.success(), "cannot set up the network of {namespace}: {}", errors.trim());
     Ok(())
 }
 

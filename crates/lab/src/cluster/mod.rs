@@ -71,7 +71,9 @@ impl Cluster {
         if !Description::exists(place.folder()) {
             let others: Vec<String> = labs().iter().map(ToString::to_string).collect();
             let known = if others.is_empty() { "none".to_owned() } else { others.join(", ") };
-            bail!("there is no lab {name} (labs on this machine: {known}); `plumb lab up` makes one");
+            bail!(
+                "lab {name} does not exist (labs on this machine: {known}); create one with `plumb lab up`"
+            );
         }
         let description = Description::load(place.folder())?;
         Ok(Cluster { description, place })
@@ -274,7 +276,7 @@ impl std::ops::Deref for OwnCluster {
 impl Drop for OwnCluster {
     fn drop(&mut self) {
         if let Err(error) = down(self.cluster.name()) {
-            eprintln!("lab {} stays behind: {error:#}", self.cluster.name());
+            eprintln!("lab {} was not removed: {error:#}", self.cluster.name());
         }
     }
 }

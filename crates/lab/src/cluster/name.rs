@@ -13,7 +13,7 @@ use crate::name::RunName;
 pub struct LabName(String);
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no name for a lab: it must be 1 to 40 lower-case letters, digits and dashes")]
+#[error("{text:?} is not a valid lab name: use 1 to 40 lower-case letters, digits and dashes")]
 pub struct LabNameError {
     text: String,
 }

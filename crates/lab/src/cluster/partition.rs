@@ -10,7 +10,7 @@ pub(super) fn cut_off(description: &Description, nodes: &[&str]) -> Result<()> {
     for node in nodes {
         description.node(node)?;
     }
-    ensure!(!nodes.is_empty(), "nobody is named who shall be cut off");
+    ensure!(!nodes.is_empty(), "no nodes given to cut off");
     heal(description)?;
     let mut lines = Vec::new();
     for index in 0..description.networks.len() {

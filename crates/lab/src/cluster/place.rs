@@ -64,7 +64,8 @@ impl Place {
         let locks = all_labs().join(".locks");
         let path = locks.join(self.folder.file_name().unwrap_or_default());
         loop {
-            fs::create_dir_all(&locks).with_context(|| format!("cannot make folder {}", locks.display()))?;
+            fs::create_dir_all(&locks)
+                .with_context(|| format!("cannot create directory {}", locks.display()))?;
             let opened = File::options().create(true).append(true).open(&path);
             // Whoever held the lock may just be removing the folder.
             let Ok(file) = opened else { continue };

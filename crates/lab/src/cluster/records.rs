@@ -17,7 +17,7 @@ impl Cluster {
         match (settings.get("SQLITE_PATH"), settings.get("ETCD_ENDPOINTS")) {
             (Some(path), _) => Ok(StoreConfig::Sqlite { path: path.into() }),
             (None, Some(endpoint)) => Ok(StoreConfig::Etcd(EtcdConfig::new([endpoint.clone()]))),
-            (None, None) => bail!("the lab does not say where its records are"),
+            (None, None) => bail!("the description of the lab names no store"),
         }
     }
 

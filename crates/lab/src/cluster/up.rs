@@ -23,13 +23,13 @@ pub(super) fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
     let description = plan.describe()?;
     for program in ["plumb", "plumbd", "plumb-cni"] {
         let path = description.programs.join(program);
-        ensure!(path.is_file(), "there is no {program} in {}", description.programs.display());
+        ensure!(path.is_file(), "{program} is missing in {}", description.programs.display());
     }
     remove_abandoned()?;
     let place = Place::of(&plan.name);
     let _lock = place.lock()?;
     if Description::exists(place.folder()) {
-        bail!("lab {0} is already there; `plumb lab down --name {0}` removes it", plan.name);
+        bail!("lab {0} already exists; remove it with `plumb lab down --name {0}`", plan.name);
     }
     // What a lab of this name left when its folder was taken away by hand.
     remove_locked(&plan.name, &place)?;
@@ -39,7 +39,7 @@ pub(super) fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
         Err(error) => {
             match remove_locked(cluster.name(), &cluster.place) {
                 Ok(_) => cluster.place.remove_lock(),
-                Err(left) => eprintln!("lab {} is not wholly removed: {left:#}", cluster.name()),
+                Err(left) => eprintln!("lab {} was not completely removed: {left:#}", cluster.name()),
             }
             Err(error)
         }
@@ -51,7 +51,7 @@ impl Cluster {
         fs::create_dir_all(self.place.folder())?;
         self.description.save(self.place.folder())?;
         tell(&format!(
-            "fabric and {} nodes: network namespaces, joined by a bridge",
+            "fabric and {} nodes: network namespaces, connected by a bridge",
             self.description.nodes.len()
         ));
         fabric::build(&self.description)?;
@@ -163,8 +163,8 @@ impl Cluster {
         unshare.arg(format!("--net={}", fabric::namespace_path(self.name(), node))).arg("--");
         unshare.args(["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]);
         unshare.args(["--propagation", "private", "--"]);
-        unshare.arg(self.description.programs.join("plumb"));
-        unshare.args(["lab", "node", "--name", self.name().as_str(), "--node", node]);
+        unshare.arg(self.description.programs.join("plumb-lab"));
+        unshare.args(["node", "--name", self.name().as_str(), "--node", node]);
         detach(unshare, &self.place.log(node, "init.log"))
     }
 

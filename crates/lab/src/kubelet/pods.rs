@@ -69,7 +69,7 @@ impl Kubelet {
             uids.push(record.uid.clone());
             self.runtime.records.change(|memory| {
                 if memory.find(&record.key()).is_some() {
-                    bail!("pod {}/{} is already there", record.namespace, record.name);
+                    bail!("pod {}/{} already exists", record.namespace, record.name);
                 }
                 memory.pods.insert(record.uid.clone(), record.clone());
                 Ok(())
@@ -81,7 +81,7 @@ impl Kubelet {
         let memory = self.runtime.records.look();
         if !is_done {
             let errors = memory.pods.values().filter_map(|pod| pod.last_error.clone()).next();
-            bail!("not all pods run: {}", errors.unwrap_or_else(|| "no reason is known".to_owned()));
+            bail!("not all pods run: {}", errors.unwrap_or_else(|| "for an unknown reason".to_owned()));
         }
         let mut reports = reports(&memory);
         reports.retain(|report| uids.contains(&report.uid));
@@ -97,7 +97,7 @@ impl Kubelet {
                 pod.is_deleted = true;
                 Some(pod.clone())
             })?;
-            let pod = pod.with_context(|| format!("there is no pod {key}"))?;
+            let pod = pod.with_context(|| format!("pod {key} does not exist"))?;
             uids.push(pod.uid.clone());
             self.work_on(pod);
         }
@@ -117,7 +117,7 @@ impl Kubelet {
                 let ids = memory.sandboxes_of(&uid);
                 Some(ids.iter().filter_map(|id| memory.sandboxes.remove(id)).collect::<Vec<_>>())
             })?;
-            for sandbox in lost.with_context(|| format!("there is no pod {key}"))? {
+            for sandbox in lost.with_context(|| format!("pod {key} does not exist"))? {
                 self.runtime.leave_behind(&sandbox, leaves)?;
             }
         }

@@ -122,7 +122,9 @@ impl SandboxKey {
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no pod: write NAME or NAMESPACE/NAME, of lower-case letters, digits, dots and dashes")]
+#[error(
+    "{text:?} is not a pod name: use NAME or NAMESPACE/NAME, of lower-case letters, digits, dots and dashes"
+)]
 pub struct PodKeyError {
     text: String,
 }

@@ -62,8 +62,9 @@ impl Records {
     /// `None`: nothing is remembered.
     pub(super) fn open(path: &Path, is_forgetful: bool) -> Result<Records> {
         let memory = match std::fs::read(path) {
-            Ok(text) if !is_forgetful => serde_json::from_slice(&text)
-                .with_context(|| format!("cannot understand {}", path.display()))?,
+            Ok(text) if !is_forgetful => {
+                serde_json::from_slice(&text).with_context(|| format!("cannot parse {}", path.display()))?
+            }
             _ => Memory::default(),
         };
         Ok(Records { memory: Mutex::new(memory), changed: Condvar::new(), path: path.to_owned() })

@@ -38,7 +38,7 @@ pub(crate) const SOCKETS: &str = "run";
 pub(crate) fn prepare(node_folder: &Path) -> Result<()> {
     for folder in MADE {
         let path = node_folder.join(folder);
-        fs::create_dir_all(&path).with_context(|| format!("cannot make folder {}", path.display()))?;
+        fs::create_dir_all(&path).with_context(|| format!("cannot create directory {}", path.display()))?;
     }
     Ok(())
 }
@@ -52,7 +52,7 @@ pub(super) fn make(node_folder: &Path) -> Result<()> {
     share_sockets(&node_folder.join(SOCKETS))?;
     // Shows the node's own devices. Not every machine allows it, and hardly anything needs it.
     if let Err(error) = mount_new("sysfs", "/sys") {
-        eprintln!("/sys stays the machine's: {error:#}");
+        eprintln!("/sys is still that of the machine: {error:#}");
     }
     OWN.iter().try_for_each(|own| replace(own, node_folder))
 }
@@ -96,7 +96,7 @@ fn link_entries(machine: &Path, folder: &Path, private: &[&str]) -> Result<()> {
 
 fn bind(from: &Path, to: &Path) -> Result<()> {
     mount_bind_recursive(from, to)
-        .with_context(|| format!("cannot show {} at {}", from.display(), to.display()))
+        .with_context(|| format!("cannot mount {} at {}", from.display(), to.display()))
 }
 
 fn mount_new(kind: &str, at: &str) -> Result<()> {

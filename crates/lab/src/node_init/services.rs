@@ -119,7 +119,7 @@ impl Services {
         let mut deadline = Instant::now() + STOP_PATIENCE;
         while let Some(service) = state.get(name).filter(|service| service.running.is_some()) {
             if Instant::now() > deadline {
-                eprintln!("{name} does not end, so it is killed");
+                eprintln!("{name} does not end; killing it");
                 service.signal(Signal::KILL);
                 deadline = Instant::now() + STOP_PATIENCE;
             }
@@ -148,7 +148,7 @@ impl Services {
         drop(state);
         self.shared.changed.notify_all();
         if let Some(name) = name {
-            eprintln!("{name} has died and is started again");
+            eprintln!("{name} died; starting it again");
             let services = self.clone();
             std::thread::spawn(move || services.restart(&name));
         }
@@ -209,8 +209,8 @@ fn find<'a>(state: &'a mut BTreeMap<String, Service>, name: &str) -> Result<&'a 
 fn programs(description: &Description, node: &NodeDescription) -> Vec<(&'static str, Vec<String>)> {
     let program = |name: &str| description.programs.join(name).display().to_string();
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let mut kubelet = vec![program("plumb")];
-    kubelet.extend(words(&["lab", "kubelet", "--name", description.name.as_str(), "--node", &node.name]));
+    let mut kubelet = vec![program("plumb-lab")];
+    kubelet.extend(words(&["kubelet", "--name", description.name.as_str(), "--node", &node.name]));
     let mut programs = vec![("kubelet", kubelet)];
     if description.has_agents {
         programs.push(("agent", vec![program("plumbd"), "node".to_owned()]));

@@ -43,18 +43,18 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     fn run(&self) -> Result<()> {
-        self.step("Pods run, and everything agrees");
+        self.step("Pods run, and all records agree");
         let first = self.add(0, &["web-0", "web-1", "web-2"])?;
         let second = self.add(1, &["shop-0", "shop-1", "shop-2"])?;
         self.surgery.ensure_clean()?;
         let pingers = self.ping(&first, 0)?.into_iter().chain(self.ping(&second, 1)?).collect::<Vec<_>>();
-        self.step("The address book drifts");
+        self.step("The IPAM records drift away from reality");
         self.drift(&first, &second)?;
         self.find()?;
         self.step("plumb repair ipam --apply, while pods start");
         let started = self.while_pods_start(|| self.surgery.repair(&["ipam"]))?;
         self.note(&format!(
-            "{} steps done; the datastore was not locked, and {} pods started meanwhile",
+            "{} steps applied; the datastore was not locked, and {} pods started at the same time",
             started.0.1, started.1
         ));
         self.surgery.ensure_clean()?;
@@ -62,11 +62,11 @@ impl Replay<'_> {
         self.step(&format!("plumb repair undo {}", started.0.0));
         self.surgery.undo(&started.0.0)?;
         self.find()?;
-        self.step("And once more");
+        self.step("The same repair again");
         let (_, steps) = self.surgery.repair(&["ipam"])?;
         self.surgery.ensure_clean()?;
-        self.note(&format!("{steps} steps done, the audit is clean"));
-        self.step("All the while");
+        self.note(&format!("{steps} steps applied, the audit is clean"));
+        self.step("Traffic during all of this");
         let (mut answered, mut lost) = (0, 0);
         for pinger in pingers {
             let tally = pinger.stop()?;
@@ -79,7 +79,7 @@ impl Replay<'_> {
 
     /// Exactly what was broken is found.
     fn find(&self) -> Result<()> {
-        let found = super::wait_for("the doctor to find all of it", || {
+        let found = super::wait_for("the doctor to find all faults", || {
             let found = self.surgery.findings()?;
             let codes: BTreeSet<&str> = found.keys().map(|(code, _)| code.as_str()).collect();
             ensure!(codes == BTreeSet::from(BROKEN), "it finds {found:#?}");
@@ -98,12 +98,12 @@ impl Replay<'_> {
         let node = self.node(0);
         let block = self.surgery.block_of(&first[0].addresses[0])?;
         self.leak(block, node, LEAKS, 'a')?;
-        self.note(&format!("{LEAKS} addresses of {block} belong to sandboxes that are long gone"));
+        self.note(&format!("{LEAKS} addresses of {block} belong to sandboxes that no longer exist"));
         self.free(&first[0])?;
         self.note(&format!("{} of a running pod is marked free", first[0].addresses[0]));
         self.rename(&first[1])?;
         self.note(&format!(
-            "{} is held under the pod's name, as releases of 2017 did it",
+            "{} has a handle named after the pod, as in Calico releases of 2017",
             first[1].addresses[0]
         ));
         let count = Handle { block: [(block.to_string(), 3)].into(), ..Handle::default() };
@@ -112,7 +112,9 @@ impl Replay<'_> {
             let counts = Handle { block: [(block.to_string(), 1)].into(), ..Handle::default() };
             self.surgery.put(&Key::Handle(lost_handle('b', number)), Some(counts.encode()))?;
         }
-        self.note(&format!("one handle counts three instead of one, {UNUSED_HANDLES} handles hold nothing"));
+        self.note(&format!(
+            "one handle counts three addresses instead of one, {UNUSED_HANDLES} handles hold none"
+        ));
         self.break_lists(&second[0])?;
         self.scrap_node()?;
         let nowhere: Cidr = "10.244.250.0/26".parse()?;
@@ -161,7 +163,7 @@ impl Replay<'_> {
     fn break_lists(&self, pod: &PodReport) -> Result<()> {
         let (address, block) = (pod.addresses[0].parse()?, self.surgery.block_of(&pod.addresses[0])?);
         self.surgery.edit_block(block, |block| block.unallocated.extend(block.ordinal(address)))?;
-        self.note(&format!("block {block} has {address} both as taken and as free"));
+        self.note(&format!("block {block} lists {address} both as allocated and as free"));
         Ok(())
     }
 
@@ -171,7 +173,7 @@ impl Replay<'_> {
         self.surgery.put(&Key::Block(block), Some(Block::new(block, Some(&owner), 1).encode()))?;
         self.surgery.put(&Key::Affinity { owner, block }, Some(Affinity::default().encode()))?;
         self.leak(block, "scrapped", 2, 'c')?;
-        self.note(&format!("block {block} belongs to a machine that was scrapped"));
+        self.note(&format!("block {block} belongs to a node that is gone for good"));
         Ok(())
     }
 
@@ -192,7 +194,7 @@ impl Replay<'_> {
             stop.store(true, std::sync::atomic::Ordering::SeqCst);
             let count =
                 starting.join().map_err(|_| anyhow::anyhow!("the thread that starts pods panicked"))??;
-            ensure!(count > 0, "no pod started meanwhile");
+            ensure!(count > 0, "no pod started at the same time");
             Ok((done?, count))
         })
     }

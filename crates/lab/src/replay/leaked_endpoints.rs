@@ -22,7 +22,7 @@ const NEW: [&str; 2] = ["set-0", "fresh-0"];
 
 /// The pods it has started stay.
 pub fn replay(cluster: &Cluster, leaks: usize, tell: &dyn Fn(&str)) -> Result<()> {
-    ensure!(cluster.description().has_agents, "it is the agents that put this right: they are needed");
+    ensure!(cluster.description().has_agents, "this replay needs agents: they fix the fault");
     Replay { cluster, leaks, tell }.run()
 }
 
@@ -42,14 +42,14 @@ impl Replay<'_> {
         let more = self.start_new_pods()?;
         let swept = self.wait_until_swept(&unlisted, ready)?;
         self.say_what_was_swept(&leaked, &swept, ready)?;
-        self.step("Whoever lives, all the while");
+        self.step("Traffic of the running pods during all of this");
         let (mut answered, mut lost) = (0, 0);
         for pinger in pingers.into_iter().chain(more) {
             let tally = pinger.stop()?;
             (answered, lost) = (answered + tally.answered, lost + tally.lost);
         }
         self.note(&format!("{answered} pings answered, {lost} lost"));
-        ensure!(lost == 0, "{lost} pings of living pods were lost");
+        ensure!(lost == 0, "{lost} pings of running pods were lost");
         self.on_every_node(|node| self.kubelet(node, KubeletRequest::Check).map(|_| ()))?;
         self.note("CHECK of every sandbox finds no fault");
         self.last_namespaces_go(&unlisted)
@@ -57,7 +57,7 @@ impl Replay<'_> {
 
     /// Whoever lived on unseen ends, too: then nothing vouches for the rest any more.
     fn last_namespaces_go(&self, unlisted: &[(String, PodReport)]) -> Result<()> {
-        self.step("The namespaces that no runtime lists are removed, too");
+        self.step("The namespaces that no runtime lists are removed as well");
         for (node, pod) in unlisted {
             let name = pod.netns.rsplit('/').next().unwrap_or_default();
             self.cluster.run_on(node, &["ip", "netns", "del", name])?;
@@ -71,7 +71,7 @@ impl Replay<'_> {
 
     /// The pods of an ordinary day. Returns those that the runtime is going to lose sight of.
     fn before(&self) -> Result<Vec<(String, PodReport)>> {
-        self.step("An ordinary day");
+        self.step("Before the outage");
         let mut unlisted = Vec::new();
         for (index, node) in self.nodes().into_iter().enumerate() {
             let names = self.leaking(index).into_iter().chain([key(UNLISTED, &node)]);
@@ -113,17 +113,20 @@ impl Replay<'_> {
         let state = super::wait_for("the lost namespaces to go", || {
             let state = State::look(self.cluster)?;
             let found = ownerless(&state);
-            ensure!(found == expected, "endpoints, addresses, devices: {found:?}, to leak were {expected:?}");
+            ensure!(
+                found == expected,
+                "leaked endpoints, addresses, devices: {found:?}, expected {expected:?}"
+            );
             Ok(state)
         })?;
         let (endpoints, addresses, devices) = expected;
         self.note(&format!(
-            "the runtimes know {} sandboxes; beyond them the books hold {endpoints} endpoints and {addresses} \
+            "the runtimes list {} sandboxes; beyond them the store holds {endpoints} endpoints and {addresses} \
              addresses, the kernels {devices} devices",
             state.living().len()
         ));
         self.note(&format!(
-            "{nodes} of each are of sandboxes that no runtime lists, but whose namespaces live: they have an owner"
+            "{nodes} of each are of sandboxes that no runtime lists, but whose namespaces exist: they have an owner"
         ));
         Ok(state)
     }
@@ -140,10 +143,10 @@ impl Replay<'_> {
     }
 
     fn agents_again(&self) -> Result<Instant> {
-        self.step("The agents start again, and so do pods");
+        self.step("The agents restart, and pods start");
         self.on_every_node(|node| self.cluster.start(node, "agent", &[]))?;
         self.note(&format!(
-            "agents are ready; grace between two looks: {} s",
+            "agents are ready; grace between two observations: {} s",
             self.cluster.description().grace.as_secs_f32()
         ));
         Ok(Instant::now())
@@ -167,7 +170,7 @@ impl Replay<'_> {
 
     /// Until what is left without a runtime's word is exactly what lives nevertheless.
     fn wait_until_swept(&self, unlisted: &[(String, PodReport)], ready: Instant) -> Result<State> {
-        self.step("The agents put it right");
+        self.step("The agents fix it");
         let limit = 2 * self.cluster.description().grace + crate::wait::PATIENCE;
         loop {
             let state = State::look(self.cluster)?;
@@ -180,7 +183,7 @@ impl Replay<'_> {
             }
             ensure!(
                 ready.elapsed() < limit,
-                "after {} s there are still {} endpoints, {} addresses and {} devices that no runtime knows",
+                "after {} s {} endpoints, {} addresses and {} devices that no runtime lists still exist",
                 limit.as_secs(),
                 left.0,
                 left.1,
@@ -194,17 +197,17 @@ impl Replay<'_> {
         let gone = before.endpoints.difference(&after.endpoints).count();
         let devices = before.devices.difference(&after.devices).count();
         self.note(&format!(
-            "{gone} endpoints and {devices} devices without an owner are gone, {:.1} s after the agents were ready",
+            "{gone} endpoints and {devices} devices without an owner were removed, {:.1} s after the agents were ready",
             ready.elapsed().as_secs_f32()
         ));
         let living = after.living();
-        ensure!(living.iter().all(|id| after.endpoints.contains(id)), "a living pod has lost its endpoint");
+        ensure!(living.iter().all(|id| after.endpoints.contains(id)), "a running pod has lost its endpoint");
         ensure!(
             living.iter().all(|id| after.addresses.contains_key(id)),
-            "a living pod has lost its address"
+            "a running pod has lost its address"
         );
         self.note(&format!(
-            "every one of the {} sandboxes that the runtimes know has what it had",
+            "all {} sandboxes that the runtimes list have kept their endpoint, address and device",
             living.len()
         ));
         Ok(())

@@ -46,24 +46,24 @@ impl Replay<'_> {
         self.share(&shared, others)?;
         self.find(&shared)?;
         let lost = &others[others.len() - 1];
-        self.step("One of the pods goes, and nobody tells the store");
+        self.step("One of the pods is lost without a DEL");
         self.lose(lost)?;
         self.step("plumb repair --apply");
         let (id, recreate) = self.repair(&shared, rightful, lost)?;
-        self.step(&format!("plumb repair undo {id}, and again"));
+        self.step(&format!("plumb repair undo {id}, and repair again"));
         self.surgery.undo(&id)?;
-        ensure!(self.has_endpoint(lost)?, "undo did not put the record back");
+        ensure!(self.has_endpoint(lost)?, "undo did not restore the record");
         self.surgery.repair(&[])?;
         ensure!(!self.has_endpoint(lost)?, "the second repair did not delete the record");
-        self.note("the record came back and went again");
-        self.step("The operator recreates the pods that the plan names");
+        self.note("undo restored the record, and the repair deleted it again");
+        self.step("The operator recreates the pods that the plan lists");
         self.agents(&[])?;
         self.recreate(others, &recreate)?;
         self.surgery.ensure_clean()?;
         self.note("every pod has an address of its own, and the audit is clean");
         let tally = pinger.stop()?;
         self.note(&format!(
-            "the rightful owner, all the while: {} pings answered, {} lost",
+            "the rightful owner during all of this: {} pings answered, {} lost",
             tally.answered, tally.lost
         ));
         ensure!(tally.lost == 0 && tally.answered > 0, "{} pings were lost", tally.lost);
@@ -72,7 +72,7 @@ impl Replay<'_> {
 
     /// Everybody's record, pod and neighbour say the same address; the node has one route.
     fn share(&self, shared: &str, others: &[PodReport]) -> Result<()> {
-        self.step(&format!("{} more endpoints come to hold {shared}", others.len()));
+        self.step(&format!("{} more endpoints get the address {shared}", others.len()));
         for pod in others {
             let own = pod.addresses[0].clone();
             let address = own.parse()?;
@@ -123,7 +123,7 @@ impl Replay<'_> {
         self.cluster.kubelet(&self.node, &request)?;
         super::wait_for("the device to go", || {
             let links = self.cluster.run_on(&self.node, &["ip", "-o", "link", "show"])?;
-            ensure!(!links.contains(&pod.device), "{} is still there", pod.device);
+            ensure!(!links.contains(&pod.device), "{} still exists", pod.device);
             Ok(())
         })
     }
@@ -137,26 +137,26 @@ impl Replay<'_> {
     ) -> Result<(String, BTreeSet<String>)> {
         let left = self.surgery.left_to_people()?;
         let (id, steps) = self.surgery.repair(&[])?;
-        ensure!(!self.has_endpoint(lost)?, "the record of {} is still there", lost.key());
+        ensure!(!self.has_endpoint(lost)?, "the record of {} still exists", lost.key());
         self.note(&format!(
-            "{steps} steps done; the record of {}, which two witnesses call gone, is deleted",
+            "steps applied: {steps}; the record of {}, which two witnesses report gone, is deleted",
             lost.key()
         ));
         let commands =
             left.iter().filter(|(code, ..)| code == "address-shared").flat_map(|(_, _, commands)| commands);
         let recreate: BTreeSet<String> = commands.cloned().collect();
         for command in recreate.iter().take(2) {
-            self.note(&format!("left to people: {command}"));
+            self.note(&format!("left to the operator: {command}"));
         }
         self.note(&format!(
-            "and {} more; {} keeps {shared}: the block's allocation names its sandbox",
+            "and {} more; {} keeps {shared}: the block's allocation refers to its sandbox",
             recreate.len().saturating_sub(2),
             rightful.key()
         ));
-        ensure!(recreate.len() == HOLDERS - 2, "the plan names {recreate:?}");
+        ensure!(recreate.len() == HOLDERS - 2, "the plan lists {recreate:?}");
         ensure!(
             !recreate.iter().any(|command| command.ends_with(&rightful.name)),
-            "the rightful owner is to go: {recreate:?}"
+            "the plan recreates the rightful owner: {recreate:?}"
         );
         Ok((id, recreate))
     }

@@ -34,7 +34,7 @@ impl Replay<'_> {
         self.step("It is deleted, but its DEL does not get through");
         self.kubelet(KubeletRequest::HoldDels { is_held: true })?;
         self.kubelet(KubeletRequest::Delete { pods: vec![self.key.clone()], waits: false })?;
-        self.note(&format!("sandbox {} lingers; the runtime will try again", short(&old)));
+        self.note(&format!("sandbox {} remains; the runtime will retry its DEL", short(&old)));
         self.step("The new pod of the same name starts");
         let new = self.add()?;
         self.note(&describe(&new));
@@ -48,7 +48,7 @@ impl Replay<'_> {
         let from_pod = Pinger::start("new pod to node", inside, &node_address.to_string())?;
         self.late_dels(&old, &new)?;
         from_node.wait_for_more(25)?;
-        self.step("The new pod, all the while");
+        self.step("Traffic of the new pod during all of this");
         for (what, pinger) in [("node to new pod", from_node), ("new pod to node", from_pod)] {
             let tally = pinger.stop()?;
             self.note(&format!("{what}: {} pings answered, {} lost", tally.answered, tally.lost));
@@ -59,10 +59,10 @@ impl Replay<'_> {
     }
 
     fn late_dels(&self, old: &PodReport, new: &PodReport) -> Result<()> {
-        self.step("Now the old sandbox's DEL comes, and comes again");
+        self.step("The old sandbox's DEL arrives late, and again");
         self.kubelet(KubeletRequest::HoldDels { is_held: false })?;
         self.wait_until_ended(old)?;
-        self.note("the runtime's own: stop, stop again, remove; all succeeded");
+        self.note("from the runtime: stop, stop again, remove; all succeeded");
         for _ in 0..LATE_DELS {
             self.kubelet(KubeletRequest::RepeatDel { sandbox: old.sandbox() })?;
         }
@@ -82,12 +82,12 @@ impl Replay<'_> {
         self.kubelet(KubeletRequest::Check)?;
         self.note("the new pod has its endpoint, its address and its device; CHECK finds no fault");
         self.ensure_gone(old)?;
-        self.note("what the old one had is given back; all three agree");
+        self.note("what the old sandbox had is released; records, kernel and runtime agree");
         Ok(())
     }
 
     fn end(&self, new: &PodReport) -> Result<()> {
-        self.step("The new pod ends in its turn");
+        self.step("The new pod ends");
         self.kubelet(KubeletRequest::Delete { pods: vec![self.key.clone()], waits: true })?;
         self.kubelet(KubeletRequest::RepeatDel { sandbox: new.sandbox() })?;
         self.ensure_gone(new)?;
@@ -97,7 +97,7 @@ impl Replay<'_> {
 
     /// What is removed behind a DEL takes a moment.
     fn ensure_gone(&self, pod: &PodReport) -> Result<()> {
-        let state = super::wait_for("everything to be given back", || {
+        let state = super::wait_for("everything to be released", || {
             let state = State::look(self.cluster)?;
             state.ensure_in_order()?;
             Ok(state)

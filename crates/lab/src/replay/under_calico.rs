@@ -55,7 +55,7 @@ impl Replay<'_> {
             leaves: LeftBehind::Nothing,
         };
         self.cluster.kubelet(&self.nodes[1], &request)?;
-        self.step("A node goes by the wrong card's address");
+        self.step("A node is registered with the address of the wrong NIC");
         self.wrong_card()?;
         let found = self.find()?;
         self.step("plumb repair --apply");
@@ -72,7 +72,7 @@ impl Replay<'_> {
         self.until_clean()?;
         self.answers(&victim)?;
         self.note("the audit is clean, and the pod answers again");
-        self.step("The other pods, all the while");
+        self.step("Traffic of the other pods during all of this");
         for pinger in pingers {
             let tally = pinger.stop()?;
             self.note(&format!("{} pings answered, {} lost", tally.answered, tally.lost));
@@ -101,7 +101,7 @@ impl Replay<'_> {
         let mut repairs = Vec::new();
         for _ in 0..4 {
             let (id, steps) = self.surgery.repair(&[])?;
-            self.note(&format!("{id}: {steps} steps done"));
+            self.note(&format!("{id}: {steps} steps applied"));
             repairs.push(id);
             if self.surgery.findings()?.is_empty() {
                 return Ok(repairs);

@@ -57,7 +57,7 @@ impl Replay<'_> {
         let back = Pinger::start("from the pod", self.cluster.command_in(self.moved, &far.netns)?, from)?;
         there.wait_for_more(20)?;
         self.reboot()?;
-        self.step("All the while");
+        self.step("Traffic during all of this");
         for (what, pinger) in [("to the pod", there), ("from the pod", back)] {
             pinger.wait_for_more(50)?;
             let tally = pinger.stop()?;
@@ -70,7 +70,7 @@ impl Replay<'_> {
 
     /// With our defaults.
     fn reboot(&self) -> Result<()> {
-        self.step(&format!("{} gets a second card, and its network starts anew", self.moved));
+        self.step(&format!("{} gets a second NIC, and its agent and BIRD restart", self.moved));
         for words in [
             format!("link add {CARD} type veth peer name nowhere"),
             format!("address add {CARD_ADDRESS}/24 dev {CARD}"),
@@ -85,13 +85,16 @@ impl Replay<'_> {
         self.cluster.launch(self.moved, "agent", &UNSAID)?;
         self.cluster.wait_for_service(self.moved, "agent")?;
         ensure!(self.recorded()?.starts_with(&self.address), "the node moved to {}", self.recorded()?);
-        self.note(&format!("it goes by {} as before; agent and BIRD are ready again", self.address));
+        self.note(&format!(
+            "it is registered with {} as before; agent and BIRD are ready again",
+            self.address
+        ));
         Ok(())
     }
 
     /// As it was in the outage.
     fn force(&self) -> Result<()> {
-        self.step(&format!("Now autodetection is told to take {CARD}"));
+        self.step(&format!("Autodetection is set to use {CARD}"));
         self.cluster.stop(self.moved, "agent")?;
         self.cluster.launch(self.moved, "agent", &FORCED)?;
         let started = Instant::now();
@@ -115,7 +118,7 @@ impl Replay<'_> {
     }
 
     fn put_right(&self) -> Result<()> {
-        self.step("The operator says which address it is");
+        self.step("The operator sets the address");
         self.cluster.stop(self.moved, "agent")?;
         self.cluster.launch(self.moved, "agent", &[("IP", &self.address)])?;
         for node in [self.moved, self.first] {
@@ -132,7 +135,7 @@ impl Replay<'_> {
                 Err(error) if started.elapsed() > PATIENCE => {
                     return Err(error).with_context(|| {
                         let log = self.cluster.log_tail(self.moved, "agent", 15);
-                        format!("{what} did not name the cause within {} s\n{log}", PATIENCE.as_secs())
+                        format!("{what} did not report the cause within {} s\n{log}", PATIENCE.as_secs())
                     });
                 }
                 Err(_) => std::thread::sleep(Duration::from_millis(100)),
@@ -143,7 +146,7 @@ impl Replay<'_> {
     /// What the agent says is missing, if these words are in it.
     fn readiness(&self, node: &str, words: &str) -> Result<String> {
         match self.cluster.agent_readiness(node) {
-            Ok(()) => bail!("{node} calls itself ready"),
+            Ok(()) => bail!("{node} reports itself ready"),
             Err(error) => {
                 let said = error.to_string();
                 let line = said.lines().find(|line| line.contains(words));

@@ -54,6 +54,44 @@ fn a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox() {
     bench.assert_nothing_left();
 }
 
+/// The worker of the queue waits for an ADD of the same sandbox. The ADD does the queued DEL itself: the worker must not do it again.
+#[test]
+fn a_del_that_an_add_has_done_is_not_done_again() {
+    let Some(bench) = Bench::new("a_del_that_an_add_has_done_is_not_done_again") else { return };
+    let agent = bench.agent(&[]);
+    let pod = bench.pod("shop", "web-0");
+    bench.agent_add(&pod).result().unwrap();
+    agent.kill();
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("go-on");
+    let point = format!("add.fenced:wait:{}", gate.display());
+    let agent = bench.agent(&[("PLUMB_FAILPOINT", point.as_str())]);
+    bench.set_ready(false);
+    bench.agent_del(&pod).result_of_del();
+    assert_eq!(queued(&bench), 1);
+    let address = std::thread::scope(|scope| {
+        let add = scope.spawn(|| bench.agent_add(&pod).address().unwrap());
+        wait_until(|| agent.log().contains("failpoint add.fenced reached"), || agent.log());
+        bench.set_ready(true);
+        // The worker looks every five seconds. Should it come later, there is nothing to see.
+        std::thread::sleep(std::time::Duration::from_secs(7));
+        std::fs::write(&gate, "").unwrap();
+        add.join().unwrap()
+    });
+    assert_eq!(queued(&bench), 0, "the ADD did it");
+    // Whatever is queued and done after it shows that the worker is past it.
+    let other = bench.pod("shop", "web-1");
+    bench.agent_add(&other).result().unwrap();
+    bench.set_ready(false);
+    bench.agent_del(&other).result_of_del();
+    bench.set_ready(true);
+    wait_until(|| queued(&bench) == 0, || agent.log());
+    bench.assert_books_match_pods(&[(&pod, address)]);
+    assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+    bench.agent_del(&pod).result_of_del();
+    bench.assert_nothing_left();
+}
+
 /// As old releases of Calico wrote them. Whose such a record is, its addresses tell.
 #[test]
 fn a_record_that_names_no_sandbox_goes_with_the_one_that_holds_its_address() {

@@ -80,7 +80,7 @@ fn what_a_pod_makes_does_not_fill_the_agents_memory() {
     }
     assert!(found[0]["subject"].to_string().contains("hostile"), "{:#}", found[0]);
     let unseen = report["unseen"].to_string();
-    assert!(unseen.contains("was not seen whole"), "{unseen}");
+    assert!(unseen.contains("was not read completely"), "{unseen}");
     let (most, after) = (peak(&agent), || resident_bytes(agent.id()).unwrap());
     eprintln!("{} MB before, {} MB at most, {} MB after", before >> 20, most >> 20, after() >> 20);
     assert!(most < before + MORE_MAX, "{} MB before, {} MB at most", before >> 20, most >> 20);

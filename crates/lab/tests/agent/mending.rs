@@ -41,7 +41,7 @@ fn expect(bench: &Bench, agent: &Agent, code: &str, subject: &str) {
     );
     let metric = format!("plumb_mends_total{{code=\"{code}\"}}");
     assert!(bench.page("metrics").contains(&metric), "{metric}");
-    let line = format!("put right [{code}] {subject}: ");
+    let line = format!("fixed [{code}] {subject}: ");
     assert!(agent.log().contains(&line), "{line} in {}", agent.log());
 }
 

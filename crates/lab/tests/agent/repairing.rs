@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use lab::kubelet::Listing;
 use lab::{Lab, Pod};
-use plan::work::{Act, NodeWork, Veth, Way, Wire, WorkDone};
+use plan::task::{KernelChange, NextHop, PodNetwork, RepairTask, TaskOutcome, Veth};
 use serde_json::{Value, json};
 
 use crate::adoption::{as_calico_made_it, device_of, runtime};
@@ -20,24 +20,24 @@ fn ask(bench: &Bench, question: &Value) -> (bool, String) {
     (answer["exit"] == 0, answer["stdout"].as_str().unwrap().to_owned())
 }
 
-fn repair(bench: &Bench, works: &[NodeWork]) -> Vec<WorkDone> {
+fn repair(bench: &Bench, works: &[RepairTask]) -> Vec<TaskOutcome> {
     let (success, text) = ask(bench, &json!({"version": 1, "ask": "repair", "works": works}));
     assert!(success, "{text}");
     serde_json::from_str(&text).unwrap()
 }
 
 #[track_caller]
-fn does(bench: &Bench, work: &NodeWork) -> Option<NodeWork> {
+fn does(bench: &Bench, work: &RepairTask) -> Option<RepairTask> {
     match repair(bench, std::slice::from_ref(work)).remove(0) {
-        WorkDone::Done { undo } => undo.map(|undo| *undo),
+        TaskOutcome::Done { undo } => undo.map(|undo| *undo),
         other => panic!("{work}: {other:?}"),
     }
 }
 
 #[track_caller]
-fn refuses(bench: &Bench, work: &NodeWork, reason: &str) {
+fn refuses(bench: &Bench, work: &RepairTask, reason: &str) {
     match repair(bench, std::slice::from_ref(work)).remove(0) {
-        WorkDone::Surprise { said } => assert!(said.contains(reason), "{work}: {said}"),
+        TaskOutcome::Surprise { said } => assert!(said.contains(reason), "{work}: {said}"),
         other => panic!("{work}: {other:?}"),
     }
 }
@@ -67,17 +67,17 @@ fn scene(test: &str, settings: &[(&str, &str)]) -> Option<(Bench, Agent, Pod, Ip
 
 const REPAIRS: [(&str, &str); 2] = [("PLUMB_OBSERVE", "true"), ("PLUMB_REPAIR", "true")];
 
-fn route(address: IpAddr, device: &str) -> NodeWork {
-    let to = Way { device: Some(device.to_owned()), ..Way::default() };
-    NodeWork::here(Act::Route { destination: address.into(), from: None, to: Some(to) })
+fn route(address: IpAddr, device: &str) -> RepairTask {
+    let to = NextHop { device: Some(device.to_owned()), ..NextHop::default() };
+    RepairTask::here(KernelChange::Route { destination: address.into(), from: None, to: Some(to) })
 }
 
-fn removal(bench: &Bench, device: &str) -> NodeWork {
+fn removal(bench: &Bench, device: &str) -> RepairTask {
     let look = || host::survey::Survey::here().unwrap();
     let links = bench.node.namespace().visit(look).unwrap().links;
     let link = links.into_iter().find(|link| link.name == device).expect("it is there");
     let from = Veth { index: Some(link.index), alias: link.alias, mac: link.mac, ..Veth::default() };
-    NodeWork::here(Act::Device { device: device.to_owned(), from: Some(from), to: None })
+    RepairTask::here(KernelChange::Device { device: device.to_owned(), from: Some(from), to: None })
 }
 
 #[test]
@@ -109,14 +109,16 @@ fn one_that_observes_and_repairs_does_as_it_is_told_and_no_more() {
     let undo = does(&bench, &route(address, &device)).unwrap();
     let shown = node.ip(&["-d", "route", "show", &address.to_string()]).unwrap();
     assert!(shown.contains(&device) && shown.contains("proto boot"), "as Felix marks its own: {shown}");
-    assert_eq!(repair(&bench, &[route(address, &device)]), [WorkDone::Already]);
+    assert_eq!(repair(&bench, &[route(address, &device)]), [TaskOutcome::Already]);
     does(&bench, &undo);
     does(&bench, &route(address, &device));
     assert!(node.ip(&["link", "show", &device]).unwrap().contains("mtu 1300"), "nobody asked for that");
     let metrics = bench.page("metrics");
     assert!(metrics.contains("plumb_repairs_total{outcome=\"done\"} 3\n"), "{metrics}");
     assert!(metrics.contains("plumb_repairs_total{outcome=\"already\"} 1\n"), "{metrics}");
-    assert!(agent.log().contains(&format!("repair: ip route replace {address}/32 dev {device}: done")));
+    assert!(
+        agent.log().contains(&format!("repair: applied step=ip route replace {address}/32 dev {device}"))
+    );
 }
 
 #[test]
@@ -124,12 +126,12 @@ fn the_network_of_a_running_sandbox_is_made_anew_inside_and_out() {
     let test = "the_network_of_a_running_sandbox_is_made_anew_inside_and_out";
     let Some((bench, _agent, pod, address, _runtime)) = scene(test, &REPAIRS) else { return };
     let (device, node) = (device_of(&bench, &pod), bench.node.namespace());
-    let inside = |act| NodeWork::inside(pod.container_id.as_str(), act);
+    let inside = |change| RepairTask::inside(pod.container_id.as_str(), change);
     pod.netns().ip(&["link", "set", "eth0", "mtu", "1300"]).unwrap();
-    does(&bench, &inside(Act::Mtu { device: "eth0".to_owned(), from: 1300, to: 1450 }));
+    does(&bench, &inside(KernelChange::Mtu { device: "eth0".to_owned(), from: 1300, to: 1450 }));
     assert!(pod.netns().ip(&["link", "show", "eth0"]).unwrap().contains("mtu 1450"));
     node.ip(&["link", "del", &device]).unwrap();
-    let wire = Wire {
+    let wire = PodNetwork {
         network: Lab::NETWORK.to_owned(),
         container_id: pod.container_id.clone(),
         interface: "eth0".to_owned(),
@@ -138,12 +140,12 @@ fn the_network_of_a_running_sandbox_is_made_anew_inside_and_out() {
         mac: None,
         mtu: Some(1450),
     };
-    let undo = does(&bench, &NodeWork::here(Act::Wire(wire.clone()))).unwrap();
+    let undo = does(&bench, &RepairTask::here(KernelChange::Wire(wire.clone()))).unwrap();
     assert!(node.can_ping(&address.to_string()).unwrap());
     does(&bench, &undo);
     assert!(!node.can_ping(&address.to_string()).unwrap());
-    let other = Wire { container_id: "f".repeat(64), ..wire };
-    refuses(&bench, &NodeWork::here(Act::Wire(other)), "does not list");
+    let other = PodNetwork { container_id: "f".repeat(64), ..wire };
+    refuses(&bench, &RepairTask::here(KernelChange::Wire(other)), "does not list");
 }
 
 #[test]
@@ -157,7 +159,7 @@ fn a_device_goes_only_when_nobody_lives_behind_it() {
     assert_eq!(bench.node.namespace().ip(&["-o", "link"]).unwrap(), before);
     listing.stop(&pod).unwrap();
     let undo = does(&bench, &removal(&bench, &device)).unwrap();
-    assert_eq!(repair(&bench, &[undo.undo()]), [WorkDone::Already]);
+    assert_eq!(repair(&bench, &[undo.undo()]), [TaskOutcome::Already]);
     does(&bench, &undo);
     does(&bench, &removal(&bench, &device));
 }
@@ -170,8 +172,8 @@ fn a_runtime_that_cannot_be_asked_is_no_reason_to_remove_anything() {
     let device = device_of(&bench, &pod);
     std::fs::remove_file(bench.state_folder().join("cri.sock")).unwrap();
     refuses(&bench, &removal(&bench, &device), "cannot be asked");
-    let up = Act::Up { device: "eth0".to_owned(), from: true, to: false };
-    refuses(&bench, &NodeWork::inside(pod.container_id.as_str(), up), "cannot be asked");
+    let up = KernelChange::Up { device: "eth0".to_owned(), from: true, to: false };
+    refuses(&bench, &RepairTask::inside(pod.container_id.as_str(), up), "cannot be asked");
     assert!(bench.node.namespace().can_ping(&address.to_string()).unwrap());
 }
 
@@ -182,8 +184,8 @@ fn one_that_acts_repairs_what_is_not_its_own_to_keep() {
     assert_eq!(mode(&bench), "acts");
     wait_until(|| bench.metric("attachments") == 1, || agent.log());
     let (device, node) = (device_of(&bench, &pod), bench.node.namespace());
-    refuses(&bench, &removal(&bench, &device), "kept up by the agent");
-    let wire = Wire {
+    refuses(&bench, &removal(&bench, &device), "the agent keeps");
+    let wire = PodNetwork {
         network: Lab::NETWORK.to_owned(),
         container_id: pod.container_id.clone(),
         interface: "eth0".to_owned(),
@@ -192,14 +194,14 @@ fn one_that_acts_repairs_what_is_not_its_own_to_keep() {
         mac: None,
         mtu: None,
     };
-    refuses(&bench, &NodeWork::here(Act::Wire(wire.clone())), &format!("and {address}"));
+    refuses(&bench, &RepairTask::here(KernelChange::Wire(wire.clone())), &format!("addresses {address}"));
     node.ip(&["link", "add", "cali0000000000a", "type", "veth", "peer", "name", "stray"]).unwrap();
     does(&bench, &removal(&bench, "cali0000000000a"));
     // The undo of a wiring that the agent has taken over since: it lets go of it.
-    let same = Wire { addresses: vec![address], ..wire };
-    does(&bench, &NodeWork::here(Act::Unwire(same.clone())));
+    let same = PodNetwork { addresses: vec![address], ..wire };
+    does(&bench, &RepairTask::here(KernelChange::Unwire(same.clone())));
     assert_eq!(bench.metric("attachments"), 0);
-    does(&bench, &NodeWork::here(Act::Wire(same)));
+    does(&bench, &RepairTask::here(KernelChange::Wire(same)));
     wait_until(|| bench.metric("attachments") == 1, || agent.log());
     assert!(node.can_ping(&address.to_string()).unwrap());
 }
@@ -225,6 +227,6 @@ fn questions_that_make_no_sense_do_no_harm() {
     }
     assert_eq!(repair(&bench, &[]), []);
     let done = repair(&bench, &vec![serde_json::from_value(up).unwrap(); 256]);
-    assert!(done.iter().all(|done| *done == WorkDone::Already) && done.len() == 256);
+    assert!(done.iter().all(|done| *done == TaskOutcome::Already) && done.len() == 256);
     assert!(agent.is_running() && bench.node.namespace().can_ping(&address.to_string()).unwrap());
 }

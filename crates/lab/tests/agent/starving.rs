@@ -109,7 +109,7 @@ fn callers_that_do_not_read_their_answers_keep_nobody_out() {
     bench.agent_add(&pod).result().unwrap();
     bench.agent_del(&pod).result_of_del();
     // Those whose answer is under way are let go after a while; then others get theirs.
-    let said = || agent.log().contains("a caller did not read its answer");
+    let said = || agent.log().contains("a client did not read its reply");
     wait_until(said, || agent.log());
     drop(readers);
     agent.stop();

@@ -60,7 +60,11 @@ fn a_state_folder_that_is_removed_is_made_anew_and_no_add_fails() {
         bench.agent_add(pod).result().unwrap_or_else(|error| panic!("{error}: {}", agent.log()));
     }
     wait_until(|| entries(&bench) == pods.len(), || agent.log());
-    assert!(agent.log().contains("was removed or replaced; made anew"), "{}", agent.log());
+    assert!(
+        agent.log().contains("recreated the state directory, which was removed or replaced"),
+        "{}",
+        agent.log()
+    );
     // Also when nobody calls.
     std::fs::remove_dir_all(state_of(&bench)).unwrap();
     wait_until(|| entries(&bench) == pods.len(), || agent.log());
@@ -144,14 +148,14 @@ fn a_state_folder_that_cannot_be_written_is_reported_everywhere() {
         take();
         reported(&bench, &agent, what);
         let (code, message) = bench.agent_add(&pod).error().unwrap();
-        assert!(message.contains("the journal cannot be written"), "{code} {message}");
+        assert!(message.contains("cannot write the journal"), "{code} {message}");
         give();
         wait_until(|| is_ready(&bench), || bench.page("readiness"));
         assert!(!findings(&bench).contains(&"state-folder-unusable".to_owned()));
         bench.agent_add(&pod).result().unwrap();
         bench.agent_del(&pod).result_of_del();
     }
-    assert!(agent.log().contains("can be written again"), "{}", agent.log());
+    assert!(agent.log().contains("can write the state directory again"), "{}", agent.log());
     bench.assert_nothing_left();
 }
 

@@ -159,7 +159,7 @@ fn a_strangers_route_stays_behind_ours_and_is_said() {
     assert!(pod.netns().can_ping(bench.node.address()).unwrap());
     let routes = node.ip(&["route", "show", &address]).unwrap();
     assert!(routes.contains("dev lo proto static"), "the stranger's route is gone: {routes}");
-    assert!(agent.log().contains(&format!("somebody else has a route to {address}/32")), "{}", agent.log());
+    assert!(agent.log().contains(&format!("another program has a route to {address}/32")), "{}", agent.log());
     assert_eq!(bench.metric("unmended"), 0);
     bench.agent_del(&pod).result_of_del();
     assert!(node.ip(&["route"]).unwrap().contains("dev lo proto static"));

@@ -139,14 +139,14 @@ fn an_address_that_others_do_not_answer_to_is_named_and_not_taken_anew() {
     scene.lab.launch(node, "agent", &UNSAID).unwrap();
     let cause = "172.30.0.2, 172.30.0.3 do not answer to it, but to 172.30.9.1";
     wait_for_word("readiness", || printed(&scene, 0, &READINESS), cause);
-    wait_for_word("the log", || log(&scene, 0), &format!("address is doubtful: 172.30.0.1: {cause}"));
+    wait_for_word("the log", || log(&scene, 0), &format!("address may be wrong: 172.30.0.1: {cause}"));
     let metrics = || printed(&scene, 0, &["curl", "-s", "127.0.0.1:9099/metrics"]);
     wait_for_word("the metric", metrics, "plumb_node_address_doubts 1\n");
     let status = || printed(&scene, 0, &["plumb", "node", "status"]);
     wait_for_word("the status", status, "172.30.0.1/24 on eth0: recorded, and the node still has it");
     wait_for_word("the status", status, cause);
     let doctor = || printed(&scene, 0, &["plumb", "doctor", "-o", "json"]);
-    let finding = "172.30.0.1, to which other nodes do not answer; they answer to its 172.30.9.1";
+    let finding = "172.30.0.1, to which other nodes do not reply, although they reply to its 172.30.9.1";
     wait_for_word("the doctor", doctor, finding);
     assert!(doctor().contains("asked from 172.30.0.1: 172.30.0.2, 172.30.0.3; no answer"), "{}", doctor());
     // It is kept, for it was the node's before. One that has none yet takes what is answered.
@@ -155,7 +155,11 @@ fn an_address_that_others_do_not_answer_to_is_named_and_not_taken_anew() {
     forget_address(&scene, 0);
     scene.lab.launch(node, "agent", &UNSAID).unwrap();
     wait_for_word("the other address", || recorded(&scene, 0), "172.30.9.1/24");
-    wait_for_word("the log", || log(&scene, 0), &format!("an address was not taken: 172.30.0.1: {cause}"));
+    wait_for_word(
+        "the log",
+        || log(&scene, 0),
+        &format!("refused an address for this node: 172.30.0.1: {cause}"),
+    );
 }
 
 #[test]
@@ -167,7 +171,7 @@ fn a_method_without_effect_is_logged_and_found() {
     let with_method = [UNSAID[0], UNSAID[1], ("IP_AUTODETECTION_METHOD", "interface=eth1")];
     scene.lab.launch(node, "agent", &with_method).unwrap();
     let cause = "the method interface=eth1 has no effect: the node is already registered with 172.30.0.1";
-    wait_for_word("the log", || log(&scene, 0), &format!("address is doubtful: {cause}"));
+    wait_for_word("the log", || log(&scene, 0), &format!("address may be wrong: {cause}"));
     let status = || printed(&scene, 0, &["plumb", "node", "status"]);
     wait_for_word("the status", status, cause);
     let doctor = || printed(&scene, 0, &["plumb", "doctor", "-o", "json"]);
@@ -246,7 +250,7 @@ fn neither_a_virtual_address_nor_another_nodes_is_taken() {
         forget_address(&scene, 0);
         run(&scene, 0, change);
         scene.lab.launch(node, "agent", &UNSAID).unwrap();
-        let refused = format!("an address was not taken: {refusal}");
+        let refused = format!("refused an address for this node: {refusal}");
         wait_for_word("the refusal", || log(&scene, 0), &refused);
         wait_for_word("the address", || format!("{:?}", recorded(&scene, 0).trim()), &format!("{taken:?}"));
     }
@@ -256,7 +260,7 @@ fn neither_a_virtual_address_nor_another_nodes_is_taken() {
     wait_for_word(
         "readiness",
         || printed(&scene, 0, &READINESS),
-        "other nodes cannot be reached: no device of this node has its IPv4 address",
+        "cannot reach other nodes: no device of this node has its IPv4 address",
     );
     assert_eq!(recorded(&scene, 0).trim(), "");
     assert_eq!(recorded(&scene, 1).trim(), "172.30.0.2/24");
@@ -287,7 +291,7 @@ fn a_node_that_returns_with_another_card_does_not_call_itself_unreachable() {
     wait_for_word(
         "a look without an answer",
         || log(&scene, 0),
-        "do not answer to 172.30.0.1, but to another",
+        "but not to this one: observation 1 of 4 address=172.30.0.1",
     );
     remember_old_card(&scene, false);
     // The next look is not an hour away.
@@ -301,7 +305,7 @@ fn a_node_that_returns_with_another_card_does_not_call_itself_unreachable() {
     scene.assert_all_talk();
     assert!(!status().contains("node-address-unfit"), "{}", status());
     let said = log(&scene, 0);
-    assert!(!said.contains("address is doubtful"), "one look was enough for a verdict: {said}");
+    assert!(!said.contains("address may be wrong"), "one look was enough for a verdict: {said}");
 }
 
 #[test]

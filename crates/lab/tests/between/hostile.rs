@@ -221,7 +221,7 @@ fn no_pod_gets_the_address_of_a_node() {
     }
     let log = scene.lab.log_tail(scene.node(0), "kubelet", usize::MAX)
         + &scene.lab.log_tail(scene.node(0), "agent", usize::MAX);
-    assert!(log.contains("which is an address of a node"), "{log}");
+    assert!(log.contains("it is the address of a node"), "{log}");
     scene.lab.run_on(scene.node(0), &["ping", "-n", "-c", "1", "-W", "5", "172.30.0.2"]).unwrap();
     assert!(!scene.routes(1).contains("172.30.0.0/29"), "{}", scene.routes(1));
 }

@@ -158,7 +158,7 @@ fn what_is_wrong_with_bgp_is_said_by_readiness() {
     // No BIRD at all.
     nodes[0].start(&town, &[("PLUMB_BIRD", "/nowhere/bird")]);
     nodes[0].kill_bird();
-    nodes[0].wait_until_missing("/nowhere/bird cannot be started; install the package bird2");
+    nodes[0].wait_until_missing("cannot start /nowhere/bird; install the package bird2");
 }
 
 /// Each may be stored, as with Calico, and BIRD takes no text that has it.
@@ -184,7 +184,7 @@ fn one_odd_record_leaves_the_other_sessions_and_later_changes_in_force() {
             "metadata": {"name": "odd"}, "spec": record.body["spec"]});
         std::fs::write(&file, manifest.to_string()).unwrap();
         let (is_fine, said) = plumb(&town, None, &["apply", "-f", file.to_str().unwrap()]);
-        assert!(is_fine && said.contains("BIRD would refuse it"), "{said}");
+        assert!(is_fine && said.contains("BIRD would reject it"), "{said}");
         nodes.iter().for_each(|node| node.wait_until_missing("odd"));
         // It is named, and keeps nobody from being ready.
         nodes.iter().for_each(|node| node.wait_until_ready());
@@ -272,8 +272,8 @@ fn a_node_tells_how_it_is_on_the_spot_and_from_afar() {
     assert!(is_fine, "{said}");
     for line in [
         "Calico process is running.",
-        "Address    10.0.0.1/24",
-        "Blocks     10.244.",
+        "Address       10.0.0.1/24",
+        "Blocks        10.244.",
         "| PEER ADDRESS |     PEER TYPE     | STATE |",
         "| 10.0.0.2     | node-to-node mesh | up    |",
         "No IPv6 peers found.",
@@ -282,16 +282,16 @@ fn a_node_tells_how_it_is_on_the_spot_and_from_afar() {
     }
     let afar = |more: &[&str]| plumb(&town, None, &[&["node", "status", "n2"], more].concat());
     let (is_fine, said) = afar(&[]);
-    assert!(!is_fine && said.contains("nobody asked node n2 how it is"), "{said}");
+    assert!(!is_fine && said.contains("node n2 has no CalicoNodeStatus record"), "{said}");
     assert!(afar(&["--watch-period", "1"]).0);
     let waited = wait_until("the status from afar", || afar(&[]).0);
     let (_, said) = afar(&[]);
     assert!(waited.is_ok(), "{said}");
     assert!(
         said.contains("| 10.0.0.1     | node-to-node mesh | up    |")
-            && said.contains("BIRD       Ready, version 2"),
+            && said.contains("BIRD          Ready, version 2"),
         "{said}"
     );
     let (is_fine, said) = plumb(&town, None, &["node", "status", "nowhere"]);
-    assert!(!is_fine && said.contains("there is no node nowhere"), "{said}");
+    assert!(!is_fine && said.contains("node nowhere does not exist"), "{said}");
 }

@@ -7,21 +7,22 @@ use anyhow::Result;
 use lab::Programs;
 use lab::cluster::StoreKind;
 use lab::kubelet::{KubeletRequest, NewPod};
+use model::FindingCode;
 
 use crate::faults;
 use crate::injection::Injection;
 use crate::scene::{BUSY_NODES, NODES, Scene, Verdict, missing};
 
 /// One or two of each layer, of those that need nothing but store and nodes.
-const TRIED: [&str; 8] = [
-    "address-leaked",
-    "bgp-not-running",
-    "endpoint-of-old-sandbox",
-    "forwarding-off",
-    "handle-missing",
-    "pod-default-route-missing",
-    "pool-overlap",
-    "route-missing",
+const TRIED: [FindingCode; 8] = [
+    FindingCode::AddressLeaked,
+    FindingCode::BgpNotRunning,
+    FindingCode::EndpointOfOldSandbox,
+    FindingCode::ForwardingOff,
+    FindingCode::HandleMissing,
+    FindingCode::PodDefaultRouteMissing,
+    FindingCode::PoolOverlap,
+    FindingCode::RouteMissing,
 ];
 
 /// A lab's nodes know each other's agents. A machine without any is looked at by itself.
@@ -98,7 +99,7 @@ fn bundles_of_machines_whose_clocks_differ() {
     let text = std::fs::read_to_string(file(NODES[0])).unwrap();
     std::fs::write(file(NODES[0]), an_hour_later(&text)).unwrap();
     let verdict = diagnose(folder.path()).unwrap();
-    let expected = [("clock-skew".to_owned(), format!("node {}", NODES[0]))];
+    let expected = [(FindingCode::ClockSkew, format!("node {}", NODES[0]))];
     assert_eq!(verdict.roots, expected.into(), "{:#}", verdict.report["findings"]);
 }
 

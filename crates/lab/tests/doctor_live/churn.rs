@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use lab::cluster::{OwnCluster, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod};
+use model::FindingCode;
 use serde_json::Value;
 
 use crate::scene::{Verdict, doctor, missing, plan};
@@ -106,7 +107,7 @@ fn see_a_fault_in_between(lab: &OwnCluster) -> Result<()> {
         leave_handle(lab, false)?;
         workers.into_iter().try_for_each(|worker| worker.join().expect("no panic"))?;
         let roots = verdict?.roots;
-        let expected = [("handle-unused".to_owned(), "handle left-by-nobody".to_owned())];
+        let expected = [(FindingCode::HandleUnused, "handle left-by-nobody".to_owned())];
         ensure!(roots == expected.into(), "{roots:?}");
         Ok(())
     })

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use anyhow::{Result, ensure};
-use doctor::repair::{Edit, Plan};
 use model::ipam::Block;
 use model::{Cidr, Key};
+use repair::{Edit, Plan};
 use serde_json::Value;
 
 use crate::injection::{Injection, Takes};

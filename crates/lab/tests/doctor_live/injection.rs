@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use lab::kubelet::PodReport;
 use model::ipam::{Block, Handle};
 use model::names::EndpointName;
-use model::{AffinityOwner, Cidr, Key, Kind};
+use model::{AffinityOwner, Cidr, FindingCode, Key, Kind};
 use serde_json::Value;
 
 use crate::bird;
@@ -19,7 +19,7 @@ use crate::scene::{NODES, Scene};
 /// A kind of fault, named for the code that must be found.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault {
-    pub(crate) code: &'static str,
+    pub(crate) code: FindingCode,
     /// What of the cluster it takes for itself, so that several at once do not meet.
     pub(crate) takes: Takes,
     pub(crate) inject: fn(&mut Injection<'_>) -> Result<()>,
@@ -40,15 +40,15 @@ pub(crate) enum Takes {
 /// A fault at its place.
 pub(crate) struct Injection<'s> {
     pub(crate) scene: &'s Scene,
-    pub(crate) code: &'static str,
+    pub(crate) code: FindingCode,
     pub(crate) takes: Takes,
     /// The node it happens on.
     pub(crate) node: &'static str,
     /// The pod it happens to: of a fault that takes the node, the first.
     pub(crate) number: usize,
-    pub(crate) roots: BTreeSet<(String, String)>,
+    pub(crate) roots: BTreeSet<(FindingCode, String)>,
     /// What must be told as following from a root.
-    pub(crate) symptoms: BTreeSet<(String, String)>,
+    pub(crate) symptoms: BTreeSet<(FindingCode, String)>,
     /// A fault of a node's set-up that its pods feel.
     pub(crate) takes_pods_along: bool,
     /// Records that were written or deleted.
@@ -86,24 +86,24 @@ impl<'s> Injection<'s> {
 
     /// This must be found.
     pub(crate) fn expect(&mut self, subject: impl std::fmt::Display) -> Result<()> {
-        self.roots.insert((self.code.to_owned(), subject.to_string()));
+        self.roots.insert((self.code, subject.to_string()));
         Ok(())
     }
 
     /// This must be found as following from what was expected.
-    pub(crate) fn expect_symptom(&mut self, code: &str, subject: impl std::fmt::Display) {
-        self.symptoms.insert((code.to_owned(), subject.to_string()));
+    pub(crate) fn expect_symptom(&mut self, code: FindingCode, subject: impl std::fmt::Display) {
+        self.symptoms.insert((code, subject.to_string()));
     }
 
     /// Something else is the root, and the fault's own code follows from it.
     pub(crate) fn expect_within(
         &mut self,
-        root: &str,
+        root: FindingCode,
         of: impl std::fmt::Display,
         subject: impl std::fmt::Display,
     ) {
-        self.roots.insert((root.to_owned(), of.to_string()));
-        self.symptoms.insert((self.code.to_owned(), subject.to_string()));
+        self.roots.insert((root, of.to_string()));
+        self.symptoms.insert((self.code, subject.to_string()));
     }
 
     pub(crate) fn pod(&self) -> &'s PodReport {

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::cluster::{Mode, StoreKind};
+use model::FindingCode;
 use serde_json::Value;
 
 use crate::modes::{NODES, Town};
@@ -32,8 +33,8 @@ fn repair(town: &Town, words: &[&str]) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("a plan")
 }
 
-fn see_root(town: &Town, code: &str, subject: &str) -> Result<()> {
-    let expected = BTreeSet::from([(code.to_owned(), subject.to_owned())]);
+fn see_root(town: &Town, code: FindingCode, subject: &str) -> Result<()> {
+    let expected = BTreeSet::from([(code, subject.to_owned())]);
     let verdict = town.audit()?;
     ensure!(verdict.roots == expected, "expected {expected:?}, found {:#}", verdict.report["findings"]);
     Ok(())
@@ -65,7 +66,7 @@ fn what_no_repair_can_mend_is_left_with_what_people_must_do() {
     let (pod, device) = (format!("pod {}", town.pods[0].key()), town.pods[0].device.clone());
     town.run(true, "ip link set eth0 down").unwrap();
     lab::wait_for("the kernel to tell the other end", || {
-        see_root(&town, "device-down", &format!("device {device} on {}", NODES[0]))
+        see_root(&town, FindingCode::DeviceDown, &format!("device {device} on {}", NODES[0]))
     })
     .unwrap();
     see_that_people_are_told(&town, "the pod's own end is down", "ip link set eth0 up").unwrap();
@@ -77,7 +78,8 @@ fn what_no_repair_can_mend_is_left_with_what_people_must_do() {
     let namespace = town.pods[0].netns.rsplit('/').next().unwrap_or_default().to_owned();
     town.run(false, &format!("ip netns del {namespace}")).unwrap();
     // The kernel removes what was in it in its own time.
-    lab::wait_for("the namespace to be gone", || see_root(&town, "pod-namespace-gone", &pod)).unwrap();
+    lab::wait_for("the namespace to be gone", || see_root(&town, FindingCode::PodNamespaceGone, &pod))
+        .unwrap();
     see_that_people_are_told(&town, "delete the pod", "kubectl delete pod").unwrap();
 }
 
@@ -111,13 +113,13 @@ fn a_bird_that_died_is_not_running_although_the_agent_answers() {
         town.run(false, &format!("{kill}; {also}")).unwrap();
         lab::wait_for("BIRD to be missed", || {
             let verdict = town.audit()?;
-            let expected = ("bgp-not-running".to_owned(), format!("node {first}"));
+            let expected = (FindingCode::BgpNotRunning, format!("node {first}"));
             ensure!(verdict.roots == BTreeSet::from([expected]), "{:#}", verdict.report["findings"]);
             Ok(())
         })
         .unwrap();
         let (code, said) = status(&town, first).unwrap();
         assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains("the agent answers, and BIRD does not run"), "{said}");
+        assert!(said.contains("the agent answers, but BIRD does not run"), "{said}");
     }
 }

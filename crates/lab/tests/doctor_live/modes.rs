@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ::plan::DeviceSetting;
 use anyhow::{Context as _, Result, ensure};
 use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
-use model::Cidr;
+use model::{Cidr, FindingCode};
 
 use crate::scene::{Verdict, address_of, doctor, missing, plan};
 
@@ -18,7 +19,7 @@ struct ByHand {
     is_inside: bool,
     line: String,
     undo: String,
-    code: &'static str,
+    code: FindingCode,
     subject: String,
 }
 
@@ -68,7 +69,7 @@ impl Town {
         let verdict = self.audit();
         self.run(fault.is_inside, &fault.undo)?;
         let verdict = verdict?;
-        let expected = BTreeSet::from([(fault.code.to_owned(), fault.subject.clone())]);
+        let expected = BTreeSet::from([(fault.code, fault.subject.clone())]);
         ensure!(verdict.roots == expected, "{expected:?}, found {:#}", verdict.report["findings"]);
         Ok(())
     }
@@ -82,10 +83,10 @@ impl Town {
     fn block_route(&self, is_v4: bool) -> Result<ByHand> {
         let address = self.address(1, is_v4)?;
         let block = Cidr::containing(address, if is_v4 { 26 } else { 122 }).context("a block")?;
-        self.route_gone(block.to_string(), "block-route-missing", is_v4)
+        self.route_gone(block.to_string(), FindingCode::BlockRouteMissing, is_v4)
     }
 
-    fn route_gone(&self, destination: String, code: &'static str, is_v4: bool) -> Result<ByHand> {
+    fn route_gone(&self, destination: String, code: FindingCode, is_v4: bool) -> Result<ByHand> {
         let ip = if is_v4 { "ip -4" } else { "ip -6" };
         let shown = self.run(false, &format!("{ip} route show exact {destination}"))?;
         let route = shown.trim().replace(" pref medium", "");
@@ -94,7 +95,7 @@ impl Town {
         Ok(ByHand { is_inside: false, line, undo, code, subject })
     }
 
-    fn setting(&self, path: String, code: &'static str) -> ByHand {
+    fn setting(&self, path: String, code: FindingCode) -> ByHand {
         let subject = format!("{path} on {}", NODES[0]);
         let set = |value: u8| format!("echo {value} > /proc/sys/{path}");
         ByHand { is_inside: false, line: set(0), undo: set(1), code, subject }
@@ -107,7 +108,7 @@ impl Town {
         let mac =
             shown.split_whitespace().skip_while(|word| *word != "lladdr").nth(1).context("a neighbour")?;
         let pod = format!("pod {}", self.pods[0].key());
-        let inside = |line: String, undo: String, code: &'static str| ByHand {
+        let inside = |line: String, undo: String, code: FindingCode| ByHand {
             is_inside: true,
             line,
             undo,
@@ -120,30 +121,31 @@ impl Town {
         let host =
             known.split_whitespace().skip_while(|word| *word != "lladdr").nth(1).context("a gateway")?;
         Ok(vec![
-            self.route_gone(format!("{address}/128"), "route-missing", false)?,
+            self.route_gone(format!("{address}/128"), FindingCode::RouteMissing, false)?,
             ByHand {
                 is_inside: false,
                 line: format!("ip -6 neigh del {address} dev {device}"),
                 undo: format!("ip -6 neigh replace {address} lladdr {mac} dev {device} nud permanent"),
-                code: "neighbour-missing",
+                code: FindingCode::NeighbourMissing,
                 subject: format!("neighbour {address} at {device} on {}", NODES[0]),
             },
-            self.setting(format!("net/ipv6/conf/{device}/forwarding"), "device-setting-wrong"),
-            self.setting("net/ipv6/conf/all/forwarding".to_owned(), "forwarding-off"),
+            self.setting(DeviceSetting::ForwardingV6.path(device), FindingCode::DeviceSettingWrong),
+            self.setting(DeviceSetting::ProxyNdp.path(device), FindingCode::DeviceSettingWrong),
+            self.setting("net/ipv6/conf/all/forwarding".to_owned(), FindingCode::ForwardingOff),
             inside(
                 "ip -6 route del default".to_owned(),
                 format!("ip -6 route replace {default}"),
-                "pod-default-route-missing",
+                FindingCode::PodDefaultRouteMissing,
             ),
             inside(
                 format!("ip -6 address del {address}/128 dev eth0"),
                 format!("ip -6 address add {address}/128 dev eth0 nodad"),
-                "pod-address-missing",
+                FindingCode::PodAddressMissing,
             ),
             inside(
                 format!("ip -6 neigh del {gateway} dev eth0"),
                 format!("ip -6 neigh replace {gateway} lladdr {host} dev eth0 nud permanent"),
-                "pod-gateway-unresolved",
+                FindingCode::PodGatewayUnresolved,
             ),
         ])
     }
@@ -201,15 +203,15 @@ fn a_session_that_is_blocked_explains_the_routes_that_are_gone() {
     let rules = format!("type filter hook input priority 0; {}; {};", drop("dport"), drop("sport"));
     let restart = format!("birdc -s /run/plumb/bird.ctl restart Mesh_{}", second.replace('.', "_"));
     town.run(false, &format!("nft 'table ip fault {{ chain blocked {{ {rules} }}; }}'; {restart}")).unwrap();
-    let named = |code: &str, subject: String| (code.to_owned(), subject);
+    let named = |code: FindingCode, subject: String| (code, subject);
     let block = |of: usize| Cidr::containing(town.address(of, true).unwrap(), 26).unwrap();
     let sessions = BTreeSet::from([
-        named("bgp-session-down", format!("BGP session {} to {second}", NODES[0])),
-        named("bgp-session-down", format!("BGP session {} to {first}", NODES[1])),
+        named(FindingCode::BgpSessionDown, format!("BGP session {} to {second}", NODES[0])),
+        named(FindingCode::BgpSessionDown, format!("BGP session {} to {first}", NODES[1])),
     ]);
     let routes = BTreeSet::from([
-        named("block-route-missing", format!("route {} on {}", block(1), NODES[0])),
-        named("block-route-missing", format!("route {} on {}", block(0), NODES[1])),
+        named(FindingCode::BlockRouteMissing, format!("route {} on {}", block(1), NODES[0])),
+        named(FindingCode::BlockRouteMissing, format!("route {} on {}", block(0), NODES[1])),
     ]);
     // Until both have noticed: the other end hears of it from nobody, and waits for what does not come.
     lab::wait_for("the sessions to be missed", || {

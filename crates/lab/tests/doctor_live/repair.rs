@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use doctor::repair::Plan;
 use lab::cluster::StoreKind;
+use model::FindingCode;
+use repair::Plan;
 use serde_json::Value;
 
 use crate::combos::{see_that_all_is_explained, see_that_all_is_told};
@@ -22,14 +23,23 @@ use crate::singles::see_that_it_is_clean;
 const GRACE: &str = "0.2";
 
 /// Codes with a remedy whose faults are left to people here, and why.
-const LEFT: &[(&str, &str)] = &[
-    ("address-shared", "both sandboxes run: one keeps the address, the other one has to be recreated"),
-    ("endpoint-address-differs", "record and pod agree, and Kubernetes shows something else"),
-    ("node-left-behind", "its agent answers: whether the machine is gone for good only an operator can say"),
-    ("mtu-too-large", "pods have the larger MTU, too, and get another one only when they are recreated"),
+const LEFT: &[(FindingCode, &str)] = &[
+    (
+        FindingCode::AddressShared,
+        "both sandboxes run: one keeps the address, the other one has to be recreated",
+    ),
+    (FindingCode::EndpointAddressDiffers, "record and pod agree, and Kubernetes shows something else"),
+    (
+        FindingCode::NodeLeftBehind,
+        "its agent answers: whether the machine is gone for good only an operator can say",
+    ),
+    (
+        FindingCode::MtuTooLarge,
+        "pods have the larger MTU, too, and get another one only when they are recreated",
+    ),
 ];
 
-type Named = (String, String);
+type Named = (FindingCode, String);
 
 /// How a fault fared.
 pub(crate) enum Fared {
@@ -61,17 +71,16 @@ pub(crate) fn take_back(scene: &Scene, id: &str, grace: &str) -> Result<()> {
 }
 
 fn mended_by(plan: &Plan) -> BTreeSet<Named> {
-    let mends = plan.steps.iter().flat_map(|step| step.mends());
-    mends.map(|(code, subject)| (code.to_owned(), subject.to_owned())).collect()
+    let mends = plan.steps.iter().flat_map(|step| step.fixes());
+    mends.map(|(code, subject)| (code, subject.to_owned())).collect()
 }
 
 /// What is still told must have been left, with a reason, and be of what was there.
 pub(crate) fn see_that_the_rest_was_left(plan: &Plan, before: &Verdict, after: &Verdict) -> Result<()> {
-    let left: BTreeSet<Named> =
-        plan.left.iter().map(|left| (left.code.clone(), left.subject.clone())).collect();
+    let left: BTreeSet<Named> = plan.left.iter().map(|left| (left.code, left.subject.clone())).collect();
     // What only packets show, repair does not see: it is for people anyway.
-    let is_for_people = |code: &str| doctor::repair::find(code).is_some_and(|remedy| remedy.is_by_hand());
-    let is_left = |named: &&Named| left.contains(*named) || is_for_people(&named.0);
+    let is_for_people = |code: FindingCode| repair::find(code).is_by_hand();
+    let is_left = |named: &&Named| left.contains(*named) || is_for_people(named.0);
     let wrong: Vec<_> = after.roots.iter().filter(|named| !is_left(named)).collect();
     ensure!(wrong.is_empty(), "after the repair: {wrong:?} in {:#}", after.report["findings"]);
     let new: Vec<_> = after.roots.difference(&before.told()).cloned().collect();
@@ -154,7 +163,7 @@ fn every_fault(test: &str, store: StoreKind, step: usize) {
     let first = usize::try_from(testkit::seed()).unwrap_or_default() % step;
     let (mut failures, mut mended, mut left) = (Vec::new(), 0, Vec::new());
     for (index, fault) in faults::all().enumerate().skip(first).step_by(step) {
-        if !fault.code.contains(&wanted) {
+        if !fault.code.as_str().contains(&wanted) {
             continue;
         }
         let node = BUSY_NODES[index % BUSY_NODES.len()];
@@ -174,7 +183,7 @@ fn every_fault(test: &str, store: StoreKind, step: usize) {
     );
     for (code, why) in &left {
         eprintln!("  {code}: {why}");
-        let is_by_hand = doctor::repair::find(code).is_some_and(|remedy| remedy.is_by_hand());
+        let is_by_hand = repair::find(*code).is_by_hand();
         if !is_by_hand && !LEFT.iter().any(|(known, _)| known == code) {
             failures.push(format!("{code} was left: {why}"));
         }

@@ -13,7 +13,7 @@ use host::NetNs;
 use lab::Programs;
 use lab::cluster::{Cluster, Mode, OwnCluster, Plan, StoreKind, Topology};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
-use model::{Cidr, Key, KeyRange};
+use model::{Cidr, FindingCode, Key, KeyRange};
 use serde_json::Value;
 use store::etcd::EtcdConfig;
 use store::{Change, OpenMode, Store, StoreConfig};
@@ -46,8 +46,8 @@ pub(crate) struct Scene {
 /// What the doctor said: each finding by code and subject, apart from what another explains.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    pub(crate) roots: BTreeSet<(String, String)>,
-    pub(crate) symptoms: BTreeSet<(String, String)>,
+    pub(crate) roots: BTreeSet<(FindingCode, String)>,
+    pub(crate) symptoms: BTreeSet<(FindingCode, String)>,
     pub(crate) report: Value,
 }
 
@@ -277,12 +277,12 @@ impl Scene {
 
 impl Verdict {
     /// Everything, whether something else explains it or not.
-    pub(crate) fn told(&self) -> BTreeSet<(String, String)> {
+    pub(crate) fn told(&self) -> BTreeSet<(FindingCode, String)> {
         self.roots.union(&self.symptoms).cloned().collect()
     }
 
     /// What a root explains.
-    pub(crate) fn symptoms_of(&self, root: &(String, String)) -> BTreeSet<(String, String)> {
+    pub(crate) fn symptoms_of(&self, root: &(FindingCode, String)) -> BTreeSet<(FindingCode, String)> {
         let findings = self.report["findings"].as_array().into_iter().flatten();
         let of_root = findings.filter(|finding| named(finding) == *root);
         of_root.filter_map(|finding| finding["symptoms"].as_array()).flatten().map(named).collect()
@@ -303,9 +303,9 @@ impl Verdict {
     }
 }
 
-fn named(finding: &Value) -> (String, String) {
-    let text = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
-    (text("code"), text("subject"))
+fn named(finding: &Value) -> (FindingCode, String) {
+    let text = |name: &str| finding[name].as_str().unwrap_or_default();
+    (text("code").parse().expect("a code"), text("subject").to_owned())
 }
 
 /// `plumb doctor` with the lab's store and every node's agent.

@@ -51,7 +51,7 @@ fn every_fault(test: &str, store: StoreKind, step: usize) {
     let mut failures = Vec::new();
     let mut tried = 0;
     for (layer, faults) in faults::LAYERS {
-        let chosen = faults.iter().filter(|fault| fault.code.contains(&wanted));
+        let chosen = faults.iter().filter(|fault| fault.code.as_str().contains(&wanted));
         for (index, fault) in chosen.enumerate().skip(first).step_by(step) {
             let node = BUSY_NODES[index % BUSY_NODES.len()];
             let number = index / BUSY_NODES.len() % scene.pods_of(node);

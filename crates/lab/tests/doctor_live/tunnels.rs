@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::cluster::{Mode, StoreKind};
-use model::Cidr;
+use model::{Cidr, FindingCode};
 use serde_json::Value;
 
 use crate::modes::{NODES, Town};
@@ -19,7 +19,7 @@ const GRACE: &str = "0.2";
 struct Broken {
     name: &'static str,
     line: String,
-    code: &'static str,
+    code: FindingCode,
     subject: String,
     /// The pod that is not reached until it is mended.
     pod: String,
@@ -98,7 +98,7 @@ impl Bench {
     }
 
     fn see_that_it_is_found(&self, broken: &Broken, when: &str) -> Result<()> {
-        let expected = BTreeSet::from([(broken.code.to_owned(), broken.subject.clone())]);
+        let expected = BTreeSet::from([(broken.code, broken.subject.clone())]);
         let verdict = self.town.audit()?;
         ensure!(
             verdict.roots == expected,
@@ -146,7 +146,7 @@ impl Bench {
 
     fn see_that_advice_helps(&self, way: &Way, advised: &str) -> Result<()> {
         let verdict = self.town.audit()?;
-        let expected = BTreeSet::from([("tunnel-dropped".to_owned(), format!("node {}", NODES[0]))]);
+        let expected = BTreeSet::from([(FindingCode::TunnelDropped, format!("node {}", NODES[0]))]);
         ensure!(verdict.roots == expected, "expected {expected:?}, found {:#}", verdict.report["findings"]);
         let finding = &verdict.report["findings"][0];
         let command = finding["commands"][0].as_str().unwrap_or_default();
@@ -167,7 +167,7 @@ impl Bench {
 }
 
 impl Way {
-    fn broken(&self, name: &'static str, line: String, code: &'static str, subject: String) -> Broken {
+    fn broken(&self, name: &'static str, line: String, code: FindingCode, subject: String) -> Broken {
         Broken { name, line, code, subject: format!("{subject} on {}", NODES[0]), pod: self.pod.clone() }
     }
 
@@ -176,7 +176,7 @@ impl Way {
         self.broken(
             "route deleted",
             format!("{ip} route del {block}"),
-            "block-route-missing",
+            FindingCode::BlockRouteMissing,
             format!("route {block}"),
         )
     }
@@ -185,7 +185,7 @@ impl Way {
     fn past_the_tunnel(&self) -> Broken {
         let Way { ip, block, node, .. } = self;
         let line = format!("{ip} route del {block}; {ip} route add {block} via {node} dev eth0 onlink");
-        self.broken("past the tunnel", line, "block-route-wrong", format!("route {block}"))
+        self.broken("past the tunnel", line, FindingCode::BlockRouteWrong, format!("route {block}"))
     }
 
     fn single(&self, name: &'static str, way: &str) -> Broken {
@@ -196,13 +196,13 @@ impl Way {
             "blackhole" => format!("{ip} route add blackhole {pod}/{len}"),
             _ => format!("{ip} route add {pod}/{len} {kind} {device}"),
         };
-        self.broken(name, line, "route-diverted", format!("route {pod}/{len}"))
+        self.broken(name, line, FindingCode::RouteDiverted, format!("route {pod}/{len}"))
     }
 
     fn ends(&self) -> Vec<Broken> {
         let Way { ip, device, tunnel, mac, node, .. } = self;
         let at = |address: &str| format!("neighbour {address} at {device}");
-        let code = "tunnel-end-unknown";
+        let code = FindingCode::TunnelEndUnknown;
         let wrong =
             format!("{ip} neigh replace {tunnel} lladdr 02:00:00:00:00:09 dev {device} nud permanent");
         vec![
@@ -223,7 +223,7 @@ impl Way {
     }
 
     fn device(&self, name: &'static str, line: String) -> Broken {
-        self.broken(name, line, "tunnel-device-wrong", format!("device {}", self.device))
+        self.broken(name, line, FindingCode::TunnelDeviceWrong, format!("device {}", self.device))
     }
 }
 
@@ -302,7 +302,7 @@ fn across_subnets_each_route_is_mended_by_its_own_rule() {
     let line = format!("ip route del {block}; ip route add {block} via {tunnel} dev vxlan.calico onlink");
     faults.extend([
         near.route_gone(),
-        near.broken("into the tunnel", line, "block-route-wrong", format!("route {block}")),
+        near.broken("into the tunnel", line, FindingCode::BlockRouteWrong, format!("route {block}")),
         near.single("black hole for a pod that is near", "blackhole"),
     ]);
     bench.try_all(&faults);

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use doctor::repair::{OnNode, Plan, Step};
 use mend::{Happened, History, HistoryError, MendError, Nodes, Repair};
-use model::Key;
 use model::ipam::Block;
-use plan::work::{Act, NodeWork, WorkDone};
+use model::{FindingCode, Key, NodeName};
+use plan::task::{KernelChange, RepairTask, TaskOutcome};
+use repair::{OnNode, Plan, Step};
 use store::wrap::{FailingStore, Failure};
 use store::{Change, MemoryStore, Store};
 use world::{BLOCK, LEAKED, assert_mended, block, dump, look, make};
@@ -24,10 +24,10 @@ pub(crate) struct Agents {
 
 #[async_trait::async_trait]
 impl Nodes for Agents {
-    async fn work(&self, node: &str, works: &[NodeWork]) -> Result<Vec<WorkDone>, String> {
+    async fn work(&self, node: &NodeName, works: &[RepairTask]) -> Result<Vec<TaskOutcome>, String> {
         match self.is_there.load(Ordering::SeqCst) {
             true => {
-                Ok(works.iter().map(|work| WorkDone::Done { undo: Some(Box::new(work.undo())) }).collect())
+                Ok(works.iter().map(|work| TaskOutcome::Done { undo: Some(Box::new(work.undo())) }).collect())
             }
             false => Err(format!("{node} does not answer")),
         }
@@ -66,7 +66,7 @@ async fn a_plan_is_done_and_taken_back() {
     assert_eq!(outcome.troubles().count(), 0);
     assert_eq!(dump(&store).await, before);
     let listed = History::list(folder.path()).unwrap();
-    assert_eq!((listed.len(), listed[0].state, listed[0].done), (1, "taken back", plan.steps.len()));
+    assert_eq!((listed.len(), listed[0].state, listed[0].done), (1, "undone", plan.steps.len()));
     // Again, as another repair: what was taken back can be done anew.
     let (mut again, _) = look(&store).await;
     again.id = "test-2".to_owned();
@@ -216,7 +216,7 @@ async fn undo_leaves_what_has_changed_since_and_names_it() {
     };
     assert_eq!(held(&after, "10.0.0.2"), "new");
     assert_eq!(held(&after, "10.0.0.4"), held(&before, "10.0.0.4"));
-    assert_eq!(History::list(folder.path()).unwrap()[0].state, "taken back in part");
+    assert_eq!(History::list(folder.path()).unwrap()[0].state, "partly undone");
 }
 
 #[tokio::test]
@@ -225,13 +225,11 @@ async fn a_node_that_does_not_answer_halfway_can_be_gone_on_with() {
     make(&store).await;
     let before = dump(&store).await;
     let (mut plan, _) = look(&store).await;
-    let work = NodeWork::here(Act::Up { device: "cali1".to_owned(), from: false, to: true });
+    let work = RepairTask::here(KernelChange::Up { device: "cali1".to_owned(), from: false, to: true });
     let step = Step {
         number: 99,
-        code: "device-down".to_owned(),
-        subject: "device cali1 on a".to_owned(),
-        on_node: Some(OnNode { node: "a".to_owned(), works: vec![work] }),
-        ..Step::default()
+        on_node: Some(OnNode { node: "a".into(), works: vec![work] }),
+        ..Step::new(FindingCode::DeviceDown, "device cali1 on a", "")
     };
     plan.steps.insert(1, step);
     let nodes = nobody();
@@ -256,23 +254,20 @@ struct Refusing(&'static str);
 
 #[async_trait::async_trait]
 impl Nodes for Refusing {
-    async fn work(&self, _: &str, works: &[NodeWork]) -> Result<Vec<WorkDone>, String> {
-        let done = |work: &NodeWork| match work.to_string().contains(self.0) {
-            true => WorkDone::Failed { said: "the kernel refused".to_owned() },
-            false => WorkDone::Done { undo: Some(Box::new(work.undo())) },
+    async fn work(&self, _: &NodeName, works: &[RepairTask]) -> Result<Vec<TaskOutcome>, String> {
+        let done = |work: &RepairTask| match work.to_string().contains(self.0) {
+            true => TaskOutcome::Failed { said: "the kernel refused".to_owned() },
+            false => TaskOutcome::Done { undo: Some(Box::new(work.undo())) },
         };
         Ok(works.iter().map(done).collect())
     }
 }
 
-fn on_node(number: u32, act: Act) -> Step {
+fn on_node(number: u32, change: KernelChange) -> Step {
     Step {
         number,
-        code: "tunnel-device-wrong".to_owned(),
-        subject: format!("step {number}"),
-        title: format!("title {number}"),
-        on_node: Some(OnNode { node: "a".to_owned(), works: vec![NodeWork::here(act)] }),
-        ..Step::default()
+        on_node: Some(OnNode { node: "a".into(), works: vec![RepairTask::here(change)] }),
+        ..Step::new(FindingCode::TunnelDeviceWrong, format!("step {number}"), format!("title {number}"))
     }
 }
 
@@ -283,14 +278,14 @@ async fn after_a_failed_step_what_does_not_depend_on_it_is_done() {
     make(&store).await;
     let before = dump(&store).await;
     let (mut plan, _) = look(&store).await;
-    let route = |to: &str, device: &str| Act::Route {
+    let route = |to: &str, device: &str| KernelChange::Route {
         destination: to.parse().unwrap(),
         from: None,
-        to: Some(plan::work::Way { device: Some(device.to_owned()), ..Default::default() }),
+        to: Some(plan::task::NextHop { device: Some(device.to_owned()), ..Default::default() }),
     };
-    let up = |device: &str| Act::Up { device: device.to_owned(), from: false, to: true };
-    let acts = [up("eth1"), up("tunnel"), route("10.9.0.0/26", "tunnel"), route("10.9.1.0/26", "eth1")];
-    let own: Vec<Step> = (101..).zip(acts).map(|(number, act)| on_node(number, act)).collect();
+    let up = |device: &str| KernelChange::Up { device: device.to_owned(), from: false, to: true };
+    let changes = [up("eth1"), up("tunnel"), route("10.9.0.0/26", "tunnel"), route("10.9.1.0/26", "eth1")];
+    let own: Vec<Step> = (101..).zip(changes).map(|(number, change)| on_node(number, change)).collect();
     let records = plan.steps.len();
     plan.steps.splice(1..1, own);
     let nodes = Arc::new(Refusing("tunnel up"));
@@ -336,7 +331,7 @@ async fn after_a_failed_step_what_does_not_depend_on_it_is_done() {
 #[tokio::test]
 async fn what_failed_is_remembered_until_it_is_done() {
     let (store, folder) = (memory(), tempfile::tempdir().unwrap());
-    let step = on_node(1, Act::Up { device: "tunnel".to_owned(), from: false, to: true });
+    let step = on_node(1, KernelChange::Up { device: "tunnel".to_owned(), from: false, to: true });
     for (round, refused, expected) in [(1, "tunnel", Some(1)), (2, "tunnel", Some(2)), (3, "nothing", None)] {
         let plan =
             Plan { version: 1, id: format!("try-{round}"), steps: vec![step.clone()], ..Plan::default() };
@@ -347,7 +342,7 @@ async fn what_failed_is_remembered_until_it_is_done() {
         assert!(
             failures
                 .iter()
-                .all(|failure| failure.step.is_same(&step) && failure.said == "the kernel refused")
+                .all(|failure| failure.step.id() == step.id() && failure.said == "the kernel refused")
         );
     }
     assert_eq!(mend::Failure::list(&folder.path().join("nowhere")), []);

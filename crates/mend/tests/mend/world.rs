@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use book::load::Progress;
-use doctor::repair::{Plan, Scope};
 use doctor::{Options, Report};
 use ipam::{Owner, Reservations};
 use model::ipam::{Affinity, Block, Handle};
 use model::names::EndpointName;
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind};
+use repair::{Plan, Scope};
 use serde_json::{Value, json};
 use store::{Change, Store};
 
@@ -83,7 +83,7 @@ pub(crate) async fn make(store: &Arc<dyn Store>) {
 pub(crate) async fn look(store: &Arc<dyn Store>) -> (Plan, Report) {
     let evidence = gather::of_store(&**store, &Progress::default()).await.unwrap();
     let report = doctor::diagnose(&evidence);
-    let mut plan = doctor::repair::plan(&evidence, &report, &Scope::Everything, &Options::default());
+    let mut plan = repair::plan(&evidence, &report, &Scope::Everything, &Options::default());
     plan.id = "test-1".to_owned();
     (plan, report)
 }

@@ -35,7 +35,7 @@ impl Block {
             }
         }
         let unused = (0..known).filter(|index| !is_referenced[*index]);
-        found.extend(unused.map(|index| format!("attribute {index} belongs to no address")));
+        found.extend(unused.map(|index| format!("attribute {index} is used by no address")));
     }
 
     fn check_free_list(&self, found: &mut Vec<String>) {
@@ -73,7 +73,9 @@ impl Block {
                 found.push(format!("address {ordinal} has a sequence number but is not allocated"));
             }
             if *number > block {
-                found.push(format!("address {ordinal} was taken at {number}, after the block's {block}"));
+                found.push(format!(
+                    "address {ordinal} has sequence number {number}, above the block's {block}"
+                ));
             }
         }
     }

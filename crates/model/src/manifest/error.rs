@@ -35,11 +35,11 @@ pub enum ManifestError {
     NotAResource { at: Place, field: String, found: String },
     #[error("{at}: {}kind is missing", on(.field))]
     MissingKind { at: Place, field: String },
-    #[error("{at}: {kind:?} is not a kind known here")]
+    #[error("{at}: unknown kind {kind:?}")]
     UnknownKind { at: Place, kind: String, suggestion: Option<&'static str> },
-    #[error("{at}: {kind} has apiVersion {found:?}; only {API_VERSION} is known here")]
+    #[error("{at}: {kind} has apiVersion {found:?}; only {API_VERSION} is supported")]
     ApiVersion { at: Place, kind: Kind, found: String },
-    #[error("{at}: {kind} has no apiVersion; {API_VERSION} is needed")]
+    #[error("{at}: {kind} has no apiVersion; {API_VERSION} is required")]
     MissingApiVersion { at: Place, kind: Kind },
     #[error("{at}: {kind} has no field {field}")]
     UnknownField { at: Place, kind: Kind, field: String, suggestion: Option<&'static str> },

@@ -215,13 +215,13 @@ impl Builder {
         match core {
             Some("str") => Ok(true),
             Some("map" | "seq" | "int" | "float" | "bool" | "null") => Ok(false),
-            _ => Err(self.syntax(line, format!("the tag {tag} has no meaning here"))),
+            _ => Err(self.syntax(line, format!("the tag {tag} is not supported"))),
         }
     }
 
     fn open(&mut self, line: usize, anchor: usize, parts: Parts) -> Result<(), ManifestError> {
         if let Some(Frame { parts: Parts::Map { key: None, .. }, .. }) = self.open.last() {
-            return Err(self.syntax(line, "a key must be a plain text"));
+            return Err(self.syntax(line, "a key must be plain text"));
         }
         if self.open.len() >= DEPTH_MAX {
             return Err(self.excess(line, format!("nested more than {DEPTH_MAX} levels deep")));
@@ -263,11 +263,11 @@ impl Builder {
 
     fn alias(&mut self, anchor: usize, line: usize) -> Result<(), ManifestError> {
         let Some(target) = self.anchors.get(&anchor) else {
-            return Err(self.syntax(line, "an alias refers to what it is part of"));
+            return Err(self.syntax(line, "an alias refers to a value that contains it"));
         };
         self.aliased += target.size;
         if self.aliased > ALIASED_BYTES_MAX {
-            return Err(self.excess(line, format!("aliases stand for more than {ALIASED_BYTES_MAX} bytes")));
+            return Err(self.excess(line, format!("aliases expand to more than {ALIASED_BYTES_MAX} bytes")));
         }
         if self.open.len() + target.height > DEPTH_MAX {
             return Err(self.excess(line, format!("nested more than {DEPTH_MAX} levels deep")));
@@ -285,7 +285,7 @@ impl Builder {
             Some(Parts::Map { entries, merged, key }) => match key.take() {
                 None => match node.content {
                     Content::Scalar { text, plain } => *key = Some((text, plain, line)),
-                    _ => return Err(self.syntax(line, "a key must be a plain text")),
+                    _ => return Err(self.syntax(line, "a key must be plain text")),
                 },
                 Some((text, true, _)) if text == "<<" => merged.push(node),
                 Some((text, _, line)) => entries.push(Entry { key: text, line, value: node }),

@@ -112,12 +112,12 @@ impl Typist {
 /// How a type is called in a message.
 pub(crate) fn expected(ty: &Type) -> &'static str {
     match ty {
-        Type::Text | Type::TextOf(_) | Type::Sized(..) | Type::OneOf(_) | Type::OneOfAnyCase(_) => "a text",
+        Type::Text | Type::TextOf(_) | Type::Sized(..) | Type::OneOf(_) | Type::OneOfAnyCase(_) => "a string",
         Type::Bool => "true or false",
         Type::Int(..) => "a whole number",
         Type::Counter => "a whole number from 0 to 18446744073709551615",
         Type::Float => "a number",
-        Type::Either(_) | Type::AsNumber | Type::Port => "a number or a text",
+        Type::Either(_) | Type::AsNumber | Type::Port => "a number or a string",
         Type::List(_) => "a list",
         Type::Map(_) | Type::Object(_) => "a map",
         Type::Nullable(inner) => expected(inner),
@@ -137,7 +137,7 @@ pub(super) fn found(node: &Node) -> String {
 }
 
 const UNQUOTE: &str = "write it without quotes";
-const LEADING_ZERO: &str = "a leading zero means octal to some readers and not to others: leave it out";
+const LEADING_ZERO: &str = "remove the leading zero: some readers take it for octal";
 
 /// A scalar as its type wants it, or advice about what is wrong with it.
 fn scalar(ty: &Type, text: &str, plain: bool) -> Result<Value, Option<&'static str>> {

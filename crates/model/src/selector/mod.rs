@@ -31,6 +31,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::text::one_column;
 use ast::Expr;
 pub use ast::Labels;
 
@@ -149,11 +150,6 @@ impl SelectorError {
         }
         format!("{line}\n{:caret$}^", "")
     }
-}
-
-/// Tabs and line ends would move the caret's column.
-fn one_column(character: char) -> char {
-    if character.is_control() { ' ' } else { character }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::str::Chars;
 /// What is wrong with a value or with a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsFileError {
-    #[error("line {line} is no NAME=value")]
+    #[error("line {line} is not NAME=value")]
     NoAssignment { line: usize },
     #[error("the value that starts in line {line} has no closing quote")]
     OpenQuote { line: usize },

@@ -67,9 +67,9 @@ impl SettingGroup {
         match self {
             SettingGroup::Node => "This node",
             SettingGroup::Store => "The store",
-            SettingGroup::Pools => "The default pools, made by the first node",
+            SettingGroup::Pools => "The default pools, created by the first node",
             SettingGroup::Agent => "The agent itself",
-            SettingGroup::Felix => "Felix's settings; they win over FelixConfiguration records",
+            SettingGroup::Felix => "Felix settings; they take precedence over FelixConfiguration records",
         }
     }
 }

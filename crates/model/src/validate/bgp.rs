@@ -118,7 +118,7 @@ fn check_filter_rule(rule: &Fields<'_>, report: &mut Report) {
     for operation in rule.objects("operations") {
         let count = operation.set_fields().count();
         if count != 1 {
-            let rule = format!("must hold exactly one operation, not {count}");
+            let rule = format!("must contain exactly one operation, not {count}");
             report.broken(operation.own_path(), "", rule);
         }
     }

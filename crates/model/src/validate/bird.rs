@@ -10,6 +10,8 @@ use crate::{Kind, Resource};
 /// Seconds that fit into BGP's fields: 16 bits for the times of a session, 12 bits for a restart.
 const KEEPALIVE_MAX: u64 = 65_535;
 const RESTART_MAX: u64 = 4_095;
+/// How often a node's own AS number may stand in a path; Calico's field has 32 bits with a sign.
+const LOCAL_AS_MAX: u64 = i32::MAX as u64;
 /// The kernel's longest name of a device.
 const DEVICE_MAX: usize = 15;
 
@@ -32,6 +34,11 @@ pub fn unfit_for_bird(resource: &Resource) -> Vec<Violation> {
 fn check_peer(spec: &Fields<'_>, report: &mut Report) {
     check_time(spec, "keepaliveTime", KEEPALIVE_MAX, report);
     check_time(spec, "maxRestartTime", RESTART_MAX, report);
+    if let Some(value) = spec.value("numAllowedLocalASNumbers") {
+        let fits = value.as_u64().is_some_and(|count| count <= LOCAL_AS_MAX);
+        let rule = || format!("must be between 0 and {LOCAL_AS_MAX}");
+        report.require(fits, &spec.path("numAllowedLocalASNumbers"), value, rule);
+    }
     if let Some((address, _)) = formats::parse_ip_with_port(spec.text("peerIP"))
         && let Err(rule) = fits_session(address)
     {
@@ -46,7 +53,7 @@ fn check_configuration(spec: &Fields<'_>, report: &mut Report) {
     check_time(spec, "nodeMeshMaxRestartTime", RESTART_MAX, report);
     for (path, item) in spec.items("ignoredInterfaces") {
         if !item.as_str().is_some_and(is_device_pattern) {
-            let rule = "must be a name of a device of up to 15 letters, digits and _.-, with * and ? for what may be there";
+            let rule = "must be a device name of up to 15 letters, digits and _.-, with * and ? as wildcards";
             report.broken(&path, shown(item), rule);
         }
     }
@@ -58,11 +65,12 @@ fn check_filter(spec: &Fields<'_>, report: &mut Report) {
         let lengths = rule.object("prefixLength");
         if prefix_lengths(&cidr, lengths.value("min"), lengths.value("max")).is_none() {
             let value = rule.value("prefixLength").map(shown).unwrap_or_default();
-            let words = format!("must not have a min over its max, nor one over {}", cidr.version().bits());
+            let words = format!("must have a min up to its max, and a max up to {}", cidr.version().bits());
             report.broken(&rule.path("prefixLength"), value, words);
         }
         if rule.has("interface") && !is_device_pattern(rule.text("interface")) {
-            let words = "must be a name of a device of up to 15 letters, digits and _.-, with * and ? for what may be there";
+            let words =
+                "must be a device name of up to 15 letters, digits and _.-, with * and ? as wildcards";
             report.broken(&rule.path("interface"), rule.text("interface"), words);
         }
     }
@@ -93,7 +101,7 @@ pub fn fits_session(address: IpAddr) -> Result<(), String> {
         return Err("must be the address of a single host".to_owned());
     }
     if is_link_local {
-        return Err("must not be link-local: BIRD would have to be told the device, too".to_owned());
+        return Err("must not be link-local: BIRD would need the device as well".to_owned());
     }
     Ok(())
 }
@@ -147,13 +155,24 @@ mod tests {
     }
 
     #[test]
+    fn a_count_that_bird_cannot_read_is_named() {
+        let count = |count: Value| unfit(Kind::BgpPeer, json!({"numAllowedLocalASNumbers": count}));
+        for fine in [0, 2, i64::from(i32::MAX)] {
+            assert_eq!(count(json!(fine)), [] as [&str; 0], "{fine}");
+        }
+        for wrong in [json!(-1), json!(4_294_967_296_u64), json!("two")] {
+            assert_eq!(count(wrong.clone()).len(), 1, "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_filter_that_cannot_match_is_named() {
         let rule = |lengths: Value| json!({"importV4": [{"cidr": "10.0.0.0/8", "matchOperator": "In", "action": "Accept", "prefixLength": lengths}]});
         assert_eq!(unfit(Kind::BgpFilter, rule(json!({"min": 16, "max": 24}))), [] as [&str; 0]);
         assert_eq!(
             unfit(Kind::BgpFilter, rule(json!({"min": 24, "max": 16}))),
             [
-                "spec.importV4[0].prefixLength: {\"max\":16,\"min\":24}: must not have a min over its max, nor one over 32"
+                "spec.importV4[0].prefixLength: {\"max\":16,\"min\":24}: must have a min up to its max, and a max up to 32"
             ]
         );
         // Shorter than the network, and no min: that is one, too.

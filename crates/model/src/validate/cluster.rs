@@ -45,6 +45,6 @@ pub(super) fn check_node(node: &Resource, report: &mut Report) {
     let spec = Fields::of_spec(node);
     let bgp = spec.object("bgp");
     if bgp.exists() && bgp.set_fields().next().is_none() && bgp.value("asNumber").is_none() {
-        report.broken(bgp.own_path(), "{}", "must not be empty: leave it out for a node without BGP");
+        report.broken(bgp.own_path(), "{}", "must not be empty: omit it for a node without BGP");
     }
 }

@@ -23,11 +23,11 @@ fn check_name(endpoint: &Resource, spec: &Fields<'_>, report: &mut Report) {
         Ok(name) if endpoint.metadata.name == name || endpoint.metadata.name.is_empty() => {}
         Ok(name) => {
             let path = FieldPath::root().key("metadata").key("name");
-            let rule = format!("must be {name}, as the spec says");
+            let rule = format!("must be {name}, according to the spec");
             report.broken(&path, shorten(&endpoint.metadata.name), rule);
         }
         Err(EndpointNameError::Missing { field }) => {
-            report.broken(&spec.path(field), "", "must be set: the endpoint is named by it");
+            report.broken(&spec.path(field), "", "must be set: it is part of the endpoint's name");
         }
         // The schema has already said that such a field is no name.
         Err(_) => {}

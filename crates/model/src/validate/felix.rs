@@ -57,7 +57,7 @@ fn check_route_tables(spec: &Fields<'_>, report: &mut Report) {
         tables = tables.saturating_add(max - min + 1);
     }
     if tables > ROUTE_TABLES_MAX {
-        let rule = format!("must not hold more than {ROUTE_TABLES_MAX} tables");
+        let rule = format!("must not contain more than {ROUTE_TABLES_MAX} tables");
         report.broken(&spec.path("routeTableRanges"), tables.to_string(), rule);
     }
 }

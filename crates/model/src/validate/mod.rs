@@ -28,6 +28,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use crate::path::FieldPath;
+use crate::text::harmless;
 use crate::{Kind, Resource, schema};
 
 /// One broken rule.
@@ -151,11 +152,11 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Cuts what would flood a terminal, and keeps control characters out of it.
+/// Cuts what would flood a terminal.
 pub(crate) fn shorten(text: &str) -> String {
     const LONGEST: usize = 120;
-    let safe = |character: char| if character.is_control() { '\u{fffd}' } else { character };
-    let mut characters = text.chars().map(safe);
+    let text = harmless(text);
+    let mut characters = text.chars();
     let start: String = characters.by_ref().take(LONGEST).collect();
     if characters.next().is_some() { format!("{start}…") } else { start }
 }

@@ -62,7 +62,7 @@ fn check_host_protection(spec: &Fields<'_>, report: &mut Report) {
         report.broken(&spec.path("egress"), "", "must be empty while preDNAT is true");
     }
     if early && spec.contains("types", "Egress") {
-        report.broken(&spec.path("types"), "Egress", "must not hold Egress while preDNAT is true");
+        report.broken(&spec.path("types"), "Egress", "must not contain Egress while preDNAT is true");
     }
     if (early || untracked) && !spec.flag("applyOnForward") {
         let rule = "must be true while preDNAT or doNotTrack is true";
@@ -113,7 +113,7 @@ pub(super) fn check_tier(tier: &Resource, report: &mut Report) {
 
 pub(super) fn check_profile(profile: &Resource, report: &mut Report) {
     if profile.metadata.name == crate::resource::DEFAULT_ALLOW_PROFILE {
-        let rule = "cannot be written: this profile is always there";
+        let rule = "cannot be written: this profile is built in";
         report.broken(&metadata("name"), profile.metadata.name.clone(), rule);
     }
     let spec = Fields::of_spec(profile);
@@ -130,7 +130,7 @@ pub(super) fn check_network_set(set: &Resource, report: &mut Report) {
         report.broken(
             &metadata("labels").key(LABEL_NAMESPACE),
             "",
-            "must not be set: it is made from the namespace",
+            "must not be set: it is derived from the namespace",
         );
     }
 }

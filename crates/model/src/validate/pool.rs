@@ -118,7 +118,7 @@ fn check_load_balancer(pool: &Pool<'_>, report: &mut Report) {
         report.broken(
             &pool.spec.path("allowedUses"),
             "LoadBalancer",
-            "must stand alone, without Workload and Tunnel",
+            "must not be combined with Workload or Tunnel",
         );
     }
     for field in ["ipipMode", "vxlanMode"] {
@@ -141,7 +141,7 @@ fn check_load_balancer(pool: &Pool<'_>, report: &mut Report) {
 
 pub(super) fn check_update(old: &Resource, new: &Resource, report: &mut Report) {
     let (old, new) = (Pool::of(old), Pool::of(new));
-    let advice = "make a new pool instead";
+    let advice = "create a new pool instead";
     if old.cidr != new.cidr {
         let rule = format!("cannot be changed (is {}): {advice}", old.spec.text("cidr"));
         report.broken(&new.spec.path("cidr"), new.spec.text("cidr"), rule);
@@ -179,7 +179,7 @@ pub fn validate_pool_against(
         .iter()
         .find(|block| Some(u64::from(block.prefix_len())) != pool.block_size && block.overlaps(&cidr));
     if let Some(block) = stranger {
-        let rule = format!("there is a block of another size in the pool's network: {block}");
+        let rule = format!("the pool's CIDR contains a block of another size: {block}");
         let size = pool.block_size.unwrap_or_default();
         report.broken(&pool.spec.path("blockSize"), size.to_string(), rule);
     }

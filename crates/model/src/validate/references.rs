@@ -56,10 +56,10 @@ pub fn references(resource: &Resource, is_new: bool) -> Vec<Reference> {
 pub fn refuse_deletion(key: &Key) -> Option<&'static str> {
     match key {
         Key::Resource { kind: Kind::Tier, name, .. } if is_built_in_tier(name) => {
-            Some("this tier is always there and cannot be deleted")
+            Some("this tier is built in and cannot be deleted")
         }
         Key::Resource { kind: Kind::Profile, name, .. } if name == DEFAULT_ALLOW_PROFILE => {
-            Some("this profile is always there and cannot be deleted")
+            Some("this profile is built in and cannot be deleted")
         }
         _ => None,
     }

@@ -121,7 +121,7 @@ fn check_http(rule: &Fields<'_>, report: &mut Report) {
     }
     for path in http.objects("paths") {
         if path.has("exact") == path.has("prefix") {
-            report.broken(path.own_path(), "", "must hold either exact or prefix");
+            report.broken(path.own_path(), "", "must contain either exact or prefix");
         }
     }
 }
@@ -138,16 +138,20 @@ fn check_networks(rule: &Fields<'_>, report: &mut Report) {
                 let is_v4 = net.addr().is_ipv4();
                 families[usize::from(is_v4)] = true;
                 if wanted.is_some_and(|wanted| wanted != if is_v4 { 4 } else { 6 }) {
-                    report.broken(&path, shown(item), "must be of the rule's ipVersion");
+                    report.broken(&path, shown(item), "must have the rule's ipVersion");
                 }
                 if field == "notNets" && is_everything(&net) {
-                    report.broken(&path, shown(item), "must not be everything: the rule would match nothing");
+                    report.broken(
+                        &path,
+                        shown(item),
+                        "must not cover all addresses: the rule would match nothing",
+                    );
                 }
             }
         }
     }
     if families == [true, true] {
-        report.broken(rule.own_path(), "", "must not hold both IPv4 and IPv6 networks");
+        report.broken(rule.own_path(), "", "must not contain both IPv4 and IPv6 networks");
     }
 }
 

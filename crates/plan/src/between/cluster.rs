@@ -11,14 +11,14 @@ use super::claims::Claims;
 use super::guard::Guard;
 use super::held::Held;
 use super::lawful::Law;
-use super::mtu::{Overhead, pod_mtu};
+use super::mtu::{IPIP_OVERHEAD, Overhead, VXLAN_V4_OVERHEAD, VXLAN_V6_OVERHEAD, pod_mtu};
 use super::nat;
 use super::pods::{AllowedSource, PodGuard};
 use super::records::{BlockView, Encapsulation, NodeView, PoolView};
 use super::settings::{BetweenSettings, Writer};
 use super::trouble::Trouble;
 use super::troubles::Troubles;
-use super::tunnel::{IPIP_OVERHEAD, IpipDevice, OVERHEAD_V4, OVERHEAD_V6, Uplinks, Vtep, VxlanDevice};
+use super::tunnel::{IpipDevice, Uplinks, Vtep, VxlanDevice};
 use super::way::{Ground, NodeRoute, PoolGround, Way, slot};
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
@@ -552,8 +552,8 @@ impl Between {
         let settings = &self.settings;
         let vxlan = |version| settings.vxlan_enabled && self.wants_vxlan(version);
         let tunnels = [
-            (vxlan(IpVersion::V4), Overhead { bytes: OVERHEAD_V4, said: settings.vxlan_mtu }),
-            (vxlan(IpVersion::V6), Overhead { bytes: OVERHEAD_V6, said: settings.vxlan_mtu_v6 }),
+            (vxlan(IpVersion::V4), Overhead { bytes: VXLAN_V4_OVERHEAD, said: settings.vxlan_mtu }),
+            (vxlan(IpVersion::V6), Overhead { bytes: VXLAN_V6_OVERHEAD, said: settings.vxlan_mtu_v6 }),
             (self.wants_ipip(), Overhead { bytes: IPIP_OVERHEAD, said: settings.ipip_mtu }),
         ];
         let tunnels: Vec<Overhead> =

@@ -68,8 +68,8 @@ impl Law<'_> {
         self.blocks.around(destination.network()).any(|(around, view)| {
             let holds = around != *block && around.prefix_len() <= destination.prefix_len();
             let comes_first = size == Some(around.prefix_len()) || around.prefix_len() < block.prefix_len();
-            // Whoever is led to what is theirs takes it from nobody.
-            holds && comes_first && view.owner.as_deref() != Some(node)
+            // A route to where that block leads anyway takes it from nobody.
+            holds && comes_first && view.leads_to(destination) != Some(node)
         })
     }
 }

@@ -46,6 +46,7 @@ pub use kernel::{
     BetweenObserved, FoundRoute, Hop, HopFault, Step, changes_of, differences as between_differences,
     hop_fault, is_as_wanted,
 };
+pub use mtu::tunnel_overhead;
 pub use nat::TABLE as NAT_TABLE;
 pub use notice::BetweenNotice;
 pub use pods::{AllowedSource, POD_CHAIN, PodGuard};

@@ -2,10 +2,25 @@
 
 use regex_lite::Regex;
 
+use super::tunnel::{IPIP_DEVICE, VXLAN_DEVICES};
+
 /// Cards as kernels name them. Bonds, bridges and names of somebody's own are not among them, as with Calico.
 const PATTERN: &str = "^((en|wl|ww|sl|ib)[Pcopsvx].*|(eth|wlan|wwan).*)";
 /// Where no card is found.
 const FALLBACK: u32 = 1460;
+
+/// What the header of a tunnel takes of each packet, in bytes.
+pub(super) const VXLAN_V4_OVERHEAD: u32 = 50;
+pub(super) const VXLAN_V6_OVERHEAD: u32 = 70;
+pub(super) const IPIP_OVERHEAD: u32 = 20;
+
+/// The same by the tunnel's device. `None`: it is no device of a tunnel between nodes.
+pub fn tunnel_overhead(device: &str) -> Option<u32> {
+    let [vxlan_v4, vxlan_v6] = VXLAN_DEVICES;
+    [(vxlan_v4, VXLAN_V4_OVERHEAD), (vxlan_v6, VXLAN_V6_OVERHEAD), (IPIP_DEVICE, IPIP_OVERHEAD)]
+        .into_iter()
+        .find_map(|(name, bytes)| (name == device).then_some(bytes))
+}
 
 /// What encapsulation takes, by the tunnels that there are, and what was said instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -171,6 +171,12 @@ impl BlockView {
         Some(BlockView { owner, lent })
     }
 
+    /// The node that a part of the block belongs to: an address may be lent to another than the owner.
+    pub(super) fn leads_to(&self, part: IpNet) -> Option<&str> {
+        let lent = self.lent.iter().find(|(address, _)| IpNet::from(*address) == part);
+        lent.map(|(_, node)| node).or(self.owner.as_ref()).map(String::as_str)
+    }
+
     /// Every node that has something of it.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.owner.iter().chain(self.lent.iter().map(|(_, node)| node)).map(String::as_str)

@@ -12,7 +12,7 @@ use super::kernel::{Hop, HopFault, hop_fault};
 use super::records::{Encapsulation, Extent};
 use super::tunnel::{IPIP_DEVICE, VXLAN_DEVICES, VxlanDevice};
 use super::way::{NodeRoute, Via, Way, slot};
-use crate::work;
+use crate::task;
 
 /// A route as somebody saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,23 +86,23 @@ impl Between {
     }
 
     /// A wanted route as a repair adds it. `None` if the device that it leads by is not known.
-    pub fn way_of(&self, route: &NodeRoute) -> Option<work::Way> {
+    pub fn way_of(&self, route: &NodeRoute) -> Option<task::NextHop> {
         let metric = Some(route.metric()).filter(|metric| *metric != 0);
         match route.way {
-            Way::Blackhole => Some(work::Way { is_blackhole: true, metric, ..work::Way::default() }),
-            Way::Via { .. } => Some(work::Way {
+            Way::Blackhole => Some(task::NextHop { is_blackhole: true, metric, ..task::NextHop::default() }),
+            Way::Via { .. } => Some(task::NextHop {
                 device: Some(self.device_of(route)?.to_owned()),
                 via: route.gateway(),
                 metric,
                 is_onlink: route.is_onlink(),
-                ..work::Way::default()
+                ..task::NextHop::default()
             }),
         }
     }
 
     /// The tunnel's device as a repair makes it.
-    pub fn tunnel_of(&self, device: &VxlanDevice) -> Option<work::Tunnel> {
-        Some(work::Tunnel {
+    pub fn tunnel_of(&self, device: &VxlanDevice) -> Option<task::Tunnel> {
+        Some(task::Tunnel {
             vni: device.vni,
             port: device.port,
             local: device.local,
@@ -115,14 +115,13 @@ impl Between {
     }
 
     /// Everything that leads through the tunnel of an IP version, from nothing: entries for the tunnel's ends, then routes.
-    pub fn tunnel_works(&self, version: IpVersion) -> Vec<work::Act> {
+    pub fn tunnel_changes(&self, version: IpVersion) -> Vec<task::KernelChange> {
         let device = || VXLAN_DEVICES[slot(version)].to_owned();
-        let forwards = self
-            .forwards()
-            .filter(|((of, _), _)| *of == version)
-            .map(|((_, mac), node)| work::Act::Forward { device: device(), mac, from: None, to: Some(node) });
+        let forwards = self.forwards().filter(|((of, _), _)| *of == version).map(|((_, mac), node)| {
+            task::KernelChange::Forward { device: device(), mac, from: None, to: Some(node) }
+        });
         let neighbours = self.neighbours().filter(|(address, _)| IpVersion::of(*address) == version);
-        let neighbours = neighbours.map(|(address, mac)| work::Act::Neighbour {
+        let neighbours = neighbours.map(|(address, mac)| task::KernelChange::Neighbour {
             address,
             device: device(),
             from: None,
@@ -135,7 +134,7 @@ impl Between {
             .collect();
         // Those to gateways come before those that name them.
         routes.sort_by_key(|route| route.gateway().is_some());
-        let routes = routes.into_iter().map(|route| work::Act::Route {
+        let routes = routes.into_iter().map(|route| task::KernelChange::Route {
             destination: route.destination,
             from: None,
             to: self.way_of(&route),

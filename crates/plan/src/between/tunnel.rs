@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::{IpVersion, Mac};
 
+use super::mtu::{VXLAN_V4_OVERHEAD, VXLAN_V6_OVERHEAD};
 use super::records::NodeView;
 use super::settings::BetweenSettings;
 use super::way::{NodeRoute, Via, Way, slot};
@@ -12,10 +13,6 @@ use super::way::{NodeRoute, Via, Way, slot};
 /// The names of the devices for IPv4 and IPv6, Calico's.
 pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
 
-/// What encapsulation takes of each packet.
-pub(super) const OVERHEAD_V4: u32 = 50;
-pub(super) const OVERHEAD_V6: u32 = 70;
-pub(super) const IPIP_OVERHEAD: u32 = 20;
 /// The kernel's own name for the device for IPIP.
 pub const IPIP_DEVICE: &str = "tunl0";
 
@@ -117,8 +114,8 @@ impl VxlanDevice {
     ) -> Option<VxlanDevice> {
         let (presence, uplink) = (own.of(version), uplinks.of(version)?);
         let (said, overhead) = match version {
-            IpVersion::V4 => (settings.vxlan_mtu, OVERHEAD_V4),
-            IpVersion::V6 => (settings.vxlan_mtu_v6, OVERHEAD_V6),
+            IpVersion::V4 => (settings.vxlan_mtu, VXLAN_V4_OVERHEAD),
+            IpVersion::V6 => (settings.vxlan_mtu_v6, VXLAN_V6_OVERHEAD),
         };
         Some(VxlanDevice {
             version,

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use model::IpVersion;
 use plan::between::{Encapsulation, Extent, RouteFault, SeenRoute};
-use plan::work::{Act, NodeWork, Way};
+use plan::task::{KernelChange, NextHop, RepairTask};
 
 use crate::cluster::cluster;
 
@@ -41,16 +41,19 @@ fn a_route_is_held_against_the_mode_of_its_pool() {
 fn repairs_add_what_the_agent_would_add() {
     let always = cluster(Encapsulation::Vxlan(Extent::Always));
     let route = always.route_to(&net("10.0.1.0/26")).unwrap();
-    let expected = Way {
+    let expected = NextHop {
         device: Some("vxlan.calico".to_owned()),
         via: "10.0.1.0".parse().ok(),
         is_onlink: true,
-        ..Way::default()
+        ..NextHop::default()
     };
     assert_eq!(always.way_of(&route), Some(expected));
     assert!(!always.is_makeshift(&route));
-    let words: Vec<String> =
-        always.tunnel_works(IpVersion::V4).into_iter().map(|act| NodeWork::here(act).to_string()).collect();
+    let words: Vec<String> = always
+        .tunnel_changes(IpVersion::V4)
+        .into_iter()
+        .map(|change| RepairTask::here(change).to_string())
+        .collect();
     assert_eq!(words.len(), 6, "two entries and a route for each of two nodes: {words:#?}");
     assert!(words[0].starts_with("bridge fdb replace 66:"), "{words:#?}");
     assert!(words[2].starts_with("ip neigh replace 10.0.1.0 lladdr 66:"), "{words:#?}");
@@ -58,8 +61,8 @@ fn repairs_add_what_the_agent_would_add() {
     let device = always.vxlan(IpVersion::V4).unwrap();
     let tunnel = always.tunnel_of(device).unwrap();
     assert_eq!((tunnel.parent.as_str(), tunnel.address, tunnel.is_up), ("eth0", device.address, true));
-    let make = Act::Tunnel { device: device.name().to_owned(), from: None, to: Some(tunnel) };
-    let commands = NodeWork::here(make).commands();
+    let make = KernelChange::Tunnel { device: device.name().to_owned(), from: None, to: Some(tunnel) };
+    let commands = RepairTask::here(make).commands();
     let commands: Vec<String> = commands.iter().map(ToString::to_string).collect();
     assert!(
         commands[0].contains(" type vxlan id 4096 dstport 4789 local 192.0.2.1 dev eth0 nolearning"),

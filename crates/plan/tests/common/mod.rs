@@ -1,7 +1,7 @@
 //! A pod's wiring, and a kernel that holds exactly that.
 
 use model::{DeviceName, Sandbox};
-use plan::{Attachment, End, NodeFacts, ObservedEnd, ObservedWiring, PodWiring};
+use plan::{Attachment, End, NodeFacts, ObservedEnd, ObservedWiring, PartialEnd, PodWiring};
 
 pub(crate) fn wiring(addresses: &[&str]) -> PodWiring {
     wiring_of("c1", "web-0", addresses)
@@ -33,14 +33,16 @@ pub(crate) fn perfect_end(end: &End, indices: (u32, u32), alias: Option<String>)
         peer_index: Some(indices.1),
         alias,
         mac: Some(end.mac),
-        mtu: end.mtu,
-        up: true,
-        running: true,
+        mtu: Some(end.mtu),
+        up: Some(true),
+        running: Some(true),
         addresses: end.addresses.clone(),
         routes: end.routes.clone(),
         rivals: Vec::new(),
         preferred: Vec::new(),
         neighbours: end.neighbours.clone(),
+        unresolved: Vec::new(),
+        partial: PartialEnd::default(),
         sysctls: end.sysctls.clone(),
     }
 }

@@ -1,6 +1,7 @@
 //! Findings with their evidence, grouped by code, the most important first.
 
-use doctor::{Exhibit, Finding, Report};
+use doctor::{Finding, Report};
+use evidence::Exhibit;
 
 use super::markup::Markup;
 use super::more;
@@ -36,7 +37,7 @@ fn show_group(page: &mut Markup, group: &Group<'_>) {
         .raw("</span> ")
         .text(group.title)
         .raw("</h3>\n<p class=\"soft\"><code>")
-        .text(group.code);
+        .text(group.code.as_str());
     page.raw("</code> · ").text(&count(group.findings.len(), "finding")).raw("</p>\n");
     let common = group.common_remedy();
     for finding in group.findings.iter().take(FINDINGS_SHOWN) {
@@ -66,7 +67,11 @@ fn show(page: &mut Markup, finding: &Finding, has_own_remedy: bool, is_open: boo
     if !finding.symptoms.is_empty() {
         page.raw("<dt>Explains</dt><dd><ul>");
         for symptom in finding.symptoms.iter().take(SYMPTOMS_SHOWN) {
-            page.raw("<li><code>").text(symptom.code).raw("</code> ").text(&symptom.summary).raw("</li>");
+            page.raw("<li><code>")
+                .text(symptom.code.as_str())
+                .raw("</code> ")
+                .text(&symptom.summary)
+                .raw("</li>");
         }
         page.raw("</ul>");
         more(page, finding.symptoms.len().saturating_sub(SYMPTOMS_SHOWN), "more");

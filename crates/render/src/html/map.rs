@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use doctor::{Evidence, Report, Subject};
+use doctor::{Report, Subject};
+use evidence::Evidence;
 use model::ipam::Block;
-use model::{Cidr, Kind};
+use model::{Cidr, FindingCode, Kind};
 use serde_json::Value;
 
 use super::markup::Markup;
@@ -49,15 +50,17 @@ impl State {
             State::Free => "free",
             State::Used => "used",
             State::Other => "another finding",
-            State::Leaked => "leaked: taken, and nobody has it",
-            State::Shared => "shared: several have it",
+            State::Leaked => "leaked: allocated but not in use",
+            State::Shared => "shared: several endpoints have it",
         }
     }
 
-    fn of_code(code: &str) -> State {
+    fn of_code(code: FindingCode) -> State {
         match code {
-            "address-leaked" => State::Leaked,
-            "address-shared" | "address-allocated-twice" | "tunnel-address-shared" => State::Shared,
+            FindingCode::AddressLeaked => State::Leaked,
+            FindingCode::AddressShared
+            | FindingCode::AddressAllocatedTwice
+            | FindingCode::TunnelAddressShared => State::Shared,
             _ => State::Other,
         }
     }
@@ -111,7 +114,7 @@ fn pools(evidence: &Evidence) -> BTreeMap<Cidr, String> {
 /// What the report says about single addresses, symptoms included.
 fn troubles(report: &Report) -> BTreeMap<IpAddr, State> {
     let mut troubles: BTreeMap<IpAddr, State> = BTreeMap::new();
-    let mut note = |code: &str, subject: &Subject| {
+    let mut note = |code: FindingCode, subject: &Subject| {
         if let Subject::Address(address) = subject {
             let state = troubles.entry(*address).or_insert(State::Other);
             *state = State::of_code(code).max(*state);
@@ -185,7 +188,7 @@ fn show_pool(
             .raw(" <span class=\"mono soft\">")
             .text(&cidr.to_string())
             .raw("</span>"),
-        _ => page.raw("In no pool that is known"),
+        _ => page.raw("In no known pool"),
     };
     page.raw("</h3>\n<p class=\"soft\">").text(&pool_words(blocks)).raw("</p>\n");
     let drawn = blocks.len().min(*room);

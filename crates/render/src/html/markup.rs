@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::harmless::Harmless;
+use model::text::Harmless;
 
 /// A page under construction. What we write ourselves goes in as it is and is fixed when the program is built;
 /// whatever else comes in is escaped.

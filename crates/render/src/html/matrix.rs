@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use doctor::evidence::kernel::RouteKind;
-use doctor::evidence::{Evidence, NodeEvidence};
 use doctor::{Case, Tried};
+use evidence::kernel::RouteKind;
+use evidence::{Evidence, NodeEvidence};
 use ipnet::IpNet;
-use model::AffinityOwner;
+use model::NodeName;
 
 use super::markup::Markup;
 use super::more;
@@ -55,7 +55,7 @@ impl State {
 
 /// A node as others send to it.
 struct Target<'e> {
-    name: &'e str,
+    name: &'e NodeName,
     addresses: BTreeSet<IpAddr>,
     blocks: Vec<IpNet>,
 }
@@ -81,11 +81,11 @@ pub(super) fn section(page: &mut Markup, case: &Case<'_>) -> bool {
     page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"reachability-title\">");
     page.raw("<table class=\"matrix\">\n<thead><tr><th scope=\"col\">from \\ to</th>");
     for to in targets.values().take(NODES_SHOWN) {
-        page.raw("<th scope=\"col\"><span class=\"name\">").text(to.name).raw("</span></th>");
+        page.raw("<th scope=\"col\"><span class=\"name\">").text(to.name.as_str()).raw("</span></th>");
     }
     page.raw("</tr></thead>\n<tbody>\n");
     for (from, cells) in rows.iter().take(NODES_SHOWN) {
-        page.raw("<tr><th scope=\"row\">").text(from.name).raw("</th>");
+        page.raw("<tr><th scope=\"row\">").text(from.name.as_str()).raw("</th>");
         for cell in cells.iter().take(NODES_SHOWN) {
             page.raw("<td class=\"").raw(cell.state.class()).raw("\" title=\"").text(&cell.words).raw("\">");
             page.raw("<span aria-hidden=\"true\">")
@@ -105,9 +105,9 @@ fn legend(page: &mut Markup) {
     page.raw("<ul class=\"legend\">");
     for (state, words) in [
         (State::Yes, "all blocks are routed there"),
-        (State::Partly, "some blocks are"),
-        (State::No, "none is, or packets are lost"),
-        (State::Unknown, "not looked at, or no blocks"),
+        (State::Partly, "some blocks are routed there"),
+        (State::No, "no block is routed there, or packets are lost"),
+        (State::Unknown, "not observed, or no blocks"),
     ] {
         page.raw("<li>").raw(state.sign()).raw(" ").raw(words).raw("</li>");
     }
@@ -115,14 +115,14 @@ fn legend(page: &mut Markup) {
 }
 
 /// Every node that is known, in the order of names.
-fn targets<'e>(case: &'e Case<'_>) -> BTreeMap<String, Target<'e>> {
-    let mut targets: BTreeMap<String, Target<'e>> = BTreeMap::new();
+fn targets<'e>(case: &'e Case<'_>) -> BTreeMap<NodeName, Target<'e>> {
+    let mut targets: BTreeMap<NodeName, Target<'e>> = BTreeMap::new();
     for (key, view) in case.node_views() {
         let mut addresses: BTreeSet<IpAddr> =
             view.addresses.iter().map(|recorded| recorded.address()).collect();
         addresses.extend(view.internal_ips());
         addresses.extend(view.tunnels.iter().map(|(_, address)| *address));
-        targets.insert(key.clone(), Target { name: view.name, addresses, blocks: Vec::new() });
+        targets.insert(key.clone(), Target { name: &view.name, addresses, blocks: Vec::new() });
     }
     for (key, node) in &case.nodes {
         let target = targets.entry(key.clone()).or_insert_with(|| Target {
@@ -135,16 +135,16 @@ fn targets<'e>(case: &'e Case<'_>) -> BTreeMap<String, Target<'e>> {
     }
     let books = case.ipam.as_ref().map(|ipam| &ipam.books);
     for stored in books.iter().flat_map(|books| books.blocks.values()) {
-        let Some(AffinityOwner::Host(owner)) = stored.value.owner() else { continue };
-        if let Some(target) = targets.get_mut(&owner.to_lowercase()) {
+        let owner = stored.value.owner().and_then(|owner| owner.node());
+        if let Some(target) = owner.and_then(|owner| targets.get_mut(&owner)) {
             target.blocks.extend(stored.value.cidr.to_string().parse::<IpNet>());
         }
     }
     targets
 }
 
-fn cell(evidence: &Evidence, from: &str, to: &Target<'_>) -> Cell {
-    if from.eq_ignore_ascii_case(to.name) {
+fn cell(evidence: &Evidence, from: &NodeName, to: &Target<'_>) -> Cell {
+    if from == to.name {
         return Cell { state: State::Itself, words: "the node itself".to_owned() };
     }
     let kernel = evidence.node(from).map(|node| &node.kernel);
@@ -180,7 +180,7 @@ fn cell(evidence: &Evidence, from: &str, to: &Target<'_>) -> Cell {
 }
 
 /// What packets told, beside what routes do.
-fn tried(case: &Case<'_>, from: &str, to: &Target<'_>, cell: Cell) -> Cell {
+fn tried(case: &Case<'_>, from: &NodeName, to: &Target<'_>, cell: Cell) -> Cell {
     if cell.state == State::Itself {
         return cell;
     }
@@ -204,9 +204,10 @@ fn shortened(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use doctor::evidence::probe::Echo;
-    use doctor::sample::Sample;
-    use doctor::{Options, Origin, Sighted};
+    use doctor::Options;
+    use evidence::probe::Echo;
+    use evidence::sample::Sample;
+    use evidence::{Origin, Sighted};
 
     use super::*;
 
@@ -234,9 +235,9 @@ mod tests {
     fn packets_that_are_lost_outweigh_routes_that_are_there() {
         let mut evidence = sample();
         let pod = evidence.endpoints.as_ref().unwrap()[4].seen.addresses[0];
-        let names: Vec<String> = evidence.nodes.keys().cloned().collect();
+        let names: Vec<NodeName> = evidence.nodes.keys().cloned().collect();
         for (node, echo) in [(0, Echo::Silent), (1, Echo::Answered), (2, Echo::Answered)] {
-            let sighted = Sighted::new(echo, Origin::probe(names[node].as_str(), "echo"));
+            let sighted = Sighted::new(echo, Origin::probe(&names[node], "echo"));
             evidence.nodes.get_mut(&names[node]).unwrap().setup.probed = Some([(pod, sighted)].into());
         }
         let options = Options::default();
@@ -256,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_route_that_does_not_work_leads_nowhere() {
-        let spoiled = |spoil: fn(&mut doctor::evidence::kernel::Route)| {
+        let spoiled = |spoil: fn(&mut evidence::kernel::Route)| {
             let mut evidence = sample();
             let first = evidence.nodes.values_mut().next().unwrap();
             let routes = first.kernel.routes.as_mut().unwrap().iter_mut();
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_seen_and_what_is_not_looked_at_is_not_claimed() {
         let mut evidence = sample();
-        let names: Vec<String> = evidence.nodes.keys().cloned().collect();
+        let names: Vec<NodeName> = evidence.nodes.keys().cloned().collect();
         let blocks = |node: usize| -> Vec<IpNet> {
             let options = Options::default();
             let case = Case::new(&evidence, &options);

@@ -8,7 +8,9 @@ mod markup;
 mod matrix;
 mod timeline;
 
-use doctor::{Case, Evidence, NotJudged, Options, Report, Severity};
+use doctor::{Case, NotJudged, Options, Report, Severity};
+use evidence::Evidence;
+use evidence::Unseen;
 
 use crate::count::{count, grouped};
 use crate::group::Counts;
@@ -54,7 +56,7 @@ pub fn html(report: &Report, evidence: &Evidence) -> String {
         contents.push(("not-judged", "Not judged yet"));
     }
     if unseen(&mut sections, &report.unseen) {
-        contents.push(("unseen", "Not looked at"));
+        contents.push(("unseen", "Not checked"));
     }
     summary(&mut page, report, evidence, &contents);
     let mut text = page.finish();
@@ -78,8 +80,8 @@ fn summary(
     page.raw("</p>\n<ul class=\"counts\">\n");
     let counts = Counts::of(report);
     for (severity, number, words) in [
-        (Severity::Error, counts.error, "errors: broken now"),
-        (Severity::Warning, counts.warning, "warnings: will hurt"),
+        (Severity::Error, counts.error, "errors: traffic or records are broken now"),
+        (Severity::Warning, counts.warning, "warnings: will cause trouble"),
         (Severity::Info, counts.info, "notes: worth knowing"),
     ] {
         page.raw("<li class=\"").raw(if number == 0 { "none" } else { severity.as_str() }).raw("\">");
@@ -105,7 +107,7 @@ fn found(report: &Report) -> String {
         (words, true) if words.is_empty() => "Nothing wrong was found".to_owned(),
         (words, false) if words.is_empty() => {
             let unseen = unseen_in_short(report).unwrap_or_default();
-            format!("Not seen: {unseen}. Nothing wrong was found in the rest")
+            format!("Incomplete evidence: {unseen}. Nothing wrong was found in the rest")
         }
         (words, _) => format!("The doctor found {words}"),
     }
@@ -119,7 +121,7 @@ fn seen(evidence: &Evidence) -> String {
         (evidence.endpoints.as_ref().map(Vec::len), "endpoint"),
         (evidence.ipam.as_ref().map(|ipam| ipam.books.blocks.len()), "block"),
         (evidence.ipam.as_ref().map(|ipam| ipam.books.handles.len()), "handle"),
-        (Some(evidence.nodes.len()).filter(|nodes| *nodes > 0), "node's kernel and set-up"),
+        (Some(evidence.nodes.len()).filter(|nodes| *nodes > 0), "node's kernel and settings"),
         (evidence.log.as_ref().map(Vec::len), "log event"),
     ];
     let told: Vec<String> =
@@ -129,7 +131,7 @@ fn seen(evidence: &Evidence) -> String {
 
 fn counted(number: usize, word: &str) -> String {
     match word {
-        "node's kernel and set-up" => format!("kernel and set-up of {}", count(number, "node")),
+        "node's kernel and settings" => format!("kernel and settings of {}", count(number, "node")),
         _ => count(number, word),
     }
 }
@@ -151,15 +153,15 @@ fn not_judged(page: &mut Markup, new: &[NotJudged]) -> bool {
 }
 
 /// Says whether there is anything of the sort.
-fn unseen(page: &mut Markup, unseen: &[String]) -> bool {
+fn unseen(page: &mut Markup, unseen: &[Unseen]) -> bool {
     if unseen.is_empty() {
         return false;
     }
     page.raw("<section id=\"unseen\" aria-labelledby=\"unseen-title\">\n");
-    page.raw("<h2 id=\"unseen-title\">Not looked at</h2>\n");
-    page.raw("<p class=\"soft\">Nothing is claimed about what could not be seen.</p>\n<ul>\n");
+    page.raw("<h2 id=\"unseen-title\">Not checked</h2>\n");
+    page.raw("<p class=\"soft\">The report makes no statement about these.</p>\n<ul>\n");
     for what in unseen.iter().take(UNSEEN_SHOWN) {
-        page.element("li", "", what).raw("\n");
+        page.element("li", "", &what.to_string()).raw("\n");
     }
     page.raw("</ul>\n");
     more(page, unseen.len().saturating_sub(UNSEEN_SHOWN), "more");
@@ -174,6 +176,6 @@ fn more(page: &mut Markup, number: usize, words: &'static str) {
             .text(&grouped(number))
             .raw(" ")
             .raw(words)
-            .raw(", left out here; <code>-o json</code> has all.</p>\n");
+            .raw(", not shown here; <code>-o json</code> lists all.</p>\n");
     }
 }

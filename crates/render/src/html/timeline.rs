@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use doctor::evidence::LogEvent;
-use doctor::{Evidence, Origin, Report, Sighted};
+use doctor::Report;
+use evidence::LogEvent;
+use evidence::{Evidence, Origin, Sighted};
+use model::NodeName;
 
 use super::markup::Markup;
 use super::more;
@@ -50,7 +52,7 @@ fn marks(report: &Report) -> BTreeMap<(&str, u32), &str> {
     for finding in &report.findings {
         for exhibit in &finding.evidence {
             if let Some(line) = exhibit.line {
-                marks.entry((exhibit.file.as_str(), line)).or_insert(finding.code);
+                marks.entry((exhibit.file.as_str(), line)).or_insert(finding.code.as_str());
             }
         }
     }
@@ -60,7 +62,7 @@ fn marks(report: &Report) -> BTreeMap<(&str, u32), &str> {
 fn row(page: &mut Markup, event: &Sighted<LogEvent>, code: Option<&str>) {
     page.raw(if code.is_some() { "<tr class=\"marked\"><td>" } else { "<tr><td>" });
     page.text(&event.seen.at.map(|at| at.strftime("%m-%d %H:%M:%S").to_string()).unwrap_or_default());
-    page.raw("</td><td>").text(event.seen.node.as_deref().unwrap_or_default()).raw("</td><td>");
+    page.raw("</td><td>").text(event.seen.node.as_ref().map_or("", NodeName::as_str)).raw("</td><td>");
     page.text(&words(&event.seen.what));
     if event.seen.count > 1 {
         page.text(&format!(" ({} times)", event.seen.count));

@@ -1,8 +1,9 @@
 //! The history that logs tell, for people.
 
-use doctor::evidence::PodName;
 use doctor::timeline::Timeline;
 use doctor::{Report, Subject};
+use evidence::PodName;
+use model::FindingCode;
 use render::{Style, history_text};
 
 use crate::reports::finding;
@@ -16,7 +17,7 @@ fn timeline(pods: usize) -> Timeline {
         )
     };
     let log: String = (0..pods).map(line).collect();
-    let evidence = doctor::text::read([("containerd.log", log.as_bytes())]);
+    let evidence = intake::read([("containerd.log", log.as_bytes())]);
     Timeline::of(evidence.log.as_deref().unwrap())
 }
 
@@ -24,7 +25,7 @@ fn timeline(pods: usize) -> Timeline {
 fn pods_with_findings_are_always_shown() {
     let last = Subject::Pod(PodName::new("shop", "web-24"));
     let report = Report {
-        findings: vec![finding("stale-del", last, "it went wrong")],
+        findings: vec![finding(FindingCode::StaleDel, last, "it went wrong")],
         unseen: Vec::new(),
         ..Report::default()
     };
@@ -43,8 +44,8 @@ fn a_year_that_is_not_told_is_not_shown() {
     let shown = history_text(&Report::default(), &timeline(1), &Style::PLAIN);
     assert!(shown.contains("  2024-05-26 05:33:01  sandbox 000000000000 started (UID u)\n"), "{shown}");
     let log = b"E0526 05:33:02.000000 1 kubelet.go:1] Missing default interface \"eth0\" or IP for pod:shop_web-0\n";
-    let evidence = doctor::text::read([("kubelet.log", log.as_slice())]);
+    let evidence = intake::read([("kubelet.log", log.as_slice())]);
     let timeline = Timeline::of(evidence.log.as_deref().unwrap());
     let shown = history_text(&Report::default(), &timeline, &Style::PLAIN);
-    assert!(shown.contains("  May 26 05:33:02      the kubelet misses eth0\n"), "{shown}");
+    assert!(shown.contains("  May 26 05:33:02      the kubelet finds no eth0\n"), "{shown}");
 }

@@ -1,6 +1,9 @@
 //! Names that try to give orders: no output obeys them.
 
-use doctor::{Origin, Report, Severity, Subject};
+use doctor::{Report, Severity, Subject};
+use evidence::Origin;
+use evidence::Unseen;
+use model::FindingCode;
 use proptest::prelude::*;
 use render::{Changes, Style, json, text};
 
@@ -8,12 +11,16 @@ use crate::reports::finding;
 
 /// Everything a stranger may have written, in every place where it can stand.
 fn report(name: &str) -> Report {
-    let mut odd = finding("address-shared", Subject::node(name), name);
+    let mut odd = finding(FindingCode::AddressShared, Subject::node(name), name);
     odd.because(name).remedy(name);
     odd.seen(Origin::line(name, 1, name).exhibit("")).seen(Origin::probe(name, name).exhibit(name));
-    let mut other = finding("pool-overlap", Subject::File(name.to_owned()), name);
+    let mut other = finding(FindingCode::PoolOverlap, Subject::File(name.to_owned()), name);
     other.severity(Severity::Info);
-    Report { findings: vec![odd, other], unseen: vec![name.to_owned()], ..Report::default() }
+    Report {
+        findings: vec![odd, other],
+        unseen: vec![Unseen::Reported(name.to_owned())],
+        ..Report::default()
+    }
 }
 
 fn check(name: &str) {

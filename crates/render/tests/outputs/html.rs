@@ -1,10 +1,13 @@
 //! The page: everything is on it, nothing comes from elsewhere, its size is bounded.
 
-use doctor::evidence::kernel::Route;
-use doctor::evidence::log::CniCommand;
-use doctor::evidence::{Happening, LogEvent, PodName};
-use doctor::sample::Sample;
-use doctor::{Evidence, Origin, Report, Sighted, Subject, diagnose};
+use doctor::{Report, Subject, diagnose};
+use evidence::Unseen;
+use evidence::kernel::Route;
+use evidence::log::CniCommand;
+use evidence::sample::Sample;
+use evidence::{Evidence, Origin, Sighted};
+use evidence::{Happening, LogEvent, PodName};
+use model::FindingCode;
 use proptest::prelude::*;
 use render::html;
 
@@ -15,7 +18,7 @@ pub(crate) fn cluster(name: &str) -> (Report, Evidence) {
     let mut evidence =
         Sample { nodes: 3, blocks_per_node: 1, pods_per_node: 5, has_kernels: true }.evidence();
     let first = evidence.nodes.values_mut().next().unwrap();
-    first.name = name.to_owned();
+    first.name = name.into();
     // A sandbox that runs would excuse the leak.
     first.sandboxes = None;
     let is_of_pool =
@@ -41,10 +44,10 @@ pub(crate) fn cluster(name: &str) -> (Report, Evidence) {
     };
     evidence.log = Some(vec![Sighted::new(event, Origin::line("kubelet.log", 7, name))]);
     let mut report = diagnose(&evidence);
-    let mut marked = finding("address-shared", Subject::node(name), name);
+    let mut marked = finding(FindingCode::AddressShared, Subject::node(name), name);
     marked.seen(Origin::line("kubelet.log", 7, name).exhibit(""));
     report.findings.push(marked);
-    report.unseen.push(name.to_owned());
+    report.unseen.push(Unseen::Reported(name.to_owned()));
     (report, evidence)
 }
 
@@ -59,7 +62,7 @@ fn every_section_is_on_the_page() {
     for words in [
         "1 leaked",
         "no route to 10.0.",
-        "DEL for sandbox 0f3a of pod shop/node-x, its namespace is gone (2 times)",
+        "DEL for sandbox 0f3a of pod shop/node-x, its network namespace is gone (2 times)",
     ] {
         assert!(page.contains(words), "{words}");
     }
@@ -108,7 +111,7 @@ fn its_size_is_bounded() {
         Sample { nodes: testkit::count(60, 500), blocks_per_node: 5, pods_per_node: 1, has_kernels: false };
     let page = html(&huge(number as u32), &sample.evidence());
     assert!(page.len() < 2 << 20, "{} bytes", page.len());
-    assert!(page.contains("more like these, left out here"), "and it says what it leaves out");
+    assert!(page.contains("more like these, not shown here"), "and it says what it leaves out");
     assert!(page.contains("more blocks"), "blocks, too");
 }
 
@@ -123,11 +126,11 @@ fn marked_lines_are_never_left_out_and_all_stand_in_the_order_of_time() {
         Sighted::new(event, Origin::line("log", number, "x"))
     };
     let evidence = Evidence { log: Some((1..=1_200).map(event).collect()), ..Evidence::default() };
-    let mut rests = finding("address-shared", Subject::node("a"), "x");
+    let mut rests = finding(FindingCode::AddressShared, Subject::node("a"), "x");
     rests.seen(Origin::line("log", 1_190, "x").exhibit(""));
     let page = html(&Report { findings: vec![rests], unseen: Vec::new(), ..Report::default() }, &evidence);
     let place = |unit: &str| page.find(&format!("unit {unit} failed"));
-    assert!(page.contains("200 more events, left out here"));
+    assert!(page.contains("200 more events, not shown here"));
     assert!(place("unit-1190").is_some() && place("unit-1191").is_none());
     assert!(
         place("unit-1190") < place("unit-999") && place("unit-999") < place("unit-1"),
@@ -141,14 +144,14 @@ fn blocks_with_findings_are_drawn_before_others() {
     let evidence = Sample { nodes: 60, blocks_per_node: 5, pods_per_node: 1, has_kernels: false }.evidence();
     let last = evidence.ipam.as_ref().unwrap().books.blocks.values().last().unwrap().value.clone();
     let address = last.address(3).unwrap();
-    let leaked = finding("address-leaked", address, "nobody has it");
+    let leaked = finding(FindingCode::AddressLeaked, address, "nobody has it");
     let page = |findings: Vec<doctor::Finding>| {
         html(&Report { findings, unseen: Vec::new(), ..Report::default() }, &evidence)
     };
     let drawn = page(vec![leaked.clone()]);
     assert!(drawn.contains(&format!("<span class=\"mono\">{address} leaked</span>")));
-    assert!(drawn.contains("60 more blocks without findings, left out here"));
-    let both = page(vec![leaked, finding("address-shared", address, "two have it")]);
+    assert!(drawn.contains("60 more blocks without findings, not shown here"));
+    let both = page(vec![leaked, finding(FindingCode::AddressShared, address, "two have it")]);
     assert!(both.contains(&format!("<span class=\"mono\">{address} shared</span>")), "the worse of two");
 }
 

@@ -20,7 +20,7 @@ fn schema() -> Value {
 }
 
 fn history(log: &str) -> Value {
-    let evidence = doctor::text::read([("kubelet.log", log.as_bytes())]);
+    let evidence = intake::read([("kubelet.log", log.as_bytes())]);
     let timeline = Timeline::of(evidence.log.as_deref().unwrap());
     serde_json::from_str(&history_json(&doctor::diagnose_logs(&evidence), &timeline)).unwrap()
 }

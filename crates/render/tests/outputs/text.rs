@@ -1,6 +1,7 @@
 //! What people read.
 
 use doctor::Report;
+use evidence::Unseen;
 use render::{Changes, Style, text};
 
 use crate::reports::{huge, mixed};
@@ -8,29 +9,29 @@ use crate::reports::{huge, mixed};
 #[test]
 fn the_worst_comes_first_and_each_says_what_to_do() {
     let expected = "\
-Not seen: logs were not collected.
+Incomplete evidence: logs were not collected.
 Found 1 error, 1 warning, 1 note.
 
-ERROR Several endpoints hold one address [address-shared]
-  - 2 endpoints hold the address 10.0.0.7
+ERROR Several endpoints have the same address [address-shared]
+  - 2 endpoints have address 10.0.0.7
     why   traffic to the address reaches one of them
     seen  wep.txt:3 node-a k8s shop.cart eth0 10.0.0.7/32
     seen  /calico/x it holds 10.0.0.7
-  next  find out which sandbox the address was allocated to, keep that one, and recreate the pods of
-        the others so that each gets an address of its own
+  next  run plumb repair endpoints --apply, which keeps the sandbox that the address is allocated to
+        and lists the commands that recreate the pods of the others
 
-WARNING Pools share addresses [pool-overlap]
+WARNING IP pools overlap [pool-overlap]
   - node node-b: it waits for something
-  next  let one pool keep the common part: disable the other, move its workloads, then delete it
+  next  keep the common range in one pool: disable the other pool, recreate its pods, then delete it
 
-INFO Pools share addresses [pool-overlap]
+INFO IP pools overlap [pool-overlap]
   - pod shop/cart-0: it is worth knowing
-  next  let one pool keep the common part: disable the other, move its workloads, then delete it
+  next  keep the common range in one pool: disable the other pool, recreate its pods, then delete it
 
-Could not be looked at
+Could not be checked
   - logs were not collected
 
-plumb doctor explain CODE says more about a code
+plumb doctor explain CODE describes a code in full
 ";
     assert_eq!(text(&mixed(), &Style::PLAIN), expected);
 }
@@ -38,10 +39,10 @@ plumb doctor explain CODE says more about a code
 #[test]
 fn nothing_found_is_said_with_its_limits() {
     assert_eq!(text(&Report::default(), &Style::PLAIN), "Nothing wrong was found.\n");
-    let blind = Report { unseen: vec!["everything".to_owned()], ..Report::default() };
+    let blind = Report { unseen: vec![Unseen::Reported("everything".to_owned())], ..Report::default() };
     assert!(
         text(&blind, &Style::PLAIN)
-            .starts_with("Not seen: everything.\nNothing wrong was found in the rest.\n\n")
+            .starts_with("Incomplete evidence: everything.\nNothing wrong was found in the rest.\n\n")
     );
 }
 

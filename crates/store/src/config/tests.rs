@@ -193,7 +193,7 @@ fn contradictions_are_refused() {
     );
     assert_eq!(
         refusal(&[("ETCD_DISCOVERY_SRV", "example.org")]),
-        "finding etcd through DNS SRV records (example.org) is not supported yet"
+        "etcd discovery through DNS SRV records (example.org) is not supported yet"
     );
     assert_eq!(
         refusal(&[("ETCD_ENDPOINTS", "http://a"), ("ETCD_CERT_FILE", "/c")]),
@@ -252,7 +252,7 @@ fn an_operator_may_sign_in_as_himself_with_the_agents_settings() {
 fn agents_settings_that_cannot_be_read_are_an_error_and_no_reason_for_another_store() {
     let error = select_on_node(&[], None, Overrides::default(), Some("NODENAME\n")).unwrap_err();
     assert!(matches!(error, ConfigError::AgentSettingsInvalid { .. }), "{error}");
-    assert!(error.to_string().ends_with("line 1 is no NAME=value"), "{error}");
+    assert!(error.to_string().ends_with("line 1 is not NAME=value"), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let error = StoreConfig::from_sources(&Sources {
         overrides: Overrides::default(),

@@ -50,7 +50,7 @@ fn ensure_directory(directory: &Path) -> Result<(), Trouble> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let parent = directory.parent().unwrap_or(directory);
             Err(Trouble::new(format!("the directory {} does not exist", parent.display()))
-                .with_hint("is the path right? Only the last directory of it is made by itself"))
+                .with_hint("is the path right? Only its last directory is created automatically"))
         }
         Err(error) => {
             let problem = format!("the directory {} cannot be made", directory.display());

@@ -238,12 +238,11 @@ fn find(path: &Path, mode: OpenMode) -> Result<Identity, Trouble> {
 }
 
 fn missing(mode: OpenMode) -> Trouble {
-    let trouble = Trouble::new("there is no such file");
+    let trouble = Trouble::new("the file does not exist");
     match mode {
         OpenMode::CreateIfMissing => trouble,
-        OpenMode::Existing | OpenMode::ReadOnly => {
-            trouble.with_hint("is SQLITE_PATH right? The first command that creates a record makes the file")
-        }
+        OpenMode::Existing | OpenMode::ReadOnly => trouble
+            .with_hint("is SQLITE_PATH right? The first command that creates a record creates the file"),
     }
 }
 

@@ -16,13 +16,7 @@ use crate::{connect, next};
 
 /// The error and everything below it, as an operator would see it.
 fn shown(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut next = std::error::Error::source(error);
-    while let Some(source) = next {
-        text = format!("{text}: {source}");
-        next = source.source();
-    }
-    text
+    model::text::on_one_line(error)
 }
 
 async fn refused(config: EtcdConfig) -> StoreError {

@@ -40,7 +40,7 @@ fn a_missing_file_is_named_and_nothing_is_made() {
     let scratch = Scratch::new();
     for mode in [OpenMode::Existing, OpenMode::ReadOnly] {
         let (problem, hint) = refusal(&scratch.db(), mode);
-        assert_eq!(problem, "there is no such file");
+        assert_eq!(problem, "the file does not exist");
         assert!(hint.contains("SQLITE_PATH"), "{hint}");
     }
     let error = SqliteStore::open(scratch.db(), OpenMode::ReadOnly).unwrap_err();

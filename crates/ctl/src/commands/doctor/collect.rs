@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use doctor::evidence::node::ClockReading;
+use evidence::Unseen;
+use evidence::node::ClockReading;
+use gather::LiveSources;
 use gather::bundle::BundleWriter;
 use jiff::Timestamp;
 use model::KeyRange;
 use store::{ListRequest, Store};
 
-use super::live::{STORE_UNREAD, Sources};
+use super::live;
 use crate::cli::Global;
 use crate::cli::doctor::Collect;
 use crate::failure::{Failure, Failures};
@@ -22,9 +24,9 @@ use crate::failure::{Failure, Failures};
 const PAGE: usize = 1_000;
 
 pub(crate) async fn run(global: &Global, collect: &Collect) -> Result<(), Failures> {
-    let sources = Sources::open(global, &collect.this_node).await?;
-    if let Err(failure) = sources.store() {
-        eprintln!("note: the store is not collected: {}", failure.words());
+    let sources = live::open(global, &collect.this_node, &[]).await?;
+    if let Err(why) = sources.store() {
+        eprintln!("note: the store was not collected: {why}");
     }
     let path = collect.out.clone().unwrap_or_else(name_by_time);
     if path == Path::new("-") {
@@ -47,7 +49,7 @@ pub(crate) async fn run(global: &Global, collect: &Collect) -> Result<(), Failur
     Ok(())
 }
 
-async fn write_file(path: &Path, sources: &Sources, settle: f64) -> Result<(), Failure> {
+async fn write_file(path: &Path, sources: &LiveSources, settle: f64) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
     let mut bundle = BundleWriter::new(BufWriter::new(file.map_err(|error| cannot(path, &error))?));
@@ -57,7 +59,11 @@ async fn write_file(path: &Path, sources: &Sources, settle: f64) -> Result<(), F
 }
 
 /// Two looks, unless there is no time between them.
-async fn looks(bundle: &mut BundleWriter<impl Write>, sources: &Sources, settle: f64) -> Result<(), Failure> {
+async fn looks(
+    bundle: &mut BundleWriter<impl Write>,
+    sources: &LiveSources,
+    settle: f64,
+) -> Result<(), Failure> {
     look(bundle, sources).await?;
     if settle > 0.0 {
         tokio::time::sleep(Duration::from_secs_f64(settle)).await;
@@ -66,12 +72,12 @@ async fn looks(bundle: &mut BundleWriter<impl Write>, sources: &Sources, settle:
     Ok(())
 }
 
-async fn look(bundle: &mut BundleWriter<impl Write>, sources: &Sources) -> Result<(), Failure> {
+async fn look(bundle: &mut BundleWriter<impl Write>, sources: &LiveSources) -> Result<(), Failure> {
     bundle.look(Timestamp::now())?;
     let reading = match sources.store() {
         Ok(store) => records(bundle, store).await?,
-        Err(failure) => {
-            bundle.unread(&format!("{STORE_UNREAD}{}", failure.words()))?;
+        Err(why) => {
+            bundle.unseen(&Unseen::Store { why: why.to_owned() })?;
             None
         }
     };

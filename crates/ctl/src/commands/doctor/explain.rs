@@ -3,7 +3,7 @@
 use std::io::Write as _;
 
 use doctor::checks;
-use model::suggest;
+use model::UnknownCode;
 
 use super::tell;
 use crate::cli::doctor::Explain;
@@ -15,17 +15,18 @@ pub(super) fn run(wanted: &Explain) -> Result<(), Failures> {
         None if wanted.markdown => render::explain::page(checks::ALL),
         None => render::explain::list(checks::ALL, &style),
         Some(code) => {
-            let check = checks::find(&code.to_lowercase()).ok_or_else(|| unknown(code))?;
-            render::explain::one(check, &style)
+            let code = code.parse().map_err(|unknown| unknown_code(&unknown))?;
+            render::explain::one(checks::find(code), &style)
         }
     };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
 }
 
-fn unknown(code: &str) -> Failure {
-    let nearest = suggest::nearest(code, checks::ALL.iter().map(|check| check.code));
-    let hint = nearest.map(|nearest| format!("did you mean {nearest}?"));
-    Failure::usage(format!("no finding has the code '{code}'"))
-        .hint(hint.unwrap_or_else(|| "plumb doctor explain lists all codes".to_owned()))
+pub(in crate::commands) fn unknown_code(unknown: &UnknownCode) -> Failure {
+    let hint = match unknown.nearest {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => "plumb doctor explain lists all codes".to_owned(),
+    };
+    Failure::usage(unknown.to_string()).hint(hint)
 }

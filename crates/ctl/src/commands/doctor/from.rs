@@ -8,7 +8,7 @@ use crate::failure::Failure;
 
 pub(super) fn examine(doctor: &Doctor) -> Result<Examined, Failure> {
     let start = Instant::now();
-    let evidence = gather::of_files(&doctor.from).map_err(|error| Failure::of(&error))?;
+    let evidence = crate::texts::of_files(&doctor.from).map_err(|error| Failure::of(&error))?;
     if evidence.is_empty() {
         return Err(no_evidence(&evidence));
     }
@@ -22,18 +22,17 @@ pub(super) fn examine(doctor: &Doctor) -> Result<Examined, Failure> {
 }
 
 /// A report that finds nothing would look like a clean bill.
-fn no_evidence(evidence: &doctor::Evidence) -> Failure {
+fn no_evidence(evidence: &evidence::Evidence) -> Failure {
     const SHOWN: usize = 5;
-    let mut message = "there is nothing in it that could be looked at".to_owned();
-    for what in evidence.unread.iter().take(SHOWN) {
-        message.push_str("\n  ");
-        message.push_str(what);
+    let mut message = "no usable evidence was found".to_owned();
+    for unseen in evidence.unseen.iter().take(SHOWN) {
+        message.push_str(&format!("\n  {unseen}"));
     }
-    let more = evidence.unread.len().saturating_sub(SHOWN);
+    let more = evidence.unseen.len().saturating_sub(SHOWN);
     if more > 0 {
         message.push_str(&format!("\n  and {more} more"));
     }
     Failure::new(message).hint(
-        "--from takes bundles of plumb collect, and what kubectl, calicoctl, ip and others print, as text",
+        "--from takes bundles of plumb collect, and the output of kubectl, calicoctl, ip and other tools as text",
     )
 }

@@ -13,9 +13,9 @@ pub(super) fn run(logs: &Logs) -> Result<(), Failures> {
 }
 
 fn show(logs: &Logs) -> Result<Report, Failure> {
-    let evidence = gather::of_files(&logs.files).map_err(|error| Failure::of(&error))?;
+    let evidence = crate::texts::of_files(&logs.files).map_err(|error| Failure::of(&error))?;
     let Some(log) = &evidence.log else {
-        return Err(Failure::usage("there is no line of a log in these files"));
+        return Err(Failure::usage("these files contain no log lines"));
     };
     let report = doctor::diagnose_logs(&evidence);
     let text = match logs.output.output {

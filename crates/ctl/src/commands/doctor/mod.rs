@@ -10,7 +10,8 @@ mod tell;
 mod watch;
 
 pub(crate) use collect::run as collect;
-pub(super) use live::{Sources, look};
+pub(super) use explain::unknown_code;
+pub(super) use live::{Examiner, open, probes, rule};
 
 use doctor::{Report, Severity};
 
@@ -35,7 +36,7 @@ async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
     }
     if doctor.probe && !doctor.from.is_empty() && !doctor.live {
         return Err(Failure::usage(
-            "--probe sends packets from nodes, and with --from none is asked; add --live",
+            "--probe sends packets from nodes, but --from does not contact any node; add --live",
         )
         .into());
     }
@@ -50,7 +51,7 @@ async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
 
 /// What was looked at, and what was found in it.
 pub(in crate::commands) struct Examined {
-    pub(in crate::commands) evidence: doctor::Evidence,
+    pub(in crate::commands) evidence: evidence::Evidence,
     pub(in crate::commands) report: Report,
 }
 
@@ -63,8 +64,8 @@ fn verdict(report: &Report, fail_on: FailOn) -> Result<(), Failures> {
     };
     match report.worst() {
         Some(worst) if worst >= bad => Err(Failure::found().into()),
-        _ if live::is_store_unread(report) => {
-            Err(Failures::from(Failure::new("the store's records could not be judged")).unable())
+        _ if live::is_store_unseen(report) => {
+            Err(Failures::from(Failure::new("the records of the store could not be checked")).unable())
         }
         _ => Ok(()),
     }

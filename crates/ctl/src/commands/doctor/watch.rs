@@ -3,52 +3,41 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use doctor::{Report, checks, diagnose_with};
+use doctor::Report;
 use jiff::Timestamp;
 use render::Changes;
 
-use super::live::Sources;
+use super::live::{self, Examiner};
 use super::{Examined, tell};
 use crate::cli::Global;
 use crate::cli::doctor::{Doctor, Format};
 use crate::failure::{Failure, Failures};
 
-/// Looks until it is interrupted, or as often as was asked for.
+/// Observes until it is interrupted, or as often as was asked for.
 pub(super) async fn run(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
     if doctor.output.output == Format::Html || doctor.output.out.is_some() {
-        return Err(
-            Failure::usage("--watch tells what changes line by line, as text or json on stdout").into()
-        );
+        return Err(Failure::usage("--watch writes only text or json, and only to stdout").into());
     }
-    let sources = Sources::open(global, &doctor.this_node).await?;
-    let sources = sources.with_probes(doctor.probe, super::live::options(doctor));
-    let mut examined = super::live::examine_from(&sources, doctor).await?;
+    let sources = live::open_for(global, doctor).await?;
+    let mut examiner = Examiner::new(&sources, live::rule(doctor.settle), live::options(doctor));
+    let mut examined = examiner.run().await?;
+    live::note_timings(doctor, &examiner);
     match doctor.output.output {
         Format::Json => tell_changes(doctor, &Report::default(), &examined)?,
         _ => tell::tell(&doctor.output, &examined)?,
     }
-    let mut looks = 1;
-    while doctor.looks.is_none_or(|most| looks < most) {
-        tokio::select! {
-            () = tokio::time::sleep(Duration::from_secs_f64(doctor.every)) => {}
+    let mut reports = 1;
+    while doctor.looks.is_none_or(|most| reports < most) {
+        examiner.next_round(Duration::from_secs_f64(doctor.every));
+        let next = tokio::select! {
+            next = examiner.run() => next?,
             _ = tokio::signal::ctrl_c() => break,
-        }
-        examined = look_again(&sources, doctor, examined).await?;
-        looks += 1;
+        };
+        tell_changes(doctor, &examined.report, &next)?;
+        examined = next;
+        reports += 1;
     }
     Ok(examined.report)
-}
-
-/// The look before is the earlier one of this: what lasts for two of them is told.
-async fn look_again(sources: &Sources, doctor: &Doctor, before: Examined) -> Result<Examined, Failure> {
-    let mut evidence = sources.collect().await?;
-    let mut earlier = before.evidence;
-    earlier.earlier = None;
-    evidence.earlier = Some(Box::new(earlier));
-    let report = diagnose_with(&evidence, checks::ALL, &super::live::options(doctor));
-    let examined = Examined { evidence, report };
-    tell_changes(doctor, &before.report, &examined)?;
-    Ok(examined)
 }
 
 fn tell_changes(doctor: &Doctor, before: &Report, now: &Examined) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 pub(super) fn report(command: &Install, path: &Path, given: &AgentSettings) -> Result<(), Failure> {
     for name in &given.left_out {
         tell(&format!(
-            "note: {name} was not carried over, because kubectl uses it too; with DATASTORE_TYPE=kubernetes it is"
+            "note: {name} was not added to the agent's settings, because kubectl uses it too; it is added only with DATASTORE_TYPE=kubernetes"
         ));
     }
     // With --dry-run there may be none.
@@ -35,7 +35,7 @@ pub(super) fn report(command: &Install, path: &Path, given: &AgentSettings) -> R
     let is_to_be_written = command.dry_run && command.replace_settings;
     if !missing.is_empty() && !is_to_be_written {
         tell(&format!(
-            "warning: {} was kept, and does not have what the environment sets: {}; use --replace-settings to write it anew",
+            "warning: {} was kept, but these variables have another value in the environment: {}; use --replace-settings to rewrite it",
             path.display(),
             missing.join(", ")
         ));
@@ -60,11 +60,11 @@ fn keep_private(command: &Install, path: &Path) -> Result<(), Failure> {
     }
     let shown = path.display();
     if command.dry_run {
-        tell(&format!("would set the mode of {shown} from {mode:04o} to 0600: a password is in it"));
+        tell(&format!("would set the mode of {shown} from {mode:04o} to 0600: it contains a password"));
         return Ok(());
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    tell(&format!("set the mode of {shown} from {mode:04o} to 0600: a password is in it"));
+    tell(&format!("set the mode of {shown} from {mode:04o} to 0600: it contains a password"));
     Ok(())
 }
 
@@ -80,13 +80,13 @@ fn tell_store(environment: &dyn Fn(&str) -> Option<OsString>) {
     match StoreConfig::from_sources(&sources) {
         Ok(Selected { config: StoreConfig::Kubernetes { .. }, .. }) => {
             tell(
-                "warning: with these settings the agent does not start: this release has no Kubernetes store yet",
+                "warning: with these settings the agent will not start: this release has no Kubernetes store yet",
             );
         }
         Ok(selected) => tell(&format!("the agent's store: {}", selected.config)),
         Err(error) => {
             let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            tell(&format!("warning: with these settings the agent does not start: {error}{hint}"));
+            tell(&format!("warning: with these settings the agent will not start: {error}{hint}"));
         }
     }
 }

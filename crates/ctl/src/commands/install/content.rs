@@ -44,7 +44,7 @@ RestartSec=1
 # Stopping the agent leaves the pods' network as it is.
 KillMode=process
 LimitNOFILE=65536
-# What it needs, and what BIRD and nft need, which it runs. Its files may be anywhere but in the system's own folders.
+# Capabilities of the agent, and of BIRD and nft, which it runs. ProtectSystem makes /usr and /boot read-only.
 CapabilityBoundingSet={capabilities}
 NoNewPrivileges=yes
 ProtectSystem=yes
@@ -128,13 +128,12 @@ impl AgentSettings {
 }
 
 const HEAD: &str = "\
-# Settings of the node agent (plumbd), one NAME=\"value\" a line. systemd passes them to the agent, and plumb on
-# this node finds the store by them. Only root may read this file: passwords are in it.
+# Settings of the node agent (plumbd), one NAME=\"value\" per line. systemd passes them to the agent, and plumb on
+# this node finds the store with them. Only root may read this file: it can contain passwords.
 ";
 
 fn refused(name: &str, why: &str) -> Failure {
-    Failure::new(format!("the setting {name} {why}"))
-        .hint("unset it, or give it another value, and install again")
+    Failure::new(format!("the setting {name} {why}")).hint("unset it or change its value, and install again")
 }
 
 #[cfg(test)]

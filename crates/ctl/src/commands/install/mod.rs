@@ -26,8 +26,8 @@ const UNIT: &str = "plumbd.service";
 
 pub(super) fn run(command: &Install) -> Result<(), Failures> {
     if command.print {
-        let failure = Failure::new("manifests for Kubernetes are not there yet");
-        return Err(failure.hint("without --print this node itself is installed").into());
+        let failure = Failure::new("--print (Kubernetes manifests) is not implemented yet");
+        return Err(failure.hint("without --print, plumb install installs on this node").into());
     }
     let source = source(command)?;
     let settings = AgentSettings::read(&|name| std::env::var_os(name))?;
@@ -80,11 +80,11 @@ fn say_which_configuration_counts(command: &Install) -> Result<(), Failure> {
     let mut others: Vec<String> = names.filter(is_configuration).filter(|name| name != CONFLIST).collect();
     others.sort();
     for other in &others {
-        tell(&format!("kept the network configuration of somebody else: {}", folder.join(other).display()));
+        tell(&format!("kept another plugin's network configuration: {}", folder.join(other).display()));
     }
     if let Some(first) = others.first().filter(|name| name.as_str() < CONFLIST) {
         tell(&format!(
-            "note: runtimes use {first}, because its name comes before {CONFLIST}; move it away to use Plumbline"
+            "note: container runtimes use {first}, because its name sorts before {CONFLIST}; move it away to use Plumbline"
         ));
     }
     Ok(())
@@ -95,8 +95,8 @@ fn source(command: &Install) -> Result<PathBuf, Failure> {
     let folder = command.bin_dir.clone().or_else(beside).unwrap_or_default();
     match PROGRAMS.iter().chain([&PLUGIN]).find(|name| !folder.join(name).is_file()) {
         None => Ok(folder),
-        Some(missing) => Err(Failure::new(format!("there is no {missing} in {}", folder.display()))
-            .hint("name the folder with plumb, plumbd and plumb-cni with --bin-dir")),
+        Some(missing) => Err(Failure::new(format!("{missing} is missing in {}", folder.display()))
+            .hint("use --bin-dir to name the directory that contains plumb, plumbd and plumb-cni")),
     }
 }
 

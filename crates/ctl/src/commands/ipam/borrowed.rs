@@ -92,7 +92,7 @@ impl Borrowed {
             let count = self.unclassified;
             writeln!(
                 out,
-                "\nNote: {count} IP allocations name no node. Whether they are borrowed cannot be told."
+                "\nNote: {count} IP allocations do not name a node, so it is unknown whether they are borrowed."
             )?;
         }
         Ok(())

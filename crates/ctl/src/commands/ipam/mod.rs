@@ -42,8 +42,7 @@ fn format(text: &str) -> Result<Option<Syntax>, Failure> {
     match Format::parse(text) {
         Ok(Format::Table(Choice::Narrow)) => Ok(None),
         Ok(Format::Document(syntax)) => Ok(Some(syntax)),
-        _ => Err(Failure::usage(format!("output format '{text}' is not known here"))
-            .hint("it is one of ps, yaml, json")),
+        _ => Err(Failure::usage(format!("unknown output format '{text}'")).hint("use one of ps, yaml, json")),
     }
 }
 

@@ -59,7 +59,7 @@ impl Report {
         }
         Report::parse(&text).map_err(|problem| {
             Failure::new(format!("{} is not a report of ipam check: {problem}", path.display()))
-                .hint("make a new one with plumb ipam check -o FILE; nothing was released")
+                .hint("nothing was released; create a new report with plumb ipam check -o FILE")
         })
     }
 
@@ -89,7 +89,7 @@ impl Leaks {
         let address: IpAddr = under.parse().map_err(|_| format!("{under:?} is not an address"))?;
         for allocation in allocations {
             if allocation.ip.parse() != Ok(address) {
-                return Err(format!("under {under} there is an allocation of {:?}", allocation.ip));
+                return Err(format!("the entry {under} contains an allocation of {:?}", allocation.ip));
             }
             // Who is said to use an address need not be right about its being in use.
             if allocation.in_use || allocation.cooling_down {
@@ -101,7 +101,9 @@ impl Leaks {
             let handle = Some(allocation.handle.clone()).filter(|handle| !handle.is_empty());
             let item = ReleaseItem { address, handle, sequence_number: Some(number) };
             if self.addresses.insert(address, item).is_some() {
-                return Err(format!("{address} is leaked more than once; release it by --ip, after a look"));
+                return Err(format!(
+                    "{address} is listed as leaked more than once; check it, then release it with --ip"
+                ));
             }
         }
         Ok(())
@@ -187,8 +189,8 @@ mod tests {
         assert!(spoilt(&format!("{first}/sequenceNumber"), Value::Null).contains("no sequence number"));
         assert!(spoilt(&format!("{first}/sequenceNumber"), json!(-1)).contains("u64"));
         assert!(spoilt(&format!("{first}/sequenceNumber"), json!(1.5)).contains("u64"));
-        assert!(spoilt(&format!("{first}/ip"), json!("10.244.7.67")).contains("under 10.244.7.66"));
-        assert!(spoilt(&format!("{first}/ip"), json!("10.244.7.66/32")).contains("under 10.244.7.66"));
+        assert!(spoilt(&format!("{first}/ip"), json!("10.244.7.67")).contains("the entry 10.244.7.66"));
+        assert!(spoilt(&format!("{first}/ip"), json!("10.244.7.66/32")).contains("the entry 10.244.7.66"));
         assert!(spoilt("/clusterGUID", Value::Null).contains("clusterGUID"));
         assert!(spoilt("/version", json!(3)).contains("string"));
         assert!(spoilt("/leakedHandles/0/Revision", Value::Null).contains("Revision"));

@@ -54,7 +54,10 @@ fn write_text(address: IpAddr, found: Option<&Allocation>, out: &mut dyn Write) 
     let Some(found) = found else { return writeln!(out, "{address} is not assigned") };
     let attribute = &found.attribute;
     if let Some(time) = &attribute.released_at {
-        return writeln!(out, "{address} is not assigned\nReleased at {time}, not to be used again yet");
+        return writeln!(
+            out,
+            "{address} is not assigned\nReleased at {time}; it is not allocated again until its cooldown has ended"
+        );
     }
     writeln!(out, "IP {address} is in use")?;
     writeln!(out, "Handle ID: {}", attribute.handle().unwrap_or("<none>"))?;

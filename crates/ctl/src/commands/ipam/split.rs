@@ -34,7 +34,7 @@ pub(crate) async fn run(global: &Global, split: &IpamSplit) -> Result<(), Failur
     };
     let cluster = Cluster::read(&store).await?;
     let (true, Some(locked_at)) = (cluster.is_locked, cluster.revision) else {
-        return Err(Failure::new("the datastore is not locked: pods could take addresses meanwhile")
+        return Err(Failure::new("the datastore is not locked: addresses could be allocated during the split")
             .hint("lock it with plumb datastore migrate lock, split, then unlock it with plumb datastore migrate unlock")
             .into());
     };
@@ -69,7 +69,7 @@ impl Plan {
                 Some(found) => {
                     let cidr = found.spec("cidr").and_then(Value::as_str).unwrap_or_default();
                     let name = &part.metadata.name;
-                    return Err(Failure::new(format!("there is a pool {name} already, with network {cidr}"))
+                    return Err(Failure::new(format!("pool {name} already exists, with CIDR {cidr}"))
                         .hint("delete or rename it first"));
                 }
             }
@@ -94,7 +94,7 @@ impl Plan {
             let committed = store.commit(vec![lock.clone(), update]).await.map_err(Failure::from)?;
             old_at = committed.revisions[1].clone();
         }
-        let resume = "nothing of the old pool is lost; give the same command again to go on";
+        let resume = "nothing is lost; run the same command again to continue";
         let (last, before) =
             batches.split_last().map_or((&[][..], &[][..]), |(last, before)| (*last, before));
         for batch in before {
@@ -146,8 +146,8 @@ fn find(split: &IpamSplit, stored: &[Record]) -> Result<(Resource, Record), Fail
         }
     }
     let missing = match (&split.name, &split.cidr) {
-        (Some(name), _) => format!("there is no IP pool {name}"),
-        (None, cidr) => format!("there is no IP pool with network {}", cidr.as_deref().unwrap_or_default()),
+        (Some(name), _) => format!("IP pool {name} does not exist"),
+        (None, cidr) => format!("no IP pool has the CIDR {}", cidr.as_deref().unwrap_or_default()),
     };
     Err(unreadable.unwrap_or_else(|| Failure::new(missing).hint("plumb get ippools lists them")))
 }
@@ -160,11 +160,11 @@ fn network(pool: &Resource) -> Option<Cidr> {
 fn parts(old: &Resource, number: u32) -> Result<Vec<Resource>, Failure> {
     let name = &old.metadata.name;
     let Some(whole) = network(old) else {
-        return Err(Failure::new(format!("IP pool {name} has no network that could be split")));
+        return Err(Failure::new(format!("IP pool {name} has no valid CIDR to split")));
     };
     let unusable = |why: String| {
         Failure::new(format!("IP pool {name} ({whole}) cannot be split into {number} parts: {why}"))
-            .hint("split it into fewer")
+            .hint("split it into fewer parts")
     };
     let networks = networks(&whole, number).ok_or_else(|| unusable("it is not large enough".to_owned()))?;
     let mut parts = Vec::new();

@@ -103,7 +103,7 @@ pub(super) fn run(wanted: &Checksystem) -> Result<(), Failures> {
     if !is_new {
         reasons.insert(0, format!("the kernel {release} is older than {}.{}", VERSION_MIN.0, VERSION_MIN.1));
     }
-    Err(Failure::new(format!("this machine cannot carry a pod network: {}", reasons.join(", "))).into())
+    Err(Failure::new(format!("this machine cannot run a pod network: {}", reasons.join(", "))).into())
 }
 
 /// Whether a command does something in a network namespace of its own; needs root, and is `false` without.

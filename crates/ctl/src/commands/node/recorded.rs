@@ -18,16 +18,16 @@ pub(super) async fn run(global: &Global, node: &str, period: Option<u32>) -> Res
         None => connect::open_for_reading(global).await?,
     };
     if store.get(&Key::cluster(Kind::Node, node)).await.map_err(Failure::from)?.is_none() {
-        return Err(Failure::new(format!("there is no node {node}"))
+        return Err(Failure::new(format!("node {node} does not exist"))
             .hint("plumb get nodes lists them")
             .into());
     }
     let known = about(&*store, node).await?;
     match (known.is_empty(), period) {
         (true, Some(period)) => make(&*store, node, period).await.map_err(Failures::from),
-        (true, None) => Err(Failure::new(format!("nobody asked node {node} how it is"))
+        (true, None) => Err(Failure::new(format!("node {node} has no CalicoNodeStatus record"))
             .hint(format!(
-                "this makes its agent report every 10 seconds: {}",
+                "create one that its agent updates every 10 seconds: {}",
                 ShellCommand::new("plumb node status --watch-period 10").value(node)
             ))
             .into()),
@@ -70,11 +70,12 @@ async fn make(store: &dyn Store, node: &str, period: u32) -> Result<(), Failure>
     resource.body.insert("spec".to_owned(), spec);
     match store.create(resource.key(), resource.encode()).await {
         Ok(_) => {
-            eprintln!("made {}; the agent of {node} tells within a few seconds", resource.key());
+            eprintln!("created {}; the agent of {node} updates it within a few seconds", resource.key());
             Ok(())
         }
         Err(StoreError::AlreadyExists { .. }) => {
-            let message = format!("a CalicoNodeStatus {node} is there already, and asks about another node");
+            let message =
+                format!("a CalicoNodeStatus named {node} already exists, but it is about another node");
             Err(Failure::new(message))
         }
         Err(error) => Err(error.into()),
@@ -84,13 +85,13 @@ async fn make(store: &dyn Store, node: &str, period: u32) -> Result<(), Failure>
 fn show(node: &str, known: &[Resource]) -> Result<(), Failures> {
     let of = |class: &str| known.iter().find_map(|resource| status(resource, class));
     let Some(last) = known.iter().find_map(updated) else {
-        return Err(Failure::new(format!("the agent of {node} has not told anything yet"))
-            .hint("it does so within a few seconds, if it runs and knows how")
+        return Err(Failure::new(format!("the agent of {node} has not reported its status yet"))
+            .hint("it reports within a few seconds if it runs and supports CalicoNodeStatus")
             .into());
     };
     let mut out = io::stdout().lock();
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("-").to_owned();
-    let mut facts = vec![("Node", node.to_owned()), ("Told at", last)];
+    let mut facts = vec![("Node", node.to_owned()), ("Reported at", last)];
     if let Some(agent) = of("agent") {
         let bird = agent.get("birdV4").unwrap_or(&Value::Null);
         let words = format!(

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use doctor::Evidence;
-use doctor::evidence::NodeEvidence;
-use doctor::evidence::kernel::Route;
-use doctor::evidence::node::{Bgp, BgpSession};
+use evidence::Evidence;
+use evidence::NodeEvidence;
+use evidence::kernel::Route;
+use evidence::node::{Bgp, BgpSession};
 use gather::agent;
 use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind, Resource};
 use plan::between::{BETWEEN_PROTOCOL, VXLAN_DEVICES};
@@ -29,7 +29,7 @@ pub(crate) async fn run(global: &Global, status: &Status) -> Result<(), Failures
         State::Running => writeln!(out, "Calico process is running.")?,
         State::NobodyAnswers => writeln!(out, "Calico process is not running.")?,
         State::BirdIsDead => {
-            writeln!(out, "Calico process is not running: the agent answers, and BIRD does not run.")?;
+            writeln!(out, "Calico process is not running: the agent answers, but BIRD does not run.")?;
         }
     }
     if let Some(node) = &seen.node {
@@ -48,8 +48,8 @@ pub(crate) async fn run(global: &Global, status: &Status) -> Result<(), Failures
         (State::Running, down) => {
             Err(Failure::new(format!("{down} of {} sessions are down", peers.len())).into())
         }
-        (State::BirdIsDead, _) => Err(Failure::new("BIRD does not run on this node, so it has no BGP session")
-            .hint("see the agent's log for why it cannot be started (journalctl -u plumbd); an external BIRD has to be started by whoever runs it")
+        (State::BirdIsDead, _) => Err(Failure::new("BIRD does not run on this node, so there are no BGP sessions")
+            .hint("see the agent's log for the reason (journalctl -u plumbd); the agent does not start an external BIRD")
             .into()),
         (State::NobodyAnswers, _) => Err(seen.nobody().into()),
     }
@@ -81,7 +81,7 @@ impl Seen {
         let of_agent = || agent_setting("PLUMB_BIRD_SOCKET").map(PathBuf::from);
         let named = status.bird_socket.clone().or_else(of_agent);
         let sockets = named.map_or_else(host::bird::sockets, |socket| vec![socket]);
-        let name = node.as_ref().map_or("this node", |node| &node.name).to_owned();
+        let name = node.as_ref().map_or_else(|| "this node".into(), |node| node.name.clone());
         let (asked, problems) = gather::bird_sessions(&name, &sockets);
         problems.iter().for_each(|problem| eprintln!("note: {problem}"));
         // The agent knows whether there must be one.
@@ -106,8 +106,8 @@ impl Seen {
     }
 
     fn nobody(self) -> Failure {
-        let why = self.why_no_agent.unwrap_or_else(|| Failure::new("no agent runs here"));
-        why.hint("run it as root on a node; for another node: plumb node status NAME")
+        let why = self.why_no_agent.unwrap_or_else(|| Failure::new("no agent runs on this machine"));
+        why.hint("run this as root on a node; for another node use plumb node status NAME")
     }
 }
 
@@ -124,10 +124,10 @@ fn peer(session: &BgpSession) -> Peer {
 
 /// What an operator needs besides: from the agent's look at the kernel, and from the store if it can be reached.
 async fn facts(global: &Global, node: &NodeEvidence) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("Node", node.name.clone())];
+    let mut facts = vec![("Node", node.name.to_string())];
     match connect::open_for_reading(global).await {
-        Ok(store) => facts.extend(of_store(&store, &node.name).await),
-        Err(failure) => facts.push(("Store", format!("not reached: {}", failure.words()))),
+        Ok(store) => facts.extend(of_store(&store, node.name.as_str()).await),
+        Err(failure) => facts.push(("Store", format!("cannot be reached: {}", failure.words()))),
     }
     if let Some(problem) = &node.store_problem {
         facts.push(("Agent's store", format!("cannot be used: {}", problem.seen)));
@@ -168,7 +168,9 @@ fn address_choices(node: &NodeEvidence) -> Vec<(&'static str, String)> {
 async fn of_store(store: &Arc<dyn Store>, node: &str) -> Vec<(&'static str, String)> {
     let record = store.get(&Key::cluster(Kind::Node, node)).await.ok().flatten();
     let resource: Option<Resource> = record.and_then(|record| records::to_resource(&record).ok());
-    let Some(resource) = resource else { return vec![("Address", "the store has no such node".to_owned())] };
+    let Some(resource) = resource else {
+        return vec![("Address", "the store has no Node record with this name".to_owned())];
+    };
     let text = |field: &str| {
         let bgp = resource.spec("bgp").and_then(|bgp| bgp.get(field));
         bgp.and_then(Value::as_str).map(str::to_owned)

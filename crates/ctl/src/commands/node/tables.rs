@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use doctor::evidence::node::Mend;
+use evidence::node::Mend;
 use render::harmless;
 
 use crate::output::boxed::Boxed;
@@ -36,18 +36,20 @@ const MENDS_SHOWN: usize = 10;
 /// What the node's agent put right by itself: the last ones, the newest first.
 pub(super) fn write_mends(out: &mut dyn Write, mends: &[Mend]) -> io::Result<()> {
     if mends.is_empty() {
-        return writeln!(out, "\nThe agent had nothing to put right since it started.");
+        return writeln!(out, "\nThe agent has fixed nothing since it started.");
     }
-    writeln!(out, "\nPut right by the agent")?;
+    writeln!(out, "\nFixed by the agent")?;
     let mut table = Boxed::new(&["WHEN", "CODE", "SUBJECT", "WHAT"]);
     for Mend { at, code, subject, words } in mends.iter().rev().take(MENDS_SHOWN) {
         let when = at.strftime("%Y-%m-%d %H:%M:%S").to_string();
-        table.row([when, code.clone(), subject.clone(), words.clone()].map(|cell| harmless(&cell)).to_vec());
+        table.row(
+            [when, code.to_string(), subject.clone(), words.clone()].map(|cell| harmless(&cell)).to_vec(),
+        );
     }
     table.write(out)?;
     match mends.len().saturating_sub(MENDS_SHOWN) {
         0 => Ok(()),
-        more => writeln!(out, "and {more} more before"),
+        more => writeln!(out, "and {more} earlier"),
     }
 }
 
@@ -55,7 +57,7 @@ pub(super) fn write_mends(out: &mut dyn Write, mends: &[Mend]) -> io::Result<()>
 pub(super) fn write_facts(out: &mut dyn Write, facts: &[(&str, String)]) -> io::Result<()> {
     for (name, value) in facts {
         let value = value.replace(char::is_control, " ");
-        writeln!(out, "{name:<11}{value}")?;
+        writeln!(out, "{name:<14}{value}")?;
     }
     Ok(())
 }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use doctor::repair::{Dropped, Plan, Scope, Step};
+use doctor::{Certainty, Examination, Next, Rule};
+use gather::LiveSources;
 use jiff::Timestamp;
 use mend::{AgentNodes, Outcome, Repair as Running};
 use model::ShellCommand;
+use repair::{Dropped, Plan, Scope, Step, StepId};
 
-use super::super::doctor::Sources;
 use super::pending::{Finished, Pending};
 use super::{history_folder, look, tell};
 use crate::cli::Global;
@@ -29,7 +30,7 @@ pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Resu
     let (plan, scope) = match &repair.plan {
         Some(path) => {
             let plan = look::read(path).map_err(unable)?;
-            let scope = look::scope_of(&plan).map_err(unable)?;
+            let scope = plan.scope.clone();
             (plan, scope)
         }
         None => (look::plan(&sources, repair, scope).await.map_err(unable)?.0, scope.clone()),
@@ -38,9 +39,15 @@ pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Resu
         return Ok(tell::plan(repair, &plan)?);
     }
     tell::note(repair, &format!("{} planned.", tell::steps(plan.steps.len())));
-    let pending = Pending::default();
-    let mut apply = Apply { global, repair, sources: &sources, scope, pending, running: None };
-    apply.pending.planned(&plan);
+    let mut apply = Apply {
+        global,
+        repair,
+        sources: &sources,
+        scope,
+        pending: Pending::default(),
+        confirmations: Examination::new(rule(repair)),
+        running: None,
+    };
     let last = apply.first(&plan).await?;
     match &repair.plan {
         None => apply.rounds().await?,
@@ -54,18 +61,21 @@ pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Resu
 struct Apply<'a> {
     global: &'a Global,
     repair: &'a Repair,
-    sources: &'a Sources,
+    sources: &'a LiveSources,
     scope: Scope,
     pending: Pending,
+    /// Which steps the plans so far agree on: what removes something must be planned twice, a grace apart.
+    confirmations: Examination<StepId>,
     /// As soon as there is something to do.
     running: Option<Running>,
 }
 
 impl Apply<'_> {
-    /// What gives comes at once: until then an address in use may be given out again. What takes waits for its second look. The plan of
-    /// the last look comes back.
+    /// What gives comes at once: until then an address in use may be given out again. What takes waits for its second observation.
+    /// Returns the plan of the last one.
     async fn first(&mut self, plan: &Plan) -> Result<Plan, Failures> {
         let mut last = Plan::default();
+        self.observe(plan);
         let (taking, giving): (Vec<Step>, Vec<Step>) =
             plan.steps.iter().cloned().partition(|step| step.needs_second_look);
         for steps in [giving, taking] {
@@ -73,16 +83,22 @@ impl Apply<'_> {
                 continue;
             }
             let mut part = Plan { steps, ..plan.clone() };
-            wait_for_second_look(self.repair, &part).await;
+            if part.needs_second_look() {
+                self.wait().await;
+            }
             let (dropped, now) = agree(self.sources, self.repair, &self.scope, &mut part).await?;
             self.pending.dropped(dropped);
+            self.observe(&now);
+            let (ready, unconfirmed): (Vec<Step>, Vec<Step>) =
+                part.steps.into_iter().partition(|step| self.confirmations.is_confirmed(&step.id()));
+            self.pending.dropped(unconfirmed.into_iter().map(unconfirmed_step).collect());
             last = now;
-            self.carry_out(plan, part.steps).await?;
+            self.carry_out(plan, ready).await?;
         }
         Ok(last)
     }
 
-    /// What lost a race is planned anew at once, and done, as often as it takes within a bound.
+    /// What lost a race is planned again at once, and done, as often as it takes within a bound.
     async fn rounds(&mut self) -> Result<(), Failures> {
         let mut has_waited = false;
         for _ in 0..ROUNDS_MAX {
@@ -90,32 +106,52 @@ impl Apply<'_> {
                 return Ok(());
             }
             let (now, report) = look::plan(self.sources, self.repair, &self.scope).await?;
-            let steps = self.pending.taken_up(&now, &report.not_judged);
+            self.observe(&now);
+            let mut steps = self.pending.taken_up(&now, &report.not_judged);
             if steps.is_empty() {
                 continue;
             }
-            let grace = look::grace(self.repair);
-            let at = Timestamp::now();
-            let (ready, waiting): (Vec<Step>, Vec<Step>) =
-                steps.into_iter().partition(|step| self.pending.may_go(step, at, grace));
-            self.pending.planned(&now);
-            if ready.is_empty() && has_waited {
+            steps.retain(|step| self.confirmations.is_confirmed(&step.id()));
+            if steps.is_empty() && has_waited {
                 return Ok(());
             }
-            if ready.is_empty() {
+            if steps.is_empty() {
                 has_waited = true;
-                wait_for_second_look(self.repair, &Plan { steps: waiting, ..now }).await;
+                self.wait().await;
                 continue;
             }
             tell::note(
                 self.repair,
-                &format!("{} planned anew: the state changed since planning.", tell::steps(ready.len())),
+                &format!("{} planned again: the state changed since planning.", tell::steps(steps.len())),
             );
-            if !self.carry_out(&now, ready).await? {
+            if !self.carry_out(&now, steps).await? {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    fn observe(&mut self, plan: &Plan) {
+        let certainty = |step: &Step| match step.needs_second_look {
+            true => Certainty::MayBeChurn,
+            false => Certainty::Certain,
+        };
+        let steps = plan.steps.iter().map(|step| (step.id(), certainty(step)));
+        self.confirmations.observe(since_epoch(plan.looked_at.unwrap_or_else(Timestamp::now)), steps);
+    }
+
+    /// What goes must be gone in two observations that are some time apart.
+    async fn wait(&self) {
+        let Next::Wait(left) = self.confirmations.poll(since_epoch(Timestamp::now())) else { return };
+        tell::note(
+            self.repair,
+            &format!(
+                "Waiting {} s: anything to be removed must be gone in two observations {} s apart.",
+                left.as_secs() + 1,
+                self.repair.grace
+            ),
+        );
+        tokio::time::sleep(left).await;
     }
 
     /// Whether anything was tried: what depends on a step that failed is not.
@@ -155,29 +191,24 @@ impl Apply<'_> {
     }
 }
 
-/// What goes must look gone in two looks that are some time apart.
-async fn wait_for_second_look(repair: &Repair, plan: &Plan) {
-    if !plan.needs_second_look() {
-        return;
-    }
-    let grace = look::grace(repair);
-    let since = plan.looked_at.unwrap_or_else(Timestamp::now);
-    let left = grace - Timestamp::now().duration_since(since);
-    let Ok(left) = Duration::try_from(left) else { return };
-    tell::note(
-        repair,
-        &format!(
-            "Waiting {} s: what is taken away must look gone twice, {} s apart.",
-            left.as_secs() + 1,
-            repair.grace
-        ),
-    );
-    tokio::time::sleep(left).await;
+/// Two plans, a grace apart. How often is bounded by the rounds.
+fn rule(repair: &Repair) -> Rule {
+    let settle = Duration::try_from(look::grace(repair)).unwrap_or_default();
+    Rule { observations: u32::MAX, ..Rule::twice(settle) }
 }
 
-/// Looks right before acting. Only what a plan of now says, too, stays in the plan.
+/// Of the wall clock, because a plan may come from a file.
+fn since_epoch(time: Timestamp) -> Duration {
+    Duration::try_from(time.duration_since(Timestamp::UNIX_EPOCH)).unwrap_or_default()
+}
+
+fn unconfirmed_step(step: Step) -> Dropped {
+    Dropped { step, why: "two observations in a row have not confirmed it yet".to_owned() }
+}
+
+/// Observes right before acting. Only what a plan of now says, too, stays in the plan.
 async fn agree(
-    sources: &Sources,
+    sources: &LiveSources,
     repair: &Repair,
     scope: &Scope,
     plan: &mut Plan,
@@ -185,10 +216,10 @@ async fn agree(
     let (now, _) = look::plan(sources, repair, scope).await?;
     if now.cluster_guid != plan.cluster_guid {
         return Err(Failure::new(format!(
-            "the plan is for another cluster: its clusterGUID is {:?}, this one's is {:?}",
+            "the plan is for another cluster: its clusterGUID is {:?}, that of this cluster is {:?}",
             plan.cluster_guid, now.cluster_guid
         ))
-        .hint("make a new plan here"));
+        .hint("create a new plan for this cluster"));
     }
     Ok((plan.keep_agreed(&now), now))
 }
@@ -196,7 +227,7 @@ async fn agree(
 async fn begin(
     global: &Global,
     repair: &Repair,
-    sources: &Sources,
+    sources: &LiveSources,
     mut plan: Plan,
 ) -> Result<Running, Failures> {
     let store = connect::open_for_changing(global).await?;
@@ -217,10 +248,7 @@ async fn go(repair: &Repair, running: &mut Running) -> Result<Outcome, Failures>
         running.steps_at_once = 1;
     }
     let (id, total) = (running.plan().id.clone(), running.left().len());
-    tell::note(
-        repair,
-        &format!("Repair {id}: {}. To take it back: {}", tell::steps(total), past("undo", &id)),
-    );
+    tell::note(repair, &format!("Repair {id}: {}. To undo it: {}", tell::steps(total), past("undo", &id)));
     let bar = progress::bar(total);
     let start = Instant::now();
     let names = repair.all || repair.one_by_one || total <= NAMED_MAX;
@@ -228,7 +256,7 @@ async fn go(repair: &Repair, running: &mut Running) -> Result<Outcome, Failures>
     bar.finish_and_clear();
     let outcome = outcome.map_err(|error| {
         let (resume, undo) = (past("resume", &id), past("undo", &id));
-        explain(error).hint(format!("when that is mended, go on with {resume}, or take it back with {undo}"))
+        explain(error).hint(format!("fix the cause, then continue with {resume} or undo with {undo}"))
     })?;
     if repair.timings {
         eprintln!("timings: applying_ms={} changes={}", start.elapsed().as_millis(), outcome.changes);
@@ -244,7 +272,7 @@ pub(super) async fn resume(global: &Global, repair: &Repair, id: &str) -> Result
     let nodes = Arc::new(AgentNodes { sockets: sources.agents() });
     let mut running = Running::resume(&history_folder(repair), id, store, nodes).map_err(explain)?;
     if running.left().is_empty() {
-        tell::note(repair, &format!("Repair {id} is complete: nothing is left to do."));
+        tell::note(repair, &format!("Repair {id} is complete; nothing is left to do."));
         return Ok(());
     }
     running.unconfirmed = unconfirmed(&sources, repair, &running).await?;
@@ -256,13 +284,13 @@ pub(super) async fn resume(global: &Global, repair: &Repair, id: &str) -> Result
 /// What a stopped repair would still do, and a plan of right now would not. Steps that were done without a word being left of it
 /// are among them: nothing is found there any more.
 async fn unconfirmed(
-    sources: &Sources,
+    sources: &LiveSources,
     repair: &Repair,
     running: &Running,
 ) -> Result<BTreeMap<u32, String>, Failure> {
     let mut left = running.plan().clone();
     left.steps = running.left().into_iter().cloned().collect();
-    let scope = look::scope_of(&left)?;
+    let scope = left.scope.clone();
     let (dropped, _) = agree(sources, repair, &scope, &mut left).await?;
     Ok(dropped.into_iter().map(|dropped| (dropped.step.number, dropped.why)).collect())
 }
@@ -282,7 +310,7 @@ fn verdict(repair: &Repair, outcome: &Outcome, lost: usize) -> Result<(), Failur
         return Ok(());
     }
     let failure = Failure::new(format!(
-        "{} could not be done as planned, {} not tried",
+        "{} could not be applied as planned, {} not tried",
         tell::steps(lost + outcome.troubles().count()),
         tell::steps(outcome.not_tried)
     ));

@@ -4,16 +4,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use doctor::repair::{Left, PLAN_VERSION, Plan, Scope, Step};
-use doctor::{Options, Report};
+use ::doctor::{Options, Report};
+use gather::LiveSources;
 use jiff::{SignedDuration, Timestamp};
 use mend::Failure as Failed;
 use model::{Kind, ShellCommand};
-use plan::work::NodeWork;
+use plan::task::RepairTask;
 use render::harmless;
+use repair::{Left, PLAN_VERSION, Plan, Scope, Step};
 use serde_json::Value;
 
-use super::super::doctor::{Sources, look};
+use super::super::doctor::{self, Examiner, rule};
 use super::tell;
 use crate::cli::Global;
 use crate::cli::repair::Repair;
@@ -21,16 +22,18 @@ use crate::failure::{Failure, Failures};
 
 /// Looks now, and plans. The report is what the plan rests on.
 pub(super) async fn plan(
-    sources: &Sources,
+    sources: &LiveSources,
     repair: &Repair,
     scope: &Scope,
 ) -> Result<(Plan, Report), Failure> {
     let options = options(repair);
-    let (examined, [loading, analysis]) = look(sources, repair.settle, &options).await?;
+    let mut examiner = Examiner::new(sources, rule(repair.settle), options.clone()).keeping_earlier();
+    let examined = examiner.run().await?;
     let start = Instant::now();
-    let mut plan = doctor::repair::plan(&examined.evidence, &examined.report, scope, &options);
+    let mut plan = repair::plan(&examined.evidence, &examined.report, scope, &options);
     if repair.timings {
-        let [loading, analysis, planning] = [loading, analysis, start.elapsed()].map(|time| time.as_millis());
+        let times = [examiner.loading, examiner.analysis, start.elapsed()];
+        let [loading, analysis, planning] = times.map(|time| time.as_millis());
         eprintln!("timings: loading_ms={loading} analysis_ms={analysis} planning_ms={planning}");
     }
     if !repair.again {
@@ -52,7 +55,7 @@ fn options(repair: &Repair) -> Options {
 
 /// How far apart two looks must be that show something as gone.
 pub(super) fn grace(repair: &Repair) -> SignedDuration {
-    SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(doctor::GRACE)
+    SignedDuration::try_from_secs_f64(repair.grace).unwrap_or(::doctor::GRACE)
 }
 
 /// So often something is tried before it is left to people: once more than chance asks for.
@@ -61,7 +64,7 @@ const FAILURES_MAX: u32 = 2;
 /// What the same step could not do again and again, it will not do the next time either.
 fn leave_what_failed(plan: &mut Plan, failures: &[Failed]) {
     let failed = |step: &Step| {
-        failures.iter().find(|failure| failure.times >= FAILURES_MAX && failure.step.is_same(step))
+        failures.iter().find(|failure| failure.times >= FAILURES_MAX && failure.step.id() == step.id())
     };
     let (left, steps): (Vec<Step>, Vec<Step>) =
         std::mem::take(&mut plan.steps).into_iter().partition(|step| failed(step).is_some());
@@ -69,16 +72,16 @@ fn leave_what_failed(plan: &mut Plan, failures: &[Failed]) {
     for step in left {
         let Some(failure) = failed(&step) else { continue };
         let why = format!(
-            "it failed in {} repairs in a row: {}; when that is mended, plumb repair --again offers it again",
+            "it failed in {} repairs in a row: {}; after fixing the cause, plumb repair --again plans it again",
             failure.times, failure.said
         );
         let works = step.on_node.iter().flat_map(|on_node| &on_node.works);
         plan.left.push(Left {
-            code: step.code.clone(),
+            code: step.code,
             subject: step.subject.clone(),
             summary: step.title.clone(),
             why,
-            commands: works.flat_map(NodeWork::commands).collect(),
+            commands: works.flat_map(RepairTask::commands).collect(),
         });
     }
 }
@@ -90,13 +93,9 @@ fn new_id() -> String {
     format!("{}-{}", now.strftime("%Y%m%d-%H%M%S"), &lot[..4])
 }
 
-pub(super) async fn open(global: &Global, repair: &Repair) -> Result<Sources, Failure> {
-    let sources = Sources::open(global, &repair.this_node).await?;
-    let sources = sources.with_probes(repair.probe, options(repair));
-    match repair.from.is_empty() {
-        true => Ok(sources),
-        false => sources.with_texts(&repair.from),
-    }
+pub(super) async fn open(global: &Global, repair: &Repair) -> Result<LiveSources, Failure> {
+    let sources = doctor::open(global, &repair.this_node, &repair.from).await?;
+    Ok(sources.with_probes(doctor::probes(repair.probe, options(repair))))
 }
 
 /// Shows the plan, or writes it to a file.
@@ -107,7 +106,7 @@ pub(super) async fn show(global: &Global, repair: &Repair, scope: &Scope) -> Res
     if let Some(path) = &repair.plan {
         write(path, &plan)?;
         eprintln!(
-            "The plan is in {}. To do exactly that: {}",
+            "Wrote the plan to {}. To apply exactly this plan: {}",
             harmless(&path.display().to_string()),
             ShellCommand::new("plumb repair --plan").path(path).plain("--apply")
         );
@@ -119,7 +118,7 @@ pub(super) async fn show(global: &Global, repair: &Repair, scope: &Scope) -> Res
 /// Whole or not at all, and for its owner only: plans hold records.
 fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
     let failed = |error: &dyn std::error::Error| {
-        Failure::new(format!("the plan cannot be written to {}", path.display())).caused_by(error)
+        Failure::new(format!("cannot write the plan to {}", path.display())).caused_by(error)
     };
     let text = serde_json::to_vec_pretty(plan).map_err(|error| failed(&error))?;
     let mut name = path.as_os_str().to_owned();
@@ -142,26 +141,17 @@ fn write(path: &Path, plan: &Plan) -> Result<(), Failure> {
 /// A plan from a file.
 pub(super) fn read(path: &Path) -> Result<Plan, Failure> {
     let failed = |error: &dyn std::error::Error| {
-        Failure::new(format!("{} is no plan of a repair", path.display())).caused_by(error)
+        Failure::new(format!("{} is not a repair plan", path.display())).caused_by(error)
     };
     let text = std::fs::read(path)
-        .map_err(|error| Failure::new(format!("{} cannot be read", path.display())).caused_by(&error))?;
+        .map_err(|error| Failure::new(format!("cannot read {}", path.display())).caused_by(&error))?;
     let plan: Plan = serde_json::from_slice(&text).map_err(|error| failed(&error))?;
     match plan.version {
         PLAN_VERSION => Ok(plan),
         other => Err(Failure::new(format!(
-            "{} is a plan of version {other}, which is not known here",
+            "{} is a plan of version {other}, which this release does not support",
             path.display()
         ))),
-    }
-}
-
-/// The scope that a plan was made for.
-pub(super) fn scope_of(plan: &Plan) -> Result<Scope, Failure> {
-    let words: Vec<String> = plan.scope.split_whitespace().map(str::to_owned).collect();
-    match super::asked(if plan.scope == "everything" { &[] } else { &words }) {
-        Ok(super::Asked::Plan(scope)) => Ok(scope),
-        _ => Err(Failure::new(format!("the plan's scope {:?} is not known", plan.scope))),
     }
 }
 
@@ -173,10 +163,7 @@ mod tests {
     fn what_failed_again_and_again_is_left_and_what_differs_is_not() {
         let step = |number: u32, subject: &str| Step {
             number,
-            code: "device-down".to_owned(),
-            subject: subject.to_owned(),
-            title: format!("set {subject} up"),
-            ..Step::default()
+            ..Step::new(model::FindingCode::DeviceDown, subject, format!("set {subject} up"))
         };
         let failed = |subject: &str, times: u32| Failed {
             step: step(9, subject),

@@ -6,11 +6,11 @@ mod past;
 mod pending;
 mod tell;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use doctor::repair::Scope;
+use repair::{Scope, ScopeError};
 
+use super::doctor::unknown_code;
 use crate::cli::Global;
 use crate::cli::repair::Repair;
 use crate::failure::{Failure, Failures};
@@ -47,42 +47,34 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Ok(match words[..] {
         [] => Asked::Plan(Scope::Everything),
-        ["ipam"] => Asked::Plan(Scope::Ipam),
-        ["endpoints"] => Asked::Plan(Scope::Endpoints),
-        ["node", name] => Asked::Plan(Scope::Node(name.to_owned())),
-        ["node", name, "gone"] => Asked::Plan(Scope::GoneNode(name.to_owned())),
-        ["finding", ref codes @ ..] if !codes.is_empty() => Asked::Plan(Scope::Codes(codes_of(codes)?)),
         ["undo", id] => Asked::Undo(id.to_owned()),
         ["resume", id] => Asked::Resume(id.to_owned()),
         ["show", id] => Asked::Show(id.to_owned()),
         ["history"] => Asked::History,
-        ["node" | "finding" | "undo" | "resume" | "show"] => {
-            let what = match words[0] {
-                "node" => "the name of a node",
-                "finding" => "at least one code, such as address-leaked",
-                _ => "the ID of a repair, as plumb repair history lists them",
-            };
-            return Err(Failure::usage(format!("plumb repair {} needs {what}", words[0])));
+        [verb @ ("undo" | "resume" | "show")] => {
+            return Err(Failure::usage(format!(
+                "plumb repair {verb} needs the ID of a repair, as plumb repair history lists them"
+            )));
         }
-        _ => {
-            return Err(Failure::usage(format!("plumb repair does not understand {:?}", words.join(" ")))
-                .hint("scopes are ipam, endpoints, node NAME, node NAME gone, finding CODE…; other words are undo ID, resume ID, history, show ID"));
-        }
+        // A plan's file calls it so; on a command line it is the absence of a scope.
+        ["everything"] => return Err(refusal(ScopeError::Unknown("everything".to_owned()))),
+        _ => Asked::Plan(words.join(" ").parse().map_err(refusal)?),
     })
 }
 
-fn codes_of(codes: &[&str]) -> Result<BTreeSet<String>, Failure> {
-    for code in codes {
-        if doctor::checks::find(code).is_none() {
-            return Err(Failure::usage(format!("there is no finding with the code {code:?}"))
-                .hint("plumb doctor explain lists all codes"));
-        }
+fn refusal(error: ScopeError) -> Failure {
+    match error {
+        ScopeError::Code(unknown) => unknown_code(&unknown),
+        ScopeError::NoNode | ScopeError::NoCode => Failure::usage(error.to_string()),
+        ScopeError::Unknown(words) => Failure::usage(format!("unknown scope or subcommand {words:?}"))
+            .hint("scopes are ipam, endpoints, node NAME, node NAME gone, finding CODE…; subcommands are undo ID, resume ID, history, show ID"),
     }
-    Ok(codes.iter().map(|code| (*code).to_owned()).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use model::FindingCode;
+
     use super::*;
 
     fn understood(text: &str) -> Result<Asked, Failure> {
@@ -92,8 +84,8 @@ mod tests {
     #[test]
     fn words_are_scopes_or_what_to_do_with_a_past_repair() {
         assert_eq!(understood("").unwrap(), Asked::Plan(Scope::Everything));
-        assert_eq!(understood("node a").unwrap(), Asked::Plan(Scope::Node("a".to_owned())));
-        let codes = ["address-leaked", "handle-unused"].map(str::to_owned).into();
+        assert_eq!(understood("node a").unwrap(), Asked::Plan(Scope::Node("a".into())));
+        let codes = [FindingCode::AddressLeaked, FindingCode::HandleUnused].into();
         assert_eq!(
             understood("finding handle-unused address-leaked").unwrap(),
             Asked::Plan(Scope::Codes(codes))

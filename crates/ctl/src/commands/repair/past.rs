@@ -34,11 +34,9 @@ pub(super) async fn undo(global: &Global, repair: &Repair, id: &str) -> Result<(
     tell::undone(repair, &plan, &outcome)?;
     match outcome.troubles().count() {
         0 => Ok(()),
-        count => Err(Failure::new(format!(
-            "{} left as they are, because they have changed since",
-            tell::steps(count)
-        ))
-        .into()),
+        count => Err(Failure::new(format!("{} could not be undone", tell::steps(count)))
+            .hint("each is listed with its reason; what has changed since the repair is not touched")
+            .into()),
     }
 }
 
@@ -50,12 +48,17 @@ pub(super) fn list(repair: &Repair) -> Result<(), Failures> {
         return Ok(());
     }
     if repairs.is_empty() {
-        eprintln!("No repair has been made here ({}).", history_folder(repair).display());
+        eprintln!("No repairs are recorded in {}.", history_folder(repair).display());
         return Ok(());
     }
     writeln!(out, "{:<28} {:<20} {:>6} {:>6}  STATE", "ID", "SCOPE", "STEPS", "DONE")?;
     for Summary { id, scope, planned, done, state, .. } in repairs {
-        writeln!(out, "{:<28} {:<20} {planned:>6} {done:>6}  {state}", harmless(&id), harmless(&scope))?;
+        writeln!(
+            out,
+            "{:<28} {:<20} {planned:>6} {done:>6}  {state}",
+            harmless(&id),
+            harmless(&scope.to_string())
+        )?;
     }
     Ok(())
 }
@@ -70,8 +73,8 @@ pub(super) fn show(repair: &Repair, id: &str) -> Result<(), Failures> {
     let summary = Summary::of(&told);
     writeln!(
         out,
-        "Repair {id} ({}): {}, {} of {} done",
-        harmless(&summary.scope),
+        "Repair {id} ({}): {}, {} of {} steps applied",
+        harmless(&summary.scope.to_string()),
         summary.state,
         summary.done,
         summary.planned

@@ -3,20 +3,18 @@
 use std::collections::BTreeMap;
 
 use doctor::NotJudged;
-use doctor::repair::{Dropped, Plan, Step, Still};
-use jiff::{SignedDuration, Timestamp};
 use mend::{Happened, Outcome, StepOutcome};
+use model::FindingCode;
+use repair::{Dropped, Plan, Step, Still};
 
 /// Findings that a plan was to mend and that are not mended yet, each with the step that was to do it and why it did not.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    open: BTreeMap<(String, String), (Step, Why)>,
+    open: BTreeMap<(FindingCode, String), (Step, Why)>,
     /// What was decided otherwise meanwhile: not found any more, or left to people.
     pub(super) settled: Vec<Dropped>,
     /// How the steps went that were tried, without those that are open.
     pub(super) outcome: Outcome,
-    /// Plans so far: what is taken away must have been planned just the same some time before.
-    plans: Vec<(Option<Timestamp>, Vec<Step>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -31,11 +29,6 @@ enum Why {
 impl Pending {
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
-    }
-
-    /// Notes what a plan says, before anything of it is done.
-    pub(super) fn planned(&mut self, plan: &Plan) {
-        self.plans.push((plan.looked_at, plan.steps.clone()));
     }
 
     pub(super) fn dropped(&mut self, dropped: Vec<Dropped>) {
@@ -55,8 +48,8 @@ impl Pending {
             match went.how {
                 Happened::Surprise => self.add(step, &Why::Surprised(went)),
                 Happened::Done | Happened::Already | Happened::Failed => {
-                    for (code, subject) in step.mends() {
-                        self.open.remove(&(code.to_owned(), subject.to_owned()));
+                    for (code, subject) in step.fixes() {
+                        self.open.remove(&(code, subject.to_owned()));
                     }
                     self.outcome.steps.push(went);
                 }
@@ -68,8 +61,8 @@ impl Pending {
     }
 
     fn add(&mut self, step: &Step, why: &Why) {
-        for (code, subject) in step.mends() {
-            self.open.insert((code.to_owned(), subject.to_owned()), (step.clone(), why.clone()));
+        for (code, subject) in step.fixes() {
+            self.open.insert((code, subject.to_owned()), (step.clone(), why.clone()));
         }
     }
 
@@ -78,18 +71,16 @@ impl Pending {
     pub(super) fn taken_up(&mut self, now: &Plan, too_new: &[NotJudged]) -> Vec<Step> {
         let mut done_with = Vec::new();
         for ((code, subject), (step, _)) in &self.open {
-            let why = match now.still(code, subject) {
-                Still::Mendable => continue,
-                // It is there, and was not at the observation before: the next one tells.
-                Still::Gone
-                    if too_new.iter().any(|new| new.code == code && new.subject.to_string() == *subject) =>
-                {
-                    continue;
-                }
-                Still::Gone => "it is not found any more".to_owned(),
-                Still::Left(why) => format!("it is left now: {why}"),
-            };
-            done_with.push(((code.clone(), subject.clone()), Dropped { step: step.clone(), why }));
+            // It is found, but the observation before did not find it: the next one decides.
+            let is_new = too_new.iter().any(|new| new.code == *code && new.subject.to_string() == *subject);
+            let still = now.still(*code, subject);
+            match still {
+                Still::Fixable { .. } => continue,
+                Still::Gone if is_new => continue,
+                Still::Gone | Still::Left { .. } => {}
+            }
+            let dropped = Dropped { step: step.clone(), why: still.to_string() };
+            done_with.push(((*code, subject.clone()), dropped));
         }
         for (key, dropped) in done_with {
             self.open.remove(&key);
@@ -98,19 +89,9 @@ impl Pending {
             }
         }
         let is_open = |step: &&Step| {
-            step.mends().any(|(code, subject)| self.open.contains_key(&(code.to_owned(), subject.to_owned())))
+            step.fixes().any(|(code, subject)| self.open.contains_key(&(code, subject.to_owned())))
         };
         now.steps.iter().filter(is_open).cloned().collect()
-    }
-
-    /// Whether a step may be done now: what takes nothing away may; what does must have been planned just the same, long enough ago.
-    pub(super) fn may_go(&self, step: &Step, now: Timestamp, grace: SignedDuration) -> bool {
-        let is_old = |at: &Option<Timestamp>| at.is_some_and(|at| now.duration_since(at) >= grace);
-        !step.needs_second_look
-            || self
-                .plans
-                .iter()
-                .any(|(at, steps)| is_old(at) && steps.iter().any(|known| known.is_same(step)))
     }
 
     /// How it all went. What is still open lost every race.
@@ -153,22 +134,19 @@ mod tests {
     fn step(number: u32, subject: &str, title: &str, needs_second_look: bool) -> Step {
         Step {
             number,
-            code: "address-used-but-free".to_owned(),
-            subject: subject.to_owned(),
-            title: title.to_owned(),
             needs_second_look,
-            edits: vec![doctor::repair::Edit::Count {
+            edits: vec![repair::Edit::Count {
                 handle: title.to_owned(),
                 block: "10.0.0.0/26".parse().unwrap(),
                 from: 0,
                 to: 1,
             }],
-            ..Step::default()
+            ..Step::new(FindingCode::AddressUsedButFree, subject, title)
         }
     }
 
     fn plan(steps: Vec<Step>) -> Plan {
-        Plan { looked_at: Some(Timestamp::UNIX_EPOCH), steps, ..Plan::default() }
+        Plan { steps, ..Plan::default() }
     }
 
     fn went(step: u32, how: Happened) -> StepOutcome {
@@ -217,25 +195,12 @@ mod tests {
         let wanted = step(1, "10.0.0.1", "a", false);
         pending.dropped(vec![Dropped { step: wanted, why: "changed".to_owned() }]);
         let new = NotJudged {
-            code: "address-used-but-free",
+            code: FindingCode::AddressUsedButFree,
             subject: "10.0.0.1".parse::<std::net::IpAddr>().unwrap().into(),
             summary: String::new(),
             why: String::new(),
         };
         assert!(pending.taken_up(&plan(Vec::new()), &[new]).is_empty() && !pending.is_empty());
         assert!(pending.taken_up(&plan(Vec::new()), &[]).is_empty() && pending.is_empty());
-    }
-
-    #[test]
-    fn what_takes_something_away_must_have_been_planned_before() {
-        let mut pending = Pending::default();
-        let taking = step(1, "10.0.0.1", "a", true);
-        let (grace, later) = (SignedDuration::from_secs(60), Timestamp::from_second(60).unwrap());
-        assert!(pending.may_go(&step(1, "10.0.0.1", "a", false), later, grace));
-        assert!(!pending.may_go(&taking, later, grace));
-        pending.planned(&plan(vec![taking.clone()]));
-        assert!(pending.may_go(&taking, later, grace));
-        assert!(!pending.may_go(&taking, Timestamp::from_second(59).unwrap(), grace));
-        assert!(!pending.may_go(&step(1, "10.0.0.1", "otherwise", true), later, grace));
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 
-use doctor::repair::{Dropped, Left, Plan, Step};
 use indicatif::ProgressBar;
 use mend::{Happened, Outcome, Progress, StepOutcome, Told};
+use model::FindingCode;
 use render::harmless;
+use repair::{Dropped, Left, Plan, Step};
 
 use crate::cli::repair::{Repair, RepairFormat};
 use crate::failure::Failure;
@@ -42,9 +43,9 @@ pub(super) fn progress(repair: &Repair, bar: &ProgressBar, progress: Progress<'_
             let said = outcome.said.as_deref().unwrap_or_default();
             match outcome.how {
                 Happened::Done => {}
-                Happened::Already if names => say("  it was so already".to_owned()),
+                Happened::Already if names => say("  already in place".to_owned()),
                 Happened::Already => {}
-                Happened::Surprise => say(format!("  step {} is left alone: {said}", outcome.step)),
+                Happened::Surprise => say(format!("  step {} skipped: {said}", outcome.step)),
                 Happened::Failed => say(format!("  step {} failed: {said}", outcome.step)),
             }
         }
@@ -62,30 +63,30 @@ pub(super) fn plan(repair: &Repair, plan: &Plan) -> Result<(), Failure> {
         return Ok(writeln!(out)?);
     }
     if plan.steps.is_empty() {
-        writeln!(out, "Nothing to do ({}).", harmless(&plan.scope))?;
+        writeln!(out, "Nothing to do ({}).", harmless(&plan.scope.to_string()))?;
     } else {
-        writeln!(out, "{} would be done ({}):", steps(plan.steps.len()), harmless(&plan.scope))?;
+        writeln!(out, "{} planned ({}):", steps(plan.steps.len()), harmless(&plan.scope.to_string()))?;
         write_steps(&mut out, &plan.steps, repair.all)?;
     }
     write_left(&mut out, &plan.left, repair.all)?;
     if !plan.steps.is_empty() {
-        writeln!(out, "\nNothing was changed. To do it, add --apply.")?;
+        writeln!(out, "\nNothing was changed. Add --apply to apply this plan.")?;
     }
     Ok(())
 }
 
 fn write_steps(out: &mut impl io::Write, steps: &[Step], all: bool) -> io::Result<()> {
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut seen: BTreeMap<FindingCode, usize> = BTreeMap::new();
     for step in steps {
-        let count = seen.entry(&step.code).or_default();
+        let count = seen.entry(step.code).or_default();
         *count += 1;
         if *count > SHOWN && !all {
             continue;
         }
         writeln!(out, "\n{:>5}. {}", step.number, harmless(&step.title))?;
-        writeln!(out, "       mends {} of {}", step.code, harmless(&step.subject))?;
+        writeln!(out, "       fixes {} ({})", step.code, harmless(&step.subject))?;
         for also in &step.also {
-            writeln!(out, "       and {} of {}", also.code, harmless(&also.subject))?;
+            writeln!(out, "       and {} ({})", also.code, harmless(&also.subject))?;
         }
         for line in &step.because {
             writeln!(out, "       because {}", harmless(line))?;
@@ -95,12 +96,17 @@ fn write_steps(out: &mut impl io::Write, steps: &[Step], all: bool) -> io::Resul
         }
         if let Some(on_node) = &step.on_node {
             for work in &on_node.works {
-                writeln!(out, "       on {}: {}", harmless(&on_node.node), harmless(&work.to_string()))?;
+                writeln!(
+                    out,
+                    "       on {}: {}",
+                    harmless(on_node.node.as_str()),
+                    harmless(&work.to_string())
+                )?;
             }
         }
     }
     for (code, count) in seen.into_iter().filter(|(_, count)| *count > SHOWN && !all) {
-        writeln!(out, "\n       … and {} more of {code} (--all shows them)", count - SHOWN)?;
+        writeln!(out, "\n       … and {} more {code} (--all shows them)", count - SHOWN)?;
     }
     Ok(())
 }
@@ -110,20 +116,20 @@ fn write_left(out: &mut impl io::Write, left: &[Left], all: bool) -> io::Result<
         return Ok(());
     }
     writeln!(out, "\nLeft to you:")?;
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut seen: BTreeMap<FindingCode, usize> = BTreeMap::new();
     for Left { code, subject, why, commands, .. } in left {
-        let count = seen.entry(code).or_default();
+        let count = seen.entry(*code).or_default();
         *count += 1;
         if *count > SHOWN && !all {
             continue;
         }
-        writeln!(out, "  {code} of {}: {}", harmless(subject), harmless(why))?;
+        writeln!(out, "  {code} ({}): {}", harmless(subject), harmless(why))?;
         for command in commands {
             writeln!(out, "      {command}")?;
         }
     }
     for (code, count) in seen.into_iter().filter(|(_, count)| *count > SHOWN && !all) {
-        writeln!(out, "  … and {} more of {code} (--all shows them)", count - SHOWN)?;
+        writeln!(out, "  … and {} more {code} (--all shows them)", count - SHOWN)?;
     }
     Ok(())
 }
@@ -156,13 +162,13 @@ pub(super) fn outcome(
     outcome: &Outcome,
     dropped: &[Dropped],
 ) -> Result<(), Failure> {
-    tell(repair, plan, outcome, (dropped, &plan.left), "done")?;
+    tell(repair, plan, outcome, (dropped, &plan.left), "applied")?;
     note_dropped(repair, dropped);
     Ok(())
 }
 
 pub(super) fn undone(repair: &Repair, plan: &Plan, outcome: &Outcome) -> Result<(), Failure> {
-    tell(repair, plan, outcome, (&[], &[]), "taken back")
+    tell(repair, plan, outcome, (&[], &[]), "undone")
 }
 
 /// The same for programs: docs/repair.md describes it.
@@ -195,14 +201,14 @@ fn tell(
     if repair.output == RepairFormat::Json {
         return Ok(writeln!(out, "{}", summary(Some(&plan.id), outcome, dropped, left))?);
     }
-    writeln!(out, "{} {done}, {} were so already.", steps(count(Happened::Done)), count(Happened::Already))?;
+    writeln!(out, "{} {done}, {} already in place.", count(Happened::Done), count(Happened::Already))?;
     for trouble in outcome.troubles() {
-        let how = if trouble.how == Happened::Surprise { "left alone" } else { "failed" };
+        let how = if trouble.how == Happened::Surprise { "skipped" } else { "failed" };
         let said = trouble.said.as_deref().unwrap_or_default();
         writeln!(out, "  step {} {how}: {}: {}", trouble.step, title(plan, trouble.step), harmless(said))?;
     }
     if outcome.not_tried > 0 {
-        writeln!(out, "  {} not tried, because they depend on that.", steps(outcome.not_tried))?;
+        writeln!(out, "  {} not tried, because a required step was not applied.", steps(outcome.not_tried))?;
     }
     if repair.all {
         for step in outcome.steps.iter().filter(|step| step.how == Happened::Done) {
@@ -214,20 +220,20 @@ fn tell(
 
 /// What a history says of one step, in a word.
 pub(super) fn state_of(told: &[Told], number: u32) -> &'static str {
-    let mut state = "not done";
+    let mut state = "not applied";
     for line in told {
         match line {
-            Told::Begun { step, .. } if *step == number => state = "begun",
+            Told::Begun { step, .. } if *step == number => state = "started",
             Told::Done { step, how, .. } if *step == number => {
                 state = match how {
-                    Happened::Done => "done",
-                    Happened::Already => "was so already",
-                    Happened::Surprise => "left alone",
+                    Happened::Done => "applied",
+                    Happened::Already => "already in place",
+                    Happened::Surprise => "skipped",
                     Happened::Failed => "failed",
                 }
             }
             Told::Undone { step, how: Happened::Done | Happened::Already, .. } if *step == number => {
-                state = "taken back"
+                state = "undone"
             }
             _ => {}
         }

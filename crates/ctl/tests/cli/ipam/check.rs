@@ -98,12 +98,12 @@ Found 0 handles mentioned in blocks with no matching handle resource.
 Validating IPAMBlock structures...
 Found 0 invalid IPAMBlocks.
 Scanning for IPs with several owners...
-Found 0 IPs that several workloads or nodes use.
+Found 0 IPs that are used by several workloads or nodes.
 Found 0 IPs that are allocated in several blocks.
 Comparing handles, blocks, affinities and nodes...
 Found 0 wrong counts in handles.
-Found 0 blocks that overlap another.
-Found 0 affinities that do not agree with their block.
+Found 0 blocks that overlap another block.
+Found 0 affinities that disagree with their block.
 Found 0 blocks of nodes that are gone.
 Found 0 other records that cannot be read.
 Check complete; found 0 problems.
@@ -192,7 +192,7 @@ fn an_address_with_several_owners() {
         1,
         &[
             "  10.65.0.0 is used by more than one: endpoint shop/node--a-k8s-web--0-eth0, endpoint shop/node--b-k8s-twin-eth0",
-            "Found 1 IPs that several workloads or nodes use.",
+            "Found 1 IPs that are used by several workloads or nodes.",
         ],
     );
 }
@@ -205,7 +205,7 @@ fn wrong_counts_of_handles() {
         &town,
         1,
         &[
-            "  handle net.web-0 counts 7 addresses in 10.65.0.0/29, which has 1 of them",
+            "  handle net.web-0 counts 7 addresses in 10.65.0.0/29, but the block holds 1 of them",
             "Found 1 wrong counts in handles.",
         ],
     );
@@ -223,9 +223,9 @@ fn blocks_that_overlap() {
         &[
             "  10.65.0.0 is allocated in more than one block: 10.65.0.0/29, 10.65.0.0/30",
             "Found 1 IPs that are allocated in several blocks.",
-            "  handle net.web-0 counts 0 addresses in 10.65.0.0/30, which has 1 of them",
+            "  handle net.web-0 counts 0 addresses in 10.65.0.0/30, but the block holds 1 of them",
             "  blocks 10.65.0.0/29 and 10.65.0.0/30 overlap",
-            "Found 1 blocks that overlap another.",
+            "Found 1 blocks that overlap another block.",
         ],
     );
 }
@@ -247,7 +247,7 @@ fn affinities_that_do_not_agree() {
             "  node node-a has an affinity for block 10.65.0.32/29, which does not exist",
             "  the affinity of node node-a for block 10.65.0.0/29 is still pendingDeletion",
             "  block 10.65.0.8/29 belongs to node node-b, which has no affinity for it",
-            "Found 4 affinities that do not agree with their block.",
+            "Found 4 affinities that disagree with their block.",
         ],
     );
 }
@@ -297,7 +297,7 @@ fn nothing_is_called_leaked_while_an_endpoint_cannot_be_read() {
         1,
         &[
             "Found 0 IPs that are allocated in IPAM but not actually in use.",
-            "Not judged: 1 IPs that no readable workload or node uses: one that cannot be read may.",
+            "Not judged: 1 IPs that no readable workload or node uses: an unreadable one may use them.",
             "  10.65.0.1 is not judged.",
             "  WorkloadEndpoint(shop/node--a-k8s-web--1-eth0) cannot be read: EOF while parsing an object at line 1 column 1",
         ],
@@ -316,7 +316,7 @@ fn what_was_given_out_just_now_is_counted_and_not_judged() {
     town.put(handle_key("net.young"), handle_value(BLOCK_A, 1));
     let ran = check(&town, &["--show-problem-ips", "-o", "report.json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.stdout.contains("Not judged: 1 IPs that nobody uses yet"), "{ran:?}");
+    assert!(ran.stdout.contains("Not judged: 1 IPs that are not in use yet"), "{ran:?}");
     assert!(ran.stdout.ends_with("Check complete; found 0 problems; 1 not judged.\n"), "{ran:?}");
     let text = std::fs::read_to_string(town.desk.folder.path().join("report.json")).unwrap();
     let report: Value = serde_json::from_str(&text).unwrap();
@@ -358,8 +358,8 @@ fn a_block_that_cannot_be_read_vouches_for_handles_and_addresses() {
         6,
         &[
             "Found 0 handles with no matching IPs (and 5 handles with matches).",
-            "Not judged: 3 IPs in use: the block that should have them cannot be trusted.",
-            "Not judged: 3 handles that no readable block mentions: one that cannot be read may.",
+            "Not judged: 3 IPs in use whose block cannot be trusted.",
+            "Not judged: 3 handles that no readable block refers to: an unreadable block may.",
             "  net.web-0 is not judged.",
         ],
     );
@@ -379,7 +379,7 @@ fn nodes_affinities_and_pools_that_cannot_be_read_vouch_as_well() {
     assert!(ran.stdout.ends_with("found 1 problems; 2 not judged.\n"), "its tunnels: {ran:?}");
     let town = self::town();
     town.put(Key::Affinity { owner: host("node-a"), block: cidr(BLOCK_A) }, "{");
-    finds(&town, 1, &["Found 0 affinities that do not agree with their block."]);
+    finds(&town, 1, &["Found 0 affinities that disagree with their block."]);
     let town = self::town();
     town.put(Key::cluster(Kind::IpPool, "pods"), "{");
     let ran = check(&town, &[]);
@@ -469,7 +469,7 @@ fn what_is_put_right_meanwhile_is_not_told() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(checking.stderr.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().contains("waiting before a second look")));
+    assert!(lines.any(|line| line.unwrap().contains("waiting before the second observation")));
     // web-0's endpoint is there now; a third pod comes with a leak of its own, but has been seen once only.
     town.desk.write(vec![endpoint("node-a", "web-0", "10.65.0.0".parse().unwrap())]);
     town.change_block(BLOCK_A, |block| {
@@ -534,7 +534,7 @@ fn a_check_that_cannot_be_made_is_told_apart_from_problems() {
     assert!(unwritable.stderr.starts_with("error: cannot write the report to missing/report.json"));
     town.desk.plumb(&["ipam", "check", "--settle=-1"]).refused(2, &["--settle"]);
     town.desk.plumb(&["ipam", "check", "--show-all"]).refused(2, &["--show-all"]);
-    Desk::on_sqlite().plumb(&["ipam", "check"]).refused(2, &["there is no such file"]);
+    Desk::on_sqlite().plumb(&["ipam", "check"]).refused(2, &["the file does not exist"]);
     town.put(Key::cluster(Kind::ClusterInformation, "default"), "{");
     town.desk.plumb(&["ipam", "check"]).refused(2, &["ClusterInformation(default)"]);
     town.remove(&Key::cluster(Kind::ClusterInformation, "default"));

@@ -195,7 +195,7 @@ fn what_was_given_anew_since_is_left_alone() {
         "\
 Releasing 2 old IPs...
 Released 0 IPs successfully
-2 addresses were given to someone else since the report, and were left alone.
+2 addresses were allocated again since the report, and were skipped.
 Deleting 1 handles...
 Released 0 handles; 1 skipped; 0 errors.
 You may now unlock the data store.
@@ -219,7 +219,7 @@ fn what_is_in_use_by_now_is_left_alone() {
     let ran = release(&town, &["--from-report=calico.json", "--force"]);
     assert!(
         ran.succeeded()
-            .contains("Released 1 IPs successfully\n2 addresses are in use by now, and were left alone.\n")
+            .contains("Released 1 IPs successfully\n2 addresses are in use now, and were skipped.\n")
     );
     assert!(town.is_allocated("10.65.0.1") && town.is_allocated("fd65::"));
 }
@@ -261,12 +261,12 @@ fn reports_that_must_not_be_acted_on() {
         ("{}".to_owned(), "missing field"),
         (text[..text.len() / 2].to_owned(), "EOF"),
         (format!("{text}{text}"), "trailing characters"),
-        (with("clusterGUID", json!("0".repeat(32))), "is the report of another cluster"),
-        (with("clusterGUID", json!("")), "is the report of another cluster"),
-        (with("version", json!("v3.32.1")), "was made by another version (v3.32.1, this is v0.1.0)"),
+        (with("clusterGUID", json!("0".repeat(32))), "is a report of another cluster"),
+        (with("clusterGUID", json!("")), "is a report of another cluster"),
+        (with("version", json!("v3.32.1")), "was written by another version (v3.32.1, this is v0.1.0)"),
         (with("clusterInformationRevision", json!("1")), "the reports are stale"),
         (with("allocations", json!([1])), "is not a report of ipam check"),
-        (first("ip", json!("10.65.0.0")), "under 10.65.0.1 there is an allocation of \"10.65.0.0\""),
+        (first("ip", json!("10.65.0.0")), "the entry 10.65.0.1 contains an allocation of \"10.65.0.0\""),
         (first("sequenceNumber", json!(-1)), "is not a report of ipam check"),
         (first("sequenceNumber", json!(null)), "has no sequence number"),
         (first("inUse", json!(null)), "is not a report of ipam check"),
@@ -311,8 +311,8 @@ fn the_store_must_be_locked_unless_forced() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), RELEASED), "{ran:?}");
     assert_eq!(
         ran.stderr,
-        "warning: report.json was made by another version (v3.32.1, this is v0.1.0); going on because of --force\n\
-         warning: the datastore is not locked; going on because of --force\n"
+        "warning: report.json was written by another version (v3.32.1, this is v0.1.0); continuing because of --force\n\
+         warning: the datastore is not locked; continuing because of --force\n"
     );
     is_in_order(&town);
 }

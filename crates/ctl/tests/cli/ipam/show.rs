@@ -169,7 +169,7 @@ fn an_address_that_cools_down() {
     shows(
         &town,
         &["--ip=10.65.0.1"],
-        "10.65.0.1 is not assigned\nReleased at 2026-08-22T06:33:20Z, not to be used again yet\n",
+        "10.65.0.1 is not assigned\nReleased at 2026-08-22T06:33:20Z; it is not allocated again until its cooldown has ended\n",
     );
 }
 
@@ -197,11 +197,9 @@ fn borrowed_addresses() {
             .succeeded()
             .contains("| 10.65.0.1 | node-a         | 10.65.0.0/29 |             | pod  | shop/web-1   |")
     );
-    assert!(
-        shown
-            .stdout
-            .ends_with("\nNote: 1 IP allocations name no node. Whether they are borrowed cannot be told.\n")
-    );
+    assert!(shown.stdout.ends_with(
+        "\nNote: 1 IP allocations do not name a node, so it is unknown whether they are borrowed.\n"
+    ));
     let shown = town.desk.plumb(&["ipam", "show", "--show-borrowed", "-o", "json"]);
     let shown: Value = serde_json::from_str(shown.succeeded()).unwrap();
     let first = json!({"ip": "10.65.0.1", "borrowingNode": "node-a", "block": BLOCK_A, "blockOwner": "",
@@ -248,8 +246,8 @@ fn what_makes_no_sense_is_refused() {
         (&["--ip="], "--ip"),
         (&["--ip=10.65.0.1", "--show-blocks"], "--show-blocks"),
         (&["--show-borrowed", "--show-configuration"], "--show-configuration"),
-        (&["-o", "wide"], "output format 'wide' is not known here"),
-        (&["-o", "xml"], "output format 'xml' is not known here"),
+        (&["-o", "wide"], "unknown output format 'wide'"),
+        (&["-o", "xml"], "unknown output format 'xml'"),
         (&["more"], "more"),
     ] {
         let args: Vec<&str> = ["ipam", "show"].iter().chain(args).copied().collect();

@@ -108,12 +108,12 @@ fn what_makes_no_sense_is_refused_and_nothing_changes() {
         (&["2048", "--name=pods"], 2, "a pool cannot be split into 2048 parts"),
         (&["two", "--name=pods"], 2, "two"),
         (&["-2", "--name=pods"], 2, "-2"),
-        (&["2", "--name=nowhere"], 1, "there is no IP pool nowhere"),
-        (&["2", "--cidr=10.66.0.0/24"], 1, "there is no IP pool with network 10.66.0.0/24"),
-        (&["2", "--cidr=rubbish"], 1, "there is no IP pool with network rubbish"),
+        (&["2", "--name=nowhere"], 1, "IP pool nowhere does not exist"),
+        (&["2", "--cidr=10.66.0.0/24"], 1, "no IP pool has the CIDR 10.66.0.0/24"),
+        (&["2", "--cidr=rubbish"], 1, "no IP pool has the CIDR rubbish"),
         (&["64", "--name=pods"], 1, "IP pool pods (10.65.0.0/24) cannot be split into 64 parts: spec."),
         (&["512", "--name=pods"], 1, "cannot be split into 512 parts: it is not large enough"),
-        (&["2", "--name=six"], 1, "there is a pool split-six-1 already, with network 10.99.0.0/24"),
+        (&["2", "--name=six"], 1, "pool split-six-1 already exists, with CIDR 10.99.0.0/24"),
     ] {
         split(&town, args).refused(code, &[text]);
         assert_eq!(town.desk.dump(), before, "{args:?}");

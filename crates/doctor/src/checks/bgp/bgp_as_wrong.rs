@@ -6,21 +6,21 @@ use model::{Kind, Resource};
 use serde_json::Value;
 
 use super::{described, node_at, sessions};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 /// Calico's, where nothing is configured.
 const USUAL_AS: u64 = 64512;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "bgp-as-wrong",
+    code: FindingCode::BgpAsWrong,
     severity: Severity::Error,
-    title: "AS numbers of a BGP session do not agree",
-    explanation: "One side of a BGP session expects another AS number than the other side has. The session \
-                  is refused at once, each time it is tried. BIRD says Bad peer AS; or a BGPPeer record \
-                  names a number that the node it points at does not have.",
+    title: "AS numbers of a BGP session do not match",
+    explanation: "One side of a BGP session expects a different AS number from the one its peer uses, so \
+                  every attempt is rejected immediately. BIRD reports Bad peer AS, or a BGPPeer record has a \
+                  different AS number from the node it points to.",
     remedy: "correct asNumber in the BGPPeer, the Node or the BGPConfiguration, or on the router",
     needs: &[&[Need::Bgp], &[Need::Record(Kind::BgpPeer), Need::Record(Kind::Node)]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -28,9 +28,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (node, session) in sessions(case).filter(|(_, session)| session.seen.info.contains("Bad peer AS")) {
         let peer = session.seen.peer;
         let subject = Subject::Session { node: node.to_owned(), peer };
-        look.found(subject.clone(), format!("{node} and {peer} name different AS numbers"))
+        look.found(subject.clone(), format!("{node} and {peer} expect different AS numbers"))
             .seen(session.exhibit(described(&session.seen)))
-            .explains("bgp-session-down", subject);
+            .explains(FindingCode::BgpSessionDown, subject);
     }
     for peer in case.evidence.records.all(Kind::BgpPeer) {
         let address = peer.seen.spec("peerIP").and_then(Value::as_str).and_then(address_of);
@@ -45,7 +45,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             look.found(
                 peer.seen.key(),
                 format!(
-                    "{} expects AS {expected} at {address}, and node {name} has AS {real}",
+                    "{} expects AS {expected} at {address}, but node {name} has AS {real}",
                     peer.seen.key()
                 ),
             )
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_for_what_bird_says() {

@@ -1,34 +1,35 @@
 //! BGP: the daemon itself does not run.
 
 use super::{called, explain_sessions_to};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "bgp-not-running",
+    code: FindingCode::BgpNotRunning,
     severity: Severity::Error,
-    title: "BGP does not run on a node",
-    explanation: "The BGP daemon of a node is not running. The node tells nobody of its pods and learns \
-                  nothing of the others'. Routes that it learned before may still be there, and get old.",
-    remedy: "look at calico-node on that node; if BGP is not meant to be used, set the backend to vxlan or \
-             none",
+    title: "BGP daemon is not running on a node",
+    explanation: "The node's BGP daemon is not running. The node announces no routes to its pods and learns \
+                  none from other nodes. Routes that it learned earlier may still be installed, but they are \
+                  no longer updated.",
+    remedy: "check calico-node and its log on that node; if the cluster does not use BGP, set the backend to \
+             vxlan or none",
     needs: &[&[Need::Bgp]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.all_nodes() {
         let Some(bgp) = node.bgp.as_ref().filter(|bgp| bgp.is_running == Some(false)) else { continue };
-        let summary = format!("BGP does not run on {}", called(case, &node.name));
+        let summary = format!("the BGP daemon is not running on {}", called(case, &node.name));
         let finding = look.found(Subject::node(&node.name), summary);
-        let origin = crate::Origin::probe(node.name.as_str(), "BGP");
+        let origin = evidence::Origin::probe(&node.name, "BGP");
         finding.seen(origin.exhibit("the process is not running"));
         finding
-            .explains("calico-node-not-ready", Subject::node(&node.name))
-            .explains("bgp-port-closed", Subject::node(&node.name));
+            .explains(FindingCode::CalicoNodeNotReady, Subject::node(&node.name))
+            .explains(FindingCode::BgpPortClosed, Subject::node(&node.name));
         for session in &bgp.sessions {
             finding.explains(
-                "bgp-session-down",
+                FindingCode::BgpSessionDown,
                 Subject::Session { node: node.name.clone(), peer: session.seen.peer },
             );
         }
@@ -40,7 +41,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_only_where_it_is_said() {

@@ -1,19 +1,19 @@
 //! BGP: the two sides of a session have different passwords.
 
 use super::{described, sessions};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "bgp-password-wrong",
+    code: FindingCode::BgpPasswordWrong,
     severity: Severity::Error,
-    title: "A BGP session fails to authenticate",
-    explanation: "A BGP session is refused because the two sides have different passwords, or only one has \
-                  any. The kernel drops segments with a wrong signature, so to the program it often looks \
-                  like nobody answering; here the evidence says authentication.",
-    remedy: "compare the secret that BGPPeer.spec.password names with the router's, and that calico-node \
-             may read it",
+    title: "BGP session fails to authenticate",
+    explanation: "The two sides of a BGP session have different passwords, or only one side has a password. \
+                  The kernel drops segments with a wrong signature, so BIRD often sees only a timeout. In \
+                  this case the evidence points to authentication.",
+    remedy: "check that the secret named in BGPPeer.spec.password matches the password on the router, and \
+             that calico-node is allowed to read it",
     needs: &[&[Need::Bgp]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -27,7 +27,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let subject = Subject::Session { node: node.to_owned(), peer };
         look.found(subject.clone(), format!("{node} and {peer} do not agree on a BGP password"))
             .seen(session.exhibit(described(&session.seen)))
-            .explains("bgp-session-down", subject);
+            .explains(FindingCode::BgpSessionDown, subject);
     }
 }
 
@@ -35,7 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_where_the_session_says_so() {

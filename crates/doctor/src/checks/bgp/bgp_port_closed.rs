@@ -1,20 +1,20 @@
 //! BGP: nobody listens on its port.
 
 use super::explain_sessions_to;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 const BGP_PORT: u16 = 179;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "bgp-port-closed",
+    code: FindingCode::BgpPortClosed,
     severity: Severity::Error,
-    title: "Nobody listens on the BGP port",
-    explanation: "A node takes part in BGP, and nobody listens on TCP port 179 there (or on the port that \
-                  BGPConfiguration names). Others that call it are refused; sessions come up only if this \
-                  node calls first.",
-    remedy: "look at BIRD on that node: another program may hold the port, or it listens on another address",
+    title: "No process listens on the BGP port",
+    explanation: "A node takes part in BGP, but no process on it listens on TCP port 179 (or on listenPort \
+                  of BGPConfiguration). Peers that connect to the node are refused, so a session comes up \
+                  only if this node initiates it.",
+    remedy: "check BIRD on that node: whether it runs, and on which port it is configured to listen",
     needs: &[&[Need::Bgp, Need::Setup]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -29,8 +29,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         else {
             continue;
         };
-        let finding = look
-            .found(Subject::node(&node.name), format!("nobody listens on TCP port {port} on {}", node.name));
+        let finding = look.found(
+            Subject::node(&node.name),
+            format!("no process listens on TCP port {port} on {}", node.name),
+        );
         finding.seen(ports.exhibit(format!("no {port} among {} ports", ports.seen.len())));
         explain_sessions_to(case, &node.name, finding);
     }
@@ -42,7 +44,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_unless_another_port_is_configured() {

@@ -6,20 +6,21 @@ use model::Kind;
 use model::validate::unfit_for_bird;
 
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "bgp-record-unfit",
+    code: FindingCode::BgpRecordUnfit,
     severity: Severity::Error,
-    title: "A record of BGP that BIRD refuses",
-    explanation: "A BGPPeer, BGPFilter, BGPConfiguration or Node asks for something that Calico stores and BIRD \
-                  refuses: a time that BGP has no room for, a filter whose min is over its max, an address with \
-                  which there can be no session. BIRD takes a configuration as a whole or not at all. Plumbline's \
-                  agents leave such a peer or setting out, let such a rule of a filter reject everything, and go on \
-                  with the rest; Calico's nodes keep their old configuration until the record is corrected.",
-    remedy: "correct the field that is named, with plumb apply",
+    title: "BIRD rejects a BGP record",
+    explanation: "A BGPPeer, BGPFilter, BGPConfiguration or Node record contains a value that Calico stores \
+                  but BIRD rejects. Examples are a timer outside BGP's range, a filter whose minimum exceeds \
+                  its maximum, or an address with which no session is possible. BIRD accepts a configuration \
+                  only as a whole. Plumbline's agents skip such a peer or setting, make such a filter rule \
+                  reject everything, and apply the rest. Calico nodes keep their old configuration until the \
+                  record is corrected.",
+    remedy: "correct the field named in the finding with plumb apply",
     needs: &[&[Need::Record(Kind::BgpPeer)]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -64,8 +65,8 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
-    use crate::{Origin, Sighted};
+    use evidence::sample::{record, small};
+    use evidence::{Origin, Sighted};
 
     #[test]
     fn fires_for_a_time_that_bgp_has_no_room_for() {

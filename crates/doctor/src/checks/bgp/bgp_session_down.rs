@@ -3,28 +3,29 @@
 use std::collections::BTreeMap;
 
 use ipnet::IpNet;
+use model::NodeName;
 
 use super::{called, missed_sessions, node_at};
 use crate::checks::reach::node_blocks;
-use crate::{Case, Check, Finding, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "bgp-session-down",
+    code: FindingCode::BgpSessionDown,
     severity: Severity::Error,
-    title: "A BGP session is not established",
-    explanation: "Two nodes, or a node and a router, have no BGP session. Neither learns the other's \
-                  routes: pods of the one do not reach pods of the other, unless another way leads there.",
-    remedy: "see that each side reaches the other's address and port 179, and that AS numbers and passwords \
-             agree",
+    title: "BGP session is not established",
+    explanation: "Two nodes, or a node and a router, have no BGP session. Neither learns the other's routes, \
+                  so pods on one side cannot reach pods on the other unless there is another path.",
+    remedy: "check that each side reaches the other's address on port 179, and that AS numbers and passwords \
+             match",
     needs: &[&[Need::Bgp], &[Need::Events], &[Need::Log]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let mut blocks: Blocks = BTreeMap::new();
     for (_, net, owner) in node_blocks(case) {
-        blocks.entry(owner.to_lowercase()).or_default().push(net);
+        blocks.entry(owner).or_default().push(net);
     }
     for session in missed_sessions(case) {
         let (node, peer) = (session.node, session.peer);
@@ -37,7 +38,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         );
         // What BIRD says of it moves from look to look.
         finding.known_by("down");
-        finding.explains("calico-node-not-ready", Subject::node(&node)).seen_all(session.exhibits);
+        finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(&node)).seen_all(session.exhibits);
         if let Some(other) = other {
             explain_routes(&blocks, finding, &node, other);
             explain_routes(&blocks, finding, other, &node);
@@ -45,14 +46,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
-/// By node in lower case.
-type Blocks = BTreeMap<String, Vec<IpNet>>;
+type Blocks = BTreeMap<NodeName, Vec<IpNet>>;
 
 /// The blocks of one are not learned by the other.
-fn explain_routes(blocks: &Blocks, finding: &mut Finding, owner: &str, learner: &str) {
-    for destination in blocks.get(&owner.to_lowercase()).into_iter().flatten() {
-        let subject = Subject::Route { node: learner.to_owned(), destination: *destination };
-        finding.explains("block-route-missing", subject);
+fn explain_routes(blocks: &Blocks, finding: &mut Finding, owner: &NodeName, learner: &NodeName) {
+    for destination in blocks.get(owner).into_iter().flatten() {
+        let subject = Subject::Route { node: learner.clone(), destination: *destination };
+        finding.explains(FindingCode::BlockRouteMissing, subject);
     }
 }
 
@@ -60,9 +60,9 @@ fn explain_routes(blocks: &Blocks, finding: &mut Finding, owner: &str, learner: 
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::Event;
-    use crate::sample::small;
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::Event;
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin, Sighted};
 
     /// Somebody pasted the answer alone.
     #[test]
@@ -70,9 +70,9 @@ mod tests {
         let text = "Calico process is running.\n\nIPv4 BGP status\n\
             | PEER ADDRESS |     PEER TYPE     | STATE |   SINCE    |    INFO     |\n\
             | 10.0.0.11    | node-to-node mesh | up    | 2023-05-01 | Established |\n";
-        silent(&CHECK, &crate::text::read([("status.txt", text.as_bytes())]));
+        silent(&CHECK, &intake::read([("status.txt", text.as_bytes())]));
         let text = text.replace("Established", "Active     ");
-        let finding = only(&CHECK, &crate::text::read([("status.txt", text.as_bytes())]));
+        let finding = only(&CHECK, &intake::read([("status.txt", text.as_bytes())]));
         assert!(
             finding.summary.starts_with("the node of status.txt has no BGP session with 10.0.0.11"),
             "{finding:?}"

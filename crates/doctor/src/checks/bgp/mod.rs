@@ -10,23 +10,26 @@ pub(super) mod bgp_session_down;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::evidence::node::BgpSession;
-use crate::evidence::{Event, Happening};
-use crate::{Case, Exhibit, Finding, Sighted, Subject};
+use model::NodeName;
+
+use crate::{Case, Finding, FindingCode, Subject};
+use evidence::node::BgpSession;
+use evidence::{Event, Happening};
+use evidence::{Exhibit, Sighted};
 
 /// What is wrong with BGP on a node explains why nobody has a session with it.
-pub(super) fn explain_sessions_to(case: &Case<'_>, node: &str, finding: &mut Finding) {
+pub(super) fn explain_sessions_to(case: &Case<'_>, node: &NodeName, finding: &mut Finding) {
     for recorded in case.node_view(node).iter().flat_map(|view| &view.addresses) {
         for other in case.evidence.nodes.values() {
             let subject = Subject::Session { node: other.name.clone(), peer: recorded.address() };
-            finding.explains("bgp-session-down", subject);
+            finding.explains(FindingCode::BgpSessionDown, subject);
         }
     }
 }
 
 /// A session that is not established, by everything that tells of it.
 pub(super) struct Missed {
-    pub node: String,
+    pub node: NodeName,
     pub peer: IpAddr,
     pub exhibits: Vec<Exhibit>,
     /// What BIRD says, and how often a probe failed.
@@ -35,11 +38,11 @@ pub(super) struct Missed {
 
 /// From BIRD's own words, from readiness probes and from logs.
 pub(super) fn missed_sessions(case: &Case<'_>) -> Vec<Missed> {
-    let mut missed: BTreeMap<(String, IpAddr), Missed> = BTreeMap::new();
-    let mut note = |node: &str, peer: IpAddr, exhibit: Exhibit, words: String| {
-        let entry = missed.entry((node.to_lowercase(), peer)).or_insert_with(|| {
-            let node = case.node(node).map_or(node, |known| known.name.as_str());
-            Missed { node: node.to_owned(), peer, exhibits: Vec::new(), words: Vec::new() }
+    let mut missed: BTreeMap<(NodeName, IpAddr), Missed> = BTreeMap::new();
+    let mut note = |node: &NodeName, peer: IpAddr, exhibit: Exhibit, words: String| {
+        let entry = missed.entry((node.clone(), peer)).or_insert_with(|| {
+            let node = case.node(node).map_or(node, |known| &known.name);
+            Missed { node: node.clone(), peer, exhibits: Vec::new(), words: Vec::new() }
         });
         entry.exhibits.push(exhibit);
         if !entry.words.contains(&words) {
@@ -50,18 +53,18 @@ pub(super) fn missed_sessions(case: &Case<'_>) -> Vec<Missed> {
         note(node, session.seen.peer, session.exhibit(described(&session.seen)), told_by_bird(&session.seen));
     }
     for event in case.events.iter().flatten() {
-        let Some(peers) = crate::text::peers_without_session(&event.seen.message) else { continue };
-        let Some(node) = event.seen.node.as_deref() else { continue };
+        let Some(peers) = evidence::readiness::peers_without_session(&event.seen.message) else { continue };
+        let Some(node) = event.seen.node.as_ref() else { continue };
         for peer in peers {
             note(node, peer, event.exhibit(event.seen.message.clone()), failures(&event.seen));
         }
     }
     for event in case.log.iter().flatten() {
         if let (Happening::BgpDown { peers, message }, Some(node)) =
-            (&event.seen.what, event.seen.node.as_deref())
+            (&event.seen.what, event.seen.node.as_ref())
         {
             for peer in peers {
-                note(node, *peer, event.exhibit(message.clone()), "its log says so".to_owned());
+                note(node, *peer, event.exhibit(message.clone()), "its log reports it".to_owned());
             }
         }
     }
@@ -80,16 +83,15 @@ fn failures(event: &Event) -> String {
 }
 
 /// A node by its name, or by the text that does not tell it.
-fn called(case: &Case<'_>, node: &str) -> String {
-    let is_nameless = case.evidence.unplaced.iter().any(|unplaced| unplaced.name == node);
-    if is_nameless { format!("the node of {node}") } else { node.to_owned() }
+fn called(case: &Case<'_>, node: &NodeName) -> String {
+    let is_nameless = case.evidence.unplaced.iter().any(|unplaced| unplaced.name == *node);
+    if is_nameless { format!("the node of {node}") } else { node.to_string() }
 }
 
 /// Every session that anybody looked at.
-fn sessions<'e>(case: &Case<'e>) -> impl Iterator<Item = (&'e str, &'e Sighted<BgpSession>)> + use<'e> {
-    case.all_nodes().flat_map(|node| {
-        node.bgp.iter().flat_map(|bgp| &bgp.sessions).map(|session| (node.name.as_str(), session))
-    })
+fn sessions<'e>(case: &Case<'e>) -> impl Iterator<Item = (&'e NodeName, &'e Sighted<BgpSession>)> + use<'e> {
+    case.all_nodes()
+        .flat_map(|node| node.bgp.iter().flat_map(|bgp| &bgp.sessions).map(|session| (&node.name, session)))
 }
 
 fn described(session: &BgpSession) -> String {
@@ -99,17 +101,20 @@ fn described(session: &BgpSession) -> String {
 fn told_by_bird(session: &BgpSession) -> String {
     let since = if session.since.is_empty() { String::new() } else { format!(" since {}", session.since) };
     let meaning = match session.info.as_str() {
-        info if info.starts_with("Passive") => ", that is, waiting for the other side to call",
-        info if info.contains("refused") => ": nobody listens on the BGP port there, or a firewall answers",
-        info if info.contains("unreachable") || info.contains("No route") => {
-            ": there is no way to that address"
+        info if info.starts_with("Passive") => ", that is, waiting for the other side to connect",
+        info if info.contains("refused") => {
+            ": no process listens on the BGP port there, or a firewall \
+                                             rejects it"
         }
-        info if info.contains("timed out") => ": nobody answers at that address",
+        info if info.contains("unreachable") || info.contains("No route") => {
+            ": there is no route to that address"
+        }
+        info if info.contains("timed out") => ": that address does not answer",
         _ => "",
     };
-    let info = if session.info.is_empty() { "no words" } else { &session.info };
+    let info = if session.info.is_empty() { "no further information" } else { &session.info };
     format!(
-        "BIRD has it as {} with {info:?}{since}{meaning}",
+        "BIRD reports state {}, {info:?}{since}{meaning}",
         if session.state.is_empty() { "not up" } else { &session.state }
     )
 }
@@ -120,11 +125,11 @@ fn days(age: jiff::SignedDuration) -> String {
 }
 
 /// The node that goes by an address.
-fn node_at<'c>(case: &'c Case<'_>, address: IpAddr) -> Option<&'c str> {
+fn node_at<'c>(case: &'c Case<'_>, address: IpAddr) -> Option<&'c NodeName> {
     let mut views = case.node_views().values();
     let view = views.find(|view| {
         view.addresses.iter().any(|recorded| recorded.address() == address)
             || view.internal_ips().any(|ip| ip == address)
     });
-    view.map(|view| view.name)
+    view.map(|view| &view.name)
 }

@@ -8,28 +8,30 @@ use ipnet::IpNet;
 
 use super::owners::{Owners, neighbours_at_several_devices, workload_neighbours};
 use crate::checks::words::{described as described_endpoint, listed};
-use crate::evidence::kernel::{Neighbour, NeighbourState};
-use crate::evidence::{Endpoint, Pod};
-use crate::{Case, Check, Exhibit, Finding, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use evidence::kernel::{Neighbour, NeighbourState};
+use evidence::{Endpoint, Pod};
+use evidence::{Exhibit, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "address-shared",
+    code: FindingCode::AddressShared,
     severity: Severity::Error,
-    title: "Several endpoints hold one address",
-    explanation: "Several sandboxes hold the same address, by their endpoint records, by their pods' status \
-                  or by the node's neighbours. A node has one route per address, so all traffic to it \
-                  reaches one of them, whichever is meant. A ping is answered and proves nothing.",
-    remedy: "find out which sandbox the address was allocated to, keep that one, and recreate the pods of \
-             the others so that each gets an address of its own",
+    title: "Several endpoints have the same address",
+    explanation: "Several sandboxes have the same address, according to their endpoint records, their pods' \
+                  status or the node's neighbour entries. A node uses only one route per address, so all \
+                  traffic to that address reaches just one of them. A successful ping therefore proves \
+                  nothing.",
+    remedy: "run plumb repair endpoints --apply, which keeps the sandbox that the address is allocated to \
+             and lists the commands that recreate the pods of the others",
     needs: &[&[Need::Endpoints], &[Need::Pods], &[Need::Neighbours]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for endpoint in case.all_endpoints() {
         for unread in &endpoint.seen.unread {
-            look.left_out(format_args!("WorkloadEndpoint({})", endpoint.seen), unread);
+            look.skipped(format_args!("WorkloadEndpoint({})", endpoint.seen), unread);
         }
     }
     let mut told: BTreeSet<IpAddr> = BTreeSet::new();
@@ -65,7 +67,7 @@ fn tell<'e>(case: &Case<'e>, look: &mut Look<'_>, address: IpAddr, owners: Owner
         1 => format!(" on node {}", nodes.iter().next().expect("there is one")),
         count => format!(" on {count} nodes"),
     };
-    let finding = look.found(address, format!("{}{place} hold the address {address}", owners.words()));
+    let finding = look.found(address, format!("{}{place} have address {address}", owners.words()));
     for endpoint in &owners.endpoints {
         finding.of_sandbox(endpoint.seen.container_id.as_deref());
     }
@@ -91,26 +93,25 @@ fn tell_traffic<'e>(case: &Case<'e>, finding: &mut Finding, address: IpAddr, own
         let Some(device) = route.seen.device.as_deref() else { continue };
         is_known = true;
         let holder = owners.endpoints.iter().find(|endpoint| {
-            let is_here =
-                endpoint.seen.node.as_deref().is_none_or(|name| name.eq_ignore_ascii_case(&node.name));
+            let is_here = endpoint.seen.node.as_ref().is_none_or(|name| *name == node.name);
             is_here && endpoint.seen.device.as_deref() == Some(device)
         });
-        let whose = holder.map_or_else(String::new, |endpoint| format!(", which is {}'s", endpoint.seen));
+        let whose =
+            holder.map_or_else(String::new, |endpoint| format!(", which belongs to {}", endpoint.seen));
         finding
             .because(format!(
-                "on {} the one route to it leads to {device}{whose}: all traffic and every ping ends there",
+                "on {} the only route to it leads to {device}{whose}: all traffic and every ping goes there",
                 node.name
             ))
             .seen(route.exhibit(route.seen.to_string()))
             .explains(
-                "route-to-wrong-device",
+                FindingCode::RouteToWrongDevice,
                 Subject::Route { node: node.name.clone(), destination: IpNet::from(address) },
             );
     }
     if !is_known {
-        finding.because(
-            "traffic to the address reaches at most one of them per node, whichever holds the route",
-        );
+        finding
+            .because("traffic to the address reaches at most one of them per node, the one with the route");
     }
 }
 
@@ -120,7 +121,7 @@ fn tell_neighbours<'e>(case: &Case<'e>, finding: &mut Finding, address: IpAddr, 
         if neighbours.len() > 1 {
             let permanent = neighbours.iter().filter(|n| n.seen.state == NeighbourState::Permanent).count();
             finding.because(format!(
-                "{} has {} neighbours with it ({permanent} permanent)",
+                "{} has {} neighbour entries for it ({permanent} permanent)",
                 node.name,
                 neighbours.len()
             ));
@@ -136,8 +137,8 @@ fn tell_pods(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners: &O
         return;
     }
     finding.because(match pods.len() {
-        1 => "one pod is shown with it".to_owned(),
-        count => format!("{count} pods are shown with it"),
+        1 => "Kubernetes shows one pod with it".to_owned(),
+        count => format!("Kubernetes shows {count} pods with it"),
     });
     for pod in pods {
         finding.seen(pod.exhibit(format!("pod {} shows {address}", pod.seen.name)));
@@ -146,8 +147,7 @@ fn tell_pods(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners: &O
 
 fn tell_entitled(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners: &Owners<'_>) {
     let Some(allocation) = case.allocation(address) else {
-        finding
-            .because("the evidence does not tell which of them is entitled to it, nor how it came to this");
+        finding.because("the evidence does not show which of them is entitled to it, or how this came about");
         return;
     };
     let block = allocation.block.cidr;
@@ -155,27 +155,26 @@ fn tell_entitled(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners
         [owner] => {
             let endpoints = owners.endpoints.iter().map(|endpoint| &endpoint.seen);
             let others = listed(endpoints.filter(|endpoint| !std::ptr::eq(*endpoint, owner)));
-            finding.because(format!("block {block} says that {owner} is entitled to it")).remedy(format!(
-                "keep {owner}; recreate the pods of the others, so that each gets an address of its own: \
-                 {others}"
+            finding.because(format!("block {block} has it allocated to {owner}")).remedy(format!(
+                "keep {owner}; recreate the pods of the others so that each gets its own address: {others}"
             ));
         }
         _ => {
             let handle = allocation.attribute.handle().unwrap_or_default();
             finding.because(format!(
-                "block {block} has it allocated under {handle:?}, which is none of them: who is entitled \
-                 cannot be told"
+                "block {block} has it allocated under {handle:?}, which belongs to none of them: the \
+                 entitled sandbox cannot be identified"
             ));
         }
     }
 }
 
 fn neighbour_exhibit(neighbour: &Sighted<Neighbour>) -> Exhibit {
-    neighbour.exhibit(format!("{} at {}", neighbour.seen.address, neighbour.seen.device))
+    neighbour.exhibit(format!("{} on {}", neighbour.seen.address, neighbour.seen.device))
 }
 
 fn described(endpoint: &Endpoint, address: IpAddr) -> String {
-    described_endpoint(endpoint).replacen(')', &format!(") holds {address}"), 1)
+    described_endpoint(endpoint).replacen(')', &format!(") has {address}"), 1)
 }
 
 #[cfg(test)]
@@ -185,9 +184,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::Evidence;
+    use evidence::sample::small;
 
     fn endpoint(pod: &str, spec: Value) -> Sighted<Endpoint> {
         let mut resource = Resource::new(Kind::WorkloadEndpoint, format!("node--a-k8s-{pod}-eth0"));
@@ -276,9 +275,9 @@ mod tests {
         assert!(look.findings().is_empty());
         assert_eq!(look.unseen().len(), 4);
         assert_eq!(
-            look.unseen()[0],
+            look.unseen()[0].to_string(),
             "WorkloadEndpoint(default/node--a-k8s-a-eth0): ipNetworks \"10.0.0.0/24\" cannot be read, so \
-             address-shared left it out"
+             address-shared skipped it"
         );
     }
 
@@ -287,7 +286,7 @@ mod tests {
         let spec = |container: &str, device: &str| json!({"node": "node-a", "containerID": container, "interfaceName": device, "ipNetworks": ["10.0.0.1/32"]});
         let look = look_at(vec![endpoint("a", spec("c1", "cali1")), endpoint("b", spec("c2", "cali2"))]);
         let finding = &look.findings()[0];
-        assert_eq!(finding.summary, "2 endpoints on node node-a hold the address 10.0.0.1");
+        assert_eq!(finding.summary, "2 endpoints on node node-a have address 10.0.0.1");
         let exhibit = &finding.evidence[1];
         assert_eq!(
             exhibit.file,
@@ -295,7 +294,7 @@ mod tests {
         );
         assert_eq!(
             exhibit.text,
-            "WorkloadEndpoint(default/node--a-k8s-b-eth0) holds 10.0.0.1, node node-a, sandbox c2, device \
+            "WorkloadEndpoint(default/node--a-k8s-b-eth0) has 10.0.0.1, node node-a, sandbox c2, device \
              cali2"
         );
     }
@@ -307,12 +306,12 @@ mod tests {
         silent(&CHECK, &evidence);
         let pods = evidence.pods.as_mut().unwrap();
         pods[1].seen.addresses = pods[0].seen.addresses.clone();
-        assert_eq!(only(&CHECK, &evidence).summary, "2 pods on node worker-0000 hold the address 10.0.0.0");
+        assert_eq!(only(&CHECK, &evidence).summary, "2 pods on node worker-0000 have address 10.0.0.0");
         evidence.pods = None;
         silent(&CHECK, &evidence);
         let neighbours = evidence.node_mut("worker-0000").kernel.neighbours.as_mut().unwrap();
         neighbours[1].seen.address = neighbours[0].seen.address;
-        assert_eq!(only(&CHECK, &evidence).summary, "2 neighbours hold the address 10.0.0.0");
+        assert_eq!(only(&CHECK, &evidence).summary, "2 neighbours have address 10.0.0.0");
     }
 
     #[test]
@@ -322,7 +321,7 @@ mod tests {
         endpoints[1].seen.addresses = endpoints[0].seen.addresses.clone();
         let (owner, other) = (endpoints[0].seen.to_string(), endpoints[1].seen.to_string());
         let finding = only(&CHECK, &evidence);
-        let entitled = format!("block 10.0.0.0/26 says that {owner} is entitled to it");
+        let entitled = format!("block 10.0.0.0/26 has it allocated to {owner}");
         assert!(finding.cause.contains(&entitled), "{:?}", finding.cause);
         assert!(finding.remedy.starts_with(&format!("keep {owner};")) && finding.remedy.ends_with(&other));
         let books = &mut evidence.ipam.as_mut().unwrap().books;
@@ -330,7 +329,10 @@ mod tests {
         attribute.handle_id = Some("somebody.else".to_owned());
         attribute.secondary.clear();
         let cause = only(&CHECK, &evidence).cause;
-        assert!(cause.iter().any(|step| step.ends_with("who is entitled cannot be told")), "{cause:?}");
+        assert!(
+            cause.iter().any(|step| step.ends_with("the entitled sandbox cannot be identified")),
+            "{cause:?}"
+        );
     }
 
     proptest! {

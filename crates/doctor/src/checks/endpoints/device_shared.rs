@@ -4,33 +4,36 @@ use std::collections::BTreeMap;
 
 use ipam::fingerprint;
 use ipnet::IpNet;
+use model::NodeName;
 use model::names::host_interface_name;
 
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::evidence::Endpoint;
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Endpoint;
+use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "device-shared",
+    code: FindingCode::DeviceShared,
     severity: Severity::Error,
-    title: "Two endpoints claim one device",
-    explanation: "Endpoint records of two pods on one node name the same network device. A device leads \
-                  into one pod: the other's traffic goes there, too, or is dropped.",
-    remedy: "find out which pod the device leads into, and recreate the other",
+    title: "Several endpoints name the same device",
+    explanation: "The endpoint records of two pods on one node name the same network device. A device leads \
+                  to only one pod, so the other pod's traffic goes to the wrong pod or is dropped.",
+    remedy: "run plumb repair finding device-shared --apply to correct the record, or find out which pod the \
+             device leads to and recreate the other",
     needs: &[&[Need::Endpoints]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 type Owner<'e> = (Option<&'e str>, &'e str, Option<&'e str>);
 /// The device by its fingerprint and its name, and its node.
-type Named<'e> = (u64, &'e str, &'e str, Owner<'e>, &'e Sighted<Endpoint>);
+type Named<'e> = (u64, &'e str, &'e NodeName, Owner<'e>, &'e Sighted<Endpoint>);
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let mut named: Vec<Named<'_>> = Vec::with_capacity(case.all_endpoints().len());
     for endpoint in case.all_endpoints() {
         let seen = &endpoint.seen;
-        let (Some(node), Some(device)) = (seen.node.as_deref(), seen.device.as_deref()) else { continue };
+        let (Some(node), Some(device)) = (seen.node.as_ref(), seen.device.as_deref()) else { continue };
         let owner =
             (seen.namespace.as_deref(), seen.pod.as_deref().unwrap_or(&seen.name), seen.interface.as_deref());
         named.push((fingerprint(device), device, node, owner, endpoint));
@@ -44,20 +47,22 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             continue;
         }
         let names = listed(owners.values().map(|endpoint| &endpoint.seen));
-        let summary = format!("{} endpoints on {node} name the device {device}: {names}", owners.len());
+        let summary = format!("{} endpoints on {node} name device {device}: {names}", owners.len());
         let finding = look.found(Subject::device(node, device), summary);
         finding.seen_all(owners.values().map(|endpoint| endpoint_exhibit(endpoint)));
         for address in owners.values().flat_map(|endpoint| &endpoint.seen.addresses) {
             let destination = IpNet::from(*address);
-            let route = Subject::Route { node: node.to_owned(), destination };
+            let route = Subject::Route { node: node.clone(), destination };
             let neighbour =
-                Subject::Neighbour { node: node.to_owned(), address: *address, device: device.to_owned() };
-            finding.explains("route-to-wrong-device", route).explains("neighbour-missing", neighbour);
+                Subject::Neighbour { node: node.clone(), address: *address, device: device.to_owned() };
+            finding
+                .explains(FindingCode::RouteToWrongDevice, route)
+                .explains(FindingCode::NeighbourMissing, neighbour);
         }
         // The device that one of them really has is named by nobody then.
         for (namespace, pod, _) in owners.keys() {
             if let Ok(usual) = host_interface_name(namespace.unwrap_or_default(), pod) {
-                finding.explains("device-without-endpoint", Subject::device(node, usual.as_str()));
+                finding.explains(FindingCode::DeviceWithoutEndpoint, Subject::device(node, usual.as_str()));
             }
         }
     }
@@ -67,7 +72,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_two_pods_and_not_for_a_record_listed_twice() {
@@ -77,8 +82,6 @@ mod tests {
         silent(&CHECK, &evidence);
         let endpoints = evidence.endpoints.as_mut().unwrap();
         endpoints[1].seen.device = endpoints[0].seen.device.clone();
-        assert!(
-            only(&CHECK, &evidence).summary.starts_with("2 endpoints on worker-0000 name the device cali")
-        );
+        assert!(only(&CHECK, &evidence).summary.starts_with("2 endpoints on worker-0000 name device cali"));
     }
 }

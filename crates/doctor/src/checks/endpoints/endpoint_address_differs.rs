@@ -2,22 +2,26 @@
 
 use std::net::IpAddr;
 
+use model::NodeName;
+
 use super::is_of_pod;
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::evidence::{Endpoint, Pod};
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Sighted;
+use evidence::{Endpoint, Pod};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "endpoint-address-differs",
+    code: FindingCode::EndpointAddressDiffers,
     severity: Severity::Error,
     title: "Pod and endpoint have different addresses",
-    explanation: "Kubernetes shows an address for a pod that its endpoint record does not have. Services \
-                  send traffic to the one, the network routes the other. It happens when a sandbox is made \
-                  again and one of the two is not told, or when two calls for pods of the same name \
-                  overtake each other.",
-    remedy: "compare with the address inside the pod; recreate the pod",
+    explanation: "Kubernetes shows an address for a pod that differs from the one in its endpoint record. \
+                  Services send traffic to one address, but the network routes the other. This happens when \
+                  a sandbox is recreated but one of the two is not updated, or when two CNI calls for pods \
+                  with the same name are processed out of order.",
+    remedy: "run plumb repair finding endpoint-address-differs --apply, which corrects the record if the pod \
+             has the address that Kubernetes shows; otherwise recreate the pod",
     needs: &[&[Need::Endpoints, Need::Pods]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -44,14 +48,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 
 /// Those of the node that the pod is on.
 fn endpoints_of<'e>(case: &Case<'e>, pod: &Pod) -> Vec<&'e Sighted<Endpoint>> {
-    let is_here = |node: Option<&str>| match (node, pod.node.as_deref()) {
-        (Some(one), Some(other)) => one.eq_ignore_ascii_case(other),
-        _ => true,
-    };
+    let is_here =
+        |node: Option<&NodeName>| node.zip(pod.node.as_ref()).is_none_or(|(one, other)| one == other);
     let mut endpoints: Vec<_> = case.endpoints_of(&pod.name).collect();
     endpoints.retain(|endpoint| {
         let seen = &endpoint.seen;
-        is_of_pod(seen) && is_here(seen.node.as_deref()) && !seen.addresses.is_empty()
+        is_of_pod(seen) && is_here(seen.node.as_ref()) && !seen.addresses.is_empty()
     });
     endpoints
 }
@@ -64,13 +66,15 @@ fn tell(
     known: &[IpAddr],
 ) {
     let name = &pod.seen.name;
-    let summary = format!("pod {name} shows {}, and its endpoint has {}", listed(missing), listed(known));
+    let summary = format!("pod {name} shows {}, but its endpoint has {}", listed(missing), listed(known));
     let finding = look.found(name.clone(), summary);
     finding
         .seen(pod.exhibit(format!("pod {name} shows {}", listed(&pod.seen.addresses))))
         .seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
     for address in missing {
-        finding.explains("address-used-but-free", *address).explains("address-outside-pools", *address);
+        finding
+            .explains(FindingCode::AddressUsedButFree, *address)
+            .explains(FindingCode::AddressOutsidePools, *address);
     }
 }
 
@@ -78,7 +82,7 @@ fn tell(
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_another_address_of_the_same_version() {
@@ -86,7 +90,7 @@ mod tests {
         silent(&CHECK, &evidence);
         evidence.pods.as_mut().unwrap()[0].seen.addresses = vec!["10.0.0.63".parse().unwrap()];
         let finding = only(&CHECK, &evidence);
-        assert_eq!(finding.summary, "pod team-0/web-0 shows 10.0.0.63, and its endpoint has 10.0.0.0");
+        assert_eq!(finding.summary, "pod team-0/web-0 shows 10.0.0.63, but its endpoint has 10.0.0.0");
         evidence.pods.as_mut().unwrap()[0].seen.addresses = vec!["fd00::1".parse().unwrap()];
         silent(&CHECK, &evidence);
     }

@@ -2,29 +2,30 @@
 
 use super::{is_of_pod, is_running};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "endpoint-misplaced",
+    code: FindingCode::EndpointMisplaced,
     severity: Severity::Error,
-    title: "An endpoint on another node than its pod",
-    explanation: "A pod's only endpoint record names a node where the pod does not run. The node where it \
-                  runs does not know of it and keeps no route to it. A machine that was cloned with \
-                  another's nodename file records its pods like this.",
-    remedy: "look at /var/lib/calico/nodename and the name the node registers under; then recreate the pod",
+    title: "Endpoint is on a different node from its pod",
+    explanation: "A pod's only endpoint record names a node on which the pod does not run. The node that \
+                  runs the pod has no record of it and keeps no route to it. A machine that was cloned with \
+                  another node's nodename file records its pods like this.",
+    remedy: "compare /var/lib/calico/nodename with the name under which the node is registered, and correct \
+             the file. Then run plumb repair finding endpoint-misplaced --apply, or recreate the pod",
     needs: &[&[Need::Endpoints, Need::Pods]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for endpoint in case.all_endpoints().iter().filter(|endpoint| is_of_pod(&endpoint.seen)) {
-        let (Some(name), Some(node)) = (endpoint.seen.pod_name(), endpoint.seen.node.as_deref()) else {
+        let (Some(name), Some(node)) = (endpoint.seen.pod_name(), endpoint.seen.node.as_ref()) else {
             continue;
         };
         // Namespaces that are not told could make two pods of one.
         let Some(pod) = case.pods_named(&name).next().filter(|pod| pod.seen.name == name) else { continue };
-        let Some(real) = pod.seen.node.as_deref().filter(|real| !real.eq_ignore_ascii_case(node)) else {
+        let Some(real) = pod.seen.node.as_ref().filter(|real| *real != node) else {
             continue;
         };
         let is_alone = case.endpoints_of(&name).all(|other| other.seen.node == endpoint.seen.node);
@@ -32,18 +33,18 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if is_alone && is_settled && !is_running(case, &endpoint.seen) {
             let finding = look.found(
                 endpoint_subject(&endpoint.seen),
-                format!("endpoint {} says node {node}, and its pod is on {real}", endpoint.seen),
+                format!("endpoint {} names node {node}, but its pod is on {real}", endpoint.seen),
             );
             // Where the pod really is, nobody knows whose its device is.
             if let Some(device) = &endpoint.seen.device {
-                finding.explains("device-without-endpoint", Subject::device(real, device));
+                finding.explains(FindingCode::DeviceWithoutEndpoint, Subject::device(real, device));
             }
             finding
                 .of_sandbox(endpoint.seen.container_id.as_deref())
                 .seen(endpoint_exhibit(endpoint))
                 .seen(pod.exhibit(format!("pod {name} is on {real}")))
-                .explains("endpoint-without-device", endpoint_subject(&endpoint.seen))
-                .explains("endpoint-without-sandbox", endpoint_subject(&endpoint.seen));
+                .explains(FindingCode::EndpointWithoutDevice, endpoint_subject(&endpoint.seen))
+                .explains(FindingCode::EndpointWithoutSandbox, endpoint_subject(&endpoint.seen));
         }
     }
 }
@@ -52,21 +53,21 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::Sample;
+    use evidence::sample::Sample;
 
     #[test]
     fn explains_the_device_where_the_pod_really_is() {
-        let mut evidence = crate::sample::small();
+        let mut evidence = evidence::sample::small();
         let endpoint = &mut evidence.endpoints.as_mut().unwrap()[0].seen;
-        assert_eq!(endpoint.node.as_deref(), Some("worker-0000"));
-        endpoint.node = Some("worker-0001".to_owned());
+        assert_eq!(endpoint.node, Some("worker-0000".into()));
+        endpoint.node = Some("worker-0001".into());
         // As on a node of Calico, which has no journal.
         evidence.nodes.values_mut().for_each(|node| node.attachments = None);
         let report = crate::diagnose(&evidence);
         let roots: Vec<_> = report.findings.iter().map(|finding| finding.code).collect();
         assert_eq!(roots, [CHECK.code]);
         let symptoms: Vec<_> = report.findings[0].symptoms.iter().map(|symptom| symptom.code).collect();
-        assert!(symptoms.contains(&"device-without-endpoint"), "{symptoms:?}");
+        assert!(symptoms.contains(&FindingCode::DeviceWithoutEndpoint), "{symptoms:?}");
     }
 
     #[test]
@@ -76,10 +77,10 @@ mod tests {
         silent(&CHECK, &evidence);
         let endpoints = evidence.endpoints.as_mut().unwrap();
         let right = endpoints[0].clone();
-        endpoints[0].seen.node = Some("worker-0001".to_owned());
+        endpoints[0].seen.node = Some("worker-0001".into());
         let finding = only(&CHECK, &evidence);
         assert!(
-            finding.summary.ends_with("says node worker-0001, and its pod is on worker-0000"),
+            finding.summary.ends_with("names node worker-0001, but its pod is on worker-0000"),
             "{}",
             finding.summary
         );

@@ -6,20 +6,21 @@ use ipnet::IpNet;
 
 use super::{Sandboxes, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::evidence::kubernetes::age;
-use crate::evidence::{Endpoint, same_id};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::kubernetes::age;
+use evidence::{Endpoint, same_id};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "endpoint-of-old-sandbox",
+    code: FindingCode::EndpointOfOldSandbox,
     severity: Severity::Error,
-    title: "An endpoint that names a sandbox which does not run",
-    explanation: "The runtime has a ready sandbox for a pod, and the pod's endpoint record names another \
-                  one. The record was left by a sandbox that is gone, or overwritten by a late ADD. \
-                  Addresses and device in it may not be those of the running pod.",
-    remedy: "write the record of the running sandbox (plumb repair endpoints), or recreate the pod",
+    title: "Endpoint refers to a sandbox that is not running",
+    explanation: "The runtime has a ready sandbox for a pod, but the pod's endpoint record refers to a \
+                  different one. The record was left by a sandbox that is gone, or was overwritten by a late \
+                  ADD. Its addresses and device may not be those of the running pod.",
+    remedy: "run plumb repair endpoints --apply to write the running sandbox into the record, or recreate \
+             the pod",
     needs: &[&[Need::Endpoints, Need::Runtime]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -49,7 +50,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let finding = look.found(
                 subject.clone(),
                 format!(
-                    "endpoint {} names sandbox {}, and {} runs",
+                    "endpoint {} refers to sandbox {}, but {} is running",
                     endpoint.seen,
                     short(recorded),
                     short(running)
@@ -59,12 +60,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .of_sandbox(endpoint.seen.container_id.as_deref())
                 .seen(endpoint_exhibit(endpoint))
                 .seen(ready[0].exhibit(format!("sandbox {running} of pod {name} is ready")))
-                .explains("endpoint-without-sandbox", subject);
+                .explains(FindingCode::EndpointWithoutSandbox, subject);
             for address in former_addresses(case, &endpoint.seen, running) {
                 let (node, destination) = (node.name.clone(), IpNet::from(address));
-                finding.explains("route-missing", Subject::Route { node: node.clone(), destination });
+                finding
+                    .explains(FindingCode::RouteMissing, Subject::Route { node: node.clone(), destination });
                 if let Some(device) = endpoint.seen.device.clone() {
-                    finding.explains("neighbour-missing", Subject::Neighbour { node, address, device });
+                    finding.explains(
+                        FindingCode::NeighbourMissing,
+                        Subject::Neighbour { node, address, device },
+                    );
                 }
             }
         }
@@ -83,7 +88,7 @@ fn former_addresses(case: &Case<'_>, endpoint: &Endpoint, running: &str) -> Vec<
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_record_of_the_former_sandbox() {
@@ -92,7 +97,7 @@ mod tests {
         evidence.endpoints.as_mut().unwrap()[0].seen.container_id = Some("ab".repeat(32));
         let finding = only(&CHECK, &evidence);
         assert!(
-            finding.summary.ends_with("names sandbox abababababab, and 000000010000 runs"),
+            finding.summary.ends_with("refers to sandbox abababababab, but 000000010000 is running"),
             "{}",
             finding.summary
         );
@@ -107,12 +112,13 @@ mod tests {
         endpoint.addresses = vec!["10.0.0.40".parse().unwrap()];
         let findings = crate::diagnose(&evidence).findings;
         let root = findings.iter().find(|finding| finding.code == CHECK.code).unwrap();
-        let symptoms: Vec<&str> = root.symptoms.iter().map(|symptom| symptom.code).collect();
+        let symptoms: Vec<FindingCode> = root.symptoms.iter().map(|symptom| symptom.code).collect();
         assert!(
-            symptoms.contains(&"route-missing") && symptoms.contains(&"neighbour-missing"),
+            symptoms.contains(&FindingCode::RouteMissing)
+                && symptoms.contains(&FindingCode::NeighbourMissing),
             "{symptoms:?}"
         );
-        assert!(!findings.iter().any(|finding| finding.code == "route-missing"), "{findings:?}");
+        assert!(!findings.iter().any(|finding| finding.code == FindingCode::RouteMissing), "{findings:?}");
     }
 
     #[test]

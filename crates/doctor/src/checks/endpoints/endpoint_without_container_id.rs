@@ -2,21 +2,23 @@
 
 use super::{Sandboxes, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::evidence::Endpoint;
-use crate::evidence::endpoint::EndpointApi;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Sighted};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Endpoint;
+use evidence::endpoint::EndpointApi;
+use evidence::{Origin, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "endpoint-without-container-id",
+    code: FindingCode::EndpointWithoutContainerId,
     severity: Severity::Warning,
-    title: "An endpoint that does not name its sandbox",
-    explanation: "The record of an endpoint has no containerID. Calico's plugin compares that with the sandbox \
-                  a DEL is for, and where there is none it compares nothing: a DEL of an earlier sandbox, \
-                  however late, deletes the record of the pod that runs now. Records of old releases look \
-                  like this, and those that were written by hand.",
-    remedy: "write the running sandbox into the record (plumb repair endpoints), or recreate the pod",
+    title: "Endpoint does not name its sandbox",
+    explanation: "An endpoint record has no containerID. Calico's plugin uses it to check which sandbox a \
+                  DEL is for. Without it there is no check, so a late DEL of an earlier sandbox deletes the \
+                  record of the running pod. Records of old releases and records written by hand often lack \
+                  it.",
+    remedy: "run plumb repair endpoints --apply to write the running sandbox into the record, or recreate \
+             the pod",
     needs: &[&[Need::Endpoints]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -30,7 +32,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             format!("endpoint {} does not name its sandbox", endpoint.seen),
         );
         finding.seen(endpoint_exhibit(endpoint));
-        let node = endpoint.seen.node.as_deref().and_then(|node| case.node(node));
+        let node = endpoint.seen.node.as_ref().and_then(|node| case.node(node));
         let (Some(sandboxes), Some(pod)) = (node.and_then(Sandboxes::of), endpoint.seen.pod_name()) else {
             continue;
         };
@@ -53,7 +55,7 @@ fn lacks_id(endpoint: &Sighted<Endpoint>) -> bool {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_record_without_a_sandbox() {

@@ -2,20 +2,21 @@
 
 use super::{is_of_pod, is_running};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
-use crate::evidence::{Endpoint, Pod};
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Sighted;
+use evidence::{Endpoint, Pod};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "endpoint-without-pod",
+    code: FindingCode::EndpointWithoutPod,
     severity: Severity::Warning,
-    title: "An endpoint whose pod is not there",
-    explanation: "An endpoint record names a pod that does not exist. Its DEL never reached the store. The \
-                  record keeps an address, a route and membership in policies; when the address is given to \
-                  somebody else, two endpoints hold it.",
-    remedy: "remove the record once runtime and kernel agree that nothing is left of the sandbox (plumb \
-             repair endpoints)",
+    title: "Endpoint's pod does not exist",
+    explanation: "An endpoint record names a pod that does not exist, usually because its DEL never reached \
+                  the store. The record still holds an address, a route and policy membership. If the \
+                  address is allocated to another pod, two endpoints have it.",
+    remedy: "run plumb repair endpoints --apply, which deletes the record once two witnesses confirm that \
+             its sandbox is gone",
     needs: &[&[Need::Endpoints, Need::Pods]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -34,23 +35,23 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if case.partial.pods && others.is_empty() {
             continue;
         }
-        let place = endpoint.seen.node.as_deref().map_or_else(String::new, |node| format!(" on node {node}"));
+        let place = endpoint.seen.node.as_ref().map_or_else(String::new, |node| format!(" on node {node}"));
         let addresses = listed(&endpoint.seen.addresses);
         let summary = if case.partial.pods {
-            format!("endpoint {}{place} holds {addresses}, and no pod of that name shows it", endpoint.seen)
+            format!("endpoint {}{place} has {addresses}, but no pod of that name shows it", endpoint.seen)
         } else {
-            format!("endpoint {}{place} holds {addresses}, and there is no pod {name}", endpoint.seen)
+            format!("endpoint {}{place} has {addresses}, but pod {name} does not exist", endpoint.seen)
         };
         let subject = endpoint_subject(&endpoint.seen);
         let finding = look.found(subject.clone(), summary);
         finding.of_sandbox(endpoint.seen.container_id.as_deref());
         finding
             .seen(endpoint_exhibit(endpoint))
-            .explains("endpoint-without-device", subject.clone())
-            .explains("endpoint-without-sandbox", subject);
+            .explains(FindingCode::EndpointWithoutDevice, subject.clone())
+            .explains(FindingCode::EndpointWithoutSandbox, subject);
         if case.partial.pods {
             finding.because(format!(
-                "the list of pods is a part of all, but has others with the same address: {}",
+                "the list of pods is incomplete, but contains others with the same address: {}",
                 listed(others.iter().map(|pod| &pod.seen.name))
             ));
         }
@@ -65,9 +66,9 @@ fn pods_at_its_addresses<'e>(case: &Case<'e>, endpoint: &Endpoint) -> Vec<&'e Si
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
-    fn without_first_pod() -> crate::Evidence {
+    fn without_first_pod() -> evidence::Evidence {
         let mut evidence = small();
         evidence.pods.as_mut().unwrap().remove(0);
         evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap().remove(0);
@@ -93,7 +94,7 @@ mod tests {
         silent(&CHECK, &small());
         let finding = only(&CHECK, &without_first_pod());
         assert_eq!(finding.subject.to_string(), "endpoint team-0/worker--0000-k8s-web--0-eth0");
-        assert!(finding.summary.ends_with("there is no pod team-0/web-0"), "{}", finding.summary);
+        assert!(finding.summary.ends_with("but pod team-0/web-0 does not exist"), "{}", finding.summary);
     }
 
     #[test]

@@ -2,20 +2,21 @@
 
 use super::{Sandboxes, is_asked, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::evidence::same_id;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Origin;
+use evidence::same_id;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "endpoint-without-sandbox",
+    code: FindingCode::EndpointWithoutSandbox,
     severity: Severity::Warning,
-    title: "An endpoint whose sandbox is not there",
-    explanation: "An endpoint record names a sandbox that the runtime of its node does not list as ready, \
-                  and no other sandbox of that pod is ready either. The pod was stopped and its DEL did not \
+    title: "Endpoint's sandbox is not running",
+    explanation: "An endpoint record names a sandbox that the runtime on its node does not list as ready, \
+                  and no other sandbox of that pod is ready either. The pod was stopped, but its DEL did not \
                   reach the store.",
-    remedy: "remove the record once a second witness agrees that the sandbox is gone (plumb repair \
-             endpoints)",
+    remedy: "run plumb repair endpoints --apply, which deletes the record once a second witness confirms \
+             that the sandbox is gone",
     needs: &[&[Need::Endpoints, Need::Runtime]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -48,15 +49,15 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let subject = endpoint_subject(&endpoint.seen);
             look.found(
                 subject.clone(),
-                format!("endpoint {} names sandbox {short}, which {} does not run", endpoint.seen, node.name),
+                format!(
+                    "endpoint {} refers to sandbox {short}, which is not running on {}",
+                    endpoint.seen, node.name
+                ),
             )
             .of_sandbox(endpoint.seen.container_id.as_deref())
             .seen(endpoint_exhibit(endpoint))
-            .seen(
-                Origin::probe(node.name.as_str(), "sandboxes")
-                    .exhibit(format!("no ready sandbox of pod {name}")),
-            )
-            .explains("endpoint-without-device", subject);
+            .seen(Origin::probe(&node.name, "sandboxes").exhibit(format!("no ready sandbox of pod {name}")))
+            .explains(FindingCode::EndpointWithoutDevice, subject);
         }
     }
 }
@@ -65,7 +66,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_when_the_runtime_does_not_list_it() {
@@ -75,7 +76,7 @@ mod tests {
         assert!(
             only(&CHECK, &evidence)
                 .summary
-                .ends_with("names sandbox 000000010000, which worker-0000 does not run")
+                .ends_with("refers to sandbox 000000010000, which is not running on worker-0000")
         );
     }
 

@@ -14,9 +14,10 @@ pub(super) mod pod_without_endpoint;
 
 use std::collections::BTreeMap;
 
-use crate::evidence::node::RuntimeSandbox;
-use crate::evidence::{Endpoint, NodeEvidence, PodName, same_id};
-use crate::{Case, Origin, Sighted};
+use crate::Case;
+use evidence::node::RuntimeSandbox;
+use evidence::{Endpoint, NodeEvidence, PodName, same_id};
+use evidence::{Origin, Sighted};
 
 /// A runtime's sandboxes, by the pod's bare name.
 struct Sandboxes<'e>(BTreeMap<&'e str, Vec<&'e Sighted<RuntimeSandbox>>>);
@@ -44,7 +45,7 @@ fn is_asked(list: &[Sighted<RuntimeSandbox>]) -> bool {
 
 /// Whether the runtime of its node lists an endpoint's own sandbox as ready.
 fn is_running(case: &Case<'_>, endpoint: &Endpoint) -> bool {
-    let node = endpoint.node.as_deref().and_then(|node| case.node(node));
+    let node = endpoint.node.as_ref().and_then(|node| case.node(node));
     let sandboxes = node.and_then(|node| node.sandboxes.as_deref()).unwrap_or_default();
     let Some(id) = endpoint.container_id.as_deref() else { return false };
     sandboxes.iter().any(|sandbox| sandbox.seen.is_ready == Some(true) && same_id(&sandbox.seen.id, id))

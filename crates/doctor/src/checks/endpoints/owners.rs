@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ::ipam::{NAMESPACE_ATTRIBUTE, POD_ATTRIBUTE};
+use model::NodeName;
 
 use crate::checks::words::counted;
-use crate::evidence::kernel::{Neighbour, NeighbourState};
-use crate::evidence::{Endpoint, NodeEvidence, Pod, same_id};
-use crate::{Allocation, Case, Sighted};
+use crate::{Allocation, Case};
+use evidence::Sighted;
+use evidence::kernel::{Neighbour, NeighbourState};
+use evidence::{Endpoint, NodeEvidence, Pod, same_id};
 
 /// Everyone who holds an address, each once.
 pub(super) struct Owners<'e> {
@@ -52,9 +54,9 @@ impl<'e> Owners<'e> {
         self.endpoints.len() + self.pods.len() + self.neighbours.len()
     }
 
-    pub(super) fn nodes(&self) -> BTreeSet<&'e str> {
-        let endpoints = self.endpoints.iter().filter_map(|endpoint| endpoint.seen.node.as_deref());
-        endpoints.chain(self.pods.iter().filter_map(|pod| pod.seen.node.as_deref())).collect()
+    pub(super) fn nodes(&self) -> BTreeSet<&'e NodeName> {
+        let endpoints = self.endpoints.iter().filter_map(|endpoint| endpoint.seen.node.as_ref());
+        endpoints.chain(self.pods.iter().filter_map(|pod| pod.seen.node.as_ref())).collect()
     }
 
     /// Nodes where they are, and what was seen on no node in particular; all nodes where nobody says.
@@ -111,7 +113,7 @@ impl<'e> Owners<'e> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Sandbox<'a> {
     Named { container: &'a str, interface: Option<&'a str> },
-    Unnamed { node: Option<&'a str>, namespace: Option<&'a str>, record: &'a str },
+    Unnamed { node: Option<&'a NodeName>, namespace: Option<&'a str>, record: &'a str },
 }
 
 impl<'a> Sandbox<'a> {
@@ -119,7 +121,7 @@ impl<'a> Sandbox<'a> {
         match &endpoint.container_id {
             Some(container) => Sandbox::Named { container, interface: endpoint.interface.as_deref() },
             None => Sandbox::Unnamed {
-                node: endpoint.node.as_deref(),
+                node: endpoint.node.as_ref(),
                 namespace: endpoint.namespace.as_deref(),
                 record: &endpoint.name,
             },

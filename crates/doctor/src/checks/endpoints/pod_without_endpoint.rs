@@ -5,34 +5,34 @@ use std::net::IpAddr;
 use ::ipam::Pool;
 use ipnet::IpNet;
 use model::names::host_interface_name;
-use model::{Cidr, Kind};
+use model::{Cidr, Kind, NodeName};
 
 use crate::checks::words::listed;
-use crate::evidence::Pod;
-use crate::evidence::kernel::PodView;
-use crate::evidence::kubernetes::age;
-use crate::{Case, Check, Finding, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use evidence::PartialList;
+use evidence::Pod;
+use evidence::Sighted;
+use evidence::kernel::PodView;
+use evidence::kubernetes::age;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-without-endpoint",
+    code: FindingCode::PodWithoutEndpoint,
     severity: Severity::Error,
-    title: "A running pod without an endpoint",
-    explanation: "A pod runs and has an address, and there is no endpoint record for it. Agents program \
-                  what records say: its route and its neighbours are removed, or will be, and it is cut off \
-                  both ways while Kubernetes calls it Running. Typically a late DEL of an older sandbox of \
-                  that name removed the record.",
-    remedy: "write the endpoint and allocation of the running sandbox anew (plumb repair endpoints), or \
-             recreate the pod",
+    title: "Running pod has no endpoint",
+    explanation: "A pod runs and has an address, but it has no endpoint record. Agents program only what is \
+                  recorded, so the pod's route and neighbour entries have been or will be removed. The pod \
+                  loses traffic in both directions while Kubernetes still shows it as Running. Typically, a \
+                  late DEL of an older sandbox of the same pod name deleted the record.",
+    remedy: "run plumb repair endpoints --apply to write the endpoint and allocation of the running sandbox \
+             again, or recreate the pod",
     needs: &[&[Need::Pods, Need::Endpoints], &[Need::Runtime, Need::PodViews, Need::Endpoints]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if case.partial.endpoints {
-        look.could_not_see(
-            "endpoints are listed in part, so pod-without-endpoint cannot tell which pods have none",
-        );
+        look.could_not_run(PartialList::Endpoints);
         return;
     }
     let records = case.evidence.records.of(Kind::IpPool);
@@ -53,7 +53,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     for (pod, id) in unlisted(case).filter(|(pod, _)| lacks_one(&pod.seen)) {
         let (name, addresses) = (&pod.seen.name, listed(&pod.seen.addresses));
-        let words = format!("sandbox {id} of pod {name} is ready, and inside is {addresses}");
+        let words = format!("sandbox {id} of pod {name} is ready and has {addresses} inside");
         tell(case, look, &pod, words);
     }
 }
@@ -100,27 +100,27 @@ fn is_networked(case: &Case<'_>, pod: &Pod) -> bool {
 
 fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>, words: String) {
     let name = &pod.seen.name;
-    let place = pod.seen.node.as_deref().map_or_else(String::new, |node| format!(" on node {node}"));
+    let place = pod.seen.node.as_ref().map_or_else(String::new, |node| format!(" on node {node}"));
     let addresses = listed(&pod.seen.addresses);
     let finding =
-        look.found(name.clone(), format!("pod {name}{place} runs with {addresses} and has no endpoint"));
+        look.found(name.clone(), format!("pod {name}{place} runs with {addresses} but has no endpoint"));
     finding
         .because(
-            "what programs routes and neighbours knows pods by their endpoints, so nothing keeps those \
-                  of this pod",
+            "agents program routes and neighbour entries from endpoint records, so nothing maintains those \
+             of this pod",
         )
         .seen(pod.exhibit(words))
-        .explains("pod-gateway-unresolved", name.clone());
-    if let Some(node) = pod.seen.node.as_deref() {
+        .explains(FindingCode::PodGatewayUnresolved, name.clone());
+    if let Some(node) = pod.seen.node.as_ref() {
         explain_kernel(case, finding, &pod.seen, node);
     }
 }
 
 /// What is left of it in the kernel looks like nobody's.
-fn explain_kernel(case: &Case<'_>, finding: &mut Finding, pod: &Pod, node: &str) {
+fn explain_kernel(case: &Case<'_>, finding: &mut Finding, pod: &Pod, node: &NodeName) {
     for address in &pod.addresses {
         finding.explains(
-            "route-without-endpoint",
+            FindingCode::RouteWithoutEndpoint,
             Subject::Route { node: node.to_owned(), destination: IpNet::from(*address) },
         );
     }
@@ -132,11 +132,11 @@ fn explain_kernel(case: &Case<'_>, finding: &mut Finding, pod: &Pod, node: &str)
     let namespace = pod.name.namespace.as_deref().unwrap_or_default();
     let usual = host_interface_name(namespace, &pod.name.name).map(|device| device.to_string()).ok();
     for device in routed.chain(usual) {
-        finding.explains("device-without-endpoint", Subject::device(node, &device));
+        finding.explains(FindingCode::DeviceWithoutEndpoint, Subject::device(node, &device));
         for address in &pod.addresses {
             let (node, device) = (node.to_owned(), device.clone());
             finding.explains(
-                "neighbour-without-endpoint",
+                FindingCode::NeighbourWithoutEndpoint,
                 Subject::Neighbour { node, address: *address, device },
             );
         }
@@ -147,7 +147,7 @@ fn explain_kernel(case: &Case<'_>, finding: &mut Finding, pod: &Pod, node: &str)
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent, subjects};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_running_pod() {
@@ -157,14 +157,14 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "pod team-0/web-0 on node worker-0000 runs with 10.0.0.0 and has no endpoint"
+            "pod team-0/web-0 on node worker-0000 runs with 10.0.0.0 but has no endpoint"
         );
         evidence.partial.endpoints = true;
         silent(&CHECK, &evidence);
     }
 
     /// A cluster whose nodes were asked, but not its API.
-    fn without_pods() -> crate::Evidence {
+    fn without_pods() -> evidence::Evidence {
         let mut evidence = small();
         evidence.pods = None;
         evidence
@@ -178,17 +178,16 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "pod team-0/web-0 on node worker-0000 runs with 10.0.0.0 and has no endpoint"
+            "pod team-0/web-0 on node worker-0000 runs with 10.0.0.0 but has no endpoint"
         );
         let id = lost.container_id.unwrap();
         assert!(finding.evidence[0].text.starts_with(&format!("sandbox {id} of pod")), "{finding:?}");
-        let sandbox = |evidence: &mut crate::Evidence,
-                       change: fn(&mut crate::evidence::node::RuntimeSandbox)| {
+        let sandbox = |evidence: &mut evidence::Evidence, change: fn(&mut evidence::node::RuntimeSandbox)| {
             let sandboxes = evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap().iter_mut();
             sandboxes.filter(|sandbox| sandbox.seen.id == id).for_each(|sandbox| change(&mut sandbox.seen));
         };
         for change in [
-            (|sandbox| sandbox.is_ready = Some(false)) as fn(&mut crate::evidence::node::RuntimeSandbox),
+            (|sandbox| sandbox.is_ready = Some(false)) as fn(&mut evidence::node::RuntimeSandbox),
             |sandbox| (sandbox.created_at, sandbox.age) = (None, Some(jiff::SignedDuration::from_secs(5))),
         ] {
             let mut evidence = evidence.clone();

@@ -2,43 +2,43 @@
 
 use ::ipam::{Books, Owner, Reservations, Stored, Tunnel};
 use model::ipam::{Affinity, AffinityState, Block, Handle};
-use model::{AffinityOwner, Cidr, Key, Kind};
+use model::{AffinityOwner, Cidr, FindingCode, Key, Kind};
 use serde_json::json;
 
 use super::{OTHER, PODS};
-use crate::sample::{block_cidr, kernel_route, node_address, node_name, record};
-use crate::{Evidence, Origin, Sighted};
+use evidence::sample::{block_cidr, kernel_route, node_address, node_name, record};
+use evidence::{Evidence, Origin, Sighted};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 
-pub(super) const FAULTS: &[(&str, Inject)] = &[
-    ("address-leaked", address_leaked),
-    ("address-used-but-free", address_used_but_free),
-    ("affinity-contradicted", affinity_contradicted),
-    ("affinity-missing", affinity_missing),
-    ("affinity-of-gone-node", affinity_of_gone_node),
-    ("affinity-unfinished", affinity_unfinished),
-    ("affinity-unlabelled", affinity_unlabelled),
-    ("allocation-without-handle", allocation_without_handle),
-    ("block-contradicts-itself", block_contradicts_itself),
-    ("block-hides-address", block_hides_address),
-    ("block-limit-reached", block_limit_reached),
-    ("block-missing", block_missing),
-    ("block-outside-pools", block_outside_pools),
-    ("block-overlap", block_overlap),
-    ("handle-by-name", handle_by_name),
-    ("handle-count-wrong", handle_count_wrong),
-    ("handle-missing", handle_missing),
-    ("handle-unused", handle_unused),
-    ("ipam-config-ignored", ipam_config_ignored),
-    ("leak-collection-off", leak_collection_off),
-    ("pool-full", pool_full),
-    ("pool-not-for-node", pool_not_for_node),
-    ("pool-overlap", pool_overlap),
-    ("record-unreadable", record_unreadable),
-    ("service-block-empty", service_block_empty),
-    ("tombstone", tombstone),
-    ("tunnel-address-shared", tunnel_address_shared),
+pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
+    (FindingCode::AddressLeaked, address_leaked),
+    (FindingCode::AddressUsedButFree, address_used_but_free),
+    (FindingCode::AffinityContradicted, affinity_contradicted),
+    (FindingCode::AffinityMissing, affinity_missing),
+    (FindingCode::AffinityOfGoneNode, affinity_of_gone_node),
+    (FindingCode::AffinityUnfinished, affinity_unfinished),
+    (FindingCode::AffinityUnlabelled, affinity_unlabelled),
+    (FindingCode::AllocationWithoutHandle, allocation_without_handle),
+    (FindingCode::BlockContradictsItself, block_contradicts_itself),
+    (FindingCode::BlockHidesAddress, block_hides_address),
+    (FindingCode::BlockLimitReached, block_limit_reached),
+    (FindingCode::BlockMissing, block_missing),
+    (FindingCode::BlockOutsidePools, block_outside_pools),
+    (FindingCode::BlockOverlap, block_overlap),
+    (FindingCode::HandleByName, handle_by_name),
+    (FindingCode::HandleCountWrong, handle_count_wrong),
+    (FindingCode::HandleMissing, handle_missing),
+    (FindingCode::HandleUnused, handle_unused),
+    (FindingCode::IpamConfigIgnored, ipam_config_ignored),
+    (FindingCode::LeakCollectionOff, leak_collection_off),
+    (FindingCode::PoolFull, pool_full),
+    (FindingCode::PoolNotForNode, pool_not_for_node),
+    (FindingCode::PoolOverlap, pool_overlap),
+    (FindingCode::RecordUnreadable, record_unreadable),
+    (FindingCode::ServiceBlockEmpty, service_block_empty),
+    (FindingCode::Tombstone, tombstone),
+    (FindingCode::TunnelAddressShared, tunnel_address_shared),
 ];
 
 fn books(evidence: &mut Evidence) -> &mut Books {
@@ -154,7 +154,7 @@ fn block_outside_pools(evidence: &mut Evidence, node: usize) -> String {
     claim(books(evidence), cidr, &owner(node));
     let via = node_address(node);
     for (name, other) in &mut evidence.nodes {
-        if *name != node_name(node) {
+        if !name.is(&node_name(node)) {
             let route = kernel_route(cidr.to_string().parse().unwrap(), Some(via), Some("eth0"), "bird");
             let route = Sighted::new(route, Origin::probe(name.as_str(), "routes"));
             other.kernel.routes.iter_mut().for_each(|routes| routes.push(route.clone()));
@@ -167,7 +167,7 @@ fn block_outside_pools(evidence: &mut Evidence, node: usize) -> String {
 fn block_hides_address(evidence: &mut Evidence, node: usize) -> String {
     let cidr = Cidr::single(node_address(node));
     let spec = serde_json::json!({"cidr": cidr.to_string(), "blockSize": 32, "disabled": true});
-    evidence.records.add(crate::sample::record(model::Kind::IpPool, &format!("nodes-{node}"), spec));
+    evidence.records.add(evidence::sample::record(model::Kind::IpPool, &format!("nodes-{node}"), spec));
     claim(books(evidence), cidr, &owner(node));
     format!("block {cidr}")
 }

@@ -3,48 +3,49 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::Kind;
+use model::{FindingCode, Kind};
+use plan::DeviceSetting;
 use serde_json::json;
 
 use super::records::endpoint;
 use super::{OTHER, PODS};
-use crate::evidence::NodeEvidence;
-use crate::evidence::firewall::{Chain, Hook, Place};
-use crate::evidence::kernel::{Link, NeighbourState, PodView, Route, Vxlan};
-use crate::evidence::probe::Echo;
-use crate::sample::{block_cidr, node_address, node_name, record};
-use crate::{Evidence, Origin, Sighted};
+use evidence::NodeEvidence;
+use evidence::firewall::{Chain, Hook, Place};
+use evidence::kernel::{Link, NeighbourState, PodView, Route, Vxlan};
+use evidence::probe::Echo;
+use evidence::sample::{block_cidr, node_address, node_name, record};
+use evidence::{Evidence, Origin, Sighted};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 
-pub(super) const FAULTS: &[(&str, Inject)] = &[
-    ("block-route-missing", block_route_missing),
-    ("device-down", device_down),
-    ("device-setting-wrong", device_setting_wrong),
-    ("device-without-endpoint", device_without_endpoint),
-    ("endpoint-without-device", endpoint_without_device),
-    ("forwarding-dropped", forwarding_dropped),
-    ("mtu-differs", mtu_differs),
-    ("mtu-too-large", mtu_too_large),
-    ("nat-missing", nat_missing),
-    ("neighbour-missing", neighbour_missing),
-    ("neighbour-without-endpoint", neighbour_without_endpoint),
-    ("neighbour-wrong", neighbour_wrong),
-    ("packets-lost", packets_lost),
-    ("pod-address-missing", pod_address_missing),
-    ("pod-default-route-missing", pod_default_route_missing),
-    ("pod-gateway-unresolved", pod_gateway_unresolved),
-    ("pod-interface-missing", pod_interface_missing),
-    ("pod-network-crowded", pod_network_crowded),
-    ("pod-namespace-gone", pod_namespace_gone),
-    ("pod-spoofing-possible", pod_spoofing_possible),
-    ("route-diverted", route_diverted),
-    ("route-gateway-unreachable", route_gateway_unreachable),
-    ("route-missing", route_missing),
-    ("route-shadowed", route_shadowed),
-    ("route-to-wrong-device", route_to_wrong_device),
-    ("route-via-wrong-node", route_via_wrong_node),
-    ("route-without-endpoint", route_without_endpoint),
+pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
+    (FindingCode::BlockRouteMissing, block_route_missing),
+    (FindingCode::DeviceDown, device_down),
+    (FindingCode::DeviceSettingWrong, device_setting_wrong),
+    (FindingCode::DeviceWithoutEndpoint, device_without_endpoint),
+    (FindingCode::EndpointWithoutDevice, endpoint_without_device),
+    (FindingCode::ForwardingDropped, forwarding_dropped),
+    (FindingCode::MtuDiffers, mtu_differs),
+    (FindingCode::MtuTooLarge, mtu_too_large),
+    (FindingCode::NatMissing, nat_missing),
+    (FindingCode::NeighbourMissing, neighbour_missing),
+    (FindingCode::NeighbourWithoutEndpoint, neighbour_without_endpoint),
+    (FindingCode::NeighbourWrong, neighbour_wrong),
+    (FindingCode::PacketsLost, packets_lost),
+    (FindingCode::PodAddressMissing, pod_address_missing),
+    (FindingCode::PodDefaultRouteMissing, pod_default_route_missing),
+    (FindingCode::PodGatewayUnresolved, pod_gateway_unresolved),
+    (FindingCode::PodInterfaceMissing, pod_interface_missing),
+    (FindingCode::PodNetworkCrowded, pod_network_crowded),
+    (FindingCode::PodNamespaceGone, pod_namespace_gone),
+    (FindingCode::PodSpoofingPossible, pod_spoofing_possible),
+    (FindingCode::RouteDiverted, route_diverted),
+    (FindingCode::RouteGatewayUnreachable, route_gateway_unreachable),
+    (FindingCode::RouteMissing, route_missing),
+    (FindingCode::RouteShadowed, route_shadowed),
+    (FindingCode::RouteToWrongDevice, route_to_wrong_device),
+    (FindingCode::RouteViaWrongNode, route_via_wrong_node),
+    (FindingCode::RouteWithoutEndpoint, route_without_endpoint),
 ];
 
 /// A node's first pod: its address and its device.
@@ -54,7 +55,7 @@ pub(super) fn first(evidence: &mut Evidence, node: usize) -> (IpAddr, String) {
 }
 
 pub(super) fn host(evidence: &mut Evidence, node: usize) -> &mut NodeEvidence {
-    evidence.node_mut(&node_name(node))
+    evidence.node_mut(node_name(node))
 }
 
 pub(super) fn links(evidence: &mut Evidence, node: usize) -> &mut Vec<Sighted<Link>> {
@@ -139,7 +140,7 @@ fn device_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
 
 fn device_setting_wrong(evidence: &mut Evidence, node: usize) -> String {
     let (_, device) = first(evidence, node);
-    let path = format!("net/ipv4/conf/{device}/proxy_arp");
+    let path = DeviceSetting::ProxyArp.path(&device);
     let sysctls = host(evidence, node).kernel.sysctls.as_mut().unwrap();
     sysctls.get_mut(&path).unwrap().seen = "0".to_owned();
     format!("{path} on {}", node_name(node))
@@ -273,7 +274,7 @@ fn pod_namespace_gone(evidence: &mut Evidence, node: usize) -> String {
 /// A black hole for a pod of another node.
 fn route_diverted(evidence: &mut Evidence, node: usize) -> String {
     let pod = endpoint(evidence, OTHER * PODS + 1).seen.addresses[0];
-    let hole = crate::sample::kernel_route(pod.into(), None, None, "static");
+    let hole = evidence::sample::kernel_route(pod.into(), None, None, "static");
     routes(evidence, node).push(Sighted::new(hole, Origin::probe(node_name(node), "routes")));
     route_subject(node, pod.into())
 }

@@ -1,62 +1,63 @@
 //! Faults of nodes: their addresses, their set-up, and BGP.
 
 use jiff::SignedDuration;
-use model::Kind;
+use model::{FindingCode, Kind};
+use plan::FORWARD_V4;
 use serde_json::json;
 
 use super::{OTHER, PODS, TWIN};
-use crate::evidence::kernel::Address;
-use crate::evidence::node::{AddressChoice, BgpSession, Setup, UnfinishedDel};
-use crate::evidence::{KubeNode, PodName};
-use crate::sample::{node_address, node_name, record};
-use crate::{Evidence, Origin, Sighted};
+use evidence::kernel::Address;
+use evidence::node::{AddressChoice, BgpSession, Setup, UnfinishedDel};
+use evidence::sample::{node_address, node_name, record};
+use evidence::{Evidence, Origin, Sighted};
+use evidence::{KubeNode, PodName};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 
-pub(super) const FAULTS: &[(&str, Inject)] = &[
-    ("bgp-as-wrong", bgp_as_wrong),
-    ("bgp-not-running", bgp_not_running),
-    ("bgp-password-wrong", bgp_password_wrong),
-    ("bgp-port-closed", bgp_port_closed),
-    ("bgp-session-down", bgp_session_down),
-    ("calico-node-not-ready", calico_node_not_ready),
-    ("clock-skew", clock_skew),
-    ("cni-config-shadowed", cni_config_shadowed),
-    ("credentials-expired", credentials_expired),
-    ("del-unfinished", del_unfinished),
-    ("etcd-even-members", etcd_even_members),
-    ("forwarding-off", forwarding_off),
-    ("kubelet-failing", kubelet_failing),
-    ("kubelet-refuses-swap", kubelet_refuses_swap),
-    ("node-address-doubtful", node_address_doubtful),
-    ("node-address-missing", node_address_missing),
-    ("node-address-shared", node_address_shared),
-    ("node-address-unfit", node_address_unfit),
-    ("node-address-wrong", node_address_wrong),
-    ("node-left-behind", node_left_behind),
-    ("node-not-ready", node_not_ready),
-    ("node-unrecorded", node_unrecorded),
-    ("nodename-differs", nodename_differs),
-    ("rp-filter-loose", rp_filter_loose),
-    ("state-folder-unusable", state_folder_unusable),
-    ("store-unreachable", store_unreachable),
+pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
+    (FindingCode::BgpAsWrong, bgp_as_wrong),
+    (FindingCode::BgpNotRunning, bgp_not_running),
+    (FindingCode::BgpPasswordWrong, bgp_password_wrong),
+    (FindingCode::BgpPortClosed, bgp_port_closed),
+    (FindingCode::BgpSessionDown, bgp_session_down),
+    (FindingCode::CalicoNodeNotReady, calico_node_not_ready),
+    (FindingCode::ClockSkew, clock_skew),
+    (FindingCode::CniConfigShadowed, cni_config_shadowed),
+    (FindingCode::CredentialsExpired, credentials_expired),
+    (FindingCode::DelUnfinished, del_unfinished),
+    (FindingCode::EtcdEvenMembers, etcd_even_members),
+    (FindingCode::ForwardingOff, forwarding_off),
+    (FindingCode::KubeletFailing, kubelet_failing),
+    (FindingCode::KubeletRefusesSwap, kubelet_refuses_swap),
+    (FindingCode::NodeAddressDoubtful, node_address_doubtful),
+    (FindingCode::NodeAddressMissing, node_address_missing),
+    (FindingCode::NodeAddressShared, node_address_shared),
+    (FindingCode::NodeAddressUnfit, node_address_unfit),
+    (FindingCode::NodeAddressWrong, node_address_wrong),
+    (FindingCode::NodeLeftBehind, node_left_behind),
+    (FindingCode::NodeNotReady, node_not_ready),
+    (FindingCode::NodeUnrecorded, node_unrecorded),
+    (FindingCode::NodenameDiffers, nodename_differs),
+    (FindingCode::RpFilterLoose, rp_filter_loose),
+    (FindingCode::StateFolderUnusable, state_folder_unusable),
+    (FindingCode::StoreUnreachable, store_unreachable),
 ];
 
 fn store_unreachable(evidence: &mut Evidence, node: usize) -> String {
     let problem = "no answer within 5 s".to_owned();
     let problem = Sighted::new(problem, Origin::probe(node_name(node), "store"));
-    evidence.node_mut(&node_name(node)).store_problem = Some(problem);
+    evidence.node_mut(node_name(node)).store_problem = Some(problem);
     subject(node)
 }
 
 fn setup(evidence: &mut Evidence, node: usize) -> &mut Setup {
-    &mut evidence.node_mut(&node_name(node)).setup
+    &mut evidence.node_mut(node_name(node)).setup
 }
 
 fn kube(evidence: &mut Evidence, node: usize) -> &mut KubeNode {
     let name = node_name(node);
     let nodes = evidence.kube_nodes.as_mut().unwrap();
-    &mut nodes.iter_mut().find(|kube| kube.seen.name == name).unwrap().seen
+    &mut nodes.iter_mut().find(|kube| kube.seen.name.is(&name)).unwrap().seen
 }
 
 fn subject(node: usize) -> String {
@@ -64,7 +65,7 @@ fn subject(node: usize) -> String {
 }
 
 fn break_session(evidence: &mut Evidence, node: usize, peer: usize, info: &str) -> String {
-    let sessions = &mut evidence.node_mut(&node_name(node)).bgp.as_mut().unwrap().sessions;
+    let sessions = &mut evidence.node_mut(node_name(node)).bgp.as_mut().unwrap().sessions;
     let session: &mut BgpSession =
         &mut sessions.iter_mut().find(|session| session.seen.peer == node_address(peer)).unwrap().seen;
     (session.state, session.info) = ("start".to_owned(), info.to_owned());
@@ -73,7 +74,7 @@ fn break_session(evidence: &mut Evidence, node: usize, peer: usize, info: &str) 
 
 /// Without its session the node learns nothing of the other, is not ready, and says so.
 fn bgp_session_down(evidence: &mut Evidence, node: usize) -> String {
-    let routes = evidence.node_mut(&node_name(node)).kernel.routes.as_mut().unwrap();
+    let routes = evidence.node_mut(node_name(node)).kernel.routes.as_mut().unwrap();
     routes.retain(|route| route.seen.via != Some(node_address(OTHER)));
     calico_node_not_ready(evidence, node);
     break_session(evidence, node, OTHER, "Passive")
@@ -88,7 +89,7 @@ fn bgp_password_wrong(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn bgp_not_running(evidence: &mut Evidence, node: usize) -> String {
-    evidence.node_mut(&node_name(node)).bgp.as_mut().unwrap().is_running = Some(false);
+    evidence.node_mut(node_name(node)).bgp.as_mut().unwrap().is_running = Some(false);
     setup(evidence, node).listening_ports.as_mut().unwrap().seen.retain(|port| *port != 179);
     break_session(evidence, OTHER, node, "Connect Socket: Connection refused");
     subject(node)
@@ -126,9 +127,9 @@ fn cni_config_shadowed(evidence: &mut Evidence, node: usize) -> String {
 fn node_unrecorded(evidence: &mut Evidence, node: usize) -> String {
     let name = format!("extra-{node}");
     let owner = model::AffinityOwner::Host(name.clone());
-    let cidr = crate::sample::block_cidr(200 + node);
+    let cidr = evidence::sample::block_cidr(200 + node);
     super::books::claim(&mut evidence.ipam.as_mut().unwrap().books, cidr, &owner);
-    let registers = Sighted::new(name.clone(), Origin::probe(name.as_str(), "node name"));
+    let registers = Sighted::new(name.as_str().into(), Origin::probe(&name, "node name"));
     evidence.node_mut(&name).setup.node_name = Some(registers);
     format!("node {name}")
 }
@@ -136,7 +137,7 @@ fn node_unrecorded(evidence: &mut Evidence, node: usize) -> String {
 /// Deleted in Kubernetes, and its machine lives on.
 fn node_left_behind(evidence: &mut Evidence, node: usize) -> String {
     let name = node_name(node);
-    evidence.kube_nodes.as_mut().unwrap().retain(|kube| kube.seen.name != name);
+    evidence.kube_nodes.as_mut().unwrap().retain(|kube| !kube.seen.name.is(&name));
     subject(node)
 }
 
@@ -159,7 +160,7 @@ fn etcd_even_members(evidence: &mut Evidence, _: usize) -> String {
         let pods = evidence.pods.as_mut().unwrap();
         let mut pod = pods
             .iter()
-            .find(|pod| pod.seen.node == Some(node_name(node)) && pod.seen.host_network == Some(true))
+            .find(|pod| pod.seen.node == Some(node_name(node).into()) && pod.seen.host_network == Some(true))
             .unwrap()
             .clone();
         pod.seen.name = PodName::new("kube-system", format!("etcd-{}", node_name(node)));
@@ -171,13 +172,13 @@ fn etcd_even_members(evidence: &mut Evidence, _: usize) -> String {
 
 /// The kernel writes it through to every device.
 fn forwarding_off(evidence: &mut Evidence, node: usize) -> String {
-    let sysctls = evidence.node_mut(&node_name(node)).kernel.sysctls.as_mut().unwrap();
+    let sysctls = evidence.node_mut(node_name(node)).kernel.sysctls.as_mut().unwrap();
     for (path, value) in sysctls.iter_mut() {
-        if path.ends_with("/forwarding") || path == "net/ipv4/ip_forward" {
+        if path.ends_with("/forwarding") || path == FORWARD_V4 {
             value.seen = "0".to_owned();
         }
     }
-    format!("net/ipv4/ip_forward on {}", node_name(node))
+    format!("{FORWARD_V4} on {}", node_name(node))
 }
 
 fn kubelet_failing(evidence: &mut Evidence, node: usize) -> String {
@@ -227,7 +228,7 @@ fn node_address_wrong(evidence: &mut Evidence, node: usize) -> String {
         is_secondary: false,
         is_duplicate: false,
     };
-    let host = evidence.node_mut(&node_name(node));
+    let host = evidence.node_mut(node_name(node));
     host.kernel
         .addresses
         .as_mut()
@@ -248,14 +249,14 @@ fn del_unfinished(evidence: &mut Evidence, node: usize) -> String {
     let since = evidence.taken_at.unwrap();
     let del = UnfinishedDel { file: "del-1".to_owned(), since, container_id: None, is_set_aside: true };
     let origin = Origin::probe(node_name(node), "queue");
-    evidence.node_mut(&node_name(node)).unfinished_dels = Some(vec![Sighted::new(del, origin)]);
+    evidence.node_mut(node_name(node)).unfinished_dels = Some(vec![Sighted::new(del, origin)]);
     subject(node)
 }
 
 fn state_folder_unusable(evidence: &mut Evidence, node: usize) -> String {
-    let problem = "the state folder cannot be written: it is full".to_owned();
+    let problem = "cannot write the state directory /var/lib/plumb: no space left on device".to_owned();
     let problem = Sighted::new(problem, Origin::probe(node_name(node), "state folder"));
-    evidence.node_mut(&node_name(node)).state_folder_problem = Some(problem);
+    evidence.node_mut(node_name(node)).state_folder_problem = Some(problem);
     subject(node)
 }
 
@@ -265,9 +266,9 @@ fn nodename_differs(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn rp_filter_loose(evidence: &mut Evidence, node: usize) -> String {
-    let host = evidence.node_mut(&node_name(node));
+    let host = evidence.node_mut(node_name(node));
     host.attachments = None;
-    let path = "net/ipv4/conf/all/rp_filter";
+    let path = plan::LOOSE_RP_FILTER;
     host.kernel.sysctls.as_mut().unwrap().get_mut(path).unwrap().seen = "2".to_owned();
     format!("{path} on {}", node_name(node))
 }

@@ -4,39 +4,39 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use jiff::civil::DateTime;
-use model::Kind;
+use model::{FindingCode, Kind};
 use serde_json::json;
 
 use super::books::block;
 use super::{OTHER, PODS};
-use crate::evidence::log::CniCommand;
-use crate::evidence::{Endpoint, Happening, LogEvent, PodName};
-use crate::sample::{node_name, record};
-use crate::{Evidence, Origin, Sighted};
+use evidence::log::CniCommand;
+use evidence::sample::{node_name, record};
+use evidence::{Endpoint, Happening, LogEvent, PodName};
+use evidence::{Evidence, Origin, Sighted};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 
-pub(super) const FAULTS: &[(&str, Inject)] = &[
-    ("add-failing", add_failing),
-    ("address-outside-pools", address_outside_pools),
-    ("address-shared", address_shared),
-    ("bgp-record-unfit", bgp_record_unfit),
-    ("cluster-routes-contradictory", cluster_routes_contradictory),
-    ("del-retried", del_retried),
-    ("device-shared", device_shared),
-    ("endpoint-address-differs", endpoint_address_differs),
-    ("endpoint-misplaced", endpoint_misplaced),
-    ("endpoint-of-old-sandbox", endpoint_of_old_sandbox),
-    ("endpoint-on-two-nodes", endpoint_on_two_nodes),
-    ("endpoint-without-container-id", endpoint_without_container_id),
-    ("endpoint-without-pod", endpoint_without_pod),
-    ("endpoint-without-sandbox", endpoint_without_sandbox),
-    ("mode-unsupported", mode_unsupported),
-    ("pod-replaced-without-del", pod_replaced_without_del),
-    ("pod-without-endpoint", pod_without_endpoint),
-    ("policy-not-enforced", policy_not_enforced),
-    ("stale-del", stale_del),
-    ("store-unstable", store_unstable),
+pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
+    (FindingCode::AddFailing, add_failing),
+    (FindingCode::AddressOutsidePools, address_outside_pools),
+    (FindingCode::AddressShared, address_shared),
+    (FindingCode::BgpRecordUnfit, bgp_record_unfit),
+    (FindingCode::ClusterRoutesContradictory, cluster_routes_contradictory),
+    (FindingCode::DelRetried, del_retried),
+    (FindingCode::DeviceShared, device_shared),
+    (FindingCode::EndpointAddressDiffers, endpoint_address_differs),
+    (FindingCode::EndpointMisplaced, endpoint_misplaced),
+    (FindingCode::EndpointOfOldSandbox, endpoint_of_old_sandbox),
+    (FindingCode::EndpointOnTwoNodes, endpoint_on_two_nodes),
+    (FindingCode::EndpointWithoutContainerId, endpoint_without_container_id),
+    (FindingCode::EndpointWithoutPod, endpoint_without_pod),
+    (FindingCode::EndpointWithoutSandbox, endpoint_without_sandbox),
+    (FindingCode::ModeUnsupported, mode_unsupported),
+    (FindingCode::PodReplacedWithoutDel, pod_replaced_without_del),
+    (FindingCode::PodWithoutEndpoint, pod_without_endpoint),
+    (FindingCode::PolicyNotEnforced, policy_not_enforced),
+    (FindingCode::StaleDel, stale_del),
+    (FindingCode::StoreUnstable, store_unstable),
 ];
 
 fn cluster_routes_contradictory(evidence: &mut Evidence, node: usize) -> String {
@@ -74,7 +74,7 @@ fn readdress(evidence: &mut Evidence, node: usize, number: usize, to: IpAddr) {
     let handle = block(evidence, node).attribute(ordinal).unwrap().handle_id.clone().unwrap();
     evidence.ipam.as_mut().unwrap().books.handles.remove(&handle);
     ::ipam::give_back(block(evidence, node), &[ordinal], None);
-    let host = evidence.node_mut(&node_name(node));
+    let host = evidence.node_mut(node_name(node));
     let kernel = &mut host.kernel;
     for route in
         kernel.routes.iter_mut().flatten().filter(|route| route.seen.destination == IpNet::from(from))
@@ -106,7 +106,7 @@ fn address_shared(evidence: &mut Evidence, node: usize) -> String {
     let shared = endpoint(evidence, node * PODS).seen.addresses[0];
     let second = endpoint(evidence, node * PODS + 1).seen.device.clone();
     readdress(evidence, node, node * PODS + 1, shared);
-    let routes = evidence.node_mut(&node_name(node)).kernel.routes.as_mut().unwrap();
+    let routes = evidence.node_mut(node_name(node)).kernel.routes.as_mut().unwrap();
     routes.retain(|route| route.seen.device != second);
     shared.to_string()
 }
@@ -126,7 +126,7 @@ fn endpoint_address_differs(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn endpoint_misplaced(evidence: &mut Evidence, node: usize) -> String {
-    endpoint(evidence, node * PODS).seen.node = Some(node_name(OTHER));
+    endpoint(evidence, node * PODS).seen.node = Some(node_name(OTHER).into());
     subject(evidence, node * PODS)
 }
 
@@ -137,7 +137,7 @@ fn endpoint_of_old_sandbox(evidence: &mut Evidence, node: usize) -> String {
 
 fn endpoint_on_two_nodes(evidence: &mut Evidence, node: usize) -> String {
     let mut second = endpoint(evidence, node * PODS).clone();
-    second.seen.node = Some(node_name(OTHER));
+    second.seen.node = Some(node_name(OTHER).into());
     second.seen.name = format!("left-{node}");
     evidence.endpoints.as_mut().unwrap().push(second);
     format!("pod {}", pod_name(node * PODS))
@@ -151,13 +151,13 @@ fn endpoint_without_container_id(evidence: &mut Evidence, node: usize) -> String
 fn endpoint_without_pod(evidence: &mut Evidence, node: usize) -> String {
     let name = pod_name(node * PODS);
     evidence.pods.as_mut().unwrap().retain(|pod| pod.seen.name != name);
-    let host = evidence.node_mut(&node_name(node));
+    let host = evidence.node_mut(node_name(node));
     host.sandboxes.as_mut().unwrap().retain(|sandbox| sandbox.seen.pod != name);
     host.pod_views.as_mut().unwrap().retain(|view| view.pod.as_ref() != Some(&name));
     host.attachments.as_mut().unwrap().retain(|held| held.seen.pod.as_ref() != Some(&name));
     // Its namespace took both ends of the veth with it.
     let device = endpoint(evidence, node * PODS).seen.device.clone().unwrap();
-    let links = evidence.node_mut(&node_name(node)).kernel.links.as_mut().unwrap();
+    let links = evidence.node_mut(node_name(node)).kernel.links.as_mut().unwrap();
     links.retain(|link| link.seen.name != device);
     super::kernel::forget_device(evidence, node, &device);
     subject(evidence, node * PODS)
@@ -165,7 +165,7 @@ fn endpoint_without_pod(evidence: &mut Evidence, node: usize) -> String {
 
 fn endpoint_without_sandbox(evidence: &mut Evidence, node: usize) -> String {
     let name = pod_name(node * PODS);
-    let sandboxes = evidence.node_mut(&node_name(node)).sandboxes.as_mut().unwrap();
+    let sandboxes = evidence.node_mut(node_name(node)).sandboxes.as_mut().unwrap();
     sandboxes.iter_mut().find(|sandbox| sandbox.seen.pod == name).unwrap().seen.is_ready = Some(false);
     subject(evidence, node * PODS)
 }
@@ -175,7 +175,7 @@ fn pod_without_endpoint(evidence: &mut Evidence, node: usize) -> String {
     let endpoints = evidence.endpoints.as_mut().unwrap();
     endpoints.retain(|endpoint| endpoint.seen.pod_name().as_ref() != Some(&name));
     // As on a node of Calico, whose agent has no journal.
-    evidence.node_mut(&node_name(node)).attachments = None;
+    evidence.node_mut(node_name(node)).attachments = None;
     format!("pod {name}")
 }
 

@@ -1,21 +1,22 @@
 //! Faults of a cluster whose nodes are reached through VXLAN.
 
+use model::FindingCode;
 use serde_json::json;
 
 use super::kernel::{host, links, other_block, route, route_subject, routes};
 use super::{NODES, OTHER};
-use crate::Evidence;
-use crate::evidence::firewall::Firewall;
-use crate::sample::{node_address, node_name};
+use evidence::Evidence;
+use evidence::firewall::Firewall;
+use evidence::sample::{node_address, node_name};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 
-pub(super) const FAULTS: &[(&str, Inject)] = &[
-    ("block-route-missing", tunnelled_route_missing),
-    ("block-route-wrong", past_the_tunnel),
-    ("tunnel-device-wrong", tunnel_device_wrong),
-    ("tunnel-dropped", tunnel_dropped),
-    ("tunnel-end-unknown", tunnel_end_unknown),
+pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
+    (FindingCode::BlockRouteMissing, tunnelled_route_missing),
+    (FindingCode::BlockRouteWrong, past_the_tunnel),
+    (FindingCode::TunnelDeviceWrong, tunnel_device_wrong),
+    (FindingCode::TunnelDropped, tunnel_dropped),
+    (FindingCode::TunnelEndUnknown, tunnel_end_unknown),
 ];
 
 const DEVICE: &str = "vxlan.calico";

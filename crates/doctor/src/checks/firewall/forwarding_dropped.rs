@@ -2,23 +2,25 @@
 
 use std::collections::BTreeSet;
 
+use super::walk::{self, Dropper, Packet};
 use super::{Spared, advise, locals, remote, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
-use crate::evidence::firewall::{Dropper, Firewall, Packet};
-use crate::{Case, Check, Host, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use evidence::firewall::Firewall;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "forwarding-dropped",
+    code: FindingCode::ForwardingDropped,
     severity: Severity::Error,
-    title: "A firewall drops the packets of pods",
-    explanation: "The rules for packets of a node (nftables, or iptables as a face of it) drop every new connection between its \
-                  pods and those of other nodes. Docker sets the policy of the FORWARD chain to drop when it starts; \
-                  hardening scripts and firewalld do so, too. Addresses, routes and sessions all look right, and nothing \
-                  gets through.",
-    remedy: "accept what comes from and goes to the devices of pods before it is dropped, with the program that made the chain \
-             (iptables or nft; the finding has the command), and save the rules so that this survives a reboot",
+    title: "Firewall drops pod traffic",
+    explanation: "A node's firewall rules (nftables, or iptables on top of it) drop every new connection \
+                  between its pods and pods on other nodes. Docker sets the policy of the FORWARD chain to \
+                  drop when it starts. Hardening scripts and firewalld can do the same. Addresses, routes \
+                  and sessions all look correct, but no traffic passes.",
+    remedy: "accept packets from and to pod devices before they are dropped, with the program that created \
+             the chain (iptables or nft; the finding shows the command). Save the rules so that they survive \
+             a reboot",
     needs: &[&[Need::Firewall, Need::Endpoints]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -26,7 +28,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for host in case.hosts() {
         let Some(firewall) = &host.node.firewall else { continue };
         // What the agent's own rules drop is meant.
-        let of_others = firewall.seen.of_others();
+        let of_others = walk::of_others(&firewall.seen);
         let mut dropped_by = BTreeSet::new();
         for is_ipv4 in [true, false] {
             for is_out in [true, false] {
@@ -40,7 +42,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let name = host.name();
         let finding = look.found(
             Subject::Node(name.to_owned()),
-            format!("{name} drops the packets of its pods to or from other nodes"),
+            format!("{name} drops packets between its pods and other nodes"),
         );
         advise(finding, &dropped_by, &spared());
         finding.seen_all(dropped_by.iter().map(|place| firewall.exhibit(place.to_string())));
@@ -83,7 +85,7 @@ fn who_drops_all(
                 transport: None,
             }
         };
-        let fate = firewall.fate_of(&packet);
+        let fate = walk::fate_of(firewall, &packet);
         if !fate.is_dropped() {
             return None;
         }
@@ -97,9 +99,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{advised, only, silent};
-    use crate::sample::small;
+    use evidence::Evidence;
+    use evidence::sample::small;
 
     /// What Docker leaves behind, and a rule of somebody else's.
     fn with_docker(rule: Value) -> Evidence {

@@ -4,13 +4,15 @@ pub(super) mod forwarding_dropped;
 pub(super) mod nat_missing;
 pub(super) mod pod_spoofing_possible;
 pub(super) mod tunnel_dropped;
+mod walk;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::ShellCommand;
 
-use crate::evidence::firewall::Dropper;
+use walk::Dropper;
+
 use crate::{Case, Finding, Host};
 
 /// How many pods of a node are tried. Rules that are meant for all hit these, too.
@@ -32,9 +34,10 @@ fn locals<'e>(host: &Host<'e>, is_ipv4: bool) -> Vec<Local<'e>> {
 
 /// A pod of another node.
 fn remote(case: &Case<'_>, host: &Host<'_>, is_ipv4: bool) -> Option<IpAddr> {
-    let elsewhere = case.all_endpoints().iter().filter(|endpoint| {
-        endpoint.seen.node.as_deref().is_some_and(|node| !node.eq_ignore_ascii_case(host.name()))
-    });
+    let elsewhere = case
+        .all_endpoints()
+        .iter()
+        .filter(|endpoint| endpoint.seen.node.as_ref().is_some_and(|node| node != host.name()));
     elsewhere
         .flat_map(|endpoint| &endpoint.seen.addresses)
         .copied()
@@ -70,10 +73,12 @@ fn advise(finding: &mut Finding, dropped_by: &BTreeSet<Dropper>, spared: &[Spare
     let deletes = |command: &ShellCommand| command.words().get(1).is_some_and(|word| word == "delete");
     finding.remedy(match commands.iter().any(deletes) {
         true => {
-            "find out who made the rule and why. If nobody needs it, delete it with the command below, and see to it that it is not \
-             loaded again at the next boot"
+            "find out what created the rule and why. If it is not needed, delete it with the command below, \
+             and make sure that it is not loaded again at the next boot"
         }
-        false => "accept the packets with the commands below, and save the rules so that they survive a reboot",
+        false => {
+            "accept the packets with the commands below, and save the rules so that they survive a reboot"
+        }
     });
     for command in commands {
         finding.command(command);

@@ -6,21 +6,23 @@ use ::ipam::Pool;
 use model::{Kind, Resource};
 use serde_json::Value;
 
+use super::walk::{self, Packet};
 use super::{locals, way_out};
-use crate::evidence::firewall::Packet;
-use crate::{Case, Check, Host, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "nat-missing",
+    code: FindingCode::NatMissing,
     severity: Severity::Error,
-    title: "Packets leave the cluster with the addresses of pods",
-    explanation: "A pool has natOutgoing, and a node with pods of that pool has no rule that gives their packets its own address \
-                  when they leave the cluster. Nobody outside knows the way back to a pod, so pods reach nothing outside. \
-                  Somebody flushed the rules (nft flush ruleset, a firewall that was reloaded), or nft is missing.",
-    remedy: "see that nft is installed and what flushes the rules; the node's agent loads its table again within a minute, or \
-             when it is restarted",
+    title: "Pod traffic leaves the cluster without NAT",
+    explanation: "A pool has natOutgoing, but a node with pods from that pool has no rule that masquerades \
+                  (SNAT) their traffic when it leaves the cluster. Hosts outside have no route back to a \
+                  pod, so these pods can reach nothing outside. The rules were flushed (nft flush ruleset, a \
+                  firewall reload), or nft is missing.",
+    remedy: "check that nft is installed, and find out what flushes the rules. The node's agent loads its \
+             table again within a minute, or when it is restarted",
     needs: &[&[Need::Firewall, Need::Endpoints, Need::Record(Kind::IpPool)]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -44,14 +46,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             };
             look.found(
                 Subject::Node(host.name().to_owned()),
-                format!(
-                    "{} lets packets of pool {} leave the cluster with the addresses of pods",
-                    host.name(),
-                    pool.name
-                ),
+                format!("{} lets packets of pool {} leave the cluster without NAT", host.name(), pool.name),
             )
             .known_by(&pool.name)
-            .seen(firewall.exhibit("no rule gives packets that leave the cluster another source"))
+            .seen(firewall.exhibit("no rule masquerades packets that leave the cluster"))
             .seen(record.exhibit(format!("pool {} has natOutgoing", pool.name)));
         }
     }
@@ -77,7 +75,7 @@ fn keeps_sources(host: &Host<'_>, pool: &Pool) -> bool {
     }
     of_pool.all(|local| {
         let packet = Packet { from: local.address, to, incoming: local.device, outgoing, transport: None };
-        let fate = firewall.fate_of(&packet);
+        let fate = walk::fate_of(firewall, &packet);
         fate.may_pass && !fate.may_get_new_source
     })
 }
@@ -87,10 +85,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::firewall::Firewall;
-    use crate::sample::{record, small};
+    use evidence::Evidence;
+    use evidence::firewall::Firewall;
+    use evidence::sample::{record, small};
 
     fn flushed() -> Evidence {
         let mut evidence = small();

@@ -2,22 +2,23 @@
 
 use plan::between::{NAT_TABLE, POD_CHAIN};
 
-use crate::evidence::firewall::{Act, Firewall};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::firewall::{Act, Firewall};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-spoofing-possible",
+    code: FindingCode::PodSpoofingPossible,
     severity: Severity::Error,
     title: "Pods can send from any address",
-    explanation: "A node has pods of ours, and its nftables rules lack the chain pods of table inet plumb. That chain drops packets \
-                  that a pod sends from an address that is not its own, or to the loopback addresses of its node. Without it, a pod \
-                  with CAP_NET_RAW can pose as another pod or as a node, send into VXLAN tunnels, and reach services of its node \
-                  that listen on 127.0.0.1 only. Somebody removed the rules (nft flush ruleset, a firewall that was reloaded), nft \
-                  is missing, or the node runs an older plumbd.",
-    remedy: "check that nft is installed on the node, find out what removes the rules, and update plumbd; a running agent loads the \
-             rules again at once, and restarting it does too",
+    explanation: "A node has pods of this network, but its nftables rules lack the chain pods of table inet \
+                  plumb. That chain drops packets that a pod sends from an address that is not its own, or \
+                  to the loopback addresses of its node. Without it, a pod with CAP_NET_RAW can pose as \
+                  another pod or as a node, send into VXLAN tunnels, and reach services on its node that \
+                  listen only on 127.0.0.1. The rules were flushed (nft flush ruleset, a firewall reload), \
+                  nft is missing, or the node runs an older plumbd.",
+    remedy: "check that nft is installed on the node, find out what removes the rules, and update plumbd. A \
+             running agent loads the rules again immediately, and so does a restarted one",
     needs: &[&[Need::Firewall, Need::Endpoints]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -49,9 +50,9 @@ fn restricts_pods(firewall: &Firewall) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::Evidence;
+    use evidence::sample::small;
 
     fn without(part: &str) -> Evidence {
         let mut evidence = small();

@@ -6,23 +6,25 @@ use std::net::IpAddr;
 use model::{IpVersion, Kind};
 use plan::between::{Encapsulation, PoolView, Via};
 
+use super::walk::{self, Dropper, Packet, Transport};
 use super::{Spared, advise};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::listed;
-use crate::evidence::firewall::{Dropper, Packet, Transport};
-use crate::{Case, Check, Host, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "tunnel-dropped",
+    code: FindingCode::TunnelDropped,
     severity: Severity::Error,
-    title: "A firewall drops the packets of the tunnel",
-    explanation: "Pools are reached through VXLAN, and rules of a node that are not the agent's (nftables, or iptables as a face \
-                  of it) drop the tunnel's packets (UDP, port 4789 unless vxlanPort says otherwise) to or from other nodes. Devices, \
-                  routes and entries all look right, and nothing gets through.",
-    remedy: "accept the tunnel's packets before they are dropped, or delete the rule that drops them, with the program that made the \
-             chain (iptables or nft; the finding has the command), and save the rules so that this survives a reboot",
+    title: "Firewall drops tunnel traffic",
+    explanation: "Pools are reached through VXLAN, but a node's firewall drops the tunnel's packets to or \
+                  from other nodes (UDP, port 4789 unless vxlanPort is set). The rules are not the agent's \
+                  (nftables, or iptables on top of it). Devices, routes and entries all look correct, but no \
+                  traffic passes.",
+    remedy: "accept the tunnel's packets before they are dropped, or delete the rule that drops them, with \
+             the program that created the chain (iptables or nft; the finding shows the command). Save the \
+             rules so that they survive a reboot",
     needs: &[&[Need::Firewall, Need::Ipam, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -71,7 +73,7 @@ struct Lost {
 
 impl Lost {
     fn of<'e>(case: &Case<'e>, host: &Host<'e>) -> Option<Lost> {
-        let firewall = host.node.firewall.as_ref()?.seen.of_others();
+        let firewall = walk::of_others(&host.node.firewall.as_ref()?.seen);
         if firewall.chains.is_empty() {
             return None;
         }
@@ -83,13 +85,13 @@ impl Lost {
             let own = wanted.vxlan(version)?.local;
             let card = wanted.device_name(version, Via::Uplink);
             let leaving = Packet { from: own, to: node, incoming: None, outgoing: card, transport };
-            let fate = firewall.fate_of_leaving(&leaving);
+            let fate = walk::fate_of_leaving(&firewall, &leaving);
             if fate.is_dropped() {
                 lost.to.insert(name_of(case, node, version));
                 lost.dropped_by.extend(fate.dropped_by);
             }
             let arriving = Packet { from: node, to: own, incoming: card, outgoing: None, transport };
-            let fate = firewall.fate_of_arriving(&arriving);
+            let fate = walk::fate_of_arriving(&firewall, &arriving);
             if fate.is_dropped() {
                 lost.from.insert(name_of(case, node, version));
                 lost.dropped_by.extend(fate.dropped_by);
@@ -108,7 +110,7 @@ fn name_of(case: &Case<'_>, address: IpAddr, version: IpVersion) -> String {
     let views = case.node_views().values();
     let is_its = |known: &crate::Recorded<'_>| known.address() == address;
     let mut named = views.filter(|view| view.address(version == IpVersion::V4).is_some_and(is_its));
-    named.next().map_or_else(|| address.to_string(), |view| view.name.to_owned())
+    named.next().map_or_else(|| address.to_string(), |view| view.name.to_string())
 }
 
 #[cfg(test)]
@@ -116,10 +118,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{advised, only, silent};
-    use crate::evidence::firewall::Firewall;
-    use crate::sample::{small, tunnelled};
+    use evidence::Evidence;
+    use evidence::firewall::Firewall;
+    use evidence::sample::{small, tunnelled};
 
     /// A chain of somebody else's on this hook with this rule, beside our own.
     fn with(
@@ -152,7 +154,7 @@ mod tests {
             finding.summary,
             "worker-0001 drops the tunnel's packets (UDP port 4789) from worker-0000, worker-0002"
         );
-        assert!(finding.remedy.starts_with("find out who made the rule"), "{}", finding.remedy);
+        assert!(finding.remedy.starts_with("find out what created the rule"), "{}", finding.remedy);
         assert_eq!(advised(&finding), ["nft delete rule inet hard in handle 7"]);
         assert_eq!(finding.evidence[0].text, "chain in of table inet hard: rule 7");
         let finding = only(&CHECK, &with(&healthy, ("ip", "filter", "OUTPUT"), "output", port(4789)));
@@ -169,7 +171,7 @@ mod tests {
         let healthy = tunnelled("vxlanMode", "Always");
         let mut moved = with(&healthy, ("inet", "hard", "in"), "input", port(4789));
         let spec = json!({"vxlanPort": 8472});
-        moved.records.add(crate::sample::record(model::Kind::FelixConfiguration, "default", spec));
+        moved.records.add(evidence::sample::record(model::Kind::FelixConfiguration, "default", spec));
         silent(&CHECK, &moved);
         only(&CHECK, &with(&moved, ("inet", "hard", "again"), "input", port(8472)));
         silent(&CHECK, &with(&healthy, ("inet", "plumb", "input"), "input", port(4789)));

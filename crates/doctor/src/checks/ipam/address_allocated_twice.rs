@@ -5,17 +5,19 @@ use model::Key;
 
 use super::{exhibit, problems};
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "address-allocated-twice",
+    code: FindingCode::AddressAllocatedTwice,
     severity: Severity::Error,
-    title: "An address that two blocks gave away",
-    explanation: "Two blocks overlap and both have given out the same address, each to an owner of its own. \
-                  Nothing in either block looks wrong, and two pods have one address.",
-    remedy: "recreate the pods of one of the two owners, then remove the block that should not be there",
+    title: "Address is allocated in two blocks",
+    explanation: "Two blocks overlap, and each has allocated the same address to a different owner. Neither \
+                  block looks wrong on its own, but two pods can have the same address.",
+    remedy: "run plumb repair ipam --apply, which releases the allocation whose sandbox is gone. If both \
+             sandboxes run, recreate the pods of one of the two owners, then run it again to delete the \
+             empty block",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -24,9 +26,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Problem::AllocatedTwice { address, blocks } = problem else { continue };
         let exhibits = blocks
             .iter()
-            .map(|block| exhibit(case, Key::Block(*block), format!("{block} has {address} as allocated")));
+            .map(|block| exhibit(case, Key::Block(*block), format!("{address} is allocated in {block}")));
         look.found(*address, format!("{address} is allocated in {}", listed(blocks)))
-            .because("each block has an owner of its own for it")
+            .because("each block has allocated it to a different owner")
             .seen_all(exhibits);
     }
 }
@@ -37,10 +39,10 @@ pub(in crate::checks) mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     /// A second, smaller block of the same node over the first addresses.
-    pub(in crate::checks) fn overlap(evidence: &mut crate::Evidence, has_allocations: bool) {
+    pub(in crate::checks) fn overlap(evidence: &mut evidence::Evidence, has_allocations: bool) {
         let books = &mut evidence.ipam.as_mut().unwrap().books;
         let mut inner = books.blocks.values().next().unwrap().value.clone();
         let owner = inner.owner().unwrap();

@@ -4,29 +4,28 @@ use ::ipam::check::Problem;
 use model::{AffinityOwner, Key};
 
 use super::{exhibit, problems};
-use crate::evidence::same_id;
-use crate::{Allocation, Case, Check, Look, Need, Settles, Severity};
+use crate::{Allocation, Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::PartialList;
+use evidence::same_id;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "address-leaked",
+    code: FindingCode::AddressLeaked,
     severity: Severity::Warning,
-    title: "An allocated address that nobody uses",
-    explanation: "A block says that an address is taken, but no endpoint, no pod and no tunnel has it. Its \
-                  sandbox went away without a DEL that reached the address book. Such addresses add up \
-                  until a node finds none that is free.",
-    remedy: "release it with its handle and sequence number: plumb ipam check -o FILE, then plumb ipam \
-             release --from-report FILE",
+    title: "Allocated address is not in use",
+    explanation: "An address is allocated in a block, but no endpoint, pod or tunnel has it. Usually its \
+                  sandbox was removed, but the DEL never reached the IPAM records. Such leaks accumulate \
+                  until a node has no free address left.",
+    remedy: "run plumb repair ipam --apply, which releases the address once two witnesses confirm that its \
+             sandbox is gone. Or release it by handle and sequence number: plumb ipam check -o FILE, then \
+             plumb ipam release --from-report FILE",
     needs: &[&[Need::Ipam, Need::Endpoints], &[Need::Ipam, Need::Pods]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if !case.books_view().is_some_and(|view| view.knows_users) {
-        look.could_not_see(
-            "not everyone who may use addresses was collected, so address-leaked cannot tell which are \
-             unused",
-        );
+        look.could_not_run(PartialList::UsersOfAddresses);
         return;
     }
     for problem in problems(case) {
@@ -37,17 +36,20 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         let (block, holder) = (allocation.block.cidr, handle.as_deref().unwrap_or("no handle"));
         let words = format!("{address} is allocated to {holder}, sequence number {sequence_number}");
-        let finding = look.found(*address, format!("{address} is allocated and nobody uses it"));
+        let finding = look.found(*address, format!("{address} is allocated but not in use"));
         // An address that is given back and given out again is not the same leak.
         finding.known_by(words.clone());
         if let Some(pod) = allocation.attribute.secondary.get(::ipam::POD_ATTRIBUTE) {
             let namespace = allocation.attribute.secondary.get(::ipam::NAMESPACE_ATTRIBUTE);
             let namespace = namespace.map(String::as_str).unwrap_or_default();
-            let pod = format!("it was given to pod {namespace}/{pod}");
+            let pod = format!("it was allocated to pod {namespace}/{pod}");
             finding.because(if case.pods.is_some() && !case.partial.pods {
-                format!("{pod}, which does not have it any more")
+                format!("{pod}, which no longer has it")
             } else {
-                format!("{pod}, of which no endpoint has it; whether it runs without one was not looked at")
+                format!(
+                    "{pod}, whose endpoints do not have it; whether the pod runs without an endpoint was \
+                         not checked"
+                )
             });
         }
         finding.seen(exhibit(case, Key::Block(block), words));
@@ -65,7 +67,7 @@ fn is_of_running_sandbox(case: &Case<'_>, allocation: &Allocation<'_>) -> bool {
     let Some(id) = allocation.attribute.handle().and_then(|handle| handle.rsplit('.').next()) else {
         return false;
     };
-    let node = allocation.node().and_then(|node| case.node(node));
+    let node = allocation.node().and_then(|node| case.node(&node));
     let sandboxes = node.and_then(|node| node.sandboxes.as_deref()).unwrap_or_default();
     sandboxes.iter().any(|sandbox| sandbox.seen.is_ready == Some(true) && same_id(&sandbox.seen.id, id))
 }
@@ -74,9 +76,9 @@ fn is_of_running_sandbox(case: &Case<'_>, allocation: &Allocation<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::Sample;
+    use evidence::sample::Sample;
 
-    fn cluster() -> crate::Evidence {
+    fn cluster() -> evidence::Evidence {
         Sample { nodes: 2, blocks_per_node: 1, pods_per_node: 2, has_kernels: false }.evidence()
     }
 
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn is_silent_for_the_young_the_running_and_where_users_are_not_known() {
-        let mut evidence = crate::sample::small();
+        let mut evidence = evidence::sample::small();
         evidence.endpoints.as_mut().unwrap().remove(0);
         evidence.pods.as_mut().unwrap().remove(0);
         silent(&CHECK, &evidence);

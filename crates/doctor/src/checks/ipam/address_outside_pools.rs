@@ -4,25 +4,26 @@ use ::ipam::check::Problem;
 
 use super::{problems, user_exhibits, users};
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 /// A pod that asked for an address which is nobody's to manage.
 const NO_IPAM_ANNOTATION: &str = "cni.projectcalico.org/ipAddrsNoIpam";
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "address-outside-pools",
+    code: FindingCode::AddressOutsidePools,
     severity: Severity::Warning,
-    title: "An address in use that is in no pool",
-    explanation: "An endpoint has an address that lies in no IP pool, or in a disabled one without being \
-                  allocated there. Without a pool nobody says how it is encapsulated, whether it is NATed, \
-                  and whether it is routed between nodes. The pool was deleted or changed while pods had \
-                  addresses of it.",
-    remedy: "bring the pool back (disabled, if no new pods are to use it) until these pods are recreated",
+    title: "Address in use is in no IP pool",
+    explanation: "An endpoint or pod has an address that is outside every IP pool, or inside a disabled pool \
+                  but not allocated there. Without a pool, nothing determines its encapsulation, its NAT or \
+                  whether it is routed between nodes. Usually the pool was deleted or changed while pods had \
+                  addresses from it.",
+    remedy: "create the pool again (with disabled: true if new pods should not use it) and keep it until \
+             these pods are recreated",
     needs: &[
         &[Need::Ipam, Need::Record(model::Kind::IpPool), Need::Endpoints],
         &[Need::Ipam, Need::Record(model::Kind::IpPool), Need::Pods],
     ],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -32,9 +33,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     for problem in problems(case) {
         let Problem::UsedOutsidePools { address, .. } = problem else { continue };
-        let is_on_its_own = |pod: &&crate::Sighted<crate::evidence::Pod>| {
-            pod.seen.annotations.contains_key(NO_IPAM_ANNOTATION)
-        };
+        let is_on_its_own =
+            |pod: &&evidence::Sighted<evidence::Pod>| pod.seen.annotations.contains_key(NO_IPAM_ANNOTATION);
         let pods = case.endpoints_at(*address).iter().filter_map(|endpoint| endpoint.seen.pod_name());
         let mut pods = pods.flat_map(|name| case.pods_named(&name).collect::<Vec<_>>());
         if pods.any(|pod| is_on_its_own(&pod)) || case.pods_at(*address).iter().any(is_on_its_own) {
@@ -43,7 +43,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         look.found(
             *address,
             format!(
-                "{address} is used by {} and lies in no pool that allows it",
+                "{address} is used by {} but is in no pool that allows it",
                 listed(users(case, *address))
             ),
         )
@@ -55,9 +55,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent, subjects};
-    use crate::sample::small;
+    use evidence::sample::small;
 
-    fn move_away(evidence: &mut crate::Evidence) {
+    fn move_away(evidence: &mut evidence::Evidence) {
         let address: std::net::IpAddr = "192.0.2.7".parse().unwrap();
         evidence.endpoints.as_mut().unwrap()[0].seen.addresses = vec![address];
         evidence.pods.as_mut().unwrap()[0].seen.addresses = vec![address];
@@ -74,9 +74,9 @@ mod tests {
     #[test]
     fn is_silent_for_old_addresses_of_a_disabled_pool_and_for_those_who_asked() {
         let mut evidence = small();
-        let mut disabled = crate::Evidence { ..evidence.clone() };
+        let mut disabled = evidence::Evidence { ..evidence.clone() };
         disabled.records = Default::default();
-        disabled.records.add(crate::sample::record(
+        disabled.records.add(evidence::sample::record(
             model::Kind::IpPool,
             "pods",
             serde_json::json!({"cidr": "10.0.0.0/12", "disabled": true}),

@@ -5,19 +5,20 @@ use model::Key;
 
 use super::{BOOKS_AND_USERS, block_of, exhibit, problems, user_exhibits, users};
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "address-used-but-free",
+    code: FindingCode::AddressUsedButFree,
     severity: Severity::Error,
-    title: "An address in use that the books call free",
-    explanation: "An endpoint, a pod or a tunnel has an address that is allocated in no block. It will be \
-                  given out again, and then two pods have it. This happens when an address is released for \
-                  one sandbox while another holds it: by a handle or a name that both share.",
-    remedy: "allocate the address to its user (plumb repair ipam), or recreate the pod so that it gets an \
-             address of its own",
+    title: "Address in use is not allocated",
+    explanation: "An endpoint, pod or tunnel uses an address that no block has allocated. IPAM can allocate \
+                  it to another pod at any time, and then two pods have the same address. This happens when \
+                  a release for one sandbox also releases the address of another, because both share a \
+                  handle or a name.",
+    remedy: "run plumb repair ipam --apply to allocate the address to its user, or recreate the pod so that \
+             it gets another address",
     needs: BOOKS_AND_USERS,
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -31,17 +32,17 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             continue;
         }
         let place = match block {
-            Some(block) => format!("block {block} has it as free"),
+            Some(block) => format!("it is free in block {block}"),
             None => "no block contains it".to_owned(),
         };
         let finding = look.found(
             *address,
-            format!("{address} is used by {} and is free in the books", listed(users(case, *address))),
+            format!("{address} is used by {} but is not allocated", listed(users(case, *address))),
         );
         for endpoint in case.endpoints_at(*address) {
             finding.of_sandbox(endpoint.seen.container_id.as_deref());
         }
-        finding.because(place.clone()).because("the next pod that asks may be given the same address");
+        finding.because(place.clone()).because("IPAM may allocate the same address to the next pod");
         finding.seen_all(user_exhibits(case, *address));
         if let Some(block) = block {
             finding.seen(exhibit(case, Key::Block(block), place));
@@ -53,9 +54,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
-    fn free(evidence: &mut crate::Evidence) {
+    fn free(evidence: &mut evidence::Evidence) {
         let books = &mut evidence.ipam.as_mut().unwrap().books;
         let block = &mut books.blocks.values_mut().next().unwrap().value;
         ::ipam::give_back(block, &[0], None);
@@ -68,7 +69,7 @@ mod tests {
         free(&mut evidence);
         let finding = only(&CHECK, &evidence);
         assert_eq!(finding.subject.to_string(), "10.0.0.0");
-        assert_eq!(finding.cause[0], "block 10.0.0.0/26 has it as free");
+        assert_eq!(finding.cause[0], "it is free in block 10.0.0.0/26");
         assert_eq!(finding.evidence.len(), 3);
     }
 

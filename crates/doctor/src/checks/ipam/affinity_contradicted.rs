@@ -5,18 +5,18 @@ use model::Key;
 use model::ipam::AffinityState;
 
 use super::{exhibit, owner_words, problems};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "affinity-contradicted",
+    code: FindingCode::AffinityContradicted,
     severity: Severity::Warning,
-    title: "An affinity that its block contradicts",
-    explanation: "A confirmed affinity says that a block belongs to a node, and the block says otherwise or \
-                  does not exist. Where they disagree the block is right. The node may announce a route for \
-                  addresses that are not its own.",
-    remedy: "remove the affinity (plumb repair ipam)",
+    title: "Affinity disagrees with its block",
+    explanation: "A confirmed affinity says that a block belongs to a node, but the block has another owner \
+                  or none, or does not exist. The block is authoritative. Until the affinity is deleted, the \
+                  node may announce a route for addresses that are not its own.",
+    remedy: "run plumb repair ipam --apply to delete the affinity",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -32,7 +32,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         let truth = match really {
             Really::Absent => "does not exist".to_owned(),
-            Really::Unowned => "belongs to nobody".to_owned(),
+            Really::Unowned => "has no owner".to_owned(),
             Really::OwnedBy(other) => format!("belongs to {}", owner_words(other)),
         };
         let key = Key::Affinity { owner: owner.clone(), block: *block };
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_block_of_another() {

@@ -4,18 +4,18 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, owner_words, problems};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "affinity-missing",
+    code: FindingCode::AffinityMissing,
     severity: Severity::Warning,
-    title: "A block whose owner does not know of it",
-    explanation: "A block says which node it belongs to, and there is no affinity record that says the \
-                  same. The node finds its blocks by affinities: it will take no more addresses from this \
-                  one, and nobody gives it back when the node goes.",
-    remedy: "write the affinity anew (plumb repair ipam)",
+    title: "Block has no affinity for its owner",
+    explanation: "A block names the node that owns it, but the matching affinity record is missing. A node \
+                  finds its blocks through affinities, so it allocates no more addresses from this block. \
+                  The block is not released either when the node is removed.",
+    remedy: "run plumb repair ipam --apply to write the affinity",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -26,11 +26,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for problem in problems(case) {
         let Problem::AffinityMissing { block, owner } = problem else { continue };
         let words = format!("block {block} belongs to {}", owner_words(owner));
-        look.found(Subject::Block(*block), format!("{words}, which has no affinity for it")).seen(exhibit(
-            case,
-            Key::Block(*block),
-            words,
-        ));
+        look.found(Subject::Block(*block), format!("{words}, but the matching affinity is missing"))
+            .seen(exhibit(case, Key::Block(*block), words));
     }
 }
 
@@ -38,7 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_if_all_affinities_are_known() {

@@ -3,31 +3,32 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, Key, NodeName};
 
 use super::exhibit;
 use crate::checks::words::{counted, endpoint_subject, listed};
-use crate::evidence::IpamEvidence;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::IpamEvidence;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "affinity-of-gone-node",
+    code: FindingCode::AffinityOfGoneNode,
     severity: Severity::Warning,
-    title: "Blocks that belong to a node that is gone",
-    explanation: "Blocks or affinities name a node of which there is no record any more. Its blocks are \
-                  lost to the others, routes for them lead nowhere, and if a node of that name comes back \
-                  it takes up addresses that somebody else may have by then.",
-    remedy: "if the node will not come back: plumb repair node NAME. If it was deleted by mistake while it \
-             runs, make its record anew first",
+    title: "Blocks belong to a node that no longer exists",
+    explanation: "Blocks or affinities refer to a node that has no Node record. Other nodes cannot claim \
+                  these blocks, and routes to them lead nowhere. A new node with the same name would use \
+                  addresses that may have been allocated to other pods since then.",
+    remedy: "if the node will not come back: plumb repair node NAME --apply. If its record was deleted by \
+             mistake while the node still runs, restart the node's agent first so that it writes the record \
+             again",
     needs: &[&[Need::Ipam, Need::KubeNodes], &[Need::Ipam, Need::Record(model::Kind::Node)]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 #[derive(Default)]
 struct Left {
     blocks: Vec<Cidr>,
-    affinities: Vec<Cidr>,
+    affinities: Vec<(AffinityOwner, Cidr)>,
 }
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
@@ -36,26 +37,25 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         return;
     }
     for (node, left) in left_behind(case, ipam) {
-        let summary = format!("node {node} is gone and still has {}", left.words());
+        let summary = format!("node {node} no longer exists but still has {}", left.words());
         let finding = look.found(Subject::node(&node), summary);
         finding.known_by("left behind");
-        let owner = AffinityOwner::Host(node.clone());
-        for block in &left.affinities {
+        for (owner, block) in &left.affinities {
             let subject = Subject::Affinity { owner: owner.clone(), block: *block };
             finding
-                .explains("affinity-contradicted", subject.clone())
-                .explains("affinity-unfinished", subject);
+                .explains(FindingCode::AffinityContradicted, subject.clone())
+                .explains(FindingCode::AffinityUnfinished, subject);
             finding.seen(exhibit(case, Key::Affinity { owner: owner.clone(), block: *block }, "affinity"));
         }
         for block in &left.blocks {
             finding.seen(exhibit(case, Key::Block(*block), format!("block {block} belongs to node {node}")));
-            finding.explains("affinity-missing", Subject::Block(*block));
+            finding.explains(FindingCode::AffinityMissing, Subject::Block(*block));
             for address in allocated(ipam, block) {
-                finding.explains("address-leaked", address);
+                finding.explains(FindingCode::AddressLeaked, address);
             }
         }
         for endpoint in case.endpoints_on(&node) {
-            finding.explains("endpoint-without-pod", endpoint_subject(&endpoint.seen));
+            finding.explains(FindingCode::EndpointWithoutPod, endpoint_subject(&endpoint.seen));
         }
     }
 }
@@ -66,7 +66,7 @@ impl Left {
         if !self.blocks.is_empty() {
             what.push(format!("{} ({})", counted(self.blocks.len(), "block"), listed(&self.blocks)));
         }
-        let bare = self.affinities.iter().filter(|block| !self.blocks.contains(block)).count();
+        let bare = self.affinities.iter().filter(|(_, block)| !self.blocks.contains(block)).count();
         if bare > 0 {
             what.push(counted(bare, "affinity record"));
         }
@@ -82,23 +82,23 @@ fn allocated(ipam: &IpamEvidence, block: &Cidr) -> Vec<IpAddr> {
     })
 }
 
-fn left_behind(case: &Case<'_>, ipam: &IpamEvidence) -> BTreeMap<String, Left> {
-    let mut left: BTreeMap<String, Left> = BTreeMap::new();
+fn left_behind(case: &Case<'_>, ipam: &IpamEvidence) -> BTreeMap<NodeName, Left> {
+    let mut left: BTreeMap<NodeName, Left> = BTreeMap::new();
     // A machine that answers under this name is not gone: that its record is has a code of its own.
-    let lives = |node: &str| case.node(node).is_some_and(|node| node.setup.node_name.is_some());
-    let is_gone = |node: &str| case.node_view(node).is_none() && !lives(node);
+    let lives = |node: &NodeName| case.node(node).is_some_and(|node| node.setup.node_name.is_some());
+    let is_gone = |node: &NodeName| case.node_view(node).is_none() && !lives(node);
     for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
-        if let Some(AffinityOwner::Host(node)) = stored.value.owner()
+        if let Some(node) = stored.value.owner().and_then(|owner| owner.node())
             && is_gone(&node)
         {
             left.entry(node).or_default().blocks.push(*cidr);
         }
     }
     for ((owner, cidr), _) in ipam.books.affinities.iter().filter(|(_, stored)| !stored.value.deleted) {
-        if let AffinityOwner::Host(node) = owner
-            && is_gone(node)
+        if let Some(node) = owner.node()
+            && is_gone(&node)
         {
-            left.entry(node.clone()).or_default().affinities.push(*cidr);
+            left.entry(node).or_default().affinities.push((owner.clone(), *cidr));
         }
     }
     left
@@ -108,7 +108,7 @@ fn left_behind(case: &Case<'_>, ipam: &IpamEvidence) -> BTreeMap<String, Left> {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_once_for_a_node_that_is_gone() {
@@ -118,9 +118,13 @@ mod tests {
         silent(&CHECK, &evidence);
         evidence.kube_nodes.as_mut().unwrap().remove(1);
         silent(&CHECK, &evidence);
-        evidence.nodes.remove("worker-0001");
+        evidence.nodes.remove(&"worker-0001".into());
         let finding = only(&CHECK, &evidence);
-        assert_eq!(finding.summary, "node worker-0001 is gone and still has one block (10.0.0.64/26)");
+        assert_eq!(
+            finding.summary,
+            "node worker-0001 no longer exists but still has one block \
+                                     (10.0.0.64/26)"
+        );
         assert_eq!(finding.evidence.len(), 2);
     }
 
@@ -129,7 +133,7 @@ mod tests {
         let mut evidence = small();
         evidence.records = Default::default();
         evidence.kube_nodes.as_mut().unwrap().remove(1);
-        evidence.nodes.remove("worker-0001");
+        evidence.nodes.remove(&"worker-0001".into());
         evidence.partial.kube_nodes = true;
         silent(&CHECK, &evidence);
     }

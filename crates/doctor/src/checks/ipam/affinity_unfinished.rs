@@ -5,18 +5,19 @@ use model::ipam::AffinityState;
 use model::{AffinityOwner, Cidr, Key};
 
 use super::{exhibit, owner_words, problems};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "affinity-unfinished",
+    code: FindingCode::AffinityUnfinished,
     severity: Severity::Warning,
-    title: "A claim of a block that was never finished",
-    explanation: "An affinity is still pending, or pending deletion: somebody started to claim or to \
-                  release a block and was stopped. No part of Calico collects a pending affinity without a \
-                  block; it outlives even its node.",
-    remedy: "finish or remove the claim (plumb repair ipam)",
+    title: "Claim or release of a block was never completed",
+    explanation: "An affinity is still pending or pending deletion: a node started to claim or release a \
+                  block but was interrupted. Calico never collects a pending affinity without a block, not \
+                  even when its node is deleted.",
+    remedy: "run plumb repair ipam --apply, which confirms the affinity if the block belongs to its node and \
+             deletes it otherwise",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -53,7 +54,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent, subjects};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_claim_that_has_its_block() {

@@ -6,20 +6,21 @@ use model::{AffinityOwner, Cidr, Kind};
 
 use super::owner_words;
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "affinity-unlabelled",
+    code: FindingCode::AffinityUnlabelled,
     severity: Severity::Warning,
-    title: "Affinities that their own node does not find",
-    explanation: "In a Kubernetes store Calico lists the affinities of a node by labels since release 3.31, and \
-                  these have none: they were written by an older release. calico-node labels its node's own at \
-                  its start; until then a new pod sees none of the node's old blocks, and the node claims new \
-                  ones.",
-    remedy: "restart calico-node on these nodes, which labels their affinities; if that does not help, see its \
-             log for why",
+    title: "Affinities lack the labels by which their node finds them",
+    explanation: "Since release 3.31, Calico with a Kubernetes store finds a node's affinities by label. \
+                  These affinities have no labels because an older release wrote them. calico-node labels \
+                  the affinities of its own node when it starts. Until then, new pods do not see the node's \
+                  existing blocks, and the node claims new ones.",
+    remedy: "restart calico-node on these nodes, which labels their affinities; if the labels are still \
+             missing, check its log for the reason",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -63,9 +64,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::sample::record;
+    use evidence::Evidence;
+    use evidence::sample::record;
 
     fn affinity(node: &str, number: usize, labels: &Value) -> Value {
         json!({"apiVersion": "crd.projectcalico.org/v1", "kind": "BlockAffinity",
@@ -81,7 +82,7 @@ mod tests {
 
     fn listed_as(affinities: &[Value]) -> Evidence {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": affinities}).to_string();
-        crate::text::read([("blockaffinities.json", list.as_bytes())])
+        intake::read([("blockaffinities.json", list.as_bytes())])
     }
 
     #[test]

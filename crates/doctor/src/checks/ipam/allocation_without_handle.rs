@@ -7,18 +7,19 @@ use model::ipam::{Block, BlockAttribute};
 
 use super::exhibit;
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "allocation-without-handle",
+    code: FindingCode::AllocationWithoutHandle,
     severity: Severity::Warning,
-    title: "An allocation without a handle",
-    explanation: "A pod's address is allocated, and the allocation names no handle. A DEL releases by \
-                  handle, so this address will never be released; Calico's own garbage collection passes \
-                  over such allocations, too.",
-    remedy: "recreate the pod, then release the address by hand (plumb ipam release --ip=ADDRESS)",
+    title: "Allocation has no handle",
+    explanation: "A pod's address is allocated, but the allocation names no handle. A DEL releases addresses \
+                  by handle, so this address will never be released. Calico's own garbage collection skips \
+                  such allocations as well.",
+    remedy: "run plumb repair ipam --apply to add the sandbox's handle; or recreate the pod, then run plumb \
+             ipam release --ip=ADDRESS",
     needs: &[&[Need::Ipam, Need::Endpoints]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -47,7 +48,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, block: &Block, address: IpAddr) {
         return;
     }
     let names = listed(endpoints.iter().map(|endpoint| &endpoint.seen));
-    look.found(address, format!("{address} of endpoint {names} is allocated under no handle"))
+    look.found(address, format!("{address} of endpoint {names} is allocated without a handle"))
         .seen(exhibit(case, Key::Block(block.cidr), format!("{address} has no handle_id")))
         .seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
 }
@@ -56,7 +57,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, block: &Block, address: IpAddr) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_pod_whose_allocation_names_nobody() {

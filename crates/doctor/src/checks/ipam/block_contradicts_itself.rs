@@ -4,19 +4,20 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-contradicts-itself",
+    code: FindingCode::BlockContradictsItself,
     severity: Severity::Error,
-    title: "A block that contradicts itself",
-    explanation: "Inside one block the list of allocations, the list of free addresses, the attributes or \
-                  the sequence numbers do not fit together: an address is both taken and free, or neither, \
-                  or refers to an owner that is not there. Whoever takes from such a block may give out an \
-                  address that is in use.",
-    remedy: "make its lists agree with what it gave out and with the endpoints that exist (plumb repair ipam)",
+    title: "Block contradicts itself",
+    explanation: "Inside one block, the allocations, the list of free addresses, the attributes or the \
+                  sequence numbers do not match. An address is both allocated and free, or neither, or \
+                  refers to an owner that does not exist. Allocating from such a block can hand out an \
+                  address that is already in use.",
+    remedy: "run plumb repair ipam --apply, which makes the block's lists match its allocations and the \
+             existing endpoints",
     needs: &[&[Need::Ipam]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -45,7 +46,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_an_address_that_is_taken_and_free() {

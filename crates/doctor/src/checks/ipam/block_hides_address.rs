@@ -4,19 +4,20 @@ use ipnet::IpNet;
 use model::{Cidr, Key, Kind};
 
 use super::exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-hides-address",
+    code: FindingCode::BlockHidesAddress,
     severity: Severity::Error,
-    title: "A block that holds the address of a node or of services",
-    explanation: "A block lies in a pool, and the address of a node, or a range of services, lies in the block. \
-                  A route to the block would lead packets for that node or service to whoever has the block, \
-                  so Plumbline's agents make none: pods with addresses of the block are not reached from other \
-                  nodes. The pool overlaps the network of the nodes or of the services.",
-    remedy: "disable the pool, make one that overlaps neither, recreate the pods, then delete the first",
+    title: "Block contains a node's address or a service range",
+    explanation: "A block of a pool contains the address of a node or a range of service addresses. A route \
+                  to the block would send traffic for that node or service to the block's owner, so \
+                  Plumbline's agents do not install one. Pods in the block cannot be reached from other \
+                  nodes. The cause is a pool that overlaps the network of the nodes or of the services.",
+    remedy: "disable the pool, create one that overlaps neither nodes nor services, recreate the pods, then \
+             delete the old pool",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool), Need::Record(Kind::Node)]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -26,10 +27,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Some(pool) = pools.iter().find(|pool| pool.contains_cidr(&cidr)) else { continue };
         let hidden = hidden_by(case, &cidr, Some(pool));
         let Some(first) = hidden.first() else { continue };
-        let finding = look.found(Subject::Block(cidr), format!("block {cidr} holds {first}"));
+        let finding = look.found(Subject::Block(cidr), format!("block {cidr} contains {first}"));
         finding.known_by("hides").seen(exhibit(case, Key::Block(cidr), format!("block {cidr}")));
         for other in hidden.iter().skip(1) {
-            finding.because(format!("it also holds {other}"));
+            finding.because(format!("it also contains {other}"));
         }
     }
 }
@@ -47,7 +48,7 @@ pub(super) fn hidden_by(case: &Case<'_>, block: &Cidr, pool: Option<&Cidr>) -> V
     let services = services.into_iter().filter_map(|range: IpNet| range.to_string().parse::<Cidr>().ok());
     let hidden =
         services.filter(|range| range.overlaps(block) && !pool.is_some_and(|pool| range.contains_cidr(pool)));
-    nodes.chain(hidden.map(|range| format!("addresses of the services {range}"))).collect()
+    nodes.chain(hidden.map(|range| format!("service addresses {range}"))).collect()
 }
 
 #[cfg(test)]
@@ -56,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_for_services_inside_a_block_and_not_for_a_range_around_the_pool() {
@@ -68,6 +69,6 @@ mod tests {
         evidence.records.all_mut(Kind::BgpConfiguration).clear();
         evidence.records.add(record(Kind::BgpConfiguration, "default", services("10.0.0.8/29")));
         let finding = only(&CHECK, &evidence);
-        assert_eq!(finding.summary, "block 10.0.0.0/26 holds addresses of the services 10.0.0.8/29");
+        assert_eq!(finding.summary, "block 10.0.0.0/26 contains service addresses 10.0.0.8/29");
     }
 }

@@ -4,24 +4,25 @@ use std::collections::BTreeMap;
 
 use ::ipam::{BLOCKS_MAX, Reservations, reserved_networks};
 use model::ipam::Block;
-use model::{AffinityOwner, Cidr, IpVersion, Key, Kind};
+use model::{Cidr, IpVersion, Key, Kind};
 
 use super::exhibit;
 use crate::checks::words::counted;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-limit-reached",
+    code: FindingCode::BlockLimitReached,
     severity: Severity::Warning,
-    title: "A node that may claim no more blocks, with none free in its own",
-    explanation: "A node has as many blocks as one may have (maxBlocksPerHost, or 20), and every address in \
-                  them is taken, cooling down or reserved, although its pools may have plenty. The next pod \
-                  there gets an address of another node's block at best; with strict affinity, and from \
-                  Calico's own plugin in any case, it gets none and stays in ContainerCreating.",
-    remedy: "look for leaked addresses first (plumb ipam check); else raise maxBlocksPerHost, use larger \
-             blocks, or spread the pods over more nodes",
+    title: "Node has reached its block limit and has no free address",
+    explanation: "A node owns as many blocks as it may have (maxBlocksPerHost, or 20), and every address in \
+                  them is allocated, cooling down or reserved, although its pools may have free addresses. \
+                  At best, the next pod on the node borrows an address from another node's block. With \
+                  strict affinity, or with Calico's own plugin, it gets no address and stays in \
+                  ContainerCreating.",
+    remedy: "first look for leaked addresses (plumb ipam check). If there are none, raise maxBlocksPerHost, \
+             use larger blocks, or spread the pods over more nodes",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -41,12 +42,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for blocks in
         held.into_values().filter(|blocks| !blocks.iter().any(|(_, block)| has_room(block, &reserved)))
     {
-        let Some(AffinityOwner::Host(node)) = blocks.first().and_then(|(_, block)| block.owner()) else {
-            continue;
-        };
+        let owner = blocks.first().and_then(|(_, block)| block.owner());
+        let Some(node) = owner.and_then(|owner| owner.node()) else { continue };
         let version = if blocks.first().is_some_and(|(cidr, _)| is_ipv4(cidr)) { "IPv4" } else { "IPv6" };
         let summary = format!(
-            "node {node} has {}, of at most {limit}, and no free address in them",
+            "node {node} has {} (limit {limit}) without a free address",
             counted(blocks.len(), &format!("{version} block"))
         );
         let finding = look.found(Subject::node(&node), summary);
@@ -76,8 +76,8 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::sample::{record, small};
+    use evidence::{Evidence, Origin, Sighted};
 
     fn limited(limit: i64) -> Evidence {
         let mut evidence = small();
@@ -97,7 +97,7 @@ mod tests {
         reserve(&mut evidence, "10.0.0.64/26");
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "node worker-0001 has one IPv4 block, of at most 1, and no free address in them"
+            "node worker-0001 has one IPv4 block (limit 1) without a free address"
         );
         evidence.ipam.as_mut().unwrap().whole.blocks = false;
         silent(&CHECK, &evidence);

@@ -6,20 +6,21 @@ use model::{Cidr, Key};
 
 use super::{BOOKS_AND_USERS, exhibit, user_exhibits};
 use crate::checks::words::listed;
-use crate::evidence::IpamEvidence;
-use crate::{Case, Check, Look, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Severity, Subject};
+use evidence::IpamEvidence;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-missing",
+    code: FindingCode::BlockMissing,
     severity: Severity::Error,
-    title: "A block is gone, and its addresses are in use",
-    explanation: "Addresses of a pool are in use, and the block that should have them is not there. It was \
-                  deleted by hand, or forgotten when the store was restored from a backup or made anew. Other \
-                  nodes have no route to it, and whoever claims it next gives out every address of it \
-                  again, also those that are in use.",
-    remedy: "make the block anew from who uses its addresses (plumb repair ipam), before anybody claims it",
+    title: "Block is missing but its addresses are in use",
+    explanation: "Addresses of a pool are in use, but the block that should hold them is missing. It was \
+                  deleted by hand, or was missing when the store was restored from a backup or rebuilt. \
+                  Other nodes have no route to it. The next node to claim it will allocate all of its \
+                  addresses again, including those in use.",
+    remedy: "run plumb repair ipam --apply to rebuild the block from the addresses in use, before a node \
+             claims it",
     needs: BOOKS_AND_USERS,
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -39,25 +40,27 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         };
         let finding = look.found(
             Subject::Block(*cidr),
-            format!("block {cidr} is not there, and {count} in use: {}", listed(used)),
+            format!("block {cidr} is missing, but {count} in use: {}", listed(used)),
         );
         finding.known_by("missing");
         for address in used.iter().take(EXHIBITS_MAX) {
             finding.seen_all(user_exhibits(case, *address));
         }
         for address in used {
-            finding.explains("address-used-but-free", *address);
+            finding.explains(FindingCode::AddressUsedButFree, *address);
         }
         for (owner, _) in ipam.books.affinities.keys().filter(|(_, block)| block == cidr) {
             let key = Key::Affinity { owner: owner.clone(), block: *cidr };
-            finding.seen(exhibit(case, key, format!("an affinity of {} for it is there", owner.name())));
+            finding.seen(exhibit(case, key, format!("an affinity of {} for it exists", owner.name())));
             let subject = Subject::Affinity { owner: owner.clone(), block: *cidr };
-            finding.explains("affinity-contradicted", subject.clone());
-            finding.explains("affinity-unfinished", subject);
+            finding.explains(FindingCode::AffinityContradicted, subject.clone());
+            finding.explains(FindingCode::AffinityUnfinished, subject);
         }
         for handle in counting.get(cidr).into_iter().flatten() {
             let subject = Subject::Handle((*handle).to_owned());
-            finding.explains("handle-unused", subject.clone()).explains("handle-count-wrong", subject);
+            finding
+                .explains(FindingCode::HandleUnused, subject.clone())
+                .explains(FindingCode::HandleCountWrong, subject);
         }
     }
 }
@@ -83,8 +86,9 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{block_cidr, small};
-    use crate::{Evidence, diagnose};
+    use crate::diagnose;
+    use evidence::Evidence;
+    use evidence::sample::{block_cidr, small};
 
     fn lost() -> Evidence {
         let mut evidence = small();
@@ -98,14 +102,15 @@ mod tests {
         let evidence = lost();
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "block 10.0.0.64/26 is not there, and 4 of its addresses are in use: 10.0.0.64, 10.0.0.65, \
+            "block 10.0.0.64/26 is missing, but 4 of its addresses are in use: 10.0.0.64, 10.0.0.65, \
              10.0.0.66, 10.0.0.67"
         );
         let report = diagnose(&evidence);
         assert_eq!(report.findings.iter().map(|finding| finding.code).collect::<Vec<_>>(), [CHECK.code]);
-        let symptoms: BTreeSet<&str> =
+        let symptoms: BTreeSet<FindingCode> =
             report.findings[0].symptoms.iter().map(|symptom| symptom.code).collect();
-        let expected = ["address-used-but-free", "affinity-contradicted", "handle-unused"];
+        let expected =
+            [FindingCode::AddressUsedButFree, FindingCode::AffinityContradicted, FindingCode::HandleUnused];
         assert_eq!(symptoms, BTreeSet::from(expected));
     }
 
@@ -114,7 +119,7 @@ mod tests {
         let mut evidence = small();
         evidence.ipam.as_mut().unwrap().books = Default::default();
         let report = diagnose(&evidence);
-        let codes: BTreeSet<&str> = report.findings.iter().map(|finding| finding.code).collect();
+        let codes: BTreeSet<FindingCode> = report.findings.iter().map(|finding| finding.code).collect();
         assert_eq!((codes, report.findings.len()), (BTreeSet::from([CHECK.code]), 3));
     }
 
@@ -150,7 +155,7 @@ mod tests {
         evidence.ipam.as_mut().unwrap().books.blocks.insert(inner, block);
         silent(&CHECK, &evidence);
         let mut evidence = lost();
-        evidence.ipam.as_mut().unwrap().add(Key::Block(block_cidr(1)), b"[", crate::Origin::file("dump"));
+        evidence.ipam.as_mut().unwrap().add(Key::Block(block_cidr(1)), b"[", evidence::Origin::file("dump"));
         silent(&CHECK, &evidence);
     }
 }

@@ -5,21 +5,21 @@ use model::{Key, Kind};
 
 use super::block_hides_address::hidden_by;
 use super::exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-outside-pools",
+    code: FindingCode::BlockOutsidePools,
     severity: Severity::Error,
-    title: "A block of no pool",
-    explanation: "A block lies in no IP pool: its pool was deleted, or was made again with another network; or \
-                  somebody has written a block of addresses that are not for pods. Agents add no \
-                  new route to such a block. If it was routed when its pool was deleted, nodes that had the route \
-                  keep it; nodes that join later cannot reach its pods. Without a pool its packets have no \
-                  natOutgoing setting.",
-    remedy: "if pods use the block: create its pool again with disabled: true, recreate these pods, then delete the \
-             pool. If no pod uses it: plumb repair ipam --apply deletes the block",
+    title: "Block is in no IP pool",
+    explanation: "A block is outside every IP pool: its pool was deleted or recreated with another CIDR, or \
+                  another program wrote a block of addresses that are not for pods. Agents add no new route \
+                  to such a block. Nodes that had the route when the pool was deleted keep it, but nodes \
+                  that join later cannot reach its pods. Without a pool, natOutgoing does not apply to its \
+                  packets.",
+    remedy: "if pods use the block: create its pool again with disabled: true, recreate these pods, then \
+             delete the pool. If no pod uses it: plumb repair ipam --apply deletes the block",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -32,13 +32,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let taken: Vec<usize> =
             (0..block.allocations.len()).filter(|at| block.allocations[*at].is_some()).collect();
         let words = format!("block {cidr} with {}", addresses(taken.len()));
-        let finding = look.found(Subject::Block(cidr), format!("{words} lies in no pool"));
+        let finding = look.found(Subject::Block(cidr), format!("{words} is in no pool"));
         finding.known_by("no pool").seen(exhibit(case, Key::Block(cidr), words));
         for hidden in hidden_by(case, &cidr, None) {
             finding.because(format!("a route to it would hide {hidden}"));
         }
         for address in taken.into_iter().filter_map(|at| block.address(at)) {
-            finding.explains("address-outside-pools", address);
+            finding.explains(FindingCode::AddressOutsidePools, address);
         }
     }
 }
@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{silent, subjects};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_for_blocks_of_a_pool_that_was_made_again() {

@@ -4,19 +4,19 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-overlap",
+    code: FindingCode::BlockOverlap,
     severity: Severity::Error,
-    title: "Blocks share addresses",
-    explanation: "One block lies inside another. Both can give out the same address without noticing, and \
-                  two nodes may announce routes for the same addresses. It happens when a pool's block size \
-                  was changed, or a pool was deleted and made again while its blocks stayed.",
-    remedy: "empty the smaller block by recreating its pods, then release it; until then keep nodes from \
-             taking addresses there",
+    title: "Blocks overlap",
+    explanation: "One block lies inside another. Both can allocate the same address, and two nodes may \
+                  announce routes for the same addresses. This happens when a pool's block size is changed, \
+                  or when a pool is deleted and recreated while its blocks remain.",
+    remedy: "run plumb repair ipam --apply, which deletes the block that holds no address. If both hold \
+             addresses, disable the pool, recreate the pods of the smaller block, then run it again",
     needs: &[&[Need::Ipam]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -31,7 +31,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             if let Problem::AllocatedTwice { address, blocks } = other
                 && blocks.contains(inner)
             {
-                finding.explains("address-allocated-twice", *address);
+                finding.explains(FindingCode::AddressAllocatedTwice, *address);
             }
         }
     }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::checks::ipam::address_allocated_twice::tests::overlap;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_block_inside_another() {

@@ -7,19 +7,20 @@ use model::{Cidr, Key};
 
 use super::exhibit;
 use crate::checks::words::{counted, listed};
-use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Exhibit;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "handle-by-name",
+    code: FindingCode::HandleByName,
     severity: Severity::Warning,
-    title: "Handles that name a pod instead of a sandbox",
-    explanation: "Addresses are allocated under handles of the form NAMESPACE.POD, as the Calico plugin of \
-                  2017 did. A pod that is made again under its name, as those of a StatefulSet are, has the \
-                  same handle: a late DEL of the old sandbox releases the address of the new one.",
-    remedy: "upgrade the CNI plugin to one whose handles carry the container ID; pods get new handles when \
-             they are recreated",
+    title: "Handles name a pod instead of a sandbox",
+    explanation: "Addresses are allocated under handles of the form NAMESPACE.POD, as Calico's plugin did in \
+                  2017. A pod that is recreated under the same name, as in a StatefulSet, shares the handle. \
+                  A late DEL of the old sandbox then releases the address of the new one.",
+    remedy: "upgrade the CNI plugin to a release whose handles contain the container ID. plumb repair ipam \
+             --apply renames the handles of existing pods; recreated pods get new handles",
     needs: &[&[Need::Ipam]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -34,7 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             .filter(|handle| is_by_name(handle))
             .collect();
         if !named.is_empty() {
-            let words = format!("block {cidr} names {}", listed(&named));
+            let words = format!("block {cidr} refers to handles {}", listed(&named));
             let exhibits = vec![exhibit(case, Key::Block(*cidr), words)];
             tell(look, Subject::Block(*cidr), &named, exhibits);
         }
@@ -57,17 +58,19 @@ fn tell(look: &mut Look<'_>, subject: Subject, names: &[&str], exhibits: Vec<Exh
         Subject::Block(cidr) => format!("block {cidr}"),
         _ => "a block".to_owned(),
     };
-    let summary = format!("{place} has {} by pod name: {}", counted(names.len(), "handle"), listed(names));
+    let summary =
+        format!("{place} has {} that name only a pod: {}", counted(names.len(), "handle"), listed(names));
     look.found(subject, summary)
         .known_by("named")
         .because(
-            "the next pod of that name shares the handle, and a release by handle frees what either holds",
+            "the next pod of that name shares the handle, and a release by handle releases the addresses of \
+             both",
         )
         .seen_all(exhibits);
 }
 
 /// `namespace.pod`. A handle of a sandbox ends in its ID; tunnels and reservations have words of their own.
-pub(crate) fn is_by_name(handle: &str) -> bool {
+pub fn is_by_name(handle: &str) -> bool {
     let Some((namespace, rest)) = handle.split_once('.') else { return false };
     let last = rest.rsplit('.').next().unwrap_or(rest);
     // Nearly all of them are, so it is asked first.
@@ -91,9 +94,9 @@ pub(crate) fn is_by_name(handle: &str) -> bool {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::books::CutBlock;
-    use crate::sample::small;
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::books::CutBlock;
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin, Sighted};
 
     #[test]
     fn handles_of_sandboxes_and_tunnels_are_told_from_names() {
@@ -127,7 +130,7 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "block 10.0.0.0/26 has 2 handles by pod name: default.web-0, default.web-1"
+            "block 10.0.0.0/26 has 2 handles that name only a pod: default.web-0, default.web-1"
         );
     }
 

@@ -4,18 +4,19 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "handle-count-wrong",
+    code: FindingCode::HandleCountWrong,
     severity: Severity::Warning,
-    title: "A handle that counts wrong",
-    explanation: "A handle says how many addresses it holds in each block, and a block has another number \
-                  of them. Too much: an allocation was interrupted, or counted what was asked for instead \
-                  of what was got. Too little: the handle will be deleted while it still holds addresses.",
-    remedy: "count the handle anew from the blocks (plumb repair ipam)",
+    title: "Handle has wrong counts",
+    explanation: "A handle records how many addresses it holds in each block, but a block has a different \
+                  number. If the count is too high, an allocation was interrupted, or counted the addresses \
+                  requested instead of those allocated. If it is too low, the handle will be deleted while \
+                  it still holds addresses.",
+    remedy: "run plumb repair ipam --apply to recount the handle from the blocks",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -28,7 +29,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         look.found(
             Subject::Handle(handle.clone()),
-            format!("handle {handle} counts {said} in block {block}, which has {found}"),
+            format!("handle {handle} counts {said} in block {block}, but the block has {found}"),
         )
         .seen(exhibit(case, Key::Handle(handle.clone()), format!("{block}: {said}")))
         .seen(exhibit(case, Key::Block(*block), format!("has {found} of {handle}")));
@@ -39,7 +40,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_handle_that_counts_too_much() {
@@ -49,7 +50,7 @@ mod tests {
         *books.handles.values_mut().next().unwrap().value.block.get_mut("10.0.0.0/26").unwrap() = 2;
         let finding = only(&CHECK, &evidence);
         assert!(
-            finding.summary.ends_with("counts 2 in block 10.0.0.0/26, which has 1"),
+            finding.summary.ends_with("counts 2 in block 10.0.0.0/26, but the block has 1"),
             "{}",
             finding.summary
         );

@@ -5,18 +5,18 @@ use model::Key;
 
 use super::{exhibit, problems};
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "handle-missing",
+    code: FindingCode::HandleMissing,
     severity: Severity::Warning,
-    title: "An allocation whose handle is not there",
-    explanation: "A block has given out an address under a handle, and there is no such handle record. \
-                  Releases go by handle: they will find nothing, succeed, and leave the address allocated \
-                  for ever.",
-    remedy: "write the handle anew from the blocks (plumb repair ipam)",
+    title: "Allocation's handle is missing",
+    explanation: "A block has allocated an address under a handle, but that handle record does not exist. A \
+                  release looks up addresses by handle: it finds nothing, reports success, and leaves the \
+                  address allocated forever.",
+    remedy: "run plumb repair ipam --apply to write the handle again from the blocks",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -26,12 +26,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     for problem in problems(case) {
         let Problem::HandleMissing { handle, blocks } = problem else { continue };
-        let exhibits = blocks
-            .iter()
-            .map(|block| exhibit(case, Key::Block(*block), format!("block {block} names handle {handle}")));
+        let exhibits = blocks.iter().map(|block| {
+            exhibit(case, Key::Block(*block), format!("block {block} refers to handle {handle}"))
+        });
         look.found(
             Subject::Handle(handle.clone()),
-            format!("handle {handle} is not there, and holds addresses in {}", listed(blocks)),
+            format!("handle {handle} is missing but holds addresses in {}", listed(blocks)),
         )
         .seen_all(exhibits);
     }
@@ -41,7 +41,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_if_all_handles_are_known() {

@@ -4,19 +4,19 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "handle-unused",
+    code: FindingCode::HandleUnused,
     severity: Severity::Warning,
-    title: "A handle that holds no address",
-    explanation: "A handle record says that it holds addresses, and no block knows of any. Calico writes \
-                  handle and block one after the other; whoever was stopped in between leaves such handles, \
-                  and nothing collects them.",
-    remedy: "delete the handle by its revision: plumb ipam check -o FILE, then plumb ipam release \
-             --from-report FILE",
+    title: "Handle holds no address",
+    explanation: "A handle record claims addresses, but no block refers to the handle. Calico writes the \
+                  handle and the block separately. A process that was interrupted in between leaves such a \
+                  handle behind, and nothing collects it.",
+    remedy: "run plumb repair ipam --apply; or delete the handle by its revision: plumb ipam check -o FILE, \
+             then plumb ipam release --from-report FILE",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -26,8 +26,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Problem::HandleUnused { handle, .. } = problem else { continue };
         let blocks = ipam.books.handles.get(handle).map(|stored| stored.value.block.keys());
         let blocks = crate::checks::words::listed(blocks.into_iter().flatten());
-        look.found(Subject::Handle(handle.clone()), format!("handle {handle} is mentioned by no block"))
-            .seen(exhibit(case, Key::Handle(handle.clone()), format!("names {blocks}")));
+        look.found(Subject::Handle(handle.clone()), format!("no block refers to handle {handle}"))
+            .seen(exhibit(case, Key::Handle(handle.clone()), format!("counts addresses in {blocks}")));
     }
 }
 
@@ -38,7 +38,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_handle_without_addresses_if_all_blocks_are_known() {

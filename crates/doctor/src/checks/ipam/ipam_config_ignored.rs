@@ -5,20 +5,20 @@ use model::{Key, Kind, Resource};
 use serde_json::Value;
 
 use super::exhibit;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "ipam-config-ignored",
+    code: FindingCode::IpamConfigIgnored,
     severity: Severity::Warning,
-    title: "Settings of address management that nobody reads",
-    explanation: "In an etcd store there are two records of the settings of address management: the resource \
-                  IPAMConfiguration, which calicoctl apply writes and calicoctl get shows, and the one that \
-                  allocation really reads. Somebody has changed the first, and the second says something else: \
-                  the change has no effect.",
-    remedy: "set it where it is read: plumb ipam configure, or calicoctl ipam configure; then remove the \
-             resource, or make it say the same",
+    title: "IPAM settings have no effect",
+    explanation: "An etcd store has two records of IPAM settings: the resource IPAMConfiguration, which \
+                  calicoctl apply writes and calicoctl get shows, and the record that allocation reads. The \
+                  first was changed, but the second has different values, so the change has no effect.",
+    remedy: "change the record that allocation reads: plumb ipam configure, or calicoctl ipam configure. \
+             Then delete the resource, or give it the same values",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpamConfiguration)]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -42,7 +42,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             .collect();
         look.found(
             record.seen.key(),
-            format!("IPAMConfiguration({CONFIG_NAME}) is not read, and says {}", words.join(", ")),
+            format!("IPAMConfiguration({CONFIG_NAME}) is not read, but sets {}", words.join(", ")),
         )
         .seen(record.exhibit(format!("spec: {}", fields(&ignored))))
         .seen(exhibit(case, Key::IpamConfig, words_in_force(ipam.config.is_some(), &ignored)));
@@ -67,7 +67,7 @@ fn words_in_force(is_there: bool, ignored: &[Ignored]) -> String {
     let all: Vec<String> =
         ignored.iter().map(|ignored| format!("{}: {}", ignored.field, ignored.in_force)).collect();
     let words = all.join(", ");
-    if is_there { words } else { format!("no such record, so {words}") }
+    if is_there { words } else { format!("no such record, so the defaults apply: {words}") }
 }
 
 /// What somebody has set and what is not so. calico-node makes the resource with defaults at its start: these are
@@ -108,8 +108,8 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
-    use crate::{Evidence, Sighted};
+    use evidence::sample::{record, small};
+    use evidence::{Evidence, Sighted};
 
     fn with(spec: Value) -> Evidence {
         let mut evidence = small();
@@ -123,7 +123,7 @@ mod tests {
             with(json!({"strictAffinity": true, "maxBlocksPerHost": 4, "autoAllocateBlocks": true}));
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "IPAMConfiguration(default) is not read, and says strictAffinity true (in force: false), \
+            "IPAMConfiguration(default) is not read, but sets strictAffinity true (in force: false), \
              maxBlocksPerHost 4 (in force: 20)"
         );
     }

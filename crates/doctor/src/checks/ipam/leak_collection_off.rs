@@ -3,17 +3,17 @@
 use model::Kind;
 use serde_json::Value;
 
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "leak-collection-off",
+    code: FindingCode::LeakCollectionOff,
     severity: Severity::Warning,
     title: "Leaked addresses are never collected",
-    explanation: "leakGracePeriod of the node controller is 0: Calico's kube-controllers do not release \
-                  addresses whose pods are gone. Whatever leaks stays allocated for ever.",
+    explanation: "leakGracePeriod of the node controller is 0, so Calico's kube-controllers do not release \
+                  addresses whose pods are gone. Every leaked address stays allocated forever.",
     remedy: "set controllers.node.leakGracePeriod in KubeControllersConfiguration to its default of 15m",
     needs: &[&[Need::Record(Kind::KubeControllersConfiguration)]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -40,9 +40,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::sample::record;
+    use evidence::Evidence;
+    use evidence::sample::record;
 
     #[test]
     fn fires_for_zero_in_any_spelling() {

@@ -37,7 +37,8 @@ use std::net::IpAddr;
 use ::ipam::check::Problem;
 use model::{AffinityOwner, Cidr, Key, Kind};
 
-use crate::{Case, Exhibit, Need};
+use crate::{Case, Need};
+use evidence::Exhibit;
 
 /// What it takes to compare the books with who uses addresses.
 const BOOKS_AND_USERS: &[&[Need]] = &[
@@ -65,7 +66,7 @@ fn live_blocks<'e>(case: &Case<'e>) -> impl Iterator<Item = (Cidr, &'e model::ip
 /// A record of the books as an exhibit.
 fn exhibit(case: &Case<'_>, key: Key, words: impl Into<String>) -> Exhibit {
     let ipam = case.evidence.ipam.as_ref();
-    ipam.map(|ipam| ipam.origin(&key)).unwrap_or_else(|| crate::Origin::store(&key)).exhibit(words)
+    ipam.map(|ipam| ipam.origin(&key)).unwrap_or_else(|| evidence::Origin::store(&key)).exhibit(words)
 }
 
 /// Who shows or records this address, in words.

@@ -3,18 +3,18 @@
 use ::ipam::{Pool, PoolUse, pool_usage, reserved_networks};
 use model::Kind;
 
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pool-full",
+    code: FindingCode::PoolFull,
     severity: Severity::Warning,
-    title: "A pool without a free address",
+    title: "IP pool has no free address",
     explanation: "Every address of an enabled pool for pods is in use, cooling down or reserved. The next \
-                  pod that can only be served from this pool stays in ContainerCreating.",
-    remedy: "look for leaked addresses first (plumb ipam check); else add a pool, or make room by moving \
-             workloads",
+                  pod that can get an address only from this pool stays in ContainerCreating.",
+    remedy: "first look for leaked addresses (plumb ipam check). If there are none, add a pool, or move pods \
+             to another pool",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -49,7 +49,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_when_the_last_address_is_gone() {

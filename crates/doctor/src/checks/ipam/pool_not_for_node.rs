@@ -5,28 +5,29 @@ use std::net::IpAddr;
 
 use ::ipam::{NODE_ATTRIBUTE, Pool};
 use model::ipam::Block;
-use model::{Key, Kind, Resource};
+use model::{Key, Kind, NodeName, Resource};
 use serde_json::Value;
 
 use super::{block_of, exhibit};
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::{Origin, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pool-not-for-node",
+    code: FindingCode::PoolNotForNode,
     severity: Severity::Info,
-    title: "Addresses of a pool that is not for their node",
-    explanation: "A node has addresses of a pool whose nodeSelector does not choose it. They work, but where \
-                  pools belong to racks or zones the network outside may look for them somewhere else. Calico \
-                  does not look at the selector when a pod asks for one certain address, and addresses stay \
-                  with their pods when the selector or the node's labels change.",
-    remedy: "recreate these pods, so that they get addresses of a pool that is for their node; or correct the \
-             pool's nodeSelector or the node's labels",
+    title: "Addresses come from a pool that does not select their node",
+    explanation: "A node has addresses from a pool whose nodeSelector does not select the node. They work, \
+                  but where pools are tied to racks or zones, the network outside may route them elsewhere. \
+                  Calico ignores the selector when a pod requests a specific address, and pods keep their \
+                  addresses when the selector or the node's labels change.",
+    remedy: "recreate these pods so that they get addresses from a pool that selects their node; or correct \
+             the pool's nodeSelector or the node's labels",
     needs: &[
         &[Need::Ipam, Need::Record(Kind::IpPool), Need::Record(Kind::Node)],
         &[Need::Ipam, Need::Record(Kind::IpPool), Need::KubeNodes],
     ],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -38,7 +39,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if pools.iter().all(|(pool, _)| pool.selects_every_node()) {
         return;
     }
-    let mut strangers: BTreeMap<(usize, &str), Vec<IpAddr>> = BTreeMap::new();
+    let mut strangers: BTreeMap<(usize, NodeName), Vec<IpAddr>> = BTreeMap::new();
     for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
         let around = pools.iter().enumerate().filter(|(_, (pool, _))| pool.cidr.contains_cidr(cidr));
         // Pools that overlap are another finding; the closest is meant.
@@ -53,26 +54,33 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
     }
     for ((index, node), addresses) in strangers {
-        tell(case, look, pools[index].1, node, &addresses);
+        tell(case, look, pools[index].1, &node, &addresses);
     }
 }
 
 /// What of a block is on nodes that its pool does not choose. Of a node without a record nobody knows the labels.
-fn not_chosen<'b>(case: &Case<'_>, pool: &Pool, block: &'b Block) -> impl Iterator<Item = (&'b str, IpAddr)> {
+fn not_chosen(case: &Case<'_>, pool: &Pool, block: &Block) -> impl Iterator<Item = (NodeName, IpAddr)> {
     (0..block.allocations.len()).filter_map(move |ordinal| {
-        let node = block.attribute(ordinal)?.secondary.get(NODE_ATTRIBUTE)?;
-        let (labels, _) = labels(case, node)?;
-        (!pool.selects_node(labels)).then_some((node.as_str(), block.address(ordinal)?))
+        let node = NodeName::from(block.attribute(ordinal)?.secondary.get(NODE_ATTRIBUTE)?);
+        let (labels, _) = labels(case, &node)?;
+        (!pool.selects_node(labels)).then_some((node, block.address(ordinal)?))
     })
 }
 
-fn tell(case: &Case<'_>, look: &mut Look<'_>, pool: &Sighted<Resource>, node: &str, addresses: &[IpAddr]) {
+fn tell(
+    case: &Case<'_>,
+    look: &mut Look<'_>,
+    pool: &Sighted<Resource>,
+    node: &NodeName,
+    addresses: &[IpAddr],
+) {
     let count = match addresses.len() {
         1 => "one address".to_owned(),
         several => format!("{several} addresses"),
     };
     let key = pool.seen.key();
-    let summary = format!("node {node} has {count} of {key}, which is not for it: {}", listed(addresses));
+    let summary =
+        format!("node {node} has {count} from {key}, which does not select it: {}", listed(addresses));
     let finding = look.found(Subject::node(node), summary);
     finding.known_by(key.to_string());
     let selector = pool.seen.spec("nodeSelector").and_then(Value::as_str).unwrap_or_default();
@@ -93,7 +101,7 @@ const EXHIBITS_MAX: usize = 3;
 type Labels = BTreeMap<String, String>;
 
 /// A node's labels as allocation knows them: of its record, or of Kubernetes where that is the store.
-fn labels<'e>(case: &Case<'e>, node: &str) -> Option<(&'e Labels, &'e Origin)> {
+fn labels<'e>(case: &Case<'e>, node: &NodeName) -> Option<(&'e Labels, &'e Origin)> {
     let view = case.node_view(node)?;
     let record = view.record.map(|record| (&record.seen.metadata.labels, &record.origin));
     record.or_else(|| {
@@ -114,9 +122,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::Evidence;
+    use evidence::sample::{record, small};
 
     /// The pool around everything is for one rack, and the first node is in another.
     fn racks() -> Evidence {
@@ -135,8 +143,8 @@ mod tests {
         let evidence = racks();
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "node worker-0000 has 4 addresses of IPPool(rack-a), which is not for it: 10.0.0.0, 10.0.0.1, \
-             10.0.0.2, 10.0.0.3"
+            "node worker-0000 has 4 addresses from IPPool(rack-a), which does not select it: 10.0.0.0, \
+             10.0.0.1, 10.0.0.2, 10.0.0.3"
         );
     }
 

@@ -3,18 +3,19 @@
 use model::{Cidr, Kind, Resource};
 use serde_json::Value;
 
-use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Sighted};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::{Exhibit, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pool-overlap",
+    code: FindingCode::PoolOverlap,
     severity: Severity::Error,
-    title: "Pools share addresses",
+    title: "IP pools overlap",
     explanation: "Two IP pools contain the same addresses. Which pool a block belongs to, and so its \
-                  encapsulation, NAT and block size, then depends on which pool is found first. Calico \
-                  refuses to create such pools, so one was written past its checks.",
-    remedy: "let one pool keep the common part: disable the other, move its workloads, then delete it",
+                  encapsulation, NAT and block size, depends on which pool is found first. Calico refuses to \
+                  create such pools, so one of them was written to the store directly, bypassing validation.",
+    remedy: "keep the common range in one pool: disable the other pool, recreate its pods, then delete it",
     needs: &[&[Need::Record(Kind::IpPool)]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -48,7 +49,7 @@ fn readable_pools<'a>(records: &'a [Sighted<Resource>], look: &mut Look<'_>) -> 
         let cidr = record.seen.spec("cidr").unwrap_or(&Value::Null);
         match cidr.as_str().map(Cidr::parse_masked) {
             Some(Ok(cidr)) => pools.push(Pool { cidr, record }),
-            _ => look.left_out(record.seen.key(), format_args!("cidr {cidr}")),
+            _ => look.skipped(record.seen.key(), format_args!("cidr {cidr}")),
         }
     }
     pools
@@ -81,7 +82,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Evidence;
+    use evidence::Evidence;
 
     fn pool(name: &str, spec: Value) -> Sighted<Resource> {
         let mut resource = Resource::new(Kind::IpPool, name);
@@ -140,10 +141,10 @@ mod tests {
     fn what_cannot_be_read_is_said() {
         let look = look_at(vec![pool("odd", json!({"cidr": "10.0.0.0/33"})), pool("none", json!({}))]);
         assert_eq!(
-            look.unseen(),
+            look.unseen().iter().map(|unseen| unseen.to_string()).collect::<Vec<_>>(),
             [
-                "IPPool(odd): cidr \"10.0.0.0/33\" cannot be read, so pool-overlap left it out",
-                "IPPool(none): cidr null cannot be read, so pool-overlap left it out",
+                "IPPool(odd): cidr \"10.0.0.0/33\" cannot be read, so pool-overlap skipped it",
+                "IPPool(none): cidr null cannot be read, so pool-overlap skipped it",
             ]
         );
     }

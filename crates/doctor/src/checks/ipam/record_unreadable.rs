@@ -4,20 +4,22 @@ use model::Key;
 
 use super::exhibit;
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "record-unreadable",
+    code: FindingCode::RecordUnreadable,
     severity: Severity::Error,
-    title: "A record of the books that cannot be read",
-    explanation: "A block, handle, affinity, endpoint, node or pool in the store is not what it should be: no JSON, \
-                  or with fields of the wrong kind. Nobody can allocate or release in such a block, and pods on that \
-                  node may get no address at all. Whatever the record may hold counts as held: nothing that could belong \
-                  to it is called leaked or unused, and no repair removes it.",
-    remedy: "look at the record; plumb repair ipam rebuilds a block from who uses its addresses, and writes a handle or an \
-             affinity anew from the blocks; restore an endpoint, node or pool from a backup",
+    title: "IPAM or network record cannot be read",
+    explanation: "A block, handle, affinity, endpoint, node or pool record in the store is malformed: it is \
+                  not JSON, or has fields of the wrong type. No address can be allocated or released in such \
+                  a block, and pods on that node may get no address at all. Anything the record might hold \
+                  is treated as in use: nothing that could belong to it is reported as leaked or unused, and \
+                  no repair removes it.",
+    remedy: "inspect the record. plumb repair ipam --apply rebuilds a block from the current users of its \
+             addresses, and a handle or an affinity from the blocks. Restore an endpoint, node or pool from \
+             a backup",
     needs: &[&[Need::Ipam]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -38,7 +40,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::{Origin, sample::small};
+    use evidence::{Origin, sample::small};
 
     #[test]
     fn fires_for_a_handle_that_is_no_json() {

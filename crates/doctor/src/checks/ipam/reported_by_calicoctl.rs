@@ -1,20 +1,21 @@
 //! What `calicoctl ipam check` found, where that is all there is.
 
 use crate::checks::words::counted;
-use crate::evidence::books::IpamReport;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::books::IpamReport;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "reported-by-calicoctl",
+    code: FindingCode::ReportedByCalicoctl,
     severity: Severity::Warning,
-    title: "calicoctl says that the books do not agree",
-    explanation: "The evidence holds the output of calicoctl ipam check, which found addresses that are \
-                  leaked or used without being allocated. It is passed on as it is, since the books \
-                  themselves were not collected. Note that calicoctl takes IPv6 tunnel addresses for leaked \
-                  ones.",
-    remedy: "collect the books themselves (plumb collect) and look again before anything is released",
+    title: "calicoctl reports IPAM problems",
+    explanation: "The evidence contains the output of calicoctl ipam check, which found addresses that are \
+                  leaked, or used but not allocated. The output is repeated as it is, because the IPAM \
+                  records themselves were not collected. calicoctl wrongly reports IPv6 tunnel addresses as \
+                  leaked.",
+    remedy: "collect the IPAM records themselves (plumb collect) and run plumb doctor again before you \
+             release anything",
     needs: &[&[Need::Ipam]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -35,7 +36,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     });
     look.found(
         Subject::Cluster,
-        format!("calicoctl ipam check tells of {}", counted(problems.len(), "problem")),
+        format!("calicoctl ipam check reports {}", counted(problems.len(), "problem")),
     )
     .seen_all(exhibits);
 }
@@ -44,7 +45,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::{Evidence, Origin, Sighted};
 
     #[test]
     fn fires_for_problems_and_not_for_a_summary() {

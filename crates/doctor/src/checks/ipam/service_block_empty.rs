@@ -3,19 +3,19 @@
 use model::{AffinityOwner, Key};
 
 use super::exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "service-block-empty",
+    code: FindingCode::ServiceBlockEmpty,
     severity: Severity::Info,
-    title: "A block for services' addresses in which there is none",
-    explanation: "A block belongs to no node but to the load balancer, which gives services their addresses, \
-                  and the last of these is gone. Such a block is meant to go with its last address, and \
-                  Calico does not get round to it: it stays for ever, and no node can have it.",
-    remedy: "delete it with its affinity (plumb repair ipam): the next service that needs an address makes a \
-             block again",
+    title: "Block for service addresses is empty",
+    explanation: "A block belongs to the load balancer, which allocates the addresses of services, and not \
+                  to a node. Its last address has been released. Such a block should be deleted along with \
+                  its last address, but Calico does not do so: it stays forever, and no node can claim it.",
+    remedy: "run plumb repair ipam --apply to delete it with its affinity; the next service that needs an \
+             address creates a new block",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -28,7 +28,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         let finding = look.found(
             Subject::Block(*cidr),
-            format!("block {cidr} belongs to {} and holds no address", owner.name()),
+            format!("block {cidr} belongs to {} but holds no address", owner.name()),
         );
         finding.seen(exhibit(case, Key::Block(*cidr), format!("block {cidr} is empty")));
         let affinity = (owner.clone(), *cidr);
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{block_cidr, small};
+    use evidence::sample::{block_cidr, small};
 
     #[test]
     fn fires_when_the_last_service_is_gone() {
@@ -57,7 +57,7 @@ mod tests {
         books.blocks.insert(cidr, Stored::new(Block::new(cidr, Some(&owner), 1), "1"));
         books.affinities.insert((owner, cidr), Stored::new(Affinity::default(), "1"));
         let finding = only(&CHECK, &evidence);
-        assert_eq!(finding.summary, format!("block {cidr} belongs to load-balancer and holds no address"));
+        assert_eq!(finding.summary, format!("block {cidr} belongs to load-balancer but holds no address"));
         assert_eq!(finding.evidence.len(), 2);
         let block = &mut evidence.ipam.as_mut().unwrap().books.blocks.get_mut(&cidr).unwrap().value;
         let made_at = "2026-08-22T05:00:00Z".parse().unwrap();

@@ -3,18 +3,19 @@
 use model::Key;
 
 use super::exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "tombstone",
+    code: FindingCode::Tombstone,
     severity: Severity::Warning,
-    title: "A record that is marked as deleted and still there",
+    title: "Record is marked as deleted but still exists",
     explanation: "On Kubernetes, Calico deletes blocks, handles and affinities in two steps: it marks the \
-                  record, then removes it. Whoever was stopped in between leaves the mark. The record holds \
-                  nothing, but lists show it, and a new claim of the same block stumbles over it.",
-    remedy: "delete the record by its revision (plumb repair ipam)",
+                  record, then removes it. A process that was interrupted in between leaves the mark. The \
+                  record holds nothing, but lists still show it, and a new claim on the same block fails \
+                  because of it.",
+    remedy: "run plumb repair ipam --apply to delete the record by its revision",
     needs: &[&[Need::Ipam]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -34,7 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         .filter(|(_, stored)| stored.value.deleted)
         .map(|((owner, block), _)| Key::Affinity { owner: owner.clone(), block: *block });
     for key in blocks.chain(handles).chain(affinities) {
-        look.found(key.clone(), format!("{key} is marked as deleted and still there")).seen(exhibit(
+        look.found(key.clone(), format!("{key} is marked as deleted but still exists")).seen(exhibit(
             case,
             key,
             "deleted: true",
@@ -49,7 +50,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_handle_that_was_half_deleted() {

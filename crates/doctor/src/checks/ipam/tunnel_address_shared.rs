@@ -4,19 +4,19 @@ use ::ipam::check::{Problem, User};
 
 use super::{problems, user_exhibits};
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "tunnel-address-shared",
+    code: FindingCode::TunnelAddressShared,
     severity: Severity::Error,
-    title: "A tunnel shares its address",
-    explanation: "The address of a node's tunnel device (IPIP, VXLAN, WireGuard) is also a pod's or another \
-                  node's tunnel's. Packets to one end at the other. It happens when a node was deleted and \
-                  made again: its old address was given to a pod in between.",
-    remedy: "remove the tunnel's address from the Node record, so that the node takes a new one at its next \
-             start",
+    title: "Tunnel address is used twice",
+    explanation: "The address of a node's tunnel device (IPIP, VXLAN or WireGuard) is also used by a pod or \
+                  by another node's tunnel. Packets for one are delivered to the other. This happens when a \
+                  node is deleted and recreated, and its old address was allocated to a pod in between.",
+    remedy: "run plumb repair ipam --apply, or remove the tunnel address from the Node record, so that the \
+             node allocates a new one at its next start",
     needs: &[&[Need::Ipam, Need::Record(model::Kind::Node)], &[Need::Ipam, Need::KubeNodes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -37,8 +37,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let finding = look.found(*address, format!("{address} is used by {}", listed(users)));
         finding.seen_all(user_exhibits(case, *address));
         for node in tunnels {
-            if let Some(record) = case.node_view(node).and_then(|view| view.record) {
-                finding.seen(record.exhibit(format!("Node({node}) has {address} for a tunnel")));
+            if let Some(record) = case.node_view(&node.into()).and_then(|view| view.record) {
+                finding.seen(record.exhibit(format!("Node({node}) has {address} as a tunnel address")));
             }
         }
     }
@@ -50,9 +50,9 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
-    fn set_tunnel(evidence: &mut crate::Evidence, node: usize, address: &str) {
+    fn set_tunnel(evidence: &mut evidence::Evidence, node: usize, address: &str) {
         let annotation = "projectcalico.org/IPv4VXLANTunnelAddr".to_owned();
         let kube = &mut evidence.kube_nodes.as_mut().unwrap()[node].seen;
         kube.annotations.insert(annotation, json!(address).as_str().unwrap().to_owned());

@@ -1,62 +1,60 @@
 //! Kernel agrees: settings of a pod's device without which it has no network.
 
-use model::ShellCommand;
+use plan::{Difference, needed_at};
 
-use super::settled;
+use super::{Fault, faults};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "device-setting-wrong",
+    code: FindingCode::DeviceSettingWrong,
     severity: Severity::Error,
-    title: "A pod's device has a wrong setting",
-    explanation: "A pod's device on the node needs certain settings: forwarding, or packets stop at the \
-                  node; proxy ARP (and proxy NDP), or the pod's gateway 169.254.1.1 does not answer. Calico \
-                  writes them once, when the device appears; a later sysctl -p or a network manager undoes \
-                  them and nobody notices.",
-    remedy: "write the value back (sysctl -w), and look for what changes it",
+    title: "Pod's device has a wrong kernel setting",
+    explanation: "A pod's device on the node needs certain kernel settings. Without forwarding, packets stop \
+                  at the node. Without proxy ARP, the pod's gateway 169.254.1.1 does not answer; proxy NDP \
+                  does the same for IPv6. With disable_ipv6, the device carries no IPv6 at all. Calico writes the settings once, when the device appears. A later sysctl -p or a \
+                  network manager can reset them unnoticed.",
+    remedy: "run plumb repair finding device-setting-wrong --apply, or set the value with sysctl -w; then \
+             find out what changes it",
     needs: &[&[Need::Endpoints, Need::Sysctls]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for host in case.hosts().iter().filter(|host| host.node.kernel.sysctls.is_some()) {
-        for (endpoint, device) in settled(case, host) {
-            let has = |v4: bool| endpoint.seen.addresses.iter().any(|address| address.is_ipv4() == v4);
-            let v4 = [("net/ipv4/conf", "proxy_arp", "1"), ("net/ipv4/conf", "forwarding", "1")];
-            let v6 = [("net/ipv6/conf", "forwarding", "1"), ("net/ipv6/conf", "disable_ipv6", "0")];
-            let wanted = v4.into_iter().filter(|_| has(true)).chain(v6.into_iter().filter(|_| has(false)));
-            for (folder, name, value) in wanted {
-                let path = format!("{folder}/{device}/{name}");
-                let Some(found) = host.node.kernel.sysctl(&path).filter(|found| found.seen.trim() != value)
-                else {
-                    continue;
-                };
-                let place = host.name();
-                look.found(
-                    Subject::Sysctl { node: place.to_owned(), path: path.clone() },
-                    format!(
-                        "{name} of {device} on {place} is {}, not {value}: endpoint {}",
-                        found.seen.trim(),
-                        endpoint.seen
-                    ),
-                )
-                .of_sandbox(endpoint.seen.container_id.as_deref())
-                .remedy(format!("set it on {place}, and look for what changes it"))
-                .command(ShellCommand::new("sysctl -w").assigned(&path, value))
-                .seen(found.exhibit(format!("{path} = {}", found.seen.trim())))
-                .seen(endpoint_exhibit(endpoint));
-            }
+    for fault in faults(case) {
+        let Difference::Sysctl { wanted, found: Some(value), .. } = fault.difference else { continue };
+        let Fault { host, endpoint, device, .. } = fault;
+        let Some(needed) = needed_at(&wanted.path, &endpoint.seen.addresses) else { continue };
+        let (place, path) = (host.name(), wanted.path.as_str());
+        let finding = look.found(
+            Subject::Sysctl { node: place.to_owned(), path: path.to_owned() },
+            format!(
+                "{} of {device} on {place} is {value}, expected {}: endpoint {}",
+                needed.setting.name(),
+                wanted.value,
+                endpoint.seen
+            ),
+        );
+        finding
+            .of_sandbox(endpoint.seen.container_id.as_deref())
+            .because(needed.otherwise)
+            .remedy(format!("set it on {place}, and find out what changes it"))
+            .command(fault.command());
+        if let Some(found) = host.node.kernel.sysctl(path) {
+            finding.seen(found.exhibit(format!("{path} = {value}")));
         }
+        finding.seen(endpoint_exhibit(endpoint));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use plan::needed_settings;
+
     use super::*;
-    use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use crate::checks::testing::{only, silent, subjects};
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_proxy_arp_that_is_off() {
@@ -69,5 +67,23 @@ mod tests {
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), format!("{path} on worker-0000"));
         evidence.node_mut("worker-0000").kernel.sysctls.as_mut().unwrap().remove(&path);
         silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn fires_for_every_setting_that_a_pod_needs() {
+        for needed in needed_settings() {
+            let mut evidence = small();
+            let endpoint = &mut evidence.endpoints.as_mut().unwrap()[0].seen;
+            endpoint.addresses.push("fd00::7".parse().unwrap());
+            let path = needed.setting.path(endpoint.device.as_deref().unwrap());
+            let sysctls = evidence.node_mut("worker-0000").kernel.sysctls.as_mut().unwrap();
+            let mut found = sysctls.first_entry().unwrap().get().clone();
+            found.seen = (1 - needed.value).to_string();
+            sysctls.insert(path.clone(), found);
+            assert_eq!(subjects(&CHECK, &evidence), [format!("{path} on worker-0000")]);
+        }
+        let mut names: Vec<&str> = needed_settings().map(|needed| needed.setting.name()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["disable_ipv6", "forwarding", "forwarding", "proxy_arp", "proxy_ndp"]);
     }
 }

@@ -3,19 +3,19 @@
 use super::{knows_endpoints, neighbour_subject};
 use model::Sandbox;
 
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "device-without-endpoint",
+    code: FindingCode::DeviceWithoutEndpoint,
     severity: Severity::Warning,
-    title: "A pod's device that no endpoint knows",
-    explanation: "A node has a device with Calico's prefix, and no endpoint record names it. Either its pod \
-                  is gone and nobody removed the device, or a running pod lost its record and is cut off. \
-                  Nothing in Calico ever deletes such devices.",
-    remedy: "see whether a sandbox is behind it (the other end of the veth); if so repair its endpoint, if \
-             not delete the device",
+    title: "Pod's device has no endpoint",
+    explanation: "A node has a device with Calico's prefix (cali), but no endpoint record names it. Either \
+                  its pod is gone and the device was not removed, or a running pod lost its endpoint record \
+                  and is cut off. Calico never deletes such devices.",
+    remedy: "run plumb repair endpoints --apply, which removes the device if no sandbox is behind it and \
+             repairs the sandbox's endpoint otherwise",
     needs: &[&[Need::Endpoints, Need::Links]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -33,7 +33,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             }
             let finding = look.found(
                 Subject::device(host.name(), device),
-                format!("{} has the device {device}, and no endpoint names it", host.name()),
+                format!("{} has device {device}, but no endpoint names it", host.name()),
             );
             // A pod that is made anew has a device of the same name, which is another one.
             finding.known_by(format!("link {:?}", link.seen.index));
@@ -41,13 +41,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             for route in host.routes().filter(|route| route.seen.device.as_deref() == Some(device)) {
                 let destination = route.seen.destination;
                 finding.explains(
-                    "route-without-endpoint",
+                    FindingCode::RouteWithoutEndpoint,
                     Subject::Route { node: host.name().to_owned(), destination },
                 );
             }
             for neighbour in host.neighbours().filter(|neighbour| neighbour.seen.device == device) {
                 finding.explains(
-                    "neighbour-without-endpoint",
+                    FindingCode::NeighbourWithoutEndpoint,
                     neighbour_subject(host, neighbour.seen.address, device),
                 );
             }
@@ -59,9 +59,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::node::Attachment;
-    use crate::sample::small;
-    use crate::{Origin, Sighted};
+    use evidence::node::Attachment;
+    use evidence::sample::small;
+    use evidence::{Origin, Sighted};
 
     #[test]
     fn fires_for_calicos_prefix_only() {
@@ -78,7 +78,7 @@ mod tests {
         silent(&CHECK, &evidence);
     }
 
-    fn stray(index: u32, alias: Option<String>) -> crate::Evidence {
+    fn stray(index: u32, alias: Option<String>) -> evidence::Evidence {
         let mut evidence = small();
         let links = evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap();
         let mut link = links[2].clone();

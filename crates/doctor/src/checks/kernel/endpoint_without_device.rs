@@ -2,19 +2,20 @@
 
 use super::{neighbour_subject, route_subject, settled};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "endpoint-without-device",
+    code: FindingCode::EndpointWithoutDevice,
     severity: Severity::Error,
-    title: "An endpoint whose device is not there",
-    explanation: "An endpoint record names a network device that its node does not have. Either the pod is \
-                  gone and the record is a leftover, or the device of a running pod was removed, and the \
+    title: "Endpoint's device is missing",
+    explanation: "An endpoint record names a network device that does not exist on its node. Either the pod \
+                  is gone and the record is left over, or the device of a running pod was deleted and the \
                   pod is cut off.",
-    remedy: "plumb repair endpoints makes the network of a pod that runs anew, and removes the record of one that \
-             is gone; or recreate the pod",
+    remedy: "run plumb repair endpoints --apply, which rebuilds the network of a running pod and deletes the \
+             record of a pod that is gone; or recreate the pod",
     needs: &[&[Need::Endpoints, Need::Links]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -24,7 +25,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let subject = endpoint_subject(&endpoint.seen);
             let finding = look.found(
                 subject,
-                format!("endpoint {} has no device: {} has no {device}", endpoint.seen, host.name()),
+                format!(
+                    "endpoint {} has no device: {device} does not exist on {}",
+                    endpoint.seen,
+                    host.name()
+                ),
             );
             finding.of_sandbox(endpoint.seen.container_id.as_deref());
             finding
@@ -32,11 +37,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .seen(Origin::probe(host.name(), "links").exhibit(format!("no link {device}")));
             for address in &endpoint.seen.addresses {
                 finding
-                    .explains("route-missing", route_subject(host, *address))
-                    .explains("neighbour-missing", neighbour_subject(host, *address, device));
+                    .explains(FindingCode::RouteMissing, route_subject(host, *address))
+                    .explains(FindingCode::NeighbourMissing, neighbour_subject(host, *address, device));
             }
             if let Some(pod) = endpoint.seen.pod_name() {
-                finding.explains("pod-interface-missing", Subject::Pod(pod));
+                finding.explains(FindingCode::PodInterfaceMissing, Subject::Pod(pod));
             }
         }
     }
@@ -46,14 +51,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_where_all_links_are_known() {
         let mut evidence = small();
         silent(&CHECK, &evidence);
         evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap().remove(2);
-        assert!(only(&CHECK, &evidence).summary.contains("worker-0000 has no cali"));
+        assert!(only(&CHECK, &evidence).summary.ends_with("does not exist on worker-0000"));
         let mut going = evidence.clone();
         going.pods.as_mut().unwrap()[0].seen.deleted_at = going.taken_at;
         silent(&CHECK, &going);

@@ -1,59 +1,40 @@
 //! Kernel agrees: the two ends of a pod's veth have different MTUs.
 
-use super::settled;
-use crate::evidence::kernel::PodView;
-use crate::evidence::{Endpoint, same_id};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use plan::{Difference, USUAL_INTERFACE};
+
+use super::{Fault, faults};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "mtu-differs",
+    code: FindingCode::MtuDiffers,
     severity: Severity::Warning,
-    title: "Two ends of a veth with different MTUs",
-    explanation: "The pod's end and the node's end of a veth have different MTUs. Packets that fit the one \
-                  and not the other are dropped without a word: small requests work, large answers hang.",
-    remedy: "recreate the pod, or set both ends to the same MTU",
+    title: "Two ends of a veth pair have different MTUs",
+    explanation: "The pod's end and the node's end of a veth pair have different MTUs. Packets larger than \
+                  the smaller MTU are dropped silently: small requests work, large responses hang.",
+    remedy: "run plumb repair finding mtu-differs --apply, recreate the pod, or set both ends to the same \
+             MTU",
     needs: &[&[Need::Endpoints, Need::Links, Need::PodViews]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for host in case.hosts() {
-        let views = host.node.pod_views.as_deref().unwrap_or_default();
-        if views.is_empty() {
-            continue;
+    for Fault { host, endpoint, device, difference } in faults(case) {
+        let Difference::Mtu { wanted: inner_mtu, found: outer_mtu, .. } = difference else { continue };
+        let interface = endpoint.seen.interface.as_deref().unwrap_or(USUAL_INTERFACE);
+        let finding = look.found(
+            Subject::device(host.name(), device),
+            format!(
+                "{device} on {} has MTU {outer_mtu}, but {interface} of endpoint {} has {inner_mtu}",
+                host.name(),
+                endpoint.seen
+            ),
+        );
+        finding.of_sandbox(endpoint.seen.container_id.as_deref());
+        let ends = [(host.link(device), outer_mtu), (case.interface_of(host, &endpoint.seen), inner_mtu)];
+        for (link, mtu) in ends.into_iter().filter_map(|(link, mtu)| Some((link?, mtu))) {
+            finding.seen(link.exhibit(format!("{} has MTU {mtu}", link.seen.name)));
         }
-        for (endpoint, device) in settled(case, host) {
-            let Some(link) = host.link(device) else { continue };
-            let interface = endpoint.seen.interface.as_deref().unwrap_or("eth0");
-            let view = views.iter().find(|view| is_of(view, &endpoint.seen));
-            let Some(inner) = view.and_then(|view| view.kernel.link(interface)) else { continue };
-            if let (Some(outer_mtu), Some(inner_mtu)) = (link.seen.mtu, inner.seen.mtu)
-                && outer_mtu != inner_mtu
-            {
-                look.found(
-                    Subject::device(host.name(), device),
-                    format!(
-                        "{device} on {} has MTU {outer_mtu}, and {interface} of endpoint {} has {inner_mtu}",
-                        host.name(),
-                        endpoint.seen
-                    ),
-                )
-                .of_sandbox(endpoint.seen.container_id.as_deref())
-                .seen(link.exhibit(format!("{device} has MTU {outer_mtu}")))
-                .seen(inner.exhibit(format!("{interface} has MTU {inner_mtu}")));
-            }
-        }
-    }
-}
-
-fn is_of(view: &PodView, endpoint: &Endpoint) -> bool {
-    match (&view.container_id, &endpoint.container_id) {
-        (Some(one), Some(other)) => same_id(one, other),
-        _ => match (&view.pod, endpoint.pod_name()) {
-            (Some(one), Some(other)) => one.may_be(&other),
-            _ => false,
-        },
     }
 }
 
@@ -61,7 +42,7 @@ fn is_of(view: &PodView, endpoint: &Endpoint) -> bool {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_one_end_that_was_changed() {

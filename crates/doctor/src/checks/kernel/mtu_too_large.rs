@@ -2,28 +2,24 @@
 
 use ::ipam::Pool;
 use model::Kind;
+use plan::between::{IPIP_DEVICE, VXLAN_DEVICES, tunnel_overhead};
 
 use crate::checks::words::listed;
-use crate::evidence::kernel::Link;
-use crate::{Case, Check, Host, Look, Need, Settles, Severity, Sighted, Subject};
-
-/// What a tunnel adds to every packet.
-const VXLAN_BYTES: u32 = 50;
-const VXLAN_V6_BYTES: u32 = 70;
-const IPIP_BYTES: u32 = 20;
+use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use evidence::Sighted;
+use evidence::kernel::Link;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "mtu-too-large",
+    code: FindingCode::MtuTooLarge,
     severity: Severity::Warning,
-    title: "An MTU that does not fit through the tunnel",
-    explanation: "A tunnel between nodes adds a header to each packet. If the tunnel's MTU leaves no room \
-                  for it below the MTU of the network card, or pods have a larger MTU than their tunnel, \
-                  large packets between nodes are dropped or cut into pieces: connections open and then \
-                  hang.",
-    remedy: "set the MTU in FelixConfiguration (or the CNI configuration) to that of the network card less \
-             the tunnel's header, and recreate pods",
+    title: "MTU is too large for the tunnel",
+    explanation: "A tunnel between nodes adds a header to each packet. The tunnel's MTU plus this header \
+                  exceeds the MTU of the NIC, or pods have a larger MTU than their tunnel. Large packets \
+                  between nodes are dropped or fragmented: connections open and then hang.",
+    remedy: "set the MTU in FelixConfiguration (or the CNI configuration) to the NIC's MTU minus the tunnel \
+             header, and recreate the pods",
     needs: &[&[Need::Links, Need::Record(Kind::IpPool)]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -31,14 +27,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let records = case.evidence.records.all(Kind::IpPool);
     let pools: Vec<Pool> = records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
     let (has_vxlan, has_ipip) = (pools.iter().any(Pool::has_vxlan), pools.iter().any(Pool::has_ipip));
+    let vxlan = VXLAN_DEVICES.into_iter().filter(|_| has_vxlan);
+    let devices: Vec<&str> = vxlan.chain(has_ipip.then_some(IPIP_DEVICE)).collect();
     for host in case.hosts() {
-        for (device, header) in [("vxlan.calico", VXLAN_BYTES), ("vxlan-v6.calico", VXLAN_V6_BYTES)] {
-            if has_vxlan && let Some(tunnel) = host.link(device) {
+        for device in &devices {
+            if let (Some(tunnel), Some(header)) = (host.link(device), tunnel_overhead(device)) {
                 check(look, host, tunnel, header);
             }
-        }
-        if has_ipip && let Some(tunnel) = host.link("tunl0") {
-            check(look, host, tunnel, IPIP_BYTES);
         }
     }
 }
@@ -54,8 +49,7 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
         look.found(
             Subject::device(place, name),
             format!(
-                "{name} on {place} has MTU {mtu}, which with \
-            {header} bytes of header does not fit through {} with {outer}",
+                "{name} on {place} has MTU {mtu}; with {header} bytes of header it exceeds MTU {outer} of {}",
                 card.seen.name
             ),
         )
@@ -69,14 +63,17 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
     if larger.is_empty() {
         return;
     }
-    let count = if larger.len() == 1 { "one device".to_owned() } else { format!("{} devices", larger.len()) };
+    let (count, have) = match larger.len() {
+        1 => ("one device".to_owned(), "has"),
+        several => (format!("{several} devices"), "have"),
+    };
     let finding = look.found(
         Subject::node(place),
-        format!("{count} of pods on {place} have a larger MTU than {name} with {mtu}"),
+        format!("{count} of pods on {place} {have} a larger MTU than {name} ({mtu})"),
     );
     finding.known_by(format!("larger than {name}")).seen(tunnel.exhibit(format!("{name} has MTU {mtu}")));
     finding.because(format!(
-        "pods keep the MTU that they were made with, and these were made before it was lowered: {}",
+        "pods keep the MTU with which they were created, and these were created before it was lowered: {}",
         listed(larger.iter().map(|link| pod_of(host, &link.seen.name)))
     ));
     finding.seen_all(larger.iter().map(|link| {
@@ -96,12 +93,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Origin;
     use crate::checks::testing::{silent, subjects};
-    use crate::evidence::kernel::Vxlan;
-    use crate::sample::{record, small};
+    use evidence::Origin;
+    use evidence::kernel::Vxlan;
+    use evidence::sample::{record, small};
 
-    fn with_tunnel(mtu: u32) -> crate::Evidence {
+    fn with_tunnel(mtu: u32) -> evidence::Evidence {
         let mut evidence = small();
         evidence.records.add(record(
             Kind::IpPool,

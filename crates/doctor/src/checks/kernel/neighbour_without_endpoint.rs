@@ -3,19 +3,20 @@
 use model::ShellCommand;
 
 use super::{is_held, knows_endpoints, neighbour_subject};
-use crate::evidence::kernel::NeighbourState;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::kernel::NeighbourState;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "neighbour-without-endpoint",
+    code: FindingCode::NeighbourWithoutEndpoint,
     severity: Severity::Warning,
-    title: "A permanent neighbour that no endpoint has",
-    explanation: "A node keeps a permanent neighbour entry at a pod's device for an address that no \
-                  endpoint of that node has. It is a leftover: harmless until the address comes back at \
-                  that device with another hardware address.",
-    remedy: "remove the entry: ip neigh del ADDRESS dev DEVICE",
+    title: "Permanent neighbour entry has no matching endpoint",
+    explanation: "A node has a permanent neighbour entry on a pod's device for an address that no endpoint \
+                  on that node has. The entry is left over. It is harmless until the address returns to that \
+                  device with a different MAC address.",
+    remedy: "run plumb repair finding neighbour-without-endpoint --apply, or on the node: ip neigh del \
+             ADDRESS dev DEVICE",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -35,12 +36,15 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let place = host.name();
             look.found(
                 neighbour_subject(host, address, device),
-                format!("{place} keeps {address} as a neighbour at {device}, and no endpoint has it"),
+                format!(
+                    "{place} has a neighbour entry for {address} on {device}, but no endpoint has the \
+                         address"
+                ),
             )
             .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
             .remedy(format!("remove it on {place}"))
             .command(ShellCommand::new("ip neigh del").value(address).plain("dev").value(device))
-            .seen(neighbour.exhibit(format!("{address} at {device}, permanent")));
+            .seen(neighbour.exhibit(format!("{address} on {device}, permanent")));
         }
     }
 }
@@ -49,7 +53,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_permanent_entries_only() {

@@ -1,56 +1,47 @@
 //! Kernel agrees: the node knows a wrong hardware address for a pod.
 
-use model::ShellCommand;
+use plan::Difference;
 
-use super::{neighbour_subject, settled};
+use super::{Fault, faults, neighbour_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "neighbour-wrong",
+    code: FindingCode::NeighbourWrong,
     severity: Severity::Error,
-    title: "The node has a wrong hardware address for a pod",
-    explanation: "A node's neighbour entry for a pod has another hardware address than the pod's endpoint. \
-                  Packets reach the pod's device and are dropped there, because they are addressed to \
-                  somebody else. Usually the entry is of an earlier sandbox.",
-    remedy: "let the agent put it right; by hand: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud \
-             permanent",
+    title: "Node has a wrong MAC address for a pod",
+    explanation: "A node's neighbour entry for a pod has a different MAC address from the pod's endpoint \
+                  record. Packets reach the pod's device but are dropped there, because they are addressed \
+                  to another MAC address. Usually the entry is from an earlier sandbox.",
+    remedy: "wait for the agent to fix the entry, run plumb repair finding neighbour-wrong --apply, or on \
+             the node: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud permanent",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for host in case.hosts() {
-        for (endpoint, device) in settled(case, host) {
-            let Some(mac) = endpoint.seen.mac else { continue };
-            for address in &endpoint.seen.addresses {
-                let Some(neighbour) = host.neighbour(*address, device) else { continue };
-                let Some(known) = neighbour.seen.mac.filter(|known| *known != mac) else { continue };
-                let place = host.name();
-                look.found(
-                    neighbour_subject(host, *address, device),
-                    format!(
-                        "{place} has {known} for \
-                    {address} of endpoint {}, which has {mac}",
-                        endpoint.seen
-                    ),
-                )
-                .of_sandbox(endpoint.seen.container_id.as_deref())
-                .remedy(format!("let the agent put it right, or do it by hand on {place}"))
-                .command(
-                    ShellCommand::new("ip neigh replace")
-                        .value(address)
-                        .plain("lladdr")
-                        .value(mac)
-                        .plain("dev")
-                        .value(device)
-                        .plain("nud permanent"),
-                )
-                .seen(neighbour.exhibit(format!("{address} at {device} is {known}")))
-                .seen(endpoint_exhibit(endpoint));
-            }
+    for fault in faults(case) {
+        let Difference::NeighbourMissing { neighbour, found: Some(known), .. } = fault.difference else {
+            continue;
+        };
+        let Fault { host, endpoint, device, .. } = fault;
+        let (place, address, mac) = (host.name(), neighbour.address, neighbour.mac);
+        let finding = look.found(
+            neighbour_subject(host, address, device),
+            format!(
+                "{place} has MAC address {known} for {address} of endpoint {}, expected {mac}",
+                endpoint.seen
+            ),
+        );
+        finding
+            .of_sandbox(endpoint.seen.container_id.as_deref())
+            .remedy(format!("wait for the agent to fix it, or run on {place}"))
+            .command(fault.command());
+        if let Some(entry) = host.neighbour(address, device) {
+            finding.seen(entry.exhibit(format!("{address} on {device} is {known}")));
         }
+        finding.seen(endpoint_exhibit(endpoint));
     }
 }
 
@@ -58,7 +49,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_another_address() {
@@ -66,6 +57,6 @@ mod tests {
         silent(&CHECK, &evidence);
         let kernel = &mut evidence.node_mut("worker-0000").kernel;
         kernel.neighbours.as_mut().unwrap()[0].seen.mac = Some("02:00:00:ff:ff:ff".parse().unwrap());
-        assert!(only(&CHECK, &evidence).summary.ends_with("which has 02:00:00:00:00:00"));
+        assert!(only(&CHECK, &evidence).summary.ends_with("expected 02:00:00:00:00:00"));
     }
 }

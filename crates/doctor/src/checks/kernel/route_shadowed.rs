@@ -1,54 +1,48 @@
 //! Kernel agrees: a stranger's route to a pod's address goes before ours.
 
-use ipnet::IpNet;
+use plan::Difference;
 
-use super::{route_subject, settled};
+use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "route-shadowed",
+    code: FindingCode::RouteShadowed,
     severity: Severity::Error,
-    title: "Another route goes before the pod's",
-    explanation: "The node has the right route to a pod's address, and another route to the very same \
-                  address with a better metric. The kernel takes that one, so the right route does nothing. \
-                  Somebody else's program or hand put it there.",
-    remedy: "find out who made the other route, and remove it",
+    title: "Another route takes precedence over the pod's",
+    explanation: "The node has the correct route to a pod's address, but another route to the same address \
+                  has a better metric. The kernel uses that one, so the correct route has no effect. Another \
+                  program, or a person, added it.",
+    remedy: "use the protocol of the other route to find out what added it, and remove it with ip route del",
     needs: &[&[Need::Endpoints, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for host in case.hosts() {
-        for (endpoint, device) in settled(case, host) {
-            for address in &endpoint.seen.addresses {
-                let routes = host.routes_to(IpNet::from(*address));
-                let leads_there = |route: &&&crate::Sighted<crate::evidence::kernel::Route>| {
-                    route.seen.device.as_deref() == Some(device)
-                };
-                let (Some(first), Some(right)) = (routes.first(), routes.iter().find(leads_there)) else {
-                    continue;
-                };
-                if leads_there(&first) || case.endpoints_at(*address).len() > 1 {
-                    continue;
-                }
-                let (place, stranger) = (host.name(), &first.seen);
-                let protocol = stranger.protocol.as_deref().unwrap_or("boot");
-                look.found(
-                    route_subject(host, *address),
-                    format!(
-                        "on {place} a stranger's route to {address} goes before that of endpoint {}",
-                        endpoint.seen
-                    ),
-                )
-                .of_sandbox(endpoint.seen.container_id.as_deref())
-                .because(format!("{stranger} of protocol {protocol} has the better metric"))
-                .seen(first.exhibit(stranger.to_string()))
-                .seen(right.exhibit(right.seen.to_string()))
-                .seen(endpoint_exhibit(endpoint));
-            }
+    for Fault { host, endpoint, device, difference } in faults(case) {
+        let Difference::RouteTaken { route, .. } = difference else { continue };
+        let (place, address) = (host.name(), route.destination.addr());
+        let routes = host.routes_to(route.destination);
+        let right = routes.iter().find(|route| route.seen.device.as_deref() == Some(device));
+        let (Some(first), Some(right)) = (routes.first(), right) else { continue };
+        if case.endpoints_at(address).len() > 1 {
+            continue;
         }
+        let stranger = &first.seen;
+        let protocol = stranger.protocol.as_deref().unwrap_or("boot");
+        look.found(
+            route_subject(host, address),
+            format!(
+                "on {place} another program's route to {address} takes precedence over that of endpoint {}",
+                endpoint.seen
+            ),
+        )
+        .of_sandbox(endpoint.seen.container_id.as_deref())
+        .because(format!("{stranger} (proto {protocol}) has the better metric"))
+        .seen(first.exhibit(stranger.to_string()))
+        .seen(right.exhibit(right.seen.to_string()))
+        .seen(endpoint_exhibit(endpoint));
     }
 }
 
@@ -56,7 +50,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_better_metric_and_not_for_a_worse() {

@@ -1,51 +1,52 @@
 //! Kernel agrees: the route to an endpoint's address leads elsewhere.
 
-use ipnet::IpNet;
+use plan::Difference;
 
-use super::{route_subject, route_to, settled};
+use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Check, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "route-to-wrong-device",
+    code: FindingCode::RouteToWrongDevice,
     severity: Severity::Error,
-    title: "The route to a pod leads to another device",
-    explanation: "The node's route to a pod's address points at another device than the one its endpoint \
-                  names. Traffic for the pod ends in another pod, or nowhere.",
-    remedy: "let the agent put it right; by hand: ip route replace ADDRESS dev DEVICE scope link",
+    title: "Route to a pod points to the wrong device",
+    explanation: "The node's route to a pod's address points to a different device from the one in its \
+                  endpoint record. Traffic for the pod goes to another pod or is lost.",
+    remedy: "wait for the agent to fix the route, run plumb repair finding route-to-wrong-device --apply, or \
+             on the node: ip route replace ADDRESS dev DEVICE scope link",
     needs: &[&[Need::Endpoints, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for host in case.hosts() {
-        for (endpoint, device) in settled(case, host) {
-            for address in &endpoint.seen.addresses {
-                let routes = host.routes_to(IpNet::from(*address));
-                let Some(route) = routes.first() else { continue };
-                let leads_there = |at: usize| routes[at].seen.device.as_deref() == Some(device);
-                let is_right = (0..routes.len()).any(leads_there);
-                // Of several owners the route leads to one: that is their sharing, and told there.
-                if is_right || case.endpoints_at(*address).len() > 1 {
-                    continue;
-                }
-                let place = host.name();
-                look.found(
-                    route_subject(host, *address),
-                    format!(
-                        "{place} routes {address} of endpoint {} \
-                    by {}, not to {device}",
-                        endpoint.seen, route.seen
-                    ),
-                )
-                .of_sandbox(endpoint.seen.container_id.as_deref())
-                .remedy(format!("let the agent put it right, or do it by hand on {place}"))
-                .command(route_to(*address, device))
-                .seen(route.exhibit(route.seen.to_string()))
-                .seen(endpoint_exhibit(endpoint));
-            }
+    for fault in faults(case) {
+        let (Difference::RouteMissing { route, .. } | Difference::RouteTaken { route, .. }) =
+            fault.difference
+        else {
+            continue;
+        };
+        let Fault { host, endpoint, device, .. } = fault;
+        let (place, address) = (host.name(), route.destination.addr());
+        let routes = host.routes_to(route.destination);
+        let Some(instead) = routes.first() else { continue };
+        let is_shadowed = routes.iter().any(|route| route.seen.device.as_deref() == Some(device));
+        // Of several owners the route leads to one: that is their sharing, and told there.
+        if is_shadowed || case.endpoints_at(address).len() > 1 {
+            continue;
         }
+        look.found(
+            route_subject(host, address),
+            format!(
+                "{place} routes {address} of endpoint {} with {}, expected dev {device}",
+                endpoint.seen, instead.seen
+            ),
+        )
+        .of_sandbox(endpoint.seen.container_id.as_deref())
+        .remedy(format!("wait for the agent to fix it, or run on {place}"))
+        .command(fault.command())
+        .seen(instead.exhibit(instead.seen.to_string()))
+        .seen(endpoint_exhibit(endpoint));
     }
 }
 
@@ -53,7 +54,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_route_into_another_pod() {

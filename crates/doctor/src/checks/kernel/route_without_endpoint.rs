@@ -3,19 +3,20 @@
 use model::ShellCommand;
 
 use super::{is_held, knows_endpoints};
-use crate::evidence::kernel::RouteKind;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::kernel::RouteKind;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "route-without-endpoint",
+    code: FindingCode::RouteWithoutEndpoint,
     severity: Severity::Warning,
-    title: "A route to an address that no endpoint has",
-    explanation: "A node routes an address to a pod's device, and no endpoint of that node has the address. \
-                  If the address is given to a pod elsewhere, this node sends its traffic to the wrong \
-                  place, and nobody else sees why.",
-    remedy: "remove the route: ip route del ADDRESS dev DEVICE",
+    title: "Route leads to an address that no endpoint has",
+    explanation: "A node routes an address to a pod's device, but no endpoint on that node has the address. \
+                  If the address is allocated to a pod on another node, this node sends its traffic to the \
+                  wrong place, while all other nodes reach it.",
+    remedy: "run plumb repair finding route-without-endpoint --apply, or on the node: ip route del ADDRESS \
+             dev DEVICE",
     needs: &[&[Need::Endpoints, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -35,7 +36,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let (place, address) = (host.name(), net.addr());
             look.found(
                 Subject::Route { node: place.to_owned(), destination: net },
-                format!("{place} routes {address} to {device}, and no endpoint has it"),
+                format!("{place} routes {address} to {device}, but no endpoint has the address"),
             )
             .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
             .remedy(format!("remove it on {place}"))
@@ -49,7 +50,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_route_into_a_pod_and_not_for_strangers() {

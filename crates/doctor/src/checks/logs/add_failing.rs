@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
-use crate::evidence::log::CniCommand;
-use crate::evidence::{Event, Happening, PodName};
-use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Exhibit;
+use evidence::log::CniCommand;
+use evidence::{Event, Happening, PodName};
 
 /// One failure may be the moment of a restart.
 const FAILURES_MIN: u64 = 2;
@@ -14,15 +15,15 @@ const FAILURES_MIN: u64 = 2;
 const LASTS: SignedDuration = SignedDuration::from_mins(10);
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "add-failing",
+    code: FindingCode::AddFailing,
     severity: Severity::Error,
-    title: "A pod gets no network",
-    explanation: "The plugin fails to give a pod its network, more than once. The pod stays in \
-                  ContainerCreating. The error says what it stumbles over: no address left, no store, no \
-                  permission, no configuration.",
-    remedy: "mend what the error names; the kubelet tries again by itself",
+    title: "Pod gets no network",
+    explanation: "The CNI plugin failed more than once to set up a pod's network, and the pod stays in \
+                  ContainerCreating. The error names the cause: no free address, no connection to the store, \
+                  no permission or no configuration.",
+    remedy: "fix the cause named in the error; the kubelet retries automatically",
     needs: &[&[Need::Log], &[Need::Events]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -66,7 +67,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (pod, known) in failures {
         let count = known.without_sandbox.max(known.sandboxes.len() as u64);
         if count >= FAILURES_MIN {
-            look.found(pod.clone(), format!("pod {pod} got no network {count} times"))
+            look.found(pod.clone(), format!("setting up the network of pod {pod} failed {count} times"))
                 .because(format!("the last error was: {}", known.error))
                 .seen_all(known.exhibits);
         }
@@ -132,23 +133,23 @@ mod tests {
         };
         silent(&CHECK, &log(vec![failed("a"), failed("a"), failed("a")]));
         let finding = only(&CHECK, &log(vec![failed("a"), failed("a"), failed("b")]));
-        assert!(finding.summary.ends_with("got no network 2 times"), "{}", finding.summary);
+        assert!(finding.summary.ends_with("failed 2 times"), "{}", finding.summary);
     }
 
-    fn described(ip: &str, age: &str) -> crate::Evidence {
+    fn described(ip: &str, age: &str) -> evidence::Evidence {
         let text = format!(
             "Name:             web-0\nNamespace:        shop\nNode:             worker-1/10.0.0.12\nStatus:           Pending\nIP:               {ip}\n\
              Events:\n  Type     Reason                  Age                     From               Message\n  \
              ----     ------                  ----                    ----               -------\n  \
              Warning  FailedCreatePodSandBox  {age:<22}  kubelet            Failed to create pod sandbox: rpc error: failed to setup network for sandbox \"3a1d\": no\n"
         );
-        crate::text::read([("pod.txt", text.as_bytes())])
+        intake::read([("pod.txt", text.as_bytes())])
     }
 
     #[test]
     fn fires_for_what_the_kubelet_tells_kubernetes() {
         let finding = only(&CHECK, &described("", "4m31s (x41 over 13m)"));
-        assert_eq!(finding.summary, "pod shop/web-0 got no network 41 times");
+        assert_eq!(finding.summary, "setting up the network of pod shop/web-0 failed 41 times");
         silent(&CHECK, &described("", "4m31s"));
         silent(&CHECK, &described("", "47m (x41 over 59m)"));
         silent(&CHECK, &described("10.0.0.9", "4m31s (x41 over 13m)"));

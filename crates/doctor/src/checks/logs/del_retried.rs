@@ -2,18 +2,19 @@
 
 use super::{clock, short};
 use crate::timeline::Episode;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "del-retried",
+    code: FindingCode::DelRetried,
     severity: Severity::Warning,
-    title: "A DEL that fails and is retried",
-    explanation: "Stopping a sandbox fails, and the kubelet tries again and again. A DEL must succeed when \
-                  there is nothing left to delete; plugins that fail then keep the sandbox and its records \
-                  half alive, and each retry may hit whoever has the pod's name by then.",
-    remedy: "see what the DEL complains of; upgrade a plugin that fails for what is already gone",
+    title: "DEL fails and is retried",
+    explanation: "Stopping a sandbox fails, and the kubelet retries. A DEL must succeed when there is \
+                  nothing left to delete. A plugin that returns an error instead leaves the sandbox and its \
+                  records half removed, and each retry may affect a newer pod with the same name.",
+    remedy: "check the DEL's error; upgrade a plugin that returns an error when there is nothing left to \
+             delete",
     needs: &[&[Need::Log]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -21,7 +22,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for episode in case.timeline().episodes() {
         let Episode::RetryLoop(retries) = episode else { continue };
         let (sandbox, pod) = (short(&retries.sandbox), &retries.pod);
-        let summary = format!("the DEL of sandbox {sandbox} of pod {pod} failed and was tried again");
+        let summary = format!("the DEL of sandbox {sandbox} of pod {pod} failed and was retried");
         look.found(Subject::Sandbox(retries.sandbox.clone()), summary)
             .because(format!("it failed with: {}", retries.error))
             .because(format!(
@@ -39,8 +40,8 @@ mod tests {
     use super::super::stale_del::tests::{call, log, pod};
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::Happening;
-    use crate::evidence::log::CniCommand;
+    use evidence::Happening;
+    use evidence::log::CniCommand;
 
     fn failed() -> Happening {
         Happening::SandboxStopFailed {
@@ -57,7 +58,7 @@ mod tests {
             only(&CHECK, &log(vec![call(CniCommand::Del, "old1"), failed(), call(CniCommand::Del, "old1")]));
         assert_eq!(
             finding.summary,
-            "the DEL of sandbox old1old1old1 of pod lijiaob/etcd1-0 failed and was tried again"
+            "the DEL of sandbox old1old1old1 of pod lijiaob/etcd1-0 failed and was retried"
         );
     }
 }

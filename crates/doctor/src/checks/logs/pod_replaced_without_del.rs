@@ -3,20 +3,21 @@
 use std::net::IpAddr;
 
 use crate::timeline::{Episode, Replaced};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-replaced-without-del",
+    code: FindingCode::PodReplacedWithoutDel,
     severity: Severity::Warning,
-    title: "A pod was replaced, and the old one was never deleted",
-    explanation: "A log shows a pod of the same name with one address, and later another one with another \
-                  address, and no DEL of the first in between. Its address, endpoint and device are \
-                  probably still there. A kubelet that is upgraded or restarted may make sandboxes anew \
-                  without ending the old ones.",
-    remedy: "look whether the old address is still allocated and its device still there (plumb ipam check, \
-             plumb doctor on the node), and release what is left",
+    title: "Pod was replaced without a DEL of the old sandbox",
+    explanation: "A log shows a pod with one address, and later a pod of the same name with another address, \
+                  but no DEL of the first in between. The old address, endpoint and device probably still \
+                  exist. A kubelet that is upgraded or restarted may recreate sandboxes without stopping the \
+                  old ones.",
+    remedy: "check whether the old address is still allocated and its device still exists (plumb ipam check, \
+             plumb doctor on the node). Then remove what is left: plumb repair endpoints --apply and plumb \
+             repair ipam --apply",
     needs: &[&[Need::Log]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -40,22 +41,21 @@ fn tell(look: &mut Look<'_>, replaced: Replaced) {
     let Replaced { pod, old_address, new_address, .. } = &replaced;
     let within = replaced.within.map_or_else(String::new, |within| format!(" within {} s", within.as_secs()));
     let summary = format!(
-        "pod {pod} (UID {}) with {old_address} was replaced{within} by UID {} with {new_address}, and no \
-         DEL of the old one is in the log",
+        "pod {pod} (UID {}) with {old_address} was replaced{within} by UID {} with {new_address}, but the \
+         log has no DEL of the old one",
         uid(&replaced.old_uid),
         uid(&replaced.new_uid)
     );
     let finding = look.found(Subject::Pod(pod.clone()), summary);
     if replaced.more > 0 {
-        finding.because(format!("the log shows it {} more times", replaced.more));
+        finding.because(format!("the log shows this {} more times", replaced.more));
     }
     finding
         .because(format!(
-            "{old_address} is suspected to be leaked, with its endpoint and device: nothing in \
-                          the log releases it"
+            "{old_address} is probably leaked, with its endpoint and device: nothing in the log releases it"
         ))
-        .explains("address-leaked", *old_address)
-        .explains("pod-interface-missing", pod.clone())
+        .explains(FindingCode::AddressLeaked, *old_address)
+        .explains(FindingCode::PodInterfaceMissing, pod.clone())
         .seen_all(replaced.evidence.clone());
 }
 
@@ -64,8 +64,8 @@ mod tests {
     use super::super::stale_del::tests::{call, log, pod};
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::Happening;
-    use crate::evidence::log::CniCommand;
+    use evidence::Happening;
+    use evidence::log::CniCommand;
 
     fn has(address: &str, uid: &str) -> Happening {
         Happening::PodAddress {
@@ -83,8 +83,8 @@ mod tests {
         let finding = only(&CHECK, &log(vec![has("10.0.0.1", "u1"), has("10.0.0.2", "u2")]));
         assert_eq!(
             finding.summary,
-            "pod lijiaob/etcd1-0 (UID u1) with 10.0.0.1 was replaced by UID u2 with 10.0.0.2, and no DEL of \
-             the old one is in the log"
+            "pod lijiaob/etcd1-0 (UID u1) with 10.0.0.1 was replaced by UID u2 with 10.0.0.2, but the log \
+             has no DEL of the old one"
         );
         silent(
             &CHECK,

@@ -3,21 +3,21 @@
 use super::{clock, short};
 use crate::checks::words::listed;
 use crate::timeline::{Episode, Fate, StaleDel};
-use crate::{Case, Check, Finding, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "stale-del",
+    code: FindingCode::StaleDel,
     severity: Severity::Error,
-    title: "A late DEL removed a new pod's endpoint",
-    explanation: "A DEL for an old sandbox came after the ADD of a new one of the same pod name, and \
-                  removed the endpoint or the address of the new one. Endpoint and handle carried the pod's \
-                  name only, so the plugin could not tell the two apart. The pod stays Running; nothing \
-                  keeps its network any more, and its own DEL will fail and be retried against its \
-                  successor.",
-    remedy: "write endpoint and allocation of the running sandbox anew (plumb repair endpoints), or \
-             recreate the pod; upgrade the CNI plugin to one that compares the container ID",
+    title: "Late DEL removed a new pod's endpoint",
+    explanation: "A DEL for an old sandbox arrived after the ADD of a new sandbox with the same pod name, \
+                  and removed the endpoint or the address of the new one. Endpoint and handle contained only \
+                  the pod's name, so the plugin could not tell the two apart. The pod stays Running, but \
+                  nothing maintains its network any longer. Its own DEL will later fail and be retried \
+                  against its successor.",
+    remedy: "run plumb repair endpoints --apply to write the endpoint and allocation of the running sandbox \
+             again, or recreate the pod. Upgrade the CNI plugin to a release that compares the container ID",
     needs: &[&[Need::Log]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -43,27 +43,33 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, stale: StaleDel) {
         format!("the DEL of old sandbox {old} at {at} {what} of {new}, which runs as pod {pod}"),
     );
     if let Some(error) = &stale.failed_before {
-        finding.because(format!("an earlier DEL of {old} failed ({error}), so the kubelet keeps trying"));
+        finding.because(format!("an earlier DEL of {old} failed ({error}), so the kubelet retries it"));
     }
     let device = stale.device.as_deref().map_or_else(String::new, |device| format!(" and device {device}"));
     let addresses = listed(&stale.addresses);
     finding
         .because(format!(
-            "{} ADD of {new} for the same pod name gave it {addresses}{device}",
+            "{} ADD of {new} for the same pod name assigned {addresses}{device}",
             clock(stale.added_at)
         ))
         .because(format!(
-            "{at} the DEL of {old} came again and took what goes by the pod's name, which was {new}'s by then"
+            "{at} the DEL of {old} removed what is stored under the pod's name, which \
+             belonged to {new} by that time"
         ));
     tell_address(case, finding, &stale);
     if stale.more > 0 {
         finding.because(format!("{} more DELs of old sandboxes did the same to the pod", stale.more));
     }
     if stale.is_endpoint_deleted {
-        finding.because(format!("since {at} sandbox {new} has no endpoint, so nothing keeps its network"));
+        finding.because(format!(
+            "since {at} sandbox {new} has had no endpoint, so nothing maintains its \
+                                 network"
+        ));
     }
-    finding.explains("del-retried", Subject::Sandbox(stale.old_sandbox.clone()));
-    finding.explains("pod-without-endpoint", pod.clone()).explains("pod-gateway-unresolved", pod);
+    finding.explains(FindingCode::DelRetried, Subject::Sandbox(stale.old_sandbox.clone()));
+    finding
+        .explains(FindingCode::PodWithoutEndpoint, pod.clone())
+        .explains(FindingCode::PodGatewayUnresolved, pod);
     finding.seen_all(stale.evidence);
 }
 
@@ -74,10 +80,11 @@ fn tell_address(case: &Case<'_>, finding: &mut Finding, stale: &StaleDel) {
         Fate::Kept => {}
         Fate::Freed => {
             finding.because(format!(
-                "the handle {handle} was counted down: {addresses} is free in the books while it is in use"
+                "the count of handle {handle} was reduced: {addresses} is free in the IPAM records but in \
+                 use"
             ));
             for address in &stale.addresses {
-                finding.explains("address-used-but-free", *address);
+                finding.explains(FindingCode::AddressUsedButFree, *address);
             }
         }
         Fate::NotShown => {
@@ -88,7 +95,8 @@ fn tell_address(case: &Case<'_>, finding: &mut Finding, stale: &StaleDel) {
                 format!(": the DEL read block {} only", listed(read))
             };
             finding.because(format!(
-                "it released by the handle {handle}; the log does not show what became of {addresses}{only}"
+                "it released the addresses of handle {handle}; the log does not show what happened to \
+                 {addresses}{only}"
             ));
         }
     }
@@ -119,9 +127,9 @@ fn other_blocks(case: &Case<'_>, stale: &StaleDel) -> Vec<String> {
 pub(super) mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::log::{CniCommand, WrittenEndpoint};
-    use crate::evidence::{Happening, LogEvent, PodName};
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::log::{CniCommand, WrittenEndpoint};
+    use evidence::{Evidence, Origin, Sighted};
+    use evidence::{Happening, LogEvent, PodName};
 
     pub(in crate::checks) fn log(events: Vec<Happening>) -> Evidence {
         let start: jiff::civil::DateTime = "2017-12-12T20:00:00".parse().unwrap();
@@ -190,7 +198,7 @@ pub(super) mod tests {
             finding.summary
         );
         assert!(
-            finding.cause.iter().any(|step| step.contains("10.0.0.1 is free in the books")),
+            finding.cause.iter().any(|step| step.contains("10.0.0.1 is free in the IPAM records")),
             "{:?}",
             finding.cause
         );

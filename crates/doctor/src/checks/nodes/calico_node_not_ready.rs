@@ -1,29 +1,29 @@
 //! Ready means ready: the network's own pod runs and is not ready.
 
 use super::is_network_pod;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "calico-node-not-ready",
+    code: FindingCode::CalicoNodeNotReady,
     severity: Severity::Error,
-    title: "The network's pod runs and is not ready",
-    explanation: "The pod that brings a node its network (calico-node) is shown as Running with 0 of 1 \
-                  ready. Its readiness asks whether Felix works and whether BGP sessions are established. \
-                  Running alone says nothing: routes may be old or missing.",
-    remedy: "look at its readiness events (kubectl describe pod) and at its BGP sessions (plumb node status)",
+    title: "calico-node is running but not ready",
+    explanation: "The pod that provides a node's network (calico-node or plumbd) is Running, but not all of \
+                  its containers are ready. The readiness of calico-node depends on Felix and on established \
+                  BGP sessions. Running alone proves nothing: routes may be outdated or missing.",
+    remedy: "check its readiness events (kubectl describe pod) and its BGP sessions (plumb node status)",
     needs: &[&[Need::Pods]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for pod in case.all_pods().iter().filter(|pod| is_network_pod(&pod.seen)) {
-        let (Some((ready, all)), Some(node)) = (pod.seen.ready, pod.seen.node.as_deref()) else { continue };
+        let (Some((ready, all)), Some(node)) = (pod.seen.ready, pod.seen.node.as_ref()) else { continue };
         if ready < all && pod.seen.status == "Running" && !case.is_in_flux(&pod.seen) {
             let name = &pod.seen.name;
             look.found(
                 Subject::node(node),
-                format!("{name} on {node} runs and is not ready ({ready}/{all})"),
+                format!("{name} on {node} is running but not ready ({ready}/{all})"),
             )
             .seen(pod.exhibit(format!("{name} {ready}/{all} Running")));
         }
@@ -34,7 +34,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_calico_node_and_not_for_others() {
@@ -47,7 +47,7 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "kube-system/calico-node-00001 on worker-0001 runs and is not ready (0/1)"
+            "kube-system/calico-node-00001 on worker-0001 is running but not ready (0/1)"
         );
         let taken_at = evidence.taken_at;
         let pods = evidence.pods.as_mut().unwrap();

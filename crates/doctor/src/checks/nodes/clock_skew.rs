@@ -3,26 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use model::NodeName;
 
 use crate::checks::words::listed;
-use crate::evidence::node::ClockReading;
-use crate::{Case, Check, Finding, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use evidence::Sighted;
+use evidence::node::ClockReading;
 
 /// Being asked takes time, too.
 const TOLERATED: SignedDuration = SignedDuration::from_secs(5);
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "clock-skew",
+    code: FindingCode::ClockSkew,
     severity: Severity::Warning,
-    title: "A node's clock is off",
-    explanation: "A node's clock is more than a few seconds off: by the clock of whoever asked it, by that of \
-                  its time servers, or because it read a newer state of the store at an earlier hour than \
-                  another node read an older one. Leases and certificates go by the clock, and so does the \
-                  reuse delay of addresses: an address that one node released may be given out too early \
-                  by another. Logs cannot be compared.",
+    title: "Node's clock is wrong",
+    explanation: "A node's clock is more than a few seconds off. The reference is the machine that collected \
+                  the evidence, the node's time servers, or another node. Two nodes are compared by their \
+                  reads of the store: a newer revision cannot be read before an older one. Leases, \
+                  certificates and the reuse delay of addresses depend on the clock, so an address that one \
+                  node released may be allocated too early by another. Log times cannot be compared.",
     remedy: "synchronise the node's clock (chrony or systemd-timesyncd)",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -39,7 +41,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let finding = look.found(Subject::node(&node.name), summary).known_by(direction);
         finding.seen(ahead.exhibit(format!("{seconds} s {direction}")));
         explain_by_kernel(case, finding, &node.name);
-        told.insert(node.name.to_lowercase());
+        told.insert(node.name.clone());
     }
     let readings = readings(case, &told);
     if !agree(&readings) {
@@ -47,10 +49,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
-fn explain_by_kernel(case: &Case<'_>, finding: &mut Finding, node: &str) {
+fn explain_by_kernel(case: &Case<'_>, finding: &mut Finding, node: &NodeName) {
     let kept = case.evidence.node(node).and_then(|node| node.setup.is_clock_kept.as_ref());
     if let Some(kept) = kept.filter(|kept| !kept.seen) {
-        finding.because(format!("nobody keeps the clock of {node}: its kernel calls it not synchronised"));
+        finding.because(format!("the kernel of {node} reports that its clock is not synchronised"));
         finding.seen(kept.exhibit("not synchronised"));
     }
 }
@@ -58,15 +60,15 @@ fn explain_by_kernel(case: &Case<'_>, finding: &mut Finding, node: &str) {
 /// A read of the store, and whose clock timed it.
 #[derive(Clone, Copy)]
 struct Reading<'e> {
-    node: &'e str,
+    node: &'e NodeName,
     seen: &'e Sighted<ClockReading>,
 }
 
 /// By revision. Those of nodes that are told already say nothing new.
-fn readings<'e>(case: &Case<'e>, told: &BTreeSet<String>) -> Vec<Reading<'e>> {
+fn readings<'e>(case: &Case<'e>, told: &BTreeSet<NodeName>) -> Vec<Reading<'e>> {
     let looks = [Some(case.evidence), case.evidence.earlier.as_deref()];
     let nodes = looks.into_iter().flatten().flat_map(|evidence| &evidence.nodes);
-    let nodes = nodes.filter(|(name, _)| !told.contains(name.as_str())).map(|(_, node)| node);
+    let nodes = nodes.filter(|(name, _)| !told.contains(name)).map(|(_, node)| node);
     let mut readings: Vec<Reading<'_>> = nodes
         .flat_map(|node| {
             let all = node.setup.clock_readings.iter().flatten();
@@ -92,7 +94,8 @@ fn agree(readings: &[Reading<'_>]) -> bool {
 /// Nodes whose reads contradict each other: whoever contradicts most others is off.
 fn contradictions(case: &Case<'_>, look: &mut Look<'_>, mut readings: Vec<Reading<'_>>) {
     loop {
-        let mut against: BTreeMap<&str, BTreeMap<&str, (SignedDuration, [Reading<'_>; 2])>> = BTreeMap::new();
+        let mut against: BTreeMap<&NodeName, BTreeMap<&NodeName, (SignedDuration, [Reading<'_>; 2])>> =
+            BTreeMap::new();
         for (index, older) in readings.iter().enumerate() {
             for newer in &readings[index + 1..] {
                 let ahead = older.seen.seen.before.duration_since(newer.seen.seen.after);
@@ -122,22 +125,22 @@ fn contradictions(case: &Case<'_>, look: &mut Look<'_>, mut readings: Vec<Readin
 fn tell(
     case: &Case<'_>,
     look: &mut Look<'_>,
-    node: &str,
-    others: &BTreeMap<&str, (SignedDuration, [Reading<'_>; 2])>,
+    node: &NodeName,
+    others: &BTreeMap<&NodeName, (SignedDuration, [Reading<'_>; 2])>,
 ) {
     let Some((by, pair)) = others.values().max_by_key(|(by, _)| by.abs()) else { return };
-    let names: Vec<&str> = others.keys().copied().collect();
+    let names: Vec<&NodeName> = others.keys().copied().collect();
     let (seconds, direction) = (by.abs().as_secs(), if by.is_negative() { "behind" } else { "ahead of" });
     let summary =
         format!("the clock of {node} is at least {seconds} s {direction} that of {}", listed(&names));
     let finding = look.found(Subject::node(node), summary).known_by(direction);
     let [older, newer] = pair;
     finding.because(format!(
-        "{} read the store in an older state than {}, and at a later hour",
+        "by their clocks, {} read an older store revision later than {} read a newer one",
         older.node, newer.node
     ));
     if names.len() == 1 {
-        finding.because("which of the two is off cannot be told from this".to_owned());
+        finding.because("the evidence does not show which of the two clocks is wrong".to_owned());
     }
     for reading in pair {
         let ClockReading { revision, after, .. } = reading.seen.seen;
@@ -150,8 +153,8 @@ fn tell(
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
-    use crate::{Evidence, Origin};
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin};
 
     #[test]
     fn fires_in_either_direction() {
@@ -173,7 +176,7 @@ mod tests {
             let reading =
                 ClockReading { revision: *revision, before, after: before + SignedDuration::from_secs(1) };
             let seen = Sighted::new(reading, Origin::probe(*node, "clock"));
-            evidence.node_mut(node).setup.clock_readings.get_or_insert_default().push(seen);
+            evidence.node_mut(*node).setup.clock_readings.get_or_insert_default().push(seen);
         }
         evidence
     }
@@ -195,7 +198,7 @@ mod tests {
     fn does_not_say_which_of_two_is_off() {
         let finding = only(&CHECK, &read(&[("a", 5, 100), ("b", 6, 20)]));
         assert_eq!(finding.summary, "the clock of a is at least 79 s ahead of that of b");
-        assert!(finding.cause[1].starts_with("which of the two"), "{:?}", finding.cause);
+        assert!(finding.cause[1].ends_with("which of the two clocks is wrong"), "{:?}", finding.cause);
     }
 
     #[test]

@@ -1,20 +1,20 @@
 //! Node set-up: another network's configuration comes before ours.
 
 use crate::case::NetworkConfig;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "cni-config-shadowed",
+    code: FindingCode::CniConfigShadowed,
     severity: Severity::Error,
-    title: "Another network's configuration comes first",
-    explanation: "A runtime takes the first file of /etc/cni/net.d, in the order of names, and on this node \
-                  that is another network's. New pods join that one: they have no endpoint here and none of \
-                  our addresses, and pods of other nodes do not reach them. Networks that were tried before \
-                  and removed leave such files behind.",
-    remedy: "move the other file out of /etc/cni/net.d if that network is not meant, then recreate the pods \
-             that were started since",
+    title: "Another network's CNI configuration takes precedence",
+    explanation: "The runtime uses the first file in /etc/cni/net.d in alphabetical order, and on this node \
+                  that file belongs to another network. New pods join that network. They have no endpoint \
+                  and no address from the IP pools, and pods on other nodes cannot reach them. Networks that \
+                  were installed earlier and removed often leave such files behind.",
+    remedy: "if that network is not wanted, move its file out of /etc/cni/net.d, then recreate the pods that \
+             were started since it appeared",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -34,7 +34,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Some((ours, own, _)) = configs.find(|(_, _, config)| config.is_ours()) else { continue };
         look.found(
             Subject::node(&node.name),
-            format!("new pods of {} join the network of {first} ({plugin}), not that of {ours}", node.name),
+            format!("new pods on {} join the network of {first} ({plugin}), not that of {ours}", node.name),
         )
         .known_by("shadowed")
         .seen(text.exhibit(format!("{first} is first: {plugin}")))
@@ -46,8 +46,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin, Sighted};
 
     fn with(files: &[(&str, &str)]) -> Evidence {
         let mut evidence = small();
@@ -67,7 +67,7 @@ mod tests {
         let evidence = with(&[("05-flannel.conflist", flannel), ("10-calico.conflist", CALICO)]);
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "new pods of worker-0000 join the network of 05-flannel.conflist (flannel), not that of 10-calico.conflist"
+            "new pods on worker-0000 join the network of 05-flannel.conflist (flannel), not that of 10-calico.conflist"
         );
         let bridge = r#"{"name": "b", "type": "bridge"}"#;
         only(

@@ -1,17 +1,18 @@
 //! Node set-up: credentials that have expired.
 
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "credentials-expired",
+    code: FindingCode::CredentialsExpired,
     severity: Severity::Error,
-    title: "A node's credentials have expired",
-    explanation: "A token or certificate that the plugin or the agent uses has expired. The plugin's \
-                  kubeconfig holds a token that Calico renews while calico-node runs; when that stands \
-                  still, every ADD and DEL on the node fails as soon as the token ends.",
-    remedy: "restart the agent so that it writes the file anew; renew certificates where it is one",
+    title: "Node's credentials have expired",
+    explanation: "A token or certificate that the CNI plugin or the agent uses has expired. The plugin's \
+                  kubeconfig holds a token that calico-node renews while it runs. If renewal stops, every \
+                  ADD and DEL on the node fails once the token expires.",
+    remedy: "restart calico-node (or the node's agent) so that it rewrites the file; if a certificate has \
+             expired, renew it",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -34,8 +35,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
-    use crate::{Origin, Sighted};
+    use evidence::sample::small;
+    use evidence::{Origin, Sighted};
 
     #[test]
     fn fires_for_the_past_only() {

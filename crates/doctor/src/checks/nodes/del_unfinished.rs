@@ -2,25 +2,27 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::evidence::node::UnfinishedDel;
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Sighted;
+use evidence::node::UnfinishedDel;
 
 /// The agent tries again every minute at the latest.
 const WAITS_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "del-unfinished",
+    code: FindingCode::DelUnfinished,
     severity: Severity::Warning,
-    title: "DELs that are answered and do not get done",
-    explanation: "A DEL that cannot be done at once (no agent, no store) is queued on its node and answered \
-                  with success, so that the pod can go; the agent does it as soon as it can. One that waits \
-                  for more than 10 minutes fails again and again, and one that was set aside is tried no \
-                  more: the record, the address and the device of its sandbox stay.",
-    remedy: "see the agent's log on the node for why it fails. What a DEL that was set aside left behind is \
-             found by its own codes and repaired with them; then remove the *.broken file from the agent's \
-             queue folder (/var/lib/plumb/queue)",
+    title: "DELs are acknowledged but not carried out",
+    explanation: "A DEL that cannot be carried out immediately (no agent, no store) is queued on its node \
+                  and answered with success, so that the pod can be deleted. The agent carries it out as \
+                  soon as it can. A DEL that has been queued for more than 10 minutes is failing repeatedly, \
+                  and one that was set aside is no longer retried. In both cases its sandbox's record, \
+                  address and device remain.",
+    remedy: "check the agent's log on the node for the reason. What a DEL that was set aside left behind is \
+             reported and repaired under its own code; then remove its *.broken file from the agent's queue \
+             directory (/var/lib/plumb/queue)",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -36,13 +38,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let mut words = Vec::new();
         match stuck.len() - aside {
             0 => {}
-            1 => words.push("one DEL that waits to be done for over 10 minutes".to_owned()),
-            more => words.push(format!("{more} DELs that wait to be done for over 10 minutes")),
+            1 => words.push("one DEL that has been queued for over 10 minutes".to_owned()),
+            more => words.push(format!("{more} DELs that have been queued for over 10 minutes")),
         }
         match aside {
             0 => {}
-            1 => words.push("one DEL that could not be done and was set aside".to_owned()),
-            more => words.push(format!("{more} DELs that could not be done and were set aside")),
+            1 => words.push("one DEL that failed and was set aside".to_owned()),
+            more => words.push(format!("{more} DELs that failed and were set aside")),
         }
         let finding =
             look.found(Subject::node(&node.name), format!("node {} has {}", node.name, words.join(" and ")));
@@ -56,7 +58,7 @@ const EXHIBITS_MAX: usize = 5;
 
 fn described(del: &UnfinishedDel) -> String {
     let whose = del.container_id.as_ref().map_or_else(String::new, |id| format!(" of sandbox {id}"));
-    let state = if del.is_set_aside { "set aside" } else { "waits" };
+    let state = if del.is_set_aside { "set aside" } else { "queued" };
     format!("{}{whose}: {state} since {}", del.file, del.since)
 }
 
@@ -68,8 +70,8 @@ fn is_stuck(del: &UnfinishedDel, now: Option<Timestamp>) -> bool {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
-    use crate::{Evidence, Origin};
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin};
 
     fn with(minutes: i64, is_set_aside: bool) -> Evidence {
         let mut evidence = small();
@@ -84,11 +86,11 @@ mod tests {
     #[test]
     fn fires_for_what_waits_long_and_for_what_nobody_tries() {
         let finding = only(&CHECK, &with(11, false));
-        assert_eq!(finding.summary, "node worker-0000 has one DEL that waits to be done for over 10 minutes");
-        assert!(finding.evidence[0].text.starts_with("del-1 of sandbox c0ffee: waits since"));
+        assert_eq!(finding.summary, "node worker-0000 has one DEL that has been queued for over 10 minutes");
+        assert!(finding.evidence[0].text.starts_with("del-1 of sandbox c0ffee: queued since"));
         assert_eq!(
             only(&CHECK, &with(0, true)).summary,
-            "node worker-0000 has one DEL that could not be done and was set aside"
+            "node worker-0000 has one DEL that failed and was set aside"
         );
     }
 

@@ -2,31 +2,34 @@
 
 use std::collections::BTreeMap;
 
+use model::NodeName;
+
 use crate::checks::words::listed;
-use crate::evidence::Pod;
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Pod;
+use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "etcd-even-members",
+    code: FindingCode::EtcdEvenMembers,
     severity: Severity::Warning,
-    title: "An etcd with an even number of members",
-    explanation: "etcd needs more than half of its members. Two members tolerate the loss of none, which is \
-                  worse than one: either of the two stops the whole cluster. Four tolerate as much as \
-                  three.",
+    title: "etcd has an even number of members",
+    explanation: "etcd needs more than half of its members. Two members tolerate no failure, which is worse \
+                  than one member: the loss of either stops the whole cluster. Four members tolerate no more \
+                  failures than three.",
     remedy: "add or remove a member so that there are three or five",
     needs: &[&[Need::Pods]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let mut members: BTreeMap<&str, &Sighted<Pod>> = BTreeMap::new();
+    let mut members: BTreeMap<&NodeName, &Sighted<Pod>> = BTreeMap::new();
     for pod in case.all_pods() {
-        let Some(node) = pod.seen.node.as_deref() else { continue };
+        let Some(node) = pod.seen.node.as_ref() else { continue };
         let is_system = pod.seen.name.namespace.as_deref() == Some("kube-system");
         // Static pods are called for their node.
         if is_system
-            && pod.seen.name.name.strip_prefix("etcd-").is_some_and(|name| name.eq_ignore_ascii_case(node))
+            && pod.seen.name.name.strip_prefix("etcd-").is_some_and(|name| NodeName::from(name) == *node)
         {
             members.insert(node, pod);
         }
@@ -40,7 +43,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let tolerated = if tolerated == 0 { "none".to_owned() } else { tolerated.to_string() };
     look.found(
         Subject::Cluster,
-        format!("etcd has {} members ({}) and can lose {tolerated}", members.len(), listed(members.keys())),
+        format!(
+            "etcd has {} members ({}) and tolerates the loss of {tolerated}",
+            members.len(),
+            listed(members.keys())
+        ),
     )
     .seen_all(members.values().map(|pod| pod.exhibit(pod.seen.name.to_string())));
 }
@@ -49,8 +56,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::PodName;
-    use crate::sample::small;
+    use evidence::PodName;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_two_and_not_for_one_or_three() {
@@ -58,7 +65,7 @@ mod tests {
         let mut add = |node: &str| {
             let mut pod = evidence.pods.as_ref().unwrap()[12].clone();
             pod.seen.name = PodName::new("kube-system", format!("etcd-{node}"));
-            pod.seen.node = Some(node.to_owned());
+            pod.seen.node = Some(node.into());
             evidence.pods.as_mut().unwrap().push(pod);
             evidence.clone()
         };
@@ -66,7 +73,7 @@ mod tests {
         let two = add("worker-0001");
         assert_eq!(
             only(&CHECK, &two).summary,
-            "etcd has 2 members (worker-0000, worker-0001) and can lose none"
+            "etcd has 2 members (worker-0000, worker-0001) and tolerates the loss of none"
         );
         silent(&CHECK, &add("worker-0002"));
     }

@@ -1,24 +1,25 @@
 //! Node set-up: a node that does not forward.
 
+use model::IpVersion;
+use plan::{DeviceSetting, NODE_FORWARDING};
+
 use crate::checks::reach::packets_lost::explain_losses;
-use crate::{Case, Check, Finding, Host, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Host, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "forwarding-off",
+    code: FindingCode::ForwardingOff,
     severity: Severity::Error,
-    title: "A node does not forward packets",
-    explanation: "IP forwarding is off on a node that has pods. Pods reach their own node and nothing else, \
-                  and nothing else reaches them. Hardening scripts and sysctl.d files switch it off at \
-                  boot, or whenever they are applied.",
-    remedy: "sysctl -w net.ipv4.ip_forward=1 (net.ipv6.conf.all.forwarding=1), and put it into /etc/sysctl.d",
+    title: "Node does not forward packets",
+    explanation: "IP forwarding is off on a node that has pods. Its pods reach only their own node, and \
+                  nothing outside the node reaches them. Hardening scripts and sysctl.d files turn \
+                  forwarding off at boot or whenever they are applied.",
+    remedy: "run plumb repair finding forwarding-off --apply, or sysctl -w net.ipv4.ip_forward=1 (IPv6: \
+             net.ipv6.conf.all.forwarding=1); make the setting permanent in /etc/sysctl.d",
     needs: &[&[Need::Sysctls]],
     // The first pod of a node switches it on.
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
-
-const V4: &str = "net/ipv4/ip_forward";
-const V6: &str = "net/ipv6/conf/all/forwarding";
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for host in case.hosts().iter().filter(|host| has_pods(host)) {
@@ -26,7 +27,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             .endpoints
             .iter()
             .any(|endpoint| endpoint.seen.addresses.iter().any(|address| address.is_ipv6()));
-        for (path, folder, is_asked) in [(V4, "net/ipv4/conf", true), (V6, "net/ipv6/conf", has_ipv6)] {
+        for (version, path) in NODE_FORWARDING {
+            let is_asked = version == IpVersion::V4 || has_ipv6;
             let Some(value) =
                 host.node.kernel.sysctl(path).filter(|value| is_asked && value.seen.trim() == "0")
             else {
@@ -36,7 +38,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let finding =
                 look.found(subject, format!("{} does not forward packets ({path} is 0)", host.name()));
             finding.seen(value.exhibit(format!("{path} = 0")));
-            explain_devices(finding, host, folder);
+            explain_devices(finding, host, version);
             explain_losses(case, finding, host.name());
         }
     }
@@ -49,18 +51,28 @@ fn has_pods(host: &Host<'_>) -> bool {
 }
 
 /// The kernel writes this setting through to every device.
-fn explain_devices(finding: &mut Finding, host: &Host<'_>, folder: &str) {
+fn explain_devices(finding: &mut Finding, host: &Host<'_>, version: IpVersion) {
+    let setting = match version {
+        IpVersion::V4 => DeviceSetting::ForwardingV4,
+        IpVersion::V6 => DeviceSetting::ForwardingV6,
+    };
     for device in host.endpoints.iter().filter_map(|endpoint| endpoint.seen.device.as_deref()) {
-        let path = format!("{folder}/{device}/forwarding");
-        finding.explains("device-setting-wrong", Subject::Sysctl { node: host.name().to_owned(), path });
+        let path = setting.path(device);
+        finding.explains(
+            FindingCode::DeviceSettingWrong,
+            Subject::Sysctl { node: host.name().to_owned(), path },
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const V4: &str = NODE_FORWARDING[0].1;
+    const V6: &str = NODE_FORWARDING[1].1;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_ipv4_and_for_ipv6_where_it_is_used() {
@@ -85,7 +97,7 @@ mod tests {
         host.attachments = None;
         only(&CHECK, &evidence);
         let endpoints = evidence.endpoints.as_mut().unwrap();
-        endpoints.retain(|endpoint| endpoint.seen.node.as_deref() != Some("worker-0000"));
+        endpoints.retain(|endpoint| endpoint.seen.node.as_ref() != Some(&"worker-0000".into()));
         silent(&CHECK, &evidence);
     }
 }

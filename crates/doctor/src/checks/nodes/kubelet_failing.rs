@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::Happening;
-use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Subject};
+use model::NodeName;
+
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Exhibit;
+use evidence::Happening;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "kubelet-failing",
+    code: FindingCode::KubeletFailing,
     severity: Severity::Error,
-    title: "A kubelet that does not run",
-    explanation: "The kubelet's unit is not active, or its log shows it failing and being started again. \
-                  Without a kubelet no pod on the node is started, stopped or reported; what Kubernetes \
-                  shows of them is what it heard last.",
-    remedy: "look at the end of journalctl -u kubelet for what it refuses",
+    title: "Kubelet is not running or keeps failing",
+    explanation: "The kubelet's unit is not active, or its log shows repeated failures and restarts. Without \
+                  a kubelet, pods on the node are not started, stopped or reported, and Kubernetes shows \
+                  their last known state.",
+    remedy: "check the last lines of journalctl -u kubelet for the reason",
     needs: &[&[Need::Log], &[Need::Setup]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -22,9 +25,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 const FAILURES_MIN: u32 = 2;
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let mut failures: BTreeMap<String, (u32, Vec<Exhibit>)> = BTreeMap::new();
+    let mut failures: BTreeMap<NodeName, (u32, Vec<Exhibit>)> = BTreeMap::new();
     for event in case.log.iter().flatten() {
-        if let (Happening::UnitFailed { unit }, Some(node)) = (&event.seen.what, event.seen.node.as_deref())
+        if let (Happening::UnitFailed { unit }, Some(node)) = (&event.seen.what, event.seen.node.as_ref())
             && unit == "kubelet"
         {
             let (count, exhibits) = failures.entry(super::spelled(case, node)).or_default();
@@ -33,9 +36,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
     }
     for (node, (count, exhibits)) in failures.into_iter().filter(|(_, (count, _))| *count >= FAILURES_MIN) {
-        look.found(Subject::node(&node), format!("the kubelet on {node} fails again and again"))
-            .because(format!("the log has {count} lines of its failures"))
-            .explains("node-not-ready", Subject::node(&node))
+        look.found(Subject::node(&node), format!("the kubelet on {node} fails repeatedly"))
+            .because(format!("the log has {count} lines about its failures"))
+            .explains(FindingCode::NodeNotReady, Subject::node(&node))
             .seen_all(exhibits);
     }
     for node in case.evidence.nodes.values() {
@@ -46,7 +49,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     Subject::node(&node.name),
                     format!("the kubelet on {} is {}", node.name, state.seen),
                 )
-                .explains("node-not-ready", Subject::node(&node.name))
+                .explains(FindingCode::NodeNotReady, Subject::node(&node.name))
                 .seen(state.exhibit(format!("kubelet.service is {}", state.seen)));
             }
         }
@@ -57,9 +60,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::LogEvent;
-    use crate::sample::small;
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::LogEvent;
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin, Sighted};
 
     #[test]
     fn fires_for_a_unit_that_is_down() {

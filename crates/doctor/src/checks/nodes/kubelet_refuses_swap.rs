@@ -2,31 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::Happening;
-use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity, Subject};
+use model::NodeName;
+
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Exhibit;
+use evidence::Happening;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "kubelet-refuses-swap",
+    code: FindingCode::KubeletRefusesSwap,
     severity: Severity::Error,
-    title: "The kubelet refuses to start with swap on",
-    explanation: "The kubelet does not start while swap is on, unless it is told to. Swap that was switched \
-                  off by hand, and not in /etc/fstab, comes back with the next boot; the node then stays \
-                  NotReady.",
-    remedy: "swapoff -a, and remove the swap lines from /etc/fstab (or the systemd swap unit), then restart \
+    title: "Kubelet refuses to start because swap is on",
+    explanation: "The kubelet does not start while swap is on, unless it is configured to (failSwapOn: \
+                  false). Swap that was turned off by hand, but not in /etc/fstab, comes back at the next \
+                  boot, and the node stays NotReady.",
+    remedy: "run swapoff -a, remove the swap lines from /etc/fstab (or the systemd swap unit), then restart \
              the kubelet",
     needs: &[&[Need::Log], &[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let mut nodes: BTreeMap<String, Vec<Exhibit>> = BTreeMap::new();
+    let mut nodes: BTreeMap<NodeName, Vec<Exhibit>> = BTreeMap::new();
     for event in case.log.iter().flatten() {
         // Kubelets before 1.23 say it as their last words, later ones as an error before they exit.
         let (Happening::Fatal { message, .. } | Happening::Error { message, .. }) = &event.seen.what else {
             continue;
         };
-        if let Some(node) = event.seen.node.as_deref()
+        if let Some(node) = event.seen.node.as_ref()
             && message.contains("running with swap on is not supported")
         {
             nodes.entry(super::spelled(case, node)).or_default().push(event.exhibit(message.clone()));
@@ -47,8 +50,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     for (node, exhibits) in nodes {
         look.found(Subject::node(&node), format!("the kubelet on {node} does not start, because swap is on"))
-            .explains("kubelet-failing", Subject::node(&node))
-            .explains("node-not-ready", Subject::node(&node))
+            .explains(FindingCode::KubeletFailing, Subject::node(&node))
+            .explains(FindingCode::NodeNotReady, Subject::node(&node))
             .seen_all(exhibits);
     }
 }
@@ -57,9 +60,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::LogEvent;
-    use crate::sample::small;
-    use crate::{Evidence, Origin, Sighted};
+    use evidence::LogEvent;
+    use evidence::sample::small;
+    use evidence::{Evidence, Origin, Sighted};
 
     #[test]
     fn fires_for_swap_and_a_kubelet_that_is_down() {

@@ -26,8 +26,10 @@ pub(super) mod store_unstable;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use model::NodeName;
+
 use crate::Case;
-use crate::evidence::Pod;
+use evidence::Pod;
 
 /// Whether a pod is the one that brings its node the network: Calico's, or ours.
 fn is_network_pod(pod: &Pod) -> bool {
@@ -40,7 +42,7 @@ fn is_network_pod(pod: &Pod) -> bool {
 
 /// Addresses that a node is known by apart from what its network records say: Kubernetes', its kernel's, and those of pods that
 /// always use their node's network.
-fn cluster_addresses(case: &Case<'_>, node: &str) -> BTreeSet<IpAddr> {
+fn cluster_addresses(case: &Case<'_>, node: &NodeName) -> BTreeSet<IpAddr> {
     let mut addresses: BTreeSet<IpAddr> =
         case.node_view(node).into_iter().flat_map(|view| view.internal_ips().collect::<Vec<_>>()).collect();
     let on_host = case
@@ -50,15 +52,15 @@ fn cluster_addresses(case: &Case<'_>, node: &str) -> BTreeSet<IpAddr> {
     addresses
 }
 
-/// Every node that anything names, in lower case.
-fn node_names(case: &Case<'_>) -> BTreeSet<String> {
-    let mut names: BTreeSet<String> = case.node_views().keys().cloned().collect();
+/// Every node that anything names, each as it is spelled where it was seen first.
+fn node_names(case: &Case<'_>) -> BTreeSet<NodeName> {
+    let mut names: BTreeSet<NodeName> = case.node_views().keys().cloned().collect();
     names.extend(case.evidence.nodes.keys().cloned());
     names
 }
 
 /// As it is spelled where it was seen first.
-fn spelled(case: &Case<'_>, node: &str) -> String {
-    let view = case.node_view(node).map(|view| view.name.to_owned());
-    view.or_else(|| case.node(node).map(|node| node.name.clone())).unwrap_or_else(|| node.to_owned())
+fn spelled(case: &Case<'_>, node: &NodeName) -> NodeName {
+    let view = case.node_view(node).map(|view| &view.name);
+    view.or_else(|| case.node(node).map(|node| &node.name)).unwrap_or(node).clone()
 }

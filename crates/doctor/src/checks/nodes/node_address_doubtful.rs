@@ -1,19 +1,20 @@
 //! Node set-up: an address that only the operator can confirm, or a setting that was given and has no effect.
 
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-address-doubtful",
+    code: FindingCode::NodeAddressDoubtful,
     severity: Severity::Warning,
-    title: "A node's address that nothing confirms",
-    explanation: "The node's agent has an address for the node, and says what an operator should know about it. \
-                  Either IP_AUTODETECTION_METHOD is set and has no effect, because the node is already registered \
-                  with an address that it still has. Or the node has several cards, and neither the kubelet's \
-                  --node-ip, Kubernetes' InternalIP, the other nodes' network nor an answer of another node says \
-                  which of them is meant.",
-    remedy: "set IP to the address or to autodetect, or the kubelet's --node-ip, and restart the node's agent",
+    title: "Node's address is not confirmed",
+    explanation: "The agent has chosen an address for the node but reports a doubt about it. Either \
+                  IP_AUTODETECTION_METHOD is set but has no effect, because the node is already registered \
+                  with an address that it still has. Or the node has several NICs, and none of these sources \
+                  identifies the right one: the kubelet's --node-ip, Kubernetes' InternalIP, the other \
+                  nodes' network, or a reply from another node.",
+    remedy: "set IP to the address or to autodetect, or set the kubelet's --node-ip, and restart the node's \
+             agent",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -39,9 +40,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::node::AddressChoice;
-    use crate::sample::small;
-    use crate::{Origin, Sighted};
+    use evidence::node::AddressChoice;
+    use evidence::sample::small;
+    use evidence::{Origin, Sighted};
 
     #[test]
     fn fires_for_what_only_the_operator_can_settle() {

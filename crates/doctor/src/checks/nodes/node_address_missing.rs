@@ -3,18 +3,20 @@
 use model::Kind;
 
 use crate::checks::reach::explain_ways;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-address-missing",
+    code: FindingCode::NodeAddressMissing,
     severity: Severity::Warning,
-    title: "A node record without an address",
-    explanation: "A node's record has no address under which the other nodes could reach it, while theirs \
-                  have one. The others cannot route to its pods. Calico clears the address when it finds \
-                  that another node has the same.",
-    remedy: "see why the node's agent chooses no address (its log at start), or set IP for that node",
+    title: "Node record has no address",
+    explanation: "A Node record has no address at which other nodes could reach the node, although other \
+                  records have one. The other nodes cannot route to its pods. Calico clears the address when \
+                  it finds that another node has the same one.",
+    remedy: "run plumb repair finding node-address-missing --apply, which writes the address if there is \
+             exactly one candidate. Otherwise check the start of the agent's log for why it chose no \
+             address, or set IP for that node",
     needs: &[&[Need::Record(Kind::Node)]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -26,9 +28,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for view in views().filter(|view| view.addresses.is_empty()) {
         let Some(record) = view.record else { continue };
         let summary = format!("node {} has no address in its record", view.name);
-        let finding = look.found(Subject::node(view.name), summary);
+        let finding = look.found(Subject::node(&view.name), summary);
         finding.seen(record.exhibit("no spec.bgp.ipv4Address"));
-        explain_ways(case, finding, view.name);
+        explain_ways(case, finding, &view.name);
     }
 }
 
@@ -38,7 +40,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_for_the_one_that_lacks_it() {

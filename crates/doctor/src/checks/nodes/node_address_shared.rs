@@ -5,19 +5,19 @@ use std::net::IpAddr;
 
 use crate::checks::reach::explain_ways;
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, NodeView, Recorded, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-address-shared",
+    code: FindingCode::NodeAddressShared,
     severity: Severity::Error,
-    title: "Two nodes with one address",
-    explanation: "The records of two nodes have the same address. Both chose it: a virtual address that \
-                  moves between them, or the machine was cloned. Each takes the other for itself and sets \
-                  up no session with it, and the others reach only one of them.",
-    remedy: "set IP_AUTODETECTION_METHOD so that each node chooses an address of its own; remove the record \
-             of a node that is gone",
+    title: "Several nodes have the same address",
+    explanation: "The records of two nodes have the same address. Both chose it: it is a virtual IP that \
+                  moves between them, or one machine is a clone. Each mistakes the other for itself and sets \
+                  up no session with it, and other nodes reach only one of the two.",
+    remedy: "set IP_AUTODETECTION_METHOD so that each node chooses its own address. If one of the nodes is \
+             gone for good: plumb repair node NAME gone --apply",
     needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -29,15 +29,17 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
     }
     for (address, holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
-        let names = listed(holders.iter().map(|(view, _)| view.name));
+        let names = listed(holders.iter().map(|(view, _)| &view.name));
         let finding = look.found(
             Subject::Address(address),
-            format!("{} nodes have the address {address}: {names}", holders.len()),
+            format!("{} nodes have address {address}: {names}", holders.len()),
         );
         for (view, recorded) in &holders {
-            finding.seen(recorded.exhibit()).explains("node-address-wrong", Subject::node(view.name));
-            finding.explains("node-address-unfit", Subject::node(view.name));
-            explain_ways(case, finding, view.name);
+            finding
+                .seen(recorded.exhibit())
+                .explains(FindingCode::NodeAddressWrong, Subject::node(&view.name));
+            finding.explains(FindingCode::NodeAddressUnfit, Subject::node(&view.name));
+            explain_ways(case, finding, &view.name);
         }
     }
 }
@@ -46,7 +48,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_two_nodes() {
@@ -57,7 +59,7 @@ mod tests {
         nodes[0].seen.annotations.insert(annotation, "172.16.0.2/16".to_owned());
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "2 nodes have the address 172.16.0.2: worker-0000, worker-0001"
+            "2 nodes have address 172.16.0.2: worker-0000, worker-0001"
         );
     }
 }

@@ -5,22 +5,23 @@ use std::net::IpAddr;
 use plan::address::Probe;
 
 use crate::checks::reach::explain_ways;
-use crate::evidence::NodeEvidence;
-use crate::evidence::node::AddressProbe;
-use crate::{Case, Check, Exhibit, Look, Need, NodeView, Origin, Recorded, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Severity, Subject};
+use evidence::NodeEvidence;
+use evidence::node::AddressProbe;
+use evidence::{Exhibit, Origin};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-address-unfit",
+    code: FindingCode::NodeAddressUnfit,
     severity: Severity::Error,
-    title: "A node's address that does not fit",
-    explanation: "A node is recorded with an address that others cannot use: one of the loopback or \
-                  link-local range, one of a bridge or of pods, a secondary (virtual) one that moves to \
-                  another machine when that takes over, one that the node does not have at all, or one that \
-                  other nodes do not answer to while they answer to another address of the node.",
+    title: "Node is recorded with an address that others cannot use",
+    explanation: "Other nodes cannot use the address in a node's record. It is a loopback or link-local \
+                  address, belongs to a bridge or to pods, is a secondary (virtual) address that may move to \
+                  another machine, or is not configured on the node. Or other nodes do not reply to it, \
+                  although they reply to another address of the node.",
     remedy: "set IP or IP_AUTODETECTION_METHOD (kubernetes-internal-ip, cidr=…, interface=…) for the node's \
              agent",
     needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -29,24 +30,24 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for recorded in &view.addresses {
             let Some((why, severity, exhibit)) = unfit(case, view, recorded) else { continue };
             let finding = look.found(
-                Subject::node(view.name),
-                format!("node {} has the address {}, {why}", view.name, recorded.address()),
+                Subject::node(&view.name),
+                format!("node {} has address {}, {why}", view.name, recorded.address()),
             );
             finding.severity(severity).seen(recorded.exhibit()).seen_all(exhibit);
-            finding.explains("node-address-wrong", Subject::node(view.name));
-            finding.explains("calico-node-not-ready", Subject::node(view.name));
-            explain_ways(case, finding, view.name);
+            finding.explains(FindingCode::NodeAddressWrong, Subject::node(&view.name));
+            finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(&view.name));
+            explain_ways(case, finding, &view.name);
             for session in
-                case.node(view.name).and_then(|node| node.bgp.as_ref()).iter().flat_map(|bgp| &bgp.sessions)
+                case.node(&view.name).and_then(|node| node.bgp.as_ref()).iter().flat_map(|bgp| &bgp.sessions)
             {
                 finding.explains(
-                    "bgp-session-down",
-                    Subject::Session { node: view.name.to_owned(), peer: session.seen.peer },
+                    FindingCode::BgpSessionDown,
+                    Subject::Session { node: view.name.clone(), peer: session.seen.peer },
                 );
             }
             for other in case.evidence.nodes.values() {
                 finding.explains(
-                    "bgp-session-down",
+                    FindingCode::BgpSessionDown,
                     Subject::Session { node: other.name.clone(), peer: recorded.address() },
                 );
             }
@@ -63,17 +64,17 @@ fn unfit(
     if let Some(range) = unusable_range(address) {
         return Some((format!("which is {range}"), Severity::Error, None));
     }
-    let node = case.node(view.name)?;
+    let node = case.node(&view.name)?;
     let held = node.kernel.addresses.as_ref()?;
     let Some(own) = held.iter().find(|held| held.seen.net.addr() == address) else {
-        let why = "which none of its devices has".to_owned();
-        let exhibit = Origin::probe(node.name.as_str(), "addresses").exhibit(format!("no {address}"));
+        let why = "which is not configured on any of its devices".to_owned();
+        let exhibit = Origin::probe(&node.name, "addresses").exhibit(format!("no {address}"));
         return (!node.kernel.partial.addresses).then_some((why, Severity::Error, Some(exhibit)));
     };
     let device = own.seen.device.as_str();
-    let exhibit = || Some(own.exhibit(format!("{} at {device}", own.seen.net)));
+    let exhibit = || Some(own.exhibit(format!("{} on {device}", own.seen.net)));
     if is_virtual_device(device) {
-        return Some((format!("which is {device}'s"), Severity::Error, exhibit()));
+        return Some((format!("which belongs to {device}"), Severity::Error, exhibit()));
     }
     let is_only = held
         .iter()
@@ -81,7 +82,7 @@ fn unfit(
         .filter(|other| other.seen.device == device)
         .all(|other| other.seen.is_secondary);
     if own.seen.is_secondary && !is_only {
-        let why = "a secondary one that may move to another machine".to_owned();
+        let why = "a secondary address that may move to another machine".to_owned();
         return Some((why, Severity::Warning, exhibit()));
     }
     unanswered(node, address)
@@ -94,7 +95,8 @@ fn unanswered(node: &NodeEvidence, address: IpAddr) -> Option<(String, Severity,
         let unanswered = plan::address::unanswered(&probes, address)?;
         let asked: Vec<String> = unanswered.asked.iter().map(ToString::to_string).collect();
         let exhibit = choice.exhibit(format!("asked from {address}: {}; no answer", asked.join(", ")));
-        let why = format!("to which other nodes do not answer; they answer to its {}", unanswered.but_from);
+        let why =
+            format!("to which other nodes do not reply, although they reply to its {}", unanswered.but_from);
         Some((why, Severity::Error, Some(exhibit)))
     })
 }
@@ -112,7 +114,7 @@ fn unusable_range(address: IpAddr) -> Option<&'static str> {
     match address {
         _ if address.is_loopback() => Some("a loopback address"),
         _ if is_link_local => Some("a link-local address"),
-        _ if address.is_unspecified() => Some("no address"),
+        _ if address.is_unspecified() => Some("an unspecified address"),
         _ if address.is_multicast() => Some("a multicast address"),
         _ => None,
     }
@@ -127,12 +129,12 @@ fn is_virtual_device(device: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Sighted;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::node::AddressChoice;
-    use crate::sample::small;
+    use evidence::Sighted;
+    use evidence::node::AddressChoice;
+    use evidence::sample::small;
 
-    fn with_address(address: &str) -> crate::Evidence {
+    fn with_address(address: &str) -> evidence::Evidence {
         let mut evidence = small();
         evidence.records = Default::default();
         let node = &mut evidence.kube_nodes.as_mut().unwrap()[0].seen;
@@ -153,7 +155,7 @@ mod tests {
     #[test]
     fn fires_for_what_the_node_does_not_have_and_for_virtual_ones() {
         let mut evidence = with_address("172.16.9.9/16");
-        assert!(only(&CHECK, &evidence).summary.ends_with("which none of its devices has"));
+        assert!(only(&CHECK, &evidence).summary.ends_with("which is not configured on any of its devices"));
         let addresses = evidence.node_mut("worker-0000").kernel.addresses.as_mut().unwrap();
         let mut second = addresses[0].clone();
         second.seen.net = "172.16.9.9/16".parse().unwrap();
@@ -162,7 +164,7 @@ mod tests {
         assert_eq!(only(&CHECK, &evidence).severity, Severity::Warning);
         let addresses = evidence.node_mut("worker-0000").kernel.addresses.as_mut().unwrap();
         addresses[1].seen.device = "docker0".to_owned();
-        assert!(only(&CHECK, &evidence).summary.ends_with("which is docker0's"));
+        assert!(only(&CHECK, &evidence).summary.ends_with("which belongs to docker0"));
     }
 
     #[test]
@@ -185,7 +187,8 @@ mod tests {
         let finding = only(&CHECK, &told(vec![probe("172.16.0.1", &[]), probe("10.9.0.1", &["172.16.0.2"])]));
         assert_eq!(
             finding.summary,
-            "node worker-0000 has the address 172.16.0.1, to which other nodes do not answer; they answer to its 10.9.0.1"
+            "node worker-0000 has address 172.16.0.1, to which other nodes do not reply, although they reply \
+             to its 10.9.0.1"
         );
         let shown = &finding.evidence.last().unwrap().text;
         assert_eq!(shown, "asked from 172.16.0.1: 172.16.0.2, 172.16.0.3; no answer");

@@ -5,26 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use model::NodeName;
 
-use super::{cluster_addresses, node_names, spelled};
+use super::{cluster_addresses, node_names};
 use crate::checks::bgp::{Missed, missed_sessions};
 use crate::checks::reach::explain_ways;
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::{counted, listed};
-use crate::{Case, Check, Exhibit, Finding, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use evidence::Exhibit;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-address-wrong",
+    code: FindingCode::NodeAddressWrong,
     severity: Severity::Error,
-    title: "A node uses an address on the wrong network",
-    explanation: "A node is known to the others by an address on another network than theirs, although it \
-                  has one on theirs. Calico's default takes the address of whatever network card it finds \
-                  first, so a second card, a VPN or a bridge moves the node there. The others cannot reach \
-                  it: no BGP session, no routes, and its pods are cut off from those of other nodes.",
+    title: "Node uses an address on the wrong network",
+    explanation: "A node is registered with an address on a different network from the other nodes, although \
+                  it also has one on their network. Calico's default takes the address of the first NIC it \
+                  finds, so a second NIC, a VPN or a bridge can change the choice. The other nodes cannot \
+                  reach it: no BGP session comes up, routes are missing, and its pods are cut off from pods \
+                  on other nodes.",
     remedy: "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip (or cidr=NETWORK) for the node's agent, \
-             restart it, and watch the sessions establish",
+             restart it, and check that the sessions are established (plumb node status)",
     needs: &[&[Need::KubeNodes], &[Need::Record(model::Kind::Node)], &[Need::Bgp], &[Need::Events]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -46,7 +49,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if !missed.is_empty() {
         add_kernels(case, &chosen, &mut own);
     }
-    let others = others_on_their_cluster_address(case, &own, &chosen, &missed);
+    let others = others_on_their_cluster_address(&own, &chosen, &missed);
     for (node, choice) in &chosen {
         let Some(own) = own.get(node) else { continue };
         let is_v4 = choice.address.is_ipv4();
@@ -54,22 +57,22 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if own.is_empty() || own.contains(&choice.address) {
             continue;
         }
-        let others: Vec<&(String, IpAddr)> =
+        let others: Vec<&(NodeName, IpAddr)> =
             others.iter().filter(|(_, other)| other.is_ipv4() == is_v4).collect();
         let net = choice.net.unwrap_or_else(|| guessed_net(case, choice.address));
         // All nodes on a second network is a choice, and so is a node that has no other address.
         if !others.is_empty() && others.iter().all(|(_, address)| !net.contains(address)) {
-            tell(case, look, &Told { name: spelled(case, node), choice, own, others, missed: &missed });
+            tell(case, look, &Told { name: node, choice, own, others, missed: &missed });
         }
     }
 }
 
 /// What each node is known by apart from its network records.
-type Own = BTreeMap<String, BTreeSet<IpAddr>>;
+type Own = BTreeMap<NodeName, BTreeSet<IpAddr>>;
 
 /// What each node's own cards have on networks that other nodes go by.
-fn add_kernels(case: &Case<'_>, chosen: &BTreeMap<String, Chosen>, own: &mut Own) {
-    let mut users: BTreeMap<IpNet, BTreeSet<&str>> = BTreeMap::new();
+fn add_kernels(case: &Case<'_>, chosen: &BTreeMap<NodeName, Chosen>, own: &mut Own) {
+    let mut users: BTreeMap<IpNet, BTreeSet<&NodeName>> = BTreeMap::new();
     for (name, choice) in chosen {
         if let Some(net) = choice.net {
             users.entry(net).or_default().insert(name);
@@ -79,7 +82,7 @@ fn add_kernels(case: &Case<'_>, chosen: &BTreeMap<String, Chosen>, own: &mut Own
         let Some(node) = case.node(name) else { continue };
         let of_others: Vec<IpNet> = users
             .iter()
-            .filter(|(_, users)| users.iter().any(|user| user != name))
+            .filter(|(_, users)| users.iter().any(|user| *user != name))
             .map(|(net, _)| *net)
             .collect();
         let held = node.kernel.addresses.iter().flatten().filter(|held| !held.seen.is_secondary);
@@ -91,7 +94,7 @@ fn add_kernels(case: &Case<'_>, chosen: &BTreeMap<String, Chosen>, own: &mut Own
 }
 
 /// What every node is known by: its records, or, for the only node whose address is not known, what others look for in vain.
-fn chosen(case: &Case<'_>, own: &Own, missed: &[Missed]) -> BTreeMap<String, Chosen> {
+fn chosen(case: &Case<'_>, own: &Own, missed: &[Missed]) -> BTreeMap<NodeName, Chosen> {
     let mut chosen = BTreeMap::new();
     for (name, view) in case.node_views() {
         if let Some(recorded) = view.addresses.first() {
@@ -107,15 +110,12 @@ fn chosen(case: &Case<'_>, own: &Own, missed: &[Missed]) -> BTreeMap<String, Cho
         if is_known || case.partial.kube_nodes {
             continue;
         }
-        let is_open =
-            |name: &&String| !chosen.contains_key(*name) && !name.eq_ignore_ascii_case(&session.node);
-        let candidates: Vec<&String> = own.keys().filter(is_open).collect();
+        let is_open = |name: &&NodeName| !chosen.contains_key(*name) && **name != session.node;
+        let candidates: Vec<&NodeName> = own.keys().filter(is_open).collect();
         if let [only] = candidates[..] {
             let reason = format!(
-                "{} is looked for by {} and is no other node's: by elimination it is {}'s",
-                session.peer,
-                session.node,
-                spelled(case, only)
+                "{} tries to reach {}, which belongs to no other node: by elimination it belongs to {}",
+                session.node, session.peer, only
             );
             let exhibits = session.exhibits.clone();
             let choice = Chosen { address: session.peer, net: None, exhibits, reason: Some(reason) };
@@ -127,18 +127,17 @@ fn chosen(case: &Case<'_>, own: &Own, missed: &[Missed]) -> BTreeMap<String, Cho
 
 /// Nodes that go by an address the cluster knows them by.
 fn others_on_their_cluster_address(
-    case: &Case<'_>,
     own: &Own,
-    chosen: &BTreeMap<String, Chosen>,
+    chosen: &BTreeMap<NodeName, Chosen>,
     missed: &[Missed],
-) -> Vec<(String, IpAddr)> {
+) -> Vec<(NodeName, IpAddr)> {
     let mut others = Vec::new();
     for (name, own) in own {
         let by_record = chosen.get(name).map(|choice| choice.address);
         // What a node is looked for by is what it goes by, too.
         let by_peers = || missed.iter().map(|session| session.peer).find(|peer| own.contains(peer));
         let goes_by = by_record.or_else(by_peers).filter(|address| own.contains(address));
-        others.extend(goes_by.map(|address| (spelled(case, name), address)));
+        others.extend(goes_by.map(|address| (name.clone(), address)));
     }
     others
 }
@@ -166,22 +165,24 @@ fn common_net(case: &Case<'_>, told: &Told<'_>) -> Option<IpNet> {
 
 /// Everything that the chain is told from.
 struct Told<'a> {
-    name: String,
+    name: &'a NodeName,
     choice: &'a Chosen,
     own: BTreeSet<IpAddr>,
-    others: Vec<&'a (String, IpAddr)>,
+    others: Vec<&'a (NodeName, IpAddr)>,
     missed: &'a [Missed],
 }
 
 fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
-    let (name, address) = (&told.name, told.choice.address);
+    let (name, address) = (told.name, told.choice.address);
     let common = common_net(case, told);
     let whose = match common {
         Some(net) => format!("the nodes' common network {net}"),
-        None => "the others' network".to_owned(),
+        None => "the other nodes' network".to_owned(),
     };
-    let summary =
-        format!("node {name} goes by {address}, which is not on {whose}; there it has {}", listed(&told.own));
+    let summary = format!(
+        "node {name} is registered with {address}, which is outside {whose}; its address there is {}",
+        listed(&told.own)
+    );
     let finding = look.found(Subject::node(name), summary);
     finding.seen_all(told.choice.exhibits.iter().cloned());
     if let Some(reason) = &told.choice.reason {
@@ -189,9 +190,9 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
     }
     let reached = listed(told.others.iter().map(|(other, address)| format!("{other} ({address})")));
     finding.because(format!(
-        "{reached} cannot be expected to reach {address}, and without that no BGP session comes up"
+        "{reached} probably cannot reach {address}, and without that no BGP session comes up"
     ));
-    finding.explains("calico-node-not-ready", Subject::node(name));
+    finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(name));
     explain_sessions(case, finding, name, address, told.missed);
     explain_losses(case, finding, name);
     explain_ways(case, finding, name);
@@ -201,26 +202,35 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
         None => "IP_AUTODETECTION_METHOD=kubernetes-internal-ip".to_owned(),
     };
     finding.remedy(format!(
-        "set {method} for calico-node on {name}, restart it, and watch the sessions establish (plumb node \
-         status)"
+        "set {method} for calico-node on {name}, restart it, and check that the sessions are established \
+         (plumb node status)"
     ));
 }
 
-fn explain_sessions(case: &Case<'_>, finding: &mut Finding, name: &str, address: IpAddr, missed: &[Missed]) {
+fn explain_sessions(
+    case: &Case<'_>,
+    finding: &mut Finding,
+    name: &NodeName,
+    address: IpAddr,
+    missed: &[Missed],
+) {
     for session in missed {
-        let is_its_own = session.node.eq_ignore_ascii_case(name);
+        let is_its_own = session.node == *name;
         if is_its_own || session.peer == address {
             let subject = Subject::Session { node: session.node.clone(), peer: session.peer };
-            finding.explains("bgp-session-down", subject);
+            finding.explains(FindingCode::BgpSessionDown, subject);
         }
     }
     for other in case.evidence.nodes.values() {
-        finding.explains("bgp-session-down", Subject::Session { node: other.name.clone(), peer: address });
+        finding.explains(
+            FindingCode::BgpSessionDown,
+            Subject::Session { node: other.name.clone(), peer: address },
+        );
     }
 }
 
 /// Pods that depend on routes which are never learned.
-fn tell_cut_off(case: &Case<'_>, finding: &mut Finding, name: &str) {
+fn tell_cut_off(case: &Case<'_>, finding: &mut Finding, name: &NodeName) {
     let pods: Vec<_> = case
         .pods_on(name)
         .filter(|pod| {
@@ -232,7 +242,8 @@ fn tell_cut_off(case: &Case<'_>, finding: &mut Finding, name: &str) {
     if !pods.is_empty() {
         let names = listed(pods.iter().map(|pod| &pod.seen.name));
         finding.because(format!(
-            "without routes {} on {name} cannot be reached from other nodes, nor reach theirs: {names}",
+            "without routes, {} on {name} cannot be reached from other nodes and cannot reach their pods: \
+             {names}",
             counted(pods.len(), "pod")
         ));
     }
@@ -242,9 +253,9 @@ fn tell_cut_off(case: &Case<'_>, finding: &mut Finding, name: &str) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
-    fn with_addresses(addresses: &[&str]) -> crate::Evidence {
+    fn with_addresses(addresses: &[&str]) -> evidence::Evidence {
         let mut evidence = small();
         evidence.records = Default::default();
         for (node, address) in evidence.kube_nodes.as_mut().unwrap().iter_mut().zip(addresses) {
@@ -260,8 +271,8 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "node worker-0000 goes by 10.99.0.1, which is not on the nodes' common network 172.16.0.0/16; \
-             there it has 172.16.0.1"
+            "node worker-0000 is registered with 10.99.0.1, which is outside the nodes' common network \
+             172.16.0.0/16; its address there is 172.16.0.1"
         );
         assert!(
             finding.cause.iter().any(|step| step.contains("4 pods on worker-0000 cannot be reached")),
@@ -292,7 +303,7 @@ mod tests {
         sessions[0].seen.info = "Active".to_owned();
         let finding = only(&CHECK, &evidence);
         assert_eq!(finding.subject.to_string(), "node worker-0000");
-        assert!(finding.summary.ends_with("there it has 172.16.0.1"), "{}", finding.summary);
+        assert!(finding.summary.ends_with("its address there is 172.16.0.1"), "{}", finding.summary);
     }
 
     #[test]
@@ -300,7 +311,7 @@ mod tests {
         let mut evidence = with_addresses(&[]);
         let nodes = evidence.kube_nodes.as_mut().unwrap();
         nodes.remove(2);
-        evidence.nodes.remove("worker-0002");
+        evidence.nodes.remove(&"worker-0002".into());
         let session = &mut evidence.node_mut("worker-0001").bgp.as_mut().unwrap().sessions;
         session.truncate(1);
         session[0].seen.peer = "10.99.0.66".parse().unwrap();
@@ -310,10 +321,6 @@ mod tests {
         sessions[0].seen.info = "Passive".to_owned();
         let finding = only(&CHECK, &evidence);
         assert_eq!(finding.subject.to_string(), "node worker-0000");
-        assert!(
-            finding.cause[0].starts_with("10.99.0.66 is looked for by worker-0001"),
-            "{:?}",
-            finding.cause
-        );
+        assert!(finding.cause[0].starts_with("worker-0001 tries to reach 10.99.0.66"), "{:?}", finding.cause);
     }
 }

@@ -1,34 +1,34 @@
 //! No orphans: a Node record whose node Kubernetes no longer has.
 
 use jiff::Timestamp;
-use model::{AffinityOwner, Kind, Resource, ShellCommand};
+use model::{Kind, NodeName, Resource, ShellCommand};
 
 use crate::case::orchestrators_name;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-left-behind",
+    code: FindingCode::NodeLeftBehind,
     severity: Severity::Warning,
-    title: "A Node record whose Kubernetes node no longer exists",
-    explanation: "Kubernetes lists its nodes, and this one is not among them: it was deleted there (kubectl delete \
-                  node), and its Node record stayed. The other nodes keep routes, tunnel entries and BGP sessions \
-                  to it, and its blocks are lost to them. If the machine still runs, its agent keeps the record; \
-                  the network of its pods works on, although Kubernetes knows nothing of them.",
-    remedy: "if the node is gone for good: plumb repair node NAME gone --apply. If it was deleted by mistake, \
-             restart its kubelet, which registers it again",
+    title: "Kubernetes node is gone but its Node record remains",
+    explanation: "Kubernetes no longer lists this node: it was deleted there (kubectl delete node), but its \
+                  Node record remained. The other nodes keep routes, tunnel entries and BGP sessions to it, \
+                  and they cannot use its blocks. If the machine is still running, its agent keeps the \
+                  record, and its pods keep their network although Kubernetes no longer manages them.",
+    remedy: "if the node is gone for good: plumb repair node NAME gone --apply. If it was deleted by \
+             mistake, restart its kubelet, which registers it again",
     needs: &[&[Need::KubeNodes, Need::Record(Kind::Node)]],
     // A node that joins is recorded before or after Kubernetes lists it.
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for view in case.node_views().values().filter(|view| case.is_gone_from_kubernetes(view.name)) {
+    for view in case.node_views().values().filter(|view| case.is_gone_from_kubernetes(&view.name)) {
         let Some(record) = view.record else { continue };
         if case.is_young(age(case, &record.seen)) {
             continue;
         }
-        let name = view.name;
+        let name = &view.name;
         let is_bare = is_bare(case, &record.seen);
         if is_bare && view.addresses.is_empty() {
             // Nothing leads to it.
@@ -46,10 +46,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         );
         finding
             .known_by("left behind")
-            .command(ShellCommand::new("plumb repair node").value(name).plain("gone --apply"));
+            .command(ShellCommand::new("plumb repair node").value(name.as_str()).plain("gone --apply"));
         finding.seen(record.exhibit(format!("Node record {name}")));
         let reference = orchestrators_name(&record.seen);
-        if reference != name {
+        if reference != *name {
             finding.seen(record.exhibit(format!("orchRefs: {reference}")));
         }
         if answers {
@@ -69,10 +69,9 @@ fn age(case: &Case<'_>, record: &Resource) -> Option<jiff::SignedDuration> {
     Some(case.evidence.taken_at?.duration_since(created))
 }
 
-fn held(case: &Case<'_>, node: &str) -> Option<&'static str> {
-    let owner = AffinityOwner::Host(node.to_owned());
+fn held(case: &Case<'_>, node: &NodeName) -> Option<&'static str> {
     let mut affinities = case.evidence.ipam.iter().flat_map(|ipam| ipam.books.affinities.keys());
-    if affinities.any(|(held_by, _)| *held_by == owner) {
+    if affinities.any(|(held_by, _)| held_by.is_node(node)) {
         return Some("blocks");
     }
     case.endpoints_on(node).next().map(|_| "endpoints")
@@ -80,7 +79,7 @@ fn held(case: &Case<'_>, node: &str) -> Option<&'static str> {
 
 /// Nothing shows that it ever was a node of Kubernetes.
 fn is_bare(case: &Case<'_>, record: &Resource) -> bool {
-    record.spec("orchRefs").is_none() && held(case, &record.metadata.name).is_none()
+    record.spec("orchRefs").is_none() && held(case, &record.metadata.name.as_str().into()).is_none()
 }
 
 #[cfg(test)]
@@ -89,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_for_a_record_without_a_kubernetes_node() {
@@ -101,7 +100,7 @@ mod tests {
             finding.summary,
             "node worker-0001 no longer exists in Kubernetes, but its Node record does, and its agent still answers"
         );
-        evidence.nodes.remove("worker-0001");
+        evidence.nodes.remove(&"worker-0001".into());
         let finding = only(&CHECK, &evidence);
         assert!(finding.summary.ends_with(", and it still has blocks"), "{}", finding.summary);
         assert!(finding.remedy.contains("plumb repair node NAME gone"));
@@ -114,7 +113,7 @@ mod tests {
             .as_mut()
             .unwrap()
             .iter_mut()
-            .for_each(|node| node.seen.name.push_str("-elsewhere"));
+            .for_each(|node| node.seen.name = format!("{}-elsewhere", node.seen.name).into());
         silent(&CHECK, &evidence);
     }
 

@@ -1,20 +1,21 @@
 //! Nodes that Kubernetes calls not ready, and what their pods are shown as all the same.
 
 use crate::checks::words::{counted, listed};
-use crate::evidence::Pod;
-use crate::{Case, Check, Look, Need, NodeView, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Severity, Subject};
+use evidence::Pod;
+use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-not-ready",
+    code: FindingCode::NodeNotReady,
     severity: Severity::Error,
-    title: "A node that is not ready",
-    explanation: "Kubernetes does not hear from a node, or hears that it is not ready. Pods there are shown \
-                  as they were when the node was last heard of: Running means nothing any more. Addresses \
-                  and endpoints of such pods may still be in use on the node.",
-    remedy: "look at the node's kubelet and network; do not force-delete its pods before it is certain that \
+    title: "Node is not ready",
+    explanation: "Kubernetes has lost contact with a node, or the node reports NotReady. Its pods are shown \
+                  in their last known state, so Running proves nothing. Their addresses and endpoints may \
+                  still be in use on the node.",
+    remedy: "check the node's kubelet and network; do not force-delete its pods until you are certain that \
              the machine is off",
     needs: &[&[Need::KubeNodes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -24,15 +25,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if view.kube.iter().any(|kube| case.is_young(kube.seen.age(case.taken_at))) {
             continue;
         }
-        let name = view.name;
+        let name = &view.name;
         let running: Vec<&Sighted<Pod>> =
             case.pods_on(name).filter(|pod| pod.seen.status == "Running").collect();
         let shown = match running.len() {
             0 => String::new(),
-            count => format!(
-                ", and {} there are still shown as Running",
-                if count == 1 { "one pod".to_owned() } else { counted(count, "pod") }
-            ),
+            1 => ", but one pod there is still shown as Running".to_owned(),
+            count => format!(", but {} there are still shown as Running", counted(count, "pod")),
         };
         let finding = look.found(Subject::node(name), format!("node {name} is not ready{shown}"));
         finding.known_by("not ready").seen(node.place("Ready").exhibit(format!("node {name} is NotReady")));
@@ -43,14 +42,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if !running.is_empty() {
             finding
                 .because(format!(
-                    "what is shown of its pods is what was heard last: {}",
+                    "these pods are shown in their last known state: {}",
                     listed(running.iter().map(|pod| &pod.seen.name))
                 ))
                 .seen_all(
                     running.iter().map(|pod| pod.exhibit(format!("{} is shown as Running", pod.seen.name))),
                 );
         }
-        finding.explains("calico-node-not-ready", Subject::node(name));
+        finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(name));
         explain_sessions(case, finding, view);
     }
 }
@@ -59,9 +58,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 fn explain_sessions(case: &Case<'_>, finding: &mut crate::Finding, view: &NodeView<'_>) {
     let addresses: Vec<std::net::IpAddr> =
         view.addresses.iter().map(|recorded| recorded.address()).chain(view.internal_ips()).collect();
-    for other in case.evidence.nodes.values().filter(|other| !other.name.eq_ignore_ascii_case(view.name)) {
+    for other in case.evidence.nodes.values().filter(|other| other.name != view.name) {
         for peer in &addresses {
-            finding.explains("bgp-session-down", Subject::Session { node: other.name.clone(), peer: *peer });
+            finding.explains(
+                FindingCode::BgpSessionDown,
+                Subject::Session { node: other.name.clone(), peer: *peer },
+            );
         }
     }
 }
@@ -70,7 +72,7 @@ fn explain_sessions(case: &Case<'_>, finding: &mut crate::Finding, view: &NodeVi
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_and_names_the_pods_that_seem_to_run() {
@@ -82,7 +84,7 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "node worker-0001 is not ready, and 5 pods there are still shown as Running"
+            "node worker-0001 is not ready, but 5 pods there are still shown as Running"
         );
         assert!(finding.cause[0].ends_with("Kubelet stopped posting node status."));
         evidence.kube_nodes.as_mut().unwrap()[1].seen.created_at = evidence.taken_at;

@@ -1,23 +1,21 @@
 //! No orphans, the other way round: a node that lives and that no record knows.
 
-use model::AffinityOwner;
-
-use crate::evidence::NodeEvidence;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::NodeEvidence;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "node-unrecorded",
+    code: FindingCode::NodeUnrecorded,
     severity: Severity::Error,
-    title: "A node that runs and is not recorded",
-    explanation: "A machine runs as a node and has pods, addresses or blocks, and no record of that node is \
-                  there: it was deleted while the machine lived on, or the machine goes by another name than \
-                  it did. Others have no way to its pods, and whoever cleans up after nodes that are gone \
-                  frees its blocks and the addresses of its running pods at once.",
-    remedy: "restart the node's agent so that it records itself again (and the kubelet, if Kubernetes has \
-             lost the node, too), or drain the machine if it is meant to be gone",
+    title: "Running node has no Node record",
+    explanation: "A machine runs as a node and has pods, endpoints or blocks, but it has no Node record. The \
+                  record was deleted while the machine was still running, or the machine was renamed. Other \
+                  nodes have no route to its pods, and a cleanup of removed nodes would release its blocks \
+                  and the addresses of its running pods.",
+    remedy: "restart the node's agent so that it writes its record again (and the kubelet, if Kubernetes has \
+             lost the node as well). If the machine should no longer be a node, drain it",
     needs: &[&[Need::Setup, Need::Record(model::Kind::Node)], &[Need::Setup, Need::KubeNodes]],
     // A node that is new is looked at before it has recorded itself.
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -30,9 +28,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Some(stake) = at_stake(case, node) else { continue };
         let finding = look.found(
             Subject::node(&node.name),
-            format!("{} runs as a node and has {stake}, and there is no record of it", node.name),
+            format!("{} runs as a node and has {stake}, but it has no Node record", node.name),
         );
-        finding.seen(name.exhibit(format!("registers as {}", name.seen)));
+        finding.seen(name.exhibit(format!("registered as {}", name.seen)));
         finding.known_by("unrecorded");
     }
 }
@@ -45,16 +43,15 @@ fn at_stake(case: &Case<'_>, node: &NodeEvidence) -> Option<&'static str> {
     if case.endpoints_on(&node.name).next().is_some() {
         return Some("endpoints");
     }
-    let owner = AffinityOwner::Host(node.name.clone());
     let mut affinities = case.evidence.ipam.iter().flat_map(|ipam| ipam.books.affinities.keys());
-    affinities.any(|(held_by, _)| *held_by == owner).then_some("blocks")
+    affinities.any(|(held_by, _)| held_by.is_node(&node.name)).then_some("blocks")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_a_node_that_lives() {

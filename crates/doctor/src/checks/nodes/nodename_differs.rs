@@ -1,40 +1,49 @@
 //! Node set-up: the plugin takes this node for another.
 
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use model::NodeName;
+
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "nodename-differs",
+    code: FindingCode::NodenameDiffers,
     severity: Severity::Error,
-    title: "A node whose nodename file names another",
-    explanation: "The plugin reads the node's name from /var/lib/calico/nodename, and that is another name \
-                  than the node registers under. Its pods are recorded for the other node: their addresses \
-                  are counted there, garbage collection takes them for moved, and frees what is in use. \
-                  Cloned machines and templates carry such files.",
-    remedy: "stop the node's pods, write the right name into the file (or remove it and restart the agent), \
-             then recreate the pods",
+    title: "nodename file contains another node's name",
+    explanation: "The CNI plugin reads the node's name from /var/lib/calico/nodename, but that name differs \
+                  from the one under which the node is registered. Its pods are recorded for the other node: \
+                  their addresses are counted there, and garbage collection assumes that the pods have moved \
+                  and releases addresses that are in use. Cloned machines and templates often contain such \
+                  files.",
+    remedy: "stop the node's pods, write the correct name into the file (or delete it and restart the \
+             agent), then recreate the pods",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values() {
         let Some(file) = &node.setup.nodename_file else { continue };
-        let written = file.seen.trim();
+        let written = NodeName::from(file.seen.trim());
         let (registered, exhibit) = match &node.setup.node_name {
-            Some(name) => {
-                (name.seen.trim(), Some(name.exhibit(format!("registers as {}", name.seen.trim()))))
-            }
-            None => (node.name.as_str(), None),
+            Some(name) => (&name.seen, Some(name.exhibit(format!("registered as {}", name.seen)))),
+            None => (&node.name, None),
         };
-        if written.is_empty() || written.eq_ignore_ascii_case(registered) {
+        if written.is_empty() || written == *registered {
             continue;
         }
-        let finding =
-            look.found(Subject::node(&node.name), format!("{registered} has {written} in its nodename file"));
-        finding.seen(file.exhibit(written)).seen_all(exhibit);
-        for endpoint in case.endpoints_on(written) {
-            finding.explains("endpoint-misplaced", crate::checks::words::endpoint_subject(&endpoint.seen));
+        let finding = look.found(
+            Subject::node(&node.name),
+            format!(
+                "the nodename file of {registered} contains \
+                                                           {written}"
+            ),
+        );
+        finding.seen(file.exhibit(written.as_str())).seen_all(exhibit);
+        for endpoint in case.endpoints_on(&written) {
+            finding.explains(
+                FindingCode::EndpointMisplaced,
+                crate::checks::words::endpoint_subject(&endpoint.seen),
+            );
         }
     }
 }
@@ -43,7 +52,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_another_name_and_not_for_another_case() {
@@ -52,6 +61,6 @@ mod tests {
             "Worker-0000\n".to_owned();
         silent(&CHECK, &evidence);
         evidence.node_mut("worker-0000").setup.nodename_file.as_mut().unwrap().seen = "template\n".to_owned();
-        assert_eq!(only(&CHECK, &evidence).summary, "worker-0000 has template in its nodename file");
+        assert_eq!(only(&CHECK, &evidence).summary, "the nodename file of worker-0000 contains template");
     }
 }

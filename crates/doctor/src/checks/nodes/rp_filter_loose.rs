@@ -1,20 +1,21 @@
 //! Node set-up: reverse path filtering that Felix refuses.
 
-use super::is_network_pod;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use plan::LOOSE_RP_FILTER as PATH;
 
-const PATH: &str = "net/ipv4/conf/all/rp_filter";
+use super::is_network_pod;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "rp-filter-loose",
+    code: FindingCode::RpFilterLoose,
     severity: Severity::Warning,
-    title: "Loose reverse path filtering on a Calico node",
+    title: "Reverse path filtering is loose on a Calico node",
     explanation: "net.ipv4.conf.all.rp_filter is 2 (loose) on a node that runs Calico. Pods could send from \
-                  addresses that are not their own, and Felix refuses to start unless it is told to ignore \
-                  this (IgnoreLooseRPF). Some distributions set it at boot.",
-    remedy: "sysctl -w net.ipv4.conf.all.rp_filter=1 (or 0), and look for the file in sysctl.d that sets it",
+                  addresses that are not their own, and Felix refuses to start unless IgnoreLooseRPF is set. \
+                  Some distributions set the value at boot.",
+    remedy: "run plumb repair finding rp-filter-loose --apply, or sysctl -w net.ipv4.conf.all.rp_filter=1 \
+             (or 0); then correct the file in sysctl.d that sets it",
     needs: &[&[Need::Sysctls, Need::Pods]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -32,7 +33,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         };
         look.found(
             Subject::Sysctl { node: host.name().to_owned(), path: PATH.to_owned() },
-            format!("{} filters reverse paths loosely, which Felix refuses", host.name()),
+            format!("{} has loose reverse path filtering, with which Felix refuses to start", host.name()),
         )
         .seen(value.exhibit(format!("{PATH} = 2")));
     }
@@ -44,7 +45,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_beside_felix_unless_it_is_told_to_ignore_it() {

@@ -1,19 +1,20 @@
 //! Ready means ready: an agent that cannot write down what it does adds no pods.
 
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "state-folder-unusable",
+    code: FindingCode::StateFolderUnusable,
     severity: Severity::Error,
-    title: "The agent cannot write its state folder",
-    explanation: "A node's agent notes every attachment in its state folder (/var/lib/plumb) before the pod gets \
-                  its network, and queues DELs there. While the folder is read-only, full, or another agent's, \
-                  every ADD on the node fails, and a DEL that cannot be done at once fails as well. A folder \
-                  that was only removed the agent makes anew by itself.",
-    remedy: "make room on the disk, mount it for writing, or put right what the summary names; the agent goes on \
-             by itself within seconds",
+    title: "Agent cannot write its state directory",
+    explanation: "A node's agent records every attachment in its state directory (/var/lib/plumb) before the \
+                  pod gets its network, and queues DELs there. While the directory is read-only, full or \
+                  used by another agent, every ADD on the node fails, and so does a DEL that cannot be \
+                  carried out immediately. If the directory was merely deleted, the agent recreates it \
+                  automatically.",
+    remedy: "free space on the disk, mount it for writing, or fix what the summary names; the agent resumes \
+             automatically within seconds",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -29,8 +30,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
-    use crate::{Origin, Sighted};
+    use evidence::sample::small;
+    use evidence::{Origin, Sighted};
 
     #[test]
     fn fires_for_what_the_agent_reports() {

@@ -1,17 +1,18 @@
 //! Ready means ready: an agent that cannot read or write the store.
 
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "store-unreachable",
+    code: FindingCode::StoreUnreachable,
     severity: Severity::Error,
-    title: "A node's agent cannot use the store",
-    explanation: "The node's agent asks its store every two seconds whether it can be read and written. It cannot: etcd does \
-                  not answer, the SQLite file is missing or was replaced, or its disk is full. Pods that run keep their \
-                  network. New pods get none, DELs are queued, and changes of other nodes do not arrive.",
-    remedy: "start the store, put its file back, or free space on its disk; the agent goes on by itself",
+    title: "Node's agent cannot use the store",
+    explanation: "The node's agent checks every two seconds whether it can read and write its store. It \
+                  cannot: etcd does not answer, the SQLite file is missing or was replaced, or its disk is \
+                  full. Running pods keep their network. New pods get none, DELs are queued, and changes \
+                  made by other nodes do not arrive.",
+    remedy: "start the store, restore its file, or free space on its disk; the agent resumes automatically",
     needs: &[&[Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -30,15 +31,15 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{node_name, small};
-    use crate::{Origin, Sighted};
+    use evidence::sample::{node_name, small};
+    use evidence::{Origin, Sighted};
 
     #[test]
     fn fires_while_the_agent_has_a_problem() {
         let mut evidence = small();
         silent(&CHECK, &evidence);
         let problem = Sighted::new("etcd does not answer".to_owned(), Origin::probe(node_name(1), "store"));
-        evidence.node_mut(&node_name(1)).store_problem = Some(problem);
+        evidence.node_mut(node_name(1)).store_problem = Some(problem);
         let finding = only(&CHECK, &evidence);
         assert_eq!(finding.summary, "the agent on worker-0001 cannot use the store: etcd does not answer");
     }

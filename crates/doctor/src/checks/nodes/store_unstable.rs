@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use crate::evidence::{Happening, LogEvent};
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Sighted;
+use evidence::{Happening, LogEvent};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "store-unstable",
+    code: FindingCode::StoreUnstable,
     severity: Severity::Warning,
-    title: "The store does not answer, or changes its leader",
-    explanation: "Logs tell of a store that does not answer in time, refuses connections, or changes its \
-                  leader. Each such moment stops allocations, releases and updates of routes; calls that \
-                  were under way may be done or not. Slow disks and a lost member are the usual reasons.",
-    remedy: "look at etcd: members, disk latency (etcd_disk_wal_fsync_duration_seconds), and the network \
-             between members",
+    title: "Store does not answer, or changes its leader",
+    explanation: "Logs show that the store does not answer in time, refuses connections or changes its \
+                  leader. Each time, allocations, releases and route updates stop, and calls in flight may \
+                  or may not have completed. Slow disks and a lost member are the usual causes.",
+    remedy: "check etcd: its members, its disk latency (etcd_disk_wal_fsync_duration_seconds), and the \
+             network between its members",
     needs: &[&[Need::Log]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -36,7 +37,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         return;
     }
     let words: Vec<String> = kinds.iter().map(|(kind, (count, _))| format!("{kind} ({count})")).collect();
-    look.found(Subject::Cluster, format!("the store falters: {}", words.join(", ")))
+    look.found(Subject::Cluster, format!("logs report trouble with the store: {}", words.join(", ")))
         .known_by("falters")
         .seen_all(kinds.values().flat_map(|(_, events)| events.iter()).map(|event| match &event.seen.what {
             Happening::StoreTrouble { message } => event.exhibit(message.clone()),
@@ -60,7 +61,7 @@ fn kind(message: &str) -> &str {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::{Evidence, Origin};
+    use evidence::{Evidence, Origin};
 
     #[test]
     fn fires_for_more_than_a_blip() {
@@ -75,6 +76,10 @@ mod tests {
         };
         silent(&CHECK, &log(&["etcdserver: leader changed"]));
         let finding = only(&CHECK, &log(&["etcdserver: leader changed", "etcdserver: request timed out"]));
-        assert_eq!(finding.summary, "the store falters: leader changed (1), request timed out (1)");
+        assert_eq!(
+            finding.summary,
+            "logs report trouble with the store: leader changed (1), request timed \
+                                     out (1)"
+        );
     }
 }

@@ -7,10 +7,10 @@ pub(super) mod pod_interface_missing;
 pub(super) mod pod_namespace_gone;
 pub(super) mod pod_network_crowded;
 
-use crate::evidence::kernel::PodView;
-use crate::evidence::node::Attachment;
-use crate::evidence::{NodeEvidence, PodName};
+use crate::case::{PodEnd, attachment_of};
 use crate::{Case, Subject};
+use evidence::kernel::PodView;
+use evidence::{NodeEvidence, PodName};
 
 /// Everything that was seen from inside pods of ours that are neither coming nor going, and on which node.
 fn views<'e>(case: &Case<'e>) -> Vec<(&'e NodeEvidence, &'e PodView)> {
@@ -19,15 +19,17 @@ fn views<'e>(case: &Case<'e>) -> Vec<(&'e NodeEvidence, &'e PodView)> {
     views.filter(|(node, view)| is_settled(case, node, view) && is_networked(case, node, view)).collect()
 }
 
-fn attachment<'e>(node: &'e NodeEvidence, view: &PodView) -> Option<&'e Attachment> {
-    let held = node.attachments.iter().flatten().map(|held| &held.seen);
-    held.into_iter().find(|held| view.container_id.as_deref() == Some(&held.container_id))
+/// What is wrong inside pods of ours that are neither coming nor going.
+fn ends<'c, 'e>(case: &'c Case<'e>) -> impl Iterator<Item = &'c PodEnd<'e>> {
+    let ends = case.pod_ends().iter();
+    ends.filter(|end| is_settled(case, end.node, end.view) && is_networked(case, end.node, end.view))
 }
 
 fn is_settled(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> bool {
     let pods = view.pod.iter().flat_map(|name| case.pods_named(name));
     let mut leaving = pods.filter(|pod| case.is_in_flux(&pod.seen) || pod.seen.is_finished());
-    leaving.next().is_none() && !case.passes_over(attachment(node, view).is_some_and(|held| held.is_in_flux))
+    leaving.next().is_none()
+        && !case.passes_over(attachment_of(node, view).is_some_and(|held| held.is_in_flux))
 }
 
 /// Has a network of ours: pods on the host network, and those of others, have their own ways. A text that does not say whose it is
@@ -35,7 +37,7 @@ fn is_settled(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> bool {
 fn is_networked(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> bool {
     let Some(name) = &view.pod else { return true };
     let mut pods = case.pods_named(name);
-    attachment(node, view).is_some()
+    attachment_of(node, view).is_some()
         || case.endpoints_of(name).next().is_some()
         || pods.any(|pod| !case.is_on_host_network(&pod.seen))
 }
@@ -59,7 +61,7 @@ fn whose(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> Whose {
     {
         let only = full_name(case, only);
         let reason = format!(
-            "the text does not say whose view it is; {only} is the only pod of {} in the evidence",
+            "the file does not name the pod; {only} is the only pod on {} in the evidence",
             node.name
         );
         let name = format!("pod {only}");
@@ -69,7 +71,7 @@ fn whose(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> Whose {
     Whose {
         subject: Subject::node(&node.name),
         name,
-        reason: Some("the text does not say whose view it is".to_owned()),
+        reason: Some("the file does not name the pod".to_owned()),
     }
 }
 
@@ -82,18 +84,4 @@ fn full_name(case: &Case<'_>, name: &PodName) -> PodName {
         Some(only) if known.len() == 1 && name.namespace.is_none() => (*only).clone(),
         _ => name.clone(),
     }
-}
-
-/// IPv4 and IPv6 addresses of a view's pod: which versions it must have routes for.
-fn versions(case: &Case<'_>, view: &PodView) -> (bool, bool) {
-    let recorded: Vec<std::net::IpAddr> = view
-        .pod
-        .iter()
-        .flat_map(|pod| case.endpoints_of(pod))
-        .flat_map(|endpoint| endpoint.seen.addresses.clone())
-        .collect();
-    (
-        recorded.is_empty() || recorded.iter().any(std::net::IpAddr::is_ipv4),
-        recorded.iter().any(std::net::IpAddr::is_ipv6),
-    )
 }

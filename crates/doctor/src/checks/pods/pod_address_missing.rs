@@ -1,57 +1,46 @@
 //! In the pod: it does not have the address that its endpoint says.
 
-use super::views;
+use plan::Difference;
+
+use super::ends;
+use crate::case::PodEnd;
 use crate::checks::words::endpoint_exhibit;
-use crate::evidence::same_id;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-address-missing",
+    code: FindingCode::PodAddressMissing,
     severity: Severity::Error,
-    title: "A pod does not have its address",
-    explanation: "Inside a pod its interface does not have the address that the pod's endpoint record says. \
-                  The node routes one address, the pod has another: nothing that is sent to it is taken.",
-    remedy: "recreate the pod",
+    title: "Pod does not have its address",
+    explanation: "Inside a pod, the interface lacks the address in the pod's endpoint record. The node \
+                  routes that address to the pod, but the pod accepts none of the traffic sent to it.",
+    remedy: "run plumb repair finding pod-address-missing --apply, or recreate the pod",
     needs: &[&[Need::PodViews, Need::Endpoints]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for (node, view) in views(case) {
-        let (Some(pod), Some(addresses)) = (&view.pod, view.kernel.addresses.as_ref()) else { continue };
-        if view.kernel.partial.addresses {
-            continue;
-        }
-        let is_of_view = |id: Option<&str>| match (id, view.container_id.as_deref()) {
-            (Some(one), Some(other)) => same_id(one, other),
-            _ => true,
-        };
-        for endpoint in
-            case.endpoints_of(pod).filter(|endpoint| is_of_view(endpoint.seen.container_id.as_deref()))
-        {
-            let is_here =
-                endpoint.seen.node.as_deref().is_none_or(|name| name.eq_ignore_ascii_case(&node.name));
-            for address in endpoint.seen.addresses.iter().filter(|_| is_here) {
-                // A text of one IP version says nothing of the other.
-                let knows_version =
-                    addresses.iter().any(|held| held.seen.net.addr().is_ipv4() == address.is_ipv4())
-                        || address.is_ipv4();
-                if !knows_version || addresses.iter().any(|held| held.seen.net.addr() == *address) {
-                    continue;
-                }
-                let origin = addresses.first().map_or_else(
-                    || Origin::probe(node.name.as_str(), "addresses of the pod"),
-                    |held| held.origin.clone(),
-                );
-                look.found(
-                    pod.clone(),
-                    format!("pod {pod} does not have {address}, which its endpoint says"),
-                )
-                .of_sandbox(endpoint.seen.container_id.as_deref())
-                .seen(origin.exhibit(format!("no {address}")))
-                .seen(endpoint_exhibit(endpoint));
-            }
+    for PodEnd { node, view, differences } in ends(case) {
+        let Some(pod) = &view.pod else { continue };
+        for difference in differences {
+            let Difference::AddressMissing { address, .. } = difference else { continue };
+            let address = address.addr();
+            let mut recorded = case.endpoints_of(pod);
+            let Some(endpoint) = recorded.find(|endpoint| endpoint.seen.addresses.contains(&address)) else {
+                continue;
+            };
+            let origin = view.kernel.addresses.iter().flatten().next().map_or_else(
+                || Origin::probe(&node.name, "addresses of the pod"),
+                |held| held.origin.clone(),
+            );
+            look.found(
+                pod.clone(),
+                format!("pod {pod} does not have {address}, which is in its endpoint record"),
+            )
+            .of_sandbox(endpoint.seen.container_id.as_deref())
+            .seen(origin.exhibit(format!("no {address}")))
+            .seen(endpoint_exhibit(endpoint));
         }
     }
 }
@@ -60,7 +49,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_another_address_inside() {
@@ -70,7 +59,7 @@ mod tests {
         views[0].kernel.addresses.as_mut().unwrap()[0].seen.net = "10.0.0.50/32".parse().unwrap();
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "pod team-0/web-0 does not have 10.0.0.0, which its endpoint says"
+            "pod team-0/web-0 does not have 10.0.0.0, which is in its endpoint record"
         );
     }
 }

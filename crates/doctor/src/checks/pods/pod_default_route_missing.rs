@@ -1,48 +1,42 @@
 //! In the pod: no default route.
 
-use super::{versions, views, whose};
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity};
+use plan::Difference;
+
+use super::{ends, whose};
+use crate::case::PodEnd;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-default-route-missing",
+    code: FindingCode::PodDefaultRouteMissing,
     severity: Severity::Error,
-    title: "A pod without a default route",
-    explanation: "Inside a pod there is no default route, so it reaches nobody: not its node, not other \
-                  pods, not the world. Somebody in the pod removed it, or the plugin was stopped halfway.",
-    remedy: "recreate the pod, or inside it: ip route add 169.254.1.1 dev eth0 scope link; ip route add \
-             default via 169.254.1.1",
+    title: "Pod has no default route",
+    explanation: "A pod has no default route, so it can reach nothing: not its node, not other pods and \
+                  nothing outside. A process in the pod removed it, or the plugin was interrupted.",
+    remedy: "run plumb repair finding pod-default-route-missing --apply, or recreate the pod, or inside it: \
+             ip route add 169.254.1.1 dev eth0 scope link; ip route add default via 169.254.1.1",
     needs: &[&[Need::PodViews]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for (node, view) in views(case) {
-        let Some(routes) = view.kernel.routes.as_ref().filter(|_| !view.kernel.partial.routes) else {
-            continue;
-        };
-        let (needs_v4, needs_v6) = versions(case, view);
-        let has = |v4: bool| {
-            routes.iter().any(|route| {
-                route.seen.destination.prefix_len() == 0 && route.seen.destination.addr().is_ipv4() == v4
-            })
-        };
-        // `ip route` prints one version: silence about the other says nothing unless it was asked for.
-        let knows_v6 = routes.iter().any(|route| route.seen.destination.addr().is_ipv6());
-        let missing = match (needs_v4 && !has(true), needs_v6 && knows_v6 && !has(false)) {
-            (true, _) => "IPv4",
-            (false, true) => "IPv6",
-            _ => continue,
-        };
+    for PodEnd { node, view, differences } in ends(case) {
+        let default = differences.iter().find_map(|difference| match difference {
+            Difference::RouteMissing { route, .. } if route.destination.prefix_len() == 0 => Some(route),
+            _ => None,
+        });
+        let Some(default) = default else { continue };
+        let missing = if default.destination.addr().is_ipv4() { "IPv4" } else { "IPv6" };
         let whose = whose(case, node, view);
         let finding =
             look.found(whose.subject.clone(), format!("{} has no default route for {missing}", whose.name));
         finding.of_sandbox(view.container_id.as_deref());
-        let origin = routes.first().map_or_else(
-            || Origin::probe(node.name.as_str(), "routes of the pod"),
-            |route| route.origin.clone(),
-        );
-        finding.seen(origin.exhibit(format!("{} routes, none of them a default", routes.len())));
+        let routes = view.kernel.routes.as_deref().unwrap_or_default();
+        let origin = routes
+            .first()
+            .map_or_else(|| Origin::probe(&node.name, "routes of the pod"), |route| route.origin.clone());
+        finding.seen(origin.exhibit(format!("{} routes, none of them a default route", routes.len())));
         if let Some(reason) = whose.reason {
             finding.because(reason);
         }
@@ -53,7 +47,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_where_all_routes_are_known() {

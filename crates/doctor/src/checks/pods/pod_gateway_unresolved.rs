@@ -1,36 +1,46 @@
 //! In the pod: its gateway has no hardware address.
 
-use std::net::IpAddr;
+use plan::Difference;
 
-use plan::{V4_GATEWAY, V6_GATEWAY};
-
-use super::{attachment, views, whose};
-use crate::evidence::NodeEvidence;
-use crate::evidence::kernel::{NeighbourState, PodView};
-use crate::{Case, Check, Exhibit, Look, Need, Origin, Settles, Severity};
+use super::{ends, whose};
+use crate::case::PodEnd;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-gateway-unresolved",
+    code: FindingCode::PodGatewayUnresolved,
     severity: Severity::Error,
-    title: "A pod does not reach its gateway",
-    explanation: "Inside a pod the gateway (169.254.1.1, or a link-local address for IPv6) has no hardware \
-                  address: the pod asked, and its node did not answer. No packet leaves the pod. The node \
-                  answers only for pods whose device it has set up, so usually the device is another \
-                  sandbox's, is not set up, or has no endpoint.",
-    remedy: "look for the pod's endpoint and device on its node (proxy_arp of the device must be 1); \
-             recreating the pod mends it",
+    title: "Pod cannot resolve its gateway",
+    explanation: "Inside a pod, the gateway (169.254.1.1, or a link-local address for IPv6) has no MAC \
+                  address: the node did not answer the pod's request, or the permanent entry is missing. No \
+                  packet leaves the pod. The node answers only for devices that it has set up, so usually \
+                  the device belongs to another sandbox, is not set up, or has no endpoint.",
+    remedy: "run plumb repair finding pod-gateway-unresolved --apply, or recreate the pod. To find the \
+             cause, check the pod's endpoint and its device on the node (proxy_arp of the device must be 1)",
     needs: &[&[Need::PodViews]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for (node, view) in views(case) {
-        let Some((gateway, exhibit)) = unresolved(node, view) else { continue };
+    for PodEnd { node, view, differences } in ends(case) {
+        // One that did not answer tells more than one that is absent.
+        let unresolved = differences.iter().filter_map(|difference| match difference {
+            Difference::NeighbourUnresolved { address, .. } => Some((0, *address)),
+            Difference::NeighbourMissing { neighbour, .. } => Some((1, neighbour.address)),
+            _ => None,
+        });
+        let Some((_, gateway)) = unresolved.min() else { continue };
+        let mut known = view.kernel.neighbours.iter().flatten();
+        let exhibit = match known.find(|known| known.seen.address == gateway) {
+            Some(failed) => failed.exhibit(format!("{gateway} is incomplete")),
+            None => Origin::probe(node.name.as_str(), "neighbours of the pod")
+                .exhibit(format!("none for {gateway}")),
+        };
         let whose = whose(case, node, view);
         let finding = look.found(
             whose.subject.clone(),
-            format!("{} on {} has no hardware address for its gateway {gateway}", whose.name, node.name)
+            format!("{} on {} has no MAC address for its gateway {gateway}", whose.name, node.name)
                 .replace(&format!("a pod on {0} on {0}", node.name), &format!("a pod on {}", node.name)),
         );
         finding.of_sandbox(view.container_id.as_deref());
@@ -41,30 +51,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
-/// Asked for without an answer, or, where our agent keeps a permanent entry, not there.
-fn unresolved(node: &NodeEvidence, view: &PodView) -> Option<(IpAddr, Exhibit)> {
-    let neighbours = view.kernel.neighbours.as_ref()?;
-    for gateway in [V4_GATEWAY.into(), V6_GATEWAY.into()] {
-        let known = neighbours.iter().find(|neighbour| neighbour.seen.address == gateway);
-        if let Some(failed) = known.filter(|known| known.seen.state == NeighbourState::Missing) {
-            return Some((gateway, failed.exhibit(format!("{gateway} is incomplete"))));
-        }
-    }
-    let held = attachment(node, view).filter(|_| !view.kernel.partial.neighbours)?;
-    let is_absent = |gateway: &IpAddr| {
-        let is_used = held.addresses.iter().any(|address| address.is_ipv4() == gateway.is_ipv4());
-        is_used && !neighbours.iter().any(|neighbour| neighbour.seen.address == *gateway)
-    };
-    let absent = [V4_GATEWAY.into(), V6_GATEWAY.into()].into_iter().find(is_absent)?;
-    let origin = Origin::probe(node.name.as_str(), "neighbours of the pod");
-    Some((absent, origin.exhibit(format!("none for {absent}"))))
-}
-
 #[cfg(test)]
 mod tests {
+    use plan::V6_GATEWAY;
+
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::kernel::NeighbourState;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_an_entry_without_answer() {
@@ -75,7 +69,7 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "pod team-0/web-0 on worker-0000 has no hardware address for its gateway 169.254.1.1"
+            "pod team-0/web-0 on worker-0000 has no MAC address for its gateway 169.254.1.1"
         );
     }
 
@@ -88,10 +82,7 @@ mod tests {
         views[0].kernel.neighbours.as_mut().unwrap()[0].seen.state = NeighbourState::Missing;
         let finding = only(&CHECK, &evidence);
         assert_eq!(finding.subject.to_string(), "node worker-0000");
-        assert_eq!(
-            finding.summary,
-            "a pod on worker-0000 has no hardware address for its gateway 169.254.1.1"
-        );
+        assert_eq!(finding.summary, "a pod on worker-0000 has no MAC address for its gateway 169.254.1.1");
         evidence.pods.as_mut().unwrap().drain(1..4);
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "pod team-0/web-0");
     }

@@ -1,19 +1,22 @@
 //! In the pod: its interface is not there, as the kernel or the kubelet's log tell.
 
 use super::{views, whose};
-use crate::evidence::kernel::PodView;
-use crate::evidence::{Happening, NodeEvidence};
-use crate::{Case, Check, Finding, Look, Need, Origin, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use evidence::Origin;
+use evidence::kernel::PodView;
+use evidence::{Happening, NodeEvidence};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-interface-missing",
+    code: FindingCode::PodInterfaceMissing,
     severity: Severity::Error,
-    title: "A pod without its network interface",
-    explanation: "Inside a pod the interface eth0 is not there. The pod has no network at all. The device \
-                  on the node was deleted (both ends of a veth go together), or the plugin never finished.",
-    remedy: "recreate the pod",
+    title: "Pod's network interface is missing",
+    explanation: "The interface eth0 is missing inside a pod, so the pod has no network at all. The device \
+                  on the node was deleted (this deletes both ends of the veth pair), or the plugin was \
+                  interrupted.",
+    remedy: "run plumb repair finding pod-interface-missing --apply to recreate the interface, or recreate \
+             the pod",
     needs: &[&[Need::PodViews], &[Need::Log]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -32,10 +35,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let whose = whose(case, node, view);
         let finding = look.found(whose.subject.clone(), format!("{} has no {interface}", whose.name));
         finding.of_sandbox(view.container_id.as_deref());
-        let origin = links.first().map_or_else(
-            || Origin::probe(node.name.as_str(), "links of the pod"),
-            |link| link.origin.clone(),
-        );
+        let origin = links
+            .first()
+            .map_or_else(|| Origin::probe(&node.name, "links of the pod"), |link| link.origin.clone());
         finding.seen(origin.exhibit(format!("no {interface} among {} links", links.len())));
         if let Some(reason) = whose.reason {
             finding.because(reason);
@@ -45,7 +47,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for event in case.log.iter().flatten() {
         if let Happening::InterfaceMissing { pod, interface } = &event.seen.what {
             // A moment's sight, which later lines may have overtaken.
-            look.found(Subject::Pod(pod.clone()), format!("the kubelet missed {interface} in pod {pod}"))
+            look.found(Subject::Pod(pod.clone()), format!("the kubelet found no {interface} in pod {pod}"))
                 .severity(Severity::Warning)
                 .seen(event.exhibit(format!("missing {interface}")));
         }
@@ -60,12 +62,16 @@ fn explain_what_went_with_it(
     view: &PodView,
     subject: &Subject,
 ) {
-    for code in ["pod-address-missing", "pod-default-route-missing", "pod-gateway-unresolved"] {
+    for code in [
+        FindingCode::PodAddressMissing,
+        FindingCode::PodDefaultRouteMissing,
+        FindingCode::PodGatewayUnresolved,
+    ] {
         finding.explains(code, subject.clone());
     }
     let endpoints = view.pod.iter().flat_map(|pod| case.endpoints_of(pod));
     for device in endpoints.filter_map(|endpoint| endpoint.seen.device.as_deref()) {
-        finding.explains("device-down", Subject::device(&node.name, device));
+        finding.explains(FindingCode::DeviceDown, Subject::device(&node.name, device));
     }
 }
 
@@ -73,9 +79,9 @@ fn explain_what_went_with_it(
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::{LogEvent, PodName};
-    use crate::sample::small;
-    use crate::{Evidence, Sighted};
+    use evidence::sample::small;
+    use evidence::{Evidence, Sighted};
+    use evidence::{LogEvent, PodName};
 
     #[test]
     fn fires_where_all_links_are_known() {
@@ -104,10 +110,11 @@ mod tests {
         });
         let report = crate::diagnose(&evidence);
         assert_eq!(report.findings.len(), 1, "{report:#?}");
-        let mut symptoms: Vec<&str> =
+        let mut symptoms: Vec<FindingCode> =
             report.findings[0].symptoms.iter().map(|symptom| symptom.code).collect();
         symptoms.sort_unstable();
-        let went = ["device-down", "pod-address-missing", "pod-default-route-missing"];
+        let went =
+            [FindingCode::DeviceDown, FindingCode::PodAddressMissing, FindingCode::PodDefaultRouteMissing];
         assert_eq!(symptoms[..3], went, "{report:#?}");
     }
 

@@ -1,19 +1,21 @@
 //! A sandbox that the runtime runs, and whose network namespace is gone.
 
 use crate::checks::words::endpoint_subject;
-use crate::evidence::same_id;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::same_id;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-namespace-gone",
+    code: FindingCode::PodNamespaceGone,
     severity: Severity::Error,
-    title: "A running pod whose network namespace is gone",
-    explanation: "The runtime lists a sandbox as ready, and the network namespace that it names for it is not there any more: somebody \
-                  deleted it (ip netns del, a clean-up of /run/netns), or unmounted it. With it went the pod's interface and the \
-                  node's end of it. Nothing can be put back into a namespace that is gone, and only the runtime makes one.",
-    remedy: "delete the pod, so that its sandbox is made anew (kubectl delete pod; a static pod: crictl stopp, then crictl rmp)",
+    title: "Running pod's network namespace is gone",
+    explanation: "The runtime lists a sandbox as ready, but the sandbox's network namespace no longer \
+                  exists: it was deleted (ip netns del, a cleanup of /run/netns) or unmounted. The pod's \
+                  interface and the node's end of it are gone as well. Nothing can be restored in a \
+                  namespace that is gone, and only the runtime can create a new one.",
+    remedy: "delete the pod so that the runtime creates a new sandbox (kubectl delete pod; for a static pod: \
+             crictl stopp, then crictl rmp)",
     needs: &[&[Need::Runtime, Need::PodViews]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -35,17 +37,17 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             }
             let finding = look.found(
                 Subject::Pod(pod.clone()),
-                format!("pod {pod} runs on {} without a network namespace", node.name),
+                format!("pod {pod} runs on {}, but its network namespace is gone", node.name),
             );
             finding
                 .of_sandbox(Some(&sandbox.seen.id))
                 .seen(sandbox.exhibit("the runtime lists its sandbox as ready"))
-                .seen(lost.exhibit("the namespace that the runtime names for it is not there"))
-                .explains("pod-interface-missing", Subject::Pod(pod.clone()));
+                .seen(lost.exhibit("the network namespace that the runtime names for it does not exist"))
+                .explains(FindingCode::PodInterfaceMissing, Subject::Pod(pod.clone()));
             for endpoint in case.endpoints_of(pod).map(|endpoint| &endpoint.seen) {
-                finding.explains("endpoint-without-device", endpoint_subject(endpoint));
+                finding.explains(FindingCode::EndpointWithoutDevice, endpoint_subject(endpoint));
                 if let Some(device) = &endpoint.device {
-                    finding.explains("device-down", Subject::device(&node.name, device));
+                    finding.explains(FindingCode::DeviceDown, Subject::device(&node.name, device));
                 }
             }
         }
@@ -56,8 +58,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
-    use crate::{Origin, Sighted};
+    use evidence::sample::small;
+    use evidence::{Origin, Sighted};
 
     #[test]
     fn fires_while_the_runtime_calls_the_sandbox_ready() {
@@ -67,7 +69,10 @@ mod tests {
         let id = node.pod_views.as_mut().unwrap().remove(0).container_id.unwrap();
         node.lost_namespaces = Some(vec![Sighted::new(id, Origin::probe("worker-0000", "namespaces"))]);
         let finding = only(&CHECK, &evidence);
-        assert_eq!(finding.summary, "pod team-0/web-0 runs on worker-0000 without a network namespace");
+        assert_eq!(
+            finding.summary,
+            "pod team-0/web-0 runs on worker-0000, but its network namespace is gone"
+        );
         let mut leaving = evidence.clone();
         leaving.pods.as_mut().unwrap()[0].seen.deleted_at = leaving.taken_at;
         silent(&CHECK, &leaving);

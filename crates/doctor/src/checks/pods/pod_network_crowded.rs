@@ -1,19 +1,20 @@
 //! Never a guess: what was not read to its end is not called healthy.
 
 use super::whose;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "pod-network-crowded",
+    code: FindingCode::PodNetworkCrowded,
     severity: Severity::Warning,
-    title: "A pod's network holds more than is read",
-    explanation: "A program in the pod made so many links, addresses, routes or neighbours in its own network \
-                  namespace that only the first of them were read: to read them all would cost the node's agent \
-                  its memory. Whether the rest is as it should be is not known.",
-    remedy: "see in the pod what makes them (`ip route show`, `ip address`, `ip neighbour`), and whether it is meant; \
-             a pod without CAP_NET_ADMIN cannot",
+    title: "Pod's network namespace is too large to read completely",
+    explanation: "A process in the pod created so many links, addresses, routes or neighbour entries in its \
+                  network namespace that only the first of them were read. Reading all of them would exhaust \
+                  the memory of the node's agent. The rest was not checked.",
+    remedy: "find out in the pod what creates them (ip route show, ip address, ip neighbour), and whether \
+             that is intended; a pod without CAP_NET_ADMIN cannot create them",
     needs: &[&[Need::PodViews]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -22,10 +23,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (node, view) in all.filter(|(_, view)| !view.too_many.is_empty()) {
         let whose = whose(case, node, view);
         let has = view.too_many.join(" and ");
-        let finding = look
-            .found(whose.subject.clone(), format!("{} has {has} inside; the rest was not read", whose.name));
+        let finding = look.found(
+            whose.subject.clone(),
+            format!("{} has {has} inside, and the rest was not read", whose.name),
+        );
         finding.of_sandbox(view.container_id.as_deref());
-        finding.seen(Origin::probe(node.name.as_str(), "pods from inside").exhibit(has));
+        finding.seen(Origin::probe(&node.name, "pods from inside").exhibit(has));
     }
 }
 
@@ -33,7 +36,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_what_was_not_read_to_its_end() {
@@ -43,7 +46,7 @@ mod tests {
         views[0].too_many = vec!["more than 2048 routes".to_owned()];
         assert_eq!(
             only(&CHECK, &evidence).summary,
-            "pod team-0/web-0 has more than 2048 routes inside; the rest was not read"
+            "pod team-0/web-0 has more than 2048 routes inside, and the rest was not read"
         );
     }
 }

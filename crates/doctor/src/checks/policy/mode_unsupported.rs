@@ -4,19 +4,21 @@ use ::ipam::Pool;
 use model::Kind;
 
 use crate::checks::words::listed;
-use crate::{Case, Check, Exhibit, Look, Need, Settles, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Exhibit;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "mode-unsupported",
+    code: FindingCode::ModeUnsupported,
     severity: Severity::Error,
-    title: "A pool's mode that a node does not have",
-    explanation: "A pool asks for an encapsulation (IPIP or VXLAN), and a node has neither the kernel's \
-                  module for it nor a tunnel device. Its kernel lacks it, or nobody set the tunnel up. Pods \
-                  on that node do not reach pods of the pool elsewhere, and nothing says why.",
-    remedy: "choose another mode for the pool (vxlanMode instead of ipipMode), or load the module on these \
-             nodes and see why their agent makes no tunnel",
+    title: "Node lacks the encapsulation that a pool requires",
+    explanation: "A pool requires an encapsulation (IPIP or VXLAN), but a node has neither the kernel module \
+                  for it nor a tunnel device. The node's kernel does not support it, or the tunnel was never \
+                  set up. Pods on that node cannot reach the pool's pods on other nodes, and no error is \
+                  reported.",
+    remedy: "choose another mode for the pool (vxlanMode instead of ipipMode). Or load the module on these \
+             nodes, and check why their agent creates no tunnel",
     needs: &[&[Need::Record(Kind::IpPool), Need::Setup]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -34,8 +36,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             look.found(
                 record.seen.key(),
                 format!(
-                    "pool {} asks for {module}, and there is neither module nor device for it on \
-                         {names}",
+                    "pool {} requires {module}, but these nodes have neither the module nor a device for it: \
+                     {names}",
                     pool.name
                 ),
             )
@@ -64,7 +66,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_for_ipip_and_not_for_what_is_there() {
@@ -83,7 +85,7 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "pool i asks for ipip, and there is neither module nor device for it on worker-0000, \
+            "pool i requires ipip, but these nodes have neither the module nor a device for it: worker-0000, \
              worker-0001, worker-0002"
         );
     }

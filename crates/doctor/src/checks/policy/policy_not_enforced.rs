@@ -1,40 +1,40 @@
 //! Not yet enforced is never silent: policies that would deny something.
 
-use model::Kind;
+use model::{Kind, NodeName};
 
 use crate::checks::words::{counted, listed};
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 /// What our agent notes on its node's record.
 const ANNOTATION: &str = "plumbline.io/policies-not-enforced";
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "policy-not-enforced",
+    code: FindingCode::PolicyNotEnforced,
     severity: Severity::Error,
-    title: "Policies that nobody enforces",
-    explanation: "The store holds network policies, or profiles with rules that deny, and nodes of this \
-                  cluster run an agent that does not enforce them yet. What they would deny is allowed \
-                  there.",
-    remedy: "run Calico's Felix for policy on these nodes, or remove the policies if they are not meant",
+    title: "Policies are not enforced",
+    explanation: "The store contains network policies, or profiles with rules that deny, but nodes of this \
+                  cluster run an agent that does not enforce them yet. Traffic that they would deny is \
+                  allowed there.",
+    remedy: "run Calico's Felix for policy on these nodes, or delete the policies if they are not wanted",
     needs: &[
         &[Need::Record(Kind::NetworkPolicy), Need::Record(Kind::Node)],
         &[Need::Record(Kind::GlobalNetworkPolicy), Need::Record(Kind::Node)],
         &[Need::Record(Kind::Profile), Need::Record(Kind::Node)],
     ],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let nodes: Vec<String> = case
+    let nodes: Vec<&NodeName> = case
         .node_views()
         .values()
         .filter(|view| {
             let is_noted =
                 view.record.is_some_and(|record| record.seen.metadata.annotations.contains_key(ANNOTATION));
-            is_noted || case.node(view.name).is_some_and(|node| node.attachments.is_some())
+            is_noted || case.node(&view.name).is_some_and(|node| node.attachments.is_some())
         })
-        .map(|view| view.name.to_owned())
+        .map(|view| &view.name)
         .collect();
     let kinds = [Kind::GlobalNetworkPolicy, Kind::NetworkPolicy, Kind::Profile];
     let records = kinds.into_iter().flat_map(|kind| case.evidence.records.all(kind));
@@ -43,11 +43,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         return;
     }
     let count = if denying.len() == 1 { "one record".to_owned() } else { counted(denying.len(), "record") };
-    let verb = if denying.len() == 1 { "denies" } else { "deny" };
+    let (verb, is) = if denying.len() == 1 { ("denies", "is") } else { ("deny", "are") };
     look.found(
         Subject::Cluster,
         format!(
-            "{count} {verb} traffic and nobody enforces it on {}: {}",
+            "{count} {verb} traffic but {is} not enforced on {}: {}",
             listed(&nodes),
             listed(denying.iter().map(|record| record.seen.key()))
         ),
@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::{record, small};
+    use evidence::sample::{record, small};
 
     #[test]
     fn fires_for_what_denies_where_our_agent_runs() {

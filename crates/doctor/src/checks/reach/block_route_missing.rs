@@ -4,22 +4,24 @@ use std::collections::BTreeSet;
 
 use ::ipam::Pool;
 use ipnet::IpNet;
-use model::{Key, Kind};
+use model::{Key, Kind, NodeName};
 
 use super::routed_blocks;
-use crate::{Case, Check, Host, Look, Need, Origin, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-route-missing",
+    code: FindingCode::BlockRouteMissing,
     severity: Severity::Error,
-    title: "A node has no route to another node's pods",
-    explanation: "A node has no route to a block of another node, although routes between nodes are its own \
-                  business here: some of the others are there, or tunnels or BGP are in use. Its pods do \
-                  not reach the pods of that block; packets go to the default gateway.",
-    remedy: "see whether the session with that node is up (BGP), or whether its tunnel address is known \
-             (VXLAN); then whether a filter keeps the route out",
+    title: "Node has no route to another node's pods",
+    explanation: "A node has no route to another node's block, although it is expected to have one: it has \
+                  routes to other blocks, or tunnels or BGP are in use. Its pods cannot reach the pods in \
+                  that block, because packets to them follow a wider route, usually the default route.",
+    remedy: "run plumb repair finding block-route-missing --apply. If BIRD writes the routes, check that the \
+             session with that node is established and that no filter rejects the route. For VXLAN, check \
+             that the other node has a tunnel address",
     needs: &[&[Need::Ipam, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -28,7 +30,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let blocks = routed_blocks(case);
     let pools = case.evidence.records.all(Kind::IpPool).iter().filter_map(|pool| Pool::new(&pool.seen).ok());
     let pools: Vec<Pool> = pools.collect();
-    let owned: BTreeSet<(IpNet, &str)> = blocks.iter().map(|(_, net, node)| (*net, node.as_str())).collect();
+    let owned: BTreeSet<(IpNet, &NodeName)> = blocks.iter().map(|(_, net, node)| (*net, node)).collect();
     let has_tunnels = pools.iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
     // A machine that is no node, or no longer, has no pods who would need the routes; if it has, that is another finding.
     let is_node = |host: &&Host<'_>| !case.knows_nodes() || case.node_view(host.name()).is_some();
@@ -37,26 +39,24 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         // Through a tunnel leads only a route of its own; one that was summed up leads past it.
         let is_tunnelled = |net: &IpNet| crossings.is_some_and(|known| known.tunnelled.contains(net));
         // One inside another block of the same node takes the other's way.
-        let is_in_routed = |net: IpNet, node: &str| {
+        let is_in_routed = |net: IpNet, node: &NodeName| {
             enclosing(net).any(|outer| owned.contains(&(outer, node)) && is_within(host, outer))
         };
-        let is_routed = |net: IpNet, node: &str| {
+        let is_routed = |net: IpNet, node: &NodeName| {
             is_within(host, net)
                 || (!is_tunnelled(&net) && is_summed_up(host, net))
                 || is_in_routed(net, node)
         };
-        let elsewhere = || blocks.iter().filter(|(_, _, node)| !node.eq_ignore_ascii_case(host.name()));
+        let elsewhere = || blocks.iter().filter(|(_, _, node)| node != host.name());
         let mut missing: Vec<_> = elsewhere()
             // Nobody routes what no pool vouches for, which is a finding of its own.
             .filter(|(_, net, _)| pools.is_empty() || pools.iter().any(|pool| is_part(pool, net)))
             .filter(|(_, net, node)| !is_routed(*net, node) && case.node_view(node).is_some())
             .collect();
         // Of a block inside another of the same node the larger one's route is missed, once.
-        let unrouted: BTreeSet<(IpNet, &str)> =
-            missing.iter().map(|(_, net, node)| (*net, node.as_ref())).collect();
-        missing.retain(|(_, net, node)| {
-            !enclosing(*net).any(|outer| unrouted.contains(&(outer, node.as_ref())))
-        });
+        let unrouted: BTreeSet<(IpNet, &NodeName)> =
+            missing.iter().map(|(_, net, node)| (*net, node)).collect();
+        missing.retain(|(_, net, node)| !enclosing(*net).any(|outer| unrouted.contains(&(outer, node))));
         let routes_others = elsewhere().any(|(_, net, node)| is_routed(*net, node));
         let has_bgp = host.node.bgp.as_ref().is_some_and(|bgp| !bgp.sessions.is_empty());
         // Where neither holds, somebody else (a cloud, a router) knows the way.
@@ -66,11 +66,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for (block, net, owner) in missing {
             let place = host.name();
             let finding = look.found(
-                Subject::Route { node: place.to_owned(), destination: *net },
+                Subject::Route { node: place.clone(), destination: *net },
                 format!("{place} has no route to block {block} of node {owner}"),
             );
             if let Some(route) = host.route_for(net.addr()) {
-                finding.because(format!("packets to it take {}", route.seen));
+                finding.because(format!("packets to it follow {}", route.seen));
             }
             finding.seen(Origin::probe(place, "routes").exhibit(format!("none to {block}"))).seen(
                 case.evidence
@@ -113,10 +113,10 @@ fn is_part(pool: &Pool, block: &IpNet) -> bool {
 /// Addresses that are at another node than their block, and ends of tunnels: each needs a route of its own through the tunnel.
 fn look_for_singles(case: &Case<'_>, look: &mut Look<'_>) {
     for crossings in case.crossings() {
-        let place = crossings.node;
+        let place = &crossings.node;
         for (destination, owner) in &crossings.missing {
             look.found(
-                Subject::Route { node: place.to_owned(), destination: *destination },
+                Subject::Route { node: place.clone(), destination: *destination },
                 format!("{place} has no route to {destination} at node {owner}"),
             )
             .seen(Origin::probe(place, "routes").exhibit(format!("none to {destination}")));
@@ -128,7 +128,7 @@ fn look_for_singles(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_the_one_that_is_missing() {
@@ -161,16 +161,16 @@ mod tests {
         let mut evidence = small();
         let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
         routes.retain(|route| route.seen.destination.to_string() != "10.0.0.64/26");
-        let roots = |evidence: &crate::Evidence| {
+        let roots = |evidence: &evidence::Evidence| {
             let findings = crate::diagnose(evidence).findings;
             findings.into_iter().map(|finding| finding.code).collect::<BTreeSet<_>>()
         };
-        assert!(roots(&evidence).contains(CHECK.code));
+        assert!(roots(&evidence).contains(&CHECK.code));
         let annotation = "projectcalico.org/IPv4Address".to_owned();
         let nodes = evidence.kube_nodes.as_mut().unwrap();
         nodes[1].seen.annotations.insert(annotation, "172.16.0.1/16".to_owned());
         let roots = roots(&evidence);
-        assert!(roots.contains("node-address-shared") && !roots.contains(CHECK.code), "{roots:?}");
+        assert!(roots.contains(&FindingCode::NodeAddressShared) && !roots.contains(&CHECK.code), "{roots:?}");
     }
 
     #[test]

@@ -3,30 +3,32 @@
 use plan::between::RouteFault;
 
 use super::packets_lost::way;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "block-route-wrong",
+    code: FindingCode::BlockRouteWrong,
     severity: Severity::Error,
-    title: "A route to another node's pods leads the wrong way",
-    explanation: "A node has a route to another node's block, and it does not lead as the pool's mode asks for: past the tunnel \
-                  where packets must be encapsulated, into a tunnel where none is meant, to another next hop, or nowhere (a \
-                  black hole). A network between the nodes that does not know the pods drops what is sent past the tunnel.",
-    remedy: "plumb repair puts the route that the mode asks for in its place; see who wrote the wrong one (its protocol), or it \
-             comes back",
+    title: "Route to another node's pods goes the wrong way",
+    explanation: "A node has a route to another node's block, but the route does not match the pool's mode. \
+                  It bypasses the tunnel where packets must be encapsulated, uses a tunnel where none is \
+                  intended, has a different next hop, or is a blackhole. If the network between the nodes \
+                  has no routes to the pods, it drops traffic that bypasses the tunnel.",
+    remedy: "run plumb repair finding block-route-wrong --apply to replace it with the route that the pool's \
+             mode requires. Then use the protocol of the wrong route (ip route) to find out what installed \
+             it, or it will come back",
     needs: &[&[Need::Ipam, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for crossings in case.crossings() {
-        let place = crossings.node;
+        let place = &crossings.node;
         for wrong in &crossings.wrong {
             let (route, owner) = (&wrong.found.seen, &wrong.owner);
             let words = match wrong.fault {
-                RouteFault::LeadsNowhere => "nowhere",
-                RouteFault::Device => "by the wrong device",
+                RouteFault::LeadsNowhere => "to nowhere",
+                RouteFault::Device => "through the wrong device",
                 RouteFault::Gateway => "to the wrong next hop",
                 RouteFault::NotOnlink => "without onlink",
             };
@@ -37,7 +39,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             );
             finding.known_by(words).seen(wrong.found.exhibit(described(route)));
             if let Some(wanted) = &wrong.wanted {
-                finding.because(format!("by the mode of its pool it must lead {wanted}"));
+                finding.because(format!("its pool's mode requires {wanted}"));
             }
             finding
                 .explains(super::route_gateway_unreachable::CHECK.code, subject)
@@ -47,7 +49,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 }
 
 /// With who wrote it.
-pub(super) fn described(route: &crate::evidence::kernel::Route) -> String {
+pub(super) fn described(route: &evidence::kernel::Route) -> String {
     let protocol = route.protocol.as_deref().unwrap_or("boot");
     format!("{route} proto {protocol}{}", if route.is_onlink { " onlink" } else { "" })
 }
@@ -55,10 +57,10 @@ pub(super) fn described(route: &crate::evidence::kernel::Route) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::kernel::{Route, RouteKind};
-    use crate::sample::{small, tunnelled};
+    use evidence::Evidence;
+    use evidence::kernel::{Route, RouteKind};
+    use evidence::sample::{small, tunnelled};
 
     fn route(evidence: &mut Evidence) -> &mut Route {
         let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
@@ -108,7 +110,7 @@ mod tests {
             ..route(&mut evidence).clone()
         };
         *route(&mut evidence) = tunnel;
-        assert!(only(&CHECK, &evidence).summary.contains("by the wrong device"));
+        assert!(only(&CHECK, &evidence).summary.contains("through the wrong device"));
         let mut evidence = tunnelled("vxlanMode", "Always");
         route(&mut evidence).is_onlink = false;
         assert!(only(&CHECK, &evidence).summary.contains("without onlink"));

@@ -3,19 +3,20 @@
 use model::{Kind, Resource};
 use plan::between::{BetweenSettings, Writer};
 
-use crate::{Case, Check, Look, Need, Settles, Severity, Sighted};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "cluster-routes-contradictory",
+    code: FindingCode::ClusterRoutesContradictory,
     severity: Severity::Error,
-    title: "Two were told to write the same routes, or nobody",
-    explanation: "programClusterRoutes of FelixConfiguration and of BGPConfiguration are two settings for one \
-                  question: who writes the routes to other nodes' blocks that need no tunnel. If both say that they do, \
-                  two programs overwrite each other's routes; if neither does, nodes have no routes at all. Calico does \
-                  not notice either.",
-    remedy: "say Enabled in one of the two and Disabled in the other, or leave both unset",
+    title: "Felix and BIRD both write the same routes, or neither does",
+    explanation: "programClusterRoutes in FelixConfiguration and in BGPConfiguration decides which program \
+                  writes the routes to other nodes' blocks that need no tunnel. If both are enabled, two \
+                  programs overwrite each other's routes. If neither is, nodes have no such routes. Calico \
+                  does not detect either case.",
+    remedy: "set one of the two to Enabled and the other to Disabled, or leave both unset",
     needs: &[&[Need::Record(Kind::FelixConfiguration), Need::Record(Kind::BgpConfiguration)]],
-    settles: Settles::AtOnce,
+    certainty: Certainty::Certain,
     look,
 };
 
@@ -37,8 +38,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             format!("programClusterRoutes: {}", value.unwrap_or_default())
         };
         let who = match settings.writer() {
-            Writer::Agent => "both the agent and BIRD are told to write routes between nodes",
-            Writer::Bird => "neither the agent nor BIRD is told to write routes between nodes",
+            Writer::Agent => "both the agent and BIRD are configured to write routes between nodes",
+            Writer::Bird => "neither the agent nor BIRD is configured to write routes between nodes",
         };
         look.found(record.seen.key(), who).seen(record.exhibit(said(record))).seen(bgp.exhibit(said(bgp)));
     }
@@ -49,9 +50,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Evidence;
     use crate::checks::testing::{only, silent};
-    use crate::sample::record;
+    use evidence::Evidence;
+    use evidence::sample::record;
 
     fn with(felix: Option<&str>, bgp: Option<&str>) -> Evidence {
         let mut evidence = Evidence::default();

@@ -15,40 +15,39 @@ use std::net::IpAddr;
 
 use ::ipam::Pool;
 use ipnet::IpNet;
-use model::{AffinityOwner, Cidr, Kind};
+use model::{Cidr, Kind, NodeName};
 
 use crate::{Case, Finding, Subject};
 
 /// Blocks that belong to nodes, with their nodes.
-pub(super) fn node_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, String)> {
+pub(super) fn node_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, NodeName)> {
     let blocks = case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.blocks);
     blocks
         .filter(|(_, stored)| !stored.value.deleted)
-        .filter_map(|(cidr, stored)| match stored.value.owner() {
-            Some(AffinityOwner::Host(node)) => Some((*cidr, cidr.to_string().parse().ok()?, node)),
-            _ => None,
+        .filter_map(|(cidr, stored)| {
+            Some((*cidr, cidr.to_string().parse().ok()?, stored.value.owner()?.node()?))
         })
         .collect()
 }
 
 /// Those that agents route: not what lies in no pool, what would hide a node, or what lies inside a block of another node.
-pub(super) fn routed_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, String)> {
+pub(super) fn routed_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, NodeName)> {
     let blocks = node_blocks(case);
     let records = case.evidence.records.all(Kind::IpPool);
     let pools: Vec<Pool> = records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
     let knows_pools = case.books_view().is_some_and(|view| view.knows_pools);
     let by_length: BTreeSet<u8> = blocks.iter().map(|(cidr, ..)| cidr.prefix_len()).collect();
-    let owners: BTreeMap<Cidr, &str> = blocks.iter().map(|(cidr, _, node)| (*cidr, node.as_str())).collect();
+    let owners: BTreeMap<Cidr, &NodeName> = blocks.iter().map(|(cidr, _, node)| (*cidr, node)).collect();
     let views = case.node_views().values();
     let addresses: BTreeSet<IpAddr> =
         views.flat_map(|view| &view.addresses).map(|recorded| recorded.address()).collect();
-    let is_routed = |(cidr, net, node): &&(Cidr, IpNet, String)| {
+    let is_routed = |(cidr, net, node): &&(Cidr, IpNet, NodeName)| {
         let pool = pools.iter().find(|pool| pool.cidr.contains_cidr(cidr));
         let mut around = by_length
             .range(..cidr.prefix_len())
             .filter_map(|length| owners.get(&Cidr::containing(cidr.network(), *length)?));
         let is_odd = pool.is_some_and(|pool| pool.block_size != cidr.prefix_len());
-        let is_others = is_odd && around.any(|owner| owner != node);
+        let is_others = is_odd && around.any(|owner| *owner != node);
         let hides = || addresses.range(net.network()..=net.broadcast()).next().is_some();
         !is_others && (pool.is_some() && !hides() || !knows_pools)
     };
@@ -57,12 +56,12 @@ pub(super) fn routed_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, String)> {
 
 /// A node that goes by an address at which nobody reaches it: routes to its blocks are missing or wrong on the others, and on itself those
 /// to theirs.
-pub(super) fn explain_ways(case: &Case<'_>, finding: &mut Finding, node: &str) {
+pub(super) fn explain_ways(case: &Case<'_>, finding: &mut Finding, node: &NodeName) {
     let blocks = node_blocks(case);
     for host in case.hosts() {
-        let is_itself = host.name().eq_ignore_ascii_case(node);
+        let is_itself = host.name() == node;
         for (_, destination, owner) in &blocks {
-            if owner.eq_ignore_ascii_case(node) == is_itself {
+            if (owner == node) == is_itself {
                 continue;
             }
             for check in [
@@ -71,15 +70,15 @@ pub(super) fn explain_ways(case: &Case<'_>, finding: &mut Finding, node: &str) {
                 &route_gateway_unreachable::CHECK,
                 &route_via_wrong_node::CHECK,
             ] {
-                let (node, destination) = (host.name().to_owned(), *destination);
+                let (node, destination) = (host.name().clone(), *destination);
                 finding.explains(check.code, Subject::Route { node, destination });
             }
         }
     }
     for crossings in case.crossings() {
-        let place = crossings.node;
-        let is_itself = place.eq_ignore_ascii_case(node);
-        for end in crossings.ends.iter().filter(|end| is_itself || end.owner.eq_ignore_ascii_case(node)) {
+        let place = &crossings.node;
+        let is_itself = place == node;
+        for end in crossings.ends.iter().filter(|end| is_itself || end.owner == *node) {
             finding.explains(tunnel_end_unknown::CHECK.code, tunnel_end_unknown::subject(place, end));
         }
         for tunnel in crossings.tunnels.iter().filter(|_| is_itself) {

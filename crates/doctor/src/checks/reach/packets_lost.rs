@@ -3,23 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use model::NodeName;
+
 use crate::case::Tried;
 use crate::checks::words::listed;
-use crate::evidence::probe::Echo;
-use crate::{Case, Check, Exhibit, Finding, Look, Need, Settles, Severity, Sighted, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use evidence::probe::Echo;
+use evidence::{Exhibit, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "packets-lost",
+    code: FindingCode::PacketsLost,
     severity: Severity::Error,
-    title: "Packets from one node to another do not arrive",
-    explanation: "A node's routes to another node's pods look right, and yet nobody there answers it, while they do answer \
-                  somebody else. The packets are lost on the way: a firewall or a security group between the nodes (IP in IP, \
-                  VXLAN on UDP 4789), a switch or cloud that drops addresses it does not know, reverse path filtering, or a \
-                  firewall on one of the two nodes. Only plumb doctor --probe looks for it, as that sends packets.",
-    remedy: "follow a packet: tcpdump on the other node's card while this one pings; if it does not arrive, look between the nodes, \
-             else at the other node's firewall and net.ipv4.conf.*.rp_filter",
+    title: "Packets from one node to another are lost",
+    explanation: "A node's routes to another node's pods look correct, but those pods do not reply to it, \
+                  although they reply to other nodes. The packets are lost on the way. Possible causes are a \
+                  firewall on one of the nodes, a firewall or security group between them (IPIP, or VXLAN on \
+                  UDP port 4789), a switch or cloud network that drops unknown addresses, and reverse path \
+                  filtering. Only plumb doctor --probe detects this, because it sends packets.",
+    remedy: "run tcpdump on the other node's NIC while this node pings it. If the packets do not arrive, \
+             check the network between the nodes; if they do, check the other node's firewall and \
+             net.ipv4.conf.*.rp_filter",
     needs: &[&[Need::Probes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
@@ -29,24 +34,24 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     let ways = Ways::tried(case);
     let cut_off = ways.cut_off();
-    for node in &cut_off {
+    for &node in &cut_off {
         let own = ways.lost.iter().filter(|lost| lost.from == *node || lost.to == *node);
-        let there = own.clone().map(|lost| if lost.from == *node { lost.to } else { lost.from });
-        let there: BTreeSet<&str> = there.collect();
+        let there = own.clone().map(|lost| if lost.from == *node { &lost.to } else { &lost.from });
+        let there: BTreeSet<&NodeName> = there.collect();
         look.found(
-            Subject::node(*node),
-            format!("{node} is cut off: packets to and from {} are lost both ways", listed(there)),
+            Subject::node(node),
+            format!("{node} is cut off: packets to and from {} are lost", listed(there)),
         )
         .known_by("lost")
         .seen_all(own.flat_map(|lost| lost.exhibits()));
     }
-    let is_told = |lost: &&Lost<'_>| cut_off.contains(lost.from) || cut_off.contains(lost.to);
+    let is_told = |lost: &&Lost<'_>| cut_off.contains(&lost.from) || cut_off.contains(&lost.to);
     for lost in ways.lost.iter().filter(|lost| !is_told(lost)) {
         let addresses = listed(lost.echoes.iter().map(|(address, _)| address));
         let answers = if lost.echoes.len() == 1 { "answers" } else { "answer" };
         look.found(
-            way(lost.from, lost.to),
-            format!("packets from {} to {} are lost: {addresses} {answers} others", lost.from, lost.to),
+            way(&lost.from, &lost.to),
+            format!("packets from {} to {} are lost: {addresses} {answers} other nodes", lost.from, lost.to),
         )
         .known_by("lost")
         .seen_all(lost.exhibits());
@@ -55,8 +60,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 
 /// A way on which packets are lost.
 struct Lost<'e> {
-    from: &'e str,
-    to: &'e str,
+    from: NodeName,
+    to: NodeName,
     echoes: Vec<(IpAddr, &'e Sighted<Echo>)>,
 }
 
@@ -70,19 +75,21 @@ impl Lost<'_> {
 struct Ways<'e> {
     lost: Vec<Lost<'e>>,
     /// Nodes from or to which a packet arrived.
-    reached: BTreeSet<&'e str>,
+    reached: BTreeSet<NodeName>,
 }
 
 impl<'e> Ways<'e> {
     fn tried(case: &Case<'e>) -> Ways<'e> {
         let mut ways = Ways { lost: Vec::new(), reached: BTreeSet::new() };
         let probed = case.evidence.nodes.values().filter(|node| node.setup.probed.is_some());
-        for from in probed.map(|node| node.name.as_str()) {
-            for to in case.node_views().values().map(|view| view.name) {
+        for from in probed.map(|node| &node.name) {
+            for to in case.node_views().values().map(|view| &view.name) {
                 match case.way(from, to) {
-                    _ if to.eq_ignore_ascii_case(from) => {}
-                    Some(Tried::Lost(echoes)) => ways.lost.push(Lost { from, to, echoes }),
-                    Some(Tried::Arrived) => ways.reached.extend([from, to]),
+                    _ if to == from => {}
+                    Some(Tried::Lost(echoes)) => {
+                        ways.lost.push(Lost { from: from.clone(), to: to.clone(), echoes })
+                    }
+                    Some(Tried::Arrived) => ways.reached.extend([from.clone(), to.clone()]),
                     None => {}
                 }
             }
@@ -91,29 +98,29 @@ impl<'e> Ways<'e> {
     }
 
     /// Nodes from which nothing arrives and to which nothing does, if more than one other says so.
-    fn cut_off(&self) -> BTreeSet<&'e str> {
-        let mut ways: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    fn cut_off(&self) -> BTreeSet<&NodeName> {
+        let mut ways: BTreeMap<&NodeName, (usize, usize)> = BTreeMap::new();
         for lost in &self.lost {
-            ways.entry(lost.from).or_default().0 += 1;
-            ways.entry(lost.to).or_default().1 += 1;
+            ways.entry(&lost.from).or_default().0 += 1;
+            ways.entry(&lost.to).or_default().1 += 1;
         }
         let lost = ways.into_iter().filter(|(_, (from, to))| *from > 1 && *to > 1).map(|(node, _)| node);
-        lost.filter(|node| !self.reached.contains(node)).collect()
+        lost.filter(|node| !self.reached.contains(*node)).collect()
     }
 }
 
-pub(super) fn way(from: &str, to: &str) -> Subject {
-    Subject::Way { node: from.to_owned(), to: to.to_owned() }
+pub(super) fn way(from: &NodeName, to: &NodeName) -> Subject {
+    Subject::Way { node: from.clone(), to: to.clone() }
 }
 
 /// What is wrong with a node loses packets to it, and from it.
-pub(in crate::checks) fn explain_losses(case: &Case<'_>, finding: &mut Finding, node: &str) {
+pub(in crate::checks) fn explain_losses(case: &Case<'_>, finding: &mut Finding, node: &NodeName) {
     if !case.has_probes() {
         return;
     }
     finding.explains(CHECK.code, Subject::node(node));
-    for other in case.node_views().values().filter(|other| !other.name.eq_ignore_ascii_case(node)) {
-        finding.explains(CHECK.code, way(other.name, node)).explains(CHECK.code, way(node, other.name));
+    for other in case.node_views().values().filter(|other| other.name != *node) {
+        finding.explains(CHECK.code, way(&other.name, node)).explains(CHECK.code, way(node, &other.name));
     }
 }
 
@@ -121,16 +128,15 @@ pub(in crate::checks) fn explain_losses(case: &Case<'_>, finding: &mut Finding, 
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent, subjects};
-    use crate::evidence::probe;
-    use crate::sample::{node_address, node_name, record, small};
-    use crate::{Evidence, Origin};
+    use evidence::sample::{node_address, node_name, record, small};
+    use evidence::{Evidence, Origin};
 
     /// Everybody gets an answer from everybody.
     fn probed() -> Evidence {
         let mut evidence = small();
-        let (targets, _) = probe::targets(&evidence, &crate::Options::default());
+        let (targets, _) = crate::probe::targets(&evidence, &crate::Options::default());
         for node in evidence.nodes.values_mut() {
-            let origin = Origin::probe(node.name.as_str(), "echo");
+            let origin = Origin::probe(&node.name, "echo");
             let echo = |address: &IpAddr| (*address, Sighted::new(Echo::Answered, origin.clone()));
             node.setup.probed = Some(targets.iter().map(echo).collect());
         }
@@ -138,7 +144,7 @@ mod tests {
     }
 
     fn echoes(evidence: &mut Evidence, node: usize) -> impl Iterator<Item = (&IpAddr, &mut Sighted<Echo>)> {
-        evidence.node_mut(&node_name(node)).setup.probed.as_mut().unwrap().iter_mut()
+        evidence.node_mut(node_name(node)).setup.probed.as_mut().unwrap().iter_mut()
     }
 
     fn is_pod(address: &IpAddr) -> bool {
@@ -183,7 +189,7 @@ mod tests {
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
-            "worker-0001 is cut off: packets to and from worker-0000, worker-0002 are lost both ways"
+            "worker-0001 is cut off: packets to and from worker-0000, worker-0002 are lost"
         );
         // One way that works, and it is about ways again.
         let there = on_node(&evidence, 1);
@@ -227,7 +233,7 @@ mod tests {
     fn stays_silent_where_something_else_is_wrong_or_it_may_be_meant() {
         let mut evidence = probed();
         lose(&mut evidence);
-        let routes = evidence.node_mut(&node_name(0)).kernel.routes.as_mut().unwrap();
+        let routes = evidence.node_mut(node_name(0)).kernel.routes.as_mut().unwrap();
         routes.retain(|route| route.seen.destination.to_string() != "10.0.0.64/26");
         silent(&CHECK, &evidence);
         let mut evidence = probed();
@@ -238,7 +244,7 @@ mod tests {
             serde_json::json!({"selector": "all()"}),
         ));
         only(&CHECK, &evidence);
-        evidence.node_mut(&node_name(1)).attachments = None;
+        evidence.node_mut(node_name(1)).attachments = None;
         silent(&CHECK, &evidence);
     }
 }

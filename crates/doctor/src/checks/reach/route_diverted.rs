@@ -2,30 +2,33 @@
 
 use super::block_route_wrong::described;
 use super::packets_lost::way;
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "route-diverted",
+    code: FindingCode::RouteDiverted,
     severity: Severity::Error,
-    title: "A route takes the packets of single pods elsewhere",
-    explanation: "A node has a route to a part of another node's block, most often to one address, that leads elsewhere than \
-                  the block: nowhere (a black hole), or by another device. The longest prefix wins, so the route to the block is \
-                  there and of no use: the pods at these addresses are not reached from this node.",
-    remedy: "plumb repair removes it, and undo puts it back; see who wrote it (its protocol), or it comes back",
+    title: "More specific route diverts traffic for individual pods",
+    explanation: "A node has a route to a part of another node's block, most often to a single address, that \
+                  does not follow the block's route. It is a blackhole, or points to a different device. The \
+                  longest prefix wins, so the block's route is not used, and the pods at these addresses \
+                  cannot be reached from this node.",
+    remedy: "run plumb repair finding route-diverted --apply to remove the route. Then use its protocol (ip \
+             route) to find out what installed it, or it will come back",
     needs: &[&[Need::Ipam, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for crossings in case.crossings() {
-        let place = crossings.node;
+        let place = &crossings.node;
         for diverted in &crossings.diverted {
             let (route, owner, block) = (&diverted.found.seen, &diverted.owner, diverted.block);
             let destination = route.destination;
             let finding = look.found(
                 Subject::Route { node: place.to_owned(), destination },
-                format!("{place} takes packets to {destination} of node {owner} out of their way: {route}"),
+                format!("{place} diverts packets to {destination} of node {owner}: {route}"),
             );
             finding.seen(diverted.found.exhibit(described(route)));
             for endpoint in case.endpoints_at(destination.addr()) {
@@ -51,9 +54,9 @@ fn cidr(net: ipnet::IpNet) -> model::Cidr {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::kernel::Route;
-    use crate::sample::{kernel_route, small, tunnelled};
-    use crate::{Evidence, Sighted};
+    use evidence::kernel::Route;
+    use evidence::sample::{kernel_route, small, tunnelled};
+    use evidence::{Evidence, Sighted};
 
     /// Beside everything else, on the first node, to the first pod of the second.
     fn with(evidence: &Evidence, change: impl FnOnce(&mut Route)) -> Evidence {
@@ -71,9 +74,9 @@ mod tests {
         for healthy in [small(), tunnelled("vxlanMode", "Always")] {
             silent(&CHECK, &healthy);
             let other = with(&healthy, |_| {});
-            assert!(only(&CHECK, &other).summary.contains("of node worker-0001 out of their way"));
+            assert!(only(&CHECK, &other).summary.contains("worker-0000 diverts packets to"));
             let hole = with(&healthy, |route| {
-                (route.kind, route.device) = (crate::evidence::kernel::RouteKind::Blackhole, None);
+                (route.kind, route.device) = (evidence::kernel::RouteKind::Blackhole, None);
             });
             assert!(only(&CHECK, &hole).summary.contains(": blackhole 10.0.0."));
             // A whole range of pods.

@@ -4,29 +4,28 @@ use std::net::IpAddr;
 
 use super::node_blocks;
 use super::packets_lost::way;
-use crate::evidence::kernel::NeighbourState;
-use crate::{Case, Check, Exhibit, Host, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use evidence::Exhibit;
+use evidence::kernel::NeighbourState;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "route-gateway-unreachable",
+    code: FindingCode::RouteGatewayUnreachable,
     severity: Severity::Error,
-    title: "A block is routed through an address that does not answer",
+    title: "Next hop of a route to a block does not answer",
     explanation: "A node routes another node's block through an address that it cannot reach: the kernel \
-                  calls the route dead, the address answers neither to ARP nor to a probe. The route is \
-                  there and does nothing.",
-    remedy: "see whether the other node is up and has that address; whether both are on one network; \
-             whether a tunnel is needed between them",
+                  marks the route as dead, or the address does not answer ARP or NDP requests. The route \
+                  exists, but all packets that follow it are lost.",
+    remedy: "check that the other node is up and has that address, that both are on the same network, and \
+             whether they need a tunnel between them",
     needs: &[&[Need::Ipam, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let blocks = node_blocks(case);
     for host in case.hosts() {
-        for (block, net, owner) in
-            blocks.iter().filter(|(_, _, owner)| !owner.eq_ignore_ascii_case(host.name()))
-        {
+        for (block, net, owner) in blocks.iter().filter(|(_, _, owner)| owner != host.name()) {
             for route in host.routes_to(*net).into_iter().take(1) {
                 let Some(via) = route.seen.via else { continue };
                 let device = route.seen.device.as_deref().unwrap_or_default();
@@ -35,7 +34,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 };
                 let place = host.name();
                 look.found(
-                    Subject::Route { node: place.to_owned(), destination: *net },
+                    Subject::Route { node: place.clone(), destination: *net },
                     format!("{place} routes block {block} of node {owner} through {via}, {why}"),
                 )
                 .seen(route.exhibit(route.seen.to_string()))
@@ -53,11 +52,11 @@ fn unreachable(
     is_dead: bool,
 ) -> Option<(&'static str, Option<Exhibit>)> {
     if is_dead {
-        return Some(("which the kernel calls dead", None));
+        return Some(("a route that the kernel marks as dead", None));
     }
     let failed =
         host.neighbour(via, device).filter(|neighbour| neighbour.seen.state == NeighbourState::Missing)?;
-    let exhibit = failed.exhibit(format!("{via} at {device} has no hardware address"));
+    let exhibit = failed.exhibit(format!("{via} on {device} has no MAC address"));
     Some(("which does not answer", Some(exhibit)))
 }
 
@@ -65,7 +64,7 @@ fn unreachable(
 mod tests {
     use super::*;
     use crate::checks::testing::{silent, subjects};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_dead_routes_and_failed_neighbours() {

@@ -3,50 +3,50 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use model::NodeName;
+
 use super::node_blocks;
 use crate::checks::words::listed;
-use crate::{Case, Check, Look, Need, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "route-via-wrong-node",
+    code: FindingCode::RouteViaWrongNode,
     severity: Severity::Error,
-    title: "A block is routed to the wrong node",
-    explanation: "A node's route to a block leads to the address of a node that the block does not belong \
-                  to. Packets arrive where nobody has the address. The block changed hands, or two nodes \
-                  announce it.",
-    remedy: "see who announces the block (birdc show route for BLOCK all), and whether its affinity is \
-             contradicted",
+    title: "Block is routed to the wrong node",
+    explanation: "A node's route to a block leads to the address of a node that does not own the block. \
+                  Packets arrive at a node that does not have the address. The block changed owners, or two \
+                  nodes announce it.",
+    remedy: "run plumb repair finding route-via-wrong-node --apply. If the route comes back, find out which \
+             node announces the block (birdc show route for BLOCK all), and whether its affinity disagrees \
+             with the block (affinity-contradicted)",
     needs: &[&[Need::Ipam, Need::Routes]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     // Nodes that share an address are another story, told there: each of them may be meant.
-    let mut owners: BTreeMap<IpAddr, BTreeSet<&str>> = BTreeMap::new();
+    let mut owners: BTreeMap<IpAddr, BTreeSet<&NodeName>> = BTreeMap::new();
     for view in case.node_views().values() {
         let tunnels = view.tunnels.iter().map(|(_, address)| *address);
         for address in
             view.addresses.iter().map(|recorded| recorded.address()).chain(view.internal_ips()).chain(tunnels)
         {
-            owners.entry(address).or_default().insert(view.name);
+            owners.entry(address).or_default().insert(&view.name);
         }
     }
     let blocks = node_blocks(case);
     for host in case.hosts() {
-        for (block, net, owner) in
-            blocks.iter().filter(|(_, _, owner)| !owner.eq_ignore_ascii_case(host.name()))
-        {
+        for (block, net, owner) in blocks.iter().filter(|(_, _, owner)| owner != host.name()) {
             for route in host.routes_to(*net).into_iter().take(1) {
                 let Some(via) = route.seen.via else { continue };
-                let is_owner = |node: &&str| node.eq_ignore_ascii_case(owner);
-                let Some(others) = owners.get(&via).filter(|nodes| !nodes.iter().any(is_owner)) else {
+                let Some(others) = owners.get(&via).filter(|nodes| !nodes.contains(owner)) else {
                     continue;
                 };
                 let leads_to = listed(others);
                 let place = host.name();
                 look.found(
-                    Subject::Route { node: place.to_owned(), destination: *net },
+                    Subject::Route { node: place.clone(), destination: *net },
                     format!("{place} routes block {block} of node {owner} to {leads_to} ({via})"),
                 )
                 .seen(route.exhibit(route.seen.to_string()));
@@ -59,7 +59,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::sample::small;
+    use evidence::sample::small;
 
     #[test]
     fn fires_for_another_nodes_address() {

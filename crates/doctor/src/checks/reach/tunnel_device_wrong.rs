@@ -2,25 +2,27 @@
 
 use super::packets_lost::explain_losses;
 use super::{block_route_missing, block_route_wrong, tunnel_end_unknown};
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "tunnel-device-wrong",
+    code: FindingCode::TunnelDeviceWrong,
     severity: Severity::Error,
-    title: "The VXLAN device is missing or misconfigured",
-    explanation: "Pools are reached through VXLAN, and the node's VXLAN device is not there, is down, has lost its address, or has \
-                  another VNI, port, hardware address, local address or card than the records say. Pods of this node \
-                  and pods behind the tunnel do not reach each other. The kernel removes routes through a device \
-                  that goes down or loses its last address.",
-    remedy: "plumb repair restores the device with its routes and entries; an agent that is not in observe mode does so by itself",
+    title: "VXLAN device is missing or misconfigured",
+    explanation: "Pools are reached through VXLAN, but the node's VXLAN device is missing, is down or has \
+                  lost its address. Or its VNI, port, MAC address, local address or NIC differs from the \
+                  records. Pods on this node and pods behind the tunnel cannot reach each other. The kernel \
+                  removes routes through a device that goes down or loses its last address.",
+    remedy: "run plumb repair finding tunnel-device-wrong --apply to restore the device with its routes and \
+             entries; an agent that is not in observe mode does so automatically",
     needs: &[&[Need::Ipam, Need::Routes, Need::Links]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for crossings in case.crossings() {
-        let place = crossings.node;
+        let place = &crossings.node;
         for tunnel in &crossings.tunnels {
             let device = tunnel.device;
             let finding = look.found(
@@ -48,9 +50,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use crate::evidence::kernel::Link;
-    use crate::sample::tunnelled;
-    use crate::{Evidence, diagnose};
+    use crate::diagnose;
+    use evidence::Evidence;
+    use evidence::kernel::Link;
+    use evidence::sample::tunnelled;
 
     fn device(evidence: &mut Evidence) -> &mut Link {
         let links = evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap();
@@ -67,10 +70,10 @@ mod tests {
             let finding = only(&CHECK, &evidence);
             assert!(finding.summary.contains(words), "{}", finding.summary);
         };
-        check(|link| link.vxlan.as_mut().unwrap().vni = Some(9), "its VNI is 9 instead of 4096");
-        check(|link| link.vxlan.as_mut().unwrap().port = Some(9), "its port is 9 instead of 4789");
-        check(|link| link.vxlan.as_mut().unwrap().parent = Some("eth1".to_owned()), "its card is eth1");
-        check(|link| link.mac = Some(model::Mac([2; 6])), "its hardware address is");
+        check(|link| link.vxlan.as_mut().unwrap().vni = Some(9), "its VNI is 9, expected 4096");
+        check(|link| link.vxlan.as_mut().unwrap().port = Some(9), "its port is 9, expected 4789");
+        check(|link| link.vxlan.as_mut().unwrap().parent = Some("eth1".to_owned()), "its NIC is eth1");
+        check(|link| link.mac = Some(model::Mac([2; 6])), "its MAC address is");
         check(|link| link.is_up = Some(false), "it is down");
     }
 
@@ -83,7 +86,7 @@ mod tests {
         let routes = kernel.routes.as_mut().unwrap();
         routes.retain(|route| route.seen.device.as_deref() != Some("vxlan.calico"));
         let report = diagnose(&evidence);
-        let roots: Vec<&str> = report.findings.iter().map(|finding| finding.code).collect();
+        let roots: Vec<FindingCode> = report.findings.iter().map(|finding| finding.code).collect();
         assert_eq!(roots, [CHECK.code], "{report:#?}");
         assert_eq!(report.findings[0].symptoms.len(), 2, "{report:#?}");
         assert!(report.findings[0].summary.contains("its address 10.0.0.63"), "{report:#?}");
@@ -93,14 +96,14 @@ mod tests {
         kernel.forwards.as_mut().unwrap().clear();
         let report = diagnose(&evidence);
         assert_eq!(report.findings.len(), 1, "{report:#?}");
-        assert!(report.findings[0].summary.ends_with("it is not there"), "{report:#?}");
+        assert!(report.findings[0].summary.ends_with("it is missing"), "{report:#?}");
     }
 
     #[test]
     fn is_silent_where_no_tunnel_is_meant() {
         let mut evidence = tunnelled("vxlanMode", "Always");
         let spec = serde_json::json!({"vxlanEnabled": false});
-        evidence.records.add(crate::sample::record(model::Kind::FelixConfiguration, "default", spec));
+        evidence.records.add(evidence::sample::record(model::Kind::FelixConfiguration, "default", spec));
         let links = evidence.node_mut("worker-0000").kernel.links.as_mut().unwrap();
         links.retain(|link| link.seen.name != "vxlan.calico");
         silent(&CHECK, &evidence);

@@ -1,26 +1,30 @@
 //! Reachable: a node does not know where the other end of a tunnel is.
 
+use model::NodeName;
+
 use super::packets_lost::way;
 use crate::case::{EndKind, LostEnd};
-use crate::{Case, Check, Look, Need, Origin, Settles, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: "tunnel-end-unknown",
+    code: FindingCode::TunnelEndUnknown,
     severity: Severity::Error,
-    title: "A tunnel entry (FDB or neighbour) for another node is missing or wrong",
-    explanation: "To send through VXLAN a node needs two permanent entries for every other node: which hardware address the \
-                  tunnel address of the other node has (ip neigh), and behind which node that hardware address is (bridge fdb). \
-                  One of them is missing or wrong. Nothing finds them by asking: packets to that node's pods are lost, while \
-                  routes look right.",
-    remedy: "plumb repair writes the entry that the records ask for; an agent that is not in observe mode does so by itself",
+    title: "Tunnel entry (FDB or neighbour) for another node is missing or wrong",
+    explanation: "To send through VXLAN, a node needs two permanent entries for every other node: the MAC \
+                  address of the other node's tunnel address (ip neigh), and the node behind that MAC \
+                  address (bridge fdb). One of them is missing or wrong. These entries are not learned from \
+                  traffic, so packets to that node's pods are lost although the routes look correct.",
+    remedy: "run plumb repair finding tunnel-end-unknown --apply to write the entry that the records \
+             require; an agent that is not in observe mode does so automatically",
     needs: &[&[Need::Ipam, Need::Routes, Need::Neighbours]],
-    settles: Settles::InTwoLooks,
+    certainty: Certainty::MayBeChurn,
     look,
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for crossings in case.crossings() {
-        let place = crossings.node;
+        let place = &crossings.node;
         for end in &crossings.ends {
             let (device, address, mac, owner) = (end.device, end.address, end.mac, &end.owner);
             let (words, origin, found) = match end.kind {
@@ -36,7 +40,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 ),
             };
             let seen = found.map_or_else(
-                || format!("no permanent entry for it at {device}"),
+                || format!("no permanent entry for it on {device}"),
                 |found| format!("found {found} on {device}, which is wrong or not permanent"),
             );
             look.found(subject(place, end), format!("{device} on {place} has no correct {words}"))
@@ -46,7 +50,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
-pub(super) fn subject(node: &str, end: &LostEnd) -> Subject {
+pub(super) fn subject(node: &NodeName, end: &LostEnd) -> Subject {
     Subject::Neighbour { node: node.to_owned(), address: end.address, device: end.device.to_owned() }
 }
 
@@ -54,8 +58,8 @@ pub(super) fn subject(node: &str, end: &LostEnd) -> Subject {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent, subjects};
-    use crate::evidence::kernel::NeighbourState;
-    use crate::sample::tunnelled;
+    use evidence::kernel::NeighbourState;
+    use evidence::sample::tunnelled;
 
     #[test]
     fn fires_for_either_entry_missing_or_wrong() {

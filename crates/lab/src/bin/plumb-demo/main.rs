@@ -49,20 +49,20 @@ impl Arguments {
         }
         let folder = match self.bin_dir {
             Some(folder) => folder,
-            None => std::env::current_exe()?.parent().context("this program lies in a folder")?.to_owned(),
+            None => std::env::current_exe()?.parent().context("this program is in a directory")?.to_owned(),
         };
         let started = Instant::now();
         println!("Three nodes on one machine, from nothing to nothing.");
-        step("A lab: nodes with namespaces and folders of their own, an agent on each");
+        step("A lab: nodes with their own namespaces and directories, and an agent on each");
         let programs = Programs::in_folder(&folder)?;
         let cluster = OwnCluster::up(plan(&programs, Mode::Direct)?, &note)?;
         let name = cluster.name().to_string();
         Story::new(&cluster).tell()?;
-        step("The lab itself goes");
+        step("The lab is removed");
         let removed = cluster.down()?;
         let (namespaces, processes) = (removed.namespaces, removed.processes);
         note(&format!(
-            "{namespaces} network namespaces and {processes} processes are gone, and so is its folder"
+            "removed {namespaces} network namespaces, {processes} processes and the directory of the lab"
         ));
         ensure_no_namespace(&name)?;
         outages::wrong_nic(&programs)?;
@@ -70,7 +70,7 @@ impl Arguments {
             outages::from_evidence(&programs, incidents)?;
         }
         outages::repaired(&programs)?;
-        println!("\nDone in {:.1} s: everything was as it should be.", started.elapsed().as_secs_f32());
+        println!("\nDone in {:.1} s: everything was as expected.", started.elapsed().as_secs_f32());
         Ok(())
     }
 }
@@ -92,7 +92,7 @@ fn plan(programs: &Programs, mode: Mode) -> Result<Plan> {
 fn ensure_no_namespace(lab: &str) -> Result<()> {
     for entry in std::fs::read_dir(Path::new("/run/netns")).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        ensure!(!name.to_string_lossy().contains(lab), "namespace {} is still there", name.display());
+        ensure!(!name.to_string_lossy().contains(lab), "namespace {} still exists", name.display());
     }
     Ok(())
 }

@@ -13,18 +13,22 @@ use super::story::{command, indented, note, show, step};
 
 /// What the doctor must find in what people collected, and what it is called here.
 const READ_ABOUT: [(&str, &str, &str); 2] = [
-    ("shared-address", "address-shared", "Fourth outage, from what people collected: pods share an address"),
-    ("ipam-drift", "handle-by-name", "Fifth outage, likewise: the address book no longer matches reality"),
+    ("shared-address", "address-shared", "Fourth outage, from collected evidence: pods share an address"),
+    (
+        "ipam-drift",
+        "handle-by-name",
+        "Fifth outage, from collected evidence: the IPAM records no longer match reality",
+    ),
 ];
 /// How much of a report is shown.
 const LINES: usize = 12;
 
 /// In a lab that speaks BGP.
 pub(super) fn wrong_nic(programs: &Programs) -> Result<()> {
-    step("Third outage, in a lab that speaks BGP: a second network card");
+    step("Third outage, in a lab with BGP: a second NIC");
     let has_bird = Command::new("bird").arg("--version").output().is_ok();
     if !has_bird {
-        note("left out: there is no bird here (Debian's package bird2)");
+        note("skipped: bird is not installed (Debian package bird2)");
         return Ok(());
     }
     let cluster = OwnCluster::up(plan(programs, Mode::Bgp)?, &|_| {})?;
@@ -36,8 +40,8 @@ pub(super) fn wrong_nic(programs: &Programs) -> Result<()> {
 /// Each in a small lab: broken, found, repaired, taken back, repaired again.
 pub(super) fn repaired(programs: &Programs) -> Result<()> {
     let plays: [(&str, usize, replay::Play); 2] = [
-        ("The fourth outage live, with plumb repair", 1, replay::shared_address),
-        ("The fifth outage live, with plumb repair", 2, replay::ipam_drift),
+        ("The fourth outage live, fixed with plumb repair", 1, replay::shared_address),
+        ("The fifth outage live, fixed with plumb repair", 2, replay::ipam_drift),
     ];
     for (title, nodes, play) in plays {
         step(title);
@@ -67,7 +71,7 @@ pub(super) fn from_evidence(programs: &Programs, incidents: &Path) -> Result<()>
         );
         command(&format!("plumb doctor --from {incident}"), "");
         show(&report.lines().take(LINES).collect::<Vec<_>>().join("\n"));
-        note("(the rest of the report is left out here)");
+        note("(the rest of the report is not shown)");
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ impl Story<'_> {
         self.show_kernel(&pods)?;
         self.show_store()?;
         self.check()?;
-        step("First outage of the past: an old sandbox's DEL comes when its namesake runs");
+        step("First outage: the DEL of an old sandbox arrives when a pod of the same name runs");
         replay::stale_delete(self.cluster, &indented)?;
         step("Second outage: a runtime loses its pods without a DEL");
         replay::leaked_endpoints(self.cluster, LEAKS, &indented)?;
@@ -38,7 +38,7 @@ impl Story<'_> {
     }
 
     fn show_what_agents_made(&self) -> Result<()> {
-        step("On the empty store the agents have made what a first Calico node makes");
+        step("On the empty store the agents have created the records that a first Calico node creates");
         self.plumb(&["get", "nodes", "-o", "wide"])?;
         self.plumb(&["get", "ippools", "-o", "wide"])
     }
@@ -56,7 +56,7 @@ impl Story<'_> {
                 note(&format!("{node}: {} has {address} on eth0, {} on the node", pod.key(), pod.device));
             }
             note(&format!(
-                "{node}: both at once in {} ms, namespaces included",
+                "{node}: both at the same time in {} ms, namespaces included",
                 started.elapsed().as_millis()
             ));
             all.extend(added);
@@ -69,7 +69,7 @@ impl Story<'_> {
     }
 
     fn ping(&self) -> Result<()> {
-        step("Everybody pings everybody, on their node and on others, right away");
+        step("All pods ping each other, on the same node and between nodes");
         let trips = lab::ping::all(self.cluster)?;
         for trip in &trips {
             ensure!(
@@ -83,13 +83,13 @@ impl Story<'_> {
         let nodes = self.nodes().len();
         let on_node = nodes * (PODS.len() * 2 + PODS.len() * (PODS.len() - 1));
         let between = nodes * PODS.len() * (nodes - 1);
-        ensure!(trips.len() >= on_node + between, "only {} ways were tried", trips.len());
-        note(&format!("{on_node} ways on nodes and {between} between nodes: all answered"));
+        ensure!(trips.len() >= on_node + between, "only {} paths were tried", trips.len());
+        note(&format!("{on_node} paths on nodes and {between} between nodes: all answered"));
         Ok(())
     }
 
     fn show_kernel(&self, pods: &[PodReport]) -> Result<()> {
-        step("What the kernel holds");
+        step("Kernel state");
         let nodes = self.nodes();
         let node = nodes.first().context("a lab has nodes")?;
         for words in [
@@ -111,22 +111,22 @@ impl Story<'_> {
     }
 
     fn show_store(&self) -> Result<()> {
-        step("What the store holds");
+        step("Records in the store");
         self.plumb(&["get", "wep", "-A", "-o", "wide"])?;
         self.plumb(&["get", "blockaffinities"])
     }
 
     fn check(&self) -> Result<()> {
-        step("CHECK looks at links, addresses, routes, neighbours and records of all");
+        step("CHECK compares links, addresses, routes, neighbours and records of all pods");
         for node in self.nodes() {
             self.cluster.kubelet(&node, &KubeletRequest::Check)?;
-            note(&format!("{node}: as it should be"));
+            note(&format!("{node}: as expected"));
         }
         Ok(())
     }
 
     fn delete_pods(&self) -> Result<()> {
-        step("All pods go: each is stopped twice and removed, as runtimes do");
+        step("All pods end: each is stopped twice and removed, as container runtimes do");
         for node in self.nodes() {
             let pods: Vec<PodKey> = self.cluster.pods(&node)?.iter().map(PodReport::key).collect();
             let count = pods.len();
@@ -138,7 +138,7 @@ impl Story<'_> {
 
     fn show_nothing_is_left(&self) -> Result<()> {
         step("Nothing is left");
-        let rest = lab::wait_for("everything to be given back", || {
+        let rest = lab::wait_for("everything to be released", || {
             let rest = self.rest()?;
             ensure!(rest.iter().all(|(_, shown)| shown.is_empty()), "something is left: {rest:?}");
             Ok(rest)
@@ -146,7 +146,7 @@ impl Story<'_> {
         for (what, _) in rest {
             note(&format!("no {what}"));
         }
-        note("what stays: nodes, pools, and the nodes' claims on their blocks, for the next pods");
+        note("what remains: nodes, pools, and the nodes' blocks, for the next pods");
         Ok(())
     }
 
@@ -165,7 +165,7 @@ impl Story<'_> {
             ("routes to pods", routes),
             ("permanent neighbours", neighbours),
             ("endpoint records", self.cluster.plumb(&["get", "wep", "-A", "-o", "name"])?),
-            ("taken addresses", self.taken_addresses()?),
+            ("allocated addresses", self.taken_addresses()?),
         ])
     }
 

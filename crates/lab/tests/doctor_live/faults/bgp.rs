@@ -1,7 +1,7 @@
 //! Faults of BGP, with real BIRDs.
 
 use anyhow::Result;
-use model::Kind;
+use model::{FindingCode, Kind};
 use serde_json::json;
 
 use crate::bird::{self, Habits};
@@ -9,13 +9,13 @@ use crate::injection::{Fault, Injection, Takes};
 use crate::scene::{NODES, address_of};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "bgp-as-wrong", takes: Takes::Cluster, inject: as_wrong_at_bird },
-    Fault { code: "bgp-as-wrong", takes: Takes::Pod, inject: as_wrong_in_record },
-    Fault { code: "bgp-not-running", takes: Takes::Cluster, inject: bgp_not_running },
-    Fault { code: "bgp-port-closed", takes: Takes::Cluster, inject: bgp_port_closed },
-    Fault { code: "bgp-record-unfit", takes: Takes::Pod, inject: record_unfit },
-    Fault { code: "bgp-session-down", takes: Takes::Cluster, inject: session_blocked },
-    Fault { code: "bgp-session-down", takes: Takes::Cluster, inject: session_without_password },
+    Fault { code: FindingCode::BgpAsWrong, takes: Takes::Cluster, inject: as_wrong_at_bird },
+    Fault { code: FindingCode::BgpAsWrong, takes: Takes::Pod, inject: as_wrong_in_record },
+    Fault { code: FindingCode::BgpNotRunning, takes: Takes::Cluster, inject: bgp_not_running },
+    Fault { code: FindingCode::BgpPortClosed, takes: Takes::Cluster, inject: bgp_port_closed },
+    Fault { code: FindingCode::BgpRecordUnfit, takes: Takes::Pod, inject: record_unfit },
+    Fault { code: FindingCode::BgpSessionDown, takes: Takes::Cluster, inject: session_blocked },
+    Fault { code: FindingCode::BgpSessionDown, takes: Takes::Cluster, inject: session_without_password },
 ];
 
 /// Sessions that are left when one is gone, each counted at both ends.
@@ -45,7 +45,7 @@ fn as_wrong_at_bird(i: &mut Injection<'_>) -> Result<()> {
     bird::wait_for_words(i.scene, node, other, "Bad peer AS")?;
     bird::wait_for_words(i.scene, other, node, "Bad peer AS")?;
     bird::wait_for_sessions(i.scene, ALL - 2)?;
-    i.expect_symptom("bgp-session-down", session(node, other));
+    i.expect_symptom(FindingCode::BgpSessionDown, session(node, other));
     expect_both_ends(i)
 }
 
@@ -70,7 +70,7 @@ fn bgp_not_running(i: &mut Injection<'_>) -> Result<()> {
     i.on_node(bird::kill(), bird::start(node, Habits::default()))?;
     i.undo_waits_for_bgp();
     bird::wait_for_sessions(i.scene, ALL - 4)?;
-    i.expect_symptom("bgp-session-down", session(other, node));
+    i.expect_symptom(FindingCode::BgpSessionDown, session(other, node));
     i.expect(format!("node {node}"))
 }
 

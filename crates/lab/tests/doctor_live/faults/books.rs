@@ -5,46 +5,50 @@ use std::net::IpAddr;
 use anyhow::{Context as _, Result};
 use ipam::{Owner, Reservations, Tunnel};
 use model::ipam::{Affinity, AffinityState, Block, Handle, IpamConfig};
-use model::{AffinityOwner, Cidr, Key, Kind};
+use model::{AffinityOwner, Cidr, FindingCode, Key, Kind};
 use serde_json::json;
 
 use crate::injection::{Fault, Injection, Takes};
 use crate::scene::NODES;
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "address-allocated-twice", takes: Takes::Node, inject: address_allocated_twice },
-    Fault { code: "address-leaked", takes: Takes::Pod, inject: address_leaked },
-    Fault { code: "address-used-but-free", takes: Takes::Pod, inject: address_used_but_free },
-    Fault { code: "affinity-contradicted", takes: Takes::Pod, inject: affinity_contradicted },
-    Fault { code: "affinity-missing", takes: Takes::Node, inject: affinity_missing },
-    Fault { code: "affinity-of-gone-node", takes: Takes::Pod, inject: affinity_of_gone_node },
-    Fault { code: "affinity-unfinished", takes: Takes::Node, inject: affinity_unfinished },
-    Fault { code: "allocation-without-handle", takes: Takes::Pod, inject: allocation_without_handle },
-    Fault { code: "block-contradicts-itself", takes: Takes::Node, inject: block_contradicts_itself },
-    // Routes on other nodes are judged by their blocks: faults of theirs would not be seen beside it.
-    Fault { code: "block-missing", takes: Takes::Cluster, inject: block_missing },
-    Fault { code: "block-outside-pools", takes: Takes::Pod, inject: block_outside_pools },
-    Fault { code: "block-overlap", takes: Takes::Node, inject: block_overlap },
-    Fault { code: "handle-by-name", takes: Takes::Node, inject: handle_by_name },
-    Fault { code: "handle-count-wrong", takes: Takes::Pod, inject: handle_count_wrong },
-    Fault { code: "handle-missing", takes: Takes::Pod, inject: handle_missing },
-    Fault { code: "handle-unused", takes: Takes::Pod, inject: handle_unused },
+    Fault { code: FindingCode::AddressAllocatedTwice, takes: Takes::Node, inject: address_allocated_twice },
+    Fault { code: FindingCode::AddressLeaked, takes: Takes::Pod, inject: address_leaked },
+    Fault { code: FindingCode::AddressUsedButFree, takes: Takes::Pod, inject: address_used_but_free },
+    Fault { code: FindingCode::AffinityContradicted, takes: Takes::Pod, inject: affinity_contradicted },
+    Fault { code: FindingCode::AffinityMissing, takes: Takes::Node, inject: affinity_missing },
+    Fault { code: FindingCode::AffinityOfGoneNode, takes: Takes::Pod, inject: affinity_of_gone_node },
+    Fault { code: FindingCode::AffinityUnfinished, takes: Takes::Node, inject: affinity_unfinished },
     Fault {
-        code: "cluster-routes-contradictory",
+        code: FindingCode::AllocationWithoutHandle,
+        takes: Takes::Pod,
+        inject: allocation_without_handle,
+    },
+    Fault { code: FindingCode::BlockContradictsItself, takes: Takes::Node, inject: block_contradicts_itself },
+    // Routes on other nodes are judged by their blocks: faults of theirs would not be seen beside it.
+    Fault { code: FindingCode::BlockMissing, takes: Takes::Cluster, inject: block_missing },
+    Fault { code: FindingCode::BlockOutsidePools, takes: Takes::Pod, inject: block_outside_pools },
+    Fault { code: FindingCode::BlockOverlap, takes: Takes::Node, inject: block_overlap },
+    Fault { code: FindingCode::HandleByName, takes: Takes::Node, inject: handle_by_name },
+    Fault { code: FindingCode::HandleCountWrong, takes: Takes::Pod, inject: handle_count_wrong },
+    Fault { code: FindingCode::HandleMissing, takes: Takes::Pod, inject: handle_missing },
+    Fault { code: FindingCode::HandleUnused, takes: Takes::Pod, inject: handle_unused },
+    Fault {
+        code: FindingCode::ClusterRoutesContradictory,
         takes: Takes::Cluster,
         inject: cluster_routes_contradictory,
     },
-    Fault { code: "ipam-config-ignored", takes: Takes::Cluster, inject: ipam_config_ignored },
-    Fault { code: "leak-collection-off", takes: Takes::Pod, inject: leak_collection_off },
-    Fault { code: "block-hides-address", takes: Takes::Pod, inject: block_hides_address },
-    Fault { code: "block-limit-reached", takes: Takes::Cluster, inject: block_limit_reached },
-    Fault { code: "pool-full", takes: Takes::Pod, inject: pool_full },
-    Fault { code: "pool-not-for-node", takes: Takes::Pod, inject: pool_not_for_node },
-    Fault { code: "pool-overlap", takes: Takes::Pod, inject: pool_overlap },
-    Fault { code: "record-unreadable", takes: Takes::Pod, inject: record_unreadable },
-    Fault { code: "service-block-empty", takes: Takes::Pod, inject: service_block_empty },
-    Fault { code: "tombstone", takes: Takes::Pod, inject: tombstone },
-    Fault { code: "tunnel-address-shared", takes: Takes::Pod, inject: tunnel_address_shared },
+    Fault { code: FindingCode::IpamConfigIgnored, takes: Takes::Cluster, inject: ipam_config_ignored },
+    Fault { code: FindingCode::LeakCollectionOff, takes: Takes::Pod, inject: leak_collection_off },
+    Fault { code: FindingCode::BlockHidesAddress, takes: Takes::Pod, inject: block_hides_address },
+    Fault { code: FindingCode::BlockLimitReached, takes: Takes::Cluster, inject: block_limit_reached },
+    Fault { code: FindingCode::PoolFull, takes: Takes::Pod, inject: pool_full },
+    Fault { code: FindingCode::PoolNotForNode, takes: Takes::Pod, inject: pool_not_for_node },
+    Fault { code: FindingCode::PoolOverlap, takes: Takes::Pod, inject: pool_overlap },
+    Fault { code: FindingCode::RecordUnreadable, takes: Takes::Pod, inject: record_unreadable },
+    Fault { code: FindingCode::ServiceBlockEmpty, takes: Takes::Pod, inject: service_block_empty },
+    Fault { code: FindingCode::Tombstone, takes: Takes::Pod, inject: tombstone },
+    Fault { code: FindingCode::TunnelAddressShared, takes: Takes::Pod, inject: tunnel_address_shared },
 ];
 
 /// A sandbox of long ago, as the plugin notes its owner.
@@ -91,7 +95,7 @@ fn address_allocated_twice(i: &mut Injection<'_>) -> Result<()> {
     let (address, node) = (i.address(), i.node);
     i.edit_block(inner, |block| assert!(ipam::take_address(block, &nobody(&handle, node), address)))?;
     i.put_handle(&handle, inner)?;
-    i.expect_within("block-overlap", format!("block {inner}"), address);
+    i.expect_within(FindingCode::BlockOverlap, format!("block {inner}"), address);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::Result;
-use model::Key;
+use model::{FindingCode, Key};
 use serde_json::json;
 
 use super::books::give_back;
@@ -12,17 +12,21 @@ use crate::kubernetes;
 use crate::scene::NAMESPACE;
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "address-outside-pools", takes: Takes::Pod, inject: address_outside_pools },
-    Fault { code: "address-shared", takes: Takes::Node, inject: address_shared },
-    Fault { code: "device-shared", takes: Takes::Node, inject: device_shared },
-    Fault { code: "endpoint-address-differs", takes: Takes::Pod, inject: endpoint_address_differs },
-    Fault { code: "endpoint-misplaced", takes: Takes::Pod, inject: endpoint_misplaced },
-    Fault { code: "endpoint-of-old-sandbox", takes: Takes::Pod, inject: endpoint_of_old_sandbox },
-    Fault { code: "endpoint-on-two-nodes", takes: Takes::Pod, inject: endpoint_on_two_nodes },
-    Fault { code: "endpoint-without-container-id", takes: Takes::Pod, inject: endpoint_without_container_id },
-    Fault { code: "endpoint-without-pod", takes: Takes::Pod, inject: endpoint_without_pod },
-    Fault { code: "endpoint-without-sandbox", takes: Takes::Pod, inject: endpoint_without_sandbox },
-    Fault { code: "pod-without-endpoint", takes: Takes::Pod, inject: pod_without_endpoint },
+    Fault { code: FindingCode::AddressOutsidePools, takes: Takes::Pod, inject: address_outside_pools },
+    Fault { code: FindingCode::AddressShared, takes: Takes::Node, inject: address_shared },
+    Fault { code: FindingCode::DeviceShared, takes: Takes::Node, inject: device_shared },
+    Fault { code: FindingCode::EndpointAddressDiffers, takes: Takes::Pod, inject: endpoint_address_differs },
+    Fault { code: FindingCode::EndpointMisplaced, takes: Takes::Pod, inject: endpoint_misplaced },
+    Fault { code: FindingCode::EndpointOfOldSandbox, takes: Takes::Pod, inject: endpoint_of_old_sandbox },
+    Fault { code: FindingCode::EndpointOnTwoNodes, takes: Takes::Pod, inject: endpoint_on_two_nodes },
+    Fault {
+        code: FindingCode::EndpointWithoutContainerId,
+        takes: Takes::Pod,
+        inject: endpoint_without_container_id,
+    },
+    Fault { code: FindingCode::EndpointWithoutPod, takes: Takes::Pod, inject: endpoint_without_pod },
+    Fault { code: FindingCode::EndpointWithoutSandbox, takes: Takes::Pod, inject: endpoint_without_sandbox },
+    Fault { code: FindingCode::PodWithoutEndpoint, takes: Takes::Pod, inject: pod_without_endpoint },
 ];
 
 /// The pod has another address, everywhere but in the books; those call its old one free.
@@ -76,8 +80,8 @@ fn device_shared(i: &mut Injection<'_>) -> Result<()> {
     i.number = 1;
     i.edit_endpoint(|spec| spec["interfaceName"] = json!(device))?;
     let address = i.address();
-    i.expect_symptom("route-to-wrong-device", format!("route {address}/32 on {}", i.node));
-    i.expect_symptom("neighbour-missing", format!("neighbour {address} at {device} on {}", i.node));
+    i.expect_symptom(FindingCode::RouteToWrongDevice, format!("route {address}/32 on {}", i.node));
+    i.expect_symptom(FindingCode::NeighbourMissing, format!("neighbour {address} at {device} on {}", i.node));
     i.expect(format!("device {device} on {}", i.node))
 }
 
@@ -93,8 +97,8 @@ fn endpoint_address_differs(i: &mut Injection<'_>) -> Result<()> {
 fn endpoint_misplaced(i: &mut Injection<'_>) -> Result<()> {
     let other = i.other_node();
     i.edit_endpoint(|spec| spec["node"] = json!(other))?;
-    i.expect_symptom("endpoint-without-device", i.endpoint_subject());
-    i.expect_symptom("endpoint-without-sandbox", i.endpoint_subject());
+    i.expect_symptom(FindingCode::EndpointWithoutDevice, i.endpoint_subject());
+    i.expect_symptom(FindingCode::EndpointWithoutSandbox, i.endpoint_subject());
     i.expect(i.endpoint_subject())
 }
 
@@ -118,8 +122,8 @@ fn endpoint_on_two_nodes(i: &mut Injection<'_>) -> Result<()> {
     let (other, pod) = (i.other_node(), i.pod());
     let key = endpoint_key(other, &pod.namespace, &pod.name);
     put_endpoint(i, &key, other, &pod.name.clone(), Some(&pod.device))?;
-    i.expect_symptom("endpoint-without-device", subject_of_endpoint(&key));
-    i.expect_symptom("endpoint-without-sandbox", subject_of_endpoint(&key));
+    i.expect_symptom(FindingCode::EndpointWithoutDevice, subject_of_endpoint(&key));
+    i.expect_symptom(FindingCode::EndpointWithoutSandbox, subject_of_endpoint(&key));
     i.expect(i.pod_subject())
 }
 
@@ -141,8 +145,8 @@ fn endpoint_without_pod(i: &mut Injection<'_>) -> Result<()> {
     let ghost = format!("ghost-{}", i.lot());
     let key = endpoint_key(i.node, NAMESPACE, &ghost);
     put_endpoint(i, &key, i.node, &ghost, Some(&format!("cali111111111{:02x}", i.lot())))?;
-    i.expect_symptom("endpoint-without-device", subject_of_endpoint(&key));
-    i.expect_symptom("endpoint-without-sandbox", subject_of_endpoint(&key));
+    i.expect_symptom(FindingCode::EndpointWithoutDevice, subject_of_endpoint(&key));
+    i.expect_symptom(FindingCode::EndpointWithoutSandbox, subject_of_endpoint(&key));
     i.expect(subject_of_endpoint(&key))
 }
 

@@ -1,30 +1,38 @@
 //! Faults of a node's kernel: links, routes, neighbours, settings, and the ways between nodes.
 
 use anyhow::{Context as _, Result};
-use model::Kind;
+use model::{FindingCode, IpVersion, Kind};
 use serde_json::json;
 
 use crate::injection::{Fault, Injection, Takes};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "block-route-missing", takes: Takes::Setup, inject: block_route_missing },
-    Fault { code: "block-route-wrong", takes: Takes::Setup, inject: block_route_wrong },
-    Fault { code: "device-down", takes: Takes::Pod, inject: device_down },
-    Fault { code: "device-setting-wrong", takes: Takes::Pod, inject: device_setting_wrong },
-    Fault { code: "device-without-endpoint", takes: Takes::Pod, inject: device_without_endpoint },
-    Fault { code: "endpoint-without-device", takes: Takes::Pod, inject: endpoint_without_device },
-    Fault { code: "mtu-differs", takes: Takes::Pod, inject: mtu_differs },
-    Fault { code: "mtu-too-large", takes: Takes::Cluster, inject: mtu_too_large },
-    Fault { code: "neighbour-missing", takes: Takes::Pod, inject: neighbour_missing },
-    Fault { code: "neighbour-without-endpoint", takes: Takes::Pod, inject: neighbour_without_endpoint },
-    Fault { code: "neighbour-wrong", takes: Takes::Pod, inject: neighbour_wrong },
-    Fault { code: "route-diverted", takes: Takes::Pod, inject: route_diverted },
-    Fault { code: "route-gateway-unreachable", takes: Takes::Setup, inject: route_gateway_unreachable },
-    Fault { code: "route-missing", takes: Takes::Pod, inject: route_missing },
-    Fault { code: "route-shadowed", takes: Takes::Pod, inject: route_shadowed },
-    Fault { code: "route-to-wrong-device", takes: Takes::Pod, inject: route_to_wrong_device },
-    Fault { code: "route-via-wrong-node", takes: Takes::Setup, inject: route_via_wrong_node },
-    Fault { code: "route-without-endpoint", takes: Takes::Pod, inject: route_without_endpoint },
+    Fault { code: FindingCode::BlockRouteMissing, takes: Takes::Setup, inject: block_route_missing },
+    Fault { code: FindingCode::BlockRouteWrong, takes: Takes::Setup, inject: block_route_wrong },
+    Fault { code: FindingCode::DeviceDown, takes: Takes::Pod, inject: device_down },
+    Fault { code: FindingCode::DeviceSettingWrong, takes: Takes::Pod, inject: device_setting_wrong },
+    Fault { code: FindingCode::DeviceWithoutEndpoint, takes: Takes::Pod, inject: device_without_endpoint },
+    Fault { code: FindingCode::EndpointWithoutDevice, takes: Takes::Pod, inject: endpoint_without_device },
+    Fault { code: FindingCode::MtuDiffers, takes: Takes::Pod, inject: mtu_differs },
+    Fault { code: FindingCode::MtuTooLarge, takes: Takes::Cluster, inject: mtu_too_large },
+    Fault { code: FindingCode::NeighbourMissing, takes: Takes::Pod, inject: neighbour_missing },
+    Fault {
+        code: FindingCode::NeighbourWithoutEndpoint,
+        takes: Takes::Pod,
+        inject: neighbour_without_endpoint,
+    },
+    Fault { code: FindingCode::NeighbourWrong, takes: Takes::Pod, inject: neighbour_wrong },
+    Fault { code: FindingCode::RouteDiverted, takes: Takes::Pod, inject: route_diverted },
+    Fault {
+        code: FindingCode::RouteGatewayUnreachable,
+        takes: Takes::Setup,
+        inject: route_gateway_unreachable,
+    },
+    Fault { code: FindingCode::RouteMissing, takes: Takes::Pod, inject: route_missing },
+    Fault { code: FindingCode::RouteShadowed, takes: Takes::Pod, inject: route_shadowed },
+    Fault { code: FindingCode::RouteToWrongDevice, takes: Takes::Pod, inject: route_to_wrong_device },
+    Fault { code: FindingCode::RouteViaWrongNode, takes: Takes::Setup, inject: route_via_wrong_node },
+    Fault { code: FindingCode::RouteWithoutEndpoint, takes: Takes::Pod, inject: route_without_endpoint },
 ];
 
 /// The node's route to the pod, as `ip route` takes it.
@@ -43,9 +51,12 @@ fn neighbour(i: &Injection<'_>) -> Result<String> {
 }
 
 fn settings(device: &str) -> String {
-    ["proxy_arp", "forwarding"]
-        .map(|name| format!("echo 1 > /proc/sys/net/ipv4/conf/{device}/{name}"))
-        .join("; ")
+    let needed = plan::needed_settings().filter(|needed| needed.setting.version() == IpVersion::V4);
+    let needed = needed.map(|needed| {
+        let (path, value) = (needed.setting.path(device), needed.value);
+        format!("echo {value} > /proc/sys/{path}")
+    });
+    needed.collect::<Vec<_>>().join("; ")
 }
 
 fn device_subject(i: &Injection<'_>, device: &str) -> String {
@@ -124,13 +135,13 @@ fn device_down(i: &mut Injection<'_>) -> Result<()> {
     let device = i.device();
     let restore = format!("ip link set {device} up; {}; {}", route(i)?, neighbour(i)?);
     i.on_node(format!("ip link set {device} down"), restore)?;
-    i.expect_symptom("route-missing", route_subject(i));
-    i.expect_symptom("neighbour-missing", neighbour_subject(i));
+    i.expect_symptom(FindingCode::RouteMissing, route_subject(i));
+    i.expect_symptom(FindingCode::NeighbourMissing, neighbour_subject(i));
     i.expect(device_subject(i, device))
 }
 
 fn device_setting_wrong(i: &mut Injection<'_>) -> Result<()> {
-    let path = format!("net/ipv4/conf/{}/proxy_arp", i.device());
+    let path = plan::DeviceSetting::ProxyArp.path(i.device());
     i.on_node(format!("echo 0 > /proc/sys/{path}"), format!("echo 1 > /proc/sys/{path}"))?;
     i.expect(format!("{path} on {}", i.node))
 }
@@ -141,7 +152,10 @@ fn device_without_endpoint(i: &mut Injection<'_>) -> Result<()> {
     i.on_node(make, format!("ip link del {device}"))?;
     let leftover = format!("ip route add 10.244.255.{}/32 dev {device}", i.lot());
     i.on_node(leftover, "true")?;
-    i.expect_symptom("route-without-endpoint", format!("route 10.244.255.{}/32 on {}", i.lot(), i.node));
+    i.expect_symptom(
+        FindingCode::RouteWithoutEndpoint,
+        format!("route 10.244.255.{}/32 on {}", i.lot(), i.node),
+    );
     i.expect(device_subject(i, &device))
 }
 
@@ -152,8 +166,8 @@ fn endpoint_without_device(i: &mut Injection<'_>) -> Result<()> {
     let back = format!("ip netns exec {netns} ip link set {device} netns 1; ip link set {device} up");
     let restore = format!("{back}; {}; {}; {}", settings(device), route(i)?, neighbour(i)?);
     i.on_node(format!("ip link set {device} netns {netns}"), restore)?;
-    i.expect_symptom("route-missing", route_subject(i));
-    i.expect_symptom("neighbour-missing", neighbour_subject(i));
+    i.expect_symptom(FindingCode::RouteMissing, route_subject(i));
+    i.expect_symptom(FindingCode::NeighbourMissing, neighbour_subject(i));
     i.expect(i.endpoint_subject())
 }
 

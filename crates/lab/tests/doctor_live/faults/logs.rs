@@ -4,17 +4,18 @@ use std::net::IpAddr;
 
 use anyhow::Result;
 use ipam::{Owner, Reservations};
+use model::FindingCode;
 
 use crate::injection::{Fault, Injection, Takes};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "add-failing", takes: Takes::Pod, inject: add_failing },
-    Fault { code: "del-retried", takes: Takes::Pod, inject: del_retried },
-    Fault { code: "kubelet-failing", takes: Takes::Setup, inject: kubelet_failing },
-    Fault { code: "kubelet-refuses-swap", takes: Takes::Setup, inject: kubelet_refuses_swap },
-    Fault { code: "pod-replaced-without-del", takes: Takes::Pod, inject: pod_replaced_without_del },
-    Fault { code: "stale-del", takes: Takes::Pod, inject: stale_del },
-    Fault { code: "store-unstable", takes: Takes::Cluster, inject: store_unstable },
+    Fault { code: FindingCode::AddFailing, takes: Takes::Pod, inject: add_failing },
+    Fault { code: FindingCode::DelRetried, takes: Takes::Pod, inject: del_retried },
+    Fault { code: FindingCode::KubeletFailing, takes: Takes::Setup, inject: kubelet_failing },
+    Fault { code: FindingCode::KubeletRefusesSwap, takes: Takes::Setup, inject: kubelet_refuses_swap },
+    Fault { code: FindingCode::PodReplacedWithoutDel, takes: Takes::Pod, inject: pod_replaced_without_del },
+    Fault { code: FindingCode::StaleDel, takes: Takes::Pod, inject: stale_del },
+    Fault { code: FindingCode::StoreUnstable, takes: Takes::Cluster, inject: store_unstable },
 ];
 
 /// Lines as journald prints them, in a file of the node's.
@@ -96,7 +97,7 @@ fn pod_replaced_without_del(i: &mut Injection<'_>) -> Result<()> {
         )
     };
     write(i, "kubelet", &[determined(leaked[0], "1d402e65"), determined(i.address(), "4f663934")])?;
-    i.expect_symptom("address-leaked", leaked[0]);
+    i.expect_symptom(FindingCode::AddressLeaked, leaked[0]);
     i.expect(i.pod_subject())
 }
 
@@ -117,8 +118,8 @@ fn stale_del(i: &mut Injection<'_>) -> Result<()> {
     let lines = [stop_failed(i, &old), call(i, 21, "ADD", &new), assigned, call(i, 22, "DEL", &old), deleted];
     write(i, "kubelet", &lines)?;
     i.remove(i.endpoint_key())?;
-    i.expect_symptom("pod-without-endpoint", i.pod_subject());
-    i.expect_symptom("del-retried", format!("sandbox {}", &old[..12]));
+    i.expect_symptom(FindingCode::PodWithoutEndpoint, i.pod_subject());
+    i.expect_symptom(FindingCode::DelRetried, format!("sandbox {}", &old[..12]));
     i.expect(i.pod_subject())
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use jiff::SignedDuration;
-use model::{Key, Kind};
+use model::{FindingCode, Key, Kind};
 use serde_json::{Value, json};
 
 use crate::injection::{Fault, Injection, Takes};
@@ -11,28 +11,28 @@ use crate::relay::Relay;
 use crate::scene::{BUSY_NODES, CALICO_NODE, address_of, agent_socket};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "calico-node-not-ready", takes: Takes::Cluster, inject: calico_node_not_ready },
-    Fault { code: "clock-skew", takes: Takes::Setup, inject: clock_skew },
-    Fault { code: "cni-config-shadowed", takes: Takes::Setup, inject: cni_config_shadowed },
-    Fault { code: "credentials-expired", takes: Takes::Setup, inject: credentials_expired },
-    Fault { code: "del-unfinished", takes: Takes::Setup, inject: del_unfinished },
-    Fault { code: "etcd-even-members", takes: Takes::Cluster, inject: etcd_even_members },
-    Fault { code: "forwarding-dropped", takes: Takes::Setup, inject: forwarding_dropped },
-    Fault { code: "forwarding-off", takes: Takes::Setup, inject: forwarding_off },
-    Fault { code: "mode-unsupported", takes: Takes::Pod, inject: mode_unsupported },
-    Fault { code: "nat-missing", takes: Takes::Setup, inject: nat_missing },
-    Fault { code: "node-address-missing", takes: Takes::Setup, inject: node_address_missing },
-    Fault { code: "node-address-shared", takes: Takes::Setup, inject: node_address_shared },
-    Fault { code: "node-address-unfit", takes: Takes::Setup, inject: node_address_unfit },
-    Fault { code: "node-address-wrong", takes: Takes::Setup, inject: node_address_wrong },
-    Fault { code: "node-not-ready", takes: Takes::Setup, inject: node_not_ready },
-    Fault { code: "node-left-behind", takes: Takes::Cluster, inject: node_left_behind },
-    Fault { code: "node-unrecorded", takes: Takes::Cluster, inject: node_unrecorded },
-    Fault { code: "nodename-differs", takes: Takes::Setup, inject: nodename_differs },
-    Fault { code: "packets-lost", takes: Takes::Cluster, inject: packets_lost },
-    Fault { code: "pod-spoofing-possible", takes: Takes::Setup, inject: pod_spoofing_possible },
-    Fault { code: "policy-not-enforced", takes: Takes::Cluster, inject: policy_not_enforced },
-    Fault { code: "rp-filter-loose", takes: Takes::Cluster, inject: rp_filter_loose },
+    Fault { code: FindingCode::CalicoNodeNotReady, takes: Takes::Cluster, inject: calico_node_not_ready },
+    Fault { code: FindingCode::ClockSkew, takes: Takes::Setup, inject: clock_skew },
+    Fault { code: FindingCode::CniConfigShadowed, takes: Takes::Setup, inject: cni_config_shadowed },
+    Fault { code: FindingCode::CredentialsExpired, takes: Takes::Setup, inject: credentials_expired },
+    Fault { code: FindingCode::DelUnfinished, takes: Takes::Setup, inject: del_unfinished },
+    Fault { code: FindingCode::EtcdEvenMembers, takes: Takes::Cluster, inject: etcd_even_members },
+    Fault { code: FindingCode::ForwardingDropped, takes: Takes::Setup, inject: forwarding_dropped },
+    Fault { code: FindingCode::ForwardingOff, takes: Takes::Setup, inject: forwarding_off },
+    Fault { code: FindingCode::ModeUnsupported, takes: Takes::Pod, inject: mode_unsupported },
+    Fault { code: FindingCode::NatMissing, takes: Takes::Setup, inject: nat_missing },
+    Fault { code: FindingCode::NodeAddressMissing, takes: Takes::Setup, inject: node_address_missing },
+    Fault { code: FindingCode::NodeAddressShared, takes: Takes::Setup, inject: node_address_shared },
+    Fault { code: FindingCode::NodeAddressUnfit, takes: Takes::Setup, inject: node_address_unfit },
+    Fault { code: FindingCode::NodeAddressWrong, takes: Takes::Setup, inject: node_address_wrong },
+    Fault { code: FindingCode::NodeNotReady, takes: Takes::Setup, inject: node_not_ready },
+    Fault { code: FindingCode::NodeLeftBehind, takes: Takes::Cluster, inject: node_left_behind },
+    Fault { code: FindingCode::NodeUnrecorded, takes: Takes::Cluster, inject: node_unrecorded },
+    Fault { code: FindingCode::NodenameDiffers, takes: Takes::Setup, inject: nodename_differs },
+    Fault { code: FindingCode::PacketsLost, takes: Takes::Cluster, inject: packets_lost },
+    Fault { code: FindingCode::PodSpoofingPossible, takes: Takes::Setup, inject: pod_spoofing_possible },
+    Fault { code: FindingCode::PolicyNotEnforced, takes: Takes::Cluster, inject: policy_not_enforced },
+    Fault { code: FindingCode::RpFilterLoose, takes: Takes::Cluster, inject: rp_filter_loose },
 ];
 
 fn node_subject(i: &Injection<'_>) -> String {
@@ -110,7 +110,7 @@ fn forwarding_off(i: &mut Injection<'_>) -> Result<()> {
     // The kernel sets all devices as it was told to set the node.
     i.takes_pods_along = true;
     i.expect_symptom(
-        "device-setting-wrong",
+        FindingCode::DeviceSettingWrong,
         format!("net/ipv4/conf/{}/forwarding on {}", i.device(), i.node),
     );
     i.expect(format!("{path} on {}", i.node))

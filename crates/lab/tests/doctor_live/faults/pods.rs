@@ -1,15 +1,16 @@
 //! Faults inside pods, as whoever runs in them can make them.
 
 use anyhow::{Context as _, Result};
+use model::FindingCode;
 
 use crate::injection::{Fault, Injection, Takes};
 
 pub(crate) const FAULTS: &[Fault] = &[
-    Fault { code: "pod-address-missing", takes: Takes::Pod, inject: pod_address_missing },
-    Fault { code: "pod-default-route-missing", takes: Takes::Pod, inject: pod_default_route_missing },
-    Fault { code: "pod-gateway-unresolved", takes: Takes::Pod, inject: pod_gateway_unresolved },
-    Fault { code: "pod-interface-missing", takes: Takes::Pod, inject: pod_interface_missing },
-    Fault { code: "pod-network-crowded", takes: Takes::Pod, inject: pod_network_crowded },
+    Fault { code: FindingCode::PodAddressMissing, takes: Takes::Pod, inject: pod_address_missing },
+    Fault { code: FindingCode::PodDefaultRouteMissing, takes: Takes::Pod, inject: pod_default_route_missing },
+    Fault { code: FindingCode::PodGatewayUnresolved, takes: Takes::Pod, inject: pod_gateway_unresolved },
+    Fault { code: FindingCode::PodInterfaceMissing, takes: Takes::Pod, inject: pod_interface_missing },
+    Fault { code: FindingCode::PodNetworkCrowded, takes: Takes::Pod, inject: pod_network_crowded },
 ];
 
 const GATEWAY: &str = "169.254.1.1";
@@ -71,9 +72,13 @@ fn pod_interface_missing(i: &mut Injection<'_>) -> Result<()> {
         format!("for try in $(seq 1000); do {node_end} | grep -q 'state UP' || break; sleep 0.01; done");
     let take = format!("{take}; {wait}");
     i.on_node(take, format!("ip link set {away} netns {netns} name eth0"))?;
-    for code in ["pod-default-route-missing", "pod-gateway-unresolved", "pod-address-missing"] {
+    for code in [
+        FindingCode::PodDefaultRouteMissing,
+        FindingCode::PodGatewayUnresolved,
+        FindingCode::PodAddressMissing,
+    ] {
         i.expect_symptom(code, i.pod_subject());
     }
-    i.expect_symptom("device-down", format!("device {} on {}", i.device(), i.node));
+    i.expect_symptom(FindingCode::DeviceDown, format!("device {} on {}", i.device(), i.node));
     i.expect(i.pod_subject())
 }

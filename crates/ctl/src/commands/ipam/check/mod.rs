@@ -127,7 +127,7 @@ async fn look_again(
 ) -> Result<(), StoreError> {
     let suspects = confirm::Suspects::of(problems, facts);
     if again == Again::Everything {
-        tracing::info!(problems = problems.len(), seconds = settle, "waiting before a second look");
+        tracing::info!(problems = problems.len(), seconds = settle, "waiting before the second observation");
         tokio::time::sleep(Duration::from_secs_f64(settle)).await;
     }
     load::look_again(&**store, &mut facts.books, &suspects.keys).await?;

@@ -188,7 +188,7 @@ impl<'a> Text<'a> {
 
     fn beyond_calicoctl(&mut self) -> io::Result<()> {
         self.line("Scanning for IPs with several owners...")?;
-        self.kind("IPs that several workloads or nodes use", |problem| {
+        self.kind("IPs that are used by several workloads or nodes", |problem| {
             matches!(problem, Problem::SeveralUsers { .. })
         })?;
         self.kind("IPs that are allocated in several blocks", |problem| {
@@ -196,8 +196,10 @@ impl<'a> Text<'a> {
         })?;
         self.line("Comparing handles, blocks, affinities and nodes...")?;
         self.kind("wrong counts in handles", |problem| matches!(problem, Problem::HandleCount { .. }))?;
-        self.kind("blocks that overlap another", |problem| matches!(problem, Problem::BlocksOverlap(..)))?;
-        self.kind("affinities that do not agree with their block", |problem| {
+        self.kind("blocks that overlap another block", |problem| {
+            matches!(problem, Problem::BlocksOverlap(..))
+        })?;
+        self.kind("affinities that disagree with their block", |problem| {
             matches!(
                 problem,
                 Problem::AffinityMissing { .. }
@@ -222,14 +224,14 @@ impl<'a> Text<'a> {
         let mut count = 0;
         let young = text(self.found.young);
         for (names, what) in [
-            (young, "IPs that nobody uses yet: they were given out less than --grace ago"),
-            (text(allocated), "IPs that no readable workload or node uses: one that cannot be read may"),
-            (text(used), "IPs in use: the block that should have them cannot be trusted"),
+            (young, "IPs that are not in use yet: they were allocated less than --grace ago"),
+            (text(allocated), "IPs that no readable workload or node uses: an unreadable one may use them"),
+            (text(used), "IPs in use whose block cannot be trusted"),
             (
                 text(outside_pools),
-                "IPs in use outside of readable pools: one that cannot be read may have them",
+                "IPs in use outside every readable pool: an unreadable pool may contain them",
             ),
-            (handles.clone(), "handles that no readable block mentions: one that cannot be read may"),
+            (handles.clone(), "handles that no readable block refers to: an unreadable block may"),
         ] {
             let names: Vec<String> = names;
             if names.is_empty() {

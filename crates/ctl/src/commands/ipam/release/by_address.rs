@@ -12,7 +12,7 @@ use crate::cli::{Global, IpamRelease};
 use crate::failure::{Failure, Failures};
 use crate::write::{Writer, warn_if_locked};
 
-const FORCE: &str = "--force releases it all the same: someone else may then get it too";
+const FORCE: &str = "--force releases it anyway; the address may then be allocated a second time";
 
 pub(super) async fn run(global: &Global, release: &IpamRelease) -> Result<(), Failures> {
     let store = open(global, release).await?;

@@ -53,18 +53,18 @@ fn check(reports: &[(String, Report)], cluster: &Cluster, force: bool) -> Result
     for (path, report) in reports {
         if cluster.guid.is_empty() || report.cluster_guid != cluster.guid {
             return Err(Failure::new(format!(
-                "{path} is the report of another cluster: its clusterGUID is {:?}, this one's is {:?}",
+                "{path} is a report of another cluster: its clusterGUID is {:?}, that of this cluster is {:?}",
                 report.cluster_guid, cluster.guid
             )));
         }
         if report.version != report::version() {
             overridable(
                 format!(
-                    "{path} was made by another version ({}, this is {})",
+                    "{path} was written by another version ({}, this is {})",
                     report.version,
                     report::version()
                 ),
-                "make a new one with plumb ipam check, or use it all the same with --force",
+                "create a new report with plumb ipam check -o FILE, or use this one anyway with --force",
                 force,
             )?;
         }
@@ -72,15 +72,15 @@ fn check(reports: &[(String, Report)], cluster: &Cluster, force: bool) -> Result
     let revision = cluster.revision.as_ref().map_or("", |revision| revision.as_str());
     if !reports.iter().any(|(_, report)| report.cluster_revision == revision) {
         return Err(Failure::new(
-            "the reports are stale: the cluster was locked or unlocked since they were made",
+            "the reports are stale: the datastore was locked or unlocked since they were created",
         )
-        .hint("lock the datastore, make a new report with plumb ipam check, and give it beside the others"));
+        .hint("lock the datastore, create a new report with plumb ipam check -o FILE, and pass it in addition to the others"));
     }
     match cluster.is_locked {
         true => Ok(()),
         false => overridable(
             "the datastore is not locked".to_owned(),
-            "lock it with plumb datastore migrate lock and make a new report, or use --force",
+            "lock it with plumb datastore migrate lock and create a new report, or use --force",
             force,
         ),
     }
@@ -88,7 +88,7 @@ fn check(reports: &[(String, Report)], cluster: &Cluster, force: bool) -> Result
 
 fn overridable(message: String, hint: &str, force: bool) -> Result<(), Failure> {
     if force {
-        eprintln!("warning: {message}; going on because of --force");
+        eprintln!("warning: {message}; continuing because of --force");
         return Ok(());
     }
     Err(Failure::new(message).hint(hint))
@@ -119,7 +119,7 @@ impl Work {
                 }
                 Err(failure) => {
                     bar.finish_and_clear();
-                    writeln!(out, "Released {} IPs before it stopped.", sum.released)?;
+                    writeln!(out, "Released {} IPs before the error.", sum.released)?;
                     return Err(failure.within("not all addresses of the report were released"));
                 }
             }
@@ -132,7 +132,7 @@ impl Work {
 
     async fn release_portion(&self, portion: &[ReleaseItem]) -> Result<Outcome, Failure> {
         if self.must_be_locked && !Cluster::read(&self.releaser.store).await?.is_locked {
-            return Err(Failure::new("the datastore was unlocked meanwhile"));
+            return Err(Failure::new("the datastore was unlocked since the release began"));
         }
         self.releaser.release(portion.to_vec()).await
     }
@@ -156,8 +156,8 @@ impl Work {
         }
         for (count, what) in [
             (gone, "addresses marked as leaked in the report had already been cleaned up."),
-            (anew, "addresses were given to someone else since the report, and were left alone."),
-            (in_use, "addresses are in use by now, and were left alone."),
+            (anew, "addresses were allocated again since the report, and were skipped."),
+            (in_use, "addresses are in use now, and were skipped."),
         ] {
             if count > 0 {
                 writeln!(out, "{count} {what}")?;
@@ -181,7 +181,9 @@ impl Work {
                 handles.len(),
                 corrupt.key
             ));
-            self.problems.push(failure.hint("plumb repair ipam rebuilds the block; then make a new report"));
+            self.problems.push(
+                failure.hint("rebuild the block with plumb repair ipam --apply, then create a new report"),
+            );
             return Ok(());
         }
         writeln!(out, "Deleting {} handles...", handles.len())?;

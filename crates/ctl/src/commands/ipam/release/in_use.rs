@@ -22,11 +22,11 @@ pub(super) async fn users(
     let found = progress::while_reading(&records, reading).await?;
     if let Some(corrupt) = found.unreadable.first() {
         return Err(Failure::new(format!(
-            "{} cannot be read, so nobody knows which addresses it uses: {}",
+            "{} cannot be read, so the addresses it uses are unknown: {}",
             corrupt.key,
             corrupt.contradictions.join("; ")
         ))
-        .hint("replace or delete that record first; nothing was released"));
+        .hint("nothing was released; replace or delete that record first"));
     }
     let mut users = BTreeMap::new();
     for node in &found.nodes {

@@ -56,7 +56,9 @@ impl Releaser {
         }
         let done = self.book.release_addresses(items).await.map_err(explain)?;
         for corrupt in &done.corrupt {
-            eprintln!("warning: {corrupt}; its addresses are released, the record itself is left as it is");
+            eprintln!(
+                "warning: {corrupt}; its addresses were released, but the record itself was not changed"
+            );
         }
         Ok(Outcome { released: done.addresses.len(), unreleased: done.unreleased })
     }

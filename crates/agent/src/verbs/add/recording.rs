@@ -1,0 +1,244 @@
+//! The records of an ADD: addresses and endpoint, together.
+
+use std::net::IpAddr;
+
+use book::{Addition, Additions, AssignRequest, Book, BookError, GivenRequest};
+use host::{Host, PodInterface};
+use ipam::{INTERFACE_ATTRIBUTE, Owner};
+use jiff::Timestamp;
+use model::{DeviceName, IpVersion, Resource};
+use store::Record;
+use tracing::debug;
+
+use super::super::endpoint::{self, EndpointId, Wired};
+use super::super::error::CniError;
+use super::super::records::{Held, Tries, find_endpoint};
+use super::super::{Call, delegate, node};
+use super::mac;
+use crate::failpoint::{self, Point};
+use crate::services::Services;
+
+/// The attachment's records in the store.
+#[derive(Debug)]
+pub(super) struct Recorded {
+    pub(super) wired: Wired,
+    /// Set if this call wrote them.
+    pub(super) made: Option<Made>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// The endpoint record of an earlier sandbox of the same pod, which ours replaced.
+    pub(super) replaced: Option<Record>,
+}
+
+/// What is to be recorded.
+pub(super) struct Recording<'a> {
+    pub(super) call: &'a Call,
+    pub(super) book: &'a Book,
+    pub(super) node: &'a str,
+    pub(super) id: &'a EndpointId,
+    /// The host end's name, if the records are new.
+    pub(super) device: DeviceName,
+    /// The pod's interface of that name. One that another program made is an error.
+    pub(super) interface: PodInterface,
+}
+
+impl Recording<'_> {
+    /// Makes sure that the store holds addresses and endpoint of this sandbox. Those of an earlier call are reused.
+    pub(super) async fn ensure(&self, services: Services<'_>) -> Result<Recorded, CniError> {
+        let may_exist = self.interface != PodInterface::None || self.asks_for_addresses();
+        let (mut endpoint, mut handle_exists) = (None, false);
+        if may_exist {
+            let held = self.read().await?;
+            if !held.addresses.is_empty() || self.is_recorded_without_book(&held) {
+                return self.reuse(held, services).await;
+            }
+            if self.interface == PodInterface::Foreign {
+                let message = format!("the pod already has an interface {}", self.call.sandbox.interface());
+                let hint = "another program made it; remove it or use another interface name";
+                return Err(CniError::environment(message).hint(hint));
+            }
+            handle_exists = held.handle_exists;
+            endpoint = held.endpoints.into_iter().next();
+        }
+        let mut tries = Tries::default();
+        loop {
+            match self.try_record(endpoint.as_ref(), handle_exists).await {
+                Ok(addresses) => {
+                    let made = Some(Made { replaced: endpoint.map(|(record, _)| record) });
+                    return Ok(Recorded { wired: self.wired(addresses), made });
+                }
+                // Either this sandbox again, or another interface of it.
+                Err(Obstacle::HandleExists) => {
+                    let held = self.read().await?;
+                    if !held.addresses.is_empty() {
+                        return self.reuse(held, services).await;
+                    }
+                    (handle_exists, endpoint) = (true, held.endpoints.into_iter().next());
+                }
+                Err(Obstacle::EndpointChanged) => {
+                    debug!("endpoint record {} changed or exists already", self.id.key()?);
+                    endpoint = find_endpoint(self.book, &self.id.key()?).await?;
+                    tries.again(&self.call.sandbox).await?;
+                }
+                Err(Obstacle::Final(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Addresses that are not from our pools appear in the endpoint only.
+    fn is_recorded_without_book(&self, held: &Held) -> bool {
+        let is_ours = |(_, endpoint): &(Record, Resource)| {
+            endpoint::container_id(endpoint) == self.call.sandbox.container_id()
+        };
+        self.call.netconf.goes_without_book() && held.endpoints.first().is_some_and(is_ours)
+    }
+
+    async fn read(&self) -> Result<Held, CniError> {
+        Held::read(self.book, &self.call.sandbox, vec![self.id.key()?]).await
+    }
+
+    fn asks_for_addresses(&self) -> bool {
+        !self.call.netconf.asked.addresses.is_empty()
+    }
+
+    /// One commit, or none.
+    async fn try_record(
+        &self,
+        endpoint: Option<&(Record, Resource)>,
+        handle_exists: bool,
+    ) -> Result<Vec<IpAddr>, Obstacle> {
+        if self.call.netconf.goes_without_book() {
+            return self.record_delegated(endpoint).await;
+        }
+        let (owner, additions) = (self.owner(), self.endpoint_addition(endpoint)?);
+        let asked = &self.call.netconf.asked.addresses;
+        let granted = if asked.is_empty() {
+            let ipam = &self.call.netconf.ipam;
+            let versions = [(ipam.assign_v4, IpVersion::V4), (ipam.assign_v6, IpVersion::V6)];
+            let versions: Vec<IpVersion> =
+                versions.into_iter().filter(|(wanted, _)| *wanted).map(|(_, version)| version).collect();
+            let mut request = AssignRequest::new(self.node, owner, &versions);
+            request.handle_may_exist = handle_exists;
+            request.pools_v4.clone_from(&ipam.ipv4_pools);
+            request.pools_v6.clone_from(&ipam.ipv6_pools);
+            request.additions = additions;
+            self.book.assign(request).await
+        } else {
+            let mut request = GivenRequest::new(self.node, owner, asked.clone());
+            request.additions = additions;
+            self.book.assign_addresses(request).await
+        };
+        let addresses = granted.map(|granted| granted.addresses).map_err(Obstacle::from)?;
+        Ok(addresses.into_iter().map(|granted| granted.address).collect())
+    }
+
+    /// Another plugin allocates the addresses; only the endpoint is recorded here.
+    async fn record_delegated(&self, endpoint: Option<&(Record, Resource)>) -> Result<Vec<IpAddr>, Obstacle> {
+        let addresses = delegate::add(self.call).await?;
+        failpoint::hit(Point::AddDelegated);
+        let resource = self.endpoint(&addresses, endpoint.map(|(_, earlier)| earlier))?;
+        let store = self.book.store();
+        let written = match endpoint {
+            Some((record, _)) => {
+                store.update(resource.key(), resource.encode(), record.revision.clone()).await
+            }
+            None => store.create(resource.key(), resource.encode()).await,
+        };
+        match written {
+            Ok(_) => Ok(addresses),
+            Err(error) => {
+                // The next attempt asks it again.
+                delegate::release(self.call).await?;
+                if error.is_lost_race() {
+                    return Err(Obstacle::EndpointChanged);
+                }
+                Err(Obstacle::Final(error.into()))
+            }
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        let sandbox = &self.call.sandbox;
+        let owner = Owner::on_node(sandbox.handle(), self.node, Timestamp::now())
+            .with(INTERFACE_ATTRIBUTE, sandbox.interface());
+        match &self.call.request.pod {
+            Some(pod) => owner.of_pod(&pod.namespace, &pod.name, pod.uid.as_deref()),
+            None => owner,
+        }
+    }
+
+    /// The endpoint's record, as a function of the addresses that it gets.
+    fn endpoint_addition(&self, endpoint: Option<&(Record, Resource)>) -> Result<Additions, CniError> {
+        // Invalid names fail here, before addresses are allocated.
+        let template = self.endpoint(&[], endpoint.map(|(_, earlier)| earlier))?;
+        let record = endpoint.map(|(record, _)| record.clone());
+        Ok(Additions::new(1, move |granted| {
+            let addresses: Vec<IpAddr> = granted.iter().map(|granted| granted.address).collect();
+            let mut resource = template.clone();
+            endpoint::set_addresses(&mut resource, &addresses);
+            Ok(vec![match &record {
+                Some(record) => Addition::replace(record, resource.encode()),
+                None => Addition::create(resource.key(), resource.encode()),
+            }])
+        }))
+    }
+
+    fn endpoint(&self, addresses: &[IpAddr], earlier: Option<&Resource>) -> Result<Resource, CniError> {
+        let wired = self.wired(addresses.to_vec());
+        endpoint::record(self.id, &wired, earlier, Timestamp::now())
+    }
+
+    fn wired(&self, addresses: Vec<IpAddr>) -> Wired {
+        Wired { device: self.device.clone(), mac: mac(self.call), addresses }
+    }
+
+    /// A repeated ADD gets the same answer. Its endpoint record may be missing (then it is recreated) or belong to a later sandbox of the
+    /// same pod (then it is left alone).
+    async fn reuse(&self, held: Held, services: Services<'_>) -> Result<Recorded, CniError> {
+        let recorded = held.endpoints.first().map(|(_, resource)| resource);
+        let is_ours =
+            |endpoint: &&Resource| endpoint::container_id(endpoint) == self.call.sandbox.container_id();
+        if let Some(wired) = recorded.filter(is_ours).and_then(endpoint::wired) {
+            return Ok(Recorded { wired, made: None });
+        }
+        let links = services.in_kernel(Host::owned_links).await?;
+        let own = links.iter().find(|link| link.owner == self.call.sandbox);
+        let own = own.and_then(|link| DeviceName::new(&link.name).ok());
+        let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
+        let wired = Wired { device, mac: mac(self.call), addresses: held.addresses() };
+        if recorded.is_none() {
+            let resource = endpoint::record(self.id, &wired, None, Timestamp::now())?;
+            self.book.store().create(resource.key(), resource.encode()).await?;
+        }
+        Ok(Recorded { wired, made: None })
+    }
+}
+
+/// Why a commit failed.
+enum Obstacle {
+    HandleExists,
+    /// The endpoint's record exists already, or changed since it was read.
+    EndpointChanged,
+    Final(CniError),
+}
+
+impl From<CniError> for Obstacle {
+    fn from(error: CniError) -> Obstacle {
+        Obstacle::Final(error)
+    }
+}
+
+impl From<BookError> for Obstacle {
+    fn from(error: BookError) -> Obstacle {
+        match error {
+            BookError::HandleExists { .. } => Obstacle::HandleExists,
+            BookError::Addition { source: None, .. } => Obstacle::EndpointChanged,
+            BookError::Addition { source: Some(source), .. } if source.is_lost_race() => {
+                Obstacle::EndpointChanged
+            }
+            error => Obstacle::Final(error.into()),
+        }
+    }
+}

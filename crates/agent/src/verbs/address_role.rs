@@ -1,0 +1,124 @@
+//! The role of an IPAM plugin: addresses for other plugins' networks.
+
+use std::net::IpAddr;
+
+use book::{AssignRequest, Book, BookError, GivenRequest, HeldAddress};
+use ipam::{AssignError, GATEWAY_TYPE, Granted, INTERFACE_ATTRIBUTE, Owner, ROLE_ATTRIBUTE, TYPE_ATTRIBUTE};
+use ipnet::IpNet;
+use jiff::Timestamp;
+use model::{Cidr, IpVersion};
+use serde_json::Value;
+use tracing::info;
+
+use super::error::{CniError, code};
+use super::records::Held;
+use super::result::{self, AllocatedAddress};
+use wire::Role;
+
+use super::{Call, Caller, add as network_add, queued, records};
+use crate::failpoint::{self, Point};
+use crate::services::{FoundBook, Services};
+
+/// Allocates addresses together with their network: a bridge or a point-to-point link needs one, and an address in it for the node.
+pub(super) async fn add(call: &Call, caller: &Caller, services: Services<'_>) -> Result<Value, CniError> {
+    if let Some(reason) = &call.netconf.unsupported {
+        return Err(reason.clone());
+    }
+    let node = services.node_name(&call.netconf)?;
+    let _locked = services.locks.acquire(&call.sandbox).await;
+    if !caller.is_waiting() {
+        return Err(network_add::abandoned());
+    }
+    queued::run_earlier(call, services).await?;
+    let book = services.book(&call.netconf).await?;
+    failpoint::hit(Point::AddressesBefore);
+    let mut addresses = allocate(call, &book, &node).await?;
+    failpoint::hit(Point::AddressesGiven);
+    addresses.sort_by_key(|(address, _)| address.is_ipv6());
+    let mut allocated = Vec::new();
+    for (address, block) in addresses {
+        let gateway = gateway(call, &book, &node, block).await?;
+        allocated.push(AllocatedAddress { network: in_block(address, block), gateway });
+    }
+    failpoint::hit(Point::AddressesGateway);
+    if !caller.is_waiting() {
+        records::release(&book, &call.sandbox, None, None).await?;
+        return Err(network_add::abandoned());
+    }
+    info!(sandbox = %call.sandbox, addresses = ?allocated, "allocated addresses for another plugin");
+    failpoint::hit(Point::AddressesAfter);
+    Ok(result::of_ipam(&call.netconf.cni_version, &allocated))
+}
+
+/// The sandbox must still hold the addresses that ADD returned.
+pub(super) async fn check(call: &Call, services: Services<'_>) -> Result<(), CniError> {
+    let version = &call.netconf.cni_version;
+    if !result::has_check(version) {
+        return Err(CniError::new(code::VERSION, format!("cniVersion {version} has no CHECK")));
+    }
+    let held = match services.existing_book(&call.netconf).await? {
+        FoundBook::Book(book) => Held::read(&book, &call.sandbox, Vec::new()).await?.addresses(),
+        FoundBook::NoStore(reason) => return Err(CniError::new(code::CHECK, reason)),
+    };
+    let answered = call.netconf.prev_result.as_ref();
+    let answered = answered.map(|earlier| result::addresses_of(earlier, call.sandbox.interface()));
+    let missing = answered.unwrap_or_default().into_iter().find(|address| !held.contains(address));
+    match missing {
+        None if !held.is_empty() => Ok(()),
+        None => Err(CniError::new(code::CHECK, format!("{} holds no address", call.sandbox))),
+        Some(address) => Err(CniError::new(code::CHECK, format!("{} does not hold {address}", call.sandbox))),
+    }
+}
+
+/// A repeated ADD gets the same addresses.
+async fn allocate(call: &Call, book: &Book, node: &str) -> Result<Vec<(IpAddr, Cidr)>, CniError> {
+    let held = Held::read(book, &call.sandbox, Vec::new()).await?;
+    if !held.addresses.is_empty() {
+        return Ok(held.addresses.iter().map(|held| (held.address, held.block)).collect());
+    }
+    let owner = Owner::on_node(call.sandbox.handle(), node, Timestamp::now())
+        .with(INTERFACE_ATTRIBUTE, call.sandbox.interface())
+        .with(ROLE_ATTRIBUTE, Role::Ipam.as_str());
+    let owner = match &call.request.pod {
+        Some(pod) => owner.of_pod(&pod.namespace, &pod.name, pod.uid.as_deref()),
+        None => owner,
+    };
+    let (ipam, asked) = (&call.netconf.ipam, &call.netconf.asked.addresses);
+    let grant = if asked.is_empty() {
+        let versions = [(ipam.assign_v4, IpVersion::V4), (ipam.assign_v6, IpVersion::V6)];
+        let versions: Vec<IpVersion> =
+            versions.into_iter().filter(|(wanted, _)| *wanted).map(|(_, version)| version).collect();
+        let mut request = AssignRequest::new(node, owner, &versions);
+        request.pools_v4.clone_from(&ipam.ipv4_pools);
+        request.pools_v6.clone_from(&ipam.ipv6_pools);
+        book.assign(request).await?
+    } else {
+        book.assign_addresses(GivenRequest::new(node, owner, asked.clone())).await?
+    };
+    Ok(grant.addresses.iter().map(|Granted { address, block, .. }| (*address, *block)).collect())
+}
+
+/// The node's own address in a block: one for each network, kept as long as the block is used.
+async fn gateway(call: &Call, book: &Book, node: &str, block: Cidr) -> Result<Option<IpAddr>, CniError> {
+    let handle = format!("{GATEWAY_TYPE}-{}-{node}", call.netconf.name);
+    let (holding, _) = book.held(&handle, Vec::new()).await?;
+    let is_in = |held: &&HeldAddress| held.block == block;
+    if let Some(held) = holding.addresses.iter().find(is_in) {
+        return Ok(Some(held.address));
+    }
+    let owner = Owner::on_node(handle, node, Timestamp::now()).with(TYPE_ATTRIBUTE, GATEWAY_TYPE);
+    // Not the first address: it is the network's own.
+    for candidate in in_block(block.network(), block).hosts() {
+        let request = GivenRequest::new(node, owner.clone(), vec![candidate]);
+        match book.assign_addresses(request).await {
+            Ok(_) => return Ok(Some(candidate)),
+            Err(BookError::Assign(AssignError::Taken { .. } | AssignError::CoolingDown { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+fn in_block(address: IpAddr, block: Cidr) -> IpNet {
+    IpNet::new(address, block.prefix_len()).expect("a block's prefix fits its addresses")
+}

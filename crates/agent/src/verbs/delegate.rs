@@ -1,0 +1,170 @@
+//! Another IPAM plugin that allocates the addresses: executed as the specification requires, with the same configuration.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+
+use super::error::{CniError, code};
+use super::{Call, result};
+
+/// IPAM plugins work on local files; one that takes this long hangs.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// More than any plugin prints.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// The addresses that the plugin allocates; or those that the pod brings along, which no plugin allocates.
+pub(super) async fn add(call: &Call) -> Result<Vec<IpAddr>, CniError> {
+    if !call.netconf.asked.without_ipam.is_empty() {
+        return Ok(call.netconf.asked.without_ipam.clone());
+    }
+    let Some(plugin) = plugin_of(call) else { return Ok(Vec::new()) };
+    let answer = plugin.run("ADD").await?;
+    let answer: Value = serde_json::from_slice(&answer).map_err(|error| {
+        CniError::new(code::NOT_DECODED, format!("the answer of {} is not JSON", plugin.name)).because(&error)
+    })?;
+    let addresses = result::addresses_of(&answer, call.sandbox.interface());
+    if addresses.is_empty() {
+        return Err(CniError::new(code::ADDRESSES, format!("{} allocated no address", plugin.name)));
+    }
+    Ok(addresses)
+}
+
+/// Releases the addresses, if another plugin allocated them.
+pub(super) async fn release(call: &Call) -> Result<(), CniError> {
+    forward(call, "DEL").await
+}
+
+/// Lets the plugin check its own part.
+pub(super) async fn check(call: &Call) -> Result<(), CniError> {
+    forward(call, "CHECK").await
+}
+
+async fn forward(call: &Call, verb: &str) -> Result<(), CniError> {
+    match plugin_of(call) {
+        Some(plugin) => plugin.run(verb).await.map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Forwards a call that names no sandbox: GC or STATUS.
+pub(super) async fn forward_as_it_is(name: Option<&str>, call: &wire::Call) -> Result<(), CniError> {
+    let Some(name) = name else { return Ok(()) };
+    Plugin { name, call }.run(call.verb()).await.map(|_| ())
+}
+
+fn plugin_of(call: &Call) -> Option<Plugin<'_>> {
+    if !call.netconf.asked.without_ipam.is_empty() {
+        return None;
+    }
+    let name = call.netconf.ipam.other.as_deref()?;
+    Some(Plugin { name, call: &call.message })
+}
+
+struct Plugin<'a> {
+    name: &'a str,
+    call: &'a wire::Call,
+}
+
+impl Plugin<'_> {
+    async fn run(&self, verb: &str) -> Result<Vec<u8>, CniError> {
+        let program = find(self.name, self.call.variable("CNI_PATH").unwrap_or_default())?;
+        let failed = |error: std::io::Error| {
+            CniError::new(code::TRY_LATER, format!("cannot run {}", program.display())).because(&error)
+        };
+        let mut child = Command::new(&program)
+            .envs(self.call.variables())
+            .env("CNI_COMMAND", verb)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        let mut input = child.stdin.take().expect("stdin is piped");
+        let config = self.call.config.as_bytes();
+        let talk = async {
+            // A plugin that does not read its configuration still answers.
+            let _ = input.write_all(config).await;
+            drop(input);
+            child.wait_with_output().await
+        };
+        let Ok(output) = tokio::time::timeout(TIMEOUT, talk).await else {
+            let message = format!("{} did not end within {} s", program.display(), TIMEOUT.as_secs());
+            return Err(CniError::new(code::TRY_LATER, message));
+        };
+        let output = output.map_err(failed)?;
+        if output.status.success() && output.stdout.len() <= ANSWER_BYTES_MAX {
+            return Ok(output.stdout);
+        }
+        Err(refusal(self.name, &output.stdout))
+    }
+}
+
+/// The plugin's own error message, if it printed one.
+fn refusal(name: &str, answer: &[u8]) -> CniError {
+    let printed: Value = serde_json::from_slice(answer).unwrap_or_default();
+    let code = printed.get("code").and_then(Value::as_u64).and_then(|code| u32::try_from(code).ok());
+    let text = |key: &str| printed.get(key).and_then(Value::as_str).unwrap_or_default();
+    let message =
+        format!("{name} failed: {}", if text("msg").is_empty() { "no reason given" } else { text("msg") });
+    let error = CniError::new(code.unwrap_or(code::ADDRESSES), message);
+    if text("details").is_empty() { error } else { error.hint(text("details")) }
+}
+
+/// Finds a plugin in the directories of `CNI_PATH`.
+fn find(name: &str, directories: &str) -> Result<PathBuf, CniError> {
+    if name.contains('/') {
+        return Err(CniError::configuration(format!("ipam.type {name:?} is not the name of a plugin")));
+    }
+    let candidates = directories.split(':').filter(|directory| !directory.is_empty());
+    let found = candidates.map(|directory| Path::new(directory).join(name)).find(|path| path.is_file());
+    found.ok_or_else(|| {
+        CniError::configuration(format!("no plugin {name} in CNI_PATH ({directories})"))
+            .hint("install the plugin that ipam.type names, or leave ipam.type out")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn plugin(directory: &Path, script: &str, config: &str) -> wire::Call {
+        let path = directory.join("some-ipam");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let directories = format!("/nowhere:{}", directory.display());
+        let variables = [("CNI_COMMAND", "STATUS"), ("CNI_PATH", &directories)];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        wire::Call::new(wire::Role::Network, variables, config)
+    }
+
+    #[tokio::test]
+    async fn a_plugin_gets_verb_and_configuration_and_its_error_is_passed_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let call = plugin(directory.path(), "cat > $0.$CNI_COMMAND", "{\"a\":1}");
+        forward_as_it_is(Some("some-ipam"), &call).await.unwrap();
+        let received = std::fs::read_to_string(directory.path().join("some-ipam.STATUS")).unwrap();
+        assert_eq!(received, "{\"a\":1}");
+        let call =
+            plugin(directory.path(), "echo '{\"code\":50,\"msg\":\"full\",\"details\":\"x\"}'; exit 1", "{}");
+        let error = forward_as_it_is(Some("some-ipam"), &call).await.unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), (50, "some-ipam failed: full"));
+        let call = plugin(directory.path(), "exit 1", "{}");
+        let error = forward_as_it_is(Some("some-ipam"), &call).await.unwrap_err();
+        assert_eq!(error.message, "some-ipam failed: no reason given");
+    }
+
+    #[test]
+    fn plugins_are_searched_in_cni_path_only() {
+        assert!(find("../../bin/sh", "/bin").is_err());
+        assert!(find("no-such-plugin", "/bin::/usr/bin").is_err());
+        assert_eq!(find("sh", "/nowhere:/bin").unwrap(), Path::new("/bin/sh"));
+    }
+}

@@ -1,0 +1,319 @@
+//! The endpoint record of an attachment.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use model::ipam::BlockAttribute;
+use model::names::EndpointName;
+use model::originals::{Named, shortened, stand_in};
+use model::validate::validate;
+use model::{
+    DeviceName, EndpointSpec, Key, Kind, Mac, Metadata, Resource, Sandbox, endpoint_networks, endpoint_spec,
+};
+use serde_json::Value;
+
+use super::error::CniError;
+use super::request::PodName;
+
+/// The namespace of containers that are not pods, as with Calico.
+const NAMESPACE_DEFAULT: &str = "default";
+
+/// The endpoint record of an attachment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct EndpointId {
+    pub(super) namespace: String,
+    pub(super) name: EndpointName,
+    /// As the record names it.
+    container_id: String,
+    /// Names that are not valid in a record.
+    originals: BTreeMap<Named, String>,
+}
+
+/// No record can have a longer name.
+const NAME_LENGTH_MAX: usize = 253;
+
+impl EndpointId {
+    pub(super) fn new(node: &str, pod: Option<&PodName>, sandbox: &Sandbox) -> EndpointId {
+        let id =
+            EndpointId::with(node, pod, sandbox, |named, original| named.recorded(original).into_owned());
+        let is_too_long = |id: &EndpointId| id.name.compute().is_ok_and(|name| name.len() > NAME_LENGTH_MAX);
+        if is_too_long(&id) {
+            return EndpointId::with(node, pod, sandbox, |_, original| shortened(original));
+        }
+        id
+    }
+
+    /// `record` gives the valid form of each name.
+    fn with(
+        node: &str,
+        pod: Option<&PodName>,
+        sandbox: &Sandbox,
+        record: impl Fn(Named, &str) -> String,
+    ) -> EndpointId {
+        let mut originals = BTreeMap::new();
+        let mut record = |named: Named, original: &str| {
+            let recorded = record(named, original);
+            if recorded != original {
+                originals.insert(named, original.to_owned());
+            }
+            recorded
+        };
+        let endpoint = record(Named::Interface, sandbox.interface());
+        let (namespace, orchestrator, workload, container_id) = match pod {
+            Some(pod) => {
+                let container_id = record(Named::ContainerId, sandbox.container_id());
+                let namespace = record(Named::Namespace, &pod.namespace);
+                (namespace, "k8s", record(Named::Pod, &pod.name), container_id)
+            }
+            None => {
+                // It is part of the record's name, so the rules of both apply.
+                let is_name = Named::Pod.recorded(sandbox.container_id()) == sandbox.container_id();
+                let container_id = match is_name {
+                    true => record(Named::ContainerId, sandbox.container_id()),
+                    false => {
+                        originals.insert(Named::ContainerId, sandbox.container_id().to_owned());
+                        stand_in(sandbox.container_id())
+                    }
+                };
+                (NAMESPACE_DEFAULT.to_owned(), "cni", container_id.clone(), container_id)
+            }
+        };
+        let (node, orchestrator) = (node.to_owned(), orchestrator.to_owned());
+        let name = EndpointName { node, orchestrator, workload, endpoint };
+        EndpointId { namespace, name, container_id, originals }
+    }
+
+    /// As it was when the address was allocated, whatever node and pod are called now.
+    pub(super) fn from_allocation(attribute: &BlockAttribute, sandbox: &Sandbox) -> Option<EndpointId> {
+        let recorded = |key: &str| attribute.secondary.get(key).cloned();
+        let pod = match (recorded("namespace"), recorded("pod")) {
+            (Some(namespace), Some(name)) => Some(PodName { namespace, name, uid: None }),
+            _ => None,
+        };
+        Some(EndpointId::new(&recorded("node")?, pod.as_ref(), sandbox))
+    }
+
+    pub(super) fn key(&self) -> Result<Key, CniError> {
+        let name = self.name.compute().map_err(|error| CniError::environment(error.to_string()))?;
+        Ok(Key::namespaced(Kind::WorkloadEndpoint, &self.namespace, name))
+    }
+}
+
+/// The wiring that an endpoint record describes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wired {
+    pub(super) device: DeviceName,
+    pub(super) mac: Mac,
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+/// The record for an attachment. An existing record of an earlier sandbox of the same pod keeps its metadata; everything about the sandbox
+/// is replaced.
+pub(super) fn record(
+    id: &EndpointId,
+    wired: &Wired,
+    earlier: Option<&Resource>,
+    now: Timestamp,
+) -> Result<Resource, CniError> {
+    let mut endpoint = Resource::new(Kind::WorkloadEndpoint, "");
+    endpoint.metadata = match earlier {
+        Some(earlier) => earlier.metadata.clone(),
+        None => Metadata {
+            uid: Some(uuid::Uuid::new_v4().to_string()),
+            creation_timestamp: Some(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
+            ..Metadata::default()
+        },
+    };
+    endpoint.metadata.name = String::new();
+    endpoint.metadata.namespace = Some(id.namespace.clone());
+    for named in Named::ALL {
+        match id.originals.get(&named) {
+            Some(original) => {
+                endpoint.metadata.annotations.insert(named.annotation().to_owned(), original.clone());
+            }
+            None => {
+                endpoint.metadata.annotations.remove(named.annotation());
+            }
+        }
+    }
+    endpoint.body.insert("spec".to_owned(), spec(id, wired));
+    endpoint.fill_defaults();
+    match validate(&endpoint).first() {
+        None => Ok(endpoint),
+        Some(violation) => Err(CniError::environment(format!("cannot record the endpoint: {violation}"))),
+    }
+}
+
+/// Adds the addresses to a record that is otherwise complete.
+pub(super) fn set_addresses(endpoint: &mut Resource, addresses: &[IpAddr]) {
+    endpoint.spec_mut().insert("ipNetworks".to_owned(), endpoint_networks(addresses).into());
+}
+
+fn spec(id: &EndpointId, wired: &Wired) -> Value {
+    endpoint_spec(&EndpointSpec {
+        node: &id.name.node,
+        namespace: &id.namespace,
+        orchestrator: &id.name.orchestrator,
+        workload: &id.name.workload,
+        container_id: &id.container_id,
+        interface: &id.name.endpoint,
+        addresses: &wired.addresses,
+        device: wired.device.as_str(),
+        mac: Some(wired.mac),
+    })
+}
+
+/// The container ID of a record's sandbox, as its caller named it.
+pub(super) fn container_id(endpoint: &Resource) -> &str {
+    Named::ContainerId.original(endpoint).unwrap_or_default()
+}
+
+/// The wiring that a record describes; `None` if it cannot be read.
+pub(super) fn wired(endpoint: &Resource) -> Option<Wired> {
+    let text = |field| endpoint.spec(field).and_then(Value::as_str);
+    Some(Wired {
+        device: DeviceName::new(text("interfaceName")?).ok()?,
+        mac: text("mac")?.parse().ok()?,
+        addresses: addresses(endpoint)?,
+    })
+}
+
+/// `None` if one of them cannot be read.
+pub(crate) fn addresses(endpoint: &Resource) -> Option<Vec<IpAddr>> {
+    let networks = endpoint.spec("ipNetworks").and_then(Value::as_array)?;
+    let address = |network: &Value| network.as_str()?.split('/').next()?.parse().ok();
+    networks.iter().map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn sandbox() -> Sandbox {
+        Sandbox::new("net", "0f3a", "eth0").unwrap()
+    }
+
+    fn example() -> Wired {
+        Wired {
+            device: DeviceName::of_pod("cali", "shop", "web-0").unwrap(),
+            mac: sandbox().mac(),
+            addresses: vec!["10.0.0.5".parse().unwrap()],
+        }
+    }
+
+    fn pod() -> PodName {
+        PodName { namespace: "shop".to_owned(), name: "web-0".to_owned(), uid: None }
+    }
+
+    fn now() -> Timestamp {
+        "2026-08-22T06:33:20Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_pods_record_is_calicos() {
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let endpoint = record(&id, &example(), None, now()).unwrap();
+        assert_eq!(
+            id.key().unwrap().etcd_text(),
+            "/calico/resources/v3/projectcalico.org/workloadendpoints/shop/node--a-k8s-web--0-eth0"
+        );
+        assert_eq!(endpoint.key(), id.key().unwrap());
+        assert_eq!(endpoint.metadata.labels["projectcalico.org/orchestrator"], "k8s");
+        assert_eq!(endpoint.metadata.labels["projectcalico.org/namespace"], "shop");
+        assert_eq!(endpoint.spec("ipNetworks"), Some(&json!(["10.0.0.5/32"])));
+        assert_eq!(endpoint.spec("profiles"), Some(&json!(["kns.shop"])));
+        assert_eq!(container_id(&endpoint), "0f3a");
+        assert_eq!(wired(&endpoint), Some(example()));
+    }
+
+    #[test]
+    fn a_container_without_a_pod_is_recorded_by_its_id() {
+        let id = EndpointId::new("node-a", None, &sandbox());
+        let endpoint = record(&id, &example(), None, now()).unwrap();
+        assert_eq!(endpoint.metadata.name, "node--a-cni-0f3a-eth0");
+        assert_eq!(endpoint.metadata.namespace.as_deref(), Some("default"));
+    }
+
+    #[test]
+    fn a_new_sandbox_takes_over_the_record_but_not_its_identity() {
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let earlier = record(&id, &example(), None, now()).unwrap();
+        let next = Sandbox::new("net", "1f3a", "eth0").unwrap();
+        let id = EndpointId::new("node-a", Some(&pod()), &next);
+        let wired = Wired { mac: next.mac(), ..example() };
+        let later = record(&id, &wired, Some(&earlier), now()).unwrap();
+        assert_eq!(later.metadata.uid, earlier.metadata.uid);
+        assert_eq!(container_id(&later), "1f3a");
+    }
+
+    #[test]
+    fn an_allocation_leads_to_its_record() {
+        let secondary = [("node", "node-a"), ("namespace", "shop"), ("pod", "web-0")];
+        let secondary: BTreeMap<String, String> =
+            secondary.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let attribute = BlockAttribute { secondary, ..BlockAttribute::default() };
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        assert_eq!(EndpointId::from_allocation(&attribute, &sandbox()), Some(id));
+        assert_eq!(EndpointId::from_allocation(&BlockAttribute::default(), &sandbox()), None);
+    }
+
+    #[test]
+    fn names_that_kubernetes_would_not_allow_have_a_record_and_are_kept_beside() {
+        let pod = |namespace: &str, name: &str| {
+            Some(PodName { namespace: namespace.to_owned(), name: name.to_owned(), uid: None })
+        };
+        let long = "x".repeat(240);
+        let mut keys = std::collections::BTreeSet::new();
+        let callers = [
+            (pod("Shop", "Web_0"), "ABC_1.2", "Eth_0"),
+            (pod("shop", "Web_0"), "ABC_1.2", "eth0"),
+            (pod("shop", "web_0"), "ABC_1.2", "eth0"),
+            (pod("shop", &long), "0f3a", "eth0"),
+            (None, "ABC", "eth0"),
+            (None, "aBC", "eth0"),
+            (None, "a.c", "eth0"),
+            (None, "abc", "eth0"),
+            (None, "abc-", "eth0"),
+        ];
+        let count = callers.len();
+        for (pod, container, interface) in callers {
+            let sandbox = Sandbox::new("net", container, interface).unwrap();
+            let id = EndpointId::new("node-a", pod.as_ref(), &sandbox);
+            let endpoint = record(&id, &example(), None, now()).unwrap();
+            assert_eq!(endpoint.key(), id.key().unwrap());
+            assert!(keys.insert(endpoint.key()), "{} is another's", endpoint.key());
+            assert_eq!(container_id(&endpoint), container);
+            assert_eq!(Named::Interface.original(&endpoint), Some(interface));
+            if let Some(pod) = &pod {
+                assert_eq!(Named::Pod.original(&endpoint), Some(pod.name.as_str()));
+                assert_eq!(Named::Namespace.original(&endpoint), Some(pod.namespace.as_str()));
+            }
+        }
+        assert_eq!(keys.len(), count);
+    }
+
+    #[test]
+    fn what_is_no_name_by_anybodys_rules_is_refused() {
+        for name in ["web/0", "web 0", "", "../x"] {
+            let pod = PodName { namespace: "shop".to_owned(), name: name.to_owned(), uid: None };
+            let id = EndpointId::new("node-a", Some(&pod), &sandbox());
+            assert!(record(&id, &example(), None, now()).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_sandbox_does_not_inherit_a_name_that_is_not_its_own() {
+        let old = Sandbox::new("net", "C_1", "eth0").unwrap();
+        let earlier =
+            record(&EndpointId::new("node-a", Some(&pod()), &old), &example(), None, now()).unwrap();
+        assert_eq!(container_id(&earlier), "C_1");
+        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let later = record(&id, &example(), Some(&earlier), now()).unwrap();
+        assert_eq!((container_id(&later), later.metadata.annotations.len()), ("0f3a", 0));
+    }
+}

@@ -1,0 +1,375 @@
+//! The network configuration on stdin. Calico's keys are supported, so its conflist can be kept; keys without effect are logged and never an
+//! error.
+
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
+mod asked;
+mod read;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+pub(crate) use asked::Asked;
+use read::{Object, flag, number, section, text, texts};
+
+use super::error::{CniError, code};
+
+/// The key under which a runtime lists the attachments to keep.
+const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
+
+/// The settings of a call.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct NetConf {
+    pub(crate) cni_version: String,
+    /// The network's name: part of the sandbox's identity.
+    pub(crate) name: String,
+    /// Settings of the store, by the name of the environment variable that means the same.
+    pub(crate) store: BTreeMap<String, String>,
+    pub(crate) nodename: Option<String>,
+    pub(crate) nodename_file: Option<String>,
+    pub(crate) hostname: Option<String>,
+    /// 0 if not set.
+    pub(crate) mtu: u64,
+    pub(crate) require_mtu_file: bool,
+    pub(crate) ipam: IpamConf,
+    pub(crate) asked: Asked,
+    /// Why ADD must fail; a DEL goes on.
+    pub(crate) unsupported: Option<CniError>,
+    pub(crate) pod_forwards: bool,
+    pub(crate) log_level: Option<String>,
+    pub(crate) prev_result: Option<Value>,
+    /// Container IDs and interfaces that a GC must keep; `None` if the runtime sent no list.
+    pub(crate) valid_attachments: Option<Vec<(String, String)>>,
+    pub(crate) state_dir: PathBuf,
+    /// Keys without effect.
+    pub(crate) ignored: Vec<String>,
+    /// All of it, for other plugins.
+    pub(crate) document: Object,
+}
+
+/// Who allocates addresses, and which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct IpamConf {
+    /// Another plugin's name; `None` if the addresses come from our pools.
+    pub(crate) other: Option<String>,
+    pub(crate) assign_v4: bool,
+    pub(crate) assign_v6: bool,
+    /// Names or networks of pools.
+    pub(crate) ipv4_pools: Vec<String>,
+    pub(crate) ipv6_pools: Vec<String>,
+}
+
+/// The version of a configuration that names none, as with Calico.
+const VERSION_DEFAULT: &str = "0.2.0";
+
+/// Keys of the store's settings, with the equivalent environment variable.
+const STORE_KEYS: [(&str, &str); 7] = [
+    ("datastore_type", "DATASTORE_TYPE"),
+    ("sqlite_path", "SQLITE_PATH"),
+    ("etcd_endpoints", "ETCD_ENDPOINTS"),
+    ("etcd_discovery_srv", "ETCD_DISCOVERY_SRV"),
+    ("etcd_key_file", "ETCD_KEY_FILE"),
+    ("etcd_cert_file", "ETCD_CERT_FILE"),
+    ("etcd_ca_cert_file", "ETCD_CA_CERT_FILE"),
+];
+
+/// Keys that are used, or that change nothing: the specification's own, and Calico's for a log file.
+const KNOWN_KEYS: [&str; 26] = [
+    "cniVersion",
+    "cniVersions",
+    "name",
+    "type",
+    "args",
+    "capabilities",
+    "runtimeConfig",
+    "dns",
+    "prevResult",
+    "disableCheck",
+    "disableGC",
+    "agent_socket",
+    "state_dir",
+    "nodename",
+    "nodename_file",
+    "nodename_file_optional",
+    "hostname",
+    "mtu",
+    "require_mtu_file",
+    "ipam",
+    "container_settings",
+    "feature_control",
+    "log_level",
+    "kubernetes",
+    "ipMasq",
+    "ipam_lock_file",
+];
+
+const KNOWN_IPAM_KEYS: [&str; 5] = ["type", "assign_ipv4", "assign_ipv6", "ipv4_pools", "ipv6_pools"];
+
+impl NetConf {
+    pub(crate) fn parse(input: &[u8]) -> Result<NetConf, CniError> {
+        let document: Value = serde_json::from_slice(input).map_err(|error| {
+            CniError::new(code::NOT_DECODED, "the network configuration is not JSON").because(&error)
+        })?;
+        let Value::Object(document) = document else {
+            return Err(CniError::new(code::NOT_DECODED, "the network configuration is not a JSON object"));
+        };
+        let container = section(&document, "container_settings")?;
+        let (mut ipam, mut unsupported) = or_default(IpamConf::read(&section(&document, "ipam")?));
+        let (asked, problem) = or_default(Asked::read(&document, &mut ipam));
+        unsupported = unsupported.or(problem).or_else(|| ipam.gives_nothing());
+        Ok(NetConf {
+            cni_version: text(&document, "cniVersion")?.unwrap_or_else(|| VERSION_DEFAULT.to_owned()),
+            name: text(&document, "name")?
+                .ok_or_else(|| CniError::configuration("the network configuration has no name"))?,
+            store: store_settings(&document)?,
+            nodename: text(&document, "nodename")?,
+            nodename_file: text(&document, "nodename_file")?,
+            hostname: text(&document, "hostname")?,
+            mtu: number(&document, "mtu")?,
+            require_mtu_file: flag(&document, "require_mtu_file", false)?,
+            ignored: ignored_keys(&document, &ipam),
+            ipam,
+            asked,
+            unsupported,
+            pod_forwards: flag(&container, "allow_ip_forwarding", false)?,
+            log_level: text(&document, "log_level")?,
+            prev_result: document.get("prevResult").filter(|value| !value.is_null()).cloned(),
+            valid_attachments: valid_attachments(&document)?,
+            state_dir: text(&document, "state_dir")?.unwrap_or_else(|| wire::STATE_DIR.to_owned()).into(),
+            document,
+        })
+    }
+}
+
+impl NetConf {
+    /// Whether the attachment's addresses are not from our pools.
+    pub(crate) fn goes_without_book(&self) -> bool {
+        self.ipam.other.is_some() || !self.asked.without_ipam.is_empty()
+    }
+}
+
+impl IpamConf {
+    fn read(ipam: &Object) -> Result<IpamConf, CniError> {
+        let kind = text(ipam, "type")?.filter(|kind| !["plumb-ipam", "calico-ipam"].contains(&kind.as_str()));
+        Ok(IpamConf {
+            other: kind,
+            assign_v4: flag(ipam, "assign_ipv4", true)?,
+            assign_v6: flag(ipam, "assign_ipv6", false)?,
+            ipv4_pools: texts(ipam, "ipv4_pools")?,
+            ipv6_pools: texts(ipam, "ipv6_pools")?,
+        })
+    }
+
+    fn gives_nothing(&self) -> Option<CniError> {
+        let nothing = self.other.is_none() && !self.assign_v4 && !self.assign_v6;
+        nothing.then(|| {
+            CniError::configuration(
+                "assign_ipv4 and assign_ipv6 are both off, so the pod would get no address",
+            )
+        })
+    }
+}
+
+/// Such an error fails an ADD, but no other verb.
+fn or_default<T: Default>(read: Result<T, CniError>) -> (T, Option<CniError>) {
+    match read {
+        Ok(value) => (value, None),
+        Err(error) => (T::default(), Some(error)),
+    }
+}
+
+fn valid_attachments(document: &Object) -> Result<Option<Vec<(String, String)>>, CniError> {
+    let Some(listed) = document.get(VALID_ATTACHMENTS) else { return Ok(None) };
+    if listed.is_null() {
+        // libcni writes an empty list like this.
+        return Ok(Some(Vec::new()));
+    }
+    let text = |entry: &Value, key: &str| Some(entry.get(key)?.as_str()?.to_owned());
+    let attachment = |entry: &Value| Some((text(entry, "containerID")?, text(entry, "ifname")?));
+    let all = listed.as_array().and_then(|listed| listed.iter().map(attachment).collect::<Option<Vec<_>>>());
+    // Skipping an entry would mean that a pod loses its network.
+    all.map(Some).ok_or_else(|| {
+        CniError::configuration(format!(
+            "the network configuration's {VALID_ATTACHMENTS} must be a list in which each entry has a containerID \
+             and an ifname"
+        ))
+    })
+}
+
+/// A path or endpoint of a store also selects the kind of store, whatever the environment says.
+fn store_settings(document: &Object) -> Result<BTreeMap<String, String>, CniError> {
+    let mut settings = BTreeMap::new();
+    for (key, variable) in STORE_KEYS {
+        if let Some(value) = text(document, key)? {
+            settings.insert(variable.to_owned(), value);
+        }
+    }
+    if let Some(path) = text(&section(document, "kubernetes")?, "kubeconfig")? {
+        settings.insert("KUBECONFIG".to_owned(), path);
+    }
+    let implied = if settings.contains_key("SQLITE_PATH") {
+        Some("sqlite")
+    } else if settings.contains_key("ETCD_ENDPOINTS") {
+        Some("etcdv3")
+    } else {
+        None
+    };
+    if let Some(kind) = implied {
+        settings.entry("DATASTORE_TYPE".to_owned()).or_insert_with(|| kind.to_owned());
+    }
+    Ok(settings)
+}
+
+fn ignored_keys(document: &Object, ipam: &IpamConf) -> Vec<String> {
+    let is_known = |key: &&String| {
+        KNOWN_KEYS.contains(&key.as_str())
+            || STORE_KEYS.iter().any(|(known, _)| known == key)
+            || key.starts_with("cni.dev/")
+            || key.starts_with("log_file_")
+    };
+    let top = document.keys().filter(|key| !is_known(key)).cloned();
+    // Another plugin's settings are not checked.
+    let inner = document.get("ipam").and_then(Value::as_object).filter(|_| ipam.other.is_none());
+    let inner = inner.into_iter().flat_map(Object::keys);
+    let inner = inner.filter(|key| !KNOWN_IPAM_KEYS.contains(&key.as_str()));
+    let features = document.get("feature_control").and_then(Value::as_object);
+    let features = features.into_iter().flat_map(Object::keys).filter(|key| *key != "ip_addrs_no_ipam");
+    let inner = inner.map(|key| format!("ipam.{key}"));
+    top.chain(inner).chain(features.map(|key| format!("feature_control.{key}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(document: Value) -> Result<NetConf, CniError> {
+        NetConf::parse(document.to_string().as_bytes())
+    }
+
+    #[test]
+    fn calicos_conflist_entry_is_understood() {
+        let netconf = parse(json!({
+            "cniVersion": "0.3.1", "name": "k8s-pod-network", "type": "calico", "log_level": "info",
+            "log_file_path": "/var/log/calico/cni/cni.log", "datastore_type": "etcdv3",
+            "etcd_endpoints": "https://10.0.0.1:2379", "etcd_key_file": "/k", "etcd_cert_file": "/c",
+            "etcd_ca_cert_file": "/ca", "mtu": 1440, "nodename": "node-a",
+            "ipam": {"type": "calico-ipam", "assign_ipv4": "true", "ipv4_pools": ["10.1.0.0/16", "second"]},
+            "container_settings": {"allow_ip_forwarding": true},
+            "policy": {"type": "k8s"}, "kubernetes": {"kubeconfig": "/kc"}, "device_type": "veth",
+            "feature_control": {"ip_addrs_no_ipam": true, "floating_ips": true},
+        }))
+        .unwrap();
+        assert_eq!(netconf.mtu, 1440);
+        assert_eq!(netconf.ipam.ipv4_pools, ["10.1.0.0/16", "second"]);
+        assert_eq!(netconf.store["ETCD_ENDPOINTS"], "https://10.0.0.1:2379");
+        assert_eq!(netconf.store["DATASTORE_TYPE"], "etcdv3");
+        assert_eq!(netconf.store["KUBECONFIG"], "/kc");
+        assert!(netconf.pod_forwards);
+        assert_eq!(netconf.ignored, ["device_type", "policy", "feature_control.floating_ips"]);
+    }
+
+    #[test]
+    fn a_stores_place_says_which_store() {
+        let netconf = parse(json!({"name": "n", "sqlite_path": "/x.db"})).unwrap();
+        assert_eq!(netconf.store["DATASTORE_TYPE"], "sqlite");
+        assert_eq!(parse(json!({"name": "n"})).unwrap().store, BTreeMap::new());
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for (document, message) in [
+            (
+                json!({"name": "n", "ipam": {"assign_ipv4": "false"}}),
+                "assign_ipv4 and assign_ipv6 are both off, so the pod would get no address",
+            ),
+            (
+                json!({"name": "n", "runtimeConfig": {"ips": ["10.0.0.7/24", "x"]}}),
+                "runtimeConfig.ips asks for \"x\", which is not an address",
+            ),
+            (
+                json!({"name": "n", "cni.dev/valid-attachments": [{"containerID": "a"}]}),
+                "the network configuration's cni.dev/valid-attachments must be a list in which each entry has a \
+                 containerID and an ifname",
+            ),
+            (json!({}), "the network configuration has no name"),
+            (
+                json!({"name": "n", "mtu": "big"}),
+                "the network configuration's mtu must be a number, not \"big\"",
+            ),
+            (json!({"name": 5}), "the network configuration's name must be a string, not 5"),
+            (json!([]), "the network configuration is not a JSON object"),
+        ] {
+            let refused = match parse(document) {
+                Ok(netconf) => netconf.unsupported,
+                Err(error) => Some(error),
+            };
+            assert_eq!(refused.unwrap().message, message);
+        }
+    }
+
+    #[test]
+    fn what_stays_at_a_gc_is_listed() {
+        let netconf = parse(json!({
+            "name": "n", "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "eth0", "x": 1}],
+        }));
+        assert_eq!(netconf.unwrap().valid_attachments, Some(vec![("a".to_owned(), "eth0".to_owned())]));
+        assert_eq!(parse(json!({"name": "n"})).unwrap().valid_attachments, None);
+        let nobody = parse(json!({"name": "n", "cni.dev/valid-attachments": null})).unwrap();
+        assert_eq!(nobody.valid_attachments, Some(Vec::new()));
+    }
+
+    #[test]
+    fn another_plugin_may_give_the_addresses() {
+        let ipam = json!({"type": "host-local", "subnet": "10.1.0.0/24"});
+        let netconf = parse(json!({"name": "n", "ipam": ipam})).unwrap();
+        assert_eq!(netconf.ipam.other.as_deref(), Some("host-local"));
+        assert_eq!(netconf.ignored, [] as [&str; 0]);
+        for ours in ["plumb-ipam", "calico-ipam", ""] {
+            assert_eq!(parse(json!({"name": "n", "ipam": {"type": ours}})).unwrap().ipam.other, None);
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            "\\PC{0,12}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map("[a-z_]{1,8}", inner, 0..4)
+                    .prop_map(|map| map.into_iter().collect::<Object>().into()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_tried(input in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = NetConf::parse(&input);
+        }
+
+        #[test]
+        fn known_keys_may_hold_anything(
+            keys in proptest::sample::subsequence(
+                [&KNOWN_KEYS[..], &["sqlite_path", "datastore_type", "etcd_endpoints", VALID_ATTACHMENTS]].concat(),
+                0..10,
+            ),
+            values in proptest::collection::vec(any_json(), 10),
+        ) {
+            let mut document: Object =
+                keys.iter().map(|key| (*key).to_owned()).zip(values).collect();
+            document.entry("name").or_insert_with(|| "n".into());
+            if let Ok(netconf) = NetConf::parse(Value::Object(document).to_string().as_bytes()) {
+                prop_assert!(!netconf.name.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Evidence from texts that people collected: files, directories, archives.
+
+#![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
+
+mod unpack;
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use evidence::Evidence;
+use evidence::books::Whole;
+use evidence::{FileGap, Unseen};
+use intake::Intake;
+
+use gather::bundle;
+
+use unpack::Packed;
+
+/// Folders in folders beyond this are not looked into.
+const DEPTH_MAX: usize = 16;
+/// How much is read at once.
+const CHUNK: usize = 256 << 10;
+/// A log in an archive that is compressed: three layers.
+const PACKED_DEPTH_MAX: usize = 3;
+
+/// Something that was named cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {path}")]
+pub(crate) struct FilesError {
+    path: String,
+    #[source]
+    source: io::Error,
+}
+
+/// Reads files and, of folders, everything in them. A file in a folder goes by its name below that folder, others by the name
+/// they were given. `-` is stdin. What is hidden in a folder is left alone, and what cannot be read there is said in the evidence: the
+/// rest tells something all the same.
+pub(crate) fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
+    let mut pile = Pile::default();
+    for path in paths {
+        if path.as_os_str() == "-" {
+            pile.add("stdin", Path::new("stdin"), &mut io::stdin().lock())?;
+            continue;
+        }
+        let metadata = fs::metadata(path).map_err(|source| error(path, source))?;
+        if !metadata.is_dir() {
+            pile.add_file(&path.to_string_lossy(), path)?;
+            continue;
+        }
+        let mut files = Vec::new();
+        find(path, "", 0, &mut files).map_err(|source| error(path, source))?;
+        for (name, file) in files {
+            let added = file.map_err(|source| error(Path::new(&name), source));
+            if let Err(failed) = added.and_then(|file| pile.add_file(&name, &file)) {
+                pile.unseen.push(Unseen::file(name, FileGap::All { why: failed.source.to_string() }));
+            }
+        }
+    }
+    Ok(pile.finish())
+}
+
+/// What has been read so far.
+struct Pile {
+    texts: Intake,
+    bundles: Vec<Evidence>,
+    unseen: Vec<Unseen>,
+    /// How many bytes may still be unpacked.
+    unpacked_left: u64,
+}
+
+impl Default for Pile {
+    fn default() -> Pile {
+        let (texts, bundles, unseen) = (Intake::default(), Vec::new(), Vec::new());
+        Pile { texts, bundles, unseen, unpacked_left: unpack::UNPACKED_MAX }
+    }
+}
+
+impl Pile {
+    fn add_file(&mut self, name: &str, path: &Path) -> Result<(), FilesError> {
+        let file = File::open(path).map_err(|source| error(path, source))?;
+        self.add(name, path, &mut BufReader::with_capacity(CHUNK, file))
+    }
+
+    fn add(&mut self, name: &str, path: &Path, from: &mut dyn BufRead) -> Result<(), FilesError> {
+        self.add_packed(name, from, PACKED_DEPTH_MAX).map_err(|source| error(path, source))
+    }
+
+    /// A file, or what is packed in it, up to so many layers.
+    fn add_packed(&mut self, name: &str, from: &mut dyn BufRead, layers: usize) -> io::Result<()> {
+        let mut first = Vec::new();
+        from.take(unpack::TELLING).read_to_end(&mut first)?;
+        let mut all = io::Cursor::new(first.as_slice()).chain(from);
+        if bundle::is_bundle(&first) {
+            self.bundles.push(bundle::read(name, &mut all)?);
+            return Ok(());
+        }
+        match unpack::kind(&first) {
+            None => feed(&mut self.texts, name, &mut all),
+            Some(Packed::By(program)) => {
+                self.unseen.push(Unseen::file(name, FileGap::Compressed { program }));
+                Ok(())
+            }
+            Some(_) if layers == 0 => {
+                self.unseen.push(Unseen::file(name, FileGap::PackedTooDeep));
+                Ok(())
+            }
+            Some(Packed::Gzip) => {
+                let mut left = self.unpacked_left;
+                let unpacked = unpack::gzip(&mut all, &mut left, |text| {
+                    self.add_packed(unpack::name_unpacked(name), text, layers - 1)
+                });
+                self.unpacked_left = self.unpacked_left.min(left);
+                self.note_end(name, unpacked);
+                Ok(())
+            }
+            Some(Packed::Tar) => {
+                let unpacked = unpack::tar(&mut all, |file, text| {
+                    let below = format!("{}/{file}", unpack::name_unpacked(name));
+                    self.add_packed(&below, text, layers - 1)
+                });
+                self.note_end(name, unpacked);
+                Ok(())
+            }
+        }
+    }
+
+    /// What could be unpacked tells something, also if the rest cannot.
+    fn note_end(&mut self, name: &str, unpacked: io::Result<()>) {
+        if let Err(failed) = unpacked {
+            self.unseen.push(Unseen::file(name, FileGap::CutArchive { why: failed.to_string() }));
+        }
+    }
+
+    fn finish(self) -> Evidence {
+        let mut evidence = self.texts.finish();
+        evidence.unseen.extend(self.unseen);
+        let newest = self
+            .bundles
+            .iter()
+            .enumerate()
+            .filter(|(_, bundle)| has_whole_store(bundle))
+            .max_by_key(|(_, bundle)| bundle.taken_at)
+            .map(|(index, _)| index);
+        for (index, bundle) in self.bundles.into_iter().enumerate() {
+            // Every node collects the same store. Told twice, each record would seem to be there twice.
+            let is_superseded = has_whole_store(&bundle) && newest != Some(index);
+            let mut bundle = if is_superseded { bundle.without_store() } else { bundle };
+            if let Some(earlier) = bundle.earlier.take() {
+                evidence.earlier.get_or_insert_default().absorb(*earlier);
+            }
+            evidence.absorb(bundle);
+        }
+        evidence
+    }
+}
+
+fn has_whole_store(evidence: &Evidence) -> bool {
+    evidence.ipam.as_ref().is_some_and(|ipam| ipam.whole == Whole::ALL)
+}
+
+/// A file's name below the folder, and where it is; or why a folder in between cannot be looked into.
+type Found = (String, io::Result<PathBuf>);
+
+/// In the order of their names, so that the same folder always gives the same report.
+fn find(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<Found>) -> io::Result<()> {
+    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = entry.file_type()?;
+        let below = format!("{prefix}{name}");
+        if name.starts_with('.') {
+            continue;
+        }
+        // A link to a folder may lead back here; sockets and pipes would keep us waiting.
+        if kind.is_dir() && depth < DEPTH_MAX {
+            if let Err(failed) = find(&entry.path(), &format!("{below}/"), depth + 1, files) {
+                files.push((below, Err(failed)));
+            }
+        } else if kind.is_file() || (kind.is_symlink() && entry.path().is_file()) {
+            files.push((below, Ok(entry.path())));
+        }
+    }
+    Ok(())
+}
+
+fn feed(intake: &mut Intake, name: &str, from: &mut dyn BufRead) -> io::Result<()> {
+    let mut file = intake.file(name);
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match from.read(&mut chunk) {
+            Ok(0) => return Ok(()),
+            Ok(count) => drop(file.feed(chunk.get(..count).unwrap_or_default())),
+            Err(failed) if failed.kind() == io::ErrorKind::Interrupted => {}
+            Err(failed) => return Err(failed),
+        }
+    }
+}
+
+fn error(path: &Path, source: io::Error) -> FilesError {
+    FilesError { path: path.display().to_string(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use evidence::NodeEvidence;
+    use model::{Key, Kind};
+
+    use super::*;
+    use gather::bundle::BundleWriter;
+
+    #[test]
+    fn folders_are_read_in_order_and_hidden_files_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        fs::create_dir(folder.path().join("sub")).unwrap();
+        put("b.route.txt", "default via 10.0.0.1 dev eth0\n");
+        put(".hidden.txt", "default via 10.0.0.2 dev eth0\n");
+        put("sub/a.neigh.txt", "10.0.0.1 dev eth0 FAILED\n");
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("loop")).unwrap();
+        let evidence = of_files(&[folder.path().to_owned()]).unwrap();
+        assert_eq!(evidence.nodes.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        let routes = evidence.node(&"b".into()).unwrap().kernel.routes.as_ref().unwrap();
+        assert_eq!((routes.len(), routes[0].exhibit("").file.as_str()), (1, "b.route.txt"));
+    }
+
+    /// Every node's bundle holds the whole store.
+    #[test]
+    fn a_store_that_several_bundles_hold_is_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = |node: &str, taken_at: &str| {
+            let mut writer = BundleWriter::new(Vec::new());
+            for second in ["00", "05"] {
+                writer.look(format!("{taken_at}:{second}Z").parse().unwrap()).unwrap();
+                let pool = serde_json::json!({"spec": {"cidr": "10.0.0.0/16"}, "by": node}).to_string();
+                writer.record(&Key::cluster(Kind::IpPool, "pods"), pool.as_bytes()).unwrap();
+                writer.whole_store().unwrap();
+                writer.node(NodeEvidence::new(node)).unwrap();
+            }
+            let path = folder.path().join(format!("{node}.bundle"));
+            fs::write(&path, writer.finish().unwrap()).unwrap();
+            path
+        };
+        let (newer, older) = (bundle("a", "2026-01-01T10:07"), bundle("b", "2026-01-01T10:06"));
+        let mut evidence = of_files(&[newer, older]).unwrap();
+        for _ in 0..2 {
+            let pools = evidence.records.all(Kind::IpPool);
+            assert_eq!(pools.len(), 1);
+            assert_eq!(pools[0].seen.body["by"], "a");
+            assert_eq!(evidence.nodes.len(), 2);
+            assert!(!evidence.partial.endpoints && doctor::diagnose(&evidence).findings.is_empty());
+            evidence = evidence.earlier.take().map_or(evidence, |earlier| *earlier);
+        }
+    }
+
+    #[test]
+    fn one_file_that_cannot_be_read_does_not_hide_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b.route.txt"), "default via 10.0.0.1 dev eth0\n").unwrap();
+        fs::write(folder.path().join("kubelet.log.1.xz"), b"\xfd7zXZ").unwrap();
+        // Nobody, not even root, reads a process's memory from its beginning.
+        std::os::unix::fs::symlink("/proc/self/mem", folder.path().join("a.txt")).unwrap();
+        let evidence = of_files(&[folder.path().to_owned()]).unwrap();
+        assert!(evidence.node(&"b".into()).is_some());
+        let words: Vec<String> = evidence.unseen.iter().map(Unseen::to_string).collect();
+        assert_eq!(words.len(), 2, "{words:?}");
+        assert!(words[0].starts_with("a.txt could not be read: "), "{words:?}");
+        assert_eq!(words[1], "kubelet.log.1.xz is compressed: unpack it first, with unxz");
+        assert!(of_files(&[folder.path().join("a.txt")]).is_err(), "what was named must be readable");
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let error = of_files(&[PathBuf::from("no-such-file")]).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read no-such-file");
+    }
+}

@@ -1,0 +1,253 @@
+//! What Kubernetes says: pods, nodes, events.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::{SignedDuration, Timestamp};
+use model::{Cidr, NodeName};
+use serde::{Deserialize, Serialize};
+
+use super::{Origin, Sighted};
+
+/// A pod's name. The namespace is not known where a table without that column was pasted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PodName {
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    pub name: PodName,
+    pub uid: Option<String>,
+    pub node: Option<NodeName>,
+    pub addresses: Vec<IpAddr>,
+    /// `None`: not said. A table does not say; see [`Pod::is_on_host_network`].
+    pub host_network: Option<bool>,
+    /// `status.phase`, or what `kubectl get` shows in its place: `Running`, `Init:1/2`, `Terminating` …
+    pub status: String,
+    pub created_at: Option<Timestamp>,
+    /// Where only an age is known. Counts from when the evidence was taken.
+    pub age: Option<SignedDuration>,
+    /// Being deleted, since.
+    pub deleted_at: Option<Timestamp>,
+    /// How many of how many containers are ready.
+    pub ready: Option<(u32, u32)>,
+    pub restarts: Option<u32>,
+    pub containers: Vec<PodContainer>,
+    /// Those of Calico and Plumbline only: the others are nobody's business here.
+    pub annotations: BTreeMap<String, String>,
+    /// The controller's kind and name: `StatefulSet/web`.
+    pub owner: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodContainer {
+    pub name: String,
+    pub id: Option<String>,
+    pub is_ready: bool,
+    pub restarts: u32,
+    /// Why it waits or ended: `CrashLoopBackOff`, `OOMKilled` …
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KubeNode {
+    pub name: NodeName,
+    /// `Ready`, `NotReady`, `Ready,SchedulingDisabled`: as `kubectl get nodes` shows it. Empty: not said.
+    pub status: String,
+    pub internal_ips: Vec<IpAddr>,
+    pub conditions: Vec<Condition>,
+    pub annotations: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
+    pub pod_cidrs: Vec<Cidr>,
+    pub taints: Vec<Taint>,
+    pub created_at: Option<Timestamp>,
+    pub age: Option<SignedDuration>,
+    pub kubelet_version: Option<String>,
+    pub container_runtime: Option<String>,
+    /// When its kubelet last renewed its lease.
+    pub lease_renewed_at: Option<Timestamp>,
+    /// What `kubectl describe node` lists as running there.
+    pub pods: Option<Vec<PodName>>,
+    /// Where single facts stand, in a text of many lines: by the name of the annotation or condition, or `InternalIP`.
+    pub places: BTreeMap<String, Origin>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    pub kind: String,
+    /// `True`, `False`, `Unknown`.
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+    pub heartbeat_at: Option<Timestamp>,
+    pub changed_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    pub key: String,
+    pub value: String,
+    pub effect: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    pub is_warning: bool,
+    pub reason: String,
+    /// What it is about, as far as said: `Pod/kube-system/calico-node-x`.
+    pub object: Option<String>,
+    /// The component that told it, and where: `kubelet`, `k8smaster2`.
+    pub component: Option<String>,
+    pub node: Option<NodeName>,
+    pub message: String,
+    pub count: u64,
+    /// How long before the evidence was taken it happened last, and first.
+    pub last_age: Option<SignedDuration>,
+    pub first_age: Option<SignedDuration>,
+    pub last_at: Option<Timestamp>,
+    pub first_at: Option<Timestamp>,
+}
+
+impl Event {
+    /// The pod it is about, if it is about one.
+    pub fn pod(&self) -> Option<PodName> {
+        let mut parts = self.object.as_deref()?.split('/');
+        parts.next().filter(|kind| kind.eq_ignore_ascii_case("pod"))?;
+        match (parts.next()?, parts.next()) {
+            (namespace, Some(name)) => Some(PodName::new(namespace, name)),
+            (name, None) => Some(PodName { namespace: None, name: name.to_owned() }),
+        }
+    }
+}
+
+impl PodName {
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> PodName {
+        PodName { namespace: Some(namespace.into()), name: name.into() }
+    }
+
+    /// Whether both may mean the same pod: a namespace that is not known fits any.
+    pub fn may_be(&self, other: &PodName) -> bool {
+        let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
+        self.name == other.name && !differs(&self.namespace, &other.namespace)
+    }
+}
+
+impl std::fmt::Display for PodName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+impl Pod {
+    /// Ran to its end: its sandbox is gone, and so is its claim to an address.
+    pub fn is_finished(&self) -> bool {
+        matches!(
+            self.status.as_str(),
+            "Succeeded" | "Failed" | "Completed" | "Error" | "Evicted" | "OOMKilled"
+        )
+    }
+
+    pub fn is_terminating(&self) -> bool {
+        self.deleted_at.is_some() || self.status == "Terminating"
+    }
+
+    /// Uses its node's network. A table does not say so: there, an address that is a node's own tells.
+    pub fn is_on_host_network(&self, is_node_address: impl Fn(IpAddr) -> bool) -> bool {
+        self.host_network.unwrap_or_else(|| {
+            !self.addresses.is_empty() && self.addresses.iter().all(|ip| is_node_address(*ip))
+        })
+    }
+
+    /// How old it was when the evidence was taken.
+    pub fn age(&self, taken_at: Option<Timestamp>) -> Option<SignedDuration> {
+        age(self.created_at, self.age, taken_at)
+    }
+}
+
+impl Sighted<KubeNode> {
+    /// Where one fact about the node stands, or else the node.
+    pub fn place(&self, fact: &str) -> &Origin {
+        self.seen.places.get(fact).unwrap_or(&self.origin)
+    }
+}
+
+impl KubeNode {
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// `None`: not said.
+    pub fn is_ready(&self) -> Option<bool> {
+        match self.condition("Ready") {
+            Some(ready) => Some(ready.status == "True"),
+            None if self.status.is_empty() => None,
+            None => Some(self.status.split(',').any(|word| word == "Ready")),
+        }
+    }
+
+    pub fn age(&self, taken_at: Option<Timestamp>) -> Option<SignedDuration> {
+        age(self.created_at, self.age, taken_at)
+    }
+}
+
+/// From a time of creation if both times are known, else as it was told.
+pub fn age(
+    created_at: Option<Timestamp>,
+    told: Option<SignedDuration>,
+    taken_at: Option<Timestamp>,
+) -> Option<SignedDuration> {
+    match (created_at, taken_at) {
+        (Some(created), Some(taken)) => Some(taken.duration_since(created)),
+        _ => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_is_not_known_fits_any() {
+        let bare = PodName { namespace: None, name: "web-0".to_owned() };
+        assert!(bare.may_be(&PodName::new("a", "web-0")));
+        assert!(PodName::new("a", "web-0").may_be(&bare));
+        assert!(!PodName::new("a", "web-0").may_be(&PodName::new("b", "web-0")));
+        assert!(!PodName::new("a", "web-0").may_be(&PodName::new("a", "web-1")));
+    }
+
+    #[test]
+    fn readiness_is_the_condition_or_else_the_column() {
+        let mut node = KubeNode::default();
+        assert_eq!(node.is_ready(), None);
+        node.status = "Ready,SchedulingDisabled".to_owned();
+        assert_eq!(node.is_ready(), Some(true));
+        node.status = "NotReady".to_owned();
+        assert_eq!(node.is_ready(), Some(false));
+        let unknown = Condition { kind: "Ready".into(), status: "Unknown".into(), ..Condition::default() };
+        node.status = "Ready".to_owned();
+        node.conditions.push(unknown);
+        assert_eq!(node.is_ready(), Some(false));
+    }
+
+    #[test]
+    fn a_pod_on_its_nodes_address_is_on_the_host_network() {
+        let mut pod = Pod { addresses: vec!["172.17.73.65".parse().unwrap()], ..Pod::default() };
+        let is_node = |ip: IpAddr| ip == "172.17.73.65".parse::<IpAddr>().unwrap();
+        assert!(pod.is_on_host_network(is_node));
+        assert!(!pod.is_on_host_network(|_| false));
+        pod.host_network = Some(false);
+        assert!(!pod.is_on_host_network(is_node));
+        assert!(!Pod::default().is_on_host_network(is_node));
+    }
+}

@@ -1,0 +1,272 @@
+//! `kubectl describe node` and `kubectl describe pod`: fields at the left edge, whatever belongs to them indented below.
+
+use std::collections::BTreeMap;
+
+use model::NodeName;
+
+use evidence::kubernetes::{Condition, PodContainer, Taint};
+use evidence::{KubeNode, Pod, PodName};
+use evidence::{Origin, Sighted};
+
+use super::draft::{Draft, Section};
+use super::tables::Table;
+use super::words;
+use evidence::answers::Header;
+use model::text::Line;
+
+/// Lines beyond this are not a description.
+const LINES_MAX: usize = 20_000;
+
+/// Lines of one description.
+#[derive(Debug, Default)]
+pub(crate) struct Description {
+    lines: Vec<Line>,
+}
+
+/// Whether a description begins here: it always starts with the name.
+pub(crate) fn begins(line: &str) -> bool {
+    line.strip_prefix("Name:")
+        .is_some_and(|rest| rest.starts_with("  ") && rest.split_whitespace().count() == 1)
+}
+
+impl Description {
+    pub(crate) fn push(&mut self, line: Line) {
+        if self.lines.len() < LINES_MAX {
+            self.lines.push(line);
+        }
+    }
+
+    pub(crate) fn finish(self, section: &Section, draft: &mut Draft) {
+        let Some(first) = self.lines.first() else { return };
+        let fields = fields(&self.lines);
+        // What its events are about.
+        let mut object = None;
+        let has = |name: &str| fields.iter().any(|field| field.name == name);
+        if has("System Info") || has("Unschedulable") || has("Allocatable") {
+            let node = KubeNode { places: places(&fields, draft), ..node(&fields) };
+            let origin = draft.origin(first);
+            draft.cluster.kube_nodes.get_or_insert_default().push(Sighted::new(node, origin));
+        } else if has("Containers") || has("Node") {
+            let pod = pod(&fields);
+            object = pod.name.namespace.as_ref().map(|_| format!("Pod/{}", pod.name));
+            let origin = draft.origin(first);
+            draft.cluster.pods.get_or_insert_default().push(Sighted::new(pod, origin));
+        }
+        if let Some(events) = fields.iter().find(|field| field.name == "Events") {
+            let known = draft.cluster.events.as_ref().map_or(0, Vec::len);
+            read_events(events, section, draft);
+            let told = draft.cluster.events.iter_mut().flatten().skip(known);
+            told.for_each(|event| event.seen.object = event.seen.object.take().or_else(|| object.clone()));
+        }
+    }
+}
+
+/// A field at the left edge: its own value, and the lines below it.
+struct Field<'a> {
+    line: &'a Line,
+    name: &'a str,
+    value: &'a str,
+    below: Vec<&'a Line>,
+}
+
+impl Field<'_> {
+    /// The value and, where it goes on below, the rest: labels, annotations, taints.
+    fn entries(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.value)
+            .chain(self.below.iter().map(|line| line.text.trim()))
+            .filter(|entry| !entry.is_empty())
+    }
+
+    /// `name: value` lines below.
+    fn value_of(&self, name: &str) -> Option<&str> {
+        let values = self.below.iter().filter_map(|line| line.text.trim().split_once(':'));
+        values.filter(|(found, _)| *found == name).map(|(_, value)| value.trim()).next()
+    }
+}
+
+fn fields(lines: &[Line]) -> Vec<Field<'_>> {
+    let mut fields: Vec<Field<'_>> = Vec::new();
+    for line in lines {
+        match line.text.split_once(':') {
+            Some((name, value)) if !line.text.starts_with([' ', '\t']) => {
+                fields.push(Field { line, name, value: value.trim(), below: Vec::new() });
+            }
+            _ => {
+                if let Some(field) = fields.last_mut() {
+                    field.below.push(line);
+                }
+            }
+        }
+    }
+    fields
+}
+
+fn node(fields: &[Field<'_>]) -> KubeNode {
+    let mut node = KubeNode::default();
+    for field in fields {
+        match field.name {
+            "Name" => node.name = field.value.into(),
+            "Labels" => node.labels.extend(field.entries().filter_map(|entry| pair(entry, '='))),
+            "Annotations" => node.annotations.extend(field.entries().filter_map(|entry| pair(entry, ':'))),
+            "CreationTimestamp" => node.created_at = words::moment(field.value),
+            "Taints" => node.taints.extend(field.entries().filter_map(taint)),
+            "Lease" => node.lease_renewed_at = field.value_of("RenewTime").and_then(words::moment),
+            "Conditions" => node.conditions = conditions(field),
+            "Addresses" => node.internal_ips = internal_ips(field),
+            "PodCIDRs" => {
+                node.pod_cidrs = field.value.split(',').filter_map(|text| text.trim().parse().ok()).collect()
+            }
+            "PodCIDR" if node.pod_cidrs.is_empty() => {
+                node.pod_cidrs.extend(field.value.parse::<model::Cidr>().ok())
+            }
+            "System Info" => {
+                node.kubelet_version = field.value_of("Kubelet Version").map(str::to_owned);
+                node.container_runtime = field.value_of("Container Runtime Version").map(str::to_owned);
+            }
+            "Non-terminated Pods" => node.pods = Some(pods_of(field)),
+            _ => {}
+        }
+    }
+    node
+}
+
+/// The lines of annotations, conditions and addresses.
+fn places(fields: &[Field<'_>], draft: &Draft) -> BTreeMap<String, Origin> {
+    let mut places = BTreeMap::new();
+    for field in fields {
+        let lines = std::iter::once(field.line).chain(field.below.iter().copied());
+        for line in lines {
+            let text = line.text.trim();
+            let text = if std::ptr::eq(line, field.line) { field.value } else { text };
+            let name = match field.name {
+                "Annotations" | "Addresses" => text.split_once(':').map(|(name, _)| name),
+                "Conditions" => text.split_whitespace().next(),
+                _ => None,
+            };
+            if let Some(name) = name {
+                places.entry(name.to_owned()).or_insert_with(|| draft.origin(line));
+            }
+        }
+    }
+    places
+}
+
+fn pair(entry: &str, separator: char) -> Option<(String, String)> {
+    let (name, value) = entry.split_once(separator)?;
+    Some((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// `key=value:Effect` or `key:Effect`.
+fn taint(entry: &str) -> Option<Taint> {
+    let (key, effect) = entry.rsplit_once(':')?;
+    let (key, value) = key.split_once('=').unwrap_or((key, ""));
+    Some(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
+}
+
+fn conditions(field: &Field<'_>) -> Vec<Condition> {
+    let mut rows = field.below.iter();
+    let Some(header) = rows.next().and_then(|line| Header::read(&line.text)) else { return Vec::new() };
+    let condition = |line: &&Line| {
+        let row = header.row(&line.text)?;
+        let text = |name: &str| row.get(name).unwrap_or_default().to_owned();
+        let kind = row.get("TYPE").filter(|kind| !kind.starts_with('-'))?.to_owned();
+        Some(Condition {
+            kind,
+            status: text("STATUS"),
+            reason: text("REASON"),
+            message: text("MESSAGE"),
+            heartbeat_at: row.get("LASTHEARTBEATTIME").and_then(words::moment),
+            changed_at: row.get("LASTTRANSITIONTIME").and_then(words::moment),
+        })
+    };
+    rows.filter_map(condition).collect()
+}
+
+fn internal_ips(field: &Field<'_>) -> Vec<std::net::IpAddr> {
+    let values = field.below.iter().filter_map(|line| line.text.trim().split_once(':'));
+    values
+        .filter(|(kind, _)| *kind == "InternalIP")
+        .filter_map(|(_, value)| value.trim().parse().ok())
+        .collect()
+}
+
+fn pods_of(field: &Field<'_>) -> Vec<PodName> {
+    let rows = field.below.iter().map(|line| line.text.split_whitespace());
+    let names = rows.filter_map(|mut words| Some((words.next()?, words.next()?)));
+    names
+        .filter(|(namespace, _)| *namespace != "Namespace" && !namespace.starts_with('-'))
+        .map(|(namespace, name)| PodName::new(namespace, name))
+        .collect()
+}
+
+fn pod(fields: &[Field<'_>]) -> Pod {
+    let mut pod = Pod::default();
+    for field in fields {
+        match field.name {
+            "Name" => pod.name.name = field.value.to_owned(),
+            "Namespace" => pod.name.namespace = Some(field.value.to_owned()),
+            // `node/10.0.0.1`
+            "Node" => {
+                pod.node = field.value.split('/').next().filter(|node| *node != "<none>").map(NodeName::from)
+            }
+            "Start Time" => pod.created_at = words::moment(field.value),
+            "Status" => pod.status = field.value.split_whitespace().next().unwrap_or_default().to_owned(),
+            "IP" => pod.addresses.extend(words::address(field.value)),
+            "IPs" => {
+                let told = field.below.iter().filter_map(|line| line.text.trim().strip_prefix("IP:"));
+                for address in told.filter_map(|text| words::address(text.trim())) {
+                    if !pod.addresses.contains(&address) {
+                        pod.addresses.push(address);
+                    }
+                }
+            }
+            "Annotations" => {
+                let all = field.entries().filter_map(|entry| pair(entry, ':'));
+                pod.annotations.extend(all.filter(|(name, _)| name.contains("projectcalico.org")));
+            }
+            "Controlled By" => pod.owner = Some(field.value.to_owned()),
+            "Containers" => pod.containers = containers(field),
+            _ => {}
+        }
+    }
+    if !pod.containers.is_empty() {
+        let ready = pod.containers.iter().filter(|container| container.is_ready).count();
+        pod.ready = Some((ready as u32, pod.containers.len() as u32));
+        pod.restarts = Some(pod.containers.iter().map(|container| container.restarts).sum());
+    }
+    pod
+}
+
+/// A container's name is indented by two, what it says about itself by more.
+fn containers(field: &Field<'_>) -> Vec<PodContainer> {
+    let mut containers: Vec<PodContainer> = Vec::new();
+    for line in &field.below {
+        let indent = line.text.len() - line.text.trim_start().len();
+        let Some((name, value)) = line.text.trim().split_once(':') else { continue };
+        if indent == 2 {
+            containers.push(PodContainer { name: name.to_owned(), ..PodContainer::default() });
+            continue;
+        }
+        let Some(container) = containers.last_mut() else { continue };
+        let value = value.trim();
+        match (indent, name) {
+            (4, "Container ID") => {
+                container.id = value.rsplit('/').next().filter(|id| !id.is_empty()).map(str::to_owned)
+            }
+            (4, "Ready") => container.is_ready = value == "True",
+            (4, "Restart Count") => container.restarts = value.parse().unwrap_or(0),
+            (6, "Reason") if container.reason.is_none() => container.reason = Some(value.to_owned()),
+            _ => {}
+        }
+    }
+    containers
+}
+
+fn read_events(field: &Field<'_>, section: &Section, draft: &mut Draft) {
+    draft.cluster.events.get_or_insert_default();
+    let mut rows = field.below.iter();
+    let Some(table) = rows.next().and_then(|line| Table::begin(&line.text, section)) else { return };
+    for line in rows {
+        table.row(line, section, draft);
+    }
+}

@@ -1,0 +1,163 @@
+//! Objects of the Kubernetes API: pods, nodes, events.
+
+use jiff::Timestamp;
+use model::NodeName;
+use serde_json::Value;
+
+use crate::draft::Draft;
+use crate::words;
+use evidence::kubernetes::{Condition, PodContainer, Taint};
+use evidence::{Event, KubeNode, Pod, PodName};
+use evidence::{Origin, Sighted};
+
+/// Takes in an object. `false`: it is none of these.
+pub(super) fn object(value: &Value, origin: &Origin, draft: &mut Draft) -> bool {
+    let (api, kind) = (text(&value["apiVersion"]), text(&value["kind"]));
+    match (api, kind) {
+        ("v1", "Pod") => {
+            draft.cluster.pods.get_or_insert_default().push(Sighted::new(pod(value), origin.clone()))
+        }
+        ("v1", "Node") => {
+            draft.cluster.kube_nodes.get_or_insert_default().push(Sighted::new(node(value), origin.clone()));
+        }
+        ("v1" | "events.k8s.io/v1", "Event") => {
+            draft.cluster.events.get_or_insert_default().push(Sighted::new(event(value), origin.clone()));
+        }
+        // Known, and not looked at: what it holds is nobody's business here.
+        ("v1", "Secret" | "ConfigMap" | "Service" | "Endpoints" | "Namespace" | "ServiceAccount") => {}
+        _ => return false,
+    }
+    true
+}
+
+/// A pod of the API.
+pub fn pod(value: &Value) -> Pod {
+    let (metadata, spec, status) = (&value["metadata"], &value["spec"], &value["status"]);
+    let mut pod = Pod {
+        name: PodName { namespace: owned(&metadata["namespace"]), name: text(&metadata["name"]).to_owned() },
+        uid: owned(&metadata["uid"]),
+        node: owned(&spec["nodeName"]).map(NodeName::from),
+        host_network: Some(spec["hostNetwork"].as_bool().unwrap_or(false)),
+        status: text(&status["phase"]).to_owned(),
+        created_at: moment(&metadata["creationTimestamp"]),
+        deleted_at: moment(&metadata["deletionTimestamp"]),
+        containers: list(&status["containerStatuses"]).map(container).collect(),
+        ..Pod::default()
+    };
+    let told = list(&status["podIPs"]).map(|entry| text(&entry["ip"])).chain([text(&status["podIP"])]);
+    for address in told.filter_map(words::address) {
+        if !pod.addresses.contains(&address) {
+            pod.addresses.push(address);
+        }
+    }
+    if !pod.containers.is_empty() {
+        let ready = pod.containers.iter().filter(|container| container.is_ready).count();
+        pod.ready = Some((ready as u32, pod.containers.len() as u32));
+        pod.restarts = Some(pod.containers.iter().map(|container| container.restarts).sum());
+    }
+    let annotations = metadata["annotations"].as_object().into_iter().flatten();
+    let ours =
+        annotations.filter(|(name, _)| name.contains("projectcalico.org") || name.contains("plumbline"));
+    pod.annotations = ours.map(|(name, value)| (name.clone(), text(value).to_owned())).collect();
+    let owner = list(&metadata["ownerReferences"]).find(|owner| owner["controller"] == true);
+    pod.owner = owner.map(|owner| format!("{}/{}", text(&owner["kind"]), text(&owner["name"])));
+    pod
+}
+
+fn container(status: &Value) -> PodContainer {
+    let state = status["state"].as_object().into_iter().flatten().map(|(_, state)| state);
+    PodContainer {
+        name: text(&status["name"]).to_owned(),
+        id: owned(&status["containerID"]).map(|id| id.rsplit('/').next().unwrap_or_default().to_owned()),
+        is_ready: status["ready"].as_bool().unwrap_or(false),
+        restarts: status["restartCount"].as_u64().and_then(|count| count.try_into().ok()).unwrap_or(0),
+        reason: state.filter_map(|state| owned(&state["reason"])).next(),
+    }
+}
+
+/// A node of the API.
+pub fn node(value: &Value) -> KubeNode {
+    let (metadata, spec, status) = (&value["metadata"], &value["spec"], &value["status"]);
+    let strings = |value: &Value| {
+        let entries = value.as_object().into_iter().flatten();
+        entries.map(|(name, value)| (name.clone(), text(value).to_owned())).collect()
+    };
+    let mut pod_cidrs: Vec<model::Cidr> =
+        list(&spec["podCIDRs"]).filter_map(|cidr| text(cidr).parse().ok()).collect();
+    if pod_cidrs.is_empty() {
+        pod_cidrs.extend(text(&spec["podCIDR"]).parse::<model::Cidr>().ok());
+    }
+    let internal = list(&status["addresses"]).filter(|address| address["type"] == "InternalIP");
+    let info = &status["nodeInfo"];
+    KubeNode {
+        name: text(&metadata["name"]).into(),
+        internal_ips: internal.filter_map(|address| words::address(text(&address["address"]))).collect(),
+        conditions: list(&status["conditions"]).map(condition).collect(),
+        annotations: strings(&metadata["annotations"]),
+        labels: strings(&metadata["labels"]),
+        pod_cidrs,
+        taints: list(&spec["taints"]).map(taint).collect(),
+        created_at: moment(&metadata["creationTimestamp"]),
+        kubelet_version: owned(&info["kubeletVersion"]),
+        container_runtime: owned(&info["containerRuntimeVersion"]),
+        ..KubeNode::default()
+    }
+}
+
+fn condition(value: &Value) -> Condition {
+    Condition {
+        kind: text(&value["type"]).to_owned(),
+        status: text(&value["status"]).to_owned(),
+        reason: text(&value["reason"]).to_owned(),
+        message: text(&value["message"]).to_owned(),
+        heartbeat_at: moment(&value["lastHeartbeatTime"]),
+        changed_at: moment(&value["lastTransitionTime"]),
+    }
+}
+
+fn taint(value: &Value) -> Taint {
+    Taint {
+        key: text(&value["key"]).to_owned(),
+        value: text(&value["value"]).to_owned(),
+        effect: text(&value["effect"]).to_owned(),
+    }
+}
+
+/// An event of the API, of either group.
+pub fn event(value: &Value) -> Event {
+    let about =
+        if value["involvedObject"].is_object() { &value["involvedObject"] } else { &value["regarding"] };
+    let parts = [&about["kind"], &about["namespace"], &about["name"]];
+    let object: Vec<&str> = parts.into_iter().map(text).filter(|part| !part.is_empty()).collect();
+    let first = |names: &[&str]| names.iter().find_map(|name| moment(&value[*name]));
+    let message = owned(&value["message"]).or_else(|| owned(&value["note"])).unwrap_or_default();
+    let (series, source) = (&value["series"], &value["source"]);
+    Event {
+        is_warning: value["type"] == "Warning",
+        reason: text(&value["reason"]).to_owned(),
+        object: (!object.is_empty()).then(|| object.join("/")),
+        component: owned(&source["component"]).or_else(|| owned(&value["reportingComponent"])),
+        node: owned(&source["host"]).map(NodeName::from),
+        message,
+        count: value["count"].as_u64().or_else(|| series["count"].as_u64()).unwrap_or(1),
+        last_at: first(&["lastTimestamp", "eventTime", "deprecatedLastTimestamp"]),
+        first_at: first(&["firstTimestamp", "deprecatedFirstTimestamp", "eventTime"]),
+        ..Event::default()
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn owned(value: &Value) -> Option<String> {
+    value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+fn moment(value: &Value) -> Option<Timestamp> {
+    words::moment(value.as_str()?)
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

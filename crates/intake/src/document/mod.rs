@@ -1,0 +1,150 @@
+//! Documents in JSON or YAML: lists are taken apart item by item, so that a large one needs no more memory than its
+//! largest item.
+
+mod calico;
+mod crd;
+mod cut;
+mod etcd;
+mod json;
+mod kube;
+mod legacy;
+mod runtime;
+mod yaml;
+
+use model::Key;
+use serde_json::Value;
+
+use evidence::Sighted;
+use evidence::firewall::Firewall;
+use evidence::kernel::Kernel;
+
+use super::draft::{Draft, Section};
+use model::text::Line;
+
+pub(crate) use json::JsonSplitter;
+pub use kube::{event as kube_event, node as kube_node, pod as kube_pod};
+pub(crate) use yaml::YamlSplitter;
+
+/// An item of a list, or a whole document.
+#[derive(Debug, Default)]
+pub(crate) struct Item {
+    /// Its lines. The first says where it is.
+    pub(crate) lines: Vec<Line>,
+    pub(crate) value: Option<Value>,
+    /// It is one of several in a list.
+    pub(crate) is_listed: bool,
+}
+
+/// Where items end up.
+#[derive(Debug, Default)]
+pub(crate) struct Documents {
+    /// The key that `etcdctl get` printed above a value.
+    key: Option<AnyKey>,
+    /// What `ip -j` told.
+    pub(crate) kernel: Kernel,
+    /// Namespaces of listed pods and endpoints: a list of several is one of all.
+    namespaces: std::collections::BTreeSet<String>,
+}
+
+#[derive(Debug)]
+enum AnyKey {
+    Now(Key),
+    Of2017(legacy::EndpointKey),
+}
+
+impl Documents {
+    /// Takes in a key, whose value will follow. `false`: it is none.
+    pub(crate) fn key(&mut self, text: &str) -> bool {
+        let now = Key::from_etcd_text(text).ok().map(AnyKey::Now);
+        let key = now.or_else(|| legacy::EndpointKey::read(text).map(AnyKey::Of2017));
+        let is_key = key.is_some();
+        if is_key {
+            self.key = key;
+        }
+        is_key
+    }
+
+    /// `etcdctl` of 2017 prints values alone: the key stands in the command.
+    pub(crate) fn command(&mut self, command: &str) {
+        self.key = None;
+        if command.contains("etcdctl") && !command.contains("--prefix") {
+            command.split_whitespace().any(|word| self.key(word.trim_matches(['"', '\''])));
+        }
+    }
+
+    /// Takes in an item. `false`: nobody here knows it.
+    pub(crate) fn item(&mut self, item: Item, section: &Section, draft: &mut Draft) -> bool {
+        let Some(first) = item.lines.first() else { return true };
+        let Some(value) = &item.value else {
+            return cut::block(&item, draft) || cut::tell(&item, draft);
+        };
+        let origin = draft.origin_at(first.number, &shown(&item));
+        match self.key.take() {
+            Some(AnyKey::Now(key)) => return calico::stored(&key, value, origin, draft),
+            Some(AnyKey::Of2017(key)) => return legacy::endpoint(&key, value, &origin, draft),
+            None => {}
+        }
+        if let Some(records) = etcd::records(value) {
+            let mut is_known = records.is_empty();
+            for (key, value) in records {
+                draft.keep_one();
+                self.key(&key);
+                is_known |= match self.key.take() {
+                    Some(AnyKey::Now(key)) => calico::stored(&key, &value, origin.clone(), draft),
+                    Some(AnyKey::Of2017(key)) => legacy::endpoint(&key, &value, &origin, draft),
+                    None => false,
+                };
+            }
+            return is_known;
+        }
+        if let Some(firewall) = Firewall::read(value) {
+            draft.node(section).firewall = Some(Sighted::new(firewall, origin));
+            return true;
+        }
+        if super::iproute::json::element(value, &mut self.kernel, &origin) {
+            return true;
+        }
+        if runtime::element(value, &origin, section, draft) {
+            return true;
+        }
+        let known = kube::object(value, &origin, draft)
+            || calico::object(value, &origin, draft)
+            || legacy::block(value, &origin, draft);
+        if known && item.is_listed {
+            self.note_namespace(value, draft);
+        }
+        known
+    }
+
+    fn note_namespace(&mut self, value: &Value, draft: &mut Draft) {
+        let metadata = &value["metadata"];
+        let Some(namespace) = metadata["namespace"].as_str() else {
+            draft.whole.kube_nodes |= value["kind"] == "Node";
+            return;
+        };
+        self.namespaces.insert(namespace.to_owned());
+        if self.namespaces.len() > 1 {
+            draft.whole.pods |= value["kind"] == "Pod";
+            draft.whole.endpoints |= value["kind"] == "WorkloadEndpoint";
+        }
+    }
+}
+
+/// What stands for an item in a report: its kind and name, since its first line is hardly more than a brace.
+fn shown(item: &Item) -> String {
+    let value = item.value.as_ref().unwrap_or(&Value::Null);
+    // Those of 2017 have the interface for a name.
+    let metadata = &value["metadata"];
+    let name = metadata["workload"]
+        .as_str()
+        .or_else(|| metadata["name"].as_str())
+        .or_else(|| value["ifname"].as_str())
+        .or_else(|| value["dst"].as_str());
+    let first = item.lines.first().map_or("", |line| line.text.trim());
+    match (value["kind"].as_str(), metadata["namespace"].as_str(), name) {
+        (Some(kind), Some(namespace), Some(name)) => format!("{kind} {namespace}/{name}"),
+        (Some(kind), None, Some(name)) => format!("{kind} {name}"),
+        (None, _, Some(name)) => name.to_owned(),
+        _ => first.to_owned(),
+    }
+}

@@ -1,0 +1,101 @@
+//! `arp`, `arp -n`, `arp -a` and `/proc/net/arp`.
+
+use evidence::kernel::{Neighbour, NeighbourState};
+
+pub(super) enum Entry {
+    Neighbour(Neighbour),
+    /// A name in place of the address.
+    Named,
+}
+
+pub(super) fn is_header(text: &str) -> bool {
+    (text.starts_with("Address") && text.contains("HWtype") && text.contains("Iface"))
+        || (text.starts_with("IP address") && text.contains("HW address") && text.contains("Device"))
+}
+
+pub(super) fn read(text: &str, is_in_table: bool) -> Option<Entry> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.as_slice() {
+        // `? (169.254.1.1) at <incomplete> on eth0`
+        [_, address, "at", rest @ ..] if address.starts_with('(') => {
+            let on = rest.iter().position(|word| *word == "on")?;
+            let device = rest.get(on + 1)?;
+            let mac = rest.first().and_then(|word| word.parse().ok());
+            let state = state(mac.is_some(), rest.contains(&"PERM"));
+            let address = address.trim_matches(['(', ')']).parse().ok()?;
+            Some(Entry::Neighbour(Neighbour {
+                address,
+                device: (*device).to_owned(),
+                mac,
+                state,
+                is_proxy: false,
+            }))
+        }
+        // `10.0.0.7 (incomplete) eth0`, `192.168.8.42 ether b2:… CM cali…`
+        [address, "(incomplete)", .., device] => Some(entry(
+            address,
+            Neighbour {
+                address: unspecified(),
+                device: (*device).to_owned(),
+                mac: None,
+                state: NeighbourState::Missing,
+                is_proxy: false,
+            },
+        )),
+        [address, "ether", mac, flags, .., device] if is_in_table || flags.starts_with('C') => {
+            let state = state(true, flags.contains('M'));
+            let mac = mac.parse().ok()?;
+            Some(entry(
+                address,
+                Neighbour {
+                    address: unspecified(),
+                    device: (*device).to_owned(),
+                    mac: Some(mac),
+                    state,
+                    is_proxy: false,
+                },
+            ))
+        }
+        [address, kind, flags, mac, _, device] if kind.starts_with("0x") && flags.starts_with("0x") => {
+            proc_row(address, flags, mac, device)
+        }
+        _ => None,
+    }
+}
+
+/// `192.168.8.42 0x1 0x6 b2:21:5b:82:e1:27 * cali…`, with the kernel's flags.
+fn proc_row(address: &str, flags: &str, mac: &str, device: &str) -> Option<Entry> {
+    const COMPLETE: u32 = 0x2;
+    const PERMANENT: u32 = 0x4;
+    const PUBLISHED: u32 = 0x8;
+    let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok()?;
+    let is_proxy = flags & PUBLISHED != 0;
+    let is_complete = is_proxy || flags & COMPLETE != 0;
+    let neighbour = Neighbour {
+        address: address.parse().ok()?,
+        device: device.to_owned(),
+        mac: mac.parse().ok().filter(|_| is_complete && !is_proxy),
+        state: state(is_complete, flags & PERMANENT != 0),
+        is_proxy,
+    };
+    Some(Entry::Neighbour(neighbour))
+}
+
+fn entry(address: &str, neighbour: Neighbour) -> Entry {
+    match address.parse() {
+        Ok(address) => Entry::Neighbour(Neighbour { address, ..neighbour }),
+        Err(_) => Entry::Named,
+    }
+}
+
+fn unspecified() -> std::net::IpAddr {
+    std::net::Ipv4Addr::UNSPECIFIED.into()
+}
+
+fn state(is_complete: bool, is_permanent: bool) -> NeighbourState {
+    match (is_complete, is_permanent) {
+        (false, _) => NeighbourState::Missing,
+        (true, true) => NeighbourState::Permanent,
+        (true, false) => NeighbourState::Known,
+    }
+}

@@ -1,0 +1,215 @@
+//! Prompts: where in a pasted terminal a command begins, on which machine, and inside which pod.
+
+use model::NodeName;
+
+use evidence::PodName;
+
+use super::draft::Section;
+
+/// Programs whose output somebody may paste. A bare `#` or `$` is a prompt only before one of them, because the one
+/// begins comments and the other variables.
+const PROGRAMS: &[&str] = &[
+    "arp",
+    "bird",
+    "birdc",
+    "birdcl",
+    "brctl",
+    "bridge",
+    "calicoctl",
+    "cat",
+    "containerd",
+    "crictl",
+    "ctr",
+    "curl",
+    "date",
+    "docker",
+    "etcdctl",
+    "free",
+    "grep",
+    "hostname",
+    "ifconfig",
+    "ip",
+    "ip6tables",
+    "iptables",
+    "iptables-save",
+    "journalctl",
+    "kubectl",
+    "ls",
+    "netstat",
+    "nerdctl",
+    "nft",
+    "nsenter",
+    "oc",
+    "ping",
+    "plumb",
+    "podman",
+    "ps",
+    "route",
+    "ss",
+    "sudo",
+    "swapon",
+    "sysctl",
+    "systemctl",
+    "tail",
+    "head",
+    "tcpdump",
+    "traceroute",
+    "uname",
+];
+
+/// A prompt ends before this.
+const PROMPT_BYTES_MAX: usize = 80;
+
+/// The section that begins with this line, if it is a prompt.
+pub(crate) fn section(line: &str) -> Option<Section> {
+    let (host, command) = split_prompt(line.trim_start())?;
+    let command = command.trim();
+    let words: Vec<&str> = command.split_whitespace().collect();
+    Some(Section { command: Some(command.to_owned()), host, pod: inside_pod(&words) })
+}
+
+/// The host, if the prompt names one, and the command.
+fn split_prompt(line: &str) -> Option<(Option<NodeName>, &str)> {
+    if let Some(command) = line.strip_prefix("bird> ") {
+        return Some((None, command));
+    }
+    // `[root@host dir]# command`
+    if let Some(rest) = line.strip_prefix('[')
+        && let Some((inside, after)) = rest.split_once(']')
+        && let Some((_, place)) = inside.split_once('@')
+        && let Some(command) = after.trim_start().strip_prefix(['#', '$'])
+    {
+        return Some((place.split_whitespace().next().and_then(host), command));
+    }
+    // `root@host:dir# command`, `/ # command`, `# command`, `$command`
+    let mark = line.bytes().take(PROMPT_BYTES_MAX).position(|byte| matches!(byte, b'#' | b'$'))?;
+    let (before, command) = line.split_at_checked(mark)?;
+    let (before, command) = (before.trim(), command.get(1..)?);
+    match before.split_once('@') {
+        Some((user, place)) if is_word(user) && !place.contains(' ') => {
+            Some((place.split(':').next().and_then(host), command))
+        }
+        None if before.is_empty()
+            || before.starts_with(['/', '~'])
+            || before == "sh-4.2"
+            || before == "bash-5.1" =>
+        {
+            is_program(command).then_some((None, command))
+        }
+        _ => None,
+    }
+}
+
+fn is_program(command: &str) -> bool {
+    let mut words =
+        command.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('='));
+    let program = words.next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or(program);
+    PROGRAMS.contains(&program)
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|character| character.is_ascii_alphanumeric() || "-_.".contains(character))
+}
+
+/// Without its domain: nodes are rarely called by that, and logs never say it.
+fn host(text: &str) -> Option<NodeName> {
+    is_word(text).then(|| text.split('.').next().unwrap_or(text).into())
+}
+
+/// `kubectl exec`, `nsenter`, `ip netns exec`, `docker exec`: what follows is seen from inside.
+fn inside_pod(words: &[&str]) -> Option<Option<PodName>> {
+    let has = |word: &str| words.contains(&word);
+    let is_exec =
+        has("exec") && ["kubectl", "oc", "docker", "crictl", "nerdctl", "ip"].iter().any(|tool| has(tool));
+    if has("kubectl") && has("exec") {
+        return Some(exec_pod(words));
+    }
+    (is_exec || has("nsenter")).then_some(None)
+}
+
+fn exec_pod(words: &[&str]) -> Option<PodName> {
+    let mut namespace = None;
+    let mut name = None;
+    let mut rest = words.iter().skip_while(|word| **word != "exec").skip(1);
+    while let Some(word) = rest.next() {
+        match *word {
+            "--" => break,
+            "-n" | "--namespace" => namespace = rest.next().map(|word| (*word).to_owned()),
+            "-c" | "--container" => drop(rest.next()),
+            word if word.starts_with("--namespace=") => {
+                namespace = word.split_once('=').map(|(_, value)| value.to_owned())
+            }
+            word if word.starts_with('-') => {}
+            word if name.is_none() => name = Some(word.trim_start_matches("pod/").to_owned()),
+            _ => break,
+        }
+    }
+    let before = words.iter().position(|word| *word == "-n").and_then(|at| words.get(at + 1));
+    Some(PodName { namespace: namespace.or_else(|| before.map(|word| (*word).to_owned())), name: name? })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(line: &str) -> Option<(Option<NodeName>, String, bool)> {
+        let section = section(line)?;
+        Some((section.host, section.command?, section.pod.is_some()))
+    }
+
+    #[test]
+    fn prompts_are_recognised() {
+        let expect = |line: &str, host: Option<&str>, command: &str, inside: bool| {
+            assert_eq!(read(line), Some((host.map(NodeName::from), command.to_owned(), inside)), "{line}");
+        };
+        expect("[root@slave-140 ~]# ip neigh", Some("slave-140"), "ip neigh", false);
+        expect(
+            "root@k8smaster2:~# calicoctl node status",
+            Some("k8smaster2"),
+            "calicoctl node status",
+            false,
+        );
+        expect("admin@n1.example.org:/tmp$ ip a", Some("n1"), "ip a", false);
+        expect("$ip addr", None, "ip addr", false);
+        expect("# ip route", None, "ip route", false);
+        expect("/ # arp -n", None, "arp -n", false);
+        expect("$ ETCDCTL_API=3 etcdctl get /x", None, "ETCDCTL_API=3 etcdctl get /x", false);
+        expect("bird> show protocols", None, "show protocols", false);
+        expect(
+            "$ kubectl exec -it web-0 -n shop -- ip r",
+            None,
+            "kubectl exec -it web-0 -n shop -- ip r",
+            true,
+        );
+    }
+
+    #[test]
+    fn the_pod_of_an_exec_is_known() {
+        let pod =
+            |line: &str| section(line).and_then(|section| section.pod).flatten().map(|pod| pod.to_string());
+        assert_eq!(pod("$ kubectl exec -it web-0 -n shop -- ip r").as_deref(), Some("shop/web-0"));
+        assert_eq!(pod("$ kubectl -n shop exec web-0 -c app -- ip r").as_deref(), Some("shop/web-0"));
+        assert_eq!(pod("$ kubectl exec pod/web-0 ip r").as_deref(), Some("web-0"));
+        assert_eq!(pod("# nsenter -t 1 -n ip r"), None);
+    }
+
+    #[test]
+    fn other_lines_are_no_prompts() {
+        for line in
+            ["# a comment", "$HOME is set", "a: b # kubectl", "10.0.0.1 dev eth0", "[INFO][1] x", "#", "$"]
+        {
+            assert_eq!(read(line), None, "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_can_be_tried(line in "\\PC{0,80}") {
+            section(&line);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Events: the table of `kubectl get events`, and the one at the end of `kubectl describe`.
+
+use crate::draft::Draft;
+use crate::words;
+use evidence::Event;
+use evidence::answers::Row;
+use model::text::Line;
+
+pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
+    let kind = row.get("TYPE").filter(|kind| matches!(*kind, "Normal" | "Warning"))?;
+    let mut event = Event {
+        is_warning: kind == "Warning",
+        reason: row.get("REASON")?.to_owned(),
+        object: row.get("OBJECT").map(|object| object_in(row.get("NAMESPACE"), object)),
+        message: row.get("MESSAGE").unwrap_or_default().to_owned(),
+        count: row.get("COUNT").and_then(|cell| cell.parse().ok()).unwrap_or(1),
+        ..Event::default()
+    };
+    read_age(&mut event, row.get("AGE").or_else(|| row.get("LAST SEEN")).unwrap_or_default());
+    if let Some((component, node)) = row.get("FROM").map(|cell| cell.split_once(", ").unwrap_or((cell, ""))) {
+        event.component = Some(component.to_owned());
+        event.node = (!node.is_empty()).then(|| node.into());
+    }
+    let event = draft.sight(line, event);
+    draft.cluster.events.get_or_insert_default().push(event);
+    Some(())
+}
+
+/// `pod/web-0`, with its namespace in between where the table has one.
+fn object_in(namespace: Option<&str>, object: &str) -> String {
+    match (namespace, object.split_once('/')) {
+        (Some(namespace), Some((kind, name))) => format!("{kind}/{namespace}/{name}"),
+        _ => object.to_owned(),
+    }
+}
+
+/// `2m4s (x52551 over 6d2h)`: how long ago, how often, since when.
+fn read_age(event: &mut Event, cell: &str) {
+    let (last, repeated) = cell.split_once(" (").unwrap_or((cell, ""));
+    event.last_age = words::age(last);
+    let repeated = repeated.trim_end_matches(')');
+    if let Some((times, first)) = repeated.split_once(" over ") {
+        event.count = times.trim_start_matches('x').parse().unwrap_or(event.count);
+        event.first_age = words::age(first);
+    }
+}

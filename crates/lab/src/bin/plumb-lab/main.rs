@@ -1,0 +1,199 @@
+//! `plumb-lab`: the command line around the crate `lab`. `plumb lab …` runs it.
+
+mod cli;
+mod failure;
+mod ping;
+mod replay;
+mod show;
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use lab::cluster::{self, Cluster, Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::kubelet::{KubeletRequest, NewPod, PodKey};
+
+use crate::cli::{Exec, Lab, LabCommand, LabMode, LabStore, LabTopology, Making, PodCommand, PodsOnNode, Up};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let lab = Lab::parse();
+    match work(lab.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.is_silent {
+                tell(&failure.to_string());
+            }
+            ExitCode::from(failure.exit)
+        }
+    }
+}
+
+fn work(command: LabCommand) -> Result<(), Failure> {
+    match command {
+        LabCommand::Up(command) => up(command),
+        LabCommand::Down(command) => down(&command),
+        LabCommand::Status(command) => show::status(&open(&command.shown.which.name)?, command.shown.output),
+        LabCommand::Ping(command) => ping::run(&open(&command.shown.which.name)?, command.shown.output),
+        LabCommand::Pod(command) => match command.command {
+            PodCommand::Add(pods) => pod_add(&pods),
+            PodCommand::Del(pods) => pod_del(&pods),
+        },
+        LabCommand::Exec(command) => exec(&command),
+        LabCommand::Partition(command) => {
+            let nodes: Vec<&str> = command.nodes.iter().map(String::as_str).collect();
+            Ok(open(&command.which.name)?.partition(&nodes)?)
+        }
+        LabCommand::Heal(command) => Ok(open(&command.which.name)?.heal()?),
+        LabCommand::Replay(command) => replay::run(&command),
+        LabCommand::Node(command) => Ok(lab::node_init::run(&command.which.name, &command.node)?),
+        LabCommand::Kubelet(command) => {
+            Ok(lab::kubelet::run(&command.which.name, &command.node, command.forget)?)
+        }
+    }
+}
+
+fn up(command: Up) -> Result<(), Failure> {
+    let mode = mode(command.mode);
+    let plan = Plan {
+        name: command.which.name,
+        nodes: command.nodes,
+        store: store(command.store)?,
+        mode,
+        topology: topology(command.topology, mode),
+        ipv6: command.ipv6,
+        grace: command.making.grace,
+        has_agents: !command.making.without_agents,
+        programs: programs(&command.making)?,
+    };
+    let cluster = Cluster::up(&plan, &tell)?;
+    show::nodes(&cluster.status())?;
+    if plan.nodes > 1 && !plan.has_agents {
+        tell(show::NO_ROUTES);
+    }
+    Ok(())
+}
+
+fn down(command: &crate::cli::Down) -> Result<(), Failure> {
+    if !lab::is_root() {
+        return Err(Failure::new("removing a lab needs root"));
+    }
+    // Of replays that were killed.
+    cluster::remove_abandoned()?;
+    let names = if command.all { cluster::labs() } else { vec![command.which.name.clone()] };
+    for name in names {
+        let removed = cluster::down(&name)?;
+        if removed.is_nothing() {
+            tell(&format!("lab {name} does not exist"));
+        } else {
+            let (namespaces, processes) = (removed.namespaces, removed.processes);
+            tell(&format!(
+                "removed lab {name}: {namespaces} network namespaces, {processes} processes and its directory"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn pod_add(command: &PodsOnNode) -> Result<(), Failure> {
+    let cluster = open(&command.which.name)?;
+    let pods = command.pods.iter().map(NewPod::new).collect();
+    let added = cluster.kubelet(&command.node, &KubeletRequest::Add { pods, waits: true })?;
+    show::pods(&added)?;
+    Ok(())
+}
+
+fn pod_del(command: &PodsOnNode) -> Result<(), Failure> {
+    let cluster = open(&command.which.name)?;
+    let pods: Vec<PodKey> = command.pods.clone();
+    cluster.kubelet(&command.node, &KubeletRequest::Delete { pods, waits: true })?;
+    Ok(())
+}
+
+fn exec(command: &Exec) -> Result<(), Failure> {
+    let cluster = open(&command.which.name)?;
+    let (node, pod) = match command.place.split_once('/') {
+        Some((node, pod)) => {
+            (node, Some(pod.parse::<PodKey>().map_err(|error| Failure::usage(error.to_string()))?))
+        }
+        None => (command.place.as_str(), None),
+    };
+    let mut program = match &pod {
+        None => cluster.command_on(node)?,
+        Some(key) => {
+            let pods = cluster.pods(node)?;
+            let running = pods.iter().find(|pod| pod.key() == *key && !pod.netns.is_empty());
+            let running = running.ok_or_else(|| Failure::new(format!("pod {key} does not run on {node}")))?;
+            cluster.command_in(node, &running.netns)?
+        }
+    };
+    // Takes our place, so that signals, the terminal and the exit code are the command's own.
+    let error = program.args(&command.words).exec();
+    Err(Failure::new("cannot run nsenter").caused_by(&error))
+}
+
+fn open(name: &cluster::LabName) -> Result<Cluster, Failure> {
+    if !lab::is_root() {
+        return Err(Failure::new("using a lab needs root"));
+    }
+    Ok(Cluster::open(name)?)
+}
+
+/// A lab of this process, for a replay.
+fn own(nodes: usize, wanted: LabStore, mode: Mode, making: &Making) -> Result<OwnCluster, Failure> {
+    let plan = Plan {
+        // Replaced by a name that says whose lab it is.
+        name: Plan::NAME.parse().map_err(|error: cluster::LabNameError| Failure::new(error.to_string()))?,
+        nodes,
+        store: store(wanted)?,
+        mode,
+        topology: Topology::Shared,
+        ipv6: false,
+        grace: making.grace,
+        has_agents: !making.without_agents,
+        programs: programs(making)?,
+    };
+    Ok(OwnCluster::up(plan, &tell)?)
+}
+
+fn store(store: LabStore) -> Result<StoreKind, Failure> {
+    match store {
+        LabStore::Sqlite => Ok(StoreKind::Sqlite),
+        LabStore::Etcdv3 => Ok(StoreKind::Etcdv3),
+        LabStore::Kubernetes => Err(Failure::new("a lab with a Kubernetes store is not implemented yet")
+            .hint("use --store sqlite or --store etcdv3")),
+    }
+}
+
+fn mode(mode: LabMode) -> Mode {
+    match mode {
+        LabMode::Direct => Mode::Direct,
+        LabMode::Vxlan => Mode::Vxlan,
+        LabMode::Crosssubnet => Mode::Crosssubnet,
+        LabMode::Bgp => Mode::Bgp,
+    }
+}
+
+fn topology(topology: Option<LabTopology>, mode: Mode) -> Topology {
+    match topology {
+        None => mode.usual_topology(),
+        Some(LabTopology::Shared) => Topology::Shared,
+        Some(LabTopology::Subnets) => Topology::Subnets,
+        Some(LabTopology::TwoCards) => Topology::TwoCards,
+    }
+}
+
+fn programs(making: &Making) -> Result<PathBuf, Failure> {
+    let beside = || std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+    let folder = making.bin_dir.clone().or_else(beside).unwrap_or_default();
+    Ok(lab::Programs::in_folder(&folder)?.folder().to_owned())
+}
+
+/// What is going on, for whoever watches.
+fn tell(line: &str) {
+    // Nobody is left to tell if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
