@@ -22,8 +22,10 @@ pub struct Check {
     pub needs: &'static [&'static [Need]],
     /// Whether what is being created or deleted looks like this fault for a moment.
     pub certainty: Certainty,
-    pub look: fn(&Case<'_>, &mut Look<'_>),
+    pub look: Run,
 }
+
+type Run = fn(&Case<'_>, &mut Look<'_>);
 
 /// Where a check writes what it sees.
 #[derive(Debug)]
@@ -109,6 +111,25 @@ fn finding(check: &Check, subject: Subject, summary: String) -> Finding {
 }
 
 impl Check {
+    /// A check whose findings are usually errors. It adds its words and what it needs.
+    pub const fn error(code: FindingCode, look: Run) -> Check {
+        Check::of(code, Severity::Error, look)
+    }
+
+    pub const fn warning(code: FindingCode, look: Run) -> Check {
+        Check::of(code, Severity::Warning, look)
+    }
+
+    pub const fn info(code: FindingCode, look: Run) -> Check {
+        Check::of(code, Severity::Info, look)
+    }
+
+    /// Two observations must agree, unless a check says that its findings are certain.
+    const fn of(code: FindingCode, severity: Severity, look: Run) -> Check {
+        let (title, explanation, remedy, needs) = ("", "", "", &[] as &[&[Need]]);
+        Check { code, severity, title, explanation, remedy, needs, certainty: Certainty::MayBeChurn, look }
+    }
+
     /// Whether enough was collected. If not, what is missing for the set that lacks least.
     pub fn missing(&self, evidence: &Evidence) -> Option<Vec<Need>> {
         let missing = |set: &&'static [Need]| -> Vec<Need> {

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use model::NodeName;
 
 use evidence::kubernetes::{Condition, PodContainer, Taint};
-use evidence::{KubeNode, Pod, PodName};
-use evidence::{Origin, Sighted};
+use evidence::{KubeNode, Origin, Pod, PodName, Sighted};
 
 use super::draft::{Draft, Section};
 use super::tables::Table;

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::NodeName;
 
 use evidence::kernel::{Kernel, PodView};
-use evidence::{Evidence, FileGap, Origin, Sighted, Unseen};
-use evidence::{IpamEvidence, NodeEvidence, PodName, SharedText};
+use evidence::{Evidence, FileGap, IpamEvidence, NodeEvidence, Origin, PodName, SharedText, Sighted, Unseen};
 
 use model::text::Line;
 

@@ -5,8 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use evidence::Evidence;
-use evidence::{Happening, Partial};
+use evidence::{Evidence, Happening, Partial};
 use model::NodeName;
 
 use super::draft::{Draft, WholeLists};

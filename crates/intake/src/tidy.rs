@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use evidence::{Endpoint, KubeNode, Pod};
-use evidence::{Evidence, Sighted};
+use evidence::{Endpoint, Evidence, KubeNode, Pod, Sighted};
 
 pub(crate) fn tidy(mut evidence: Evidence) -> Evidence {
     evidence.kube_nodes =

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::ipam::{Block, BlockAttribute};
-use model::{Cidr, FindingCode, Key, NodeName, ShellCommand};
+use model::{AgentMode, Cidr, FindingCode, Key, NodeName, ShellCommand};
 use plan::task::RepairTask;
 
 use super::Scope;
@@ -15,7 +15,6 @@ use super::remedies::{Area, Remedy};
 use super::witness::{Suspect, Testimony};
 use doctor::{Case, Finding, Options, Subject};
 use evidence::Evidence;
-use model::AgentMode;
 
 /// How many handles are counted in one step, which is one commit.
 const COUNTS_MAX: usize = 100;

@@ -6,8 +6,7 @@ use model::NodeName;
 use serde_json::Value;
 
 use super::{Case, NodeView};
-use evidence::NodeEvidence;
-use evidence::Sighted;
+use evidence::{NodeEvidence, Sighted};
 
 /// Ours, and Calico's by whose name we may be installed.
 const OUR_NETWORK: [&str; 3] = ["calico", "plumb", "plumb-cni"];

@@ -37,11 +37,10 @@ use wiring::NodeEnd;
 pub(crate) use wiring::{PodEnd, attachment_of};
 
 use crate::timeline::Timeline;
-use evidence::Evidence;
 use evidence::kernel::PodView;
 use evidence::kubernetes::age;
 use evidence::node::RuntimeSandbox;
-use evidence::{Endpoint, KubeNode, NodeEvidence, Pod, PodName, Sighted};
+use evidence::{Endpoint, Evidence, KubeNode, NodeEvidence, Pod, PodName, Sighted};
 
 /// How young something may be and not yet be held to the rules.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(60);

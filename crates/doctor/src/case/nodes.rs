@@ -9,9 +9,7 @@ use model::{Kind, NodeName, Resource};
 use serde_json::Value;
 
 use super::Case;
-use evidence::address_of;
-use evidence::{Evidence, Exhibit};
-use evidence::{KubeNode, Origin, Sighted};
+use evidence::{Evidence, Exhibit, KubeNode, Origin, Sighted, address_of};
 
 const V4_ANNOTATION: &str = "projectcalico.org/IPv4Address";
 const V6_ANNOTATION: &str = "projectcalico.org/IPv6Address";

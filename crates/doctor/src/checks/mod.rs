@@ -158,6 +158,7 @@ mod tests {
         for check in ALL {
             assert!(check.explanation.len() > 40 && check.remedy.len() > 10, "{}", check.code);
             assert!(!check.title.is_empty() && !check.title.ends_with('.'), "{}", check.code);
+            assert!(!check.needs.is_empty(), "{}", check.code);
         }
     }
 }

@@ -3,9 +3,8 @@
 use model::NodeName;
 
 use crate::Subject;
-use evidence::Endpoint;
 use evidence::endpoint::EndpointApi;
-use evidence::{Exhibit, Sighted};
+use evidence::{Endpoint, Exhibit, Sighted};
 
 /// How many things are named before "and n more".
 const NAMED_MAX: usize = 5;

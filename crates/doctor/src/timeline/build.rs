@@ -7,8 +7,7 @@ use jiff::{SignedDuration, Unit};
 use model::NodeName;
 
 use evidence::log::{CniCommand, Happening, LogEvent};
-use evidence::{Origin, Sighted};
-use evidence::{PodName, same_id};
+use evidence::{Origin, PodName, Sighted, same_id};
 
 use super::{Call, Effect, PodHistory, Seen, Sighting, Timeline};
 

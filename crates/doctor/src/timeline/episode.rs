@@ -8,8 +8,7 @@ use jiff::civil::DateTime;
 use model::NodeName;
 
 use evidence::log::CniCommand;
-use evidence::{Exhibit, Sighted};
-use evidence::{PodName, same_id};
+use evidence::{Exhibit, PodName, Sighted, same_id};
 
 use super::sandboxes::Sandboxes;
 use super::{Call, Effect, PodHistory, Seen, Sighting};

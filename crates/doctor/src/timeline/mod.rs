@@ -19,10 +19,8 @@ use std::net::IpAddr;
 use jiff::civil::DateTime;
 use model::{Cidr, NodeName};
 
-use evidence::Origin;
-use evidence::PodName;
-use evidence::Sighted;
 use evidence::log::{CniCommand, LogEvent, WrittenEndpoint};
+use evidence::{Origin, PodName, Sighted};
 
 use sandboxes::Sandboxes;
 

@@ -10,11 +10,10 @@ use plan::NeededSetting;
 use serde_json::json;
 
 use super::{Sample, SamplePod, block_cidr, made_at, node_address, node_name};
-use crate::NodeEvidence;
 use crate::firewall::Firewall;
 use crate::kernel::{Address, Kernel, Link, Neighbour, NeighbourState, PodView, Route, RouteKind};
 use crate::node::{Attachment, Bgp, BgpSession, RuntimeSandbox, Setup};
-use crate::{Origin, Sighted};
+use crate::{NodeEvidence, Origin, Sighted};
 
 const UPLINK: &str = "eth0";
 const MTU: u32 = 1500;

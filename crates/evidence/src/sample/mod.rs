@@ -17,8 +17,7 @@ pub use kernel::route as kernel_route;
 pub use tunnel::{through, tunnelled};
 
 use crate::kubernetes::Condition;
-use crate::{Endpoint, Evidence, IpamEvidence, KubeNode, Pod, PodName};
-use crate::{Origin, Sighted};
+use crate::{Endpoint, Evidence, IpamEvidence, KubeNode, Origin, Pod, PodName, Sighted};
 
 /// How large it is to be.
 #[derive(Clone, Copy, Debug)]

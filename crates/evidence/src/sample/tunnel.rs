@@ -9,9 +9,8 @@ use serde_json::json;
 
 use super::kernel::{address, route};
 use super::{Sample, block_cidr, node_address, node_name};
-use crate::NodeEvidence;
 use crate::kernel::{Forward, Link, Neighbour, NeighbourState, Vxlan};
-use crate::{Evidence, Origin, Sighted};
+use crate::{Evidence, NodeEvidence, Origin, Sighted};
 
 const DEVICE: &str = "vxlan.calico";
 const MTU: u32 = 1450;

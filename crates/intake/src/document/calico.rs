@@ -6,8 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::draft::Draft;
 use crate::tables;
-use evidence::Endpoint;
-use evidence::{Origin, Sighted};
+use evidence::{Endpoint, Origin, Sighted};
 
 use super::crd;
 

@@ -4,8 +4,7 @@ use model::{AffinityOwner, Cidr, Key};
 use serde_json::Value;
 
 use crate::draft::Draft;
-use evidence::FileGap;
-use evidence::{Origin, Sighted};
+use evidence::{FileGap, Origin, Sighted};
 
 const AFFINITY_LABELS: [&str; 3] =
     ["projectcalico.org/hostname-hash", "projectcalico.org/affinity-type", "projectcalico.org/ip-version"];

@@ -3,9 +3,8 @@
 use model::Cidr;
 
 use crate::draft::Draft;
-use evidence::FileGap;
-use evidence::Sighted;
 use evidence::books::CutBlock;
+use evidence::{FileGap, Sighted};
 use model::text::Line;
 
 use super::Item;

@@ -7,8 +7,7 @@ use serde_json::Value;
 use crate::draft::Draft;
 use crate::words;
 use evidence::kubernetes::{Condition, PodContainer, Taint};
-use evidence::{Event, KubeNode, Pod, PodName};
-use evidence::{Origin, Sighted};
+use evidence::{Event, KubeNode, Origin, Pod, PodName, Sighted};
 
 /// Takes in an object. `false`: it is none of these.
 pub(super) fn object(value: &Value, origin: &Origin, draft: &mut Draft) -> bool {

@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use crate::draft::Draft;
 use crate::tables;
-use evidence::Endpoint;
-use evidence::{Origin, Sighted};
+use evidence::{Endpoint, Origin, Sighted};
 
 /// The key of an endpoint of 2017: `/calico/v1/host/NODE/workload/k8s/NAMESPACE.POD/endpoint/eth0`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::draft::{Draft, Section};
-use evidence::PodName;
 use evidence::node::{RuntimeContainer, RuntimeSandbox};
-use evidence::{Origin, Sighted};
+use evidence::{Origin, PodName, Sighted};
 
 /// Takes in an element. `false`: it is none of these.
 pub(super) fn element(value: &Value, origin: &Origin, section: &Section, draft: &mut Draft) -> bool {

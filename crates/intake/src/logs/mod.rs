@@ -13,9 +13,8 @@ mod trouble;
 use jiff::civil::DateTime;
 use model::NodeName;
 
-use evidence::FileGap;
-use evidence::Sighted;
 use evidence::log::{Happening, LogEvent};
+use evidence::{FileGap, Sighted};
 
 use super::draft::Draft;
 use model::text::Line;

@@ -4,10 +4,9 @@ use serde_json::{Map, Number, Value};
 
 use super::error::{ManifestError, Place};
 use super::tree::{Content, Entry, Node};
-use crate::Kind;
 use crate::path::FieldPath;
 use crate::schema::{Object, Type};
-use crate::suggest;
+use crate::{Kind, suggest};
 
 /// Types the nodes of one resource.
 pub(super) struct Typist {

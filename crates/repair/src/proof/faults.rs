@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::FindingCode;
+use model::{DeviceName, FindingCode, Kind, Mac};
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
@@ -14,7 +14,6 @@ use doctor::diagnose;
 use evidence::kernel::{Link, Vxlan};
 use evidence::sample::{kernel_route, record};
 use evidence::{Evidence, Origin, Sighted};
-use model::{DeviceName, Kind, Mac};
 use plan::task::{KernelChange, NextHop};
 use serde_json::json;
 

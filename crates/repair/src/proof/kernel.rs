@@ -8,9 +8,8 @@ use plan::task::{KernelChange, NextHop, PodNetwork, RepairTask, Tunnel};
 use plan::{End, NodeFacts};
 
 use evidence::kernel::{Address, Forward, Kernel, Link, Neighbour, NeighbourState, PodView, Route, Vxlan};
-use evidence::same_id;
 use evidence::sample::kernel_route;
-use evidence::{Evidence, Origin, Sighted};
+use evidence::{Evidence, Origin, Sighted, same_id};
 
 type Outcome = Result<(), String>;
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipam::{Owner, Reservations, Stored, Tunnel};
 use model::ipam::{Affinity, Block, Handle};
-use model::{AffinityOwner, Cidr, Key, Kind, Resource};
+use model::{AffinityOwner, AgentMode, Cidr, Key, Kind, Resource};
 use plan::task::KernelChange;
 use serde_json::json;
 
@@ -14,9 +14,7 @@ use super::{healthy, planned, planned_for};
 use crate::{Edit, Ground, Plan, Scope};
 use doctor::Options;
 use evidence::sample::record;
-use evidence::{Endpoint, PodName, Records};
-use evidence::{Evidence, Origin, Sighted};
-use model::AgentMode;
+use evidence::{Endpoint, Evidence, Origin, PodName, Records, Sighted};
 
 pub(super) const NODE: &str = "worker-0001";
 

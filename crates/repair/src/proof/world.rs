@@ -8,8 +8,7 @@ use model::{Key, Kind, Resource};
 
 use super::kernel;
 use crate::{Edit, Edited, Page, Plan, Step};
-use evidence::{Endpoint, Records};
-use evidence::{Evidence, Origin, Sighted};
+use evidence::{Endpoint, Evidence, Origin, Records, Sighted};
 
 #[derive(Clone)]
 pub(super) struct World {

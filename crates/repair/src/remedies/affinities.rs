@@ -7,8 +7,7 @@ use serde_json::json;
 
 use super::super::draft::{Draft, Ground, Target};
 use super::super::edit::{Edit, Is};
-use super::addresses;
-use super::{Area, Remedy};
+use super::{Area, Remedy, addresses};
 use doctor::Subject;
 
 const UNDO: &str = "restores the affinity, unless it has been changed since";

@@ -13,8 +13,7 @@ use plan::task::{KernelChange, RepairTask, Tunnel};
 use super::super::draft::{Draft, Target};
 use super::kernel::{UNDO, all_were_observed, host, next_hop};
 use super::{Area, Remedy};
-use doctor::{EndKind, seen_route};
-use doctor::{Host, Subject};
+use doctor::{EndKind, Host, Subject, seen_route};
 use evidence::kernel::{Link, Route, RouteKind};
 
 const fn remedy(code: FindingCode, does: &'static str, act: fn(&mut Draft<'_, '_>, &Target)) -> Remedy {

@@ -16,10 +16,8 @@ use super::super::plan::Step;
 use super::super::witness::Suspect;
 use super::running::Running;
 use super::{Area, Remedy, addresses};
-use doctor::Allocation;
-use doctor::Subject;
-use evidence::Sighted;
-use evidence::{Endpoint, PodName, same_id};
+use doctor::{Allocation, Subject};
+use evidence::{Endpoint, PodName, Sighted, same_id};
 
 const UNDO_FIELDS: &str = "restores the previous field values, unless they have been changed since";
 const UNDO_RECORD: &str = "restores the record unless a new one exists, and allocates its addresses to its \

@@ -5,9 +5,8 @@ use plan::Difference;
 use plan::task::{KernelChange, RepairTask};
 
 use super::super::draft::{Draft, Target};
-use super::kernel;
 use super::running::Running;
-use super::{Area, Remedy, addresses};
+use super::{Area, Remedy, addresses, kernel};
 use doctor::Subject;
 use evidence::Endpoint;
 

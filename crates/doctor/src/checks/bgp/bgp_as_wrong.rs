@@ -6,22 +6,19 @@ use model::{Kind, Resource};
 use serde_json::Value;
 
 use super::{described, node_at, sessions};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 /// Calico's, where nothing is configured.
 const USUAL_AS: u64 = 64512;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BgpAsWrong,
-    severity: Severity::Error,
     title: "AS numbers of a BGP session do not match",
     explanation: "One side of a BGP session expects a different AS number from the one its peer uses, so \
                   every attempt is rejected immediately. BIRD reports Bad peer AS, or a BGPPeer record has a \
                   different AS number from the node it points to.",
     remedy: "correct asNumber in the BGPPeer, the Node or the BGPConfiguration, or on the router",
     needs: &[&[Need::Bgp], &[Need::Record(Kind::BgpPeer), Need::Record(Kind::Node)]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BgpAsWrong, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -1,11 +1,9 @@
 //! BGP: the daemon itself does not run.
 
 use super::{called, explain_sessions_to};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BgpNotRunning,
-    severity: Severity::Error,
     title: "BGP daemon is not running on a node",
     explanation: "The node's BGP daemon is not running. The node announces no routes to its pods and learns \
                   none from other nodes. Routes that it learned earlier may still be installed, but they are \
@@ -13,8 +11,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "check calico-node and its log on that node; if the cluster does not use BGP, set the backend to \
              vxlan or none",
     needs: &[&[Need::Bgp]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BgpNotRunning, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

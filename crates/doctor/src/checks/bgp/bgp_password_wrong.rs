@@ -1,11 +1,9 @@
 //! BGP: the two sides of a session have different passwords.
 
 use super::{described, sessions};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BgpPasswordWrong,
-    severity: Severity::Error,
     title: "BGP session fails to authenticate",
     explanation: "The two sides of a BGP session have different passwords, or only one side has a password. \
                   The kernel drops segments with a wrong signature, so BIRD often sees only a timeout. In \
@@ -13,8 +11,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "check that the secret named in BGPPeer.spec.password matches the password on the router, and \
              that calico-node is allowed to read it",
     needs: &[&[Need::Bgp]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BgpPasswordWrong, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

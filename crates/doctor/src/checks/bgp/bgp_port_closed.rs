@@ -1,21 +1,18 @@
 //! BGP: nobody listens on its port.
 
 use super::explain_sessions_to;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 const BGP_PORT: u16 = 179;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BgpPortClosed,
-    severity: Severity::Error,
     title: "No process listens on the BGP port",
     explanation: "A node takes part in BGP, but no process on it listens on TCP port 179 (or on listenPort \
                   of BGPConfiguration). Peers that connect to the node are refused, so a session comes up \
                   only if this node initiates it.",
     remedy: "check BIRD on that node: whether it runs, and on which port it is configured to listen",
     needs: &[&[Need::Bgp, Need::Setup]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BgpPortClosed, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -6,11 +6,9 @@ use model::Kind;
 use model::validate::unfit_for_bird;
 
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BgpRecordUnfit,
-    severity: Severity::Error,
     title: "BIRD rejects a BGP record",
     explanation: "A BGPPeer, BGPFilter, BGPConfiguration or Node record contains a value that Calico stores \
                   but BIRD rejects. Examples are a timer outside BGP's range, a filter whose minimum exceeds \
@@ -21,7 +19,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "correct the field named in the finding with plumb apply",
     needs: &[&[Need::Record(Kind::BgpPeer)]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::BgpRecordUnfit, look)
 };
 
 const KINDS: [Kind; 4] = [Kind::BgpPeer, Kind::BgpFilter, Kind::BgpConfiguration, Kind::Node];

@@ -7,19 +7,16 @@ use model::NodeName;
 
 use super::{called, missed_sessions, node_at};
 use crate::checks::reach::node_blocks;
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BgpSessionDown,
-    severity: Severity::Error,
     title: "BGP session is not established",
     explanation: "Two nodes, or a node and a router, have no BGP session. Neither learns the other's routes, \
                   so pods on one side cannot reach pods on the other unless there is another path.",
     remedy: "check that each side reaches the other's address on port 179, and that AS numbers and passwords \
              match",
     needs: &[&[Need::Bgp], &[Need::Events], &[Need::Log]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BgpSessionDown, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
@@ -60,9 +57,8 @@ fn explain_routes(blocks: &Blocks, finding: &mut Finding, owner: &NodeName, lear
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use evidence::Event;
     use evidence::sample::small;
-    use evidence::{Evidence, Origin, Sighted};
+    use evidence::{Event, Evidence, Origin, Sighted};
 
     /// Somebody pasted the answer alone.
     #[test]

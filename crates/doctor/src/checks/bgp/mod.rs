@@ -14,8 +14,7 @@ use model::NodeName;
 
 use crate::{Case, Finding, FindingCode, Subject};
 use evidence::node::BgpSession;
-use evidence::{Event, Happening};
-use evidence::{Exhibit, Sighted};
+use evidence::{Event, Exhibit, Happening, Sighted};
 
 /// What is wrong with BGP on a node explains why nobody has a session with it.
 pub(super) fn explain_sessions_to(case: &Case<'_>, node: &NodeName, finding: &mut Finding) {

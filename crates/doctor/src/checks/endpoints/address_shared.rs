@@ -8,14 +8,11 @@ use ipnet::IpNet;
 
 use super::owners::{Owners, neighbours_at_several_devices, workload_neighbours};
 use crate::checks::words::{described as described_endpoint, listed};
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
 use evidence::kernel::{Neighbour, NeighbourState};
-use evidence::{Endpoint, Pod};
-use evidence::{Exhibit, Sighted};
+use evidence::{Endpoint, Exhibit, Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AddressShared,
-    severity: Severity::Error,
     title: "Several endpoints have the same address",
     explanation: "Several sandboxes have the same address, according to their endpoint records, their pods' \
                   status or the node's neighbour entries. A node uses only one route per address, so all \
@@ -24,8 +21,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply, which keeps the sandbox that the address is allocated to \
              and lists the commands that recreate the pods of the others",
     needs: &[&[Need::Endpoints], &[Need::Pods], &[Need::Neighbours]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::AddressShared, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -8,21 +8,17 @@ use model::NodeName;
 use model::names::host_interface_name;
 
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
-use evidence::Endpoint;
-use evidence::Sighted;
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use evidence::{Endpoint, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::DeviceShared,
-    severity: Severity::Error,
     title: "Several endpoints name the same device",
     explanation: "The endpoint records of two pods on one node name the same network device. A device leads \
                   to only one pod, so the other pod's traffic goes to the wrong pod or is dropped.",
     remedy: "run plumb repair finding device-shared --apply to correct the record, or find out which pod the \
              device leads to and recreate the other",
     needs: &[&[Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::DeviceShared, look)
 };
 
 type Owner<'e> = (Option<&'e str>, &'e str, Option<&'e str>);

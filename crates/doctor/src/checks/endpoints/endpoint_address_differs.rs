@@ -6,13 +6,10 @@ use model::NodeName;
 
 use super::is_of_pod;
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
-use evidence::Sighted;
-use evidence::{Endpoint, Pod};
+use crate::{Case, Check, FindingCode, Look, Need};
+use evidence::{Endpoint, Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointAddressDiffers,
-    severity: Severity::Error,
     title: "Pod and endpoint have different addresses",
     explanation: "Kubernetes shows an address for a pod that differs from the one in its endpoint record. \
                   Services send traffic to one address, but the network routes the other. This happens when \
@@ -21,8 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding endpoint-address-differs --apply, which corrects the record if the pod \
              has the address that Kubernetes shows; otherwise recreate the pod",
     needs: &[&[Need::Endpoints, Need::Pods]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::EndpointAddressDiffers, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -2,11 +2,9 @@
 
 use super::{is_of_pod, is_running};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointMisplaced,
-    severity: Severity::Error,
     title: "Endpoint is on a different node from its pod",
     explanation: "A pod's only endpoint record names a node on which the pod does not run. The node that \
                   runs the pod has no record of it and keeps no route to it. A machine that was cloned with \
@@ -14,8 +12,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "compare /var/lib/calico/nodename with the name under which the node is registered, and correct \
              the file. Then run plumb repair finding endpoint-misplaced --apply, or recreate the pod",
     needs: &[&[Need::Endpoints, Need::Pods]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::EndpointMisplaced, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

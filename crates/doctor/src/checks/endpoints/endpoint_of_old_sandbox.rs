@@ -6,13 +6,11 @@ use ipnet::IpNet;
 
 use super::{Sandboxes, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::kubernetes::age;
 use evidence::{Endpoint, same_id};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointOfOldSandbox,
-    severity: Severity::Error,
     title: "Endpoint refers to a sandbox that is not running",
     explanation: "The runtime has a ready sandbox for a pod, but the pod's endpoint record refers to a \
                   different one. The record was left by a sandbox that is gone, or was overwritten by a late \
@@ -20,8 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply to write the running sandbox into the record, or recreate \
              the pod",
     needs: &[&[Need::Endpoints, Need::Runtime]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::EndpointOfOldSandbox, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -6,13 +6,10 @@ use model::NodeName;
 
 use super::is_of_pod;
 use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
-use evidence::Endpoint;
-use evidence::Sighted;
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use evidence::{Endpoint, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointOnTwoNodes,
-    severity: Severity::Warning,
     title: "Pod has endpoints on several nodes",
     explanation: "The same pod has endpoint records on more than one node, but a pod runs on only one node \
                   at a time. Usually the pod moved, and the record on its former node was never deleted. \
@@ -21,8 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply to delete the record of the node on which the pod does not \
              run",
     needs: &[&[Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::EndpointOnTwoNodes, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -2,14 +2,11 @@
 
 use super::{Sandboxes, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
-use evidence::Endpoint;
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::endpoint::EndpointApi;
-use evidence::{Origin, Sighted};
+use evidence::{Endpoint, Origin, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointWithoutContainerId,
-    severity: Severity::Warning,
     title: "Endpoint does not name its sandbox",
     explanation: "An endpoint record has no containerID. Calico's plugin uses it to check which sandbox a \
                   DEL is for. Without it there is no check, so a late DEL of an earlier sandbox deletes the \
@@ -18,8 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply to write the running sandbox into the record, or recreate \
              the pod",
     needs: &[&[Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::EndpointWithoutContainerId, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

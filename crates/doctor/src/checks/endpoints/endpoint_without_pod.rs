@@ -2,13 +2,10 @@
 
 use super::{is_of_pod, is_running};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
-use evidence::Sighted;
-use evidence::{Endpoint, Pod};
+use crate::{Case, Check, FindingCode, Look, Need};
+use evidence::{Endpoint, Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointWithoutPod,
-    severity: Severity::Warning,
     title: "Endpoint's pod does not exist",
     explanation: "An endpoint record names a pod that does not exist, usually because its DEL never reached \
                   the store. The record still holds an address, a route and policy membership. If the \
@@ -16,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply, which deletes the record once two witnesses confirm that \
              its sandbox is gone",
     needs: &[&[Need::Endpoints, Need::Pods]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::EndpointWithoutPod, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -2,13 +2,10 @@
 
 use super::{Sandboxes, is_asked, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
-use evidence::Origin;
-use evidence::same_id;
+use crate::{Case, Check, FindingCode, Look, Need};
+use evidence::{Origin, same_id};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointWithoutSandbox,
-    severity: Severity::Warning,
     title: "Endpoint's sandbox is not running",
     explanation: "An endpoint record names a sandbox that the runtime on its node does not list as ready, \
                   and no other sandbox of that pod is ready either. The pod was stopped, but its DEL did not \
@@ -16,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply, which deletes the record once a second witness confirms \
              that the sandbox is gone",
     needs: &[&[Need::Endpoints, Need::Runtime]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::EndpointWithoutSandbox, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

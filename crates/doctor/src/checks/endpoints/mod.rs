@@ -16,8 +16,7 @@ use std::collections::BTreeMap;
 
 use crate::Case;
 use evidence::node::RuntimeSandbox;
-use evidence::{Endpoint, NodeEvidence, PodName, same_id};
-use evidence::{Origin, Sighted};
+use evidence::{Endpoint, NodeEvidence, Origin, PodName, Sighted, same_id};
 
 /// A runtime's sandboxes, by the pod's bare name.
 struct Sandboxes<'e>(BTreeMap<&'e str, Vec<&'e Sighted<RuntimeSandbox>>>);

@@ -8,9 +8,8 @@ use model::NodeName;
 
 use crate::checks::words::counted;
 use crate::{Allocation, Case};
-use evidence::Sighted;
 use evidence::kernel::{Neighbour, NeighbourState};
-use evidence::{Endpoint, NodeEvidence, Pod, same_id};
+use evidence::{Endpoint, NodeEvidence, Pod, Sighted, same_id};
 
 /// Everyone who holds an address, each once.
 pub(super) struct Owners<'e> {

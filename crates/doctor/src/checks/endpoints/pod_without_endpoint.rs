@@ -8,16 +8,12 @@ use model::names::host_interface_name;
 use model::{Cidr, Kind, NodeName};
 
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
-use evidence::PartialList;
-use evidence::Pod;
-use evidence::Sighted;
+use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
 use evidence::kernel::PodView;
 use evidence::kubernetes::age;
+use evidence::{PartialList, Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodWithoutEndpoint,
-    severity: Severity::Error,
     title: "Running pod has no endpoint",
     explanation: "A pod runs and has an address, but it has no endpoint record. Agents program only what is \
                   recorded, so the pod's route and neighbour entries have been or will be removed. The pod \
@@ -26,8 +22,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply to write the endpoint and allocation of the running sandbox \
              again, or recreate the pod",
     needs: &[&[Need::Pods, Need::Endpoints], &[Need::Runtime, Need::PodViews, Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PodWithoutEndpoint, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

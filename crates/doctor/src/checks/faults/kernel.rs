@@ -9,12 +9,11 @@ use serde_json::json;
 
 use super::records::endpoint;
 use super::{OTHER, PODS};
-use evidence::NodeEvidence;
 use evidence::firewall::{Chain, Hook, Place};
 use evidence::kernel::{Link, NeighbourState, PodView, Route, Vxlan};
 use evidence::probe::Echo;
 use evidence::sample::{block_cidr, node_address, node_name, record};
-use evidence::{Evidence, Origin, Sighted};
+use evidence::{Evidence, NodeEvidence, Origin, Sighted};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 

@@ -9,8 +9,7 @@ use super::{OTHER, PODS, TWIN};
 use evidence::kernel::Address;
 use evidence::node::{AddressChoice, BgpSession, Setup, UnfinishedDel};
 use evidence::sample::{node_address, node_name, record};
-use evidence::{Evidence, Origin, Sighted};
-use evidence::{KubeNode, PodName};
+use evidence::{Evidence, KubeNode, Origin, PodName, Sighted};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 

@@ -11,8 +11,7 @@ use super::books::block;
 use super::{OTHER, PODS};
 use evidence::log::CniCommand;
 use evidence::sample::{node_name, record};
-use evidence::{Endpoint, Happening, LogEvent, PodName};
-use evidence::{Evidence, Origin, Sighted};
+use evidence::{Endpoint, Evidence, Happening, LogEvent, Origin, PodName, Sighted};
 
 type Inject = fn(&mut Evidence, usize) -> String;
 

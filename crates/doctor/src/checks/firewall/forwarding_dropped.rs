@@ -5,12 +5,10 @@ use std::collections::BTreeSet;
 use super::walk::{self, Dropper, Packet};
 use super::{Spared, advise, locals, remote, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
-use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
 use evidence::firewall::Firewall;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::ForwardingDropped,
-    severity: Severity::Error,
     title: "Firewall drops pod traffic",
     explanation: "A node's firewall rules (nftables, or iptables on top of it) drop every new connection \
                   between its pods and pods on other nodes. Docker sets the policy of the FORWARD chain to \
@@ -20,8 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              the chain (iptables or nft; the finding shows the command). Save the rules so that they survive \
              a reboot",
     needs: &[&[Need::Firewall, Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::ForwardingDropped, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -8,12 +8,10 @@ use serde_json::Value;
 
 use super::walk::{self, Packet};
 use super::{locals, way_out};
-use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
 use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NatMissing,
-    severity: Severity::Error,
     title: "Pod traffic leaves the cluster without NAT",
     explanation: "A pool has natOutgoing, but a node with pods from that pool has no rule that masquerades \
                   (SNAT) their traffic when it leaves the cluster. Hosts outside have no route back to a \
@@ -22,8 +20,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "check that nft is installed, and find out what flushes the rules. The node's agent loads its \
              table again within a minute, or when it is restarted",
     needs: &[&[Need::Firewall, Need::Endpoints, Need::Record(Kind::IpPool)]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::NatMissing, look)
 };
 
 /// Nobody's: only the default route leads there.

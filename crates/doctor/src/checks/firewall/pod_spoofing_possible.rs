@@ -2,12 +2,10 @@
 
 use plan::between::{NAT_TABLE, POD_CHAIN};
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::firewall::{Act, Firewall};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodSpoofingPossible,
-    severity: Severity::Error,
     title: "Pods can send from any address",
     explanation: "A node has pods of this network, but its nftables rules lack the chain pods of table inet \
                   plumb. That chain drops packets that a pod sends from an address that is not its own, or \
@@ -18,8 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "check that nft is installed on the node, find out what removes the rules, and update plumbd. A \
              running agent loads the rules again immediately, and so does a restarted one",
     needs: &[&[Need::Firewall, Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PodSpoofingPossible, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

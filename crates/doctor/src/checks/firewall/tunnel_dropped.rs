@@ -10,11 +10,9 @@ use super::walk::{self, Dropper, Packet, Transport};
 use super::{Spared, advise};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::TunnelDropped,
-    severity: Severity::Error,
     title: "Firewall drops tunnel traffic",
     explanation: "Pools are reached through VXLAN, but a node's firewall drops the tunnel's packets to or \
                   from other nodes (UDP, port 4789 unless vxlanPort is set). The rules are not the agent's \
@@ -24,8 +22,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              the program that created the chain (iptables or nft; the finding shows the command). Save the \
              rules so that they survive a reboot",
     needs: &[&[Need::Firewall, Need::Ipam, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::TunnelDropped, look)
 };
 
 /// How many other nodes are tried.

@@ -5,11 +5,9 @@ use model::Key;
 
 use super::{exhibit, problems};
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AddressAllocatedTwice,
-    severity: Severity::Error,
     title: "Address is allocated in two blocks",
     explanation: "Two blocks overlap, and each has allocated the same address to a different owner. Neither \
                   block looks wrong on its own, but two pods can have the same address.",
@@ -17,8 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              sandboxes run, recreate the pods of one of the two owners, then run it again to delete the \
              empty block",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::AddressAllocatedTwice, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,13 +4,10 @@ use ::ipam::check::Problem;
 use model::{AffinityOwner, Key};
 
 use super::{exhibit, problems};
-use crate::{Allocation, Case, Certainty, Check, FindingCode, Look, Need, Severity};
-use evidence::PartialList;
-use evidence::same_id;
+use crate::{Allocation, Case, Check, FindingCode, Look, Need};
+use evidence::{PartialList, same_id};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AddressLeaked,
-    severity: Severity::Warning,
     title: "Allocated address is not in use",
     explanation: "An address is allocated in a block, but no endpoint, pod or tunnel has it. Usually its \
                   sandbox was removed, but the DEL never reached the IPAM records. Such leaks accumulate \
@@ -19,8 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              sandbox is gone. Or release it by handle and sequence number: plumb ipam check -o FILE, then \
              plumb ipam release --from-report FILE",
     needs: &[&[Need::Ipam, Need::Endpoints], &[Need::Ipam, Need::Pods]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AddressLeaked, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

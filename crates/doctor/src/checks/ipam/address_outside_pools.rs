@@ -4,14 +4,12 @@ use ::ipam::check::Problem;
 
 use super::{problems, user_exhibits, users};
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 /// A pod that asked for an address which is nobody's to manage.
 const NO_IPAM_ANNOTATION: &str = "cni.projectcalico.org/ipAddrsNoIpam";
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AddressOutsidePools,
-    severity: Severity::Warning,
     title: "Address in use is in no IP pool",
     explanation: "An endpoint or pod has an address that is outside every IP pool, or inside a disabled pool \
                   but not allocated there. Without a pool, nothing determines its encapsulation, its NAT or \
@@ -23,8 +21,7 @@ pub(in crate::checks) const CHECK: Check = Check {
         &[Need::Ipam, Need::Record(model::Kind::IpPool), Need::Endpoints],
         &[Need::Ipam, Need::Record(model::Kind::IpPool), Need::Pods],
     ],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AddressOutsidePools, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

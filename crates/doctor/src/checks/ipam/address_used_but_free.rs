@@ -5,11 +5,9 @@ use model::Key;
 
 use super::{BOOKS_AND_USERS, block_of, exhibit, problems, user_exhibits, users};
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Severity};
+use crate::{Case, Check, FindingCode, Look};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AddressUsedButFree,
-    severity: Severity::Error,
     title: "Address in use is not allocated",
     explanation: "An endpoint, pod or tunnel uses an address that no block has allocated. IPAM can allocate \
                   it to another pod at any time, and then two pods have the same address. This happens when \
@@ -18,8 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair ipam --apply to allocate the address to its user, or recreate the pod so that \
              it gets another address",
     needs: BOOKS_AND_USERS,
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::AddressUsedButFree, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

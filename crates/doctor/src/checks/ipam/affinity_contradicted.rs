@@ -5,19 +5,16 @@ use model::Key;
 use model::ipam::AffinityState;
 
 use super::{exhibit, owner_words, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AffinityContradicted,
-    severity: Severity::Warning,
     title: "Affinity disagrees with its block",
     explanation: "A confirmed affinity says that a block belongs to a node, but the block has another owner \
                   or none, or does not exist. The block is authoritative. Until the affinity is deleted, the \
                   node may announce a route for addresses that are not its own.",
     remedy: "run plumb repair ipam --apply to delete the affinity",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AffinityContradicted, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

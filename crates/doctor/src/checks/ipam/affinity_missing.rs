@@ -4,19 +4,16 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, owner_words, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AffinityMissing,
-    severity: Severity::Warning,
     title: "Block has no affinity for its owner",
     explanation: "A block names the node that owns it, but the matching affinity record is missing. A node \
                   finds its blocks through affinities, so it allocates no more addresses from this block. \
                   The block is not released either when the node is removed.",
     remedy: "run plumb repair ipam --apply to write the affinity",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AffinityMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -7,12 +7,10 @@ use model::{AffinityOwner, Cidr, Key, NodeName};
 
 use super::exhibit;
 use crate::checks::words::{counted, endpoint_subject, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::IpamEvidence;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AffinityOfGoneNode,
-    severity: Severity::Warning,
     title: "Blocks belong to a node that no longer exists",
     explanation: "Blocks or affinities refer to a node that has no Node record. Other nodes cannot claim \
                   these blocks, and routes to them lead nowhere. A new node with the same name would use \
@@ -21,8 +19,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              mistake while the node still runs, restart the node's agent first so that it writes the record \
              again",
     needs: &[&[Need::Ipam, Need::KubeNodes], &[Need::Ipam, Need::Record(model::Kind::Node)]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AffinityOfGoneNode, look)
 };
 
 #[derive(Default)]

@@ -5,11 +5,9 @@ use model::ipam::AffinityState;
 use model::{AffinityOwner, Cidr, Key};
 
 use super::{exhibit, owner_words, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AffinityUnfinished,
-    severity: Severity::Warning,
     title: "Claim or release of a block was never completed",
     explanation: "An affinity is still pending or pending deletion: a node started to claim or release a \
                   block but was interrupted. Calico never collects a pending affinity without a block, not \
@@ -17,8 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair ipam --apply, which confirms the affinity if the block belongs to its node and \
              deletes it otherwise",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AffinityUnfinished, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

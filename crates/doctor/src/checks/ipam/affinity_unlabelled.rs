@@ -6,12 +6,10 @@ use model::{AffinityOwner, Cidr, Kind};
 
 use super::owner_words;
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AffinityUnlabelled,
-    severity: Severity::Warning,
     title: "Affinities lack the labels by which their node finds them",
     explanation: "Since release 3.31, Calico with a Kubernetes store finds a node's affinities by label. \
                   These affinities have no labels because an older release wrote them. calico-node labels \
@@ -20,8 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "restart calico-node on these nodes, which labels their affinities; if the labels are still \
              missing, check its log for the reason",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AffinityUnlabelled, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -7,11 +7,9 @@ use model::ipam::{Block, BlockAttribute};
 
 use super::exhibit;
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AllocationWithoutHandle,
-    severity: Severity::Warning,
     title: "Allocation has no handle",
     explanation: "A pod's address is allocated, but the allocation names no handle. A DEL releases addresses \
                   by handle, so this address will never be released. Calico's own garbage collection skips \
@@ -19,8 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair ipam --apply to add the sandbox's handle; or recreate the pod, then run plumb \
              ipam release --ip=ADDRESS",
     needs: &[&[Need::Ipam, Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::AllocationWithoutHandle, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

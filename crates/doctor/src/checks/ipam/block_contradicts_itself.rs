@@ -4,11 +4,9 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockContradictsItself,
-    severity: Severity::Error,
     title: "Block contradicts itself",
     explanation: "Inside one block, the allocations, the list of free addresses, the attributes or the \
                   sequence numbers do not match. An address is both allocated and free, or neither, or \
@@ -18,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              existing endpoints",
     needs: &[&[Need::Ipam]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::BlockContradictsItself, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,11 +4,9 @@ use ipnet::IpNet;
 use model::{Cidr, Key, Kind};
 
 use super::exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockHidesAddress,
-    severity: Severity::Error,
     title: "Block contains a node's address or a service range",
     explanation: "A block of a pool contains the address of a node or a range of service addresses. A route \
                   to the block would send traffic for that node or service to the block's owner, so \
@@ -17,8 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "disable the pool, create one that overlaps neither nodes nor services, recreate the pods, then \
              delete the old pool",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool), Need::Record(Kind::Node)]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BlockHidesAddress, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -8,11 +8,9 @@ use model::{Cidr, IpVersion, Key, Kind};
 
 use super::exhibit;
 use crate::checks::words::counted;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockLimitReached,
-    severity: Severity::Warning,
     title: "Node has reached its block limit and has no free address",
     explanation: "A node owns as many blocks as it may have (maxBlocksPerHost, or 20), and every address in \
                   them is allocated, cooling down or reserved, although its pools may have free addresses. \
@@ -22,8 +20,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "first look for leaked addresses (plumb ipam check). If there are none, raise maxBlocksPerHost, \
              use larger blocks, or spread the pods over more nodes",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::BlockLimitReached, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

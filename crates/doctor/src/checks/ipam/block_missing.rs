@@ -6,12 +6,10 @@ use model::{Cidr, Key};
 
 use super::{BOOKS_AND_USERS, exhibit, user_exhibits};
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Subject};
 use evidence::IpamEvidence;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockMissing,
-    severity: Severity::Error,
     title: "Block is missing but its addresses are in use",
     explanation: "Addresses of a pool are in use, but the block that should hold them is missing. It was \
                   deleted by hand, or was missing when the store was restored from a backup or rebuilt. \
@@ -20,8 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair ipam --apply to rebuild the block from the addresses in use, before a node \
              claims it",
     needs: BOOKS_AND_USERS,
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BlockMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -5,11 +5,9 @@ use model::{Key, Kind};
 
 use super::block_hides_address::hidden_by;
 use super::exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockOutsidePools,
-    severity: Severity::Error,
     title: "Block is in no IP pool",
     explanation: "A block is outside every IP pool: its pool was deleted or recreated with another CIDR, or \
                   another program wrote a block of addresses that are not for pods. Agents add no new route \
@@ -19,8 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "if pods use the block: create its pool again with disabled: true, recreate these pods, then \
              delete the pool. If no pod uses it: plumb repair ipam --apply deletes the block",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BlockOutsidePools, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
@@ -52,6 +49,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Severity;
     use crate::checks::testing::{silent, subjects};
     use evidence::sample::{record, small};
 

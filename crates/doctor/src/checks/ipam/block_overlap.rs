@@ -4,11 +4,9 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockOverlap,
-    severity: Severity::Error,
     title: "Blocks overlap",
     explanation: "One block lies inside another. Both can allocate the same address, and two nodes may \
                   announce routes for the same addresses. This happens when a pool's block size is changed, \
@@ -17,7 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              addresses, disable the pool, recreate the pods of the smaller block, then run it again",
     needs: &[&[Need::Ipam]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::BlockOverlap, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -7,12 +7,10 @@ use model::{Cidr, Key};
 
 use super::exhibit;
 use crate::checks::words::{counted, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 use evidence::Exhibit;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::HandleByName,
-    severity: Severity::Warning,
     title: "Handles name a pod instead of a sandbox",
     explanation: "Addresses are allocated under handles of the form NAMESPACE.POD, as Calico's plugin did in \
                   2017. A pod that is recreated under the same name, as in a StatefulSet, shares the handle. \
@@ -21,7 +19,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              --apply renames the handles of existing pods; recreated pods get new handles",
     needs: &[&[Need::Ipam]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::HandleByName, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,11 +4,9 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::HandleCountWrong,
-    severity: Severity::Warning,
     title: "Handle has wrong counts",
     explanation: "A handle records how many addresses it holds in each block, but a block has a different \
                   number. If the count is too high, an allocation was interrupted, or counted the addresses \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
                   it still holds addresses.",
     remedy: "run plumb repair ipam --apply to recount the handle from the blocks",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::HandleCountWrong, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

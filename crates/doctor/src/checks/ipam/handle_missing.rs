@@ -5,19 +5,16 @@ use model::Key;
 
 use super::{exhibit, problems};
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::HandleMissing,
-    severity: Severity::Warning,
     title: "Allocation's handle is missing",
     explanation: "A block has allocated an address under a handle, but that handle record does not exist. A \
                   release looks up addresses by handle: it finds nothing, reports success, and leaves the \
                   address allocated forever.",
     remedy: "run plumb repair ipam --apply to write the handle again from the blocks",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::HandleMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,11 +4,9 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::HandleUnused,
-    severity: Severity::Warning,
     title: "Handle holds no address",
     explanation: "A handle record claims addresses, but no block refers to the handle. Calico writes the \
                   handle and the block separately. A process that was interrupted in between leaves such a \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair ipam --apply; or delete the handle by its revision: plumb ipam check -o FILE, \
              then plumb ipam release --from-report FILE",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::HandleUnused, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -5,12 +5,10 @@ use model::{Key, Kind, Resource};
 use serde_json::Value;
 
 use super::exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::IpamConfigIgnored,
-    severity: Severity::Warning,
     title: "IPAM settings have no effect",
     explanation: "An etcd store has two records of IPAM settings: the resource IPAMConfiguration, which \
                   calicoctl apply writes and calicoctl get shows, and the record that allocation reads. The \
@@ -19,7 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              Then delete the resource, or give it the same values",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpamConfiguration)]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::IpamConfigIgnored, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

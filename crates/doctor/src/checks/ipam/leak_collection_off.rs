@@ -3,18 +3,16 @@
 use model::Kind;
 use serde_json::Value;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::LeakCollectionOff,
-    severity: Severity::Warning,
     title: "Leaked addresses are never collected",
     explanation: "leakGracePeriod of the node controller is 0, so Calico's kube-controllers do not release \
                   addresses whose pods are gone. Every leaked address stays allocated forever.",
     remedy: "set controllers.node.leakGracePeriod in KubeControllersConfiguration to its default of 15m",
     needs: &[&[Need::Record(Kind::KubeControllersConfiguration)]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::LeakCollectionOff, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -3,19 +3,16 @@
 use ::ipam::{Pool, PoolUse, pool_usage, reserved_networks};
 use model::Kind;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PoolFull,
-    severity: Severity::Warning,
     title: "IP pool has no free address",
     explanation: "Every address of an enabled pool for pods is in use, cooling down or reserved. The next \
                   pod that can get an address only from this pool stays in ContainerCreating.",
     remedy: "first look for leaked addresses (plumb ipam check). If there are none, add a pool, or move pods \
              to another pool",
     needs: &[&[Need::Ipam, Need::Record(Kind::IpPool)]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::PoolFull, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

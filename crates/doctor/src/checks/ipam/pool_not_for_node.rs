@@ -10,12 +10,10 @@ use serde_json::Value;
 
 use super::{block_of, exhibit};
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::{Origin, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PoolNotForNode,
-    severity: Severity::Info,
     title: "Addresses come from a pool that does not select their node",
     explanation: "A node has addresses from a pool whose nodeSelector does not select the node. They work, \
                   but where pools are tied to racks or zones, the network outside may route them elsewhere. \
@@ -27,8 +25,7 @@ pub(in crate::checks) const CHECK: Check = Check {
         &[Need::Ipam, Need::Record(Kind::IpPool), Need::Record(Kind::Node)],
         &[Need::Ipam, Need::Record(Kind::IpPool), Need::KubeNodes],
     ],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::info(FindingCode::PoolNotForNode, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

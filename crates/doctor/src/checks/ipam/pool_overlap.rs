@@ -3,12 +3,10 @@
 use model::{Cidr, Kind, Resource};
 use serde_json::Value;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::{Exhibit, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PoolOverlap,
-    severity: Severity::Error,
     title: "IP pools overlap",
     explanation: "Two IP pools contain the same addresses. Which pool a block belongs to, and so its \
                   encapsulation, NAT and block size, depends on which pool is found first. Calico refuses to \
@@ -16,7 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "keep the common range in one pool: disable the other pool, recreate its pods, then delete it",
     needs: &[&[Need::Record(Kind::IpPool)]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::PoolOverlap, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

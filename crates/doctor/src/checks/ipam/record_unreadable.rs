@@ -4,11 +4,9 @@ use model::Key;
 
 use super::exhibit;
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RecordUnreadable,
-    severity: Severity::Error,
     title: "IPAM or network record cannot be read",
     explanation: "A block, handle, affinity, endpoint, node or pool record in the store is malformed: it is \
                   not JSON, or has fields of the wrong type. No address can be allocated or released in such \
@@ -20,7 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              a backup",
     needs: &[&[Need::Ipam]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::RecordUnreadable, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

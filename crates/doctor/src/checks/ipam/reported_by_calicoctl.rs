@@ -1,12 +1,10 @@
 //! What `calicoctl ipam check` found, where that is all there is.
 
 use crate::checks::words::counted;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 use evidence::books::IpamReport;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::ReportedByCalicoctl,
-    severity: Severity::Warning,
     title: "calicoctl reports IPAM problems",
     explanation: "The evidence contains the output of calicoctl ipam check, which found addresses that are \
                   leaked, or used but not allocated. The output is repeated as it is, because the IPAM \
@@ -16,7 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              release anything",
     needs: &[&[Need::Ipam]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::ReportedByCalicoctl, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

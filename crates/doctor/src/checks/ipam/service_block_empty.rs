@@ -3,11 +3,9 @@
 use model::{AffinityOwner, Key};
 
 use super::exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::ServiceBlockEmpty,
-    severity: Severity::Info,
     title: "Block for service addresses is empty",
     explanation: "A block belongs to the load balancer, which allocates the addresses of services, and not \
                   to a node. Its last address has been released. Such a block should be deleted along with \
@@ -15,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair ipam --apply to delete it with its affinity; the next service that needs an \
              address creates a new block",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::info(FindingCode::ServiceBlockEmpty, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -3,11 +3,9 @@
 use model::Key;
 
 use super::exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::Tombstone,
-    severity: Severity::Warning,
     title: "Record is marked as deleted but still exists",
     explanation: "On Kubernetes, Calico deletes blocks, handles and affinities in two steps: it marks the \
                   record, then removes it. A process that was interrupted in between leaves the mark. The \
@@ -15,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
                   because of it.",
     remedy: "run plumb repair ipam --apply to delete the record by its revision",
     needs: &[&[Need::Ipam]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::Tombstone, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,11 +4,9 @@ use ::ipam::check::{Problem, User};
 
 use super::{problems, user_exhibits};
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::TunnelAddressShared,
-    severity: Severity::Error,
     title: "Tunnel address is used twice",
     explanation: "The address of a node's tunnel device (IPIP, VXLAN or WireGuard) is also used by a pod or \
                   by another node's tunnel. Packets for one are delivered to the other. This happens when a \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair ipam --apply, or remove the tunnel address from the Node record, so that the \
              node allocates a new one at its next start",
     needs: &[&[Need::Ipam, Need::Record(model::Kind::Node)], &[Need::Ipam, Need::KubeNodes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::TunnelAddressShared, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,19 +4,16 @@ use plan::Difference;
 
 use super::{Fault, faults, neighbour_subject, route_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::DeviceDown,
-    severity: Severity::Error,
     title: "Pod's device is down",
     explanation: "One end of a pod's veth pair exists but is down, on the node or in the pod. No packet \
                   passes, and the kernel removes the routes through that end.",
     remedy: "run plumb repair finding device-down --apply, or on the node: ip link set DEVICE up. If the \
              pod's end is down, run the same command for eth0 inside the pod",
     needs: &[&[Need::Endpoints, Need::Links]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::DeviceDown, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,11 +4,9 @@ use plan::{Difference, needed_at};
 
 use super::{Fault, faults};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::DeviceSettingWrong,
-    severity: Severity::Error,
     title: "Pod's device has a wrong kernel setting",
     explanation: "A pod's device on the node needs certain kernel settings. Without forwarding, packets stop \
                   at the node. Without proxy ARP, the pod's gateway 169.254.1.1 does not answer; proxy NDP \
@@ -17,8 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding device-setting-wrong --apply, or set the value with sysctl -w; then \
              find out what changes it",
     needs: &[&[Need::Endpoints, Need::Sysctls]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::DeviceSettingWrong, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

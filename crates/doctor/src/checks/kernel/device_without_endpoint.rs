@@ -3,11 +3,9 @@
 use super::{knows_endpoints, neighbour_subject};
 use model::Sandbox;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::DeviceWithoutEndpoint,
-    severity: Severity::Warning,
     title: "Pod's device has no endpoint",
     explanation: "A node has a device with Calico's prefix (cali), but no endpoint record names it. Either \
                   its pod is gone and the device was not removed, or a running pod lost its endpoint record \
@@ -15,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply, which removes the device if no sandbox is behind it and \
              repairs the sandbox's endpoint otherwise",
     needs: &[&[Need::Endpoints, Need::Links]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::DeviceWithoutEndpoint, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -2,12 +2,10 @@
 
 use super::{neighbour_subject, route_subject, settled};
 use crate::checks::words::{endpoint_exhibit, endpoint_subject};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EndpointWithoutDevice,
-    severity: Severity::Error,
     title: "Endpoint's device is missing",
     explanation: "An endpoint record names a network device that does not exist on its node. Either the pod \
                   is gone and the record is left over, or the device of a running pod was deleted and the \
@@ -15,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair endpoints --apply, which rebuilds the network of a running pod and deletes the \
              record of a pod that is gone; or recreate the pod",
     needs: &[&[Need::Endpoints, Need::Links]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::EndpointWithoutDevice, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

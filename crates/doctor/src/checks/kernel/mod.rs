@@ -22,8 +22,7 @@ use plan::Difference;
 use plan::task::RepairTask;
 
 use crate::{Case, Host, Subject};
-use evidence::Endpoint;
-use evidence::Sighted;
+use evidence::{Endpoint, Sighted};
 
 /// Endpoints of a node that are neither coming nor going, each with its device.
 fn settled<'c, 'e>(

@@ -3,19 +3,16 @@
 use plan::{Difference, USUAL_INTERFACE};
 
 use super::{Fault, faults};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::MtuDiffers,
-    severity: Severity::Warning,
     title: "Two ends of a veth pair have different MTUs",
     explanation: "The pod's end and the node's end of a veth pair have different MTUs. Packets larger than \
                   the smaller MTU are dropped silently: small requests work, large responses hang.",
     remedy: "run plumb repair finding mtu-differs --apply, recreate the pod, or set both ends to the same \
              MTU",
     needs: &[&[Need::Endpoints, Need::Links, Need::PodViews]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::MtuDiffers, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

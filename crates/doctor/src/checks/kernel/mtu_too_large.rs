@@ -5,13 +5,11 @@ use model::Kind;
 use plan::between::{IPIP_DEVICE, VXLAN_DEVICES, tunnel_overhead};
 
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Subject};
 use evidence::Sighted;
 use evidence::kernel::Link;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::MtuTooLarge,
-    severity: Severity::Warning,
     title: "MTU is too large for the tunnel",
     explanation: "A tunnel between nodes adds a header to each packet. The tunnel's MTU plus this header \
                   exceeds the MTU of the NIC, or pods have a larger MTU than their tunnel. Large packets \
@@ -20,7 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              header, and recreate the pods",
     needs: &[&[Need::Links, Need::Record(Kind::IpPool)]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::MtuTooLarge, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,12 +4,10 @@ use plan::Difference;
 
 use super::{Fault, faults, neighbour_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NeighbourMissing,
-    severity: Severity::Error,
     title: "Node cannot resolve a pod's MAC address",
     explanation: "A node sends packets to a pod's MAC address, which it keeps in a neighbour entry. Either \
                   the permanent entry is missing, or the node's ARP or NDP request went unanswered. In the \
@@ -18,8 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              on the node: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud permanent. If the request went \
              unanswered, check the interface inside the pod",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::NeighbourMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -3,12 +3,10 @@
 use model::ShellCommand;
 
 use super::{is_held, knows_endpoints, neighbour_subject};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::kernel::NeighbourState;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NeighbourWithoutEndpoint,
-    severity: Severity::Warning,
     title: "Permanent neighbour entry has no matching endpoint",
     explanation: "A node has a permanent neighbour entry on a pod's device for an address that no endpoint \
                   on that node has. The entry is left over. It is harmless until the address returns to that \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding neighbour-without-endpoint --apply, or on the node: ip neigh del \
              ADDRESS dev DEVICE",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::NeighbourWithoutEndpoint, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,11 +4,9 @@ use plan::Difference;
 
 use super::{Fault, faults, neighbour_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NeighbourWrong,
-    severity: Severity::Error,
     title: "Node has a wrong MAC address for a pod",
     explanation: "A node's neighbour entry for a pod has a different MAC address from the pod's endpoint \
                   record. Packets reach the pod's device but are dropped there, because they are addressed \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "wait for the agent to fix the entry, run plumb repair finding neighbour-wrong --apply, or on \
              the node: ip neigh replace ADDRESS lladdr MAC dev DEVICE nud permanent",
     needs: &[&[Need::Endpoints, Need::Neighbours]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::NeighbourWrong, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

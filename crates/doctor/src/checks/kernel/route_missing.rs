@@ -4,12 +4,10 @@ use plan::Difference;
 
 use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RouteMissing,
-    severity: Severity::Error,
     title: "Pod's address has no route on its node",
     explanation: "The node that runs a pod has no route to the pod's address. Packets to it follow a wider \
                   route, usually out of the node again or into a blackhole. The pod cannot be reached, and \
@@ -17,8 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "wait for the agent to restore the route, run plumb repair finding route-missing --apply, or on \
              the node: ip route replace ADDRESS dev DEVICE scope link",
     needs: &[&[Need::Endpoints, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::RouteMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

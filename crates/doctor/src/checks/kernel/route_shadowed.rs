@@ -4,19 +4,16 @@ use plan::Difference;
 
 use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RouteShadowed,
-    severity: Severity::Error,
     title: "Another route takes precedence over the pod's",
     explanation: "The node has the correct route to a pod's address, but another route to the same address \
                   has a better metric. The kernel uses that one, so the correct route has no effect. Another \
                   program, or a person, added it.",
     remedy: "use the protocol of the other route to find out what added it, and remove it with ip route del",
     needs: &[&[Need::Endpoints, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::RouteShadowed, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,19 +4,16 @@ use plan::Difference;
 
 use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RouteToWrongDevice,
-    severity: Severity::Error,
     title: "Route to a pod points to the wrong device",
     explanation: "The node's route to a pod's address points to a different device from the one in its \
                   endpoint record. Traffic for the pod goes to another pod or is lost.",
     remedy: "wait for the agent to fix the route, run plumb repair finding route-to-wrong-device --apply, or \
              on the node: ip route replace ADDRESS dev DEVICE scope link",
     needs: &[&[Need::Endpoints, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::RouteToWrongDevice, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

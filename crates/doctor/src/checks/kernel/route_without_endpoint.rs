@@ -3,12 +3,10 @@
 use model::ShellCommand;
 
 use super::{is_held, knows_endpoints};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::kernel::RouteKind;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RouteWithoutEndpoint,
-    severity: Severity::Warning,
     title: "Route leads to an address that no endpoint has",
     explanation: "A node routes an address to a pod's device, but no endpoint on that node has the address. \
                   If the address is allocated to a pod on another node, this node sends its traffic to the \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding route-without-endpoint --apply, or on the node: ip route del ADDRESS \
              dev DEVICE",
     needs: &[&[Need::Endpoints, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::RouteWithoutEndpoint, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
-use evidence::Exhibit;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::log::CniCommand;
-use evidence::{Event, Happening, PodName};
+use evidence::{Event, Exhibit, Happening, PodName};
 
 /// One failure may be the moment of a restart.
 const FAILURES_MIN: u64 = 2;
@@ -15,8 +14,6 @@ const FAILURES_MIN: u64 = 2;
 const LASTS: SignedDuration = SignedDuration::from_mins(10);
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::AddFailing,
-    severity: Severity::Error,
     title: "Pod gets no network",
     explanation: "The CNI plugin failed more than once to set up a pod's network, and the pod stays in \
                   ContainerCreating. The error names the cause: no free address, no connection to the store, \
@@ -24,7 +21,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "fix the cause named in the error; the kubelet retries automatically",
     needs: &[&[Need::Log], &[Need::Events]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::AddFailing, look)
 };
 
 /// What is known of a pod's failures since it last had a network.

@@ -2,11 +2,9 @@
 
 use super::{clock, short};
 use crate::timeline::Episode;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::DelRetried,
-    severity: Severity::Warning,
     title: "DEL fails and is retried",
     explanation: "Stopping a sandbox fails, and the kubelet retries. A DEL must succeed when there is \
                   nothing left to delete. A plugin that returns an error instead leaves the sandbox and its \
@@ -15,7 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              delete",
     needs: &[&[Need::Log]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::DelRetried, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -3,11 +3,9 @@
 use std::net::IpAddr;
 
 use crate::timeline::{Episode, Replaced};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodReplacedWithoutDel,
-    severity: Severity::Warning,
     title: "Pod was replaced without a DEL of the old sandbox",
     explanation: "A log shows a pod with one address, and later a pod of the same name with another address, \
                   but no DEL of the first in between. The old address, endpoint and device probably still \
@@ -18,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              repair ipam --apply",
     needs: &[&[Need::Log]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::PodReplacedWithoutDel, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

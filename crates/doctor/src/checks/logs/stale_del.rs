@@ -3,11 +3,9 @@
 use super::{clock, short};
 use crate::checks::words::listed;
 use crate::timeline::{Episode, Fate, StaleDel};
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::StaleDel,
-    severity: Severity::Error,
     title: "Late DEL removed a new pod's endpoint",
     explanation: "A DEL for an old sandbox arrived after the ADD of a new sandbox with the same pod name, \
                   and removed the endpoint or the address of the new one. Endpoint and handle contained only \
@@ -18,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              again, or recreate the pod. Upgrade the CNI plugin to a release that compares the container ID",
     needs: &[&[Need::Log]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::StaleDel, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
@@ -128,8 +126,7 @@ pub(super) mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
     use evidence::log::{CniCommand, WrittenEndpoint};
-    use evidence::{Evidence, Origin, Sighted};
-    use evidence::{Happening, LogEvent, PodName};
+    use evidence::{Evidence, Happening, LogEvent, Origin, PodName, Sighted};
 
     pub(in crate::checks) fn log(events: Vec<Happening>) -> Evidence {
         let start: jiff::civil::DateTime = "2017-12-12T20:00:00".parse().unwrap();

@@ -1,19 +1,16 @@
 //! Ready means ready: the network's own pod runs and is not ready.
 
 use super::is_network_pod;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::CalicoNodeNotReady,
-    severity: Severity::Error,
     title: "calico-node is running but not ready",
     explanation: "The pod that provides a node's network (calico-node or plumbd) is Running, but not all of \
                   its containers are ready. The readiness of calico-node depends on Felix and on established \
                   BGP sessions. Running alone proves nothing: routes may be outdated or missing.",
     remedy: "check its readiness events (kubectl describe pod) and its BGP sessions (plumb node status)",
     needs: &[&[Need::Pods]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::CalicoNodeNotReady, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::NodeName;
 
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Subject};
 use evidence::Sighted;
 use evidence::node::ClockReading;
 
@@ -14,8 +14,6 @@ use evidence::node::ClockReading;
 const TOLERATED: SignedDuration = SignedDuration::from_secs(5);
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::ClockSkew,
-    severity: Severity::Warning,
     title: "Node's clock is wrong",
     explanation: "A node's clock is more than a few seconds off. The reference is the machine that collected \
                   the evidence, the node's time servers, or another node. Two nodes are compared by their \
@@ -25,7 +23,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "synchronise the node's clock (chrony or systemd-timesyncd)",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::ClockSkew, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -1,11 +1,9 @@
 //! Node set-up: another network's configuration comes before ours.
 
 use crate::case::NetworkConfig;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::CniConfigShadowed,
-    severity: Severity::Error,
     title: "Another network's CNI configuration takes precedence",
     explanation: "The runtime uses the first file in /etc/cni/net.d in alphabetical order, and on this node \
                   that file belongs to another network. New pods join that network. They have no endpoint \
@@ -15,7 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              were started since it appeared",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::CniConfigShadowed, look)
 };
 
 /// They call other networks, ours among them, and are meant to come first. So does `loopback`, which is every pod's.

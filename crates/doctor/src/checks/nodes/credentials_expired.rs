@@ -1,10 +1,8 @@
 //! Node set-up: credentials that have expired.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::CredentialsExpired,
-    severity: Severity::Error,
     title: "Node's credentials have expired",
     explanation: "A token or certificate that the CNI plugin or the agent uses has expired. The plugin's \
                   kubeconfig holds a token that calico-node renews while it runs. If renewal stops, every \
@@ -13,7 +11,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              expired, renew it",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::CredentialsExpired, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 use evidence::Sighted;
 use evidence::node::UnfinishedDel;
 
@@ -10,8 +10,6 @@ use evidence::node::UnfinishedDel;
 const WAITS_MAX: SignedDuration = SignedDuration::from_mins(10);
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::DelUnfinished,
-    severity: Severity::Warning,
     title: "DELs are acknowledged but not carried out",
     explanation: "A DEL that cannot be carried out immediately (no agent, no store) is queued on its node \
                   and answered with success, so that the pod can be deleted. The agent carries it out as \
@@ -23,7 +21,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              directory (/var/lib/plumb/queue)",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::DelUnfinished, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

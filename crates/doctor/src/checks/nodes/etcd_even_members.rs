@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use model::NodeName;
 
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
-use evidence::Pod;
-use evidence::Sighted;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use evidence::{Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::EtcdEvenMembers,
-    severity: Severity::Warning,
     title: "etcd has an even number of members",
     explanation: "etcd needs more than half of its members. Two members tolerate no failure, which is worse \
                   than one member: the loss of either stops the whole cluster. Four members tolerate no more \
@@ -19,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "add or remove a member so that there are three or five",
     needs: &[&[Need::Pods]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::EtcdEvenMembers, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

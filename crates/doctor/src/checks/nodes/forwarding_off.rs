@@ -4,11 +4,9 @@ use model::IpVersion;
 use plan::{DeviceSetting, NODE_FORWARDING};
 
 use crate::checks::reach::packets_lost::explain_losses;
-use crate::{Case, Certainty, Check, Finding, FindingCode, Host, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Host, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::ForwardingOff,
-    severity: Severity::Error,
     title: "Node does not forward packets",
     explanation: "IP forwarding is off on a node that has pods. Its pods reach only their own node, and \
                   nothing outside the node reaches them. Hardening scripts and sysctl.d files turn \
@@ -18,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     needs: &[&[Need::Sysctls]],
     // The first pod of a node switches it on.
     certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::ForwardingOff, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

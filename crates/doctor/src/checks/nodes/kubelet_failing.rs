@@ -4,21 +4,17 @@ use std::collections::BTreeMap;
 
 use model::NodeName;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
-use evidence::Exhibit;
-use evidence::Happening;
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use evidence::{Exhibit, Happening};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::KubeletFailing,
-    severity: Severity::Error,
     title: "Kubelet is not running or keeps failing",
     explanation: "The kubelet's unit is not active, or its log shows repeated failures and restarts. Without \
                   a kubelet, pods on the node are not started, stopped or reported, and Kubernetes shows \
                   their last known state.",
     remedy: "check the last lines of journalctl -u kubelet for the reason",
     needs: &[&[Need::Log], &[Need::Setup]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::KubeletFailing, look)
 };
 
 /// One failure is a restart.
@@ -60,9 +56,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use evidence::LogEvent;
     use evidence::sample::small;
-    use evidence::{Evidence, Origin, Sighted};
+    use evidence::{Evidence, LogEvent, Origin, Sighted};
 
     #[test]
     fn fires_for_a_unit_that_is_down() {

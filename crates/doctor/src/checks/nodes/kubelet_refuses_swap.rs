@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 
 use model::NodeName;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
-use evidence::Exhibit;
-use evidence::Happening;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use evidence::{Exhibit, Happening};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::KubeletRefusesSwap,
-    severity: Severity::Error,
     title: "Kubelet refuses to start because swap is on",
     explanation: "The kubelet does not start while swap is on, unless it is configured to (failSwapOn: \
                   false). Swap that was turned off by hand, but not in /etc/fstab, comes back at the next \
@@ -19,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              the kubelet",
     needs: &[&[Need::Log], &[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::KubeletRefusesSwap, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
@@ -60,9 +57,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
-    use evidence::LogEvent;
     use evidence::sample::small;
-    use evidence::{Evidence, Origin, Sighted};
+    use evidence::{Evidence, LogEvent, Origin, Sighted};
 
     #[test]
     fn fires_for_swap_and_a_kubelet_that_is_down() {

@@ -3,8 +3,6 @@
 use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeAddressDoubtful,
-    severity: Severity::Warning,
     title: "Node's address is not confirmed",
     explanation: "The agent has chosen an address for the node but reports a doubt about it. Either \
                   IP_AUTODETECTION_METHOD is set but has no effect, because the node is already registered \
@@ -15,7 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              agent",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::NodeAddressDoubtful, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

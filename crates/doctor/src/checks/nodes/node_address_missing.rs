@@ -3,11 +3,9 @@
 use model::Kind;
 
 use crate::checks::reach::explain_ways;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeAddressMissing,
-    severity: Severity::Warning,
     title: "Node record has no address",
     explanation: "A Node record has no address at which other nodes could reach the node, although other \
                   records have one. The other nodes cannot route to its pods. Calico clears the address when \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              exactly one candidate. Otherwise check the start of the agent's log for why it chose no \
              address, or set IP for that node",
     needs: &[&[Need::Record(Kind::Node)]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::NodeAddressMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

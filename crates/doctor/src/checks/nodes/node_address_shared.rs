@@ -5,11 +5,9 @@ use std::net::IpAddr;
 
 use crate::checks::reach::explain_ways;
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeAddressShared,
-    severity: Severity::Error,
     title: "Several nodes have the same address",
     explanation: "The records of two nodes have the same address. Both chose it: it is a virtual IP that \
                   moves between them, or one machine is a clone. Each mistakes the other for itself and sets \
@@ -18,7 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              gone for good: plumb repair node NAME gone --apply",
     needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::NodeAddressShared, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

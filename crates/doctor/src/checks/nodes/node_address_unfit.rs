@@ -6,13 +6,10 @@ use plan::address::Probe;
 
 use crate::checks::reach::explain_ways;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Severity, Subject};
-use evidence::NodeEvidence;
 use evidence::node::AddressProbe;
-use evidence::{Exhibit, Origin};
+use evidence::{Exhibit, NodeEvidence, Origin};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeAddressUnfit,
-    severity: Severity::Error,
     title: "Node is recorded with an address that others cannot use",
     explanation: "Other nodes cannot use the address in a node's record. It is a loopback or link-local \
                   address, belongs to a bridge or to pods, is a secondary (virtual) address that may move to \
@@ -22,7 +19,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              agent",
     needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::NodeAddressUnfit, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

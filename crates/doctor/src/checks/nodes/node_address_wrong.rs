@@ -12,12 +12,10 @@ use crate::checks::bgp::{Missed, missed_sessions};
 use crate::checks::reach::explain_ways;
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::{counted, listed};
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Subject};
 use evidence::Exhibit;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeAddressWrong,
-    severity: Severity::Error,
     title: "Node uses an address on the wrong network",
     explanation: "A node is registered with an address on a different network from the other nodes, although \
                   it also has one on their network. Calico's default takes the address of the first NIC it \
@@ -28,7 +26,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              restart it, and check that the sessions are established (plumb node status)",
     needs: &[&[Need::KubeNodes], &[Need::Record(model::Kind::Node)], &[Need::Bgp], &[Need::Events]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::NodeAddressWrong, look)
 };
 
 /// An address that a node goes by, and how that is known.

@@ -7,8 +7,6 @@ use crate::case::orchestrators_name;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeLeftBehind,
-    severity: Severity::Warning,
     title: "Kubernetes node is gone but its Node record remains",
     explanation: "Kubernetes no longer lists this node: it was deleted there (kubectl delete node), but its \
                   Node record remained. The other nodes keep routes, tunnel entries and BGP sessions to it, \
@@ -19,7 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     needs: &[&[Need::KubeNodes, Need::Record(Kind::Node)]],
     // A node that joins is recorded before or after Kubernetes lists it.
     certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::warning(FindingCode::NodeLeftBehind, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

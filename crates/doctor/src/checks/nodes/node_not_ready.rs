@@ -1,13 +1,10 @@
 //! Nodes that Kubernetes calls not ready, and what their pods are shown as all the same.
 
 use crate::checks::words::{counted, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Severity, Subject};
-use evidence::Pod;
-use evidence::Sighted;
+use crate::{Case, Check, FindingCode, Look, Need, NodeView, Subject};
+use evidence::{Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeNotReady,
-    severity: Severity::Error,
     title: "Node is not ready",
     explanation: "Kubernetes has lost contact with a node, or the node reports NotReady. Its pods are shown \
                   in their last known state, so Running proves nothing. Their addresses and endpoints may \
@@ -15,8 +12,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "check the node's kubelet and network; do not force-delete its pods until you are certain that \
              the machine is off",
     needs: &[&[Need::KubeNodes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::NodeNotReady, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

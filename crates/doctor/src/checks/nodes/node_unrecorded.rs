@@ -1,11 +1,9 @@
 //! No orphans, the other way round: a node that lives and that no record knows.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 use evidence::NodeEvidence;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodeUnrecorded,
-    severity: Severity::Error,
     title: "Running node has no Node record",
     explanation: "A machine runs as a node and has pods, endpoints or blocks, but it has no Node record. The \
                   record was deleted while the machine was still running, or the machine was renamed. Other \
@@ -16,7 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     needs: &[&[Need::Setup, Need::Record(model::Kind::Node)], &[Need::Setup, Need::KubeNodes]],
     // A node that is new is looked at before it has recorded itself.
     certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::NodeUnrecorded, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

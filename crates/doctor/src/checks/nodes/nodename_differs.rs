@@ -2,11 +2,9 @@
 
 use model::NodeName;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::NodenameDiffers,
-    severity: Severity::Error,
     title: "nodename file contains another node's name",
     explanation: "The CNI plugin reads the node's name from /var/lib/calico/nodename, but that name differs \
                   from the one under which the node is registered. Its pods are recorded for the other node: \
@@ -17,7 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              agent), then recreate the pods",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::NodenameDiffers, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

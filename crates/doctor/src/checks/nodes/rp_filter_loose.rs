@@ -3,11 +3,9 @@
 use plan::LOOSE_RP_FILTER as PATH;
 
 use super::is_network_pod;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RpFilterLoose,
-    severity: Severity::Warning,
     title: "Reverse path filtering is loose on a Calico node",
     explanation: "net.ipv4.conf.all.rp_filter is 2 (loose) on a node that runs Calico. Pods could send from \
                   addresses that are not their own, and Felix refuses to start unless IgnoreLooseRPF is set. \
@@ -16,7 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              (or 0); then correct the file in sysctl.d that sets it",
     needs: &[&[Need::Sysctls, Need::Pods]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::RpFilterLoose, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -1,10 +1,8 @@
 //! Ready means ready: an agent that cannot write down what it does adds no pods.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::StateFolderUnusable,
-    severity: Severity::Error,
     title: "Agent cannot write its state directory",
     explanation: "A node's agent records every attachment in its state directory (/var/lib/plumb) before the \
                   pod gets its network, and queues DELs there. While the directory is read-only, full or \
@@ -15,7 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              automatically within seconds",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::StateFolderUnusable, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

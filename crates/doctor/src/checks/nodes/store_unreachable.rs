@@ -1,10 +1,8 @@
 //! Ready means ready: an agent that cannot read or write the store.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::StoreUnreachable,
-    severity: Severity::Error,
     title: "Node's agent cannot use the store",
     explanation: "The node's agent checks every two seconds whether it can read and write its store. It \
                   cannot: etcd does not answer, the SQLite file is missing or was replaced, or its disk is \
@@ -13,7 +11,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "start the store, restore its file, or free space on its disk; the agent resumes automatically",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::StoreUnreachable, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

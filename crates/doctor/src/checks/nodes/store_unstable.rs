@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
-use evidence::Sighted;
-use evidence::{Happening, LogEvent};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use evidence::{Happening, LogEvent, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::StoreUnstable,
-    severity: Severity::Warning,
     title: "Store does not answer, or changes its leader",
     explanation: "Logs show that the store does not answer in time, refuses connections or changes its \
                   leader. Each time, allocations, releases and route updates stop, and calls in flight may \
@@ -17,7 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              network between its members",
     needs: &[&[Need::Log]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::StoreUnstable, look)
 };
 
 /// One time-out is a blip.

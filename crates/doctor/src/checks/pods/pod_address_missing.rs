@@ -5,19 +5,16 @@ use plan::Difference;
 use super::ends;
 use crate::case::PodEnd;
 use crate::checks::words::endpoint_exhibit;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodAddressMissing,
-    severity: Severity::Error,
     title: "Pod does not have its address",
     explanation: "Inside a pod, the interface lacks the address in the pod's endpoint record. The node \
                   routes that address to the pod, but the pod accepts none of the traffic sent to it.",
     remedy: "run plumb repair finding pod-address-missing --apply, or recreate the pod",
     needs: &[&[Need::PodViews, Need::Endpoints]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PodAddressMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,20 +4,17 @@ use plan::Difference;
 
 use super::{ends, whose};
 use crate::case::PodEnd;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodDefaultRouteMissing,
-    severity: Severity::Error,
     title: "Pod has no default route",
     explanation: "A pod has no default route, so it can reach nothing: not its node, not other pods and \
                   nothing outside. A process in the pod removed it, or the plugin was interrupted.",
     remedy: "run plumb repair finding pod-default-route-missing --apply, or recreate the pod, or inside it: \
              ip route add 169.254.1.1 dev eth0 scope link; ip route add default via 169.254.1.1",
     needs: &[&[Need::PodViews]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PodDefaultRouteMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,12 +4,10 @@ use plan::Difference;
 
 use super::{ends, whose};
 use crate::case::PodEnd;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodGatewayUnresolved,
-    severity: Severity::Error,
     title: "Pod cannot resolve its gateway",
     explanation: "Inside a pod, the gateway (169.254.1.1, or a link-local address for IPv6) has no MAC \
                   address: the node did not answer the pod's request, or the permanent entry is missing. No \
@@ -18,8 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding pod-gateway-unresolved --apply, or recreate the pod. To find the \
              cause, check the pod's endpoint and its device on the node (proxy_arp of the device must be 1)",
     needs: &[&[Need::PodViews]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PodGatewayUnresolved, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

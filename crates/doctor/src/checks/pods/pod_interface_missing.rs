@@ -1,14 +1,11 @@
 //! In the pod: its interface is not there, as the kernel or the kubelet's log tell.
 
 use super::{views, whose};
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
-use evidence::Origin;
+use crate::{Case, Check, Finding, FindingCode, Look, Need, Severity, Subject};
 use evidence::kernel::PodView;
-use evidence::{Happening, NodeEvidence};
+use evidence::{Happening, NodeEvidence, Origin};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodInterfaceMissing,
-    severity: Severity::Error,
     title: "Pod's network interface is missing",
     explanation: "The interface eth0 is missing inside a pod, so the pod has no network at all. The device \
                   on the node was deleted (this deletes both ends of the veth pair), or the plugin was \
@@ -16,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding pod-interface-missing --apply to recreate the interface, or recreate \
              the pod",
     needs: &[&[Need::PodViews], &[Need::Log]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PodInterfaceMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
@@ -80,8 +76,7 @@ mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
     use evidence::sample::small;
-    use evidence::{Evidence, Sighted};
-    use evidence::{LogEvent, PodName};
+    use evidence::{Evidence, LogEvent, PodName, Sighted};
 
     #[test]
     fn fires_where_all_links_are_known() {

@@ -1,12 +1,10 @@
 //! A sandbox that the runtime runs, and whose network namespace is gone.
 
 use crate::checks::words::endpoint_subject;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::same_id;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodNamespaceGone,
-    severity: Severity::Error,
     title: "Running pod's network namespace is gone",
     explanation: "The runtime lists a sandbox as ready, but the sandbox's network namespace no longer \
                   exists: it was deleted (ip netns del, a cleanup of /run/netns) or unmounted. The pod's \
@@ -15,8 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "delete the pod so that the runtime creates a new sandbox (kubectl delete pod; for a static pod: \
              crictl stopp, then crictl rmp)",
     needs: &[&[Need::Runtime, Need::PodViews]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PodNamespaceGone, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

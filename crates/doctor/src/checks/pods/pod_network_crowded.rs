@@ -1,12 +1,10 @@
 //! Never a guess: what was not read to its end is not called healthy.
 
 use super::whose;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PodNetworkCrowded,
-    severity: Severity::Warning,
     title: "Pod's network namespace is too large to read completely",
     explanation: "A process in the pod created so many links, addresses, routes or neighbour entries in its \
                   network namespace that only the first of them were read. Reading all of them would exhaust \
@@ -15,7 +13,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              that is intended; a pod without CAP_NET_ADMIN cannot create them",
     needs: &[&[Need::PodViews]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::warning(FindingCode::PodNetworkCrowded, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,12 +4,10 @@ use ::ipam::Pool;
 use model::Kind;
 
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Exhibit;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::ModeUnsupported,
-    severity: Severity::Error,
     title: "Node lacks the encapsulation that a pool requires",
     explanation: "A pool requires an encapsulation (IPIP or VXLAN), but a node has neither the kernel module \
                   for it nor a tunnel device. The node's kernel does not support it, or the tunnel was never \
@@ -19,7 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              nodes, and check why their agent creates no tunnel",
     needs: &[&[Need::Record(Kind::IpPool), Need::Setup]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::ModeUnsupported, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

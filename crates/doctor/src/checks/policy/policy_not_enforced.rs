@@ -3,14 +3,12 @@
 use model::{Kind, NodeName};
 
 use crate::checks::words::{counted, listed};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 
 /// What our agent notes on its node's record.
 const ANNOTATION: &str = "plumbline.io/policies-not-enforced";
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PolicyNotEnforced,
-    severity: Severity::Error,
     title: "Policies are not enforced",
     explanation: "The store contains network policies, or profiles with rules that deny, but nodes of this \
                   cluster run an agent that does not enforce them yet. Traffic that they would deny is \
@@ -22,7 +20,7 @@ pub(in crate::checks) const CHECK: Check = Check {
         &[Need::Record(Kind::Profile), Need::Record(Kind::Node)],
     ],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::PolicyNotEnforced, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

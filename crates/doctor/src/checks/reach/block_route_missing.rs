@@ -7,12 +7,10 @@ use ipnet::IpNet;
 use model::{Key, Kind, NodeName};
 
 use super::routed_blocks;
-use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockRouteMissing,
-    severity: Severity::Error,
     title: "Node has no route to another node's pods",
     explanation: "A node has no route to another node's block, although it is expected to have one: it has \
                   routes to other blocks, or tunnels or BGP are in use. Its pods cannot reach the pods in \
@@ -21,8 +19,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              session with that node is established and that no filter rejects the route. For VXLAN, check \
              that the other node has a tunnel address",
     needs: &[&[Need::Ipam, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BlockRouteMissing, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

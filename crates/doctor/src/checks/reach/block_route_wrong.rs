@@ -3,11 +3,9 @@
 use plan::between::RouteFault;
 
 use super::packets_lost::way;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::BlockRouteWrong,
-    severity: Severity::Error,
     title: "Route to another node's pods goes the wrong way",
     explanation: "A node has a route to another node's block, but the route does not match the pool's mode. \
                   It bypasses the tunnel where packets must be encapsulated, uses a tunnel where none is \
@@ -17,8 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              mode requires. Then use the protocol of the wrong route (ip route) to find out what installed \
              it, or it will come back",
     needs: &[&[Need::Ipam, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::BlockRouteWrong, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

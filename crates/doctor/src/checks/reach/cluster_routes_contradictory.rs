@@ -3,12 +3,10 @@
 use model::{Kind, Resource};
 use plan::between::{BetweenSettings, Writer};
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Sighted;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::ClusterRoutesContradictory,
-    severity: Severity::Error,
     title: "Felix and BIRD both write the same routes, or neither does",
     explanation: "programClusterRoutes in FelixConfiguration and in BGPConfiguration decides which program \
                   writes the routes to other nodes' blocks that need no tunnel. If both are enabled, two \
@@ -17,7 +15,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "set one of the two to Enabled and the other to Disabled, or leave both unset",
     needs: &[&[Need::Record(Kind::FelixConfiguration), Need::Record(Kind::BgpConfiguration)]],
     certainty: Certainty::Certain,
-    look,
+    ..Check::error(FindingCode::ClusterRoutesContradictory, look)
 };
 
 const DEFAULT: &str = "default";

@@ -7,13 +7,11 @@ use model::NodeName;
 
 use crate::case::Tried;
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
 use evidence::probe::Echo;
 use evidence::{Exhibit, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::PacketsLost,
-    severity: Severity::Error,
     title: "Packets from one node to another are lost",
     explanation: "A node's routes to another node's pods look correct, but those pods do not reply to it, \
                   although they reply to other nodes. The packets are lost on the way. Possible causes are a \
@@ -24,8 +22,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              check the network between the nodes; if they do, check the other node's firewall and \
              net.ipv4.conf.*.rp_filter",
     needs: &[&[Need::Probes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::PacketsLost, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

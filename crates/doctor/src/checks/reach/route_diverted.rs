@@ -2,12 +2,10 @@
 
 use super::block_route_wrong::described;
 use super::packets_lost::way;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RouteDiverted,
-    severity: Severity::Error,
     title: "More specific route diverts traffic for individual pods",
     explanation: "A node has a route to a part of another node's block, most often to a single address, that \
                   does not follow the block's route. It is a blackhole, or points to a different device. The \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding route-diverted --apply to remove the route. Then use its protocol (ip \
              route) to find out what installed it, or it will come back",
     needs: &[&[Need::Ipam, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::RouteDiverted, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,13 +4,11 @@ use std::net::IpAddr;
 
 use super::node_blocks;
 use super::packets_lost::way;
-use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
 use evidence::Exhibit;
 use evidence::kernel::NeighbourState;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RouteGatewayUnreachable,
-    severity: Severity::Error,
     title: "Next hop of a route to a block does not answer",
     explanation: "A node routes another node's block through an address that it cannot reach: the kernel \
                   marks the route as dead, or the address does not answer ARP or NDP requests. The route \
@@ -18,8 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "check that the other node is up and has that address, that both are on the same network, and \
              whether they need a tunnel between them",
     needs: &[&[Need::Ipam, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::RouteGatewayUnreachable, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

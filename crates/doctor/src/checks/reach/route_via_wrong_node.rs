@@ -7,11 +7,9 @@ use model::NodeName;
 
 use super::node_blocks;
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::RouteViaWrongNode,
-    severity: Severity::Error,
     title: "Block is routed to the wrong node",
     explanation: "A node's route to a block leads to the address of a node that does not own the block. \
                   Packets arrive at a node that does not have the address. The block changed owners, or two \
@@ -20,8 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
              node announces the block (birdc show route for BLOCK all), and whether its affinity disagrees \
              with the block (affinity-contradicted)",
     needs: &[&[Need::Ipam, Need::Routes]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::RouteViaWrongNode, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -2,12 +2,10 @@
 
 use super::packets_lost::explain_losses;
 use super::{block_route_missing, block_route_wrong, tunnel_end_unknown};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::TunnelDeviceWrong,
-    severity: Severity::Error,
     title: "VXLAN device is missing or misconfigured",
     explanation: "Pools are reached through VXLAN, but the node's VXLAN device is missing, is down or has \
                   lost its address. Or its VNI, port, MAC address, local address or NIC differs from the \
@@ -16,8 +14,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding tunnel-device-wrong --apply to restore the device with its routes and \
              entries; an agent that is not in observe mode does so automatically",
     needs: &[&[Need::Ipam, Need::Routes, Need::Links]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::TunnelDeviceWrong, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {

@@ -4,12 +4,10 @@ use model::NodeName;
 
 use super::packets_lost::way;
 use crate::case::{EndKind, LostEnd};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
-    code: FindingCode::TunnelEndUnknown,
-    severity: Severity::Error,
     title: "Tunnel entry (FDB or neighbour) for another node is missing or wrong",
     explanation: "To send through VXLAN, a node needs two permanent entries for every other node: the MAC \
                   address of the other node's tunnel address (ip neigh), and the node behind that MAC \
@@ -18,8 +16,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     remedy: "run plumb repair finding tunnel-end-unknown --apply to write the entry that the records \
              require; an agent that is not in observe mode does so automatically",
     needs: &[&[Need::Ipam, Need::Routes, Need::Neighbours]],
-    certainty: Certainty::MayBeChurn,
-    look,
+    ..Check::error(FindingCode::TunnelEndUnknown, look)
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
