@@ -91,6 +91,12 @@ impl Finding {
         self
     }
 
+    /// Several steps, or none.
+    pub fn because_all(&mut self, steps: impl IntoIterator<Item = String>) -> &mut Finding {
+        self.cause.extend(steps);
+        self
+    }
+
     /// Something it rests on: `sighted.exhibit("words")`.
     pub fn seen(&mut self, exhibit: Exhibit) -> &mut Finding {
         if !self.evidence.contains(&exhibit) {

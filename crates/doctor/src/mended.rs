@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use model::{FindingCode, IpVersion, Sandbox};
 use plan::between::{Step, VXLAN_DEVICES};
 use plan::{Difference, NodeDifference, Side, StrayNeighbour};
@@ -31,15 +32,12 @@ pub fn on_node(difference: &NodeDifference, node: &str) -> Mended {
     let device = |name: &str| Subject::device(node, name);
     match difference {
         NodeDifference::Setting { wanted, .. } => {
-            mended(FindingCode::ForwardingOff, setting(node, &wanted.path))
+            mended(FindingCode::ForwardingOff, Subject::sysctl(node, &wanted.path))
         }
         NodeDifference::Renamed { wanted, .. } => {
             mended(FindingCode::EndpointWithoutDevice, device(wanted.as_str()))
         }
-        NodeDifference::RouteStray { route, .. } => mended(
-            FindingCode::RouteWithoutEndpoint,
-            Subject::Route { node: node.into(), destination: route.destination },
-        ),
+        NodeDifference::RouteStray { route, .. } => route_of(FindingCode::RouteWithoutEndpoint, route, node),
         NodeDifference::OfPod { difference, sandbox, .. } => of_pod(difference, sandbox, node),
         NodeDifference::Unexpected { name, .. } | NodeDifference::Detached { name, .. } => {
             mended(FindingCode::DeviceWithoutEndpoint, device(name))
@@ -73,19 +71,16 @@ pub fn collected(sandbox: &Sandbox, left: &Leftovers<'_>, node: &str) -> Vec<Men
 
 /// A neighbour on a pod's device that was nobody's.
 pub fn stray_neighbour(stray: &StrayNeighbour, node: &str) -> Mended {
-    let (node, device) = (node.into(), stray.device.clone());
-    mended(
-        FindingCode::NeighbourWithoutEndpoint,
-        Subject::Neighbour { node, address: stray.neighbour.address, device },
-    )
+    let subject = Subject::neighbour(node, stray.neighbour.address, &stray.device);
+    mended(FindingCode::NeighbourWithoutEndpoint, subject)
 }
 
 /// Of the ways to other nodes: routes, and ends of tunnels.
 pub fn between(step: &Step, node: &str) -> Mended {
-    let route = |code, destination| mended(code, Subject::Route { node: node.into(), destination });
+    let route = |code, destination: IpNet| mended(code, Subject::route(node, destination));
     let tunnel = |code, version: IpVersion, address: IpAddr| {
-        let device = VXLAN_DEVICES[usize::from(version == IpVersion::V6)].to_owned();
-        mended(code, Subject::Neighbour { node: node.into(), address, device })
+        let device = VXLAN_DEVICES[usize::from(version == IpVersion::V6)];
+        mended(code, Subject::neighbour(node, address, device))
     };
     match *step {
         Step::PutRoute { route: wanted, instead_of: None } => {
@@ -125,10 +120,6 @@ fn mended(code: FindingCode, subject: Subject) -> Mended {
     Mended { code, subject }
 }
 
-fn setting(node: &str, path: &str) -> Subject {
-    Subject::Sysctl { node: node.into(), path: path.to_owned() }
-}
-
 fn at_host_end(difference: &Difference, node: &str) -> Mended {
     let on = |device: &model::DeviceName| Subject::device(node, device.as_str());
     match difference {
@@ -140,7 +131,7 @@ fn at_host_end(difference: &Difference, node: &str) -> Mended {
         Difference::Mtu { device, .. } => mended(FindingCode::MtuDiffers, on(device)),
         Difference::Mac { device, .. } => mended(FindingCode::DeviceSettingWrong, on(device)),
         Difference::Sysctl { wanted, .. } => {
-            mended(FindingCode::DeviceSettingWrong, setting(node, &wanted.path))
+            mended(FindingCode::DeviceSettingWrong, Subject::sysctl(node, &wanted.path))
         }
         // The pod's gateway is there: its neighbour answers from this address.
         Difference::AddressMissing { device, .. } => mended(FindingCode::DeviceSettingWrong, on(device)),
@@ -150,21 +141,16 @@ fn at_host_end(difference: &Difference, node: &str) -> Mended {
         Difference::NeighbourMissing { device, neighbour, found, .. } => {
             let code =
                 if found.is_some() { FindingCode::NeighbourWrong } else { FindingCode::NeighbourMissing };
-            let (node, device) = (node.into(), device.to_string());
-            mended(code, Subject::Neighbour { node, address: neighbour.address, device })
+            mended(code, Subject::neighbour(node, neighbour.address, device.as_str()))
         }
         Difference::NeighbourUnresolved { device, address, .. } => {
-            let device = device.to_string();
-            mended(
-                FindingCode::NeighbourMissing,
-                Subject::Neighbour { node: node.into(), address: *address, device },
-            )
+            mended(FindingCode::NeighbourMissing, Subject::neighbour(node, *address, device.as_str()))
         }
     }
 }
 
 fn route_of(code: FindingCode, route: &plan::Route, node: &str) -> Mended {
-    mended(code, Subject::Route { node: node.into(), destination: route.destination })
+    mended(code, Subject::route(node, route.destination))
 }
 
 fn code_inside(difference: &Difference) -> FindingCode {

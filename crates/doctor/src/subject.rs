@@ -7,7 +7,8 @@ use ipnet::IpNet;
 use model::{AffinityOwner, Cidr, Key, NodeName};
 use serde::{Serialize, Serializer};
 
-use evidence::PodName;
+use evidence::endpoint::EndpointApi;
+use evidence::{Endpoint, PodName};
 
 /// In JSON and on the terminal its words: `192.168.91.33`, `pod default/web-0`, `device cali1 on node-a`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +71,23 @@ impl Subject {
     pub fn device(node: impl Into<NodeName>, device: impl Into<String>) -> Subject {
         Subject::Device { node: node.into(), device: device.into() }
     }
+
+    /// The route of a node to a network, or to a single address.
+    pub fn route(node: impl Into<NodeName>, destination: impl Into<IpNet>) -> Subject {
+        Subject::Route { node: node.into(), destination: destination.into() }
+    }
+
+    pub fn neighbour(node: impl Into<NodeName>, address: IpAddr, device: impl Into<String>) -> Subject {
+        Subject::Neighbour { node: node.into(), address, device: device.into() }
+    }
+
+    pub fn sysctl(node: impl Into<NodeName>, path: impl Into<String>) -> Subject {
+        Subject::Sysctl { node: node.into(), path: path.into() }
+    }
+
+    pub fn session(node: impl Into<NodeName>, peer: IpAddr) -> Subject {
+        Subject::Session { node: node.into(), peer }
+    }
 }
 
 impl fmt::Display for Subject {
@@ -108,6 +126,34 @@ impl Serialize for Subject {
 impl From<IpAddr> for Subject {
     fn from(address: IpAddr) -> Subject {
         Subject::Address(address)
+    }
+}
+
+impl From<&NodeName> for Subject {
+    fn from(name: &NodeName) -> Subject {
+        Subject::Node(name.clone())
+    }
+}
+
+impl From<Cidr> for Subject {
+    fn from(block: Cidr) -> Subject {
+        Subject::Block(block)
+    }
+}
+
+impl From<&Endpoint> for Subject {
+    fn from(endpoint: &Endpoint) -> Subject {
+        let namespace = match endpoint.api {
+            EndpointApi::V3 => endpoint.namespace.clone().unwrap_or_default(),
+            EndpointApi::V1 => String::new(),
+        };
+        Subject::Endpoint { namespace, name: endpoint.name.clone() }
+    }
+}
+
+impl From<&PodName> for Subject {
+    fn from(name: &PodName) -> Subject {
+        Subject::Pod(name.clone())
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use model::ipam::{Block, BlockAttribute};
 use model::{AgentMode, Cidr, FindingCode, Key, NodeName, ShellCommand};
-use plan::task::RepairTask;
+use plan::task::{KernelChange, RepairTask};
 
 use super::Scope;
 use super::edit::{Edit, Holding};
@@ -14,7 +14,7 @@ use super::plan::{Fixed, Left, OnNode, Step};
 use super::remedies::{Area, Remedy};
 use super::witness::{Suspect, Testimony};
 use doctor::{Case, Finding, Options, Subject};
-use evidence::Evidence;
+use evidence::{Evidence, PodName};
 
 /// How many handles are counted in one step, which is one commit.
 const COUNTS_MAX: usize = 100;
@@ -139,8 +139,7 @@ impl<'e> Ground<'e> {
 
     /// Whether a node has blocks or endpoints by records.
     pub fn holds_something(&self, node: &NodeName) -> bool {
-        let mut affinities = self.case.evidence.ipam.iter().flat_map(|ipam| ipam.books.affinities.keys());
-        affinities.any(|(held_by, _)| held_by.is_node(node)) || self.case.endpoints_on(node).next().is_some()
+        self.case.has_blocks(node) || self.case.endpoints_on(node).next().is_some()
     }
 
     /// Whether nobody knows this node: neither records nor Kubernetes nor anybody who looked, now and before.
@@ -275,7 +274,12 @@ impl<'g, 'e> Draft<'g, 'e> {
     }
 
     /// It stays as it is, because …
-    pub fn leave(&mut self, target: &Target, why: impl Into<String>, commands: Vec<ShellCommand>) {
+    pub fn leave(&mut self, target: &Target, why: impl Into<String>) {
+        self.leave_with(target, why, Vec::new());
+    }
+
+    /// The same, with what an operator would run.
+    pub fn leave_with(&mut self, target: &Target, why: impl Into<String>, commands: Vec<ShellCommand>) {
         self.left.push(Left {
             code: target.code,
             subject: target.subject.to_string(),
@@ -283,6 +287,11 @@ impl<'g, 'e> Draft<'g, 'e> {
             why: why.into(),
             commands,
         });
+    }
+
+    /// The same, if recreating its pod would do.
+    pub fn leave_pod(&mut self, target: &Target, why: impl Into<String>, pod: &PodName) {
+        self.leave_with(target, why, vec![delete_pod(pod)]);
     }
 
     /// A step of its own.
@@ -422,13 +431,24 @@ impl<'g, 'e> Draft<'g, 'e> {
                     }
                     None => format!("no agent of {node} was asked (--agent-socket); run on {node}"),
                 };
-                self.leave(target, why, commands);
+                self.leave_with(target, why, commands);
                 return None;
             }
         }
         let step = self.step(target, title);
         step.on_node = Some(OnNode { node: node.clone(), works });
         Some(step)
+    }
+
+    /// One change of a node's own kernel.
+    pub fn change(
+        &mut self,
+        target: &Target,
+        title: impl Into<String>,
+        node: &NodeName,
+        change: KernelChange,
+    ) -> Option<&mut Step> {
+        self.work(target, title, node, vec![RepairTask::here(change)])
     }
 
     /// The step that changes these handles. If several did so far, they become one.
@@ -515,6 +535,15 @@ impl<'g, 'e> Draft<'g, 'e> {
             .filter(|(block, from, to)| from != to || (*to == 0 && counted.contains_key(block)))
             .map(|(block, from, to)| Edit::Count { handle: handle.to_owned(), block, from, to })
             .collect()
+    }
+}
+
+/// The command that has a pod recreated.
+pub(super) fn delete_pod(pod: &PodName) -> ShellCommand {
+    let command = ShellCommand::new("kubectl delete pod");
+    match &pod.namespace {
+        Some(namespace) => command.plain("-n").value(namespace).value(&pod.name),
+        None => command.value(&pod.name),
     }
 }
 

@@ -77,6 +77,11 @@ pub enum Is {
 }
 
 impl Edit {
+    /// A record goes, if it is the one that is meant.
+    pub(super) fn delete(key: Key, is: Is) -> Edit {
+        Edit::Record { key, from: Some(is), to: None }
+    }
+
     /// The record it changes.
     pub fn key(&self) -> Key {
         match self {

@@ -45,11 +45,7 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
                 continue;
             }
             if has_wrong_address && remedies::is_made_of_addresses(target.code) {
-                draft.leave(
-                    &target,
-                    "it depends on a node's address that is wrong; repair that first",
-                    Vec::new(),
-                );
+                draft.leave(&target, "it depends on a node's address that is wrong; repair that first");
             } else {
                 targets.push((rank, remedy, target));
             }

@@ -182,6 +182,12 @@ impl Step {
         }
     }
 
+    /// Another reason why it may be done.
+    pub(super) fn because(&mut self, reason: impl Into<String>) -> &mut Step {
+        self.because.push(reason.into());
+        self
+    }
+
     /// Every finding that it fixes.
     pub fn fixes(&self) -> impl Iterator<Item = (FindingCode, &str)> {
         let also = self.also.iter().map(|fixed| (fixed.code, fixed.subject.as_str()));

@@ -9,10 +9,10 @@ use ipam::{NODE_ATTRIBUTE, Pool};
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Block, BlockAttribute};
 use model::names::EndpointName;
-use model::{Cidr, Kind, NodeName};
+use model::{Cidr, Kind, NodeName, Resource};
 
 use super::Case;
-use evidence::{Endpoint, Pod};
+use evidence::{Endpoint, Pod, Sighted};
 
 /// What is wrong with the books. A check asks first whether what a problem rests on was collected as a whole.
 #[derive(Debug)]
@@ -49,6 +49,26 @@ impl Allocation<'_> {
 }
 
 impl<'e> Case<'e> {
+    /// Pools that can be understood, with their records.
+    pub fn pools(&self) -> &[(Pool, &'e Sighted<Resource>)] {
+        self.made.pools.get_or_init(|| {
+            let records = self.evidence.records.all(Kind::IpPool).iter();
+            records.filter_map(|record| Some((Pool::new(&record.seen).ok()?, record))).collect()
+        })
+    }
+
+    /// Blocks that are not about to be removed.
+    pub fn live_blocks(&self) -> impl Iterator<Item = (Cidr, &'e Block)> + use<'e> {
+        let blocks = self.evidence.ipam.iter().flat_map(|ipam| &ipam.books.blocks);
+        blocks.map(|(cidr, stored)| (*cidr, &stored.value)).filter(|(_, block)| !block.deleted)
+    }
+
+    /// Whether an affinity gives a node a block.
+    pub fn has_blocks(&self, node: &NodeName) -> bool {
+        let mut affinities = self.evidence.ipam.iter().flat_map(|ipam| ipam.books.affinities.keys());
+        affinities.any(|(owner, _)| owner.is_node(node))
+    }
+
     /// Every block that contains an address, the largest first; more than one only where blocks overlap.
     pub fn blocks_around(&self, address: IpAddr) -> impl Iterator<Item = &'e Block> + use<'e> {
         let blocks = self.evidence.ipam.as_ref().map(|ipam| &ipam.books.blocks);
@@ -70,8 +90,7 @@ impl<'e> Case<'e> {
 pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
     let ipam = case.evidence.ipam.as_ref()?;
     let pool_records = case.evidence.records.of(Kind::IpPool);
-    let pools: Vec<Pool> =
-        pool_records.into_iter().flatten().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
+    let pools: Vec<Pool> = case.pools().iter().map(|(pool, _)| pool.clone()).collect();
     let doubt = case.doubt();
     let knows_pools = pool_records.is_some_and(|records| records.len() == pools.len()) && !doubt.has_pools();
     let nodes: Vec<NodeFacts> = case.node_views().values().map(facts_of).collect();
@@ -98,18 +117,15 @@ pub(super) fn view(case: &Case<'_>) -> Option<BooksView> {
         let inside = unjudged.used.iter().copied().filter(|address| cidr.contains(*address));
         used.extend(inside.filter(|address| is_believed(case, *address)));
     }
-    let partial = case.evidence.partial;
-    let knows_endpoints = case.evidence.endpoints.is_some()
-        && !partial.endpoints
+    let knows_endpoints = case.knows_endpoints()
         && !case.all_endpoints().iter().any(|endpoint| endpoint.seen.has_unread_addresses());
-    let knows_pods = case.evidence.pods.is_some() && !partial.pods;
     let knows_nodes = case.knows_nodes();
     Some(BooksView {
         problems,
         knows_pools,
         knows_nodes,
         // A node's own tunnels use addresses, too.
-        knows_users: (knows_endpoints || knows_pods)
+        knows_users: (knows_endpoints || case.knows_pods())
             && knows_nodes
             && !doubt.may_use_any_address()
             && !case.node_views().values().any(|view| view.has_unread_tunnels),

@@ -85,7 +85,7 @@ pub struct WrongTunnel {
 impl<'e> Case<'e> {
     /// Of every node whose routes somebody looked at.
     pub fn crossings(&self) -> &[Crossings<'e>] {
-        self.crossings.get_or_init(|| {
+        self.made.crossings.get_or_init(|| {
             let blocks = Blocks::of(self.evidence);
             let hosts = self.hosts().iter().filter(|host| host.node.kernel.routes.is_some());
             hosts.map(|host| Look { case: self, host, blocks: &blocks }.look()).collect()
@@ -99,13 +99,13 @@ impl<'e> Case<'e> {
     /// What the records want on a node. `None` if they do not know the node. The last one is kept: a cluster has many nodes, and who asks
     /// asks about one after the other.
     pub fn wanted_on(&self, host: &Host<'e>) -> Option<Rc<Between>> {
-        if let Some((node, wanted)) = &*self.last_wanted.borrow()
+        if let Some((node, wanted)) = &*self.made.last_wanted.borrow()
             && *node == host.name()
         {
             return Some(Rc::clone(wanted));
         }
         let wanted = Rc::new(self.work_out(host)?);
-        *self.last_wanted.borrow_mut() = Some((host.name(), Rc::clone(&wanted)));
+        *self.made.last_wanted.borrow_mut() = Some((host.name(), Rc::clone(&wanted)));
         Some(wanted)
     }
 

@@ -54,7 +54,7 @@ impl Case<'_> {
     /// Whether anything shows that addresses of this cluster come from the address book. One that was never written in is how
     /// clusters look whose nodes have ranges of their own (`host-local`).
     fn is_book_used(&self) -> bool {
-        *self.is_book_used.get_or_init(|| {
+        *self.made.is_book_used.get_or_init(|| {
             let is_written = self.evidence.ipam.as_ref().is_some_and(|ipam| {
                 let books = &ipam.books;
                 !(books.blocks.is_empty() && books.handles.is_empty() && books.affinities.is_empty())

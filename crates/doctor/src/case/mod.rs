@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use ipam::{Doubt, fingerprint};
+use ipam::{Doubt, Pool, fingerprint};
 use jiff::{SignedDuration, Timestamp};
-use model::{Kind, NodeName};
+use model::{Kind, NodeName, Resource};
 use plan::between::Between;
 use serde_json::Value;
 
@@ -63,6 +63,16 @@ impl Default for Options {
 pub struct Case<'e> {
     pub evidence: &'e Evidence,
     pub options: &'e Options,
+    made: Indexes<'e>,
+    /// What is coming or going is judged like everything else.
+    is_strict: bool,
+    /// Something was passed over because it is coming or going.
+    has_passed_over: Cell<bool>,
+}
+
+/// What is made when the first check asks for it.
+#[derive(Debug, Default)]
+struct Indexes<'e> {
     pods_by_name: OnceCell<ByText<'e, Pod>>,
     pods_by_address: OnceCell<ByAddress<'e, Pod>>,
     endpoints_by_pod: OnceCell<ByText<'e, Endpoint>>,
@@ -84,12 +94,9 @@ pub struct Case<'e> {
     looked_into: OnceCell<ById<'e, (&'e NodeEvidence, &'e PodView)>>,
     inside: OnceCell<BTreeSet<IpAddr>>,
     is_book_used: OnceCell<bool>,
+    pools: OnceCell<Vec<(Pool, &'e Sighted<Resource>)>>,
     sandboxes_by_pod: OnceCell<ByText<'e, RuntimeSandbox>>,
     doubt: OnceCell<Doubt<'e>>,
-    /// What is coming or going is judged like everything else.
-    is_strict: bool,
-    /// Something was passed over because it is coming or going.
-    has_passed_over: Cell<bool>,
 }
 
 type ByAddress<'e, T> = Index<IpAddr, &'e Sighted<T>>;
@@ -106,35 +113,8 @@ impl std::ops::Deref for Case<'_> {
 
 impl<'e> Case<'e> {
     pub fn new(evidence: &'e Evidence, options: &'e Options) -> Case<'e> {
-        Case {
-            evidence,
-            options,
-            pods_by_name: OnceCell::new(),
-            pods_by_address: OnceCell::new(),
-            endpoints_by_pod: OnceCell::new(),
-            endpoints_by_address: OnceCell::new(),
-            node_addresses: OnceCell::new(),
-            kube_nodes: OnceCell::new(),
-            pods_by_node: OnceCell::new(),
-            endpoints_by_node: OnceCell::new(),
-            hosts: OnceCell::new(),
-            node_views: OnceCell::new(),
-            books: OnceCell::new(),
-            crossings: OnceCell::new(),
-            last_wanted: RefCell::new(None),
-            node_ends: OnceCell::new(),
-            pod_ends: OnceCell::new(),
-            timeline: OnceCell::new(),
-            at_work: OnceCell::new(),
-            running: OnceCell::new(),
-            looked_into: OnceCell::new(),
-            inside: OnceCell::new(),
-            is_book_used: OnceCell::new(),
-            doubt: OnceCell::new(),
-            sandboxes_by_pod: OnceCell::new(),
-            is_strict: false,
-            has_passed_over: Cell::new(false),
-        }
+        let made = Indexes::default();
+        Case { evidence, options, made, is_strict: false, has_passed_over: Cell::new(false) }
     }
 
     /// The same evidence, with what is coming or going judged like everything else.
@@ -179,7 +159,7 @@ impl<'e> Case<'e> {
         if self.is_on_host_network(pod) {
             return false;
         }
-        let by_pod = self.sandboxes_by_pod.get_or_init(|| {
+        let by_pod = self.made.sandboxes_by_pod.get_or_init(|| {
             let sandboxes = self.all_nodes().flat_map(|node| node.sandboxes.iter().flatten());
             Index::new(sandboxes.map(|sandbox| (fingerprint(&sandbox.seen.pod.name), sandbox)))
         });
@@ -217,7 +197,7 @@ impl<'e> Case<'e> {
 
     /// Whether a call of an agent is at work on this container, or waits to be finished.
     pub fn is_at_work_on(&self, container_id: &str) -> bool {
-        let at_work = self.at_work.get_or_init(|| {
+        let at_work = self.made.at_work.get_or_init(|| {
             let held = self.all_nodes().flat_map(|node| node.attachments.iter().flatten());
             let in_flux = held.filter(|held| held.seen.is_in_flux);
             in_flux.map(|held| held.seen.container_id.as_str()).collect()
@@ -227,7 +207,7 @@ impl<'e> Case<'e> {
 
     /// What the logs tell about sandboxes, put together. `case.timeline().episodes()` are what went wrong.
     pub fn timeline(&self) -> &Timeline {
-        self.timeline.get_or_init(|| Timeline::of(self.evidence.log.as_deref().unwrap_or_default()))
+        self.made.timeline.get_or_init(|| Timeline::of(self.evidence.log.as_deref().unwrap_or_default()))
     }
 
     pub fn all_pods(&self) -> &'e [Sighted<Pod>] {
@@ -245,7 +225,7 @@ impl<'e> Case<'e> {
 
     /// Pods that may be the one of this name: one, unless a namespace is not known or a list is listed twice.
     pub fn pods_named(&self, name: &PodName) -> impl Iterator<Item = &'e Sighted<Pod>> {
-        let index = self.pods_by_name.get_or_init(|| {
+        let index = self.made.pods_by_name.get_or_init(|| {
             Index::new(self.all_pods().iter().map(|pod| (fingerprint(&pod.seen.name.name), pod)))
         });
         let found = index.get(fingerprint(&name.name)).iter().copied();
@@ -258,13 +238,13 @@ impl<'e> Case<'e> {
     }
 
     pub fn pods_by_address(&self) -> &Index<IpAddr, &'e Sighted<Pod>> {
-        self.pods_by_address.get_or_init(|| {
+        self.made.pods_by_address.get_or_init(|| {
             by_address(self.all_pods().iter().map(|pod| (pod, pod.seen.addresses.as_slice())))
         })
     }
 
     pub fn endpoints_of(&self, pod: &PodName) -> impl Iterator<Item = &'e Sighted<Endpoint>> {
-        let index = self.endpoints_by_pod.get_or_init(|| {
+        let index = self.made.endpoints_by_pod.get_or_init(|| {
             let with_pod = |endpoint: &'e Sighted<Endpoint>| {
                 Some((fingerprint(endpoint.seen.pod.as_deref()?), endpoint))
             };
@@ -279,11 +259,20 @@ impl<'e> Case<'e> {
     }
 
     pub fn endpoints_by_address(&self) -> &Index<IpAddr, &'e Sighted<Endpoint>> {
-        self.endpoints_by_address.get_or_init(|| {
+        self.made.endpoints_by_address.get_or_init(|| {
             by_address(
                 self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.addresses.as_slice())),
             )
         })
+    }
+
+    /// Whether every endpoint there is was collected: what is not among them has none.
+    pub fn knows_endpoints(&self) -> bool {
+        self.evidence.endpoints.is_some() && !self.evidence.partial.endpoints
+    }
+
+    pub fn knows_pods(&self) -> bool {
+        self.evidence.pods.is_some() && !self.evidence.partial.pods
     }
 
     /// Whether all nodes there are were listed: what is not among them is none.
@@ -294,7 +283,7 @@ impl<'e> Case<'e> {
 
     /// What records that cannot be read may hold.
     pub fn doubt(&self) -> &Doubt<'e> {
-        self.doubt.get_or_init(|| match &self.evidence.ipam {
+        self.made.doubt.get_or_init(|| match &self.evidence.ipam {
             Some(ipam) => Doubt::of(&ipam.books),
             None => Doubt::default(),
         })
@@ -303,6 +292,7 @@ impl<'e> Case<'e> {
     /// Pods that are bound to this node, whatever their state.
     pub fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &'e Sighted<Pod>> {
         let index = self
+            .made
             .pods_by_node
             .get_or_init(|| by_node(self.all_pods().iter().map(|pod| (pod, pod.seen.node.as_ref()))));
         let found = index.get(node_fingerprint(node)).iter().copied();
@@ -310,7 +300,7 @@ impl<'e> Case<'e> {
     }
 
     pub fn endpoints_on(&self, node: &NodeName) -> impl Iterator<Item = &'e Sighted<Endpoint>> {
-        let index = self.endpoints_by_node.get_or_init(|| {
+        let index = self.made.endpoints_by_node.get_or_init(|| {
             by_node(self.all_endpoints().iter().map(|endpoint| (endpoint, endpoint.seen.node.as_ref())))
         });
         let found = index.get(node_fingerprint(node)).iter().copied();
@@ -319,7 +309,7 @@ impl<'e> Case<'e> {
 
     /// Nodes whose kernel somebody looked at.
     pub fn hosts(&self) -> &[Host<'e>] {
-        self.hosts.get_or_init(|| {
+        self.made.hosts.get_or_init(|| {
             let nodes = self.evidence.nodes.values().filter(|node| !node.kernel.is_empty());
             nodes.map(|node| Host::new(node, self.endpoints_on(&node.name).collect())).collect()
         })
@@ -327,7 +317,7 @@ impl<'e> Case<'e> {
 
     /// Nodes as records and Kubernetes know them.
     pub fn node_views(&self) -> &BTreeMap<NodeName, NodeView<'e>> {
-        self.node_views.get_or_init(|| nodes::views(self.evidence))
+        self.made.node_views.get_or_init(|| nodes::views(self.evidence))
     }
 
     pub fn node_view(&self, name: &NodeName) -> Option<&NodeView<'e>> {
@@ -336,11 +326,11 @@ impl<'e> Case<'e> {
 
     /// What `ipam::check` says of the books, if anybody looked at them.
     pub fn books_view(&self) -> Option<&BooksView> {
-        self.books.get_or_init(|| books::view(self)).as_ref()
+        self.made.books.get_or_init(|| books::view(self)).as_ref()
     }
 
     pub fn kube_node(&self, name: &NodeName) -> Option<&'e Sighted<KubeNode>> {
-        let index = self.kube_nodes.get_or_init(|| {
+        let index = self.made.kube_nodes.get_or_init(|| {
             let nodes = self.evidence.kube_nodes.iter().flatten();
             // The one that was described in detail comes later, or has no rival.
             nodes.map(|node| (&node.seen.name, node)).collect()
@@ -350,7 +340,7 @@ impl<'e> Case<'e> {
 
     /// An address of a node itself: by Kubernetes, by Calico's node records, or by the kernel.
     pub fn is_node_address(&self, address: IpAddr) -> bool {
-        self.node_addresses.get_or_init(|| self.find_node_addresses()).contains(&address)
+        self.made.node_addresses.get_or_init(|| self.find_node_addresses()).contains(&address)
     }
 
     /// A pod that has no network of its own.

@@ -27,7 +27,7 @@ impl<'e, T: Copy> ById<'e, T> {
 impl<'e> Case<'e> {
     /// The node whose runtime runs this sandbox, or does not say that it does not.
     pub fn runs_on(&self, container_id: &str) -> Option<&'e NodeEvidence> {
-        let running = self.running.get_or_init(|| {
+        let running = self.made.running.get_or_init(|| {
             let of_node = |node: &'e NodeEvidence| {
                 let listed = node.sandboxes.iter().flatten().map(|sandbox| &sandbox.seen);
                 let ready = listed.filter(|sandbox| sandbox.is_ready != Some(false));
@@ -40,7 +40,7 @@ impl<'e> Case<'e> {
 
     /// What somebody saw who looked into this sandbox, and on which node.
     pub fn view_of(&self, container_id: &str) -> Option<(&'e NodeEvidence, &'e PodView)> {
-        let views = self.looked_into.get_or_init(|| {
+        let views = self.made.looked_into.get_or_init(|| {
             let of_node = |node: &'e NodeEvidence| {
                 let views = node.pod_views.iter().flatten();
                 views.filter_map(move |view| Some((view.container_id.as_deref()?, (node, view))))
@@ -68,7 +68,7 @@ impl<'e> Case<'e> {
     }
 
     fn inside(&self) -> &BTreeSet<IpAddr> {
-        self.inside.get_or_init(|| {
+        self.made.inside.get_or_init(|| {
             let views = self.all_nodes().flat_map(|node| node.pod_views.iter().flatten());
             let held = views.flat_map(|view| view.kernel.addresses.iter().flatten());
             held.map(|held| held.seen.net.addr()).collect()

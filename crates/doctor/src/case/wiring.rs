@@ -37,7 +37,7 @@ pub struct PodEnd<'e> {
 impl<'e> Case<'e> {
     /// Node ends with a difference, of all endpoints.
     pub fn node_ends(&self) -> impl Iterator<Item = (&Host<'e>, &NodeEnd<'e>)> {
-        let ends = self.node_ends.get_or_init(|| {
+        let ends = self.made.node_ends.get_or_init(|| {
             let hosts = self.hosts().iter().enumerate();
             hosts
                 .flat_map(|(place, host)| {
@@ -87,7 +87,7 @@ impl<'e> Case<'e> {
 
     /// Pod ends with a difference, of all pods that were looked into.
     pub fn pod_ends(&self) -> &[PodEnd<'e>] {
-        self.pod_ends.get_or_init(|| {
+        self.made.pod_ends.get_or_init(|| {
             let views = self.all_nodes();
             let views = views.flat_map(|node| node.pod_views.iter().flatten().map(move |view| (node, view)));
             let ends = views.map(|(node, view)| {

@@ -2,20 +2,12 @@
 
 use model::NodeName;
 
-use crate::Subject;
-use evidence::endpoint::EndpointApi;
 use evidence::{Endpoint, Exhibit, Sighted};
 
 /// How many things are named before "and n more".
 const NAMED_MAX: usize = 5;
-
-pub(super) fn endpoint_subject(endpoint: &Endpoint) -> Subject {
-    let namespace = match endpoint.api {
-        EndpointApi::V3 => endpoint.namespace.clone().unwrap_or_default(),
-        EndpointApi::V1 => String::new(),
-    };
-    Subject::Endpoint { namespace, name: endpoint.name.clone() }
-}
+/// How many of several things that look the same are shown.
+pub(super) const ALIKE_MAX: usize = 3;
 
 /// `WorkloadEndpoint(default/web), node a, sandbox c, device cali1`.
 pub(super) fn described(endpoint: &Endpoint) -> String {
@@ -43,9 +35,14 @@ pub(super) fn listed<T: ToString>(things: impl IntoIterator<Item = T>) -> String
     if more > 0 { format!("{named} and {more} more") } else { named }
 }
 
-/// `one endpoint`, `3 endpoints`.
+/// `one endpoint`, `3 endpoints`, `2 addresses`, `4 affinities`.
 pub(super) fn counted(count: usize, word: &str) -> String {
-    if count == 1 { format!("one {word}") } else { format!("{count} {word}s") }
+    match (count, word.strip_suffix('y')) {
+        (1, _) => format!("one {word}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) if word.ends_with('s') => format!("{count} {word}es"),
+        (_, None) => format!("{count} {word}s"),
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +54,8 @@ mod tests {
         assert_eq!(listed(["a", "b"]), "a, b");
         assert_eq!(listed(1..=7), "1, 2, 3, 4, 5 and 2 more");
         assert_eq!(listed(Vec::<String>::new()), "");
-        assert_eq!((counted(1, "pod"), counted(2, "pod")), ("one pod".to_owned(), "2 pods".to_owned()));
+        let words = [(1, "pod"), (2, "pod"), (1, "address"), (3, "address"), (2, "affinity")];
+        let words = words.map(|(count, word)| counted(count, word));
+        assert_eq!(words, ["one pod", "2 pods", "one address", "3 addresses", "2 affinities"]);
     }
 }

@@ -7,7 +7,7 @@ use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, Tunnel};
 use model::ipam::{Block, BlockAttribute};
 use model::{FindingCode, NodeName, ShellCommand};
 
-use super::super::draft::{Draft, Ground, Target};
+use super::super::draft::{Draft, Ground, Target, delete_pod};
 use super::super::edit::Edit;
 use super::super::witness::Suspect;
 use super::{Area, Remedy};
@@ -22,54 +22,42 @@ const UNDO_RELEASED: &str =
 
 pub(super) const GIVING: &[Remedy] = &[
     Remedy {
-        code: FindingCode::BlockContradictsItself,
-        area: Area::Ipam,
         does: "makes the block's lists match its allocations; an address whose owner is missing from the \
                block is allocated to the endpoint that uses it, or released if there is none",
         undo: "restores the block with a new sequence number, unless it has been changed since",
-        act: Some(mend_lists),
+        ..Remedy::of(FindingCode::BlockContradictsItself, Area::Ipam, mend_lists)
     },
     Remedy {
-        code: FindingCode::AddressUsedButFree,
-        area: Area::Ipam,
         does: "allocates the address to its current user, under the handle of that sandbox or tunnel",
         undo: UNDO_ALLOCATED,
-        act: Some(give_to_user),
+        ..Remedy::of(FindingCode::AddressUsedButFree, Area::Ipam, give_to_user)
     },
     Remedy {
-        code: FindingCode::AllocationWithoutHandle,
-        area: Area::Ipam,
         does: "adds the handle of the sandbox that uses the address to the allocation, and updates the \
                handle's count",
         undo: UNDO_HANDLE,
-        act: Some(name_holder),
+        ..Remedy::of(FindingCode::AllocationWithoutHandle, Area::Ipam, name_holder)
     },
     Remedy {
-        code: FindingCode::HandleByName,
-        area: Area::Ipam,
         does: "renames the handle after the sandbox that has the address, if its endpoint names one",
         undo: UNDO_HANDLE,
-        act: Some(rename_handles),
+        ..Remedy::of(FindingCode::HandleByName, Area::Ipam, rename_handles)
     },
 ];
 
 pub(super) const TAKING: &[Remedy] = &[
     Remedy {
-        code: FindingCode::AddressAllocatedTwice,
-        area: Area::Ipam,
         does: "keeps the allocation of the sandbox that uses the address, and releases the other allocations \
                if two witnesses confirm that their sandboxes are gone",
         undo: UNDO_RELEASED,
-        act: Some(free_second),
+        ..Remedy::of(FindingCode::AddressAllocatedTwice, Area::Ipam, free_second)
     },
     Remedy {
-        code: FindingCode::AddressLeaked,
-        area: Area::Ipam,
         does: "releases the address by its handle and sequence number. Condition: in two observations, at \
                least two of the three witnesses (Kubernetes, container runtime, kernel) report that its \
                sandbox is gone and none reports it alive, or its node is gone for good",
         undo: UNDO_RELEASED,
-        act: Some(free_leaked),
+        ..Remedy::of(FindingCode::AddressLeaked, Area::Ipam, free_leaked)
     },
 ];
 
@@ -141,7 +129,7 @@ fn mend_lists(draft: &mut Draft<'_, '_>, target: &Target) {
     let ground = draft.ground;
     let owners: Vec<_> = lost.filter_map(|address| Some((address, user_of(ground, address)?))).collect();
     let step = draft.step(target, format!("make the lists of block {cidr} match its allocations"));
-    step.because.push("allocated addresses stay allocated, and free addresses keep their order".to_owned());
+    step.because("allocated addresses stay allocated, and free addresses keep their order");
     step.edits.push(Edit::Lists { block: *cidr, owners });
 }
 
@@ -153,7 +141,7 @@ fn give_to_user(draft: &mut Draft<'_, '_>, target: &Target) {
             return;
         }
         let why = "no block contains the address; recreate the pod so that it gets an address from a block";
-        return draft.leave(target, why, recreate(draft.ground, address));
+        return draft.leave_with(target, why, recreate(draft.ground, address));
     };
     let ground = draft.ground;
     if let [endpoint] = ground.case.endpoints_at(address)
@@ -164,12 +152,11 @@ fn give_to_user(draft: &mut Draft<'_, '_>, target: &Target) {
     }
     let Some(owner) = user_of(ground, address) else {
         let why = "the records do not show exactly one sandbox that uses the address";
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     };
     let title = format!("allocate {address} to {}", owner.handle().unwrap_or_default());
     if let Some(step) = draft.allocate(target, title, block, address, Some(owner)) {
-        step.because
-            .push("the user of an address is entitled to it, unless another allocation exists".to_owned());
+        step.because("the user of an address is entitled to it, unless another allocation exists");
     }
 }
 
@@ -182,22 +169,10 @@ pub(super) fn recreate(ground: &Ground<'_>, address: IpAddr) -> Vec<ShellCommand
     commands
 }
 
-pub(super) fn delete_pod(pod: &PodName) -> ShellCommand {
-    let command = ShellCommand::new("kubectl delete pod");
-    match &pod.namespace {
-        Some(namespace) => command.plain("-n").value(namespace).value(&pod.name),
-        None => command.value(&pod.name),
-    }
-}
-
 fn name_holder(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Address(address) = target.subject else { return };
     let (Some(block), Some(owner)) = (block_of(draft.ground, address), user_of(draft.ground, address)) else {
-        return draft.leave(
-            target,
-            "the records do not show exactly one sandbox that has the address",
-            Vec::new(),
-        );
+        return draft.leave(target, "the records do not show exactly one sandbox that has the address");
     };
     let known =
         block.ordinal(address).and_then(|ordinal| block.attribute(ordinal)).cloned().unwrap_or_default();
@@ -228,9 +203,7 @@ fn rename_handles(draft: &mut Draft<'_, '_>, target: &Target) {
                 let title = format!("rename the handle of {address} to {}", to.handle().unwrap_or_default());
                 draft.allocate(target, title, block, address, Some(to));
             }
-            None => {
-                draft.leave(target, format!("no endpoint names the sandbox that has {address}"), Vec::new())
-            }
+            None => draft.leave(target, format!("no endpoint names the sandbox that has {address}")),
         }
     }
 }
@@ -299,7 +272,7 @@ pub(super) fn free(
 ) {
     let held = block.ordinal(address).and_then(|ordinal| block.attribute(ordinal));
     match verdict {
-        Err(why) => draft.leave(target, why, Vec::new()),
+        Err(why) => draft.leave(target, why),
         Ok(reasons) => {
             let handle = held.and_then(BlockAttribute::handle).unwrap_or("no handle");
             let title = format!("release {address}, held by {handle}");
@@ -336,7 +309,7 @@ fn free_second(draft: &mut Draft<'_, '_>, target: &Target) {
     if entitled.len() != 1 {
         let why = "the right allocation cannot be identified: no endpoint, or more than one, has the address \
                    under one of the handles";
-        return draft.leave(target, why, recreate(ground, address));
+        return draft.leave_with(target, why, recreate(ground, address));
     }
     for (block, known) in others {
         let verdict = is_holder_gone(ground, block, known, address);

@@ -18,68 +18,52 @@ const UNDO_NODE: &str = "restores the records, blocks (with new sequence numbers
 
 pub(super) const ALL: &[Remedy] = &[
     Remedy {
-        code: FindingCode::AffinityMissing,
-        area: Area::Ipam,
         does: "writes the affinity that matches the block",
         undo: "deletes the affinity again, unless it has been changed since",
-        act: Some(write_affinity),
+        ..Remedy::of(FindingCode::AffinityMissing, Area::Ipam, write_affinity)
     },
     Remedy {
-        code: FindingCode::AffinityContradicted,
-        area: Area::Ipam,
         does: "deletes the affinity by its revision, because the block is authoritative",
         undo: UNDO,
-        act: Some(delete_affinity),
+        ..Remedy::of(FindingCode::AffinityContradicted, Area::Ipam, delete_affinity)
     },
     Remedy {
-        code: FindingCode::AffinityUnfinished,
-        area: Area::Ipam,
         does: "confirms the affinity if the block belongs to its node, and deletes it otherwise",
         undo: UNDO,
-        act: Some(settle_affinity),
+        ..Remedy::of(FindingCode::AffinityUnfinished, Area::Ipam, settle_affinity)
     },
     Remedy {
-        code: FindingCode::AffinityOfGoneNode,
-        area: Area::Ipam,
         does: "deletes the node's endpoints, releases the addresses of its sandboxes, and deletes its \
                affinities and empty blocks; blocks in which other nodes have addresses are left without an \
                owner. Condition: the node has no Node record, and no source reported it in two observations, \
                or you run plumb repair node NAME --apply. While the Node record exists, only plumb repair \
                node NAME gone --apply does this, and deletes the record too",
         undo: UNDO_NODE,
-        act: Some(bury_node),
+        ..Remedy::of(FindingCode::AffinityOfGoneNode, Area::Ipam, bury_node)
     },
     Remedy {
-        code: FindingCode::NodeLeftBehind,
-        area: Area::Node,
         does: "only with plumb repair node NAME gone --apply, and only if the node's agent does not answer: \
                deletes the node's endpoints, releases the addresses of its sandboxes, deletes its affinities \
                and empty blocks, and then the Node record",
         undo: UNDO_NODE,
-        act: Some(bury_node),
+        ..Remedy::of(FindingCode::NodeLeftBehind, Area::Node, bury_node)
     },
     Remedy {
-        code: FindingCode::BlockOverlap,
-        area: Area::Ipam,
         does: "deletes the one of the two blocks that holds no address, with its affinity; if both hold \
                addresses, this is left to you",
         undo: UNDO_BLOCK,
-        act: Some(resolve_overlap),
+        ..Remedy::of(FindingCode::BlockOverlap, Area::Ipam, resolve_overlap)
     },
     Remedy {
-        code: FindingCode::BlockOutsidePools,
-        area: Area::Ipam,
         does: "deletes the block if it holds no address; otherwise its pods must get addresses from a pool \
                first",
         undo: UNDO_BLOCK,
-        act: Some(drop_outside),
+        ..Remedy::of(FindingCode::BlockOutsidePools, Area::Ipam, drop_outside)
     },
     Remedy {
-        code: FindingCode::ServiceBlockEmpty,
-        area: Area::Ipam,
         does: "deletes the block with its affinity, if it still holds no address",
         undo: UNDO_BLOCK,
-        act: Some(drop_of_services),
+        ..Remedy::of(FindingCode::ServiceBlockEmpty, Area::Ipam, drop_of_services)
     },
 ];
 
@@ -100,13 +84,13 @@ fn write_affinity(draft: &mut Draft<'_, '_>, target: &Target) {
     if let Some(node) = owner.node()
         && draft.ground.case.node_view(&node).is_none()
     {
-        return draft.leave(target, format!("node {node} has no Node record and may be gone"), Vec::new());
+        return draft.leave(target, format!("node {node} has no Node record and may be gone"));
     }
     let key = Key::Affinity { owner, block: *cidr };
     if draft.claims(&key, target) {
         let text = String::from_utf8_lossy(&Affinity::default().encode()).into_owned();
         let step = draft.step(target, format!("write {key}"));
-        step.because.push("the block names its owner".to_owned());
+        step.because("the block names its owner");
         step.edits.push(Edit::Record { key, from: None, to: Some(text) });
     }
 }
@@ -124,8 +108,8 @@ fn delete_affinity(draft: &mut Draft<'_, '_>, target: &Target) {
     let revision = stored.revision.clone();
     if draft.claims(&key, target) {
         let step = draft.step(target, format!("delete {key}"));
-        step.because.push("if an affinity and its block disagree, the block is authoritative".to_owned());
-        step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
+        step.because("if an affinity and its block disagree, the block is authoritative");
+        step.edits.push(Edit::delete(key, Is::Revision(revision)));
     }
 }
 
@@ -139,7 +123,7 @@ fn settle_affinity(draft: &mut Draft<'_, '_>, target: &Target) {
     let state = stored.value.state.as_str().to_owned();
     if draft.claims(&key, target) {
         let step = draft.step(target, format!("confirm {key}, which is {state}"));
-        step.because.push("the block belongs to that node".to_owned());
+        step.because("the block belongs to that node");
         let to = json!(AffinityState::Confirmed.as_str());
         step.edits.push(Edit::Field {
             key,
@@ -154,16 +138,16 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Node(node) = &target.subject else { return };
     let ground = draft.ground;
     if let Some(why) = may_live(ground, node) {
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     if ground.case.node_view(node).is_some() && !ground.is_buried(node) {
         let why = "its Node record exists, and nothing shows whether the node is gone; if it is gone for \
                    good:";
-        return draft.leave(target, why, vec![repair_node(node).plain("gone --apply")]);
+        return draft.leave_with(target, why, vec![repair_node(node).plain("gone --apply")]);
     }
     if !ground.is_dead(node) {
         let why = "the node is still known, or was at the previous observation; if it is gone for good:";
-        return draft.leave(target, why, vec![repair_node(node).plain("--apply")]);
+        return draft.leave_with(target, why, vec![repair_node(node).plain("--apply")]);
     }
     let Some(ipam) = ground.case.evidence.ipam.as_ref() else { return };
     let mut cidrs: Vec<Cidr> = Vec::new();
@@ -173,7 +157,7 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
         }
     }
     if let Some(why) = lives_on(ground, node, &cidrs) {
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     super::endpoints::delete_all_of(draft, target, node);
     for cidr in &cidrs {
@@ -200,7 +184,7 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
         if draft.claims(&key, target) {
             let step = draft.step(target, format!("delete {key}"));
             step.needs_second_look = true;
-            step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
+            step.edits.push(Edit::delete(key, Is::Revision(revision)));
         }
     }
     delete_record(draft, target, node);
@@ -236,9 +220,8 @@ fn delete_record(draft: &mut Draft<'_, '_>, target: &Target, node: &NodeName) {
     {
         let step = draft.step(target, format!("delete {key}"));
         step.needs_second_look = true;
-        step.because
-            .push("you declared the node gone for good, and no source that was asked knows it".to_owned());
-        step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
+        step.because("you declared the node gone for good, and no source that was asked knows it");
+        step.edits.push(Edit::delete(key, Is::Revision(revision)));
     }
 }
 
@@ -293,12 +276,12 @@ fn drop_block(draft: &mut Draft<'_, '_>, target: &Target, block: &Block, because
     let affinity = affinity.filter(|affinity| draft.claims(affinity, target));
     let step = draft.step(target, title);
     step.needs_second_look = true;
-    step.because.push(because.to_owned());
+    step.because(because.to_owned());
     if let (Some(key), Some(revision)) = (affinity, revision) {
-        step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
+        step.edits.push(Edit::delete(key, Is::Revision(revision)));
     }
     step.edits.push(match is_empty {
-        true => Edit::Record { key, from: Some(Is::EmptyBlock), to: None },
+        true => Edit::delete(key, Is::EmptyBlock),
         false => Edit::Owner { block: block.cidr, from: block.affinity.clone(), to: None },
     });
 }
@@ -323,7 +306,7 @@ fn resolve_overlap(draft: &mut Draft<'_, '_>, target: &Target) {
                     "both {inner} and {outer} hold addresses; recreate the pods of one of them, then run the \
                      repair again"
                 );
-                draft.leave(target, why, Vec::new());
+                draft.leave(target, why);
             }
         }
     }
@@ -337,7 +320,6 @@ fn drop_outside(draft: &mut Draft<'_, '_>, target: &Target) {
         false => draft.leave(
             target,
             "it holds addresses; create a pool for it, or recreate its pods and run the repair again",
-            Vec::new(),
         ),
     }
 }

@@ -8,7 +8,7 @@ use model::ipam::{Affinity, AffinityState, Block, BlockAttribute};
 use model::{AffinityOwner, Cidr, FindingCode, Key, ShellCommand};
 use serde_json::json;
 
-use super::super::draft::{Draft, Ground, Target};
+use super::super::draft::{Draft, Ground, Target, delete_pod};
 use super::super::edit::Edit;
 use super::super::witness::Suspect;
 use super::{Area, Remedy, addresses, endpoints};
@@ -16,13 +16,11 @@ use doctor::Subject;
 use evidence::PodName;
 
 pub(super) const ALL: &[Remedy] = &[Remedy {
-    code: FindingCode::BlockMissing,
-    area: Area::Ipam,
     does: "recreates the block in one commit, with every address in use allocated. Its owner is the node \
            that has its affinity, or else the node with most of its addresses. Does nothing if one of these \
            addresses has several users or no recorded user, or if the block has been recreated since",
     undo: "deletes the block and everything written with it, unless they have been changed since",
-    act: Some(make_anew),
+    ..Remedy::of(FindingCode::BlockMissing, Area::Ipam, make_anew)
 }];
 
 type Holds = Vec<(IpAddr, BlockAttribute)>;
@@ -103,7 +101,7 @@ fn leave(
     for owner in owners_left(draft.ground, cidr) {
         draft.claims(&Key::Affinity { owner, block: *cidr }, target);
     }
-    draft.leave(target, why, commands);
+    draft.leave_with(target, why, commands);
 }
 
 fn make(draft: &mut Draft<'_, '_>, target: &Target, cidr: &Cidr, holds: Holds, replaces_unreadable: bool) {
@@ -119,7 +117,7 @@ fn make(draft: &mut Draft<'_, '_>, target: &Target, cidr: &Cidr, holds: Holds, r
     let words = owner.as_ref().map(|owner| format!("{}:{}", owner.type_word(), owner.name()));
     let because = because(&holds);
     let step = draft.make_block(target, *cidr, words, holds, replaces_unreadable);
-    step.because.push(because);
+    step.because(because);
     step.edits.extend(affinity);
 }
 
@@ -162,7 +160,7 @@ fn holds(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Result<Holds, (St
                 "Kubernetes shows pod {pod} with {address}, but no record has that address; resolve \
                          that first"
             );
-            Err((why, vec![addresses::delete_pod(&pod)]))
+            Err((why, vec![delete_pod(&pod)]))
         }
         None => Ok(holds),
     }

@@ -11,14 +11,10 @@ use plan::between::{Between, Trouble, VxlanDevice, Way as Wanted};
 use plan::task::{KernelChange, RepairTask, Tunnel};
 
 use super::super::draft::{Draft, Target};
-use super::kernel::{UNDO, all_were_observed, host, next_hop};
-use super::{Area, Remedy};
+use super::Remedy;
+use super::kernel::{all_were_observed, host, next_hop, remedy};
 use doctor::{EndKind, Host, Subject, seen_route};
 use evidence::kernel::{Link, Route, RouteKind};
-
-const fn remedy(code: FindingCode, does: &'static str, act: fn(&mut Draft<'_, '_>, &Target)) -> Remedy {
-    Remedy { code, area: Area::Kernel, does, undo: UNDO, act: Some(act) }
-}
 
 pub(super) const TUNNEL_DEVICE: FindingCode = FindingCode::TunnelDeviceWrong;
 
@@ -73,18 +69,14 @@ fn wanted<'d, 'e>(draft: &'d Draft<'_, 'e>, node: &NodeName) -> Option<(&'d Host
 fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Route { node, destination } = &target.subject else { return };
     let Some((host, wanted)) = wanted(draft, node) else {
-        return draft.leave(target, format!("no record defines the routes of {node}"), Vec::new());
+        return draft.leave(target, format!("no record defines the routes of {node}"));
     };
     let route = match wanted.route_to(destination) {
         Some(route) if !wanted.is_makeshift(&route) => route,
-        _ => return draft.leave(target, why_no_route(&wanted, destination), Vec::new()),
+        _ => return draft.leave(target, why_no_route(&wanted, destination)),
     };
     let (Some(to), Wanted::Via { gateway, .. }) = (wanted.way_of(&route), route.way) else {
-        return draft.leave(
-            target,
-            format!("the NIC by which {node} reaches other nodes is not known"),
-            Vec::new(),
-        );
+        return draft.leave(target, format!("the NIC by which {node} reaches other nodes is not known"));
     };
     let found: Vec<&Route> = host.routes_to(*destination).into_iter().map(|route| &route.seen).collect();
     let is_right = |found: &&Route| wanted.fault_of(&seen_route(found), &route).is_none();
@@ -101,8 +93,8 @@ fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
         false => format!("route {destination} via {gateway}"),
     };
     let change = KernelChange::Route { destination: *destination, from, to };
-    if let Some(step) = draft.work(target, title, node, vec![RepairTask::here(change)]) {
-        step.because.push(format!("the records require {route}"));
+    if let Some(step) = draft.change(target, title, node, change) {
+        step.because(format!("the records require {route}"));
         step.needs_second_look = is_removal;
     }
 }
@@ -143,7 +135,7 @@ fn leave_it(draft: &mut Draft<'_, '_>, target: &Target, route: &Route) {
     let words = route.to_string();
     let command = words.split_whitespace().fold(ShellCommand::new("ip route del"), ShellCommand::value);
     let commands = if route.protocol.as_deref() == Some("kernel") { Vec::new() } else { vec![command] };
-    draft.leave(target, why, commands);
+    draft.leave_with(target, why, commands);
 }
 
 fn drop_diversion(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -159,11 +151,11 @@ fn drop_diversion(draft: &mut Draft<'_, '_>, target: &Target) {
     let mut held = inside.flat_map(|view| view.kernel.addresses.iter().flatten());
     if let Some(held) = held.find(|held| destination.contains(&held.seen.net.addr())) {
         let why = format!("a pod on {node} has {} inside; check that pod first", held.seen.net.addr());
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     // A pod of another plugin has no endpoint, and may be the one that it leads to.
     if let Err(why) = all_were_observed(draft, node) {
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     if !can_be_put_back(route) {
         let route = route.clone();
@@ -171,9 +163,9 @@ fn drop_diversion(draft: &mut Draft<'_, '_>, target: &Target) {
     }
     let change = KernelChange::Route { destination: *destination, from: Some(next_hop(route)), to: None };
     let title = format!("remove the route that diverts {destination} from node {owner}");
-    if let Some(step) = draft.work(target, title, node, vec![RepairTask::here(change)]) {
+    if let Some(step) = draft.change(target, title, node, change) {
         step.needs_second_look = true;
-        step.because.push(format!(
+        step.because(format!(
             "its block belongs to node {owner}, and no pod on {node} has an address in \
                                    it"
         ));
@@ -200,7 +192,7 @@ fn put_end(draft: &mut Draft<'_, '_>, target: &Target) {
         })
         .collect();
     for (title, change) in changes {
-        draft.work(target, title, node, vec![RepairTask::here(change)]);
+        draft.change(target, title, node, change);
     }
 }
 
@@ -224,7 +216,7 @@ fn make_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
                 "{device} is not a VXLAN device, or its details were not read; check ip -d link show \
                  {device}"
             );
-            return draft.leave(target, why, Vec::new());
+            return draft.leave(target, why);
         }
     };
     let is_kept = from.as_ref().is_some_and(|from| from.is_same_tunnel(&to));

@@ -17,7 +17,7 @@ use super::super::witness::Suspect;
 use super::running::Running;
 use super::{Area, Remedy, addresses};
 use doctor::{Allocation, Subject};
-use evidence::{Endpoint, PodName, Sighted, same_id};
+use evidence::{Endpoint, PodName, same_id};
 
 const UNDO_FIELDS: &str = "restores the previous field values, unless they have been changed since";
 const UNDO_RECORD: &str = "restores the record unless a new one exists, and allocates its addresses to its \
@@ -28,76 +28,58 @@ const DELETES: &str = "deletes the record and releases its addresses. Condition:
 
 pub(super) const GIVING: &[Remedy] = &[
     Remedy {
-        code: FindingCode::PodWithoutEndpoint,
-        area: Area::Endpoints,
         does: "writes the endpoint of the running sandbox from its actual state (addresses inside, the \
                device that leads to it), and allocates its addresses if they are free",
         undo: "deletes the record, unless it has been changed since, and releases the addresses",
-        act: Some(write_endpoint),
+        ..Remedy::of(FindingCode::PodWithoutEndpoint, Area::Endpoints, write_endpoint)
     },
     Remedy {
-        code: FindingCode::EndpointOfOldSandbox,
-        area: Area::Endpoints,
         does: "writes the ID of the running sandbox into the record, and its addresses, device and MAC \
                address where they differ",
         undo: UNDO_FIELDS,
-        act: Some(rewrite_for_running),
+        ..Remedy::of(FindingCode::EndpointOfOldSandbox, Area::Endpoints, rewrite_for_running)
     },
     Remedy {
-        code: FindingCode::EndpointWithoutContainerId,
-        area: Area::Endpoints,
         does: "writes the ID of the running sandbox into the record, and its addresses, device and MAC \
                address where they differ",
         undo: UNDO_FIELDS,
-        act: Some(rewrite_for_running),
+        ..Remedy::of(FindingCode::EndpointWithoutContainerId, Area::Endpoints, rewrite_for_running)
     },
     Remedy {
-        code: FindingCode::EndpointAddressDiffers,
-        area: Area::Endpoints,
         does: "corrects the record if the pod actually has the address that Kubernetes shows; if it has the \
                one in the record, Kubernetes must be corrected, which is left to you",
         undo: UNDO_FIELDS,
-        act: Some(correct_addresses),
+        ..Remedy::of(FindingCode::EndpointAddressDiffers, Area::Endpoints, correct_addresses)
     },
     Remedy {
-        code: FindingCode::EndpointMisplaced,
-        area: Area::Endpoints,
         does: "corrects the node in the record, if the runtime on the pod's node runs the recorded sandbox \
                and the record's name contains that node",
         undo: UNDO_FIELDS,
-        act: Some(correct_node),
+        ..Remedy::of(FindingCode::EndpointMisplaced, Area::Endpoints, correct_node)
     },
     Remedy {
-        code: FindingCode::DeviceShared,
-        area: Area::Endpoints,
         does: "corrects the device in the record of the sandbox that is actually behind another device",
         undo: UNDO_FIELDS,
-        act: Some(correct_device),
+        ..Remedy::of(FindingCode::DeviceShared, Area::Endpoints, correct_device)
     },
 ];
 
 pub(super) const TAKING: &[Remedy] = &[
     Remedy {
-        code: FindingCode::EndpointOnTwoNodes,
-        area: Area::Endpoints,
         does: "deletes the record of the node on which the pod does not run, under the same condition as \
                endpoint-without-pod",
         undo: UNDO_RECORD,
-        act: Some(keep_one_node),
+        ..Remedy::of(FindingCode::EndpointOnTwoNodes, Area::Endpoints, keep_one_node)
     },
     Remedy {
-        code: FindingCode::EndpointWithoutPod,
-        area: Area::Endpoints,
         does: DELETES,
         undo: UNDO_RECORD,
-        act: Some(delete_if_gone),
+        ..Remedy::of(FindingCode::EndpointWithoutPod, Area::Endpoints, delete_if_gone)
     },
     Remedy {
-        code: FindingCode::EndpointWithoutSandbox,
-        area: Area::Endpoints,
         does: DELETES,
         undo: UNDO_RECORD,
-        act: Some(delete_if_gone),
+        ..Remedy::of(FindingCode::EndpointWithoutSandbox, Area::Endpoints, delete_if_gone)
     },
 ];
 
@@ -108,12 +90,12 @@ pub(super) fn key_of(endpoint: &Endpoint) -> Option<Key> {
         .then(|| Key::namespaced(Kind::WorkloadEndpoint, namespace, endpoint.name.clone()))
 }
 
-pub(super) fn find<'e>(draft: &Draft<'_, 'e>, subject: &Subject) -> Option<&'e Sighted<Endpoint>> {
+pub(super) fn find<'e>(draft: &Draft<'_, 'e>, subject: &Subject) -> Option<&'e Endpoint> {
     let Subject::Endpoint { namespace, name } = subject else { return None };
-    let is_it = |endpoint: &&Sighted<Endpoint>| {
-        endpoint.seen.name == *name && endpoint.seen.namespace.as_deref().unwrap_or_default() == namespace
+    let is_it = |endpoint: &&Endpoint| {
+        endpoint.name == *name && endpoint.namespace.as_deref().unwrap_or_default() == namespace
     };
-    draft.ground.case.all_endpoints().iter().find(is_it)
+    draft.ground.case.all_endpoints().iter().map(|endpoint| &endpoint.seen).find(is_it)
 }
 
 fn networks(addresses: &[IpAddr]) -> Value {
@@ -133,22 +115,18 @@ pub(super) fn suspect(endpoint: &Endpoint) -> Suspect<'_> {
 
 fn delete_if_gone(draft: &mut Draft<'_, '_>, target: &Target) {
     if let Some(endpoint) = find(draft, &target.subject) {
-        delete(draft, target, &endpoint.seen);
+        delete(draft, target, endpoint);
     }
 }
 
 /// Deletes a record if its sandbox is gone, or says why not.
 pub(super) fn delete(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint) {
     let Some(key) = key_of(endpoint) else {
-        return draft.leave(
-            target,
-            "it is a record of the old (v1) API, which plumb does not write",
-            Vec::new(),
-        );
+        return draft.leave(target, "it is a record of the old (v1) API, which plumb does not write");
     };
     let because = match draft.ground.is_gone(&suspect(endpoint)) {
         Ok(because) => because,
-        Err(why) => return draft.leave(target, why, Vec::new()),
+        Err(why) => return draft.leave(target, why),
     };
     if draft.claims(&key, target) {
         remove(draft, target, endpoint, key, because);
@@ -157,7 +135,7 @@ pub(super) fn delete(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endp
 
 /// The record goes together with what its sandbox holds in the books.
 fn remove(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, key: Key, because: Vec<String>) {
-    let edit = Edit::Record { key, from: Some(Is::Sandbox(endpoint.container_id.clone())), to: None };
+    let edit = Edit::delete(key, Is::Sandbox(endpoint.container_id.clone()));
     let title = format!("delete endpoint {endpoint}");
     let mut handle = None;
     for (address, allocation) in own_allocations(draft, endpoint) {
@@ -203,8 +181,8 @@ fn keep_one_node(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Pod(pod) = &target.subject else { return };
     let endpoints: Vec<_> = draft.ground.case.endpoints_of(pod).collect();
     let runs = |endpoint: &Endpoint| {
-        let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
-        running.is_some_and(|running| endpoint.node.as_ref() == Some(&running.node.name))
+        Running::of(draft.ground, endpoint)
+            .is_some_and(|running| endpoint.node.as_ref() == Some(&running.node.name))
     };
     let (kept, stale): (Vec<_>, Vec<_>) = endpoints.into_iter().partition(|endpoint| runs(&endpoint.seen));
     for endpoint in stale.into_iter().map(|endpoint| &endpoint.seen) {
@@ -229,7 +207,7 @@ fn delete_double(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint
         return;
     }
     let step = draft.step(target, format!("delete endpoint {endpoint}"));
-    step.because.push(format!("{kept} is the record of the same sandbox on the node that runs it"));
+    step.because(format!("{kept} is the record of the same sandbox on the node that runs it"));
     let from = Some(Is::Sandbox(endpoint.container_id.clone()));
     step.edits.push(Edit::Record { key, from, to: None });
 }
@@ -245,20 +223,20 @@ fn field(key: &Key, name: &str, from: Option<Value>, to: Value) -> Option<Edit> 
 }
 
 fn rewrite_for_running(draft: &mut Draft<'_, '_>, target: &Target) {
-    let Some(endpoint) = find(draft, &target.subject).map(|endpoint| &endpoint.seen) else { return };
+    let Some(endpoint) = find(draft, &target.subject) else { return };
     let (Some(key), Some(pod)) = (key_of(endpoint), endpoint.pod_name()) else { return };
     let Some(running) = Running::of_pod(draft.ground, &pod) else {
-        return draft.leave(
+        return draft.leave_pod(
             target,
             "exactly one running sandbox of the pod could not be identified",
-            vec![addresses::delete_pod(&pod)],
+            &pod,
         );
     };
     let (Some(inside), Some(device)) = (running.own_addresses(draft.ground), running.device()) else {
-        return draft.leave(
+        return draft.leave_pod(
             target,
             "the running sandbox was not observed from inside, or no device leads to it",
-            vec![addresses::delete_pod(&pod)],
+            &pod,
         );
     };
     let mut edits: Vec<Edit> = Vec::new();
@@ -285,7 +263,7 @@ fn rewrite_for_running(draft: &mut Draft<'_, '_>, target: &Target) {
         ..endpoint.clone()
     };
     let step = step_with_addresses(draft, target, title, &facts);
-    step.because.push(because);
+    step.because(because);
     step.edits.extend(edits);
     // Not before the record has let go of it.
     free_former(draft, target, endpoint, &facts.addresses);
@@ -332,48 +310,39 @@ fn correct_addresses(draft: &mut Draft<'_, '_>, target: &Target) {
     let endpoints: Vec<&Endpoint> =
         draft.ground.case.endpoints_of(pod).map(|endpoint| &endpoint.seen).collect();
     let (&[endpoint], Some(running)) = (&endpoints[..], Running::of_pod(draft.ground, pod)) else {
-        return draft.leave(
+        return draft.leave_pod(
             target,
             "exactly one running sandbox of the pod could not be identified",
-            vec![addresses::delete_pod(pod)],
+            pod,
         );
     };
     let Some(inside) = running.own_addresses(draft.ground) else {
-        return draft.leave(target, "the pod was not observed from inside", vec![addresses::delete_pod(pod)]);
+        return draft.leave_pod(target, "the pod was not observed from inside", pod);
     };
     if inside.iter().all(|address| endpoint.addresses.contains(address)) {
         let why = "the pod has the address in its endpoint record, but Kubernetes shows another; the kubelet \
                    must report it again";
-        return draft.leave(target, why, vec![addresses::delete_pod(pod)]);
+        return draft.leave_pod(target, why, pod);
     }
     let Some(key) = key_of(endpoint) else { return };
     let step = draft.step(target, format!("correct the addresses of endpoint {endpoint}"));
-    step.because.push("the address inside the pod is the one it uses".to_owned());
+    step.because("the address inside the pod is the one it uses");
     step.edits.extend(field(&key, "ipNetworks", Some(networks(&endpoint.addresses)), networks(&inside)));
 }
 
 fn correct_node(draft: &mut Draft<'_, '_>, target: &Target) {
-    let Some(endpoint) = find(draft, &target.subject).map(|endpoint| &endpoint.seen) else { return };
+    let Some(endpoint) = find(draft, &target.subject) else { return };
     let (Some(key), Some(pod)) = (key_of(endpoint), endpoint.pod_name()) else { return };
-    let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
-    let Some(running) = running else {
-        return draft.leave(
-            target,
-            "no runtime that was asked runs the recorded sandbox",
-            vec![addresses::delete_pod(&pod)],
-        );
+    let Some(running) = Running::of(draft.ground, endpoint) else {
+        return draft.leave_pod(target, "no runtime that was asked runs the recorded sandbox", &pod);
     };
     let interface = endpoint.interface.as_deref().unwrap_or(USUAL_INTERFACE);
     let name = EndpointName::of_pod(running.node.name.as_str(), &pod.name, interface).compute();
     if name.as_deref() != Ok(endpoint.name.as_str()) {
-        return draft.leave(
-            target,
-            "the name of the record contains the wrong node",
-            vec![addresses::delete_pod(&pod)],
-        );
+        return draft.leave_pod(target, "the name of the record contains the wrong node", &pod);
     }
     let step = draft.step(target, format!("set the node of endpoint {endpoint} to {}", running.node.name));
-    step.because.push(format!("{} runs its sandbox", running.node.name));
+    step.because(format!("{} runs its sandbox", running.node.name));
     step.edits.extend(field(
         &key,
         "node",
@@ -388,43 +357,39 @@ fn correct_device(draft: &mut Draft<'_, '_>, target: &Target) {
         draft.ground.case.endpoints_on(node).map(|endpoint| &endpoint.seen).collect();
     let mut is_mended = false;
     for endpoint in on_node.into_iter().filter(|endpoint| endpoint.device.as_deref() == Some(device)) {
-        let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
+        let running = Running::of(draft.ground, endpoint);
         let real = running.and_then(|running| running.device()).map(|link| link.name.clone());
         let (Some(key), Some(real)) = (key_of(endpoint), real.filter(|real| real != device)) else {
             continue;
         };
         let step = draft.step(target, format!("correct the device of endpoint {endpoint}: {real}"));
-        step.because.push(format!("{real} leads to its sandbox"));
+        step.because(format!("{real} leads to its sandbox"));
         step.edits.extend(field(&key, "interfaceName", Some(json!(device)), json!(real)));
         is_mended = true;
     }
     if !is_mended {
-        draft.leave(target, "the devices that lead to these sandboxes are not known", Vec::new());
+        draft.leave(target, "the devices that lead to these sandboxes are not known");
     }
 }
 
 fn write_endpoint(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Pod(pod) = &target.subject else { return };
-    let by_hand = vec![addresses::delete_pod(pod)];
     let Some(running) = Running::of_pod(draft.ground, pod) else {
-        return draft.leave(target, "no runtime that was asked runs exactly one sandbox of the pod", by_hand);
+        return draft.leave_pod(target, "no runtime that was asked runs exactly one sandbox of the pod", pod);
     };
     let Some(inside) = running.own_addresses(draft.ground).filter(|inside| !inside.is_empty()) else {
-        return draft.leave(target, "the pod was not observed from inside, or has no address there", by_hand);
+        return draft.leave_pod(target, "the pod was not observed from inside, or has no address there", pod);
     };
-    let taken = inside.iter().find(|address| {
-        draft
-            .ground
-            .case
-            .endpoints_at(**address)
-            .iter()
-            .any(|other| other.seen.pod_name().as_ref() != Some(pod))
-    });
+    let is_anothers = |other: &Endpoint| other.pod_name().as_ref() != Some(pod);
+    let has_it = |address: &&IpAddr| {
+        draft.ground.case.endpoints_at(**address).iter().any(|other| is_anothers(&other.seen))
+    };
+    let taken = inside.iter().find(has_it);
     if let Some(address) = taken {
-        return draft.leave(target, format!("another endpoint has {address}"), by_hand);
+        return draft.leave_pod(target, format!("another endpoint has {address}"), pod);
     }
     let Some((key, endpoint)) = record_for(pod, &running, inside) else {
-        return draft.leave(target, "the name of its record cannot be computed", by_hand);
+        return draft.leave_pod(target, "the name of its record cannot be computed", pod);
     };
     if draft.claims(&key, target) {
         allocate_and_write(draft, target, &running, key, &endpoint);
@@ -441,7 +406,7 @@ fn allocate_and_write(
     let (facts, record) = endpoint;
     let title = format!("write the endpoint of sandbox {}", short(&running.sandbox.id));
     let step = step_with_addresses(draft, target, title, facts);
-    step.because.push(format!("{} runs it with these addresses inside", running.node.name));
+    step.because(format!("{} runs it with these addresses inside", running.node.name));
     let text = String::from_utf8_lossy(&record.encode()).into_owned();
     step.edits.push(Edit::Record { key, from: None, to: Some(text) });
 }
@@ -458,7 +423,7 @@ fn step_with_addresses<'d>(
         let owner = addresses::owner_for(draft.ground, facts);
         let Some(block) = addresses::block_of(draft.ground, *address) else {
             let why = format!("no block contains {address}; once its record exists, run the repair again");
-            draft.leave(target, why, vec![ShellCommand::new("plumb repair ipam --apply")]);
+            draft.leave_with(target, why, vec![ShellCommand::new("plumb repair ipam --apply")]);
             continue;
         };
         let Some(owner) = owner else { continue };

@@ -14,57 +14,47 @@ const COUNTS: &str = "rewrites the handle's counts from the blocks, and deletes 
 const UNDO_RECORD: &str = "restores the record, unless a new one exists";
 
 pub(super) const UNREADABLE: &[Remedy] = &[Remedy {
-    code: FindingCode::RecordUnreadable,
-    area: Area::Ipam,
     does: "rebuilds a block from the current users of its addresses. Condition: every user of addresses can \
            be read, and every handle that counts an address of the block belongs to one of them, or to a \
            sandbox that two witnesses report as gone. Then rewrites a handle or an affinity from the blocks, \
            or deletes it if no block refers to it. Endpoints, nodes and pools are left to you",
     undo: UNDO_RECORD,
-    act: Some(rewrite),
+    ..Remedy::of(FindingCode::RecordUnreadable, Area::Ipam, rewrite)
 }];
 
 pub(super) const ALL: &[Remedy] = &[
     Remedy {
-        code: FindingCode::HandleCountWrong,
-        area: Area::Ipam,
         does: COUNTS,
         undo: UNDO_COUNT,
-        act: Some(recount),
+        ..Remedy::of(FindingCode::HandleCountWrong, Area::Ipam, recount)
     },
     Remedy {
-        code: FindingCode::HandleMissing,
-        area: Area::Ipam,
         does: "writes the handle with its counts from the blocks",
         undo: "deletes the handle again, unless it has been changed since",
-        act: Some(recount),
+        ..Remedy::of(FindingCode::HandleMissing, Area::Ipam, recount)
     },
     Remedy {
-        code: FindingCode::HandleUnused,
-        area: Area::Ipam,
         does: "deletes the handle, because no block refers to it",
         undo: "restores the handle with its counts, unless a new one exists",
-        act: Some(recount),
+        ..Remedy::of(FindingCode::HandleUnused, Area::Ipam, recount)
     },
     Remedy {
-        code: FindingCode::Tombstone,
-        area: Area::Ipam,
         does: "deletes the record, if its revision has not changed since it was read",
         undo: UNDO_RECORD,
-        act: Some(bury),
+        ..Remedy::of(FindingCode::Tombstone, Area::Ipam, bury)
     },
 ];
 
 fn recount(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Handle(handle) = &target.subject else { return };
     if !draft.ground.case.evidence.ipam.as_ref().is_some_and(|ipam| ipam.whole.blocks) {
-        return draft.leave(target, "not all blocks were read", Vec::new());
+        return draft.leave(target, "not all blocks were read");
     }
     let books = &draft.ground.case.evidence.ipam.as_ref().expect("it was looked at").books;
     let is_empty = books.handles.get(handle).is_some_and(|stored| stored.value.block.is_empty());
     let revision = books.handles.get(handle).map(|stored| stored.revision.clone());
     let step = draft.recount(target, format!("recount handle {handle}"), handle);
-    step.because.push("a handle is an index of the blocks, and the blocks are authoritative".to_owned());
+    step.because("a handle is an index of the blocks, and the blocks are authoritative");
     // Counts nothing and stands there: no count can be changed.
     if let (true, Some(revision)) = (is_empty, revision) {
         step.edits.push(Edit::Record {
@@ -101,7 +91,7 @@ fn bury(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some(revision) = revision.cloned() else { return };
     if draft.claims(&key, target) {
         let step = draft.step(target, format!("delete {key}, which is marked as deleted"));
-        step.edits.push(Edit::Record { key, from: Some(Is::Revision(revision)), to: None });
+        step.edits.push(Edit::delete(key, Is::Revision(revision)));
     }
 }
 
@@ -134,7 +124,6 @@ fn rewrite(draft: &mut Draft<'_, '_>, target: &Target) {
             return draft.leave(
                 target,
                 "no other record shows what it should contain; restore it from a backup, or delete it",
-                Vec::new(),
             );
         }
     };
@@ -143,7 +132,6 @@ fn rewrite(draft: &mut Draft<'_, '_>, target: &Target) {
             target,
             "not all blocks can be read, so their references to it are not known; run the repair again once \
              the blocks are rebuilt",
-            Vec::new(),
         );
     }
     let to = text.map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -154,7 +142,7 @@ fn rewrite(draft: &mut Draft<'_, '_>, target: &Target) {
     };
     if draft.claims(&key, target) {
         let step = draft.step(target, title);
-        step.because.push(rule.to_owned());
+        step.because(rule.to_owned());
         step.edits.push(Edit::Record { key, from: Some(Is::Unreadable), to });
     }
 }

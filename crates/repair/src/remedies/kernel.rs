@@ -8,10 +8,10 @@ use plan::between::tunnel_overhead;
 use plan::task::{KernelChange, NextHop, PodNetwork, RepairTask, Veth};
 use plan::{USUAL_INTERFACE, required_on_node};
 
-use super::super::draft::{Draft, Target};
+use super::super::draft::{Draft, Target, delete_pod};
 use super::super::witness::Suspect;
 use super::running::Running;
-use super::{Area, Remedy, addresses, endpoints};
+use super::{Act, Area, Remedy, addresses, endpoints};
 use doctor::{Host, Subject};
 use evidence::kernel::{Link, Route};
 use evidence::{Endpoint, PodName, same_id};
@@ -19,17 +19,15 @@ use evidence::{Endpoint, PodName, same_id};
 pub(super) const UNDO: &str = "restores the previous kernel state on the node (links, routes, neighbour \
                                entries, sysctls), unless it has been changed since";
 
-const fn remedy(code: FindingCode, does: &'static str, act: fn(&mut Draft<'_, '_>, &Target)) -> Remedy {
-    Remedy { code, area: Area::Kernel, does, undo: UNDO, act: Some(act) }
+pub(super) const fn remedy(code: FindingCode, does: &'static str, act: Act) -> Remedy {
+    Remedy { does, undo: UNDO, ..Remedy::of(code, Area::Kernel, act) }
 }
 
 pub(super) const GIVING: &[Remedy] = &[
     Remedy {
-        code: FindingCode::EndpointWithoutDevice,
-        area: Area::Kernel,
         does: "if the runtime runs the sandbox, rebuilds its whole network in place; if two witnesses report it gone, deletes the record",
         undo: "removes the rebuilt network, or restores the deleted record, unless they have been changed since",
-        act: Some(wire_or_delete),
+        ..Remedy::of(FindingCode::EndpointWithoutDevice, Area::Kernel, wire_or_delete)
     },
     remedy(FindingCode::DeviceDown, "sets the node's end up; the pod's end is left to you", set_up),
     remedy(FindingCode::DeviceSettingWrong, "writes the value that pods require", set_setting),
@@ -95,7 +93,7 @@ fn endpoint_at<'e>(
     let here: Vec<&Endpoint> = found.filter(|found| found.node.as_ref() == Some(node)).collect();
     let [endpoint] = here[..] else {
         let why = "exactly one endpoint on the node that has the address could not be identified";
-        draft.leave(target, why, Vec::new());
+        draft.leave(target, why);
         return None;
     };
     let runs_on = endpoint.container_id.as_deref().and_then(|id| ground.case.runs_on(id));
@@ -105,7 +103,7 @@ fn endpoint_at<'e>(
 
 /// The device that leads to an endpoint's sandbox: the real one where that is known, else the recorded one.
 fn device_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<String> {
-    let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
+    let running = Running::of(draft.ground, endpoint);
     let real = running.and_then(|running| running.device()).map(|link| link.name.clone());
     real.or_else(|| endpoint.device.clone())
 }
@@ -119,7 +117,7 @@ fn may_be_there(draft: &Draft<'_, '_>, node: &NodeName, device: &str) -> bool {
 }
 
 pub(super) fn wire_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<PodNetwork> {
-    let running = Running::by_id(draft.ground, endpoint.container_id.as_deref()?)?;
+    let running = Running::of(draft.ground, endpoint)?;
     Some(PodNetwork {
         network: addresses::network_name(draft.ground),
         container_id: running.sandbox.id.clone(),
@@ -132,9 +130,7 @@ pub(super) fn wire_of(draft: &Draft<'_, '_>, endpoint: &Endpoint) -> Option<PodN
 }
 
 fn wire_or_delete(draft: &mut Draft<'_, '_>, target: &Target) {
-    let Some(endpoint) = endpoints::find(draft, &target.subject).map(|endpoint| &endpoint.seen) else {
-        return;
-    };
+    let Some(endpoint) = endpoints::find(draft, &target.subject) else { return };
     let Some(node) = endpoint.node.as_ref() else { return };
     match wire_of(draft, endpoint) {
         Some(wire) if draft.ground.case.is_namespace_lost(&wire.container_id) => {
@@ -147,10 +143,8 @@ fn wire_or_delete(draft: &mut Draft<'_, '_>, target: &Target) {
             }
             let title = format!("rebuild the network of endpoint {endpoint}");
             let because = format!("{node} runs its sandbox");
-            if let Some(step) =
-                draft.work(target, title, node, vec![RepairTask::here(KernelChange::Wire(wire))])
-            {
-                step.because.push(because);
+            if let Some(step) = draft.change(target, title, node, KernelChange::Wire(wire)) {
+                step.because(because);
             }
         }
         None => endpoints::delete(draft, target, endpoint),
@@ -162,7 +156,7 @@ pub(super) fn leave_without_namespace(draft: &mut Draft<'_, '_>, target: &Target
     let why = "the runtime runs its sandbox, but the sandbox's network namespace is gone, and only the \
                runtime can create one; delete the pod so that it creates a new sandbox (for a static pod: \
                crictl stopp, then crictl rmp)";
-    draft.leave(target, why, pod.iter().map(addresses::delete_pod).collect());
+    draft.leave_with(target, why, pod.iter().map(delete_pod).collect());
 }
 
 fn set_up(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -175,7 +169,7 @@ fn set_up(draft: &mut Draft<'_, '_>, target: &Target) {
         return leave_pods_end(draft, target, id.as_deref());
     }
     let change = KernelChange::Up { device: device.clone(), from: false, to: true };
-    draft.work(target, format!("set {device} up"), node, vec![RepairTask::here(change)]);
+    draft.change(target, format!("set {device} up"), node, change);
 }
 
 /// Whoever may set a pod's interface down has their reasons, and what the kernel took with it is not put back while it is down.
@@ -186,23 +180,19 @@ pub(super) fn leave_pods_end(draft: &mut Draft<'_, '_>, target: &Target, contain
         RepairTask::inside(id, KernelChange::Up { device: USUAL_INTERFACE.to_owned(), from: false, to: true })
     };
     let commands = container_id.map(|id| up(id).commands()).unwrap_or_default();
-    draft.leave(target, why, commands);
+    draft.leave_with(target, why, commands);
 }
 
 pub(super) fn set_setting(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Sysctl { node, path } = &target.subject else { return };
-    let from = draft
-        .ground
-        .case
-        .node(node)
-        .and_then(|node| node.kernel.sysctl(path))
-        .map(|found| found.seen.trim().to_owned());
+    let found = draft.ground.case.node(node).and_then(|node| node.kernel.sysctl(path));
+    let from = found.map(|found| found.seen.trim().to_owned());
     let Some(to) = required_on_node(path) else {
-        return draft.leave(target, "the required value of the setting is not known", Vec::new());
+        return draft.leave(target, "the required value of the setting is not known");
     };
     let Some(from) = from else { return };
     let change = KernelChange::Sysctl { path: path.clone(), from, to: to.to_string() };
-    draft.work(target, format!("set {path} to {to}"), node, vec![RepairTask::here(change)]);
+    draft.change(target, format!("set {path} to {to}"), node, change);
 }
 
 fn equal_mtus(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -210,26 +200,25 @@ fn equal_mtus(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some(host) = host(draft, node) else { return };
     let outer = host.link(device).and_then(|link| link.seen.mtu);
     let endpoint = host.endpoints_at_device(device).first().map(|endpoint| &endpoint.seen);
-    let running =
-        endpoint.and_then(|endpoint| Running::by_id(draft.ground, endpoint.container_id.as_deref()?));
+    let running = endpoint.and_then(|endpoint| Running::of(draft.ground, endpoint));
     let inner = running.and_then(|running| running.interface()?.mtu);
     let (Some(from), Some(to)) = (outer, inner) else {
-        return draft.leave(target, "the MTU of the pod's end is not known", Vec::new());
+        return draft.leave(target, "the MTU of the pod's end is not known");
     };
     // What does not fit through the tunnel would only be lost later.
     let tunnels = host.links().filter(|link| link.seen.vxlan.is_some()).filter_map(|link| link.seen.mtu);
     if let Some(tunnel) = tunnels.filter(|mtu| *mtu < to).min() {
         let why = format!("the pod has MTU {to}, but the tunnel has only {tunnel}; recreate the pod");
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     let change = KernelChange::Mtu { device: device.clone(), from, to };
-    draft.work(target, format!("set the MTU of {device} to {to}"), node, vec![RepairTask::here(change)]);
+    draft.change(target, format!("set the MTU of {device} to {to}"), node, change);
 }
 
 fn shrink_mtu(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Device { node, device } = &target.subject else {
         let why = "pods get their MTU when they are created; set the MTU of the network, then recreate them";
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     };
     let Some(host) = host(draft, node) else { return };
     let link = host.link(device).map(|link| &link.seen);
@@ -238,21 +227,16 @@ fn shrink_mtu(draft: &mut Draft<'_, '_>, target: &Target) {
     let (Some(from), Some(card), Some(header)) =
         (link.and_then(|link| link.mtu), parent.and_then(|parent| parent.seen.mtu), tunnel_overhead(device))
     else {
-        return draft.leave(target, "the NIC of the tunnel is not known", Vec::new());
+        return draft.leave(target, "the NIC of the tunnel is not known");
     };
     let to = card.saturating_sub(header);
     if host.links().any(|link| link.seen.is_workload() && link.seen.mtu.is_some_and(|pods| pods > to)) {
         let why = "pods on the node have a larger MTU than the tunnel would have; set the MTU of the network, then \
              recreate them";
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     let change = KernelChange::Mtu { device: device.clone(), from, to };
-    draft.work(
-        target,
-        format!("reduce the MTU of {device} to what its NIC allows"),
-        node,
-        vec![RepairTask::here(change)],
-    );
+    draft.change(target, format!("reduce the MTU of {device} to what its NIC allows"), node, change);
 }
 
 /// Where a route that was seen leads.
@@ -271,8 +255,8 @@ pub(super) fn next_hop(route: &Route) -> NextHop {
 }
 
 /// Where the route that packets take leads.
-fn first_hop(draft: &Draft<'_, '_>, node: &str, destination: IpNet) -> Option<NextHop> {
-    host(draft, &node.into())?.routes_to(destination).first().map(|route| next_hop(&route.seen))
+fn first_hop(draft: &Draft<'_, '_>, node: &NodeName, destination: IpNet) -> Option<NextHop> {
+    host(draft, node)?.routes_to(destination).first().map(|route| next_hop(&route.seen))
 }
 
 fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -283,13 +267,13 @@ fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
     };
     let Ok(name) = DeviceName::new(&device) else { return };
     let to = NextHop::of(&plan::Route::to_neighbour(destination.addr()), &name);
-    let from = first_hop(draft, node.as_str(), *destination);
+    let from = first_hop(draft, node, *destination);
     if from.as_ref().is_some_and(|from| from.device == to.device && from.via.is_none()) {
         // It leads to the sandbox: the record is what is wrong.
         return;
     }
     let change = KernelChange::Route { destination: *destination, from, to: Some(to) };
-    draft.work(target, format!("route {destination} to {device}"), node, vec![RepairTask::here(change)]);
+    draft.change(target, format!("route {destination} to {device}"), node, change);
 }
 
 fn put_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -300,19 +284,19 @@ fn put_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
         return;
     }
     // What is inside the pod counts; its record may be the one that is wrong.
-    let running = endpoint.container_id.as_deref().and_then(|id| Running::by_id(draft.ground, id));
+    let running = Running::of(draft.ground, endpoint);
     let inside = running.and_then(|running| running.mac());
     let Some(to) = inside.or(endpoint.mac) else {
-        return draft.leave(target, "the MAC address of the pod is not known", Vec::new());
+        return draft.leave(target, "the MAC address of the pod is not known");
     };
     let known = host(draft, node).and_then(|host| host.neighbour(*address, device));
     let from = known.and_then(|known| known.seen.mac);
     let change = KernelChange::Neighbour { address: *address, device: device.clone(), from, to: Some(to) };
-    draft.work(
+    draft.change(
         target,
         format!("set the neighbour entry for {address} on {device} of {node} to {to}"),
         node,
-        vec![RepairTask::here(change)],
+        change,
     );
 }
 
@@ -346,9 +330,9 @@ pub(super) fn all_were_observed(draft: &Draft<'_, '_>, node: &NodeName) -> Resul
 fn drop_route(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Route { node, destination } = &target.subject else { return };
     if let Err(why) = nobody_has(draft, node, destination.addr()) {
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
-    let Some(from) = first_hop(draft, node.as_str(), *destination) else { return };
+    let Some(from) = first_hop(draft, node, *destination) else { return };
     drop(
         draft,
         target,
@@ -361,7 +345,7 @@ fn drop_route(draft: &mut Draft<'_, '_>, target: &Target) {
 fn drop_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Neighbour { node, address, device } = &target.subject else { return };
     if let Err(why) = nobody_has(draft, node, *address) {
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     let from =
         host(draft, node).and_then(|host| host.neighbour(*address, device)).and_then(|known| known.seen.mac);
@@ -370,9 +354,9 @@ fn drop_neighbour(draft: &mut Draft<'_, '_>, target: &Target) {
 }
 
 fn drop(draft: &mut Draft<'_, '_>, target: &Target, node: &NodeName, title: String, change: KernelChange) {
-    if let Some(step) = draft.work(target, title, node, vec![RepairTask::here(change)]) {
+    if let Some(step) = draft.change(target, title, node, change) {
         step.needs_second_look = true;
-        step.because.push("no endpoint has the address, and no pod that was observed from inside".to_owned());
+        step.because("no endpoint has the address, and no pod that was observed from inside");
     }
 }
 
@@ -382,7 +366,7 @@ fn drop_device(draft: &mut Draft<'_, '_>, target: &Target) {
         return;
     };
     match nobody_behind(draft, node, link) {
-        Err(why) => draft.leave(target, why, Vec::new()),
+        Err(why) => draft.leave(target, why),
         Ok(because) => {
             let from = Veth {
                 index: link.index,
@@ -392,9 +376,7 @@ fn drop_device(draft: &mut Draft<'_, '_>, target: &Target) {
                 is_up: link.is_up.unwrap_or_default(),
             };
             let change = KernelChange::Device { device: device.clone(), from: Some(from), to: None };
-            if let Some(step) =
-                draft.work(target, format!("remove {device}"), node, vec![RepairTask::here(change)])
-            {
+            if let Some(step) = draft.change(target, format!("remove {device}"), node, change) {
                 step.needs_second_look = true;
                 step.because.extend(because);
             }
@@ -430,18 +412,10 @@ fn nobody_behind(draft: &Draft<'_, '_>, node: &NodeName, link: &Link) -> Result<
             return Err(format!("it leads to sandbox {}", sandbox.seen.id));
         }
     }
-    let known = draft
-        .ground
-        .case
-        .all_endpoints()
-        .iter()
-        .filter(|endpoint| endpoint.seen.device.as_deref() == Some(&link.name));
-    let runs = |endpoint: &Endpoint| {
-        ready
-            .iter()
-            .any(|sandbox| endpoint.container_id.as_deref().is_some_and(|id| same_id(id, &sandbox.seen.id)))
-    };
-    if known.into_iter().any(|endpoint| runs(&endpoint.seen)) {
+    let runs = |id: &str| ready.iter().any(|sandbox| same_id(id, &sandbox.seen.id));
+    let endpoints = draft.ground.case.all_endpoints().iter().map(|endpoint| &endpoint.seen);
+    let mut known = endpoints.filter(|endpoint| endpoint.device.as_deref() == Some(&link.name));
+    if known.any(|endpoint| endpoint.container_id.as_deref().is_some_and(runs)) {
         return Err("the record of a running sandbox names it".to_owned());
     }
     Ok(vec![

@@ -27,8 +27,10 @@ pub struct Remedy {
     /// How that is taken back.
     pub undo: &'static str,
     /// `None`: left to people.
-    pub(super) act: Option<fn(&mut Draft<'_, '_>, &Target)>,
+    pub(super) act: Option<Act>,
 }
+
+type Act = fn(&mut Draft<'_, '_>, &Target);
 
 /// Which part of the network it changes: `plumb repair ipam`, `plumb repair endpoints`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,11 @@ pub fn find(code: FindingCode) -> &'static Remedy {
 }
 
 impl Remedy {
+    /// One that acts. It adds what it does, and how that is taken back.
+    const fn of(code: FindingCode, area: Area, act: Act) -> Remedy {
+        Remedy { code, area, does: "", undo: "", act: Some(act) }
+    }
+
     /// Whether repair can do anything about it.
     pub fn is_by_hand(&self) -> bool {
         self.act.is_none()
@@ -121,7 +128,7 @@ impl Remedy {
     pub(super) fn plan(&self, draft: &mut Draft<'_, '_>, target: &Target) {
         match self.act {
             Some(act) => act(draft, target),
-            None => draft.leave(target, self.does, Vec::new()),
+            None => draft.leave(target, self.does),
         }
     }
 }

@@ -34,26 +34,20 @@ pub(super) const ALL: &[Remedy] = &[
     address(FindingCode::NodeAddressMissing),
     address(FindingCode::NodeAddressUnfit),
     Remedy {
-        code: FindingCode::TunnelAddressShared,
-        area: Area::Ipam,
         does: "removes the address from the record of the node to which it is not allocated; the node's \
                agent then allocates another one",
         undo: UNDO_ADDRESS,
-        act: Some(clear_tunnel),
+        ..Remedy::of(FindingCode::TunnelAddressShared, Area::Ipam, clear_tunnel)
     },
     Remedy {
-        code: FindingCode::ForwardingOff,
-        area: Area::Node,
         does: "turns forwarding on",
         undo: UNDO_SETTING,
-        act: Some(kernel::set_setting),
+        ..Remedy::of(FindingCode::ForwardingOff, Area::Node, kernel::set_setting)
     },
     Remedy {
-        code: FindingCode::RpFilterLoose,
-        area: Area::Node,
         does: "makes the filter strict (1), as Felix requires",
         undo: UNDO_SETTING,
-        act: Some(kernel::set_setting),
+        ..Remedy::of(FindingCode::RpFilterLoose, Area::Node, kernel::set_setting)
     },
 ];
 
@@ -74,7 +68,7 @@ fn correct_address(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Node(name) = &target.subject else { return };
     let Some(view) = draft.ground.case.node_view(name) else { return };
     let Some(record) = view.record else {
-        return draft.leave(target, "it has no Node record", Vec::new());
+        return draft.leave(target, "it has no Node record");
     };
     let candidates = candidates(draft, view);
     let &[right] = &candidates[..] else {
@@ -85,7 +79,7 @@ fn correct_address(draft: &mut Draft<'_, '_>, target: &Target) {
                 .to_owned(),
             false => format!("several addresses are possible: {found}"),
         };
-        return draft.leave(
+        return draft.leave_with(
             target,
             why,
             vec![ShellCommand::remark("set IP_AUTODETECTION_METHOD and restart the agent of", name.as_str())],
@@ -104,15 +98,14 @@ fn correct_address(draft: &mut Draft<'_, '_>, target: &Target) {
         let command = ShellCommand::new("kubectl annotate --overwrite node")
             .value(&name)
             .assigned("projectcalico.org/IPv4Address", right);
-        return draft.leave(target, why, vec![command]);
+        return draft.leave_with(target, why, vec![command]);
     }
     let key = Key::cluster(Kind::Node, name.clone());
     if draft.claims(&key, target) {
         let step = draft.step(target, format!("record {right} as the address of node {name}"));
-        step.because.push(
+        step.because(
             "a NIC of the node has it, the other nodes' addresses are on its network, and no \
-                           other node is registered with it"
-                .to_owned(),
+                           other node is registered with it",
         );
         step.edits.push(Edit::Field { key, field: "/spec/bgp/ipv4Address".to_owned(), from, to: Some(to) });
     }
@@ -143,10 +136,8 @@ fn candidates(draft: &Draft<'_, '_>, view: &NodeView<'_>) -> Vec<IpNet> {
 fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Address(address) = target.subject else { return };
     let ground = draft.ground;
-    let handle = ground
-        .case
-        .allocation(address)
-        .and_then(|allocation| allocation.attribute.handle().map(str::to_owned));
+    let allocation = ground.case.allocation(address);
+    let handle = allocation.and_then(|allocation| allocation.attribute.handle().map(str::to_owned));
     let mut is_mended = false;
     for view in ground.case.node_views().values() {
         let Some(record) = view.record else { continue };
@@ -157,7 +148,7 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
             };
             let key = Key::cluster(Kind::Node, record.seen.metadata.name.clone());
             let step = draft.step(target, format!("remove {address} from the record of node {}", view.name));
-            step.because.push(match &handle {
+            step.because(match &handle {
                 Some(handle) => format!("the IPAM records have it allocated to {handle}"),
                 None => "the IPAM records do not have it allocated to the tunnel".to_owned(),
             });
@@ -168,10 +159,10 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
     if !is_mended && let Some(command) = annotation_at(draft.ground, address, handle.as_deref()) {
         let why = "the address is in an annotation of a Kubernetes node, which its agent rewrites once it is \
                    removed";
-        return draft.leave(target, why, vec![command]);
+        return draft.leave_with(target, why, vec![command]);
     }
     if !is_mended {
-        draft.leave(
+        draft.leave_with(
             target,
             "the tunnel is entitled to the address; every other user must get another one",
             super::addresses::recreate(ground, address),

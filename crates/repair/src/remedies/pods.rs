@@ -6,14 +6,14 @@ use plan::task::{KernelChange, RepairTask};
 
 use super::super::draft::{Draft, Target};
 use super::running::Running;
-use super::{Area, Remedy, addresses, kernel};
+use super::{Act, Remedy, kernel};
 use doctor::Subject;
 use evidence::Endpoint;
 
 const UNDO: &str = "removes what was added inside the pod, unless it has been changed since";
 
-const fn remedy(code: FindingCode, does: &'static str, act: fn(&mut Draft<'_, '_>, &Target)) -> Remedy {
-    Remedy { code, area: Area::Kernel, does, undo: UNDO, act: Some(act) }
+const fn remedy(code: FindingCode, does: &'static str, act: Act) -> Remedy {
+    Remedy { undo: UNDO, ..kernel::remedy(code, does, act) }
 }
 
 pub(super) const ALL: &[Remedy] = &[
@@ -38,7 +38,7 @@ fn pod<'e>(draft: &mut Draft<'_, 'e>, target: &Target) -> Option<(&'e Endpoint, 
         (&[endpoint], Some(running)) => Some((endpoint, running)),
         _ => {
             let why = "exactly one running sandbox of the pod and its record could not be identified";
-            draft.leave(target, why, vec![addresses::delete_pod(name)]);
+            draft.leave_pod(target, why, name);
             None
         }
     }
@@ -50,11 +50,11 @@ fn make_interface(draft: &mut Draft<'_, '_>, target: &Target) {
     if draft.ground.case.is_namespace_lost(&wire.container_id) {
         return kernel::leave_without_namespace(draft, target, endpoint.pod_name());
     }
-    draft.work(
+    draft.change(
         target,
         format!("rebuild the network of endpoint {endpoint}"),
         &running.node.name,
-        vec![RepairTask::here(KernelChange::Wire(wire))],
+        KernelChange::Wire(wire),
     );
 }
 
@@ -111,7 +111,7 @@ fn resolve_gateway(draft: &mut Draft<'_, '_>, target: &Target) {
     let (Some(mac), Some(view), true) =
         (running.device().and_then(|device| device.mac), running.inside, has_interface(&running))
     else {
-        return draft.leave(target, "no device of the node leads to the pod", Vec::new());
+        return draft.leave(target, "no device of the node leads to the pod");
     };
     let resolve = |found: &Difference| {
         let (device, address) = match found {

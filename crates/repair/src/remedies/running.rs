@@ -8,7 +8,7 @@ use plan::USUAL_INTERFACE;
 use super::super::draft::Ground;
 use evidence::kernel::{Link, PodView};
 use evidence::node::RuntimeSandbox;
-use evidence::{NodeEvidence, PodName, same_id};
+use evidence::{Endpoint, NodeEvidence, PodName, same_id};
 
 /// A sandbox that runs, as far as it is known.
 #[derive(Clone, Debug)]
@@ -29,6 +29,11 @@ impl<'e> Running<'e> {
     /// The sandbox with this ID, if it is ready.
     pub(super) fn by_id(ground: &Ground<'e>, container_id: &str) -> Option<Running<'e>> {
         all(ground).find(|running| same_id(&running.sandbox.id, container_id))
+    }
+
+    /// The sandbox that an endpoint's record names, if it is ready.
+    pub(super) fn of(ground: &Ground<'e>, endpoint: &Endpoint) -> Option<Running<'e>> {
+        Running::by_id(ground, endpoint.container_id.as_deref()?)
     }
 
     /// Inside the pod, without what the kernel makes itself. `None`: nobody looked.

@@ -4,7 +4,7 @@
 //! a runtime still runs. Nobody
 //! else is rightful, and then nothing is done: to guess would cut off the wrong one.
 
-use super::super::draft::{Draft, Target};
+use super::super::draft::{Draft, Target, delete_pod};
 use super::running::Running;
 use super::{Area, Remedy, addresses, endpoints};
 use doctor::Subject;
@@ -12,14 +12,12 @@ use evidence::{Endpoint, same_id};
 use model::FindingCode;
 
 pub(super) const ALL: &[Remedy] = &[Remedy {
-    code: FindingCode::AddressShared,
-    area: Area::Endpoints,
     does: "keeps the rightful owner (the sandbox named in the block's allocation, or else the only one that \
            runs) and allocates the address to it if the IPAM records name another. Deletes the records of \
            the others if two witnesses report them gone, and lists the commands that recreate those still \
            running",
     undo: "restores deleted records unless new ones exist, and restores the previous allocation",
-    act: Some(settle),
+    ..Remedy::of(FindingCode::AddressShared, Area::Endpoints, settle)
 }];
 
 fn settle(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -27,9 +25,7 @@ fn settle(draft: &mut Draft<'_, '_>, target: &Target) {
     let ground = draft.ground;
     let holders: Vec<&Endpoint> =
         ground.case.endpoints_at(address).iter().map(|endpoint| &endpoint.seen).collect();
-    let runs = |endpoint: &&Endpoint| {
-        endpoint.container_id.as_deref().is_some_and(|id| Running::by_id(ground, id).is_some())
-    };
+    let runs = |endpoint: &&Endpoint| Running::of(ground, endpoint).is_some();
     let allocation = ground.case.allocation(address);
     let id =
         allocation.and_then(|allocation| allocation.attribute.handle()?.rsplit_once('.')).map(|(_, id)| id);
@@ -46,7 +42,7 @@ fn settle(draft: &mut Draft<'_, '_>, target: &Target) {
         _ => {
             let why = "the rightful owner cannot be identified: the IPAM records name none of them, and more \
                        than one runs, or none";
-            return draft.leave(target, why, addresses::recreate(ground, address));
+            return draft.leave_with(target, why, addresses::recreate(ground, address));
         }
     };
     entitle(draft, target, rightful, address);
@@ -55,7 +51,7 @@ fn settle(draft: &mut Draft<'_, '_>, target: &Target) {
             let why = format!(
                 "{rightful} keeps {address}: {rule}. {other} runs as well and must get another address"
             );
-            draft.leave(target, why, other.pod_name().iter().map(addresses::delete_pod).collect());
+            draft.leave_with(target, why, other.pod_name().iter().map(delete_pod).collect());
         } else {
             endpoints::delete(draft, target, other);
         }

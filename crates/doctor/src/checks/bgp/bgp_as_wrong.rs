@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use model::{Kind, Resource};
 use serde_json::Value;
 
-use super::{described, node_at, sessions};
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use super::{node_at, sessions, tell};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 /// Calico's, where nothing is configured.
 const USUAL_AS: u64 = 64512;
@@ -23,11 +23,8 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (node, session) in sessions(case).filter(|(_, session)| session.seen.info.contains("Bad peer AS")) {
-        let peer = session.seen.peer;
-        let subject = Subject::Session { node: node.to_owned(), peer };
-        look.found(subject.clone(), format!("{node} and {peer} expect different AS numbers"))
-            .seen(session.exhibit(described(&session.seen)))
-            .explains(FindingCode::BgpSessionDown, subject);
+        let summary = format!("{node} and {} expect different AS numbers", session.seen.peer);
+        tell(look, node, session, summary);
     }
     for peer in case.evidence.records.all(Kind::BgpPeer) {
         let address = peer.seen.spec("peerIP").and_then(Value::as_str).and_then(address_of);
@@ -39,15 +36,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let real = as_of(case, &record.seen);
         if real != expected {
             let name = &record.seen.metadata.name;
-            look.found(
-                peer.seen.key(),
-                format!(
-                    "{} expects AS {expected} at {address}, but node {name} has AS {real}",
-                    peer.seen.key()
-                ),
-            )
-            .seen(peer.exhibit(format!("asNumber {expected}")))
-            .seen(record.exhibit(format!("AS {real}")));
+            let summary = format!(
+                "{} expects AS {expected} at {address}, but node {name} has AS {real}",
+                peer.seen.key()
+            );
+            look.found(peer.seen.key(), summary)
+                .seen(peer.exhibit(format!("asNumber {expected}")))
+                .seen(record.exhibit(format!("AS {real}")));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! BGP: the daemon itself does not run.
 
-use super::{called, explain_sessions_to};
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use super::{called, explain_own_sessions, explain_sessions_to};
+use crate::{Case, Check, FindingCode, Look, Need};
+use evidence::{NodeEvidence, Origin};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "BGP daemon is not running on a node",
@@ -15,21 +16,16 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for node in case.all_nodes() {
-        let Some(bgp) = node.bgp.as_ref().filter(|bgp| bgp.is_running == Some(false)) else { continue };
+    let is_down = |node: &&NodeEvidence| node.bgp.as_ref().is_some_and(|bgp| bgp.is_running == Some(false));
+    for node in case.all_nodes().filter(is_down) {
         let summary = format!("the BGP daemon is not running on {}", called(case, &node.name));
-        let finding = look.found(Subject::node(&node.name), summary);
-        let origin = evidence::Origin::probe(&node.name, "BGP");
+        let finding = look.found(&node.name, summary);
+        let origin = Origin::probe(&node.name, "BGP");
         finding.seen(origin.exhibit("the process is not running"));
         finding
-            .explains(FindingCode::CalicoNodeNotReady, Subject::node(&node.name))
-            .explains(FindingCode::BgpPortClosed, Subject::node(&node.name));
-        for session in &bgp.sessions {
-            finding.explains(
-                FindingCode::BgpSessionDown,
-                Subject::Session { node: node.name.clone(), peer: session.seen.peer },
-            );
-        }
+            .explains(FindingCode::CalicoNodeNotReady, &node.name)
+            .explains(FindingCode::BgpPortClosed, &node.name);
+        explain_own_sessions(node, finding);
         explain_sessions_to(case, &node.name, finding);
     }
 }

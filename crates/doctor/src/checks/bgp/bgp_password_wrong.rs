@@ -1,7 +1,7 @@
 //! BGP: the two sides of a session have different passwords.
 
-use super::{described, sessions};
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use super::{sessions, tell};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "BGP session fails to authenticate",
@@ -17,14 +17,10 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (node, session) in sessions(case).filter(|(_, session)| !session.seen.is_established()) {
         let info = session.seen.info.to_lowercase();
-        if !["authentication", "md5", "key was rejected"].iter().any(|word| info.contains(word)) {
-            continue;
+        if ["authentication", "md5", "key was rejected"].iter().any(|word| info.contains(word)) {
+            let summary = format!("{node} and {} do not agree on a BGP password", session.seen.peer);
+            tell(look, node, session, summary);
         }
-        let peer = session.seen.peer;
-        let subject = Subject::Session { node: node.to_owned(), peer };
-        look.found(subject.clone(), format!("{node} and {peer} do not agree on a BGP password"))
-            .seen(session.exhibit(described(&session.seen)))
-            .explains(FindingCode::BgpSessionDown, subject);
     }
 }
 

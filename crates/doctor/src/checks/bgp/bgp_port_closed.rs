@@ -1,7 +1,7 @@
 //! BGP: nobody listens on its port.
 
 use super::explain_sessions_to;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 const BGP_PORT: u16 = 179;
 
@@ -26,10 +26,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         else {
             continue;
         };
-        let finding = look.found(
-            Subject::node(&node.name),
-            format!("no process listens on TCP port {port} on {}", node.name),
-        );
+        let finding =
+            look.found(&node.name, format!("no process listens on TCP port {port} on {}", node.name));
         finding.seen(ports.exhibit(format!("no {port} among {} ports", ports.seen.len())));
         explain_sessions_to(case, &node.name, finding);
     }

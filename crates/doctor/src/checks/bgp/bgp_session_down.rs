@@ -29,13 +29,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let other = node_at(case, peer);
         let whose = other.map_or_else(String::new, |other| format!(" ({other})"));
         let words = session.words.join("; ");
-        let finding = look.found(
-            Subject::Session { node: node.clone(), peer },
-            format!("{} has no BGP session with {peer}{whose}: {words}", called(case, &node)),
-        );
+        let summary = format!("{} has no BGP session with {peer}{whose}: {words}", called(case, &node));
+        let finding = look.found(Subject::session(&node, peer), summary);
         // What BIRD says of it moves from look to look.
         finding.known_by("down");
-        finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(&node)).seen_all(session.exhibits);
+        finding.explains(FindingCode::CalicoNodeNotReady, &node).seen_all(session.exhibits);
         if let Some(other) = other {
             explain_routes(&blocks, finding, &node, other);
             explain_routes(&blocks, finding, other, &node);
@@ -48,7 +46,7 @@ type Blocks = BTreeMap<NodeName, Vec<IpNet>>;
 /// The blocks of one are not learned by the other.
 fn explain_routes(blocks: &Blocks, finding: &mut Finding, owner: &NodeName, learner: &NodeName) {
     for destination in blocks.get(owner).into_iter().flatten() {
-        let subject = Subject::Route { node: learner.clone(), destination: *destination };
+        let subject = Subject::route(learner, *destination);
         finding.explains(FindingCode::BlockRouteMissing, subject);
     }
 }

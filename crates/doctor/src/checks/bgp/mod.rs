@@ -12,18 +12,37 @@ use std::net::IpAddr;
 
 use model::NodeName;
 
-use crate::{Case, Finding, FindingCode, Subject};
+use crate::{Case, Finding, FindingCode, Look, Subject};
 use evidence::node::BgpSession;
-use evidence::{Event, Exhibit, Happening, Sighted};
+use evidence::{Event, Exhibit, Happening, NodeEvidence, Sighted};
 
 /// What is wrong with BGP on a node explains why nobody has a session with it.
 pub(super) fn explain_sessions_to(case: &Case<'_>, node: &NodeName, finding: &mut Finding) {
     for recorded in case.node_view(node).iter().flat_map(|view| &view.addresses) {
-        for other in case.evidence.nodes.values() {
-            let subject = Subject::Session { node: other.name.clone(), peer: recorded.address() };
-            finding.explains(FindingCode::BgpSessionDown, subject);
-        }
+        explain_sessions_at(case, recorded.address(), finding);
     }
+}
+
+/// The same for a node that is known by this address.
+pub(super) fn explain_sessions_at(case: &Case<'_>, peer: IpAddr, finding: &mut Finding) {
+    for node in case.evidence.nodes.values() {
+        finding.explains(FindingCode::BgpSessionDown, Subject::session(&node.name, peer));
+    }
+}
+
+/// And why a node has none itself.
+pub(super) fn explain_own_sessions(node: &NodeEvidence, finding: &mut Finding) {
+    for session in node.bgp.iter().flat_map(|bgp| &bgp.sessions) {
+        finding.explains(FindingCode::BgpSessionDown, Subject::session(&node.name, session.seen.peer));
+    }
+}
+
+/// Reports why a session does not come up, by what BIRD says of it.
+fn tell(look: &mut Look<'_>, node: &NodeName, session: &Sighted<BgpSession>, summary: String) {
+    let subject = Subject::session(node, session.seen.peer);
+    look.found(subject.clone(), summary)
+        .seen(session.exhibit(described(&session.seen)))
+        .explains(FindingCode::BgpSessionDown, subject);
 }
 
 /// A session that is not established, by everything that tells of it.

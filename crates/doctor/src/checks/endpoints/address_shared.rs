@@ -100,10 +100,7 @@ fn tell_traffic<'e>(case: &Case<'e>, finding: &mut Finding, address: IpAddr, own
                 node.name
             ))
             .seen(route.exhibit(route.seen.to_string()))
-            .explains(
-                FindingCode::RouteToWrongDevice,
-                Subject::Route { node: node.name.clone(), destination: IpNet::from(address) },
-            );
+            .explains(FindingCode::RouteToWrongDevice, Subject::route(&node.name, address));
     }
     if !is_known {
         finding

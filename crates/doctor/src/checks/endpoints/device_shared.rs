@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use ipam::fingerprint;
-use ipnet::IpNet;
 use model::NodeName;
 use model::names::host_interface_name;
 
@@ -47,13 +46,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let finding = look.found(Subject::device(node, device), summary);
         finding.seen_all(owners.values().map(|endpoint| endpoint_exhibit(endpoint)));
         for address in owners.values().flat_map(|endpoint| &endpoint.seen.addresses) {
-            let destination = IpNet::from(*address);
-            let route = Subject::Route { node: node.clone(), destination };
-            let neighbour =
-                Subject::Neighbour { node: node.clone(), address: *address, device: device.to_owned() };
             finding
-                .explains(FindingCode::RouteToWrongDevice, route)
-                .explains(FindingCode::NeighbourMissing, neighbour);
+                .explains(FindingCode::RouteToWrongDevice, Subject::route(node, *address))
+                .explains(FindingCode::NeighbourMissing, Subject::neighbour(node, *address, device));
         }
         // The device that one of them really has is named by nobody then.
         for (namespace, pod, _) in owners.keys() {

@@ -1,7 +1,7 @@
 //! Books agree: an endpoint says another node than its pod does.
 
 use super::{is_of_pod, is_running};
-use crate::checks::words::{endpoint_exhibit, endpoint_subject};
+use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -28,10 +28,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let is_alone = case.endpoints_of(&name).all(|other| other.seen.node == endpoint.seen.node);
         let is_settled = !pod.seen.is_finished() && !case.is_endpoint_in_flux(&endpoint.seen);
         if is_alone && is_settled && !is_running(case, &endpoint.seen) {
-            let finding = look.found(
-                endpoint_subject(&endpoint.seen),
-                format!("endpoint {} names node {node}, but its pod is on {real}", endpoint.seen),
-            );
+            let summary = format!("endpoint {} names node {node}, but its pod is on {real}", endpoint.seen);
+            let finding = look.found(&endpoint.seen, summary);
             // Where the pod really is, nobody knows whose its device is.
             if let Some(device) = &endpoint.seen.device {
                 finding.explains(FindingCode::DeviceWithoutEndpoint, Subject::device(real, device));
@@ -40,8 +38,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .of_sandbox(endpoint.seen.container_id.as_deref())
                 .seen(endpoint_exhibit(endpoint))
                 .seen(pod.exhibit(format!("pod {name} is on {real}")))
-                .explains(FindingCode::EndpointWithoutDevice, endpoint_subject(&endpoint.seen))
-                .explains(FindingCode::EndpointWithoutSandbox, endpoint_subject(&endpoint.seen));
+                .explains(FindingCode::EndpointWithoutDevice, &endpoint.seen)
+                .explains(FindingCode::EndpointWithoutSandbox, &endpoint.seen);
         }
     }
 }

@@ -2,10 +2,8 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-
 use super::{Sandboxes, is_of_pod};
-use crate::checks::words::{endpoint_exhibit, endpoint_subject};
+use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::kubernetes::age;
 use evidence::{Endpoint, same_id};
@@ -43,30 +41,23 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             }
             let short = |id: &str| id.get(..12).unwrap_or(id).to_owned();
             let running = &ready[0].seen.id;
-            let subject = endpoint_subject(&endpoint.seen);
-            let finding = look.found(
-                subject.clone(),
-                format!(
-                    "endpoint {} refers to sandbox {}, but {} is running",
-                    endpoint.seen,
-                    short(recorded),
-                    short(running)
-                ),
+            let summary = format!(
+                "endpoint {} refers to sandbox {}, but {} is running",
+                endpoint.seen,
+                short(recorded),
+                short(running)
             );
+            let finding = look.found(&endpoint.seen, summary);
             finding
                 .of_sandbox(endpoint.seen.container_id.as_deref())
                 .seen(endpoint_exhibit(endpoint))
                 .seen(ready[0].exhibit(format!("sandbox {running} of pod {name} is ready")))
-                .explains(FindingCode::EndpointWithoutSandbox, subject);
+                .explains(FindingCode::EndpointWithoutSandbox, &endpoint.seen);
             for address in former_addresses(case, &endpoint.seen, running) {
-                let (node, destination) = (node.name.clone(), IpNet::from(address));
-                finding
-                    .explains(FindingCode::RouteMissing, Subject::Route { node: node.clone(), destination });
-                if let Some(device) = endpoint.seen.device.clone() {
-                    finding.explains(
-                        FindingCode::NeighbourMissing,
-                        Subject::Neighbour { node, address, device },
-                    );
+                finding.explains(FindingCode::RouteMissing, Subject::route(&node.name, address));
+                if let Some(device) = &endpoint.seen.device {
+                    let neighbour = Subject::neighbour(&node.name, address, device);
+                    finding.explains(FindingCode::NeighbourMissing, neighbour);
                 }
             }
         }

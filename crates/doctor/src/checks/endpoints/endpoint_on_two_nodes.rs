@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::NodeName;
 
 use super::is_of_pod;
-use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
+use crate::checks::words::{endpoint_exhibit, listed};
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::{Endpoint, Sighted};
 
@@ -41,10 +41,8 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, endpoints: &[&Sighted<Endpoint>]) 
     let Some(name) = endpoints[0].seen.pod_name() else { return };
     let nodes: BTreeSet<&NodeName> =
         endpoints.iter().filter_map(|endpoint| endpoint.seen.node.as_ref()).collect();
-    let finding = look.found(
-        Subject::Pod(name.clone()),
-        format!("pod {name} has endpoints on {} nodes: {}", nodes.len(), listed(&nodes)),
-    );
+    let summary = format!("pod {name} has endpoints on {} nodes: {}", nodes.len(), listed(&nodes));
+    let finding = look.found(Subject::Pod(name.clone()), summary);
     finding.seen_all(endpoints.iter().map(|endpoint| endpoint_exhibit(endpoint)));
     let pod = case.pods_named(&name).find(|pod| pod.seen.node.is_some());
     match pod.and_then(|pod| Some((pod, pod.seen.node.as_ref()?))) {
@@ -57,10 +55,9 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, endpoints: &[&Sighted<Endpoint>]) 
                 ))
                 .seen(pod.exhibit(format!("pod {name} is on {node}")));
             for endpoint in endpoints.iter().filter(|endpoint| endpoint.seen.node.as_ref() != Some(node)) {
-                let subject = endpoint_subject(&endpoint.seen);
                 finding
-                    .explains(FindingCode::EndpointWithoutDevice, subject.clone())
-                    .explains(FindingCode::EndpointWithoutSandbox, subject);
+                    .explains(FindingCode::EndpointWithoutDevice, &endpoint.seen)
+                    .explains(FindingCode::EndpointWithoutSandbox, &endpoint.seen);
             }
         }
         None => {

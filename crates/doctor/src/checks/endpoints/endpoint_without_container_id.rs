@@ -1,7 +1,7 @@
 //! Identity is the sandbox: an endpoint that does not say whose it is.
 
 use super::{Sandboxes, is_of_pod};
-use crate::checks::words::{endpoint_exhibit, endpoint_subject};
+use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::endpoint::EndpointApi;
 use evidence::{Endpoint, Origin, Sighted};
@@ -23,10 +23,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if case.is_endpoint_in_flux(&endpoint.seen) {
             continue;
         }
-        let finding = look.found(
-            endpoint_subject(&endpoint.seen),
-            format!("endpoint {} does not name its sandbox", endpoint.seen),
-        );
+        let finding =
+            look.found(&endpoint.seen, format!("endpoint {} does not name its sandbox", endpoint.seen));
         finding.seen(endpoint_exhibit(endpoint));
         let node = endpoint.seen.node.as_ref().and_then(|node| case.node(node));
         let (Some(sandboxes), Some(pod)) = (node.and_then(Sandboxes::of), endpoint.seen.pod_name()) else {

@@ -1,7 +1,7 @@
 //! No orphans: an endpoint whose pod does not exist.
 
 use super::{is_of_pod, is_running};
-use crate::checks::words::{endpoint_exhibit, endpoint_subject, listed};
+use crate::checks::words::{endpoint_exhibit, listed};
 use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::{Endpoint, Pod, Sighted};
 
@@ -38,13 +38,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         } else {
             format!("endpoint {}{place} has {addresses}, but pod {name} does not exist", endpoint.seen)
         };
-        let subject = endpoint_subject(&endpoint.seen);
-        let finding = look.found(subject.clone(), summary);
+        let finding = look.found(&endpoint.seen, summary);
         finding.of_sandbox(endpoint.seen.container_id.as_deref());
         finding
             .seen(endpoint_exhibit(endpoint))
-            .explains(FindingCode::EndpointWithoutDevice, subject.clone())
-            .explains(FindingCode::EndpointWithoutSandbox, subject);
+            .explains(FindingCode::EndpointWithoutDevice, &endpoint.seen)
+            .explains(FindingCode::EndpointWithoutSandbox, &endpoint.seen);
         if case.partial.pods {
             finding.because(format!(
                 "the list of pods is incomplete, but contains others with the same address: {}",

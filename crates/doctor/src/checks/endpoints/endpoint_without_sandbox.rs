@@ -1,7 +1,7 @@
 //! No orphans: an endpoint whose sandbox the runtime does not have.
 
 use super::{Sandboxes, is_asked, is_of_pod};
-use crate::checks::words::{endpoint_exhibit, endpoint_subject};
+use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::{Origin, same_id};
 
@@ -42,18 +42,17 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 continue;
             }
             let short = recorded.get(..12).unwrap_or(recorded);
-            let subject = endpoint_subject(&endpoint.seen);
-            look.found(
-                subject.clone(),
-                format!(
-                    "endpoint {} refers to sandbox {short}, which is not running on {}",
-                    endpoint.seen, node.name
-                ),
-            )
-            .of_sandbox(endpoint.seen.container_id.as_deref())
-            .seen(endpoint_exhibit(endpoint))
-            .seen(Origin::probe(&node.name, "sandboxes").exhibit(format!("no ready sandbox of pod {name}")))
-            .explains(FindingCode::EndpointWithoutDevice, subject);
+            let summary = format!(
+                "endpoint {} refers to sandbox {short}, which is not running on {}",
+                endpoint.seen, node.name
+            );
+            look.found(&endpoint.seen, summary)
+                .of_sandbox(endpoint.seen.container_id.as_deref())
+                .seen(endpoint_exhibit(endpoint))
+                .seen(
+                    Origin::probe(&node.name, "sandboxes").exhibit(format!("no ready sandbox of pod {name}")),
+                )
+                .explains(FindingCode::EndpointWithoutDevice, &endpoint.seen);
         }
     }
 }

@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use ::ipam::Pool;
 use ipnet::IpNet;
 use model::names::host_interface_name;
-use model::{Cidr, Kind, NodeName};
+use model::{Kind, NodeName};
 
 use crate::checks::words::listed;
 use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
@@ -30,14 +29,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         look.could_not_run(PartialList::Endpoints);
         return;
     }
-    let records = case.evidence.records.of(Kind::IpPool);
-    let pools: Option<Vec<Cidr>> = records.map(|records| {
-        records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).map(|pool| pool.cidr).collect()
-    });
     // Pods of another network have addresses of another network.
-    let is_ours = |address: &IpAddr| {
-        pools.as_ref().is_none_or(|pools| pools.iter().any(|pool| pool.contains(*address)))
-    };
+    let knows_none = case.evidence.records.of(Kind::IpPool).is_none();
+    let is_ours =
+        |address: &IpAddr| knows_none || case.pools().iter().any(|(pool, _)| pool.cidr.contains(*address));
     let lacks_one =
         |pod: &Pod| case.endpoints_of(&pod.name).next().is_none() && pod.addresses.iter().any(is_ours);
     for pod in case.all_pods() {
@@ -55,7 +50,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 
 /// Sandboxes that run, as the pods that nobody listed. Where all pods are listed, theirs have been judged.
 fn unlisted<'c>(case: &'c Case<'_>) -> impl Iterator<Item = (Sighted<Pod>, &'c str)> {
-    let knows_pods = case.evidence.pods.is_some() && !case.partial.pods;
+    let knows_pods = case.knows_pods();
     let nodes = case.all_nodes().filter(move |_| !knows_pods);
     let sandboxes = nodes.flat_map(|node| node.sandboxes.iter().flatten().map(move |found| (node, found)));
     sandboxes.filter_map(|(node, found)| {
@@ -114,10 +109,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>, words: String)
 /// What is left of it in the kernel looks like nobody's.
 fn explain_kernel(case: &Case<'_>, finding: &mut Finding, pod: &Pod, node: &NodeName) {
     for address in &pod.addresses {
-        finding.explains(
-            FindingCode::RouteWithoutEndpoint,
-            Subject::Route { node: node.to_owned(), destination: IpNet::from(*address) },
-        );
+        finding.explains(FindingCode::RouteWithoutEndpoint, Subject::route(node, *address));
     }
     let kernel = case.node(node).map(|node| &node.kernel);
     let routes = kernel
@@ -129,11 +121,8 @@ fn explain_kernel(case: &Case<'_>, finding: &mut Finding, pod: &Pod, node: &Node
     for device in routed.chain(usual) {
         finding.explains(FindingCode::DeviceWithoutEndpoint, Subject::device(node, &device));
         for address in &pod.addresses {
-            let (node, device) = (node.to_owned(), device.clone());
-            finding.explains(
-                FindingCode::NeighbourWithoutEndpoint,
-                Subject::Neighbour { node, address: *address, device },
-            );
+            let neighbour = Subject::neighbour(node, *address, &device);
+            finding.explains(FindingCode::NeighbourWithoutEndpoint, neighbour);
         }
     }
 }

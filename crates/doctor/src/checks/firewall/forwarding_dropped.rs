@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::walk::{self, Dropper, Packet};
 use super::{Spared, advise, locals, remote, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
-use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Host, Look, Need};
 use evidence::firewall::Firewall;
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -27,20 +27,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         // What the agent's own rules drop is meant.
         let of_others = walk::of_others(&firewall.seen);
         let mut dropped_by = BTreeSet::new();
-        for is_ipv4 in [true, false] {
-            for is_out in [true, false] {
-                dropped_by
-                    .extend(who_drops_all(case, host, &of_others, (is_ipv4, is_out)).unwrap_or_default());
-            }
+        for way in [(true, true), (true, false), (false, true), (false, false)] {
+            dropped_by.extend(who_drops_all(case, host, &of_others, way).into_iter().flatten());
         }
         if dropped_by.is_empty() {
             continue;
         }
         let name = host.name();
-        let finding = look.found(
-            Subject::Node(name.to_owned()),
-            format!("{name} drops packets between its pods and other nodes"),
-        );
+        let finding = look.found(name, format!("{name} drops packets between its pods and other nodes"));
         advise(finding, &dropped_by, &spared());
         finding.seen_all(dropped_by.iter().map(|place| firewall.exhibit(place.to_string())));
         explain_losses(case, finding, name);
@@ -65,23 +59,9 @@ fn who_drops_all(
     let uplink = way_out(host, remote);
     let mut dropped_by = BTreeSet::new();
     for local in locals(host, is_ipv4) {
-        let packet = if is_out {
-            Packet {
-                from: local.address,
-                to: remote,
-                incoming: local.device,
-                outgoing: uplink,
-                transport: None,
-            }
-        } else {
-            Packet {
-                from: remote,
-                to: local.address,
-                incoming: uplink,
-                outgoing: local.device,
-                transport: None,
-            }
-        };
+        let (here, there) = ((local.address, local.device), (remote, uplink));
+        let ((from, incoming), (to, outgoing)) = if is_out { (here, there) } else { (there, here) };
+        let packet = Packet { from, to, incoming, outgoing, transport: None };
         let fate = walk::fate_of(firewall, &packet);
         if !fate.is_dropped() {
             return None;

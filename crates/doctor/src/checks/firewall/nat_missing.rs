@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use super::walk::{self, Packet};
 use super::{locals, way_out};
-use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
-use evidence::Sighted;
+use crate::{Case, Check, FindingCode, Host, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod traffic leaves the cluster without NAT",
@@ -31,23 +30,18 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if uses_bpf(case) {
         return;
     }
-    let records = case.evidence.records.all(Kind::IpPool);
-    let wants_it = |record: &&Sighted<Resource>| record.seen.spec("natOutgoing") == Some(&Value::Bool(true));
-    let wanting = records.iter().filter(wants_it);
-    let pools: Vec<(Pool, &Sighted<Resource>)> =
-        wanting.filter_map(|record| Some((Pool::new(&record.seen).ok()?, record))).collect();
+    let wants_it = |record: &Resource| record.spec("natOutgoing") == Some(&Value::Bool(true));
     for host in case.hosts().iter().filter(|host| host.has_agent()) {
-        for (pool, record) in &pools {
+        for (pool, record) in case.pools().iter().filter(|(_, record)| wants_it(&record.seen)) {
             let Some(firewall) = host.node.firewall.as_ref().filter(|_| keeps_sources(host, pool)) else {
                 continue;
             };
-            look.found(
-                Subject::Node(host.name().to_owned()),
-                format!("{} lets packets of pool {} leave the cluster without NAT", host.name(), pool.name),
-            )
-            .known_by(&pool.name)
-            .seen(firewall.exhibit("no rule masquerades packets that leave the cluster"))
-            .seen(record.exhibit(format!("pool {} has natOutgoing", pool.name)));
+            let summary =
+                format!("{} lets packets of pool {} leave the cluster without NAT", host.name(), pool.name);
+            look.found(host.name(), summary)
+                .known_by(&pool.name)
+                .seen(firewall.exhibit("no rule masquerades packets that leave the cluster"))
+                .seen(record.exhibit(format!("pool {} has natOutgoing", pool.name)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use plan::between::{NAT_TABLE, POD_CHAIN};
 
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::firewall::{Act, Firewall};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -27,11 +27,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             continue;
         }
         let name = host.name();
-        look.found(
-            Subject::Node(name.to_owned()),
-            format!("{name} does not restrict its pods to their own addresses"),
-        )
-        .seen(firewall.exhibit(format!("table {NAT_TABLE} has no chain {POD_CHAIN} that drops packets")));
+        look.found(name, format!("{name} does not restrict its pods to their own addresses"))
+            .seen(firewall.exhibit(format!("table {NAT_TABLE} has no chain {POD_CHAIN} that drops packets")));
     }
 }
 

@@ -10,7 +10,7 @@ use super::walk::{self, Dropper, Packet, Transport};
 use super::{Spared, advise};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::listed;
-use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Host, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Firewall drops tunnel traffic",
@@ -46,10 +46,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             (!lost.from.is_empty()).then(|| format!("from {}", listed(&lost.from))),
         ];
         let ways: Vec<String> = ways.into_iter().flatten().collect();
-        let finding = look.found(
-            Subject::Node(name.to_owned()),
-            format!("{name} drops the tunnel's packets (UDP port {}) {}", lost.port, ways.join(" and ")),
-        );
+        let summary =
+            format!("{name} drops the tunnel's packets (UDP port {}) {}", lost.port, ways.join(" and "));
+        let finding = look.found(name, summary);
         finding
             .known_by("tunnel")
             .seen_all(lost.dropped_by.iter().map(|dropper| firewall.exhibit(dropper.to_string())));

@@ -39,7 +39,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let namespace = allocation.attribute.secondary.get(::ipam::NAMESPACE_ATTRIBUTE);
             let namespace = namespace.map(String::as_str).unwrap_or_default();
             let pod = format!("it was allocated to pod {namespace}/{pod}");
-            finding.because(if case.pods.is_some() && !case.partial.pods {
+            finding.because(if case.knows_pods() {
                 format!("{pod}, which no longer has it")
             } else {
                 format!(

@@ -37,14 +37,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if pods.any(|pod| is_on_its_own(&pod)) || case.pods_at(*address).iter().any(is_on_its_own) {
             continue;
         }
-        look.found(
-            *address,
-            format!(
-                "{address} is used by {} but is in no pool that allows it",
-                listed(users(case, *address))
-            ),
-        )
-        .seen_all(user_exhibits(case, *address));
+        let summary = format!(
+            "{address} is used by {} but is in no pool that allows it",
+            listed(users(case, *address))
+        );
+        look.found(*address, summary).seen_all(user_exhibits(case, *address));
     }
 }
 

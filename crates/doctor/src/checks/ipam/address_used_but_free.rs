@@ -32,10 +32,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             Some(block) => format!("it is free in block {block}"),
             None => "no block contains it".to_owned(),
         };
-        let finding = look.found(
-            *address,
-            format!("{address} is used by {} but is not allocated", listed(users(case, *address))),
-        );
+        let summary = format!("{address} is used by {} but is not allocated", listed(users(case, *address)));
+        let finding = look.found(*address, summary);
         for endpoint in case.endpoints_at(*address) {
             finding.of_sandbox(endpoint.seen.container_id.as_deref());
         }

@@ -33,10 +33,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             Really::OwnedBy(other) => format!("belongs to {}", owner_words(other)),
         };
         let key = Key::Affinity { owner: owner.clone(), block: *block };
-        let finding = look.found(
-            Subject::Affinity { owner: owner.clone(), block: *block },
-            format!("{} has an affinity for block {block}, which {truth}", owner_words(owner)),
-        );
+        let summary = format!("{} has an affinity for block {block}, which {truth}", owner_words(owner));
+        let finding = look.found(Subject::Affinity { owner: owner.clone(), block: *block }, summary);
         finding.seen(exhibit(case, key, "confirmed"));
         if *really != Really::Absent {
             finding.seen(exhibit(case, Key::Block(*block), format!("block {block} {truth}")));

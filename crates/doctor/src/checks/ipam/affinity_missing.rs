@@ -4,7 +4,7 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, owner_words, problems};
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Block has no affinity for its owner",
@@ -23,8 +23,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for problem in problems(case) {
         let Problem::AffinityMissing { block, owner } = problem else { continue };
         let words = format!("block {block} belongs to {}", owner_words(owner));
-        look.found(Subject::Block(*block), format!("{words}, but the matching affinity is missing"))
-            .seen(exhibit(case, Key::Block(*block), words));
+        look.found(*block, format!("{words}, but the matching affinity is missing")).seen(exhibit(
+            case,
+            Key::Block(*block),
+            words,
+        ));
     }
 }
 

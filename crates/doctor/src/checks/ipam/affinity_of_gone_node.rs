@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use model::{AffinityOwner, Cidr, Key, NodeName};
 
 use super::exhibit;
-use crate::checks::words::{counted, endpoint_subject, listed};
+use crate::checks::words::{counted, listed};
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::IpamEvidence;
 
@@ -35,7 +35,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     for (node, left) in left_behind(case, ipam) {
         let summary = format!("node {node} no longer exists but still has {}", left.words());
-        let finding = look.found(Subject::node(&node), summary);
+        let finding = look.found(&node, summary);
         finding.known_by("left behind");
         for (owner, block) in &left.affinities {
             let subject = Subject::Affinity { owner: owner.clone(), block: *block };
@@ -46,13 +46,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         for block in &left.blocks {
             finding.seen(exhibit(case, Key::Block(*block), format!("block {block} belongs to node {node}")));
-            finding.explains(FindingCode::AffinityMissing, Subject::Block(*block));
+            finding.explains(FindingCode::AffinityMissing, *block);
             for address in allocated(ipam, block) {
                 finding.explains(FindingCode::AddressLeaked, address);
             }
         }
         for endpoint in case.endpoints_on(&node) {
-            finding.explains(FindingCode::EndpointWithoutPod, endpoint_subject(&endpoint.seen));
+            finding.explains(FindingCode::EndpointWithoutPod, &endpoint.seen);
         }
     }
 }
@@ -84,17 +84,13 @@ fn left_behind(case: &Case<'_>, ipam: &IpamEvidence) -> BTreeMap<NodeName, Left>
     // A machine that answers under this name is not gone: that its record is has a code of its own.
     let lives = |node: &NodeName| case.node(node).is_some_and(|node| node.setup.node_name.is_some());
     let is_gone = |node: &NodeName| case.node_view(node).is_none() && !lives(node);
-    for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
-        if let Some(node) = stored.value.owner().and_then(|owner| owner.node())
-            && is_gone(&node)
-        {
-            left.entry(node).or_default().blocks.push(*cidr);
+    for (cidr, block) in case.live_blocks() {
+        if let Some(node) = block.owner().and_then(|owner| owner.node()).filter(is_gone) {
+            left.entry(node).or_default().blocks.push(cidr);
         }
     }
     for ((owner, cidr), _) in ipam.books.affinities.iter().filter(|(_, stored)| !stored.value.deleted) {
-        if let Some(node) = owner.node()
-            && is_gone(&node)
-        {
+        if let Some(node) = owner.node().filter(is_gone) {
             left.entry(node).or_default().affinities.push((owner.clone(), *cidr));
         }
     }

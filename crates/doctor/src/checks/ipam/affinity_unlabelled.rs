@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::{AffinityOwner, Cidr, Kind};
 
 use super::owner_words;
-use crate::checks::words::listed;
+use crate::checks::words::{ALIKE_MAX, counted, listed};
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::Sighted;
 
@@ -31,20 +31,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         by_owner.entry(&affinity.seen.0).or_default().push(affinity);
     }
     for (owner, affinities) in by_owner {
-        let count = match affinities.len() {
-            1 => "one affinity".to_owned(),
-            several => format!("{several} affinities"),
-        };
+        let count = counted(affinities.len(), "affinity");
         let blocks = affinities.iter().map(|affinity| affinity.seen.1);
         let summary = format!("{} has {count} without labels, for {}", owner_words(owner), listed(blocks));
         let finding = look.found(Subject::node(owner.name()), summary);
         finding.known_by("labels");
-        finding.seen_all(affinities.iter().take(EXHIBITS_MAX).map(|affinity| affinity.exhibit("affinity")));
+        finding.seen_all(affinities.iter().take(ALIKE_MAX).map(|affinity| affinity.exhibit("affinity")));
     }
 }
-
-/// The others look the same.
-const EXHIBITS_MAX: usize = 3;
 
 /// Whether the cluster runs a release that goes by labels. Older ones never wrote any.
 fn has_release_with_labels(case: &Case<'_>) -> bool {

@@ -21,8 +21,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let blocks = case.evidence.ipam.iter().flat_map(|ipam| ipam.books.blocks.values());
-    for block in blocks.map(|stored| &stored.value).filter(|block| !block.deleted) {
+    for (_, block) in case.live_blocks() {
         let is_unnamed = |attribute: &BlockAttribute| {
             attribute.handle().is_none_or(str::is_empty) && attribute.released_at.is_none()
         };

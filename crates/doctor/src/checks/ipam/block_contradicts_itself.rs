@@ -4,7 +4,7 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Block contradicts itself",
@@ -27,13 +27,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if !ipam.books.blocks.contains_key(block) {
             continue;
         }
-        let finding = look.found(
-            Subject::Block(*block),
-            format!(
-                "block {block} contradicts itself: {}",
-                crate::checks::words::listed(&corrupt.contradictions)
-            ),
+        let summary = format!(
+            "block {block} contradicts itself: {}",
+            crate::checks::words::listed(&corrupt.contradictions)
         );
+        let finding = look.found(*block, summary);
         for contradiction in &corrupt.contradictions {
             finding.seen(exhibit(case, corrupt.key.clone(), contradiction.clone()));
         }

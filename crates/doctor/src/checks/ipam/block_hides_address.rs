@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use model::{Cidr, Key, Kind};
 
 use super::exhibit;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Block contains a node's address or a service range",
@@ -20,11 +20,11 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let pools = super::pools(case);
-    for (cidr, _) in super::live_blocks(case) {
+    for (cidr, _) in case.live_blocks() {
         let Some(pool) = pools.iter().find(|pool| pool.contains_cidr(&cidr)) else { continue };
         let hidden = hidden_by(case, &cidr, Some(pool));
         let Some(first) = hidden.first() else { continue };
-        let finding = look.found(Subject::Block(cidr), format!("block {cidr} contains {first}"));
+        let finding = look.found(cidr, format!("block {cidr} contains {first}"));
         finding.known_by("hides").seen(exhibit(case, Key::Block(cidr), format!("block {cidr}")));
         for other in hidden.iter().skip(1) {
             finding.because(format!("it also contains {other}"));

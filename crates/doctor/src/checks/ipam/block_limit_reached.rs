@@ -7,8 +7,8 @@ use model::ipam::Block;
 use model::{Cidr, IpVersion, Key, Kind};
 
 use super::exhibit;
-use crate::checks::words::counted;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::checks::words::{ALIKE_MAX, counted};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node has reached its block limit and has no free address",
@@ -27,10 +27,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let Some(ipam) = case.evidence.ipam.as_ref().filter(|ipam| ipam.whole.blocks) else { return };
     let configured = ipam.config.as_ref().map_or(0, |config| config.seen.max_blocks_per_host);
     let limit = usize::try_from(configured).ok().filter(|limit| *limit > 0).unwrap_or(BLOCKS_MAX);
-    let mut held: BTreeMap<(&str, bool), Vec<(&Cidr, &Block)>> = BTreeMap::new();
-    for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
-        if let Some(owner) = &stored.value.affinity {
-            held.entry((owner, is_ipv4(cidr))).or_default().push((cidr, &stored.value));
+    let mut held: BTreeMap<(&str, bool), Vec<(Cidr, &Block)>> = BTreeMap::new();
+    for (cidr, block) in case.live_blocks() {
+        if let Some(owner) = &block.affinity {
+            held.entry((owner, is_ipv4(&cidr))).or_default().push((cidr, block));
         }
     }
     held.retain(|_, blocks| blocks.len() >= limit);
@@ -46,16 +46,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             "node {node} has {} (limit {limit}) without a free address",
             counted(blocks.len(), &format!("{version} block"))
         );
-        let finding = look.found(Subject::node(&node), summary);
+        let finding = look.found(&node, summary);
         finding.known_by(version);
-        for (cidr, _) in blocks.iter().take(EXHIBITS_MAX) {
-            finding.seen(exhibit(case, Key::Block(**cidr), format!("block {cidr} is full")));
+        for (cidr, _) in blocks.iter().take(ALIKE_MAX) {
+            finding.seen(exhibit(case, Key::Block(*cidr), format!("block {cidr} is full")));
         }
     }
 }
-
-/// The others look the same.
-const EXHIBITS_MAX: usize = 3;
 
 fn has_room(block: &Block, reserved: &Reservations) -> bool {
     let free = block.unallocated.iter().filter_map(|at| block.address(*at));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::{Cidr, Key};
 
 use super::{BOOKS_AND_USERS, exhibit, user_exhibits};
-use crate::checks::words::listed;
+use crate::checks::words::{ALIKE_MAX, listed};
 use crate::{Case, Check, FindingCode, Look, Subject};
 use evidence::IpamEvidence;
 
@@ -35,12 +35,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             1 => "one of its addresses is".to_owned(),
             several => format!("{several} of its addresses are"),
         };
-        let finding = look.found(
-            Subject::Block(*cidr),
-            format!("block {cidr} is missing, but {count} in use: {}", listed(used)),
-        );
+        let finding =
+            look.found(*cidr, format!("block {cidr} is missing, but {count} in use: {}", listed(used)));
         finding.known_by("missing");
-        for address in used.iter().take(EXHIBITS_MAX) {
+        for address in used.iter().take(ALIKE_MAX) {
             finding.seen_all(user_exhibits(case, *address));
         }
         for address in used {
@@ -61,9 +59,6 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
     }
 }
-
-/// The others look the same.
-const EXHIBITS_MAX: usize = 3;
 
 fn handles_by_block(ipam: &IpamEvidence) -> BTreeMap<Cidr, Vec<&str>> {
     let mut by_block: BTreeMap<Cidr, Vec<&str>> = BTreeMap::new();

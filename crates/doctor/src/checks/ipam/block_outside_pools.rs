@@ -5,7 +5,8 @@ use model::{Key, Kind};
 
 use super::block_hides_address::hidden_by;
 use super::exhibit;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::checks::words::counted;
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Block is in no IP pool",
@@ -25,11 +26,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         return;
     }
     let pools = Reservations::new(&super::pools(case));
-    for (cidr, block) in super::live_blocks(case).filter(|(cidr, _)| !pools.covers(cidr)) {
+    for (cidr, block) in case.live_blocks().filter(|(cidr, _)| !pools.covers(cidr)) {
         let taken: Vec<usize> =
             (0..block.allocations.len()).filter(|at| block.allocations[*at].is_some()).collect();
-        let words = format!("block {cidr} with {}", addresses(taken.len()));
-        let finding = look.found(Subject::Block(cidr), format!("{words} is in no pool"));
+        let words = format!("block {cidr} with {}", counted(taken.len(), "allocated address"));
+        let finding = look.found(cidr, format!("{words} is in no pool"));
         finding.known_by("no pool").seen(exhibit(case, Key::Block(cidr), words));
         for hidden in hidden_by(case, &cidr, None) {
             finding.because(format!("a route to it would hide {hidden}"));
@@ -38,10 +39,6 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             finding.explains(FindingCode::AddressOutsidePools, address);
         }
     }
-}
-
-fn addresses(count: usize) -> String {
-    if count == 1 { "one allocated address".to_owned() } else { format!("{count} allocated addresses") }
 }
 
 #[cfg(test)]

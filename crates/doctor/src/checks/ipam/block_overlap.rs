@@ -4,7 +4,7 @@ use ::ipam::check::Problem;
 use model::Key;
 
 use super::{exhibit, problems};
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Blocks overlap",
@@ -21,7 +21,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for problem in problems(case) {
         let Problem::BlocksOverlap(outer, inner) = problem else { continue };
-        let finding = look.found(Subject::Block(*inner), format!("block {inner} lies inside block {outer}"));
+        let finding = look.found(*inner, format!("block {inner} lies inside block {outer}"));
         for block in [outer, inner] {
             finding.seen(exhibit(case, Key::Block(*block), format!("block {block}")));
         }

@@ -24,18 +24,13 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let Some(ipam) = case.evidence.ipam.as_ref() else { return };
-    for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
-        let named: Vec<&str> = stored
-            .value
-            .attributes
-            .iter()
-            .filter_map(|attribute| attribute.handle())
-            .filter(|handle| is_by_name(handle))
-            .collect();
+    for (cidr, block) in case.live_blocks() {
+        let handles = block.attributes.iter().filter_map(|attribute| attribute.handle());
+        let named: Vec<&str> = handles.filter(|handle| is_by_name(handle)).collect();
         if !named.is_empty() {
             let words = format!("block {cidr} refers to handles {}", listed(&named));
-            let exhibits = vec![exhibit(case, Key::Block(*cidr), words)];
-            tell(look, Subject::Block(*cidr), &named, exhibits);
+            let exhibits = vec![exhibit(case, Key::Block(cidr), words)];
+            tell(look, Subject::Block(cidr), &named, exhibits);
         }
     }
     let mut cut: BTreeMap<Option<Cidr>, (Vec<&str>, Vec<Exhibit>)> = BTreeMap::new();

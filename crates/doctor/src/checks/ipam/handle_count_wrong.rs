@@ -24,12 +24,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if !ipam.whole.blocks && !ipam.books.blocks.contains_key(block) {
             continue;
         }
-        look.found(
-            Subject::Handle(handle.clone()),
-            format!("handle {handle} counts {said} in block {block}, but the block has {found}"),
-        )
-        .seen(exhibit(case, Key::Handle(handle.clone()), format!("{block}: {said}")))
-        .seen(exhibit(case, Key::Block(*block), format!("has {found} of {handle}")));
+        let summary = format!("handle {handle} counts {said} in block {block}, but the block has {found}");
+        look.found(Subject::Handle(handle.clone()), summary)
+            .seen(exhibit(case, Key::Handle(handle.clone()), format!("{block}: {said}")))
+            .seen(exhibit(case, Key::Block(*block), format!("has {found} of {handle}")));
     }
 }
 

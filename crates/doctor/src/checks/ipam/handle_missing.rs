@@ -26,11 +26,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let exhibits = blocks.iter().map(|block| {
             exhibit(case, Key::Block(*block), format!("block {block} refers to handle {handle}"))
         });
-        look.found(
-            Subject::Handle(handle.clone()),
-            format!("handle {handle} is missing but holds addresses in {}", listed(blocks)),
-        )
-        .seen_all(exhibits);
+        let summary = format!("handle {handle} is missing but holds addresses in {}", listed(blocks));
+        look.found(Subject::Handle(handle.clone()), summary).seen_all(exhibits);
     }
 }
 

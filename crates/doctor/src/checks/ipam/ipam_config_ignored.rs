@@ -38,12 +38,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             .iter()
             .map(|ignored| format!("{} {} (in force: {})", ignored.field, ignored.says, ignored.in_force))
             .collect();
-        look.found(
-            record.seen.key(),
-            format!("IPAMConfiguration({CONFIG_NAME}) is not read, but sets {}", words.join(", ")),
-        )
-        .seen(record.exhibit(format!("spec: {}", fields(&ignored))))
-        .seen(exhibit(case, Key::IpamConfig, words_in_force(ipam.config.is_some(), &ignored)));
+        let summary = format!("IPAMConfiguration({CONFIG_NAME}) is not read, but sets {}", words.join(", "));
+        look.found(record.seen.key(), summary)
+            .seen(record.exhibit(format!("spec: {}", fields(&ignored))))
+            .seen(exhibit(case, Key::IpamConfig, words_in_force(ipam.config.is_some(), &ignored)));
     }
 }
 

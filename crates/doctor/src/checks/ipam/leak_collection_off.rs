@@ -24,11 +24,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Some(period) = period.and_then(Value::as_str) else { continue };
         let is_zero = !period.is_empty() && period.bytes().all(|byte| !(b'1'..=b'9').contains(&byte));
         if is_zero {
-            look.found(
-                record.seen.key(),
-                format!("leakGracePeriod is {period}, so leaked addresses are never collected"),
-            )
-            .seen(record.exhibit(format!("controllers.node.leakGracePeriod: {period}")));
+            let summary = format!("leakGracePeriod is {period}, so leaked addresses are never collected");
+            look.found(record.seen.key(), summary)
+                .seen(record.exhibit(format!("controllers.node.leakGracePeriod: {period}")));
         }
     }
 }

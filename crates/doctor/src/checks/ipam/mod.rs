@@ -53,14 +53,7 @@ fn problems<'c>(case: &'c Case<'_>) -> &'c [Problem] {
 
 /// The networks of all pools that can be understood.
 fn pools(case: &Case<'_>) -> Vec<Cidr> {
-    let records = case.evidence.records.all(Kind::IpPool);
-    records.iter().filter_map(|pool| ::ipam::Pool::new(&pool.seen).ok()).map(|pool| pool.cidr).collect()
-}
-
-/// Blocks that are not about to be removed.
-fn live_blocks<'e>(case: &Case<'e>) -> impl Iterator<Item = (Cidr, &'e model::ipam::Block)> + use<'e> {
-    let blocks = case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.blocks);
-    blocks.map(|(cidr, stored)| (*cidr, &stored.value)).filter(|(_, block)| !block.deleted)
+    case.pools().iter().map(|(pool, _)| pool.cidr).collect()
 }
 
 /// A record of the books as an exhibit.

@@ -16,14 +16,14 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let Some(ipam) = case.evidence.ipam.as_ref().filter(|ipam| ipam.whole.blocks) else { return };
-    let records = case.evidence.records.all(Kind::IpPool);
-    let pools: Vec<(Pool, _)> =
-        records.iter().filter_map(|record| Some((Pool::new(&record.seen).ok()?, record))).collect();
+    if !case.evidence.ipam.as_ref().is_some_and(|ipam| ipam.whole.blocks) {
+        return;
+    }
+    let pools = case.pools();
     let reservations = case.evidence.records.all(Kind::IpReservation).iter().map(|record| &record.seen);
     let reserved = ::ipam::Reservations::new(&reservations.flat_map(reserved_networks).collect::<Vec<_>>());
     let only_pools: Vec<Pool> = pools.iter().map(|(pool, _)| pool.clone()).collect();
-    let blocks = ipam.books.blocks.values().map(|stored| &stored.value).filter(|block| !block.deleted);
+    let blocks = case.live_blocks().map(|(_, block)| block);
     for ((pool, record), usage) in pools.iter().zip(pool_usage(&only_pools, blocks, &reserved)) {
         if pool.is_enabled() && pool.allows(PoolUse::Workload) && usage.total.available() == 0 {
             let words = format!("pool {} ({}) has no free address", pool.name, pool.cidr);

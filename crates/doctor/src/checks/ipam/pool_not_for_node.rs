@@ -9,8 +9,8 @@ use model::{Key, Kind, NodeName, Resource};
 use serde_json::Value;
 
 use super::{block_of, exhibit};
-use crate::checks::words::listed;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::checks::words::{ALIKE_MAX, counted, listed};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::{Origin, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -29,16 +29,13 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let Some(ipam) = case.evidence.ipam.as_ref() else { return };
-    let records = case.evidence.records.all(Kind::IpPool).iter();
-    let pools: Vec<(Pool, &Sighted<Resource>)> =
-        records.filter_map(|record| Some((Pool::new(&record.seen).ok()?, record))).collect();
+    let pools = case.pools();
     if pools.iter().all(|(pool, _)| pool.selects_every_node()) {
         return;
     }
     let mut strangers: BTreeMap<(usize, NodeName), Vec<IpAddr>> = BTreeMap::new();
-    for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
-        let around = pools.iter().enumerate().filter(|(_, (pool, _))| pool.cidr.contains_cidr(cidr));
+    for (cidr, block) in case.live_blocks() {
+        let around = pools.iter().enumerate().filter(|(_, (pool, _))| pool.cidr.contains_cidr(&cidr));
         // Pools that overlap are another finding; the closest is meant.
         let Some((index, (pool, _))) = around.max_by_key(|(_, (pool, _))| pool.cidr.prefix_len()) else {
             continue;
@@ -46,7 +43,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if pool.selects_every_node() {
             continue;
         }
-        for (node, address) in not_chosen(case, pool, &stored.value) {
+        for (node, address) in not_chosen(case, pool, block) {
             strangers.entry((index, node)).or_default().push(address);
         }
     }
@@ -71,29 +68,23 @@ fn tell(
     node: &NodeName,
     addresses: &[IpAddr],
 ) {
-    let count = match addresses.len() {
-        1 => "one address".to_owned(),
-        several => format!("{several} addresses"),
-    };
+    let count = counted(addresses.len(), "address");
     let key = pool.seen.key();
     let summary =
         format!("node {node} has {count} from {key}, which does not select it: {}", listed(addresses));
-    let finding = look.found(Subject::node(node), summary);
+    let finding = look.found(node, summary);
     finding.known_by(key.to_string());
     let selector = pool.seen.spec("nodeSelector").and_then(Value::as_str).unwrap_or_default();
     finding.seen(pool.exhibit(format!("nodeSelector: {selector}")));
     if let Some((labels, origin)) = labels(case, node) {
         finding.seen(origin.exhibit(format!("labels: {}", in_words(labels))));
     }
-    for address in addresses.iter().take(EXHIBITS_MAX) {
+    for address in addresses.iter().take(ALIKE_MAX) {
         if let Some(cidr) = block_of(case, *address) {
             finding.seen(exhibit(case, Key::Block(cidr), format!("{address} is on node {node}")));
         }
     }
 }
-
-/// The others look the same.
-const EXHIBITS_MAX: usize = 3;
 
 type Labels = BTreeMap<String, String>;
 

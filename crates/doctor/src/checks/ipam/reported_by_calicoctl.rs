@@ -32,11 +32,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         IpamReport::Problem(text) | IpamReport::Summary(text) => report.exhibit(text.clone()),
         IpamReport::Usage { cidr, .. } => report.exhibit(cidr.to_string()),
     });
-    look.found(
-        Subject::Cluster,
-        format!("calicoctl ipam check reports {}", counted(problems.len(), "problem")),
-    )
-    .seen_all(exhibits);
+    let summary = format!("calicoctl ipam check reports {}", counted(problems.len(), "problem"));
+    look.found(Subject::Cluster, summary).seen_all(exhibits);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use model::{AffinityOwner, Key};
 
 use super::exhibit;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Block for service addresses is empty",
@@ -18,19 +18,17 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let Some(ipam) = case.evidence.ipam.as_ref() else { return };
-    for (cidr, stored) in ipam.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted) {
-        let Some(owner @ AffinityOwner::Virtual(_)) = stored.value.owner() else { continue };
-        if stored.value.allocations.iter().any(Option::is_some) {
+    for (cidr, block) in case.live_blocks() {
+        let Some(owner @ AffinityOwner::Virtual(_)) = block.owner() else { continue };
+        if block.allocations.iter().any(Option::is_some) {
             continue;
         }
-        let finding = look.found(
-            Subject::Block(*cidr),
-            format!("block {cidr} belongs to {} but holds no address", owner.name()),
-        );
-        finding.seen(exhibit(case, Key::Block(*cidr), format!("block {cidr} is empty")));
-        let affinity = (owner.clone(), *cidr);
+        let finding =
+            look.found(cidr, format!("block {cidr} belongs to {} but holds no address", owner.name()));
+        finding.seen(exhibit(case, Key::Block(cidr), format!("block {cidr} is empty")));
+        let affinity = (owner.clone(), cidr);
         if ipam.books.affinities.contains_key(&affinity) {
-            finding.seen(exhibit(case, Key::Affinity { owner, block: *cidr }, "affinity"));
+            finding.seen(exhibit(case, Key::Affinity { owner, block: cidr }, "affinity"));
         }
     }
 }

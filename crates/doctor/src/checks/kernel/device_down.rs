@@ -23,10 +23,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             Difference::NotRunning { .. } => "up, but its other end is down",
             _ => continue,
         };
-        let finding = look.found(
-            Subject::device(host.name(), device),
-            format!("{device} of endpoint {} on {} is {state}", endpoint.seen, host.name()),
-        );
+        let summary = format!("{device} of endpoint {} on {} is {state}", endpoint.seen, host.name());
+        let finding = look.found(Subject::device(host.name(), device), summary);
         finding.of_sandbox(endpoint.seen.container_id.as_deref());
         if let Some(link) = host.link(device) {
             finding.seen(link.exhibit(format!("{device} is {state}")));

@@ -24,15 +24,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Fault { host, endpoint, device, .. } = fault;
         let Some(needed) = needed_at(&wanted.path, &endpoint.seen.addresses) else { continue };
         let (place, path) = (host.name(), wanted.path.as_str());
-        let finding = look.found(
-            Subject::Sysctl { node: place.to_owned(), path: path.to_owned() },
-            format!(
-                "{} of {device} on {place} is {value}, expected {}: endpoint {}",
-                needed.setting.name(),
-                wanted.value,
-                endpoint.seen
-            ),
+        let summary = format!(
+            "{} of {device} on {place} is {value}, expected {}: endpoint {}",
+            needed.setting.name(),
+            wanted.value,
+            endpoint.seen
         );
+        let finding = look.found(Subject::sysctl(place, path), summary);
         finding
             .of_sandbox(endpoint.seen.container_id.as_deref())
             .because(needed.otherwise)

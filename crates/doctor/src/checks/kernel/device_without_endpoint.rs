@@ -1,6 +1,6 @@
 //! No orphans: a pod's device that no endpoint knows.
 
-use super::{knows_endpoints, neighbour_subject};
+use super::{judged_hosts, neighbour_subject};
 use model::Sandbox;
 
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
@@ -17,10 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    if !knows_endpoints(case) {
-        return;
-    }
-    for host in case.hosts() {
+    for host in judged_hosts(case) {
         for link in host.links().filter(|link| link.seen.is_workload()) {
             let device = link.seen.name.as_str();
             let is_known = !host.endpoints_at_device(device).is_empty() || host.attachment(device).is_some();
@@ -28,19 +25,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             if is_known || sandbox.is_some_and(|sandbox| case.is_at_work_on(sandbox.container_id())) {
                 continue;
             }
-            let finding = look.found(
-                Subject::device(host.name(), device),
-                format!("{} has device {device}, but no endpoint names it", host.name()),
-            );
+            let summary = format!("{} has device {device}, but no endpoint names it", host.name());
+            let finding = look.found(Subject::device(host.name(), device), summary);
             // A pod that is made anew has a device of the same name, which is another one.
             finding.known_by(format!("link {:?}", link.seen.index));
             finding.seen(link.exhibit(format!("link {device}")));
             for route in host.routes().filter(|route| route.seen.device.as_deref() == Some(device)) {
                 let destination = route.seen.destination;
-                finding.explains(
-                    FindingCode::RouteWithoutEndpoint,
-                    Subject::Route { node: host.name().to_owned(), destination },
-                );
+                finding.explains(FindingCode::RouteWithoutEndpoint, Subject::route(host.name(), destination));
             }
             for neighbour in host.neighbours().filter(|neighbour| neighbour.seen.device == device) {
                 finding.explains(

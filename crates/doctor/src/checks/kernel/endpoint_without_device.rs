@@ -1,7 +1,7 @@
 //! Kernel agrees: an endpoint whose device is not there.
 
 use super::{neighbour_subject, route_subject, settled};
-use crate::checks::words::{endpoint_exhibit, endpoint_subject};
+use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::Origin;
 
@@ -19,15 +19,13 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for host in case.hosts().iter().filter(|host| host.has_all_links()) {
         for (endpoint, device) in settled(case, host).filter(|(_, device)| host.link(device).is_none()) {
-            let subject = endpoint_subject(&endpoint.seen);
-            let finding = look.found(
-                subject,
-                format!(
-                    "endpoint {} has no device: {device} does not exist on {}",
-                    endpoint.seen,
-                    host.name()
-                ),
+            let subject = &endpoint.seen;
+            let summary = format!(
+                "endpoint {} has no device: {device} does not exist on {}",
+                endpoint.seen,
+                host.name()
             );
+            let finding = look.found(subject, summary);
             finding.of_sandbox(endpoint.seen.container_id.as_deref());
             finding
                 .seen(endpoint_exhibit(endpoint))

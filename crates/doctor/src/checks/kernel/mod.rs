@@ -16,7 +16,6 @@ pub(super) mod route_without_endpoint;
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use model::ShellCommand;
 use plan::Difference;
 use plan::task::RepairTask;
@@ -66,11 +65,11 @@ impl Fault<'_, '_> {
 }
 
 fn route_subject(host: &Host<'_>, address: IpAddr) -> Subject {
-    Subject::Route { node: host.name().to_owned(), destination: IpNet::from(address) }
+    Subject::route(host.name(), address)
 }
 
 fn neighbour_subject(host: &Host<'_>, address: IpAddr, device: &str) -> Subject {
-    Subject::Neighbour { node: host.name().to_owned(), address, device: device.to_owned() }
+    Subject::neighbour(host.name(), address, device)
 }
 
 /// Whether somebody of this node has the address: an endpoint, or an attachment of the agent.
@@ -80,7 +79,7 @@ fn is_held(case: &Case<'_>, host: &Host<'_>, address: IpAddr, device: &str) -> b
         || host.attachment(device).is_some_and(|held| held.is_in_flux || held.addresses.contains(&address))
 }
 
-/// Whether every endpoint there is was collected.
-fn knows_endpoints(case: &Case<'_>) -> bool {
-    case.evidence.endpoints.is_some() && !case.partial.endpoints
+/// Nodes on which something that no endpoint has is left over: none, unless every endpoint there is was collected.
+fn judged_hosts<'c, 'e>(case: &'c Case<'e>) -> &'c [Host<'e>] {
+    if case.knows_endpoints() { case.hosts() } else { &[] }
 }

@@ -19,14 +19,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for Fault { host, endpoint, device, difference } in faults(case) {
         let Difference::Mtu { wanted: inner_mtu, found: outer_mtu, .. } = difference else { continue };
         let interface = endpoint.seen.interface.as_deref().unwrap_or(USUAL_INTERFACE);
-        let finding = look.found(
-            Subject::device(host.name(), device),
-            format!(
-                "{device} on {} has MTU {outer_mtu}, but {interface} of endpoint {} has {inner_mtu}",
-                host.name(),
-                endpoint.seen
-            ),
+        let summary = format!(
+            "{device} on {} has MTU {outer_mtu}, but {interface} of endpoint {} has {inner_mtu}",
+            host.name(),
+            endpoint.seen
         );
+        let finding = look.found(Subject::device(host.name(), device), summary);
         finding.of_sandbox(endpoint.seen.container_id.as_deref());
         let ends = [(host.link(device), outer_mtu), (case.interface_of(host, &endpoint.seen), inner_mtu)];
         for (link, mtu) in ends.into_iter().filter_map(|(link, mtu)| Some((link?, mtu))) {

@@ -4,7 +4,7 @@ use ::ipam::Pool;
 use model::Kind;
 use plan::between::{IPIP_DEVICE, VXLAN_DEVICES, tunnel_overhead};
 
-use crate::checks::words::listed;
+use crate::checks::words::{counted, listed};
 use crate::{Case, Certainty, Check, FindingCode, Host, Look, Need, Subject};
 use evidence::Sighted;
 use evidence::kernel::Link;
@@ -22,9 +22,8 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    let records = case.evidence.records.all(Kind::IpPool);
-    let pools: Vec<Pool> = records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
-    let (has_vxlan, has_ipip) = (pools.iter().any(Pool::has_vxlan), pools.iter().any(Pool::has_ipip));
+    let has = |mode: fn(&Pool) -> bool| case.pools().iter().any(|(pool, _)| mode(pool));
+    let (has_vxlan, has_ipip) = (has(Pool::has_vxlan), has(Pool::has_ipip));
     let vxlan = VXLAN_DEVICES.into_iter().filter(|_| has_vxlan);
     let devices: Vec<&str> = vxlan.chain(has_ipip.then_some(IPIP_DEVICE)).collect();
     for host in case.hosts() {
@@ -44,15 +43,13 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
         && let Some(outer) = card.seen.mtu
         && mtu.saturating_add(header) > outer
     {
-        look.found(
-            Subject::device(place, name),
-            format!(
-                "{name} on {place} has MTU {mtu}; with {header} bytes of header it exceeds MTU {outer} of {}",
-                card.seen.name
-            ),
-        )
-        .seen(tunnel.exhibit(format!("{name} has MTU {mtu}")))
-        .seen(card.exhibit(format!("{} has MTU {outer}", card.seen.name)));
+        let summary = format!(
+            "{name} on {place} has MTU {mtu}; with {header} bytes of header it exceeds MTU {outer} of {}",
+            card.seen.name
+        );
+        look.found(Subject::device(place, name), summary)
+            .seen(tunnel.exhibit(format!("{name} has MTU {mtu}")))
+            .seen(card.exhibit(format!("{} has MTU {outer}", card.seen.name)));
     }
     let larger: Vec<_> = host
         .links()
@@ -61,14 +58,9 @@ fn check(look: &mut Look<'_>, host: &Host<'_>, tunnel: &Sighted<Link>, header: u
     if larger.is_empty() {
         return;
     }
-    let (count, have) = match larger.len() {
-        1 => ("one device".to_owned(), "has"),
-        several => (format!("{several} devices"), "have"),
-    };
-    let finding = look.found(
-        Subject::node(place),
-        format!("{count} of pods on {place} {have} a larger MTU than {name} ({mtu})"),
-    );
+    let (count, have) = (counted(larger.len(), "device"), if larger.len() == 1 { "has" } else { "have" });
+    let finding =
+        look.found(place, format!("{count} of pods on {place} {have} a larger MTU than {name} ({mtu})"));
     finding.known_by(format!("larger than {name}")).seen(tunnel.exhibit(format!("{name} has MTU {mtu}")));
     finding.because(format!(
         "pods keep the MTU with which they were created, and these were created before it was lowered: {}",

@@ -2,7 +2,7 @@
 
 use model::ShellCommand;
 
-use super::{is_held, knows_endpoints, neighbour_subject};
+use super::{is_held, judged_hosts, neighbour_subject};
 use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::kernel::NeighbourState;
 
@@ -18,10 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    if !knows_endpoints(case) {
-        return;
-    }
-    for host in case.hosts() {
+    for host in judged_hosts(case) {
         for neighbour in
             host.neighbours().filter(|neighbour| neighbour.seen.state == NeighbourState::Permanent)
         {
@@ -31,17 +28,15 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 continue;
             }
             let place = host.name();
-            look.found(
-                neighbour_subject(host, address, device),
-                format!(
-                    "{place} has a neighbour entry for {address} on {device}, but no endpoint has the \
+            let summary = format!(
+                "{place} has a neighbour entry for {address} on {device}, but no endpoint has the \
                          address"
-                ),
-            )
-            .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
-            .remedy(format!("remove it on {place}"))
-            .command(ShellCommand::new("ip neigh del").value(address).plain("dev").value(device))
-            .seen(neighbour.exhibit(format!("{address} on {device}, permanent")));
+            );
+            look.found(neighbour_subject(host, address, device), summary)
+                .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
+                .remedy(format!("remove it on {place}"))
+                .command(ShellCommand::new("ip neigh del").value(address).plain("dev").value(device))
+                .seen(neighbour.exhibit(format!("{address} on {device}, permanent")));
         }
     }
 }

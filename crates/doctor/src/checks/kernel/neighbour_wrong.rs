@@ -24,13 +24,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         };
         let Fault { host, endpoint, device, .. } = fault;
         let (place, address, mac) = (host.name(), neighbour.address, neighbour.mac);
-        let finding = look.found(
-            neighbour_subject(host, address, device),
-            format!(
-                "{place} has MAC address {known} for {address} of endpoint {}, expected {mac}",
-                endpoint.seen
-            ),
+        let summary = format!(
+            "{place} has MAC address {known} for {address} of endpoint {}, expected {mac}",
+            endpoint.seen
         );
+        let finding = look.found(neighbour_subject(host, address, device), summary);
         finding
             .of_sandbox(endpoint.seen.container_id.as_deref())
             .remedy(format!("wait for the agent to fix it, or run on {place}"))

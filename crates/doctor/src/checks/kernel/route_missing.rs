@@ -30,16 +30,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             Some(route) => format!("packets to it follow {}", route.seen),
             None => "packets to it have no route at all".to_owned(),
         };
-        look.found(
-            route_subject(host, address),
-            format!("{place} has no route to {address} of endpoint {}", endpoint.seen),
-        )
-        .of_sandbox(endpoint.seen.container_id.as_deref())
-        .because(really)
-        .remedy(format!("wait for the agent to restore it, or run on {place}"))
-        .command(fault.command())
-        .seen(endpoint_exhibit(endpoint))
-        .seen(Origin::probe(place, "routes").exhibit(format!("none to {address}")));
+        let summary = format!("{place} has no route to {address} of endpoint {}", endpoint.seen);
+        look.found(route_subject(host, address), summary)
+            .of_sandbox(endpoint.seen.container_id.as_deref())
+            .because(really)
+            .remedy(format!("wait for the agent to restore it, or run on {place}"))
+            .command(fault.command())
+            .seen(endpoint_exhibit(endpoint))
+            .seen(Origin::probe(place, "routes").exhibit(format!("none to {address}")));
     }
 }
 

@@ -28,18 +28,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         let stranger = &first.seen;
         let protocol = stranger.protocol.as_deref().unwrap_or("boot");
-        look.found(
-            route_subject(host, address),
-            format!(
-                "on {place} another program's route to {address} takes precedence over that of endpoint {}",
-                endpoint.seen
-            ),
-        )
-        .of_sandbox(endpoint.seen.container_id.as_deref())
-        .because(format!("{stranger} (proto {protocol}) has the better metric"))
-        .seen(first.exhibit(stranger.to_string()))
-        .seen(right.exhibit(right.seen.to_string()))
-        .seen(endpoint_exhibit(endpoint));
+        let summary = format!(
+            "on {place} another program's route to {address} takes precedence over that of endpoint {}",
+            endpoint.seen
+        );
+        look.found(route_subject(host, address), summary)
+            .of_sandbox(endpoint.seen.container_id.as_deref())
+            .because(format!("{stranger} (proto {protocol}) has the better metric"))
+            .seen(first.exhibit(stranger.to_string()))
+            .seen(right.exhibit(right.seen.to_string()))
+            .seen(endpoint_exhibit(endpoint));
     }
 }
 

@@ -32,18 +32,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if is_shadowed || case.endpoints_at(address).len() > 1 {
             continue;
         }
-        look.found(
-            route_subject(host, address),
-            format!(
-                "{place} routes {address} of endpoint {} with {}, expected dev {device}",
-                endpoint.seen, instead.seen
-            ),
-        )
-        .of_sandbox(endpoint.seen.container_id.as_deref())
-        .remedy(format!("wait for the agent to fix it, or run on {place}"))
-        .command(fault.command())
-        .seen(instead.exhibit(instead.seen.to_string()))
-        .seen(endpoint_exhibit(endpoint));
+        let summary = format!(
+            "{place} routes {address} of endpoint {} with {}, expected dev {device}",
+            endpoint.seen, instead.seen
+        );
+        look.found(route_subject(host, address), summary)
+            .of_sandbox(endpoint.seen.container_id.as_deref())
+            .remedy(format!("wait for the agent to fix it, or run on {place}"))
+            .command(fault.command())
+            .seen(instead.exhibit(instead.seen.to_string()))
+            .seen(endpoint_exhibit(endpoint));
     }
 }
 

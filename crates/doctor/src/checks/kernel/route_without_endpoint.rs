@@ -2,7 +2,7 @@
 
 use model::ShellCommand;
 
-use super::{is_held, knows_endpoints};
+use super::{is_held, judged_hosts};
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::kernel::RouteKind;
 
@@ -18,10 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    if !knows_endpoints(case) {
-        return;
-    }
-    for host in case.hosts() {
+    for host in judged_hosts(case) {
         for route in host.routes() {
             let net = route.seen.destination;
             let Some(device) = route.seen.device.as_deref() else { continue };
@@ -31,14 +28,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 continue;
             }
             let (place, address) = (host.name(), net.addr());
-            look.found(
-                Subject::Route { node: place.to_owned(), destination: net },
-                format!("{place} routes {address} to {device}, but no endpoint has the address"),
-            )
-            .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
-            .remedy(format!("remove it on {place}"))
-            .command(ShellCommand::new("ip route del").value(address).plain("dev").value(device))
-            .seen(route.exhibit(route.seen.to_string()));
+            let summary = format!("{place} routes {address} to {device}, but no endpoint has the address");
+            look.found(Subject::route(place, net), summary)
+                .known_by(format!("at link {:?}", host.link(device).and_then(|link| link.seen.index)))
+                .remedy(format!("remove it on {place}"))
+                .command(ShellCommand::new("ip route del").value(address).plain("dev").value(device))
+                .seen(route.exhibit(route.seen.to_string()));
         }
     }
 }

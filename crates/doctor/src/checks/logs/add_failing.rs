@@ -85,7 +85,7 @@ fn is_failure(case: &Case<'_>, event: &Event) -> bool {
 /// Nothing says that it has one by now, or is gone.
 fn may_lack_network(case: &Case<'_>, name: &PodName) -> bool {
     let mut named = case.pods_named(name).peekable();
-    let is_gone = case.evidence.pods.is_some() && !case.evidence.partial.pods && named.peek().is_none();
+    let is_gone = case.knows_pods() && named.peek().is_none();
     !is_gone && named.all(|pod| pod.seen.addresses.is_empty() && !pod.seen.is_finished())
 }
 

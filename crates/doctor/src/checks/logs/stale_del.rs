@@ -36,10 +36,8 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, stale: StaleDel) {
         (false, _) => "released by the handle",
     };
     let pod = stale.pod.clone();
-    let finding = look.found(
-        Subject::Pod(pod.clone()),
-        format!("the DEL of old sandbox {old} at {at} {what} of {new}, which runs as pod {pod}"),
-    );
+    let summary = format!("the DEL of old sandbox {old} at {at} {what} of {new}, which runs as pod {pod}");
+    let finding = look.found(Subject::Pod(pod.clone()), summary);
     if let Some(error) = &stale.failed_before {
         finding.because(format!("an earlier DEL of {old} failed ({error}), so the kubelet retries it"));
     }

@@ -1,7 +1,7 @@
 //! Ready means ready: the network's own pod runs and is not ready.
 
 use super::is_network_pod;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "calico-node is running but not ready",
@@ -18,11 +18,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let (Some((ready, all)), Some(node)) = (pod.seen.ready, pod.seen.node.as_ref()) else { continue };
         if ready < all && pod.seen.status == "Running" && !case.is_in_flux(&pod.seen) {
             let name = &pod.seen.name;
-            look.found(
-                Subject::node(node),
-                format!("{name} on {node} is running but not ready ({ready}/{all})"),
-            )
-            .seen(pod.exhibit(format!("{name} {ready}/{all} Running")));
+            look.found(node, format!("{name} on {node} is running but not ready ({ready}/{all})"))
+                .seen(pod.exhibit(format!("{name} {ready}/{all} Running")));
         }
     }
 }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::NodeName;
 
 use crate::checks::words::listed;
-use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, Finding, FindingCode, Look, Need};
 use evidence::Sighted;
 use evidence::node::ClockReading;
 
@@ -36,7 +36,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let direction = if ahead.seen.is_negative() { "behind" } else { "ahead" };
         let seconds = ahead.seen.abs().as_secs();
         let summary = format!("the clock of {} is {seconds} s {direction}", node.name);
-        let finding = look.found(Subject::node(&node.name), summary).known_by(direction);
+        let finding = look.found(&node.name, summary).known_by(direction);
         finding.seen(ahead.exhibit(format!("{seconds} s {direction}")));
         explain_by_kernel(case, finding, &node.name);
         told.insert(node.name.clone());
@@ -131,7 +131,7 @@ fn tell(
     let (seconds, direction) = (by.abs().as_secs(), if by.is_negative() { "behind" } else { "ahead of" });
     let summary =
         format!("the clock of {node} is at least {seconds} s {direction} that of {}", listed(&names));
-    let finding = look.found(Subject::node(node), summary).known_by(direction);
+    let finding = look.found(node, summary).known_by(direction);
     let [older, newer] = pair;
     finding.because(format!(
         "by their clocks, {} read an older store revision later than {} read a newer one",

@@ -1,7 +1,7 @@
 //! Node set-up: another network's configuration comes before ours.
 
 use crate::case::NetworkConfig;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Another network's CNI configuration takes precedence",
@@ -30,13 +30,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         let plugin = config.plugin;
         let Some((ours, own, _)) = configs.find(|(_, _, config)| config.is_ours()) else { continue };
-        look.found(
-            Subject::node(&node.name),
-            format!("new pods on {} join the network of {first} ({plugin}), not that of {ours}", node.name),
-        )
-        .known_by("shadowed")
-        .seen(text.exhibit(format!("{first} is first: {plugin}")))
-        .seen(own.exhibit(format!("{ours} comes later")));
+        let summary =
+            format!("new pods on {} join the network of {first} ({plugin}), not that of {ours}", node.name);
+        look.found(&node.name, summary)
+            .known_by("shadowed")
+            .seen(text.exhibit(format!("{first} is first: {plugin}")))
+            .seen(own.exhibit(format!("{ours} comes later")));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Node set-up: credentials that have expired.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node's credentials have expired",
@@ -20,11 +20,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for (file, expires) in
             node.setup.credentials_expire_at.iter().flatten().filter(|(_, at)| at.seen < now)
         {
-            look.found(
-                Subject::node(&node.name),
-                format!("{file} on {} expired at {}", node.name, expires.seen),
-            )
-            .seen(expires.exhibit(format!("{file} expired at {}", expires.seen)));
+            look.found(&node.name, format!("{file} on {} expired at {}", node.name, expires.seen))
+                .seen(expires.exhibit(format!("{file} expired at {}", expires.seen)));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::Sighted;
 use evidence::node::UnfinishedDel;
 
@@ -44,8 +44,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             1 => words.push("one DEL that failed and was set aside".to_owned()),
             more => words.push(format!("{more} DELs that failed and were set aside")),
         }
-        let finding =
-            look.found(Subject::node(&node.name), format!("node {} has {}", node.name, words.join(" and ")));
+        let finding = look.found(&node.name, format!("node {} has {}", node.name, words.join(" and ")));
         finding.known_by("queue");
         finding.seen_all(stuck.iter().take(EXHIBITS_MAX).map(|del| del.exhibit(described(&del.seen))));
     }

@@ -38,15 +38,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     let tolerated = (members.len() - 1) / 2;
     let tolerated = if tolerated == 0 { "none".to_owned() } else { tolerated.to_string() };
-    look.found(
-        Subject::Cluster,
-        format!(
-            "etcd has {} members ({}) and tolerates the loss of {tolerated}",
-            members.len(),
-            listed(members.keys())
-        ),
-    )
-    .seen_all(members.values().map(|pod| pod.exhibit(pod.seen.name.to_string())));
+    let summary = format!(
+        "etcd has {} members ({}) and tolerates the loss of {tolerated}",
+        members.len(),
+        listed(members.keys())
+    );
+    look.found(Subject::Cluster, summary)
+        .seen_all(members.values().map(|pod| pod.exhibit(pod.seen.name.to_string())));
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             else {
                 continue;
             };
-            let subject = Subject::Sysctl { node: host.name().to_owned(), path: path.to_owned() };
+            let subject = Subject::sysctl(host.name(), path);
             let finding =
                 look.found(subject, format!("{} does not forward packets ({path} is 0)", host.name()));
             finding.seen(value.exhibit(format!("{path} = 0")));
@@ -56,10 +56,7 @@ fn explain_devices(finding: &mut Finding, host: &Host<'_>, version: IpVersion) {
     };
     for device in host.endpoints.iter().filter_map(|endpoint| endpoint.seen.device.as_deref()) {
         let path = setting.path(device);
-        finding.explains(
-            FindingCode::DeviceSettingWrong,
-            Subject::Sysctl { node: host.name().to_owned(), path },
-        );
+        finding.explains(FindingCode::DeviceSettingWrong, Subject::sysctl(host.name(), path));
     }
 }
 

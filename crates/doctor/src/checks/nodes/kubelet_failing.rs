@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::NodeName;
 
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 use evidence::{Exhibit, Happening};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -32,21 +32,18 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
     }
     for (node, (count, exhibits)) in failures.into_iter().filter(|(_, (count, _))| *count >= FAILURES_MIN) {
-        look.found(Subject::node(&node), format!("the kubelet on {node} fails repeatedly"))
+        look.found(&node, format!("the kubelet on {node} fails repeatedly"))
             .because(format!("the log has {count} lines about its failures"))
-            .explains(FindingCode::NodeNotReady, Subject::node(&node))
+            .explains(FindingCode::NodeNotReady, &node)
             .seen_all(exhibits);
     }
     for node in case.evidence.nodes.values() {
         let units = node.setup.units.iter().flatten();
         for (_, state) in units.filter(|(name, _)| name.trim_end_matches(".service") == "kubelet") {
             if state.seen != "active" && state.seen != "reloading" {
-                look.found(
-                    Subject::node(&node.name),
-                    format!("the kubelet on {} is {}", node.name, state.seen),
-                )
-                .explains(FindingCode::NodeNotReady, Subject::node(&node.name))
-                .seen(state.exhibit(format!("kubelet.service is {}", state.seen)));
+                look.found(&node.name, format!("the kubelet on {} is {}", node.name, state.seen))
+                    .explains(FindingCode::NodeNotReady, &node.name)
+                    .seen(state.exhibit(format!("kubelet.service is {}", state.seen)));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::NodeName;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::{Exhibit, Happening};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -46,9 +46,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
     }
     for (node, exhibits) in nodes {
-        look.found(Subject::node(&node), format!("the kubelet on {node} does not start, because swap is on"))
-            .explains(FindingCode::KubeletFailing, Subject::node(&node))
-            .explains(FindingCode::NodeNotReady, Subject::node(&node))
+        look.found(&node, format!("the kubelet on {node} does not start, because swap is on"))
+            .explains(FindingCode::KubeletFailing, &node)
+            .explains(FindingCode::NodeNotReady, &node)
             .seen_all(exhibits);
     }
 }

@@ -1,6 +1,6 @@
 //! Node set-up: an address that only the operator can confirm, or a setting that was given and has no effect.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node's address is not confirmed",
@@ -22,7 +22,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values() {
         for choice in node.setup.address_choices.iter().flatten() {
             for doubt in &choice.seen.unsettled {
-                let finding = look.found(Subject::node(&node.name), format!("node {}: {doubt}", node.name));
+                let finding = look.found(&node.name, format!("node {}: {doubt}", node.name));
                 finding.known_by(doubt.as_str());
                 if is_alone {
                     finding.severity(Severity::Info);

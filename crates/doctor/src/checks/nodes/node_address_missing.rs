@@ -3,7 +3,7 @@
 use model::Kind;
 
 use crate::checks::reach::explain_ways;
-use crate::{Case, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node record has no address",
@@ -25,7 +25,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for view in views().filter(|view| view.addresses.is_empty()) {
         let Some(record) = view.record else { continue };
         let summary = format!("node {} has no address in its record", view.name);
-        let finding = look.found(Subject::node(&view.name), summary);
+        let finding = look.found(&view.name, summary);
         finding.seen(record.exhibit("no spec.bgp.ipv4Address"));
         explain_ways(case, finding, &view.name);
     }

@@ -28,15 +28,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
     for (address, holders) in holders.into_iter().filter(|(_, holders)| holders.len() > 1) {
         let names = listed(holders.iter().map(|(view, _)| &view.name));
-        let finding = look.found(
-            Subject::Address(address),
-            format!("{} nodes have address {address}: {names}", holders.len()),
-        );
+        let summary = format!("{} nodes have address {address}: {names}", holders.len());
+        let finding = look.found(Subject::Address(address), summary);
         for (view, recorded) in &holders {
-            finding
-                .seen(recorded.exhibit())
-                .explains(FindingCode::NodeAddressWrong, Subject::node(&view.name));
-            finding.explains(FindingCode::NodeAddressUnfit, Subject::node(&view.name));
+            finding.seen(recorded.exhibit()).explains(FindingCode::NodeAddressWrong, &view.name);
+            finding.explains(FindingCode::NodeAddressUnfit, &view.name);
             explain_ways(case, finding, &view.name);
         }
     }

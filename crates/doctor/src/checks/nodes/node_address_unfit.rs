@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use plan::address::Probe;
 
+use crate::checks::bgp::{explain_own_sessions, explain_sessions_at};
 use crate::checks::reach::explain_ways;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Severity};
 use evidence::node::AddressProbe;
 use evidence::{Exhibit, NodeEvidence, Origin};
 
@@ -26,28 +27,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for view in case.node_views().values() {
         for recorded in &view.addresses {
             let Some((why, severity, exhibit)) = unfit(case, view, recorded) else { continue };
-            let finding = look.found(
-                Subject::node(&view.name),
-                format!("node {} has address {}, {why}", view.name, recorded.address()),
-            );
+            let finding = look
+                .found(&view.name, format!("node {} has address {}, {why}", view.name, recorded.address()));
             finding.severity(severity).seen(recorded.exhibit()).seen_all(exhibit);
-            finding.explains(FindingCode::NodeAddressWrong, Subject::node(&view.name));
-            finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(&view.name));
+            finding.explains(FindingCode::NodeAddressWrong, &view.name);
+            finding.explains(FindingCode::CalicoNodeNotReady, &view.name);
             explain_ways(case, finding, &view.name);
-            for session in
-                case.node(&view.name).and_then(|node| node.bgp.as_ref()).iter().flat_map(|bgp| &bgp.sessions)
-            {
-                finding.explains(
-                    FindingCode::BgpSessionDown,
-                    Subject::Session { node: view.name.clone(), peer: session.seen.peer },
-                );
-            }
-            for other in case.evidence.nodes.values() {
-                finding.explains(
-                    FindingCode::BgpSessionDown,
-                    Subject::Session { node: other.name.clone(), peer: recorded.address() },
-                );
-            }
+            case.node(&view.name).into_iter().for_each(|node| explain_own_sessions(node, finding));
+            explain_sessions_at(case, recorded.address(), finding);
         }
     }
 }

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use model::NodeName;
 
 use super::{cluster_addresses, node_names};
-use crate::checks::bgp::{Missed, missed_sessions};
+use crate::checks::bgp::{Missed, explain_sessions_at, missed_sessions};
 use crate::checks::reach::explain_ways;
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::checks::words::{counted, listed};
@@ -181,7 +181,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
         "node {name} is registered with {address}, which is outside {whose}; its address there is {}",
         listed(&told.own)
     );
-    let finding = look.found(Subject::node(name), summary);
+    let finding = look.found(name, summary);
     finding.seen_all(told.choice.exhibits.iter().cloned());
     if let Some(reason) = &told.choice.reason {
         finding.because(reason.clone());
@@ -190,7 +190,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, told: &Told<'_>) {
     finding.because(format!(
         "{reached} probably cannot reach {address}, and without that no BGP session comes up"
     ));
-    finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(name));
+    finding.explains(FindingCode::CalicoNodeNotReady, name);
     explain_sessions(case, finding, name, address, told.missed);
     explain_losses(case, finding, name);
     explain_ways(case, finding, name);
@@ -215,16 +215,11 @@ fn explain_sessions(
     for session in missed {
         let is_its_own = session.node == *name;
         if is_its_own || session.peer == address {
-            let subject = Subject::Session { node: session.node.clone(), peer: session.peer };
+            let subject = Subject::session(&session.node, session.peer);
             finding.explains(FindingCode::BgpSessionDown, subject);
         }
     }
-    for other in case.evidence.nodes.values() {
-        finding.explains(
-            FindingCode::BgpSessionDown,
-            Subject::Session { node: other.name.clone(), peer: address },
-        );
-    }
+    explain_sessions_at(case, address, finding);
 }
 
 /// Pods that depend on routes which are never learned.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use model::{Kind, NodeName, Resource, ShellCommand};
 
 use crate::case::orchestrators_name;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Kubernetes node is gone but its Node record remains",
@@ -38,10 +38,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             (false, Some(held)) => format!(", and it still has {held}"),
             (false, None) => String::new(),
         };
-        let finding = look.found(
-            Subject::node(name),
-            format!("node {name} no longer exists in Kubernetes, but its Node record does{state}"),
-        );
+        let summary = format!("node {name} no longer exists in Kubernetes, but its Node record does{state}");
+        let finding = look.found(name, summary);
         finding
             .known_by("left behind")
             .command(ShellCommand::new("plumb repair node").value(name.as_str()).plain("gone --apply"));
@@ -68,11 +66,8 @@ fn age(case: &Case<'_>, record: &Resource) -> Option<jiff::SignedDuration> {
 }
 
 fn held(case: &Case<'_>, node: &NodeName) -> Option<&'static str> {
-    let mut affinities = case.evidence.ipam.iter().flat_map(|ipam| ipam.books.affinities.keys());
-    if affinities.any(|(held_by, _)| held_by.is_node(node)) {
-        return Some("blocks");
-    }
-    case.endpoints_on(node).next().map(|_| "endpoints")
+    let has_endpoints = || case.endpoints_on(node).next().map(|_| "endpoints");
+    if case.has_blocks(node) { Some("blocks") } else { has_endpoints() }
 }
 
 /// Nothing shows that it ever was a node of Kubernetes.

@@ -29,7 +29,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             1 => ", but one pod there is still shown as Running".to_owned(),
             count => format!(", but {} there are still shown as Running", counted(count, "pod")),
         };
-        let finding = look.found(Subject::node(name), format!("node {name} is not ready{shown}"));
+        let finding = look.found(name, format!("node {name} is not ready{shown}"));
         finding.known_by("not ready").seen(node.place("Ready").exhibit(format!("node {name} is NotReady")));
         if let Some(ready) = node.seen.condition("Ready") {
             let since = ready.changed_at.map_or_else(String::new, |at| format!(" since {at}"));
@@ -45,7 +45,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     running.iter().map(|pod| pod.exhibit(format!("{} is shown as Running", pod.seen.name))),
                 );
         }
-        finding.explains(FindingCode::CalicoNodeNotReady, Subject::node(name));
+        finding.explains(FindingCode::CalicoNodeNotReady, name);
         explain_sessions(case, finding, view);
     }
 }
@@ -56,10 +56,7 @@ fn explain_sessions(case: &Case<'_>, finding: &mut crate::Finding, view: &NodeVi
         view.addresses.iter().map(|recorded| recorded.address()).chain(view.internal_ips()).collect();
     for other in case.evidence.nodes.values().filter(|other| other.name != view.name) {
         for peer in &addresses {
-            finding.explains(
-                FindingCode::BgpSessionDown,
-                Subject::Session { node: other.name.clone(), peer: *peer },
-            );
+            finding.explains(FindingCode::BgpSessionDown, Subject::session(&other.name, *peer));
         }
     }
 }

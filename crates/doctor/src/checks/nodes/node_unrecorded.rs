@@ -1,6 +1,6 @@
 //! No orphans, the other way round: a node that lives and that no record knows.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 use evidence::NodeEvidence;
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -24,10 +24,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values().filter(|node| case.node_view(&node.name).is_none()) {
         let Some(name) = &node.setup.node_name else { continue };
         let Some(stake) = at_stake(case, node) else { continue };
-        let finding = look.found(
-            Subject::node(&node.name),
-            format!("{} runs as a node and has {stake}, but it has no Node record", node.name),
-        );
+        let summary = format!("{} runs as a node and has {stake}, but it has no Node record", node.name);
+        let finding = look.found(&node.name, summary);
         finding.seen(name.exhibit(format!("registered as {}", name.seen)));
         finding.known_by("unrecorded");
     }
@@ -41,8 +39,7 @@ fn at_stake(case: &Case<'_>, node: &NodeEvidence) -> Option<&'static str> {
     if case.endpoints_on(&node.name).next().is_some() {
         return Some("endpoints");
     }
-    let mut affinities = case.evidence.ipam.iter().flat_map(|ipam| ipam.books.affinities.keys());
-    affinities.any(|(held_by, _)| held_by.is_node(&node.name)).then_some("blocks")
+    case.has_blocks(&node.name).then_some("blocks")
 }
 
 #[cfg(test)]

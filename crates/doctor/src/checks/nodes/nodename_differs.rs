@@ -2,7 +2,7 @@
 
 use model::NodeName;
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "nodename file contains another node's name",
@@ -29,19 +29,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if written.is_empty() || written == *registered {
             continue;
         }
-        let finding = look.found(
-            Subject::node(&node.name),
-            format!(
-                "the nodename file of {registered} contains \
+        let summary = format!(
+            "the nodename file of {registered} contains \
                                                            {written}"
-            ),
         );
+        let finding = look.found(&node.name, summary);
         finding.seen(file.exhibit(written.as_str())).seen_all(exhibit);
         for endpoint in case.endpoints_on(&written) {
-            finding.explains(
-                FindingCode::EndpointMisplaced,
-                crate::checks::words::endpoint_subject(&endpoint.seen),
-            );
+            finding.explains(FindingCode::EndpointMisplaced, &endpoint.seen);
         }
     }
 }

@@ -29,11 +29,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         else {
             continue;
         };
-        look.found(
-            Subject::Sysctl { node: host.name().to_owned(), path: PATH.to_owned() },
-            format!("{} has loose reverse path filtering, with which Felix refuses to start", host.name()),
-        )
-        .seen(value.exhibit(format!("{PATH} = 2")));
+        let summary =
+            format!("{} has loose reverse path filtering, with which Felix refuses to start", host.name());
+        look.found(Subject::sysctl(host.name(), PATH), summary).seen(value.exhibit(format!("{PATH} = 2")));
     }
 }
 

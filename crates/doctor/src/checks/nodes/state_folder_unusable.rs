@@ -1,6 +1,6 @@
 //! Ready means ready: an agent that cannot write down what it does adds no pods.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Agent cannot write its state directory",
@@ -20,7 +20,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values() {
         let Some(problem) = &node.state_folder_problem else { continue };
         let summary = format!("no pod can be added on node {}: {}", node.name, problem.seen);
-        look.found(Subject::node(&node.name), summary).seen_all([problem.exhibit(problem.seen.clone())]);
+        look.found(&node.name, summary).seen_all([problem.exhibit(problem.seen.clone())]);
     }
 }
 

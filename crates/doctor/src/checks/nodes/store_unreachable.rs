@@ -1,6 +1,6 @@
 //! Ready means ready: an agent that cannot read or write the store.
 
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node's agent cannot use the store",
@@ -17,11 +17,8 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for node in case.evidence.nodes.values() {
         let Some(problem) = &node.store_problem else { continue };
-        look.found(
-            Subject::node(&node.name),
-            format!("the agent on {} cannot use the store: {}", node.name, problem.seen),
-        )
-        .seen(problem.exhibit(problem.seen.clone()));
+        look.found(&node.name, format!("the agent on {} cannot use the store: {}", node.name, problem.seen))
+            .seen(problem.exhibit(problem.seen.clone()));
     }
 }
 

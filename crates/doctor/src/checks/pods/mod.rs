@@ -8,9 +8,9 @@ pub(super) mod pod_namespace_gone;
 pub(super) mod pod_network_crowded;
 
 use crate::case::{PodEnd, attachment_of};
-use crate::{Case, Subject};
+use crate::{Case, Finding, Look, Subject};
 use evidence::kernel::PodView;
-use evidence::{NodeEvidence, PodName};
+use evidence::{NodeEvidence, Origin, PodName, Sighted};
 
 /// Everything that was seen from inside pods of ours that are neither coming nor going, and on which node.
 fn views<'e>(case: &Case<'e>) -> Vec<(&'e NodeEvidence, &'e PodView)> {
@@ -73,6 +73,18 @@ fn whose(case: &Case<'_>, node: &NodeEvidence, view: &PodView) -> Whose {
         name,
         reason: Some("the file does not name the pod".to_owned()),
     }
+}
+
+/// A finding about the pod that a view is of.
+fn tell<'l>(look: &'l mut Look<'_>, whose: &Whose, view: &PodView, summary: String) -> &'l mut Finding {
+    let finding = look.found(whose.subject.clone(), summary);
+    finding.of_sandbox(view.container_id.as_deref()).because_all(whose.reason.clone())
+}
+
+/// Where a list that was read inside a pod was seen.
+fn origin<T>(list: Option<&Vec<Sighted<T>>>, node: &NodeEvidence, what: &str) -> Origin {
+    let first = list.and_then(|list| list.first()).map(|thing| thing.origin.clone());
+    first.unwrap_or_else(|| Origin::probe(&node.name, what))
 }
 
 /// With the namespace that a log tells, where a table does not.

@@ -2,11 +2,10 @@
 
 use plan::Difference;
 
-use super::ends;
+use super::{ends, origin};
 use crate::case::PodEnd;
 use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, FindingCode, Look, Need};
-use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod does not have its address",
@@ -27,17 +26,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             let Some(endpoint) = recorded.find(|endpoint| endpoint.seen.addresses.contains(&address)) else {
                 continue;
             };
-            let origin = view.kernel.addresses.iter().flatten().next().map_or_else(
-                || Origin::probe(&node.name, "addresses of the pod"),
-                |held| held.origin.clone(),
-            );
-            look.found(
-                pod.clone(),
-                format!("pod {pod} does not have {address}, which is in its endpoint record"),
-            )
-            .of_sandbox(endpoint.seen.container_id.as_deref())
-            .seen(origin.exhibit(format!("no {address}")))
-            .seen(endpoint_exhibit(endpoint));
+            let origin = origin(view.kernel.addresses.as_ref(), node, "addresses of the pod");
+            let summary = format!("pod {pod} does not have {address}, which is in its endpoint record");
+            look.found(pod.clone(), summary)
+                .of_sandbox(endpoint.seen.container_id.as_deref())
+                .seen(origin.exhibit(format!("no {address}")))
+                .seen(endpoint_exhibit(endpoint));
         }
     }
 }

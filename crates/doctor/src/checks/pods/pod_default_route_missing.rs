@@ -2,10 +2,9 @@
 
 use plan::Difference;
 
-use super::{ends, whose};
+use super::{ends, origin, tell, whose};
 use crate::case::PodEnd;
 use crate::{Case, Check, FindingCode, Look, Need};
-use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod has no default route",
@@ -26,17 +25,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let Some(default) = default else { continue };
         let missing = if default.destination.addr().is_ipv4() { "IPv4" } else { "IPv6" };
         let whose = whose(case, node, view);
-        let finding =
-            look.found(whose.subject.clone(), format!("{} has no default route for {missing}", whose.name));
-        finding.of_sandbox(view.container_id.as_deref());
-        let routes = view.kernel.routes.as_deref().unwrap_or_default();
-        let origin = routes
-            .first()
-            .map_or_else(|| Origin::probe(&node.name, "routes of the pod"), |route| route.origin.clone());
-        finding.seen(origin.exhibit(format!("{} routes, none of them a default route", routes.len())));
-        if let Some(reason) = whose.reason {
-            finding.because(reason);
-        }
+        let routes = view.kernel.routes.as_ref();
+        let words = format!("{} routes, none of them a default route", routes.map_or(0, Vec::len));
+        let summary = format!("{} has no default route for {missing}", whose.name);
+        let exhibit = origin(routes, node, "routes of the pod").exhibit(words);
+        tell(look, &whose, view, summary).seen(exhibit);
     }
 }
 

@@ -35,16 +35,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .exhibit(format!("none for {gateway}")),
         };
         let whose = whose(case, node, view);
-        let finding = look.found(
-            whose.subject.clone(),
-            format!("{} on {} has no MAC address for its gateway {gateway}", whose.name, node.name)
-                .replace(&format!("a pod on {0} on {0}", node.name), &format!("a pod on {}", node.name)),
-        );
+        let summary = format!("{} on {} has no MAC address for its gateway {gateway}", whose.name, node.name)
+            .replace(&format!("a pod on {0} on {0}", node.name), &format!("a pod on {}", node.name));
+        let finding = look.found(whose.subject.clone(), summary);
         finding.of_sandbox(view.container_id.as_deref());
-        finding.seen(exhibit).because("no packet leaves the pod");
-        if let Some(reason) = whose.reason {
-            finding.because(reason);
-        }
+        finding.seen(exhibit).because("no packet leaves the pod").because_all(whose.reason);
     }
 }
 

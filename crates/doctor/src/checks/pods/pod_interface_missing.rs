@@ -1,9 +1,9 @@
 //! In the pod: its interface is not there, as the kernel or the kubelet's log tell.
 
-use super::{views, whose};
+use super::{origin, tell, views, whose};
 use crate::{Case, Check, Finding, FindingCode, Look, Need, Severity, Subject};
 use evidence::kernel::PodView;
-use evidence::{Happening, NodeEvidence, Origin};
+use evidence::{Happening, NodeEvidence};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod's network interface is missing",
@@ -19,25 +19,15 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (node, view) in views(case) {
         let Some(links) = view.kernel.links.as_ref().filter(|_| !view.kernel.partial.links) else { continue };
-        let interface = view
-            .pod
-            .iter()
-            .flat_map(|pod| case.endpoints_of(pod))
-            .find_map(|endpoint| endpoint.seen.interface.as_deref());
-        let interface = interface.unwrap_or("eth0");
+        let mut endpoints = view.pod.iter().flat_map(|pod| case.endpoints_of(pod));
+        let interface = endpoints.find_map(|endpoint| endpoint.seen.interface.as_deref()).unwrap_or("eth0");
         if view.kernel.link(interface).is_some() {
             continue;
         }
         let whose = whose(case, node, view);
-        let finding = look.found(whose.subject.clone(), format!("{} has no {interface}", whose.name));
-        finding.of_sandbox(view.container_id.as_deref());
-        let origin = links
-            .first()
-            .map_or_else(|| Origin::probe(&node.name, "links of the pod"), |link| link.origin.clone());
+        let origin = origin(Some(links), node, "links of the pod");
+        let finding = tell(look, &whose, view, format!("{} has no {interface}", whose.name));
         finding.seen(origin.exhibit(format!("no {interface} among {} links", links.len())));
-        if let Some(reason) = whose.reason {
-            finding.because(reason);
-        }
         explain_what_went_with_it(case, finding, node, view, &whose.subject);
     }
     for event in case.log.iter().flatten() {
@@ -131,8 +121,10 @@ mod tests {
     fn what_the_kubelet_missed_once_is_a_warning() {
         let what = Happening::InterfaceMissing { pod: PodName::new("a", "b"), interface: "eth0".to_owned() };
         let event = LogEvent { at: None, node: None, what, count: 1, last_at: None };
-        let log =
-            Some(vec![Sighted::new(event, Origin::line("kubelet.log", 4, "Missing default interface"))]);
+        let log = Some(vec![Sighted::new(
+            event,
+            evidence::Origin::line("kubelet.log", 4, "Missing default interface"),
+        )]);
         let finding = only(&CHECK, &Evidence { log, ..Evidence::default() });
         assert_eq!((finding.severity, finding.evidence[0].line), (Severity::Warning, Some(4)));
     }

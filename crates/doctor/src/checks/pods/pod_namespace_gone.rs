@@ -1,6 +1,5 @@
 //! A sandbox that the runtime runs, and whose network namespace is gone.
 
-use crate::checks::words::endpoint_subject;
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::same_id;
 
@@ -32,17 +31,15 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             if is_leaving || case.is_at_work_on(&sandbox.seen.id) {
                 continue;
             }
-            let finding = look.found(
-                Subject::Pod(pod.clone()),
-                format!("pod {pod} runs on {}, but its network namespace is gone", node.name),
-            );
+            let summary = format!("pod {pod} runs on {}, but its network namespace is gone", node.name);
+            let finding = look.found(Subject::Pod(pod.clone()), summary);
             finding
                 .of_sandbox(Some(&sandbox.seen.id))
                 .seen(sandbox.exhibit("the runtime lists its sandbox as ready"))
                 .seen(lost.exhibit("the network namespace that the runtime names for it does not exist"))
                 .explains(FindingCode::PodInterfaceMissing, Subject::Pod(pod.clone()));
             for endpoint in case.endpoints_of(pod).map(|endpoint| &endpoint.seen) {
-                finding.explains(FindingCode::EndpointWithoutDevice, endpoint_subject(endpoint));
+                finding.explains(FindingCode::EndpointWithoutDevice, endpoint);
                 if let Some(device) = &endpoint.device {
                     finding.explains(FindingCode::DeviceDown, Subject::device(&node.name, device));
                 }

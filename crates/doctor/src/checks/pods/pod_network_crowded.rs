@@ -21,10 +21,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (node, view) in all.filter(|(_, view)| !view.too_many.is_empty()) {
         let whose = whose(case, node, view);
         let has = view.too_many.join(" and ");
-        let finding = look.found(
-            whose.subject.clone(),
-            format!("{} has {has} inside, and the rest was not read", whose.name),
-        );
+        let summary = format!("{} has {has} inside, and the rest was not read", whose.name);
+        let finding = look.found(whose.subject.clone(), summary);
         finding.of_sandbox(view.container_id.as_deref());
         finding.seen(Origin::probe(&node.name, "pods from inside").exhibit(has));
     }

@@ -1,6 +1,5 @@
 //! A mode that a node does not have.
 
-use ::ipam::Pool;
 use model::Kind;
 
 use crate::checks::words::listed;
@@ -21,8 +20,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    for record in case.evidence.records.all(Kind::IpPool) {
-        let Ok(pool) = Pool::new(&record.seen) else { continue };
+    for (pool, record) in case.pools() {
         for (is_asked, module, device) in
             [(pool.has_ipip(), "ipip", "tunl0"), (pool.has_vxlan(), "vxlan", "vxlan.calico")]
         {
@@ -31,16 +29,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 continue;
             }
             let names = listed(lacking.iter().map(|(node, _)| node));
-            look.found(
-                record.seen.key(),
-                format!(
-                    "pool {} requires {module}, but these nodes have neither the module nor a device for it: \
+            let summary = format!(
+                "pool {} requires {module}, but these nodes have neither the module nor a device for it: \
                      {names}",
-                    pool.name
-                ),
-            )
-            .seen(record.exhibit(format!("pool {} uses {module}", pool.name)))
-            .seen_all(lacking.into_iter().map(|(_, exhibit)| exhibit));
+                pool.name
+            );
+            look.found(record.seen.key(), summary)
+                .seen(record.exhibit(format!("pool {} uses {module}", pool.name)))
+                .seen_all(lacking.into_iter().map(|(_, exhibit)| exhibit));
         }
     }
 }

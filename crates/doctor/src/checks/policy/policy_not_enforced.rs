@@ -40,18 +40,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if nodes.is_empty() || denying.is_empty() {
         return;
     }
-    let count = if denying.len() == 1 { "one record".to_owned() } else { counted(denying.len(), "record") };
+    let count = counted(denying.len(), "record");
     let (verb, is) = if denying.len() == 1 { ("denies", "is") } else { ("deny", "are") };
-    look.found(
-        Subject::Cluster,
-        format!(
-            "{count} {verb} traffic but {is} not enforced on {}: {}",
-            listed(&nodes),
-            listed(denying.iter().map(|record| record.seen.key()))
-        ),
-    )
-    .known_by("not enforced")
-    .seen_all(denying.iter().map(|record| record.exhibit(record.seen.key().to_string())));
+    let summary = format!(
+        "{count} {verb} traffic but {is} not enforced on {}: {}",
+        listed(&nodes),
+        listed(denying.iter().map(|record| record.seen.key()))
+    );
+    look.found(Subject::Cluster, summary)
+        .known_by("not enforced")
+        .seen_all(denying.iter().map(|record| record.exhibit(record.seen.key().to_string())));
 }
 
 #[cfg(test)]

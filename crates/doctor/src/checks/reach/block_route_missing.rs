@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ::ipam::Pool;
 use ipnet::IpNet;
-use model::{Key, Kind, NodeName};
+use model::{Key, NodeName};
 
 use super::routed_blocks;
 use crate::{Case, Check, FindingCode, Host, Look, Need, Subject};
@@ -25,10 +25,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     look_for_singles(case, look);
     let blocks = routed_blocks(case);
-    let pools = case.evidence.records.all(Kind::IpPool).iter().filter_map(|pool| Pool::new(&pool.seen).ok());
-    let pools: Vec<Pool> = pools.collect();
+    let pools = case.pools();
     let owned: BTreeSet<(IpNet, &NodeName)> = blocks.iter().map(|(_, net, node)| (*net, node)).collect();
-    let has_tunnels = pools.iter().any(|pool| pool.has_ipip() || pool.has_vxlan());
+    let has_tunnels = pools.iter().any(|(pool, _)| pool.has_ipip() || pool.has_vxlan());
     // A machine that is no node, or no longer, has no pods who would need the routes; if it has, that is another finding.
     let is_node = |host: &&Host<'_>| !case.knows_nodes() || case.node_view(host.name()).is_some();
     for host in case.hosts().iter().filter(|host| host.has_all_routes()).filter(is_node) {
@@ -47,7 +46,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let elsewhere = || blocks.iter().filter(|(_, _, node)| node != host.name());
         let mut missing: Vec<_> = elsewhere()
             // Nobody routes what no pool vouches for, which is a finding of its own.
-            .filter(|(_, net, _)| pools.is_empty() || pools.iter().any(|pool| is_part(pool, net)))
+            .filter(|(_, net, _)| pools.is_empty() || pools.iter().any(|(pool, _)| is_part(pool, net)))
             .filter(|(_, net, node)| !is_routed(*net, node) && case.node_view(node).is_some())
             .collect();
         // Of a block inside another of the same node the larger one's route is missed, once.
@@ -62,10 +61,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         for (block, net, owner) in missing {
             let place = host.name();
-            let finding = look.found(
-                Subject::Route { node: place.clone(), destination: *net },
-                format!("{place} has no route to block {block} of node {owner}"),
-            );
+            let summary = format!("{place} has no route to block {block} of node {owner}");
+            let finding = look.found(Subject::route(place, *net), summary);
             if let Some(route) = host.route_for(net.addr()) {
                 finding.because(format!("packets to it follow {}", route.seen));
             }
@@ -112,11 +109,9 @@ fn look_for_singles(case: &Case<'_>, look: &mut Look<'_>) {
     for crossings in case.crossings() {
         let place = &crossings.node;
         for (destination, owner) in &crossings.missing {
-            look.found(
-                Subject::Route { node: place.clone(), destination: *destination },
-                format!("{place} has no route to {destination} at node {owner}"),
-            )
-            .seen(Origin::probe(place, "routes").exhibit(format!("none to {destination}")));
+            let summary = format!("{place} has no route to {destination} at node {owner}");
+            look.found(Subject::route(place, *destination), summary)
+                .seen(Origin::probe(place, "routes").exhibit(format!("none to {destination}")));
         }
     }
 }
@@ -175,7 +170,7 @@ mod tests {
         let mut evidence = small();
         let routes = evidence.node_mut("worker-0000").kernel.routes.as_mut().unwrap();
         routes.retain(|route| route.seen.destination.to_string() != "10.0.0.64/26");
-        evidence.records.all_mut(Kind::Node).retain(|node| node.seen.metadata.name != "worker-0000");
+        evidence.records.all_mut(model::Kind::Node).retain(|node| node.seen.metadata.name != "worker-0000");
         evidence.kube_nodes.as_mut().unwrap().remove(0);
         silent(&CHECK, &evidence);
     }

@@ -29,11 +29,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 RouteFault::Gateway => "to the wrong next hop",
                 RouteFault::NotOnlink => "without onlink",
             };
-            let subject = Subject::Route { node: place.to_owned(), destination: route.destination };
-            let finding = look.found(
-                subject.clone(),
-                format!("{place} routes {} of node {owner} {words}: {route}", route.destination),
-            );
+            let subject = Subject::route(place, route.destination);
+            let summary = format!("{place} routes {} of node {owner} {words}: {route}", route.destination);
+            let finding = look.found(subject.clone(), summary);
             finding.known_by(words).seen(wrong.found.exhibit(described(route)));
             if let Some(wanted) = &wrong.wanted {
                 finding.because(format!("its pool's mode requires {wanted}"));

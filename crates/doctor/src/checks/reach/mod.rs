@@ -13,28 +13,22 @@ pub(super) mod tunnel_end_unknown;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ::ipam::Pool;
 use ipnet::IpNet;
-use model::{Cidr, Kind, NodeName};
+use model::{Cidr, NodeName};
 
 use crate::{Case, Finding, Subject};
 
 /// Blocks that belong to nodes, with their nodes.
 pub(super) fn node_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, NodeName)> {
-    let blocks = case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.blocks);
+    let blocks = case.live_blocks();
     blocks
-        .filter(|(_, stored)| !stored.value.deleted)
-        .filter_map(|(cidr, stored)| {
-            Some((*cidr, cidr.to_string().parse().ok()?, stored.value.owner()?.node()?))
-        })
+        .filter_map(|(cidr, block)| Some((cidr, cidr.to_string().parse().ok()?, block.owner()?.node()?)))
         .collect()
 }
 
 /// Those that agents route: not what lies in no pool, what would hide a node, or what lies inside a block of another node.
 pub(super) fn routed_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, NodeName)> {
     let blocks = node_blocks(case);
-    let records = case.evidence.records.all(Kind::IpPool);
-    let pools: Vec<Pool> = records.iter().filter_map(|pool| Pool::new(&pool.seen).ok()).collect();
     let knows_pools = case.books_view().is_some_and(|view| view.knows_pools);
     let by_length: BTreeSet<u8> = blocks.iter().map(|(cidr, ..)| cidr.prefix_len()).collect();
     let owners: BTreeMap<Cidr, &NodeName> = blocks.iter().map(|(cidr, _, node)| (*cidr, node)).collect();
@@ -42,7 +36,7 @@ pub(super) fn routed_blocks(case: &Case<'_>) -> Vec<(Cidr, IpNet, NodeName)> {
     let addresses: BTreeSet<IpAddr> =
         views.flat_map(|view| &view.addresses).map(|recorded| recorded.address()).collect();
     let is_routed = |(cidr, net, node): &&(Cidr, IpNet, NodeName)| {
-        let pool = pools.iter().find(|pool| pool.cidr.contains_cidr(cidr));
+        let pool = case.pools().iter().map(|(pool, _)| pool).find(|pool| pool.cidr.contains_cidr(cidr));
         let mut around = by_length
             .range(..cidr.prefix_len())
             .filter_map(|length| owners.get(&Cidr::containing(cidr.network(), *length)?));

@@ -35,23 +35,17 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let own = ways.lost.iter().filter(|lost| lost.from == *node || lost.to == *node);
         let there = own.clone().map(|lost| if lost.from == *node { &lost.to } else { &lost.from });
         let there: BTreeSet<&NodeName> = there.collect();
-        look.found(
-            Subject::node(node),
-            format!("{node} is cut off: packets to and from {} are lost", listed(there)),
-        )
-        .known_by("lost")
-        .seen_all(own.flat_map(|lost| lost.exhibits()));
+        look.found(node, format!("{node} is cut off: packets to and from {} are lost", listed(there)))
+            .known_by("lost")
+            .seen_all(own.flat_map(|lost| lost.exhibits()));
     }
     let is_told = |lost: &&Lost<'_>| cut_off.contains(&lost.from) || cut_off.contains(&lost.to);
     for lost in ways.lost.iter().filter(|lost| !is_told(lost)) {
         let addresses = listed(lost.echoes.iter().map(|(address, _)| address));
         let answers = if lost.echoes.len() == 1 { "answers" } else { "answer" };
-        look.found(
-            way(&lost.from, &lost.to),
-            format!("packets from {} to {} are lost: {addresses} {answers} other nodes", lost.from, lost.to),
-        )
-        .known_by("lost")
-        .seen_all(lost.exhibits());
+        let summary =
+            format!("packets from {} to {} are lost: {addresses} {answers} other nodes", lost.from, lost.to);
+        look.found(way(&lost.from, &lost.to), summary).known_by("lost").seen_all(lost.exhibits());
     }
 }
 
@@ -115,7 +109,7 @@ pub(in crate::checks) fn explain_losses(case: &Case<'_>, finding: &mut Finding, 
     if !case.has_probes() {
         return;
     }
-    finding.explains(CHECK.code, Subject::node(node));
+    finding.explains(CHECK.code, node);
     for other in case.node_views().values().filter(|other| other.name != *node) {
         finding.explains(CHECK.code, way(&other.name, node)).explains(CHECK.code, way(node, &other.name));
     }

@@ -23,10 +23,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         for diverted in &crossings.diverted {
             let (route, owner, block) = (&diverted.found.seen, &diverted.owner, diverted.block);
             let destination = route.destination;
-            let finding = look.found(
-                Subject::Route { node: place.to_owned(), destination },
-                format!("{place} diverts packets to {destination} of node {owner}: {route}"),
-            );
+            let summary = format!("{place} diverts packets to {destination} of node {owner}: {route}");
+            let finding = look.found(Subject::route(place, destination), summary);
             finding.seen(diverted.found.exhibit(described(route)));
             for endpoint in case.endpoints_at(destination.addr()) {
                 finding.seen(endpoint.exhibit(format!(

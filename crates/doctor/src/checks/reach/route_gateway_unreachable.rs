@@ -30,13 +30,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                     continue;
                 };
                 let place = host.name();
-                look.found(
-                    Subject::Route { node: place.clone(), destination: *net },
-                    format!("{place} routes block {block} of node {owner} through {via}, {why}"),
-                )
-                .seen(route.exhibit(route.seen.to_string()))
-                .seen_all(exhibit)
-                .explains(super::packets_lost::CHECK.code, way(place, owner));
+                let summary = format!("{place} routes block {block} of node {owner} through {via}, {why}");
+                look.found(Subject::route(place, *net), summary)
+                    .seen(route.exhibit(route.seen.to_string()))
+                    .seen_all(exhibit)
+                    .explains(super::packets_lost::CHECK.code, way(place, owner));
             }
         }
     }

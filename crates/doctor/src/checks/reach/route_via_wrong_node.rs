@@ -42,11 +42,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 };
                 let leads_to = listed(others);
                 let place = host.name();
-                look.found(
-                    Subject::Route { node: place.clone(), destination: *net },
-                    format!("{place} routes block {block} of node {owner} to {leads_to} ({via})"),
-                )
-                .seen(route.exhibit(route.seen.to_string()));
+                let summary = format!("{place} routes block {block} of node {owner} to {leads_to} ({via})");
+                look.found(Subject::route(place, *net), summary).seen(route.exhibit(route.seen.to_string()));
             }
         }
     }

@@ -22,15 +22,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let place = &crossings.node;
         for tunnel in &crossings.tunnels {
             let device = tunnel.device;
-            let finding = look.found(
-                Subject::device(place, device),
-                format!("{device} on {place} is missing or misconfigured: {}", tunnel.faults.join("; ")),
-            );
+            let summary =
+                format!("{device} on {place} is missing or misconfigured: {}", tunnel.faults.join("; "));
+            let finding = look.found(Subject::device(place, device), summary);
             finding.seen(Origin::probe(place, "links").exhibit(tunnel.faults.join("; ")));
             let is_of_it = |net: &&ipnet::IpNet| model::IpVersion::of(net.addr()) == tunnel.version;
             let singles = crossings.missing.iter().map(|(net, _)| net);
             for destination in crossings.tunnelled.iter().chain(singles).filter(is_of_it) {
-                let route = || Subject::Route { node: place.to_owned(), destination: *destination };
+                let route = || Subject::route(place, *destination);
                 finding
                     .explains(block_route_missing::CHECK.code, route())
                     .explains(block_route_wrong::CHECK.code, route());

@@ -48,7 +48,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
 }
 
 pub(super) fn subject(node: &NodeName, end: &LostEnd) -> Subject {
-    Subject::Neighbour { node: node.to_owned(), address: end.address, device: end.device.to_owned() }
+    Subject::neighbour(node, end.address, end.device)
 }
 
 #[cfg(test)]
