@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::process;
 use crate::workspace::{has_program, search_path};
+use crate::{kubernetes, process};
 
 /// A program, and the module it comes from.
 struct GoTool {
@@ -47,16 +47,21 @@ pub(crate) fn ensure() -> Result<()> {
 
 /// Where built programs are. They need not exist.
 pub(crate) fn folders() -> Vec<String> {
-    FOR_TESTS.iter().filter_map(|tool| Some(tool.folder()?.display().to_string())).collect()
+    let of_tools = FOR_TESTS.iter().map(GoTool::folder);
+    of_tools.chain([kubernetes::folder()]).flatten().map(|folder| folder.display().to_string()).collect()
+}
+
+/// Where we keep what we built, beside all work trees.
+pub(crate) fn cache() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+    Some(cache.join("plumb").join("go"))
 }
 
 impl GoTool {
     /// One for each version, so that another version is another program.
     fn folder(&self) -> Option<PathBuf> {
-        let variable =
-            |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
-        Some(cache.join("plumb").join("go").join(format!("{}-{}", self.program, self.version)))
+        Some(cache()?.join(format!("{}-{}", self.program, self.version)))
     }
 }
 

@@ -5,6 +5,7 @@ mod bench;
 mod build;
 mod demo;
 mod go_tools;
+mod kubernetes;
 mod metadata;
 mod packages;
 mod picture;
@@ -33,6 +34,7 @@ Usage: cargo xtask COMMAND
                                         sessions, and what docs --accept writes; names the files that changed
   bench NAME [-o json]                  measures beside a peer; NAME: store, ipam, cni, routes,
                                         doctor, repair
+  kubernetes                            builds Kubernetes' API server for tests, once, and prints where it is
   sim --seed N …                        simulated processes on a simulated store, checked at every step
   help                                  this text
 ";
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         "accept" => accept::run(rest),
         "bench" => bench::run(rest),
         "sim" => sim::run(rest),
+        "kubernetes" => kubernetes::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

@@ -30,12 +30,16 @@ impl Certificates {
                 certificates.pair(expired("expired-client")?, "expired-client", &issuer)?;
                 let elsewhere = params("misnamed-server", &["elsewhere.example"])?;
                 certificates.pair(elsewhere, "misnamed-server", &issuer)?;
+                let mut admin = named("admin")?;
+                // Kubernetes' group of those who may do everything.
+                admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+                certificates.pair(admin, "admin", &issuer)?;
             }
         }
         Ok(certificates)
     }
 
-    /// The certificate of `ca`, `server`, `client`, `expired-server`, `expired-client`, `misnamed-server`,
+    /// The certificate of `ca`, `server`, `client`, `admin`, `expired-server`, `expired-client`, `misnamed-server`,
     /// `stranger-ca`, `stranger-server` or `stranger-client`.
     pub fn cert(&self, name: &str) -> PathBuf {
         self.directory.join(format!("{name}.pem"))

@@ -12,6 +12,7 @@ pub mod effort;
 pub mod etcd;
 pub mod figures;
 pub mod forwarder;
+pub mod kube;
 mod ports;
 pub mod process;
 pub mod release;

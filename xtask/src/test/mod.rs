@@ -19,7 +19,7 @@ use anyhow::Result;
 
 use crate::metadata::Metadata;
 use crate::scratch::Scratch;
-use crate::{go_tools, packages, tidy};
+use crate::{go_tools, kubernetes, packages, tidy};
 
 use options::Options;
 pub(crate) use report::{KindReport, Report};
@@ -43,6 +43,9 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     println!("seed {} (the same again: cargo xtask test --seed {0})", options.seed);
     packages::ensure(packages::FOR_TESTS)?;
     go_tools::ensure()?;
+    if options.wants_kind("integration") {
+        kubernetes::ensure()?;
+    }
     let run = Run { metadata: Metadata::ours()?, scratch: Scratch::new()?, options };
     let mut report = Report::default();
     let started = Instant::now();

@@ -1,0 +1,134 @@
+//! A few requests to an API server, one connection each. Tests write and read through it what the code under test must understand,
+//! so it must not be that code.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::Value;
+
+use crate::PATIENCE;
+
+/// One user's way to the server.
+#[derive(Clone, Debug)]
+pub struct Api {
+    port: u16,
+    authority: PathBuf,
+    token: String,
+}
+
+/// What the server said.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+}
+
+impl Api {
+    pub(super) fn new(port: u16, authority: &Path, token: &str) -> Api {
+        Api { port, authority: authority.to_owned(), token: token.to_owned() }
+    }
+
+    pub fn get(&self, path: &str) -> Result<Answer> {
+        self.request("GET", path, None)
+    }
+
+    /// The object at a path, which must exist.
+    pub fn read(&self, path: &str) -> Result<Value> {
+        Ok(expect_success("GET", path, self.get(path)?)?.json())
+    }
+
+    /// Creates an object in a collection.
+    pub fn create(&self, path: &str, object: &Value) -> Result<Value> {
+        Ok(expect_success("POST", path, self.request("POST", path, Some(object))?)?.json())
+    }
+
+    /// Replaces an object.
+    pub fn replace(&self, path: &str, object: &Value) -> Result<Value> {
+        Ok(expect_success("PUT", path, self.request("PUT", path, Some(object))?)?.json())
+    }
+
+    /// Removes an object or a whole collection.
+    pub fn delete(&self, path: &str) -> Result<()> {
+        expect_success("DELETE", path, self.request("DELETE", path, None)?).map(drop)
+    }
+
+    pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        // Of version 1.0, so that the answer comes in one piece and its end is the connection's.
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.token,
+            body.len()
+        );
+        let mut stream = self.connect()?;
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body.as_bytes())?;
+        stream.flush()?;
+        let mut answer = Vec::new();
+        match stream.read_to_end(&mut answer) {
+            // Not every end of a connection is announced, and the length is checked below.
+            Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => return Err(error.into()),
+            _ => {}
+        }
+        parse(&String::from_utf8(answer)?)
+    }
+
+    fn connect(&self) -> Result<StreamOwned<ClientConnection, TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&self.authority).context("cannot read the authority")?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connection = ClientConnection::new(Arc::new(config), ServerName::try_from("127.0.0.1")?)?;
+        let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(StreamOwned::new(connection, stream))
+    }
+}
+
+fn expect_success(method: &str, path: &str, answer: Answer) -> Result<Answer> {
+    ensure!((200..300).contains(&answer.status), "{method} {path}: {} {}", answer.status, answer.text);
+    Ok(answer)
+}
+
+fn parse(answer: &str) -> Result<Answer> {
+    let Some((head, text)) = answer.split_once("\r\n\r\n") else { bail!("not an answer: {answer:?}") };
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).context("a status line")?;
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.parse::<usize>().ok())?
+    });
+    ensure!(length.is_none_or(|length| length == text.len()), "the answer was cut short: {answer:?}");
+    Ok(Answer { status: status.parse()?, text: text.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_to_their_announced_end() {
+        let answer = parse("HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        assert_eq!((answer.status, answer.text.as_str()), (200, "ok"));
+        assert_eq!(parse("HTTP/1.0 404 Not Found\r\n\r\n{}").unwrap().status, 404);
+        for broken in ["", "HTTP/1.0 200 OK", "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nok"] {
+            assert!(parse(broken).is_err(), "{broken:?}");
+        }
+    }
+}

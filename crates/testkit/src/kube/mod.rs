@@ -1,0 +1,246 @@
+//! A real Kubernetes API server with an etcd of its own, on loopback, made for one test and gone with it. There are no nodes and
+//! no controllers: what a test needs of those it writes itself.
+
+mod api;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, bail};
+use rcgen::KeyPair;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+pub use api::{Answer, Api};
+
+use crate::certificates::Certificates;
+use crate::etcd::{self, EtcdCluster};
+use crate::process::{self, Process, on_path};
+use crate::{free_port, scratch};
+
+const PROGRAM: &str = "kube-apiserver";
+/// The token of a user who may do everything.
+pub const ADMIN_TOKEN: &str = "token-of-admin";
+
+/// Why no API server can be started on this machine, if none can.
+pub fn missing() -> Option<String> {
+    if !on_path(PROGRAM) {
+        let how = "`cargo xtask kubernetes` builds it where there is Go, and prints the directory for PATH";
+        return Some(format!("{PROGRAM} is not built; {how}"));
+    }
+    etcd::missing()
+}
+
+/// What kind of API server to start.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// More users than the administrator, by their tokens. They may do what RBAC lets them.
+    pub users: Vec<User>,
+    pub extra_args: Vec<String>,
+}
+
+/// A user that RBAC decides about.
+#[derive(Clone, Debug)]
+pub struct User {
+    pub name: String,
+    pub token: String,
+}
+
+impl Setup {
+    /// Every read and watch goes to etcd, so that what etcd forgets is forgotten at once.
+    pub fn without_watch_cache() -> Setup {
+        Setup { extra_args: vec!["--watch-cache=false".to_owned()], ..Setup::default() }
+    }
+}
+
+/// The server and everything it has on disk. All of it goes when this is dropped: the API server first, because without its etcd
+/// it does not end.
+#[derive(Debug)]
+pub struct KubeApiServer {
+    server: Option<Process>,
+    etcd: EtcdCluster,
+    setup: Setup,
+    port: u16,
+    certificates: Certificates,
+    directory: TempDir,
+}
+
+impl KubeApiServer {
+    /// Starts etcd and the API server and waits until it is ready.
+    pub fn start(setup: Setup) -> Result<KubeApiServer> {
+        let directory = scratch("kube")?;
+        let certificates = Certificates::create(directory.path().join("pki"))?;
+        write_account_keys(directory.path())?;
+        let etcd = EtcdCluster::single()?;
+        let mut server =
+            KubeApiServer { server: None, etcd, setup, port: free_port(), certificates, directory };
+        server.write_tokens()?;
+        server.launch()?;
+        server.wait_ready()?;
+        Ok(server)
+    }
+
+    pub fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The authority `ca` has signed the server's certificate and is trusted with clients': `admin` may do everything.
+    pub fn certificates(&self) -> &Certificates {
+        &self.certificates
+    }
+
+    pub fn etcd(&mut self) -> &mut EtcdCluster {
+        &mut self.etcd
+    }
+
+    /// The API as the administrator sees it, by a client that shares nothing with the one under test.
+    pub fn api(&self) -> Api {
+        self.api_as(ADMIN_TOKEN)
+    }
+
+    pub fn api_as(&self, token: &str) -> Api {
+        Api::new(self.port, &self.certificates.cert("ca"), token)
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts it again after a kill, on its old port, and waits until it is ready.
+    pub fn restart(&mut self) -> Result<()> {
+        self.kill();
+        self.launch()?;
+        self.wait_ready()
+    }
+
+    /// Other tokens from the next restart on.
+    pub fn set_users(&mut self, users: Vec<User>) -> Result<()> {
+        self.setup.users = users;
+        self.write_tokens()
+    }
+
+    /// A kubeconfig with the administrator's client certificate.
+    pub fn kubeconfig(&self) -> Result<PathBuf> {
+        let user = json!({
+            "client-certificate": self.certificates.cert("admin"),
+            "client-key": self.certificates.key("admin"),
+        });
+        self.write_kubeconfig("admin", &self.url(), user)
+    }
+
+    /// A kubeconfig for this server, or for a proxy before it, with a user as kubeconfig files describe one.
+    pub fn write_kubeconfig(&self, name: &str, url: &str, user: Value) -> Result<PathBuf> {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{ "name": "test", "cluster": {
+                "server": url, "certificate-authority": self.certificates.cert("ca") } }],
+            "users": [{ "name": "test", "user": user }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+        });
+        let path = self.directory.path().join(format!("{name}.kubeconfig"));
+        std::fs::write(&path, config.to_string())?;
+        Ok(path)
+    }
+
+    /// Makes etcd forget everything before now. Without a watch cache the API server then has no history either.
+    pub fn compact(&self) -> Result<()> {
+        let status =
+            process::run(self.etcd.etcdctl_at(0).args(["endpoint", "status", "--write-out", "json"]))?;
+        let status: Value = serde_json::from_slice(&status.stdout)?;
+        let revision = status[0]["Status"]["header"]["revision"].as_u64().context("etcd has a revision")?;
+        process::run(self.etcd.etcdctl_at(0).args(["compact", &revision.to_string()]))?;
+        Ok(())
+    }
+
+    /// The last lines the server has written.
+    pub fn log_tail(&self) -> String {
+        let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(15)..].join("\n")
+    }
+
+    fn wait_ready(&mut self) -> Result<()> {
+        let api = self.api();
+        let mut ended = None;
+        let waited = process::wait_until("the Kubernetes API server to be ready", || {
+            ended = self.server.as_mut().and_then(Process::exit_status);
+            ended.is_some() || api.get("/readyz").is_ok_and(|answer| answer.status == 200)
+        });
+        match ended {
+            Some(status) => bail!("{PROGRAM} ended with {status}: {}", self.log_tail()),
+            None => waited.with_context(|| self.log_tail()),
+        }
+    }
+
+    fn launch(&mut self) -> Result<()> {
+        let log = File::options().create(true).append(true).open(self.log_path())?;
+        let file = |name: &str| self.directory.path().join(name);
+        let mut command = process::command(PROGRAM);
+        command.arg(format!("--etcd-servers={}", self.etcd.endpoint(0)));
+        command.args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"]);
+        command.arg(format!("--secure-port={}", self.port));
+        for (flag, path) in [
+            ("--tls-cert-file", self.certificates.cert("server")),
+            ("--tls-private-key-file", self.certificates.key("server")),
+            ("--client-ca-file", self.certificates.cert("ca")),
+            ("--token-auth-file", file("tokens.csv")),
+            ("--service-account-key-file", file("accounts.pub")),
+            ("--service-account-signing-key-file", file("accounts.key")),
+            ("--cert-dir", file("certs")),
+        ] {
+            command.arg(flag).arg(path);
+        }
+        command.args([
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--authorization-mode=Node,RBAC",
+            // Accounts and their tokens are made by controllers, and none runs here.
+            "--disable-admission-plugins=ServiceAccount",
+            "--endpoint-reconciler-type=none",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--allow-privileged=true",
+        ]);
+        command.args(&self.setup.extra_args);
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.server = Some(Process::spawn(command).with_context(|| format!("cannot start {PROGRAM}"))?);
+        Ok(())
+    }
+
+    fn write_tokens(&self) -> Result<()> {
+        let mut lines = format!("{ADMIN_TOKEN},admin-by-token,uid-of-admin,\"system:masters\"\n");
+        for user in &self.setup.users {
+            lines.push_str(&format!("{},{},uid-of-{}\n", user.token, user.name, user.name));
+        }
+        Ok(std::fs::write(self.directory.path().join("tokens.csv"), lines)?)
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.path().join("apiserver.log")
+    }
+}
+
+/// The pair that tokens of service accounts are signed with.
+fn write_account_keys(directory: &Path) -> Result<()> {
+    let pair = KeyPair::generate()?;
+    std::fs::write(directory.join("accounts.key"), pair.serialize_pem())?;
+    std::fs::write(directory.join("accounts.pub"), pair.public_key_pem())?;
+    Ok(())
+}
+
+/// Skips the calling test if there is no API server:
+/// `let Some(server) = kube::start_or_skip("name", setup) else { return };`
+pub fn start_or_skip(test: &str, setup: Setup) -> Option<KubeApiServer> {
+    if let Some(reason) = missing() {
+        crate::skip(test, &reason);
+        return None;
+    }
+    match KubeApiServer::start(setup) {
+        Ok(server) => Some(server),
+        Err(error) => panic!("{PROGRAM} is there but does not start: {error:?}"),
+    }
+}

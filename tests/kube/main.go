@@ -1,0 +1,31 @@
+// Command kube is Kubernetes' control plane for tests: one program that is kube-apiserver or kube-controller-manager,
+// by the name it is called with, as busybox does. `cargo xtask kubernetes` builds it.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+)
+
+var commands = map[string]func() *cobra.Command{
+	"kube-apiserver":          apiserver.NewAPIServerCommand,
+	"kube-controller-manager": controllermanager.NewControllerManagerCommand,
+}
+
+func main() {
+	name := filepath.Base(os.Args[0])
+	command, found := commands[name]
+	if !found {
+		fmt.Fprintf(os.Stderr, "%s: call this program as kube-apiserver or kube-controller-manager\n", name)
+		os.Exit(2)
+	}
+	os.Exit(cli.Run(command()))
+}
