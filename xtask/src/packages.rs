@@ -63,6 +63,7 @@ pub(crate) const FOR_TESTS: &[Tool] = &[
         "plugins to work with and to be measured against",
     ),
     tool("iptables", "iptables", "the plugin portmap asks for it"),
+    tool("protoc", "protobuf-compiler", "generates the protobuf code that is committed"),
     tool("chromium-headless-shell", "chromium-headless-shell", "shows the doctor's page as a browser does"),
 ];
 

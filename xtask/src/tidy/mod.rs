@@ -5,6 +5,7 @@ mod licence;
 mod links;
 mod policy;
 mod promises;
+mod protobuf;
 mod purity;
 mod sizes;
 mod tools;
@@ -37,6 +38,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("unsafe code only in host", unsafety::check),
     ("purity of decision crates", purity::check),
     ("licences, bans, sources", policy::check),
+    ("generated protobuf code", protobuf::check),
     ("format", tools::format),
     ("clippy", tools::clippy),
 ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::messages::{ListPodSandboxResponse, PodSandboxMessage};
+use super::messages::{self, ListPodSandboxResponse, PodSandboxState};
 
 /// One sandbox that the runtime has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,12 +65,15 @@ impl FromIterator<PodSandbox> for Sandboxes {
     }
 }
 
-impl From<PodSandboxMessage> for PodSandbox {
-    fn from(message: PodSandboxMessage) -> PodSandbox {
+impl From<messages::PodSandbox> for PodSandbox {
+    fn from(message: messages::PodSandbox) -> PodSandbox {
         let metadata = message.metadata.unwrap_or_default();
         PodSandbox {
             id: message.id,
-            state: if message.state == 0 { SandboxState::Ready } else { SandboxState::NotReady },
+            state: match PodSandboxState::try_from(message.state) {
+                Ok(PodSandboxState::SandboxReady) => SandboxState::Ready,
+                Ok(PodSandboxState::SandboxNotready) | Err(_) => SandboxState::NotReady,
+            },
             pod_namespace: metadata.namespace,
             pod_name: metadata.name,
             pod_uid: metadata.uid,
@@ -89,20 +92,20 @@ mod tests {
     use super::*;
     use crate::cri::messages::PodSandboxMetadata;
 
-    fn message(id: &str, state: i32) -> PodSandboxMessage {
+    fn message(id: &str, state: i32) -> messages::PodSandbox {
         let metadata = PodSandboxMetadata {
             name: "web-0".into(),
             uid: "u1".into(),
             namespace: "shop".into(),
             attempt: 2,
         };
-        PodSandboxMessage {
+        messages::PodSandbox {
             id: id.into(),
             metadata: Some(metadata),
             state,
             created_at: 7,
             labels: [("app".to_owned(), "web".to_owned())].into(),
-            ..PodSandboxMessage::default()
+            ..messages::PodSandbox::default()
         }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Map;
 
 use super::records::{PodRecord, Records, SandboxRecord, State};
 use super::runtime::Runtime;
-use super::{grpc, service};
+use super::service;
 use crate::Pod;
 
 /// Answers at its socket for as long as the process lives.
@@ -21,7 +21,7 @@ impl Listing {
     /// `memory` is a file that is its own.
     pub fn serve(socket: &Path, memory: &Path) -> Result<Listing> {
         let runtime = Arc::new(Runtime::new(Records::open(memory, true)?));
-        grpc::serve_in_background(socket, Arc::new(service::Cri::new(Arc::clone(&runtime))))?;
+        service::serve_in_background(socket, Arc::clone(&runtime))?;
         Ok(Listing { runtime })
     }
 

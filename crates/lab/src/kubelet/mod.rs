@@ -4,7 +4,13 @@
 
 mod chain;
 mod conflist;
-mod grpc;
+#[expect(
+    unreachable_pub,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "generated"
+)]
+mod generated;
 mod listing;
 mod pods;
 mod protocol;
@@ -34,7 +40,7 @@ pub fn run(lab: &LabName, node: &str, is_forgetful: bool) -> Result<()> {
     let records = records::Records::open(Path::new(MEMORY), is_forgetful)?;
     let runtime = Arc::new(runtime::Runtime::new(records));
     let kubelet = pods::Kubelet::start(Arc::clone(&runtime))?;
-    grpc::serve_in_background(Path::new(CRI_SOCKET), Arc::new(service::Cri::new(runtime)))?;
+    service::serve_in_background(Path::new(CRI_SOCKET), runtime)?;
     let listener = control::listen(&place.kubelet_socket(node))?;
     control::serve(&listener, move |request| kubelet.handle(request))
 }

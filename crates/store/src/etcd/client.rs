@@ -13,7 +13,7 @@ use super::backoff::Backoff;
 use super::credentials::Credentials;
 use super::failure::{Failure, Refusal};
 use super::members::{Member, Members};
-use super::rpc::{Along, Unary};
+use super::rpc::{Along, Call};
 use super::trouble::{MemberTrouble, Trouble, Troubles};
 use crate::StoreError;
 
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Makes a call, wherever it succeeds.
-    pub(super) async fn call<R: Unary>(&self, request: R, effect: Effect) -> Result<R::Answer, CallError> {
+    pub(super) async fn call<R: Call>(&self, request: R, effect: Effect) -> Result<R::Answer, CallError> {
         let mut tries = Tries::new(Instant::now() + self.request_timeout, self.members.count());
         loop {
             let member = match self.members.get(tries.until).await {
@@ -116,7 +116,7 @@ impl Client {
         }
     }
 
-    async fn try_once<R: Unary>(
+    async fn try_once<R: Call>(
         &self,
         member: &Member,
         request: R,

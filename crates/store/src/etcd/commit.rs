@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use model::Key;
 
+use super::rpc::compare::{CompareResult, CompareTarget, TargetUnion};
+use super::rpc::request_op::Request;
+use super::rpc::response_op::Response;
 use super::rpc::{
     Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest,
-    compare, request_op, response_op,
 };
 use crate::request::check_precondition;
 use crate::{Change, Precondition, Record, Revision, StoreError, Write};
@@ -19,10 +21,7 @@ pub(super) fn transaction(changes: &[Change]) -> TxnRequest {
     TxnRequest {
         compare: changes.iter().map(comparison).collect(),
         success: changes.iter().filter_map(write).collect(),
-        failure: changes
-            .iter()
-            .map(|change| operation(request_op::Request::Range(read(&change.key))))
-            .collect(),
+        failure: changes.iter().map(|change| operation(Request::Range(read(&change.key)))).collect(),
     }
 }
 
@@ -51,15 +50,15 @@ pub(super) fn refusal(changes: &[Change], responses: Vec<ResponseOp>) -> StoreEr
 }
 
 fn comparison(change: &Change) -> Compare {
-    let (target, value) = match &change.precondition {
-        Precondition::Absent => (compare::Target::Version, compare::Value::Version(0)),
-        Precondition::At(revision) => (compare::Target::Mod, compare::Value::ModRevision(expected(revision))),
+    let (target, expected) = match &change.precondition {
+        Precondition::Absent => (CompareTarget::Version, TargetUnion::Version(0)),
+        Precondition::At(revision) => (CompareTarget::Mod, TargetUnion::ModRevision(expected(revision))),
     };
     Compare {
-        result: compare::Outcome::Equal.into(),
+        result: CompareResult::Equal.into(),
         target: target.into(),
         key: key_bytes(&change.key),
-        value: Some(value),
+        target_union: Some(expected),
     }
 }
 
@@ -72,20 +71,19 @@ fn expected(revision: &Revision) -> i64 {
 fn write(change: &Change) -> Option<RequestOp> {
     let key = key_bytes(&change.key);
     match &change.write {
-        Write::Put(value) => {
-            Some(operation(request_op::Request::Put(PutRequest { key, value: value.clone() })))
-        }
-        Write::Delete => Some(operation(request_op::Request::DeleteRange(DeleteRangeRequest { key }))),
+        Write::Put(value) => Some(Request::Put(PutRequest { key, value: value.clone() })),
+        Write::Delete => Some(Request::DeleteRange(DeleteRangeRequest { key })),
         Write::Nothing => None,
     }
+    .map(operation)
 }
 
-pub(super) fn operation(request: request_op::Request) -> RequestOp {
+pub(super) fn operation(request: Request) -> RequestOp {
     RequestOp { request: Some(request) }
 }
 
 fn first_record(response: ResponseOp) -> Option<KeyValue> {
-    let Some(response_op::Response::Range(range)) = response.response else { return None };
+    let Some(Response::Range(range)) = response.response else { return None };
     range.kvs.into_iter().next()
 }
 
@@ -110,7 +108,7 @@ mod tests {
             .into_iter()
             .collect();
         let range = RangeResponse { kvs, ..RangeResponse::default() };
-        ResponseOp { response: Some(response_op::Response::Range(range)) }
+        ResponseOp { response: Some(Response::Range(range)) }
     }
 
     #[test]

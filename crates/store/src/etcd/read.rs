@@ -8,7 +8,9 @@ use super::client::{CallError, Client, Effect};
 use super::commit::{operation, read};
 use super::failure::Refusal;
 use super::list::record;
-use super::rpc::{RangeRequest, RequestOp, ResponseOp, TxnRequest, TxnResponse, request_op, response_op};
+use super::rpc::request_op::Request;
+use super::rpc::response_op::Response;
+use super::rpc::{RangeRequest, RequestOp, ResponseOp, TxnRequest, TxnResponse};
 use crate::request::interval;
 use crate::{Lookup, MAX_CHANGES, Record, StoreError};
 
@@ -56,7 +58,7 @@ fn range_operation(lookup: &Lookup, revision: i64) -> RequestOp {
             RangeRequest { key: first.into(), range_end: end.into(), limit: 0, revision }
         }
     };
-    operation(request_op::Request::Range(range))
+    operation(Request::Range(range))
 }
 
 /// One list of records for each operation. A missing answer must not look like a missing record.
@@ -72,7 +74,7 @@ fn records(answer: TxnResponse, operations: usize) -> Result<Vec<Vec<Record>>, C
 /// The values are copied out: they are small and may be kept for long, and must not hold the buffer of the whole
 /// answer for that time.
 fn range_records(response: ResponseOp) -> Option<Vec<Record>> {
-    let response_op::Response::Range(range) = response.response?;
+    let Response::Range(range) = response.response?;
     let found = range.kvs.into_iter().filter_map(record);
     Some(found.map(|record| Record { value: Bytes::copy_from_slice(&record.value), ..record }).collect())
 }

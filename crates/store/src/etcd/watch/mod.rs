@@ -25,7 +25,7 @@ use super::backoff::Backoff;
 use super::client::{CallError, Client, Effect};
 use super::failure::{Failure, Refusal};
 use super::members::Member;
-use super::rpc::{RangeRequest, ResponseHeader, WatchRequest, WatchResponse};
+use super::rpc::{RangeRequest, ResponseHeader, WatchCreateRequest, WatchResponse};
 use super::trouble::Trouble;
 use crate::request::{counted, interval};
 use crate::watch::Batch;
@@ -148,8 +148,13 @@ impl Follower {
         let opening = async {
             let along = self.client.along(member).await?;
             self.token.clone_from(&along.token);
-            let create =
-                WatchRequest::create(self.first.clone(), self.end.clone(), self.progress.resume_from());
+            let create = WatchCreateRequest {
+                key: self.first.clone(),
+                range_end: self.end.clone(),
+                start_revision: self.progress.resume_from(),
+                progress_notify: true,
+                fragment: true,
+            };
             member.connection.watch(create, &along).await.map_err(|status| Failure::of(&status))
         };
         timeout_at(until, opening).await.unwrap_or(Err(Failure::NotDone(Trouble::TimedOut)))

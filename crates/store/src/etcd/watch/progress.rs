@@ -77,7 +77,7 @@ fn revision_of(event: &rpc::Event) -> i64 {
 }
 
 fn ours(event: rpc::Event) -> Option<Event> {
-    let is_delete = event.r#type == i32::from(event::Type::Delete);
+    let is_delete = event.r#type == i32::from(event::EventType::Delete);
     let kv = event.kv?;
     if is_delete {
         let key = Key::from_etcd_text(std::str::from_utf8(&kv.key).ok()?).ok()?;
