@@ -22,8 +22,8 @@ pub struct IpamEvidence {
     pub labels: AffinityLabels,
     /// Blocks that were pasted in part. They are in no other list.
     pub cut_blocks: Vec<Sighted<CutBlock>>,
-    /// Lines of `calicoctl ipam check` and `ipam show`.
-    pub reports: Vec<Sighted<IpamReport>>,
+    /// What `calicoctl ipam check` calls a problem: `10.0.0.1 leaked`, in its words.
+    pub reported: Vec<Sighted<String>>,
 }
 
 /// Of which lists it is known that nothing is missing.
@@ -45,24 +45,8 @@ pub struct AffinityLabels {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutBlock {
     pub cidr: Option<Cidr>,
-    pub affinity: Option<String>,
-    pub strict_affinity: Option<bool>,
     /// Handles its attributes name, each with the line.
     pub handles: Vec<Sighted<String>>,
-    /// The first places of `allocations` up to the cut.
-    pub allocations: Vec<Option<usize>>,
-    pub unallocated: Vec<usize>,
-}
-
-/// What another tool says about the books.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IpamReport {
-    /// `10.0.0.1 leaked`, `… not allocated`, in the tool's words.
-    Problem(String),
-    /// A row of `ipam show`: the network, and how many of its addresses are in use.
-    Usage { grouping: String, cidr: Cidr, total: Option<u64>, in_use: Option<u64>, free: Option<u64> },
-    /// A closing count: `Found 17 problems.`
-    Summary(String),
 }
 
 impl Whole {
@@ -99,6 +83,6 @@ impl IpamEvidence {
         self.labels.present += other.labels.present;
         self.labels.missing.extend(other.labels.missing);
         self.cut_blocks.extend(other.cut_blocks);
-        self.reports.extend(other.reports);
+        self.reported.extend(other.reported);
     }
 }

@@ -38,7 +38,6 @@ pub struct Endpoint {
     /// The sandbox. v1 and old v3 records do not name it.
     pub container_id: Option<String>,
     pub addresses: Vec<IpAddr>,
-    pub profiles: Vec<String>,
     pub created_at: Option<Timestamp>,
     /// Fields that could not be understood, as `field value`.
     pub unread: Vec<String>,
@@ -82,9 +81,6 @@ impl Endpoint {
         };
         endpoint.read_mac(text("mac"));
         endpoint.read_networks(resource.spec("ipNetworks"));
-        let profiles = resource.spec("profiles").and_then(Value::as_array);
-        endpoint.profiles =
-            profiles.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         endpoint
     }
 

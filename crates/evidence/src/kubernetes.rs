@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
-use model::{Cidr, NodeName};
+use model::NodeName;
 use serde::{Deserialize, Serialize};
 
 use super::{Origin, Sighted};
@@ -34,23 +34,8 @@ pub struct Pod {
     pub deleted_at: Option<Timestamp>,
     /// How many of how many containers are ready.
     pub ready: Option<(u32, u32)>,
-    pub restarts: Option<u32>,
-    pub containers: Vec<PodContainer>,
     /// Those of Calico and Plumbline only: the others are nobody's business here.
     pub annotations: BTreeMap<String, String>,
-    /// The controller's kind and name: `StatefulSet/web`.
-    pub owner: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PodContainer {
-    pub name: String,
-    pub id: Option<String>,
-    pub is_ready: bool,
-    pub restarts: u32,
-    /// Why it waits or ended: `CrashLoopBackOff`, `OOMKilled` …
-    pub reason: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,16 +48,8 @@ pub struct KubeNode {
     pub conditions: Vec<Condition>,
     pub annotations: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
-    pub pod_cidrs: Vec<Cidr>,
-    pub taints: Vec<Taint>,
     pub created_at: Option<Timestamp>,
     pub age: Option<SignedDuration>,
-    pub kubelet_version: Option<String>,
-    pub container_runtime: Option<String>,
-    /// When its kubelet last renewed its lease.
-    pub lease_renewed_at: Option<Timestamp>,
-    /// What `kubectl describe node` lists as running there.
-    pub pods: Option<Vec<PodName>>,
     /// Where single facts stand, in a text of many lines: by the name of the annotation or condition, or `InternalIP`.
     pub places: BTreeMap<String, Origin>,
 }
@@ -85,27 +62,16 @@ pub struct Condition {
     pub status: String,
     pub reason: String,
     pub message: String,
-    pub heartbeat_at: Option<Timestamp>,
     pub changed_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Taint {
-    pub key: String,
-    pub value: String,
-    pub effect: String,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct Event {
-    pub is_warning: bool,
     pub reason: String,
     /// What it is about, as far as said: `Pod/kube-system/calico-node-x`.
     pub object: Option<String>,
-    /// The component that told it, and where: `kubelet`, `k8smaster2`.
-    pub component: Option<String>,
+    /// Where it was told.
     pub node: Option<NodeName>,
     pub message: String,
     pub count: u64,
@@ -113,7 +79,6 @@ pub struct Event {
     pub last_age: Option<SignedDuration>,
     pub first_age: Option<SignedDuration>,
     pub last_at: Option<Timestamp>,
-    pub first_at: Option<Timestamp>,
 }
 
 impl Event {

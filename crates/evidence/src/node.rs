@@ -26,8 +26,8 @@ pub struct NodeEvidence {
     pub bgp: Option<Bgp>,
     /// The runtime's list (`crictl pods`, CRI).
     pub sandboxes: Option<Vec<Sighted<RuntimeSandbox>>>,
-    /// `docker ps`, `crictl ps`. Pause containers are sandboxes, too.
-    pub containers: Option<Vec<Sighted<RuntimeContainer>>>,
+    /// `docker ps`, `crictl ps`: their IDs.
+    pub containers: Option<Vec<Sighted<String>>>,
     pub setup: Setup,
     /// The agent's journal of attachments.
     pub attachments: Option<Vec<Sighted<Attachment>>>,
@@ -123,21 +123,6 @@ pub struct RuntimeSandbox {
     pub attempt: Option<u32>,
     pub created_at: Option<Timestamp>,
     pub age: Option<SignedDuration>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct RuntimeContainer {
-    pub id: String,
-    pub image: String,
-    pub name: String,
-    /// As printed: `Up 41 minutes`, `Exited (0) 2 hours ago`, `Running`. Empty: not said.
-    pub status: String,
-    /// A pause container: the sandbox itself.
-    pub is_sandbox: bool,
-    pub pod: Option<PodName>,
-    pub pod_uid: Option<String>,
-    pub sandbox: Option<String>,
 }
 
 /// One entry of the agent's journal.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use model::NodeName;
 
-use evidence::kubernetes::{Condition, PodContainer, Taint};
-use evidence::{KubeNode, Origin, Pod, PodName, Sighted};
+use evidence::kubernetes::Condition;
+use evidence::{KubeNode, Origin, Pod, Sighted};
 
 use super::draft::{Draft, Section};
 use super::tables::Table;
@@ -69,17 +69,11 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// The value and, where it goes on below, the rest: labels, annotations, taints.
+    /// The value and, where it goes on below, the rest: labels, annotations.
     fn entries(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.value)
             .chain(self.below.iter().map(|line| line.text.trim()))
             .filter(|entry| !entry.is_empty())
-    }
-
-    /// `name: value` lines below.
-    fn value_of(&self, name: &str) -> Option<&str> {
-        let values = self.below.iter().filter_map(|line| line.text.trim().split_once(':'));
-        values.filter(|(found, _)| *found == name).map(|(_, value)| value.trim()).next()
     }
 }
 
@@ -108,21 +102,8 @@ fn node(fields: &[Field<'_>]) -> KubeNode {
             "Labels" => node.labels.extend(field.entries().filter_map(|entry| pair(entry, '='))),
             "Annotations" => node.annotations.extend(field.entries().filter_map(|entry| pair(entry, ':'))),
             "CreationTimestamp" => node.created_at = words::moment(field.value),
-            "Taints" => node.taints.extend(field.entries().filter_map(taint)),
-            "Lease" => node.lease_renewed_at = field.value_of("RenewTime").and_then(words::moment),
             "Conditions" => node.conditions = conditions(field),
             "Addresses" => node.internal_ips = internal_ips(field),
-            "PodCIDRs" => {
-                node.pod_cidrs = field.value.split(',').filter_map(|text| text.trim().parse().ok()).collect()
-            }
-            "PodCIDR" if node.pod_cidrs.is_empty() => {
-                node.pod_cidrs.extend(field.value.parse::<model::Cidr>().ok())
-            }
-            "System Info" => {
-                node.kubelet_version = field.value_of("Kubelet Version").map(str::to_owned);
-                node.container_runtime = field.value_of("Container Runtime Version").map(str::to_owned);
-            }
-            "Non-terminated Pods" => node.pods = Some(pods_of(field)),
             _ => {}
         }
     }
@@ -155,13 +136,6 @@ fn pair(entry: &str, separator: char) -> Option<(String, String)> {
     Some((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// `key=value:Effect` or `key:Effect`.
-fn taint(entry: &str) -> Option<Taint> {
-    let (key, effect) = entry.rsplit_once(':')?;
-    let (key, value) = key.split_once('=').unwrap_or((key, ""));
-    Some(Taint { key: key.to_owned(), value: value.to_owned(), effect: effect.to_owned() })
-}
-
 fn conditions(field: &Field<'_>) -> Vec<Condition> {
     let mut rows = field.below.iter();
     let Some(header) = rows.next().and_then(|line| Header::read(&line.text)) else { return Vec::new() };
@@ -174,7 +148,6 @@ fn conditions(field: &Field<'_>) -> Vec<Condition> {
             status: text("STATUS"),
             reason: text("REASON"),
             message: text("MESSAGE"),
-            heartbeat_at: row.get("LASTHEARTBEATTIME").and_then(words::moment),
             changed_at: row.get("LASTTRANSITIONTIME").and_then(words::moment),
         })
     };
@@ -186,15 +159,6 @@ fn internal_ips(field: &Field<'_>) -> Vec<std::net::IpAddr> {
     values
         .filter(|(kind, _)| *kind == "InternalIP")
         .filter_map(|(_, value)| value.trim().parse().ok())
-        .collect()
-}
-
-fn pods_of(field: &Field<'_>) -> Vec<PodName> {
-    let rows = field.below.iter().map(|line| line.text.split_whitespace());
-    let names = rows.filter_map(|mut words| Some((words.next()?, words.next()?)));
-    names
-        .filter(|(namespace, _)| *namespace != "Namespace" && !namespace.starts_with('-'))
-        .map(|(namespace, name)| PodName::new(namespace, name))
         .collect()
 }
 
@@ -223,42 +187,26 @@ fn pod(fields: &[Field<'_>]) -> Pod {
                 let all = field.entries().filter_map(|entry| pair(entry, ':'));
                 pod.annotations.extend(all.filter(|(name, _)| name.contains("projectcalico.org")));
             }
-            "Controlled By" => pod.owner = Some(field.value.to_owned()),
-            "Containers" => pod.containers = containers(field),
+            "Containers" => pod.ready = ready(field),
             _ => {}
         }
-    }
-    if !pod.containers.is_empty() {
-        let ready = pod.containers.iter().filter(|container| container.is_ready).count();
-        pod.ready = Some((ready as u32, pod.containers.len() as u32));
-        pod.restarts = Some(pod.containers.iter().map(|container| container.restarts).sum());
     }
     pod
 }
 
-/// A container's name is indented by two, what it says about itself by more.
-fn containers(field: &Field<'_>) -> Vec<PodContainer> {
-    let mut containers: Vec<PodContainer> = Vec::new();
+/// How many containers there are, and how many of them are ready. A container's name is indented by two, what it says about itself by
+/// more.
+fn ready(field: &Field<'_>) -> Option<(u32, u32)> {
+    let (mut ready, mut all) = (0, 0);
     for line in &field.below {
         let indent = line.text.len() - line.text.trim_start().len();
-        let Some((name, value)) = line.text.trim().split_once(':') else { continue };
-        if indent == 2 {
-            containers.push(PodContainer { name: name.to_owned(), ..PodContainer::default() });
-            continue;
-        }
-        let Some(container) = containers.last_mut() else { continue };
-        let value = value.trim();
-        match (indent, name) {
-            (4, "Container ID") => {
-                container.id = value.rsplit('/').next().filter(|id| !id.is_empty()).map(str::to_owned)
-            }
-            (4, "Ready") => container.is_ready = value == "True",
-            (4, "Restart Count") => container.restarts = value.parse().unwrap_or(0),
-            (6, "Reason") if container.reason.is_none() => container.reason = Some(value.to_owned()),
+        match (indent, line.text.trim().split_once(':')) {
+            (2, Some(_)) => all += 1,
+            (4, Some(("Ready", value))) if value.trim() == "True" => ready += 1,
             _ => {}
         }
     }
-    containers
+    (all > 0).then_some((ready, all))
 }
 
 fn read_events(field: &Field<'_>, section: &Section, draft: &mut Draft) {

@@ -185,9 +185,13 @@ impl FileReader {
             return true;
         }
         if let Some(told) = self.ipam.line(&line.text) {
-            if let Told::Report(report) = told {
-                let report = self.draft.sight(line, report);
-                self.draft.ipam().reports.push(report);
+            match told {
+                Told::Problem(problem) => {
+                    let problem = self.draft.sight(line, problem);
+                    self.draft.ipam().reported.push(problem);
+                }
+                Told::Report => drop(self.draft.ipam()),
+                Told::Known => {}
             }
             return true;
         }

@@ -84,16 +84,10 @@ fn join_nodes(mine: &mut KubeNode, theirs: KubeNode) {
     }
     longer(&mut mine.internal_ips, theirs.internal_ips);
     longer(&mut mine.conditions, theirs.conditions);
-    longer(&mut mine.pod_cidrs, theirs.pod_cidrs);
-    longer(&mut mine.taints, theirs.taints);
     mine.annotations.extend(theirs.annotations);
     mine.labels.extend(theirs.labels);
     fill(&mut mine.created_at, theirs.created_at);
     fill(&mut mine.age, theirs.age);
-    fill(&mut mine.kubelet_version, theirs.kubelet_version);
-    fill(&mut mine.container_runtime, theirs.container_runtime);
-    fill(&mut mine.lease_renewed_at, theirs.lease_renewed_at);
-    fill(&mut mine.pods, theirs.pods);
     mine.places.extend(theirs.places);
 }
 
@@ -102,7 +96,6 @@ fn join_pods(mine: &mut Pod, theirs: Pod) {
         mine.status = theirs.status;
     }
     longer(&mut mine.addresses, theirs.addresses);
-    longer(&mut mine.containers, theirs.containers);
     mine.annotations.extend(theirs.annotations);
     fill(&mut mine.uid, theirs.uid);
     fill(&mut mine.node, theirs.node);
@@ -111,8 +104,6 @@ fn join_pods(mine: &mut Pod, theirs: Pod) {
     fill(&mut mine.age, theirs.age);
     fill(&mut mine.deleted_at, theirs.deleted_at);
     fill(&mut mine.ready, theirs.ready);
-    fill(&mut mine.restarts, theirs.restarts);
-    fill(&mut mine.owner, theirs.owner);
 }
 
 fn join_endpoints(mine: &mut Endpoint, theirs: Endpoint) {
@@ -121,6 +112,5 @@ fn join_endpoints(mine: &mut Endpoint, theirs: Endpoint) {
     fill(&mut mine.container_id, theirs.container_id);
     fill(&mut mine.created_at, theirs.created_at);
     longer(&mut mine.addresses, theirs.addresses);
-    longer(&mut mine.profiles, theirs.profiles);
     mine.unread.extend(theirs.unread);
 }

@@ -78,8 +78,6 @@ fn object_of_2017(kind: &str, value: &Value, origin: &Origin, draft: &mut Draft)
             endpoint.device = spec["interfaceName"].as_str().map(str::to_owned);
             endpoint.read_mac(spec["mac"].as_str().map(str::to_owned));
             endpoint.read_networks(spec.get("ipNetworks"));
-            let profiles = spec["profiles"].as_array().into_iter().flatten();
-            endpoint.profiles = profiles.filter_map(Value::as_str).map(str::to_owned).collect();
             draft.cluster.endpoints.get_or_insert_default().push(Sighted::new(endpoint, origin.clone()));
         }
         "node" => add(named(Kind::Node, metadata["name"].as_str(), spec.clone()), origin, draft),

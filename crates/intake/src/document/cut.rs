@@ -16,23 +16,9 @@ pub(super) fn block(item: &Item, draft: &mut Draft) -> bool {
         return false;
     }
     let mut block = CutBlock::default();
-    let mut list = "";
     for line in &item.lines {
-        let text = line.text.trim().trim_end_matches(',');
-        if let Some((name, value)) = field(text) {
-            list = if value.starts_with('[') { name } else { list };
+        if let Some((name, value)) = field(line.text.trim().trim_end_matches(',')) {
             read_field(&mut block, name, value, line, draft);
-        } else if list == "allocations" && !text.starts_with(['[', ']']) {
-            // Places count from the first, so nothing after the cut has one.
-            match text {
-                "null" => block.allocations.push(None),
-                text => match text.parse() {
-                    Ok(index) => block.allocations.push(Some(index)),
-                    Err(_) => list = "",
-                },
-            }
-        } else if list == "unallocated" {
-            block.unallocated.extend(text.parse::<usize>().ok());
         }
     }
     let Some(first) = item.lines.first() else { return false };
@@ -58,8 +44,6 @@ fn read_field(block: &mut CutBlock, name: &str, value: &str, line: &Line, draft:
     let text = value.trim_matches('"');
     match name {
         "cidr" => block.cidr = Cidr::parse_masked(text).ok(),
-        "affinity" => block.affinity = Some(text.to_owned()),
-        "strictAffinity" => block.strict_affinity = text.parse().ok(),
         "handle_id" if !text.is_empty() && text != "null" => {
             block.handles.push(draft.sight(line, text.to_owned()))
         }

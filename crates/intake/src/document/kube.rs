@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::draft::Draft;
 use crate::words;
-use evidence::kubernetes::{Condition, PodContainer, Taint};
+use evidence::kubernetes::Condition;
 use evidence::{Event, KubeNode, Origin, Pod, PodName, Sighted};
 
 /// Takes in an object. `false`: it is none of these.
@@ -40,7 +40,6 @@ pub fn pod(value: &Value) -> Pod {
         status: text(&status["phase"]).to_owned(),
         created_at: moment(&metadata["creationTimestamp"]),
         deleted_at: moment(&metadata["deletionTimestamp"]),
-        containers: list(&status["containerStatuses"]).map(container).collect(),
         ..Pod::default()
     };
     let told = list(&status["podIPs"]).map(|entry| text(&entry["ip"])).chain([text(&status["podIP"])]);
@@ -49,56 +48,32 @@ pub fn pod(value: &Value) -> Pod {
             pod.addresses.push(address);
         }
     }
-    if !pod.containers.is_empty() {
-        let ready = pod.containers.iter().filter(|container| container.is_ready).count();
-        pod.ready = Some((ready as u32, pod.containers.len() as u32));
-        pod.restarts = Some(pod.containers.iter().map(|container| container.restarts).sum());
-    }
+    let containers = || list(&status["containerStatuses"]);
+    let ready = containers().filter(|container| container["ready"] == true).count();
+    let all = containers().count();
+    pod.ready = (all > 0).then_some((ready as u32, all as u32));
     let annotations = metadata["annotations"].as_object().into_iter().flatten();
     let ours =
         annotations.filter(|(name, _)| name.contains("projectcalico.org") || name.contains("plumbline"));
     pod.annotations = ours.map(|(name, value)| (name.clone(), text(value).to_owned())).collect();
-    let owner = list(&metadata["ownerReferences"]).find(|owner| owner["controller"] == true);
-    pod.owner = owner.map(|owner| format!("{}/{}", text(&owner["kind"]), text(&owner["name"])));
     pod
-}
-
-fn container(status: &Value) -> PodContainer {
-    let state = status["state"].as_object().into_iter().flatten().map(|(_, state)| state);
-    PodContainer {
-        name: text(&status["name"]).to_owned(),
-        id: owned(&status["containerID"]).map(|id| id.rsplit('/').next().unwrap_or_default().to_owned()),
-        is_ready: status["ready"].as_bool().unwrap_or(false),
-        restarts: status["restartCount"].as_u64().and_then(|count| count.try_into().ok()).unwrap_or(0),
-        reason: state.filter_map(|state| owned(&state["reason"])).next(),
-    }
 }
 
 /// A node of the API.
 pub fn node(value: &Value) -> KubeNode {
-    let (metadata, spec, status) = (&value["metadata"], &value["spec"], &value["status"]);
+    let (metadata, status) = (&value["metadata"], &value["status"]);
     let strings = |value: &Value| {
         let entries = value.as_object().into_iter().flatten();
         entries.map(|(name, value)| (name.clone(), text(value).to_owned())).collect()
     };
-    let mut pod_cidrs: Vec<model::Cidr> =
-        list(&spec["podCIDRs"]).filter_map(|cidr| text(cidr).parse().ok()).collect();
-    if pod_cidrs.is_empty() {
-        pod_cidrs.extend(text(&spec["podCIDR"]).parse::<model::Cidr>().ok());
-    }
     let internal = list(&status["addresses"]).filter(|address| address["type"] == "InternalIP");
-    let info = &status["nodeInfo"];
     KubeNode {
         name: text(&metadata["name"]).into(),
         internal_ips: internal.filter_map(|address| words::address(text(&address["address"]))).collect(),
         conditions: list(&status["conditions"]).map(condition).collect(),
         annotations: strings(&metadata["annotations"]),
         labels: strings(&metadata["labels"]),
-        pod_cidrs,
-        taints: list(&spec["taints"]).map(taint).collect(),
         created_at: moment(&metadata["creationTimestamp"]),
-        kubelet_version: owned(&info["kubeletVersion"]),
-        container_runtime: owned(&info["containerRuntimeVersion"]),
         ..KubeNode::default()
     }
 }
@@ -109,16 +84,7 @@ fn condition(value: &Value) -> Condition {
         status: text(&value["status"]).to_owned(),
         reason: text(&value["reason"]).to_owned(),
         message: text(&value["message"]).to_owned(),
-        heartbeat_at: moment(&value["lastHeartbeatTime"]),
         changed_at: moment(&value["lastTransitionTime"]),
-    }
-}
-
-fn taint(value: &Value) -> Taint {
-    Taint {
-        key: text(&value["key"]).to_owned(),
-        value: text(&value["value"]).to_owned(),
-        effect: text(&value["effect"]).to_owned(),
     }
 }
 
@@ -128,19 +94,16 @@ pub fn event(value: &Value) -> Event {
         if value["involvedObject"].is_object() { &value["involvedObject"] } else { &value["regarding"] };
     let parts = [&about["kind"], &about["namespace"], &about["name"]];
     let object: Vec<&str> = parts.into_iter().map(text).filter(|part| !part.is_empty()).collect();
-    let first = |names: &[&str]| names.iter().find_map(|name| moment(&value[*name]));
+    let last = ["lastTimestamp", "eventTime", "deprecatedLastTimestamp"];
     let message = owned(&value["message"]).or_else(|| owned(&value["note"])).unwrap_or_default();
     let (series, source) = (&value["series"], &value["source"]);
     Event {
-        is_warning: value["type"] == "Warning",
         reason: text(&value["reason"]).to_owned(),
         object: (!object.is_empty()).then(|| object.join("/")),
-        component: owned(&source["component"]).or_else(|| owned(&value["reportingComponent"])),
         node: owned(&source["host"]).map(NodeName::from),
         message,
         count: value["count"].as_u64().or_else(|| series["count"].as_u64()).unwrap_or(1),
-        last_at: first(&["lastTimestamp", "eventTime", "deprecatedLastTimestamp"]),
-        first_at: first(&["firstTimestamp", "deprecatedFirstTimestamp", "eventTime"]),
+        last_at: last.into_iter().find_map(|name| moment(&value[name])),
         ..Event::default()
     }
 }

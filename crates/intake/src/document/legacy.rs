@@ -37,8 +37,6 @@ impl EndpointKey {
         endpoint.read_mac(value["mac"].as_str().map(str::to_owned));
         endpoint.read_networks(value.get("ipv4_nets"));
         endpoint.read_networks(value.get("ipv6_nets"));
-        let profiles = value["profile_ids"].as_array().into_iter().flatten();
-        endpoint.profiles = profiles.filter_map(Value::as_str).map(str::to_owned).collect();
         Some(endpoint)
     }
 }

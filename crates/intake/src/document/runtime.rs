@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::draft::{Draft, Section};
-use evidence::node::{RuntimeContainer, RuntimeSandbox};
+use evidence::node::RuntimeSandbox;
 use evidence::{Origin, PodName, Sighted};
 
 /// Takes in an element. `false`: it is none of these.
@@ -32,20 +32,7 @@ pub(super) fn element(value: &Value, origin: &Origin, section: &Section, draft: 
     if !state.starts_with("CONTAINER_") {
         return false;
     }
-    let (labels, image) = (&value["labels"], &value["image"]);
-    let name = text(&labels["io.kubernetes.pod.name"]);
-    let namespace = text(&labels["io.kubernetes.pod.namespace"]);
-    let container = RuntimeContainer {
-        id: id.to_owned(),
-        image: text(&image["image"]).unwrap_or_default(),
-        name: text(&metadata["name"]).unwrap_or_default(),
-        status: state.trim_start_matches("CONTAINER_").to_lowercase(),
-        is_sandbox: false,
-        pod: name.map(|name| PodName { namespace, name }),
-        pod_uid: text(&labels["io.kubernetes.pod.uid"]),
-        sandbox: text(&value["podSandboxId"]),
-    };
-    let container = Sighted::new(container, origin.clone());
+    let container = Sighted::new(id.to_owned(), origin.clone());
     draft.node(section).containers.get_or_insert_default().push(container);
     true
 }

@@ -14,13 +14,12 @@ pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
     let node = row.get("NODE")?;
     let workload = row.get("WORKLOAD")?;
     let networks = row.get("NETWORKS").unwrap_or_default();
-    let profiles = row.get("PROFILES").unwrap_or_default();
     let mut endpoint = match row.get("ORCHESTRATOR") {
         Some(orchestrator) => v1(node, orchestrator, workload, row.get("NAME").unwrap_or("eth0")),
         None => v3(node, workload, row.get("NAME"), row.get("NAMESPACE")),
     };
     endpoint.device = row.get("INTERFACE").map(str::to_owned);
-    finish(endpoint, networks, profiles, line, draft);
+    finish(endpoint, networks, line, draft);
     Some(())
 }
 
@@ -39,7 +38,7 @@ pub(super) fn bare_row(line: &Line, draft: &mut Draft) -> Option<()> {
     }
     let mut endpoint = v1(node, orchestrator, workload, interface);
     endpoint.device = Some((*device).to_owned());
-    finish(endpoint, networks, rest.first().unwrap_or(&""), line, draft);
+    finish(endpoint, networks, line, draft);
     Some(())
 }
 
@@ -73,13 +72,11 @@ fn v3(node: &str, workload: &str, name: Option<&str>, namespace: Option<&str>) -
     }
 }
 
-fn finish(mut endpoint: Endpoint, networks: &str, profiles: &str, line: &Line, draft: &mut Draft) {
+fn finish(mut endpoint: Endpoint, networks: &str, line: &Line, draft: &mut Draft) {
     let list = |cell: &str| {
         cell.split(',').map(str::trim).filter(|part| !part.is_empty()).map(Value::from).collect()
     };
     endpoint.read_networks(Some(&Value::Array(list(networks))));
-    endpoint.profiles =
-        profiles.split(',').filter(|profile| !profile.is_empty()).map(str::to_owned).collect();
     let endpoint = draft.sight(line, endpoint);
     draft.cluster.endpoints.get_or_insert_default().push(endpoint);
 }

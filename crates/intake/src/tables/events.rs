@@ -7,9 +7,8 @@ use evidence::answers::Row;
 use model::text::Line;
 
 pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
-    let kind = row.get("TYPE").filter(|kind| matches!(*kind, "Normal" | "Warning"))?;
+    row.get("TYPE").filter(|kind| matches!(*kind, "Normal" | "Warning"))?;
     let mut event = Event {
-        is_warning: kind == "Warning",
         reason: row.get("REASON")?.to_owned(),
         object: row.get("OBJECT").map(|object| object_in(row.get("NAMESPACE"), object)),
         message: row.get("MESSAGE").unwrap_or_default().to_owned(),
@@ -17,10 +16,9 @@ pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
         ..Event::default()
     };
     read_age(&mut event, row.get("AGE").or_else(|| row.get("LAST SEEN")).unwrap_or_default());
-    if let Some((component, node)) = row.get("FROM").map(|cell| cell.split_once(", ").unwrap_or((cell, ""))) {
-        event.component = Some(component.to_owned());
-        event.node = (!node.is_empty()).then(|| node.into());
-    }
+    // `kubelet, node-a`.
+    let node = row.get("FROM").and_then(|cell| cell.split_once(", ")).map(|(_, node)| node);
+    event.node = node.filter(|node| !node.is_empty()).map(Into::into);
     let event = draft.sight(line, event);
     draft.cluster.events.get_or_insert_default().push(event);
     Some(())

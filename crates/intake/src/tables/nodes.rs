@@ -16,8 +16,6 @@ pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
         status: status.to_owned(),
         internal_ips: row.get("INTERNAL-IP").and_then(words::address).into_iter().collect(),
         age: row.get("AGE").and_then(words::age),
-        kubelet_version: row.get("VERSION").map(str::to_owned),
-        container_runtime: row.get("CONTAINER-RUNTIME").map(str::to_owned),
         ..KubeNode::default()
     };
     let node = draft.sight(line, node);
@@ -39,7 +37,6 @@ pub(super) fn bare_row(line: &Line, draft: &mut Draft) -> Option<()> {
         status: (*status).to_owned(),
         internal_ips: rest.first().and_then(|cell| words::address(cell)).into_iter().collect(),
         age: Some(words::age(age)?),
-        kubelet_version: Some((*version).to_owned()),
         ..KubeNode::default()
     };
     let node = draft.sight(line, node);

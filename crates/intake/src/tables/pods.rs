@@ -15,7 +15,6 @@ pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
         name,
         status: row.get("STATUS")?.to_owned(),
         ready: row.get("READY").and_then(ready),
-        restarts: row.get("RESTARTS").and_then(restarts),
         age: row.get("AGE").and_then(words::age),
         node: row.get("NODE").map(NodeName::from),
         ..Pod::default()
@@ -35,14 +34,14 @@ pub(super) fn bare_row(line: &Line, draft: &mut Draft) -> Option<()> {
         cells.drain(open..=close);
     }
     let at = cells.iter().position(|cell| ready(cell).is_some()).filter(|at| matches!(at, 1 | 2))?;
-    let [status, restarted, age] = cells.get(at + 1..at + 4)? else { return None };
+    let [status, restarts, age] = cells.get(at + 1..at + 4)? else { return None };
+    restarts.parse::<u32>().ok()?;
     let name = cells.get(at.checked_sub(1)?)?;
     let namespace = cells.first().filter(|_| at == 2).map(|namespace| (*namespace).to_owned());
     let mut pod = Pod {
         name: PodName { namespace, name: (*name).to_owned() },
         status: (*status).to_owned(),
         ready: cells.get(at).and_then(|cell| ready(cell)),
-        restarts: Some(restarts(restarted)?),
         age: Some(words::age(age)?),
         ..Pod::default()
     };
@@ -60,8 +59,4 @@ fn add(pod: Pod, line: &Line, draft: &mut Draft) {
 fn ready(cell: &str) -> Option<(u32, u32)> {
     let (ready, all) = cell.split_once('/')?;
     Some((ready.parse().ok()?, all.parse().ok()?))
-}
-
-fn restarts(cell: &str) -> Option<u32> {
-    cell.split_whitespace().next()?.parse().ok()
 }

@@ -4,7 +4,7 @@ use crate::draft::{Draft, Section};
 use crate::words;
 use evidence::PodName;
 use evidence::answers::Row;
-use evidence::node::{RuntimeContainer, RuntimeSandbox};
+use evidence::node::RuntimeSandbox;
 use model::text::Line;
 
 pub(super) fn pod_row(row: &Row<'_>, line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
@@ -25,24 +25,13 @@ pub(super) fn pod_row(row: &Row<'_>, line: &Line, section: &Section, draft: &mut
 }
 
 pub(super) fn container_row(row: &Row<'_>, line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
-    let pod = row.get("POD").map(|name| PodName { namespace: None, name: name.to_owned() });
-    let container = RuntimeContainer {
-        id: row.get("CONTAINER")?.to_owned(),
-        image: row.get("IMAGE").unwrap_or_default().to_owned(),
-        name: row.get("NAME")?.to_owned(),
-        status: row.get("STATE").unwrap_or_default().to_owned(),
-        sandbox: row.get("POD ID").map(str::to_owned),
-        pod,
-        ..RuntimeContainer::default()
-    };
-    add(container, line, section, draft);
+    row.get("NAME")?;
+    add(row.get("CONTAINER")?, line, section, draft);
     Some(())
 }
 
 pub(super) fn docker_row(row: &Row<'_>, line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
-    let id = row.get("CONTAINER ID").filter(|id| words::is_container_id(id))?;
-    let container = docker(id, row.get("IMAGE").unwrap_or_default(), row.get("NAMES"), row.get("STATUS"));
-    add(container, line, section, draft);
+    add(row.get("CONTAINER ID").filter(|id| words::is_container_id(id))?, line, section, draft);
     Some(())
 }
 
@@ -50,14 +39,10 @@ pub(super) fn docker_row(row: &Row<'_>, line: &Line, section: &Section, draft: &
 pub(super) fn bare_docker_row(line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
     let cells: Vec<&str> = line.text.split_whitespace().collect();
     let (id, image) = (cells.first()?, cells.get(1)?);
-    let name = cells.iter().skip(2).find(|cell| cell.starts_with("k8s_")).copied();
-    // An image that has lost its name goes by its ID.
-    let is_image = image.contains(['/', ':', '@']) || name.is_some();
-    if id.len() != 12 || !words::is_container_id(id) || !is_image {
-        return None;
-    }
-    add(docker(id, image, name, None), line, section, draft);
-    Some(())
+    // An image that has lost its name goes by its ID; names that the kubelet gives tell it, too.
+    let is_kubelets = cells.iter().skip(2).any(|cell| cell.starts_with("k8s_"));
+    let is_image = image.contains(['/', ':', '@']) || is_kubelets;
+    (id.len() == 12 && words::is_container_id(id) && is_image).then(|| add(id, line, section, draft))
 }
 
 pub(super) fn swap_row(row: &Row<'_>, line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
@@ -68,26 +53,7 @@ pub(super) fn swap_row(row: &Row<'_>, line: &Line, section: &Section, draft: &mu
     Some(())
 }
 
-/// Names that the kubelet gives say everything: `k8s_container_pod_namespace_uid_attempt`.
-fn docker(id: &str, image: &str, name: Option<&str>, status: Option<&str>) -> RuntimeContainer {
-    let name = name.unwrap_or_default();
-    let mut parts = name.strip_prefix("k8s_").unwrap_or_default().split('_');
-    let container = parts.next().filter(|part| !part.is_empty());
-    let pod = parts.next().zip(parts.next()).map(|(pod, namespace)| PodName::new(namespace, pod));
-    let image_name = image.rsplit('/').next().unwrap_or(image);
-    RuntimeContainer {
-        id: id.to_owned(),
-        image: image.to_owned(),
-        name: name.to_owned(),
-        status: status.unwrap_or_default().to_owned(),
-        is_sandbox: container == Some("POD") || image_name.starts_with("pause"),
-        pod_uid: pod.is_some().then(|| parts.next()).flatten().map(str::to_owned),
-        pod,
-        sandbox: None,
-    }
-}
-
-fn add(container: RuntimeContainer, line: &Line, section: &Section, draft: &mut Draft) {
-    let container = draft.sight(line, container);
+fn add(id: &str, line: &Line, section: &Section, draft: &mut Draft) {
+    let container = draft.sight(line, id.to_owned());
     draft.node(section).containers.get_or_insert_default().push(container);
 }

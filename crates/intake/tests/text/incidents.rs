@@ -62,9 +62,7 @@ fn ipam_drift() {
     let ipam = evidence.ipam.as_ref().unwrap();
     assert!(ipam.books.blocks.is_empty());
     let block = &ipam.cut_blocks[0].seen;
-    assert_eq!(block.affinity.as_deref(), Some("host:dev-slave-108"));
-    assert_eq!(block.allocations, [None, None, None, Some(3)]);
-    assert_eq!(block.unallocated, [0, 1, 2, 4, 5, 6, 7]);
+    assert_eq!(block.cidr, "192.168.106.64/26".parse().ok());
     let handles: Vec<_> = block.handles.iter().map(|handle| handle.seen.as_str()).collect();
     assert_eq!(
         handles,
@@ -81,9 +79,7 @@ fn leaked_endpoints() {
     assert_eq!(evidence.nodes.len(), 1);
     let node = evidence.node(&"paas-slave-20-48".into()).unwrap();
     let containers = node.containers.as_ref().unwrap();
-    let sandboxes: Vec<_> =
-        containers.iter().filter(|one| one.seen.is_sandbox).map(|one| one.seen.id.as_str()).collect();
-    assert_eq!((containers.len(), sandboxes), (2, vec!["59436e9b460f"]));
+    assert!(containers.len() == 2 && containers.iter().any(|id| id.seen == "59436e9b460f"), "{containers:?}");
     let view = &node.pod_views.as_ref().unwrap()[0];
     assert_eq!(view.kernel.neighbours.as_ref().unwrap()[0].seen.state, NeighbourState::Missing);
     assert_eq!(node.kernel.neighbours, None);
@@ -174,15 +170,12 @@ fn wrong_nic() {
     assert_eq!(ceph.seen.internal_ips[0].to_string(), "172.17.73.60");
     assert_eq!(ceph.seen.status, "NotReady");
     assert_eq!(ceph.seen.condition("Ready").unwrap().reason, "NodeStatusUnknown");
-    assert_eq!(ceph.seen.pods.as_ref().unwrap().len(), 3);
-    assert_eq!(ceph.seen.taints.len(), 2);
     let line = |fact: &str| ceph.place(fact).exhibit("").line;
     assert_eq!(
         (line("projectcalico.org/IPv4Address"), line("InternalIP"), line("Ready")),
         (Some(10), Some(30), Some(28))
     );
     assert_eq!(line("no such fact"), Some(1));
-    assert!(ceph.seen.lease_renewed_at.is_some());
     let event = &evidence.events.as_ref().unwrap()[0].seen;
     assert_eq!((event.count, &event.node), (52_551, &Some("k8smaster2".into())));
     assert_eq!(

@@ -131,7 +131,7 @@ mod tests {
     fn fires_for_a_block_that_is_cut() {
         let handle =
             Sighted::new("default.web-0".to_owned(), Origin::line("block.txt", 24, "\"handle_id\": …"));
-        let cut = CutBlock { cidr: "10.0.0.0/26".parse().ok(), handles: vec![handle], ..CutBlock::default() };
+        let cut = CutBlock { cidr: "10.0.0.0/26".parse().ok(), handles: vec![handle] };
         let mut evidence = Evidence { ipam: Some(Default::default()), ..Evidence::default() };
         evidence.ipam.as_mut().unwrap().cut_blocks.push(Sighted::new(cut, Origin::file("block.txt")));
         let finding = only(&CHECK, &evidence);

@@ -2,7 +2,6 @@
 
 use crate::checks::words::counted;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
-use evidence::books::IpamReport;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "calicoctl reports IPAM problems",
@@ -23,15 +22,11 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if ipam.whole.blocks {
         return;
     }
-    let problems: Vec<_> =
-        ipam.reports.iter().filter(|report| matches!(report.seen, IpamReport::Problem(_))).collect();
+    let problems = &ipam.reported;
     if problems.is_empty() {
         return;
     }
-    let exhibits = problems.iter().map(|report| match &report.seen {
-        IpamReport::Problem(text) | IpamReport::Summary(text) => report.exhibit(text.clone()),
-        IpamReport::Usage { cidr, .. } => report.exhibit(cidr.to_string()),
-    });
+    let exhibits = problems.iter().map(|problem| problem.exhibit(problem.seen.clone()));
     let summary = format!("calicoctl ipam check reports {}", counted(problems.len(), "problem"));
     look.found(Subject::Cluster, summary).seen_all(exhibits);
 }
@@ -43,16 +38,12 @@ mod tests {
     use evidence::{Evidence, Origin, Sighted};
 
     #[test]
-    fn fires_for_problems_and_not_for_a_summary() {
+    fn fires_for_problems_unless_the_records_are_there() {
         let mut evidence = Evidence { ipam: Some(Default::default()), ..Evidence::default() };
-        let reports = &mut evidence.ipam.as_mut().unwrap().reports;
-        let line = |text: &str| Origin::line("check.txt", 3, text);
-        reports
-            .push(Sighted::new(IpamReport::Summary("Found 0 problems.".into()), line("Found 0 problems.")));
         silent(&CHECK, &evidence);
         let text = "10.0.0.1 leaked";
-        let reports = &mut evidence.ipam.as_mut().unwrap().reports;
-        reports.push(Sighted::new(IpamReport::Problem(text.into()), line(text)));
+        let problem = Sighted::new(text.to_owned(), Origin::line("check.txt", 3, text));
+        evidence.ipam.as_mut().unwrap().reported.push(problem);
         assert_eq!(only(&CHECK, &evidence).evidence[0].text, text);
         evidence.ipam.as_mut().unwrap().whole.blocks = true;
         silent(&CHECK, &evidence);
