@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result, ensure};
 use lab::cluster::StoreKind;
 use lab::kubelet::{KubeletRequest, NewPod};
+use model::FindingCode;
 use testkit::Dice;
 
 use crate::combos::{Place, choose, in_words, inject};
+use crate::faults;
 use crate::injection::Injection;
 use crate::repair::mend;
-use crate::scene::{CALICO_NODE, CHURNING, NAMESPACE, Scene, missing};
+use crate::scene::{BUSY_NODES, CALICO_NODE, CHURNING, NAMESPACE, Scene, missing};
 use crate::singles::see_that_it_is_clean;
 
 const GRACE: &str = "0.2";
@@ -107,6 +109,24 @@ fn combinations(test: &str, store: StoreKind, count: usize) {
 fn random_combinations_are_repaired_among_pods_that_come_and_go() {
     let test = "random_combinations_are_repaired_among_pods_that_come_and_go";
     combinations(test, StoreKind::Sqlite, testkit::count(3, 200));
+}
+
+/// Nobody routes to a node without an address, so the doctor reports the route with the address. When the address is back, the
+/// route still has to be added.
+#[test]
+fn what_remains_when_its_cause_is_repaired_is_repaired_too() {
+    let test = "what_remains_when_its_cause_is_repaired_is_repaired_too";
+    if let Some(reason) = missing(StoreKind::Sqlite) {
+        return testkit::skip(test, &reason);
+    }
+    let scene = up(StoreKind::Sqlite);
+    let fault = |code| faults::all().find(|fault| fault.code == code).expect("it can be injected");
+    let places = [
+        (fault(FindingCode::BlockRouteMissing), BUSY_NODES[1], 0),
+        (fault(FindingCode::NodeAddressMissing), BUSY_NODES[0], 0),
+    ];
+    try_together(&scene, &places).unwrap();
+    see_that_it_is_clean(&scene);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Doing what a plan says: what gives at once; what takes after a second look. What loses a race is planned anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use doctor::{Certainty, Examination, Next, Rule};
+use doctor::{Certainty, Examination, Next, Report, Rule};
 use gather::LiveSources;
 use jiff::Timestamp;
 use mend::{AgentNodes, Outcome, Repair as Running};
-use model::ShellCommand;
+use model::{FindingCode, ShellCommand};
 use repair::{Dropped, Plan, Scope, Step, StepId};
 
 use super::pending::{Finished, Pending};
@@ -17,6 +17,9 @@ use crate::cli::Global;
 use crate::cli::repair::Repair;
 use crate::failure::{Failure, Failures};
 use crate::{connect, progress};
+
+/// A finding, as plans name it.
+type Named = (FindingCode, String);
 
 /// How often what lost a race is planned anew.
 const ROUNDS_MAX: usize = 8;
@@ -27,13 +30,16 @@ const NAMED_MAX: usize = 200;
 pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Result<(), Failures> {
     let unable = |failure: Failure| Failures::from(failure).unable();
     let sources = look::open(global, repair).await.map_err(unable)?;
-    let (plan, scope) = match &repair.plan {
+    let (plan, scope, explained) = match &repair.plan {
         Some(path) => {
             let plan = look::read(path).map_err(unable)?;
             let scope = plan.scope.clone();
-            (plan, scope)
+            (plan, scope, BTreeSet::new())
         }
-        None => (look::plan(&sources, repair, scope).await.map_err(unable)?.0, scope.clone()),
+        None => {
+            let (plan, report) = look::plan(&sources, repair, scope).await.map_err(unable)?;
+            (plan, scope.clone(), explained(&report))
+        }
     };
     if plan.is_empty() {
         return Ok(tell::plan(repair, &plan)?);
@@ -50,7 +56,10 @@ pub(super) async fn run(global: &Global, repair: &Repair, scope: &Scope) -> Resu
     };
     let last = apply.first(&plan).await?;
     match &repair.plan {
-        None => apply.rounds().await?,
+        None => {
+            apply.rounds().await?;
+            apply.what_remains(&explained).await?;
+        }
         // A plan in a file is what somebody agreed to: nothing else is done.
         Some(_) => drop(apply.pending.taken_up(&last, &[])),
     }
@@ -131,6 +140,20 @@ impl Apply<'_> {
         Ok(())
     }
 
+    /// What the findings explained does not always go away with them: a route that was missing beside a wrong address is missing
+    /// still, unless an agent adds it. What is found now is planned and applied as what lost a race.
+    async fn what_remains(&mut self, explained: &BTreeSet<Named>) -> Result<(), Failures> {
+        if self.running.is_none() || explained.is_empty() {
+            return Ok(());
+        }
+        let (now, _) = look::plan(self.sources, self.repair, &self.scope).await?;
+        let is_of_it = |(code, subject): (FindingCode, &str)| explained.contains(&(code, subject.to_owned()));
+        let steps = now.steps.into_iter().filter(|step| step.fixes().any(is_of_it));
+        let why = "its cause was repaired, and it is still found".to_owned();
+        self.pending.dropped(steps.map(|step| Dropped { step, why: why.clone() }).collect());
+        self.rounds().await
+    }
+
     fn observe(&mut self, plan: &Plan) {
         let certainty = |step: &Step| match step.needs_second_look {
             true => Certainty::MayBeChurn,
@@ -189,6 +212,12 @@ impl Apply<'_> {
         tell::outcome(self.repair, &done, &outcome, &dropped)?;
         verdict(self.repair, &outcome, lost.len())
     }
+}
+
+/// What is reported only as a symptom of another finding, and so has no step of its own in a plan.
+fn explained(report: &Report) -> BTreeSet<Named> {
+    let symptoms = report.findings.iter().flat_map(|finding| &finding.symptoms);
+    symptoms.map(|symptom| (symptom.code, symptom.subject.to_string())).collect()
 }
 
 /// Two plans, a grace apart. How often is bounded by the rounds.
