@@ -1,4 +1,4 @@
-//! Files that are whole or not there.
+//! Files that are whole or not there, and the ends of logs.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -16,4 +16,11 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> Result<()> {
         fs::rename(&beside, path)
     };
     write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The last lines of a file.
+pub(crate) fn tail(path: &Path, lines: usize) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
 }

@@ -34,66 +34,59 @@ struct Way {
     is_far: bool,
 }
 
-struct Started {
-    child: Child,
-    trip: Trip,
-}
-
 /// How many ways are tried at once.
 const AT_ONCE: usize = 32;
 
-struct Running {
-    node: String,
-    pod: PodReport,
-}
+/// A pod that runs, and its node.
+type Running<'a> = (&'a str, PodReport);
 
 /// Each node pings its pods; each pod pings its node, the other pods of its node, and one pod of each other node.
 pub fn all(cluster: &Cluster) -> Result<Vec<Trip>> {
     let mut running = Vec::new();
     for node in &cluster.description().nodes {
         let pods = cluster.pods(&node.name)?.into_iter().filter(|pod| pod.state == PodState::Running);
-        running.extend(pods.map(|pod| Running { node: node.name.clone(), pod }));
+        running.extend(pods.map(|pod| (node.name.as_str(), pod)));
     }
     let mut ways = Vec::new();
     for from in &running {
         ways.extend(of_pod(cluster, from, &running)?);
     }
     let mut trips = Vec::new();
-    let mut ways = ways.into_iter().peekable();
-    while ways.peek().is_some() {
+    let mut ways = ways.into_iter();
+    while !ways.as_slice().is_empty() {
         // Side by side, because whoever gets no answer waits for it.
-        let started: Vec<Started> = ways.by_ref().take(AT_ONCE).map(Way::start).collect::<Result<_>>()?;
-        for trip in started {
-            trips.push(trip.finish()?);
+        let started: Vec<_> = ways.by_ref().take(AT_ONCE).map(Way::start).collect::<Result<_>>()?;
+        for (mut child, trip) in started {
+            let outcome = if child.wait()?.success() { Outcome::Answered } else { trip.outcome };
+            trips.push(Trip { outcome, ..trip });
         }
     }
     Ok(trips)
 }
 
-fn of_pod(cluster: &Cluster, from: &Running, running: &[Running]) -> Result<Vec<Way>> {
+fn of_pod(cluster: &Cluster, (node, pod): &Running<'_>, running: &[Running<'_>]) -> Result<Vec<Way>> {
     let mut ways = Vec::new();
-    let own = from.pod.key().to_string();
-    for address in &from.pod.addresses {
-        let command = cluster.command_on(&from.node)?;
-        ways.push(way(command, &from.node, &own, address, true));
+    let own = pod.key().to_string();
+    for address in &pod.addresses {
+        ways.push(way(cluster.command_on(node)?, node, &own, address, true));
     }
-    let node = cluster.description().node(&from.node)?;
-    let has_ipv6 = from.pod.addresses.iter().any(|address| address.contains(':'));
-    for address in [node.address(), node.address6().filter(|_| has_ipv6)].into_iter().flatten() {
-        let command = cluster.command_in(&from.node, &from.pod.netns)?;
-        ways.push(way(command, &own, &from.node, &address.to_string(), true));
+    let described = cluster.description().node(node)?;
+    let has_ipv6 = pod.addresses.iter().any(|address| address.contains(':'));
+    for address in [described.address(), described.address6().filter(|_| has_ipv6)].into_iter().flatten() {
+        let command = cluster.command_in(node, &pod.netns)?;
+        ways.push(way(command, &own, node, &address.to_string(), true));
     }
     let mut nodes_seen = Vec::new();
-    for to in running.iter().filter(|to| to.pod.uid != from.pod.uid) {
-        let is_near = to.node == from.node;
-        if !is_near && nodes_seen.contains(&&to.node) {
+    for (other_node, other) in running.iter().filter(|(_, other)| other.uid != pod.uid) {
+        let is_near = other_node == node;
+        if !is_near && nodes_seen.contains(other_node) {
             continue;
         }
-        nodes_seen.push(&to.node);
-        for address in &to.pod.addresses {
-            let command = cluster.command_in(&from.node, &from.pod.netns)?;
+        nodes_seen.push(*other_node);
+        for address in &other.addresses {
+            let command = cluster.command_in(node, &pod.netns)?;
             let is_promised = is_near || cluster.description().has_agents;
-            let way = way(command, &own, &to.pod.key().to_string(), address, is_promised);
+            let way = way(command, &own, &other.key().to_string(), address, is_promised);
             ways.push(Way { is_far: !is_near, ..way });
         }
     }
@@ -111,7 +104,7 @@ fn way(command: Command, from: &str, to: &str, address: &str, is_promised: bool)
 }
 
 impl Way {
-    fn start(mut self) -> Result<Started> {
+    fn start(mut self) -> Result<(Child, Trip)> {
         let patience = if self.trip.outcome == Outcome::Lost { "5" } else { "1" };
         let mut words = vec!["ping", "-n", "-q", "-c", "1", "-W", patience];
         if self.is_far {
@@ -120,15 +113,6 @@ impl Way {
         }
         self.command.args(words).arg(&self.trip.address);
         self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Ok(Started { child: self.command.spawn().context("cannot run ping")?, trip: self.trip })
-    }
-}
-
-impl Started {
-    fn finish(mut self) -> Result<Trip> {
-        if self.child.wait()?.success() {
-            self.trip.outcome = Outcome::Answered;
-        }
-        Ok(self.trip)
+        Ok((self.command.spawn().context("cannot run ping")?, self.trip))
     }
 }

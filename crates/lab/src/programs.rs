@@ -89,31 +89,23 @@ pub fn missing() -> Option<String> {
     if !is_root() {
         return Some("it needs root to create network namespaces".to_owned());
     }
-    for (program, argument, package) in
-        [("ip", "-V", "iproute2"), ("ping", "-V", "iputils-ping"), ("nft", "--version", "nftables")]
-    {
-        if Command::new(program).arg(argument).output().is_err() {
-            return Some(format!("it needs `{program}` (Debian package {package})"));
-        }
-    }
-    None
+    missing_program(&[("ip", "iproute2"), ("ping", "iputils-ping"), ("nft", "nftables")])
+}
+
+/// The first of these programs that cannot be started, each with its Debian package.
+fn missing_program(wanted: &[(&str, &str)]) -> Option<String> {
+    let is_missing = |program: &str| Command::new(program).arg("-V").output().is_err();
+    let (program, package) = wanted.iter().find(|(program, _)| is_missing(program))?;
+    Some(format!("it needs `{program}` (Debian package {package})"))
 }
 
 /// What is missing for a lab of whole nodes; `None` if it can run.
 pub fn missing_for_cluster(store: StoreKind) -> Option<String> {
-    if let Some(reason) = missing() {
-        return Some(reason);
-    }
     let mut wanted = vec![("nsenter", "util-linux"), ("unshare", "util-linux")];
     if store == StoreKind::Etcdv3 {
         wanted.push(("etcd", "etcd-server"));
     }
-    for (program, package) in wanted {
-        if Command::new(program).arg("--version").output().is_err() {
-            return Some(format!("it needs `{program}` (Debian package {package})"));
-        }
-    }
-    missing_in_kernel()
+    missing().or_else(|| missing_program(&wanted)).or_else(missing_in_kernel)
 }
 
 /// Tries what a lab does, in namespaces that go away at once.

@@ -9,22 +9,12 @@ use host::cri::messages::{
 };
 use host::cri::{RuntimeClient, SandboxState};
 use lab::Programs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::cluster::{OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
 use testkit::process::wait_until;
 
 fn plan(nodes: usize) -> Plan {
-    Plan {
-        name: Plan::NAME.parse().unwrap(),
-        nodes,
-        store: StoreKind::Sqlite,
-        mode: Mode::Direct,
-        topology: Topology::Shared,
-        ipv6: false,
-        grace: Duration::from_secs(1),
-        has_agents: true,
-        programs: Programs::of_test().unwrap().folder().to_owned(),
-    }
+    Plan { nodes, grace: Duration::from_secs(1), ..Plan::new(&Programs::of_test().unwrap()) }
 }
 
 /// `None`, with the reason reported, where a lab cannot run.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lab::Programs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::cluster::{OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodKey};
 use model::{Key, KeyRange, Kind};
 use serde_json::Value;
@@ -20,15 +20,11 @@ fn up(test: &str, store: StoreKind) -> Option<OwnCluster> {
         return None;
     }
     let plan = Plan {
-        name: Plan::NAME.parse().unwrap(),
         nodes: 2,
         store,
-        mode: Mode::Direct,
-        topology: Topology::Shared,
         ipv6: true,
         grace: Duration::from_secs(600),
-        has_agents: true,
-        programs: Programs::of_test().unwrap().folder().to_owned(),
+        ..Plan::new(&Programs::of_test().unwrap())
     };
     Some(OwnCluster::up(plan, &|_| {}).unwrap())
 }

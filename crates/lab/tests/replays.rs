@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::cluster::{Mode, OwnCluster, Plan, StoreKind};
 use lab::{Programs, replay};
 
 fn up(test: &str, nodes: usize, store: StoreKind) -> Option<OwnCluster> {
@@ -22,15 +22,11 @@ fn up_in(test: &str, nodes: usize, store: StoreKind, mode: Mode) -> Option<OwnCl
         return None;
     }
     let plan = Plan {
-        name: Plan::NAME.parse().unwrap(),
         nodes,
         store,
         mode,
-        topology: Topology::Shared,
-        ipv6: false,
         grace: Duration::from_secs(2),
-        has_agents: true,
-        programs: Programs::of_test().unwrap().folder().to_owned(),
+        ..Plan::new(&Programs::of_test().unwrap())
     };
     Some(OwnCluster::up(plan, &|_| {}).unwrap())
 }

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::{LabName, Topology};
+use crate::Programs;
 
 const FILE: &str = "lab.json";
 /// Of the file. One of another version can still be removed: for that its name is enough.
@@ -51,16 +53,16 @@ pub enum StoreKind {
 }
 
 /// How traffic gets from node to node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Nodes are the gateways to their pods. Those on another network are not reached.
+    /// Each node is the gateway to its pods; nodes on other networks are not reached
     Direct,
-    /// Everything between nodes goes through VXLAN.
+    /// All traffic between nodes goes through VXLAN
     Vxlan,
-    /// VXLAN between nodes that share no network.
+    /// VXLAN between nodes that share no network
     Crosssubnet,
-    /// Nodes tell each other by BGP, and BIRD writes the routes.
+    /// Nodes exchange routes by BGP, and BIRD sets them
     Bgp,
 }
 
@@ -120,13 +122,26 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What an operator gets who says nothing.
-    pub const NAME: &str = "lab";
     pub const NODES: usize = 3;
     /// Of each lab. More would not fit the machine's memory before they would not fit the network.
     pub const NODES_MAX: usize = 100;
     const POOL: &str = "10.244.0.0/16";
     const POOL6: &str = "fd44::/48";
+
+    /// As an operator gets it who asks for nothing else.
+    pub fn new(programs: &Programs) -> Plan {
+        Plan {
+            name: LabName::usual(),
+            nodes: Plan::NODES,
+            store: StoreKind::Sqlite,
+            mode: Mode::Direct,
+            topology: Topology::Shared,
+            ipv6: false,
+            grace: Duration::from_secs(60),
+            has_agents: true,
+            programs: programs.folder().to_owned(),
+        }
+    }
 
     pub fn describe(&self) -> Result<Description> {
         if !(1..=Plan::NODES_MAX).contains(&self.nodes) {
@@ -154,9 +169,12 @@ impl Plan {
 impl Description {
     pub fn node(&self, name: &str) -> Result<&NodeDescription> {
         self.nodes.iter().find(|node| node.name == name).with_context(|| {
-            let names: Vec<&str> = self.nodes.iter().map(|node| &*node.name).collect();
-            format!("lab {} has no node {name}; it has {}", self.name, names.join(", "))
+            format!("lab {} has no node {name}; it has {}", self.name, self.node_names().join(", "))
         })
+    }
+
+    pub fn node_names(&self) -> Vec<&str> {
+        self.nodes.iter().map(|node| node.name.as_str()).collect()
     }
 
     pub fn has_ipv6(&self) -> bool {

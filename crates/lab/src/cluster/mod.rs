@@ -153,14 +153,16 @@ impl Cluster {
 
     /// Stops one of a node's services (`agent`, `kubelet`) as `kill -9` does.
     pub fn kill(&self, node: &str, service: &str) -> Result<()> {
-        let stop = InitRequest::Stop { service: service.to_owned(), signal: StopSignal::Kill };
-        self.init(node, &stop).map(|_| ())
+        self.signal(node, service, StopSignal::Kill)
     }
 
     /// Stops a service in good order.
     pub fn stop(&self, node: &str, service: &str) -> Result<()> {
-        let stop = InitRequest::Stop { service: service.to_owned(), signal: StopSignal::Terminate };
-        self.init(node, &stop).map(|_| ())
+        self.signal(node, service, StopSignal::Terminate)
+    }
+
+    fn signal(&self, node: &str, service: &str, signal: StopSignal) -> Result<()> {
+        self.init(node, &InitRequest::Stop { service: service.to_owned(), signal }).map(drop)
     }
 
     /// Starts a service, with arguments for this one time, and waits until it can be asked.
@@ -245,9 +247,7 @@ impl Cluster {
     /// The end of a program's log on a node.
     pub fn log_tail(&self, node: &str, program: &str, lines: usize) -> String {
         let path = self.place.log(node, &format!("{program}.log"));
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let all: Vec<&str> = text.lines().collect();
-        all[all.len().saturating_sub(lines)..].join("\n")
+        crate::file::tail(&path, lines)
     }
 }
 

@@ -23,6 +23,11 @@ const SEPARATOR: char = '.';
 const NAMESPACE_PREFIX: &str = "plumb-lab";
 
 impl LabName {
+    /// What a lab is called if nobody says otherwise.
+    pub fn usual() -> LabName {
+        LabName("lab".to_owned())
+    }
+
     /// The lab of a process that makes its own and removes it again. Whoever comes later can tell whether that
     /// process still lives.
     pub(crate) fn of_run(run: &RunName) -> LabName {

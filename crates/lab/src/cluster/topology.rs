@@ -2,19 +2,21 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::{Card, Network, NodeDescription};
 
-/// How the nodes of a lab are joined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How the nodes of a lab are joined. Of two networks, nodes are by turns on the one and on the other, and the router
+/// knows nothing of pods. From the network of the second NICs nothing leads anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Topology {
-    /// All nodes on one network.
+    /// All nodes on one network
     Shared,
-    /// Two networks with a router between them; nodes by turns on the one and on the other. The router knows nothing of pods.
+    /// Two networks with a router between them
     Subnets,
-    /// All nodes on one network, and each with a second card on another, from which nothing leads anywhere.
+    /// All nodes on one network, each with a second NIC on another
     TwoCards,
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::down::{remove_abandoned, remove_locked};
 use super::{Cluster, Description, Mode, Place, Plan, Stage, StoreKind, fabric, http, settings};
+use crate::file::tail;
 use crate::node_init::{InitRequest, prepare_node};
 use crate::{Hopeless, wait_for};
 
@@ -98,7 +99,7 @@ impl Cluster {
         let mut process = detach(etcd, &folder.join("etcd.log"))?;
         let address: SocketAddr = endpoint.trim_start_matches("http://").parse()?;
         wait_for("etcd", || {
-            ensure!(process.try_wait()?.is_none(), Hopeless(tail(&folder.join("etcd.log"))));
+            ensure!(process.try_wait()?.is_none(), Hopeless(tail(&folder.join("etcd.log"), 5)));
             let (status, answer) = http::get(Path::new(&namespace), address, "/health")?;
             ensure!(status == 200 && answer.contains("true"), "etcd is not healthy: {answer}");
             Ok(())
@@ -173,7 +174,7 @@ impl Cluster {
             let log = self.place.log(node, "init.log");
             ensure!(
                 process.try_wait()?.is_none(),
-                Hopeless(format!("node {node} did not start: {}", tail(&log)))
+                Hopeless(format!("node {node} did not start: {}", tail(&log, 5)))
             );
             self.init(node, &InitRequest::Status).map(|_| ())
         })
@@ -231,10 +232,4 @@ fn detach(mut command: Command, log: &Path) -> Result<Child> {
     let file = file.with_context(|| format!("cannot open {}", log.display()))?;
     command.process_group(0).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
     command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))
-}
-
-fn tail(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(5)..].join("; ")
 }

@@ -8,7 +8,6 @@
 //! * `CNI_ARGS` come in any order.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,14 +27,8 @@ pub(super) struct Runtime {
     pub(super) records: Records,
     pub(super) chain: Chain,
     pub(super) configuration: PathBuf,
-    hold: Hold,
-}
-
-/// While held, DELs wait.
-#[derive(Debug, Default)]
-struct Hold {
-    is_held: AtomicBool,
-    guard: Mutex<()>,
+    /// While held, DELs wait.
+    is_held: Mutex<bool>,
     released: Condvar,
 }
 
@@ -45,7 +38,8 @@ impl Runtime {
             records,
             chain: Chain { bin: "/opt/cni/bin".into(), cache: "/var/lib/cni".into() },
             configuration: "/etc/cni/net.d".into(),
-            hold: Hold::default(),
+            is_held: Mutex::default(),
+            released: Condvar::new(),
         }
     }
 
@@ -126,16 +120,13 @@ impl Runtime {
     }
 
     pub(super) fn hold_dels(&self, is_held: bool) {
-        let _guard = self.hold.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        self.hold.is_held.store(is_held, Ordering::SeqCst);
-        self.hold.released.notify_all();
+        *self.is_held.lock().unwrap_or_else(PoisonError::into_inner) = is_held;
+        self.released.notify_all();
     }
 
     fn wait_while_held(&self) {
-        let mut guard = self.hold.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.hold.is_held.load(Ordering::SeqCst) {
-            guard = self.hold.released.wait(guard).unwrap_or_else(PoisonError::into_inner);
-        }
+        let is_held = self.is_held.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.released.wait_while(is_held, |is_held| *is_held));
     }
 
     pub(super) fn network(&self) -> Result<Conflist> {

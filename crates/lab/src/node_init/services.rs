@@ -42,9 +42,6 @@ pub(crate) enum StopSignal {
 pub(crate) struct ServiceStatus {
     pub(crate) name: String,
     pub(crate) is_running: bool,
-    pub(crate) is_wanted: bool,
-    /// How often it was started: more than was asked for means that it died.
-    pub(crate) starts: u32,
 }
 
 #[derive(Clone)]
@@ -63,7 +60,6 @@ struct Service {
     log: File,
     running: Option<Pid>,
     is_wanted: bool,
-    starts: u32,
 }
 
 impl Services {
@@ -78,7 +74,7 @@ impl Services {
             let log = File::options().create(true).append(true).open(&path);
             let log = log.with_context(|| format!("cannot open {}", path.display()))?;
             let environment = environment(description, node, place);
-            let service = Service { program, environment, log, running: None, is_wanted: true, starts: 0 };
+            let service = Service { program, environment, log, running: None, is_wanted: true };
             services.insert(name.to_owned(), service);
         }
         let shared = Arc::new(Shared { state: Mutex::new(services), changed: Condvar::new() });
@@ -181,7 +177,6 @@ impl Service {
         let child = command.spawn().with_context(|| format!("cannot run {program}"))?;
         // Collected by `collect_children`, not through this handle.
         self.running = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        self.starts += 1;
         Ok(())
     }
 
@@ -193,12 +188,7 @@ impl Service {
     }
 
     fn status(&self, name: &str) -> ServiceStatus {
-        ServiceStatus {
-            name: name.to_owned(),
-            is_running: self.running.is_some(),
-            is_wanted: self.is_wanted,
-            starts: self.starts,
-        }
+        ServiceStatus { name: name.to_owned(), is_running: self.running.is_some() }
     }
 }
 

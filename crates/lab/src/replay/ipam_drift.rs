@@ -5,14 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use ipam::{Owner, Reservations};
 use model::ipam::{Affinity, Block, Handle};
 use model::{AffinityOwner, Cidr, Key};
 
+use super::story::{Story, add, handle_of, ping};
 use super::surgery::Surgery;
 use crate::cluster::{Cluster, NETWORK};
-use crate::kubelet::{KubeletRequest, NewPod, PodKey, PodReport};
+use crate::kubelet::PodReport;
 use crate::pinger::Pinger;
 
 /// What is broken, by the doctor's words for it.
@@ -31,50 +32,42 @@ const UNUSED_HANDLES: usize = 4;
 
 /// The lab needs two nodes with agents.
 pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
-    let surgery = Surgery::new(cluster)?;
-    Replay { cluster, surgery, tell }.run()
+    Replay { cluster, surgery: Surgery::new(cluster)?, story: Story(tell) }.run()
 }
 
 struct Replay<'a> {
     cluster: &'a Cluster,
     surgery: Surgery<'a>,
-    tell: &'a dyn Fn(&str),
+    story: Story<'a>,
 }
 
 impl Replay<'_> {
     fn run(&self) -> Result<()> {
-        self.step("Pods run, and all records agree");
-        let first = self.add(0, &["web-0", "web-1", "web-2"])?;
-        let second = self.add(1, &["shop-0", "shop-1", "shop-2"])?;
+        self.story.step("Pods run, and all records agree");
+        let first = add(self.cluster, self.node(0), &["web-0", "web-1", "web-2"])?;
+        let second = add(self.cluster, self.node(1), &["shop-0", "shop-1", "shop-2"])?;
         self.surgery.ensure_clean()?;
         let pingers = self.ping(&first, 0)?.into_iter().chain(self.ping(&second, 1)?).collect::<Vec<_>>();
-        self.step("The IPAM records drift away from reality");
+        self.story.step("The IPAM records drift away from reality");
         self.drift(&first, &second)?;
         self.find()?;
-        self.step("plumb repair ipam --apply, while pods start");
+        self.story.step("plumb repair ipam --apply, while pods start");
         let started = self.while_pods_start(|| self.surgery.repair(&["ipam"]))?;
-        self.note(&format!(
+        self.story.note(&format!(
             "{} steps applied; the datastore was not locked, and {} pods started at the same time",
             started.0.1, started.1
         ));
         self.surgery.ensure_clean()?;
-        self.note("the audit is clean");
-        self.step(&format!("plumb repair undo {}", started.0.0));
+        self.story.note("the audit is clean");
+        self.story.step(&format!("plumb repair undo {}", started.0.0));
         self.surgery.undo(&started.0.0)?;
         self.find()?;
-        self.step("The same repair again");
+        self.story.step("The same repair again");
         let (_, steps) = self.surgery.repair(&["ipam"])?;
         self.surgery.ensure_clean()?;
-        self.note(&format!("{steps} steps applied, the audit is clean"));
-        self.step("Traffic during all of this");
-        let (mut answered, mut lost) = (0, 0);
-        for pinger in pingers {
-            let tally = pinger.stop()?;
-            (answered, lost) = (answered + tally.answered, lost + tally.lost);
-        }
-        self.note(&format!("{answered} pings answered, {lost} lost"));
-        ensure!(lost == 0 && answered > 0, "{lost} pings of healthy pods were lost");
-        Ok(())
+        self.story.note(&format!("{steps} steps applied, the audit is clean"));
+        self.story.step("Traffic during all of this");
+        self.story.end_of_all_traffic(pingers)
     }
 
     /// Exactly what was broken is found.
@@ -89,7 +82,7 @@ impl Replay<'_> {
             let of_code: Vec<_> = found.iter().filter(|((found, _), _)| found == code).collect();
             let first = of_code.first().map(|(_, summary)| summary.as_str()).unwrap_or_default();
             let short: String = first.chars().take(100).collect();
-            self.note(&format!("{code} ({}): {short}", of_code.len()));
+            self.story.note(&format!("{code} ({}): {short}", of_code.len()));
         }
         Ok(())
     }
@@ -98,11 +91,11 @@ impl Replay<'_> {
         let node = self.node(0);
         let block = self.surgery.block_of(&first[0].addresses[0])?;
         self.leak(block, node, LEAKS, 'a')?;
-        self.note(&format!("{LEAKS} addresses of {block} belong to sandboxes that no longer exist"));
-        self.free(&first[0])?;
-        self.note(&format!("{} of a running pod is marked free", first[0].addresses[0]));
+        self.story.note(&format!("{LEAKS} addresses of {block} belong to sandboxes that no longer exist"));
+        self.surgery.free(&first[0])?;
+        self.story.note(&format!("{} of a running pod is marked free", first[0].addresses[0]));
         self.rename(&first[1])?;
-        self.note(&format!(
+        self.story.note(&format!(
             "{} has a handle named after the pod, as in Calico releases of 2017",
             first[1].addresses[0]
         ));
@@ -112,7 +105,7 @@ impl Replay<'_> {
             let counts = Handle { block: [(block.to_string(), 1)].into(), ..Handle::default() };
             self.surgery.put(&Key::Handle(lost_handle('b', number)), Some(counts.encode()))?;
         }
-        self.note(&format!(
+        self.story.note(&format!(
             "one handle counts three addresses instead of one, {UNUSED_HANDLES} handles hold none"
         ));
         self.break_lists(&second[0])?;
@@ -120,7 +113,7 @@ impl Replay<'_> {
         let nowhere: Cidr = "10.244.250.0/26".parse()?;
         let owner = AffinityOwner::Host(node.to_owned());
         self.surgery.put(&Key::Affinity { owner, block: nowhere }, Some(Affinity::default().encode()))?;
-        self.note(&format!("{node} claims block {nowhere}, which does not exist"));
+        self.story.note(&format!("{node} claims block {nowhere}, which does not exist"));
         Ok(())
     }
 
@@ -139,15 +132,6 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn free(&self, pod: &PodReport) -> Result<()> {
-        let address = pod.addresses[0].parse()?;
-        self.surgery.edit_block(self.surgery.block_of(&pod.addresses[0])?, |block| {
-            let ordinal = block.ordinal(address);
-            ordinal.into_iter().for_each(|ordinal| ipam::give_back(block, &[ordinal], None));
-        })?;
-        self.surgery.put(&Key::Handle(handle_of(pod)), None)
-    }
-
     fn rename(&self, pod: &PodReport) -> Result<()> {
         let (old, new) = (handle_of(pod), format!("{}.{}", pod.namespace, pod.name));
         let block = self.surgery.block_of(&pod.addresses[0])?;
@@ -163,7 +147,7 @@ impl Replay<'_> {
     fn break_lists(&self, pod: &PodReport) -> Result<()> {
         let (address, block) = (pod.addresses[0].parse()?, self.surgery.block_of(&pod.addresses[0])?);
         self.surgery.edit_block(block, |block| block.unallocated.extend(block.ordinal(address)))?;
-        self.note(&format!("block {block} lists {address} both as allocated and as free"));
+        self.story.note(&format!("block {block} lists {address} both as allocated and as free"));
         Ok(())
     }
 
@@ -173,19 +157,19 @@ impl Replay<'_> {
         self.surgery.put(&Key::Block(block), Some(Block::new(block, Some(&owner), 1).encode()))?;
         self.surgery.put(&Key::Affinity { owner, block }, Some(Affinity::default().encode()))?;
         self.leak(block, "scrapped", 2, 'c')?;
-        self.note(&format!("block {block} belongs to a node that is gone for good"));
+        self.story.note(&format!("block {block} belongs to a node that is gone for good"));
         Ok(())
     }
 
     /// Does something, and starts pods all the time until it is done.
     fn while_pods_start<T: Send>(&self, act: impl FnOnce() -> Result<T>) -> Result<(T, usize)> {
-        let (cluster, node) = (self.cluster, self.node(1).to_owned());
+        let (cluster, node) = (self.cluster, self.node(1));
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             let starting = scope.spawn(|| -> Result<usize> {
                 let mut count = 0;
                 while !stop.load(std::sync::atomic::Ordering::SeqCst) {
-                    add_to(cluster, &node, &[&format!("late-{count}")])?;
+                    add(cluster, node, &[&format!("late-{count}")])?;
                     count += 1;
                 }
                 Ok(count)
@@ -199,46 +183,13 @@ impl Replay<'_> {
         })
     }
 
-    fn add(&self, node: usize, names: &[&str]) -> Result<Vec<PodReport>> {
-        add_to(self.cluster, self.node(node), names)
-    }
-
     fn ping(&self, pods: &[PodReport], node: usize) -> Result<Vec<Pinger>> {
-        let ping = |pod: &PodReport| {
-            let address = pod.addresses.first().context("the pod has an address")?;
-            Pinger::start(
-                &pod.key().to_string(),
-                self.cluster.command_on_node_only(self.node(node))?,
-                address,
-            )
-        };
-        pods.iter().map(ping).collect()
+        pods.iter().map(|pod| ping(self.cluster, self.node(node), pod)).collect()
     }
 
     fn node(&self, number: usize) -> &str {
         &self.cluster.description().nodes[number].name
     }
-
-    fn step(&self, title: &str) {
-        (self.tell)(&format!("\n== {title}"));
-    }
-
-    fn note(&self, line: &str) {
-        (self.tell)(&format!("   {line}"));
-    }
-}
-
-pub(super) fn add_to(cluster: &Cluster, node: &str, names: &[&str]) -> Result<Vec<PodReport>> {
-    let key = |name: &&str| PodKey { namespace: "shop".to_owned(), name: (*name).to_owned() };
-    let pods = names.iter().map(|name| NewPod::new(&key(name))).collect();
-    let mut added = cluster.kubelet(node, &KubeletRequest::Add { pods, waits: true })?;
-    added.retain(|pod| names.contains(&pod.name.as_str()));
-    added.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(added)
-}
-
-fn handle_of(pod: &PodReport) -> String {
-    format!("{NETWORK}.{}", pod.container_id)
 }
 
 /// Of a sandbox that does not exist.

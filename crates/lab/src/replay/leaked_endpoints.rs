@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 
 use super::state::State;
+use super::story::{Story, ping};
 use crate::cluster::Cluster;
 use crate::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport};
 use crate::pinger::Pinger;
@@ -23,13 +24,13 @@ const NEW: [&str; 2] = ["set-0", "fresh-0"];
 /// The pods it has started stay.
 pub fn replay(cluster: &Cluster, leaks: usize, tell: &dyn Fn(&str)) -> Result<()> {
     ensure!(cluster.description().has_agents, "this replay needs agents: they fix the fault");
-    Replay { cluster, leaks, tell }.run()
+    Replay { cluster, leaks, story: Story(tell) }.run()
 }
 
 struct Replay<'a> {
     cluster: &'a Cluster,
     leaks: usize,
-    tell: &'a dyn Fn(&str),
+    story: Story<'a>,
 }
 
 impl Replay<'_> {
@@ -42,22 +43,16 @@ impl Replay<'_> {
         let more = self.start_new_pods()?;
         let swept = self.wait_until_swept(&unlisted, ready)?;
         self.say_what_was_swept(&leaked, &swept, ready)?;
-        self.step("Traffic of the running pods during all of this");
-        let (mut answered, mut lost) = (0, 0);
-        for pinger in pingers.into_iter().chain(more) {
-            let tally = pinger.stop()?;
-            (answered, lost) = (answered + tally.answered, lost + tally.lost);
-        }
-        self.note(&format!("{answered} pings answered, {lost} lost"));
-        ensure!(lost == 0, "{lost} pings of running pods were lost");
+        self.story.step("Traffic of the running pods during all of this");
+        self.story.end_of_all_traffic(pingers.into_iter().chain(more))?;
         self.on_every_node(|node| self.kubelet(node, KubeletRequest::Check).map(|_| ()))?;
-        self.note("CHECK of every sandbox finds no fault");
+        self.story.note("CHECK of every sandbox finds no fault");
         self.last_namespaces_go(&unlisted)
     }
 
     /// Whoever lived on unseen ends, too: then nothing vouches for the rest any more.
     fn last_namespaces_go(&self, unlisted: &[(String, PodReport)]) -> Result<()> {
-        self.step("The namespaces that no runtime lists are removed as well");
+        self.story.step("The namespaces that no runtime lists are removed as well");
         for (node, pod) in unlisted {
             let name = pod.netns.rsplit('/').next().unwrap_or_default();
             self.cluster.run_on(node, &["ip", "netns", "del", name])?;
@@ -65,41 +60,41 @@ impl Replay<'_> {
         super::wait_for("records, kernels and runtimes to agree", || {
             State::look(self.cluster)?.ensure_in_order()
         })?;
-        self.note("their endpoints and addresses follow; records, kernels and runtimes agree");
+        self.story.note("their endpoints and addresses follow; records, kernels and runtimes agree");
         Ok(())
     }
 
     /// The pods of an ordinary day. Returns those that the runtime is going to lose sight of.
     fn before(&self) -> Result<Vec<(String, PodReport)>> {
-        self.step("Before the outage");
+        self.story.step("Before the outage");
         let mut unlisted = Vec::new();
         for (index, node) in self.nodes().into_iter().enumerate() {
-            let names = self.leaking(index).into_iter().chain([key(UNLISTED, &node)]);
-            let all = names.chain(LIVING.iter().map(|name| key(name, &node)));
+            let names = self.leaking(index).into_iter().chain([key(UNLISTED, node)]);
+            let all = names.chain(LIVING.iter().map(|name| key(name, node)));
             let pods = all.map(|key| NewPod::new(&key)).collect();
-            let running = self.kubelet(&node, KubeletRequest::Add { pods, waits: true })?;
+            let running = self.kubelet(node, KubeletRequest::Add { pods, waits: true })?;
             let found = running.into_iter().find(|pod| pod.name.starts_with(UNLISTED));
-            unlisted.push((node, found.context("the pod runs")?));
+            unlisted.push((node.to_owned(), found.context("the pod runs")?));
         }
         let state = State::look(self.cluster)?;
         state.ensure_in_order()?;
-        self.note(&format!("{} pods run on {} nodes", state.pods.len(), self.nodes().len()));
+        self.story.note(&format!("{} pods run on {} nodes", state.pods.len(), self.nodes().len()));
         Ok(unlisted)
     }
 
     fn upgrade(&self) -> Result<()> {
-        self.step("The upgrade: agents and kubelets are killed, pods are lost without a DEL");
+        self.story.step("The upgrade: agents and kubelets are killed, pods are lost without a DEL");
         self.on_every_node(|node| self.cluster.kill(node, "agent"))?;
         self.on_every_node(|node| self.cluster.kill(node, "kubelet"))?;
         for (index, node) in self.nodes().into_iter().enumerate() {
-            self.cluster.start(&node, "kubelet", &[])?;
+            self.cluster.start(node, "kubelet", &[])?;
             let ways = [
                 (self.leaking_with_device(index), LeftBehind::Devices),
                 (self.leaking_without_device(index), LeftBehind::Nothing),
-                (vec![key(UNLISTED, &node)], LeftBehind::Namespace),
+                (vec![key(UNLISTED, node)], LeftBehind::Namespace),
             ];
             for (pods, leaves) in ways {
-                self.kubelet(&node, KubeletRequest::Lose { pods, leaves })?;
+                self.kubelet(node, KubeletRequest::Lose { pods, leaves })?;
             }
         }
         Ok(())
@@ -120,12 +115,12 @@ impl Replay<'_> {
             Ok(state)
         })?;
         let (endpoints, addresses, devices) = expected;
-        self.note(&format!(
+        self.story.note(&format!(
             "the runtimes list {} sandboxes; beyond them the store holds {endpoints} endpoints and {addresses} \
              addresses, the kernels {devices} devices",
             state.living().len()
         ));
-        self.note(&format!(
+        self.story.note(&format!(
             "{nodes} of each are of sandboxes that no runtime lists, but whose namespaces exist: they have an owner"
         ));
         Ok(state)
@@ -135,17 +130,17 @@ impl Replay<'_> {
     fn ping_the_living(&self, unlisted: &[(String, PodReport)]) -> Result<Vec<Pinger>> {
         let mut pingers = Vec::new();
         for (node, pod) in unlisted {
-            pingers.push(self.ping(node, pod)?);
+            pingers.push(ping(self.cluster, node, pod)?);
             let pods = self.cluster.pods(node)?;
-            pingers.push(self.ping(node, pods.first().context("pods live on")?)?);
+            pingers.push(ping(self.cluster, node, pods.first().context("pods live on")?)?);
         }
         Ok(pingers)
     }
 
     fn agents_again(&self) -> Result<Instant> {
-        self.step("The agents restart, and pods start");
+        self.story.step("The agents restart, and pods start");
         self.on_every_node(|node| self.cluster.start(node, "agent", &[]))?;
-        self.note(&format!(
+        self.story.note(&format!(
             "agents are ready; grace between two observations: {} s",
             self.cluster.description().grace.as_secs_f32()
         ));
@@ -155,14 +150,14 @@ impl Replay<'_> {
     fn start_new_pods(&self) -> Result<Vec<Pinger>> {
         let mut pingers = Vec::new();
         for node in self.nodes() {
-            let pods = NEW.iter().map(|name| NewPod::new(&key(name, &node))).collect();
-            let running = self.kubelet(&node, KubeletRequest::Add { pods, waits: true })?;
+            let pods = NEW.iter().map(|name| NewPod::new(&key(name, node))).collect();
+            let running = self.kubelet(node, KubeletRequest::Add { pods, waits: true })?;
             for pod in &running {
-                pingers.push(self.ping(&node, pod)?);
+                pingers.push(ping(self.cluster, node, pod)?);
             }
         }
         let count = pingers.len();
-        self.note(&format!(
+        self.story.note(&format!(
             "{count} new pods run, half of them under names of lost ones; each is pinged from now on"
         ));
         Ok(pingers)
@@ -170,7 +165,7 @@ impl Replay<'_> {
 
     /// Until what is left without a runtime's word is exactly what lives nevertheless.
     fn wait_until_swept(&self, unlisted: &[(String, PodReport)], ready: Instant) -> Result<State> {
-        self.step("The agents fix it");
+        self.story.step("The agents fix it");
         let limit = 2 * self.cluster.description().grace + crate::wait::PATIENCE;
         loop {
             let state = State::look(self.cluster)?;
@@ -196,7 +191,7 @@ impl Replay<'_> {
     fn say_what_was_swept(&self, before: &State, after: &State, ready: Instant) -> Result<()> {
         let gone = before.endpoints.difference(&after.endpoints).count();
         let devices = before.devices.difference(&after.devices).count();
-        self.note(&format!(
+        self.story.note(&format!(
             "{gone} endpoints and {devices} devices without an owner were removed, {:.1} s after the agents were ready",
             ready.elapsed().as_secs_f32()
         ));
@@ -206,16 +201,11 @@ impl Replay<'_> {
             living.iter().all(|id| after.addresses.contains_key(id)),
             "a running pod has lost its address"
         );
-        self.note(&format!(
+        self.story.note(&format!(
             "all {} sandboxes that the runtimes list have kept their endpoint, address and device",
             living.len()
         ));
         Ok(())
-    }
-
-    fn ping(&self, node: &str, pod: &PodReport) -> Result<Pinger> {
-        let address = pod.addresses.first().with_context(|| format!("{} has an address", pod.key()))?;
-        Pinger::start(&pod.key().to_string(), self.cluster.command_on_node_only(node)?, address)
     }
 
     /// The pods of a node whose records and devices are going to stay; on some nodes one more, so that all together
@@ -223,21 +213,21 @@ impl Replay<'_> {
     fn leaking_with_device(&self, node_index: usize) -> Vec<PodKey> {
         let nodes = self.nodes();
         let count = self.leaks / nodes.len() + usize::from(node_index < self.leaks % nodes.len());
-        (0..count).map(|number| key(&format!("set-{number}"), &nodes[node_index])).collect()
+        (0..count).map(|number| key(&format!("set-{number}"), nodes[node_index])).collect()
     }
 
     /// Those whose records stay while the kernel takes their devices away: a few more.
     fn leaking_without_device(&self, node_index: usize) -> Vec<PodKey> {
         let count = self.leaking_with_device(node_index).len().div_ceil(10);
-        (0..count).map(|number| key(&format!("bare-{number}"), &self.nodes()[node_index])).collect()
+        (0..count).map(|number| key(&format!("bare-{number}"), self.nodes()[node_index])).collect()
     }
 
     fn leaking(&self, node_index: usize) -> Vec<PodKey> {
         [self.leaking_with_device(node_index), self.leaking_without_device(node_index)].concat()
     }
 
-    fn nodes(&self) -> Vec<String> {
-        self.cluster.description().nodes.iter().map(|node| node.name.clone()).collect()
+    fn nodes(&self) -> Vec<&str> {
+        self.cluster.description().node_names()
     }
 
     fn on_every_node(&self, act: impl Fn(&str) -> Result<()>) -> Result<()> {
@@ -246,14 +236,6 @@ impl Replay<'_> {
 
     fn kubelet(&self, node: &str, request: KubeletRequest) -> Result<Vec<PodReport>> {
         self.cluster.kubelet(node, &request)
-    }
-
-    fn step(&self, title: &str) {
-        (self.tell)(&format!("\n== {title}"));
-    }
-
-    fn note(&self, line: &str) {
-        (self.tell)(&format!("   {line}"));
     }
 }
 

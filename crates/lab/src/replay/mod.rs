@@ -6,6 +6,7 @@ mod leaked_endpoints;
 mod shared_address;
 mod stale_delete;
 mod state;
+mod story;
 mod surgery;
 mod under_calico;
 mod wrong_nic;

@@ -6,14 +6,12 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
-use model::{Key, Kind};
 use serde_json::{Value, json};
 
-use super::ipam_drift::add_to;
+use super::story::{Story, add, ip, ping, restart_agents};
 use super::surgery::Surgery;
-use crate::cluster::{Cluster, NETWORK};
+use crate::cluster::Cluster;
 use crate::kubelet::{KubeletRequest, PodReport};
-use crate::pinger::Pinger;
 
 /// As many as in the outage; one of them has no pod any more.
 const HOLDERS: usize = 11;
@@ -21,66 +19,54 @@ const HOLDERS: usize = 11;
 /// The lab needs one node with an agent.
 pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
     let node = cluster.description().nodes.first().context("a lab has nodes")?.name.clone();
-    Replay { cluster, surgery: Surgery::new(cluster)?, node, tell }.run()
+    Replay { cluster, surgery: Surgery::new(cluster)?, node, story: Story(tell) }.run()
 }
 
 struct Replay<'a> {
     cluster: &'a Cluster,
     surgery: Surgery<'a>,
     node: String,
-    tell: &'a dyn Fn(&str),
+    story: Story<'a>,
 }
 
 impl Replay<'_> {
     fn run(&self) -> Result<()> {
-        self.step("Eleven pods run, each with an address of its own");
+        self.story.step("Eleven pods run, each with an address of its own");
         let names: Vec<String> = (0..HOLDERS).map(|number| format!("store-{number:02}")).collect();
-        let pods = add_to(self.cluster, &self.node, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let pods = add(self.cluster, &self.node, &names.iter().map(String::as_str).collect::<Vec<_>>())?;
         let (rightful, others) = pods.split_first().context("pods run")?;
         let shared = rightful.addresses[0].clone();
         self.surgery.ensure_clean()?;
-        self.agents(&["--observe", "--repair"])?;
-        let pinger =
-            Pinger::start("the rightful owner", self.cluster.command_on_node_only(&self.node)?, &shared)?;
+        restart_agents(self.cluster, &["--observe", "--repair"])?;
+        let pinger = ping(self.cluster, &self.node, rightful)?;
         pinger.wait_for_more(10)?;
         self.share(&shared, others)?;
         self.find(&shared)?;
         let lost = &others[others.len() - 1];
-        self.step("One of the pods is lost without a DEL");
+        self.story.step("One of the pods is lost without a DEL");
         self.lose(lost)?;
-        self.step("plumb repair --apply");
+        self.story.step("plumb repair --apply");
         let (id, recreate) = self.repair(&shared, rightful, lost)?;
-        self.step(&format!("plumb repair undo {id}, and repair again"));
+        self.story.step(&format!("plumb repair undo {id}, and repair again"));
         self.surgery.undo(&id)?;
         ensure!(self.has_endpoint(lost)?, "undo did not restore the record");
         self.surgery.repair(&[])?;
         ensure!(!self.has_endpoint(lost)?, "the second repair did not delete the record");
-        self.note("undo restored the record, and the repair deleted it again");
-        self.step("The operator recreates the pods that the plan lists");
-        self.agents(&[])?;
+        self.story.note("undo restored the record, and the repair deleted it again");
+        self.story.step("The operator recreates the pods that the plan lists");
+        restart_agents(self.cluster, &[])?;
         self.recreate(others, &recreate)?;
         self.surgery.ensure_clean()?;
-        self.note("every pod has an address of its own, and the audit is clean");
-        let tally = pinger.stop()?;
-        self.note(&format!(
-            "the rightful owner during all of this: {} pings answered, {} lost",
-            tally.answered, tally.lost
-        ));
-        ensure!(tally.lost == 0 && tally.answered > 0, "{} pings were lost", tally.lost);
-        Ok(())
+        self.story.note("every pod has an address of its own, and the audit is clean");
+        self.story.end_of_traffic([("the rightful owner during all of this", pinger)])
     }
 
     /// Everybody's record, pod and neighbour say the same address; the node has one route.
     fn share(&self, shared: &str, others: &[PodReport]) -> Result<()> {
-        self.step(&format!("{} more endpoints get the address {shared}", others.len()));
+        self.story.step(&format!("{} more endpoints get the address {shared}", others.len()));
         for pod in others {
             let own = pod.addresses[0].clone();
-            let address = own.parse()?;
-            self.surgery.edit_block(self.surgery.block_of(&own)?, |block| {
-                let ordinal = block.ordinal(address);
-                ordinal.into_iter().for_each(|ordinal| ipam::give_back(block, &[ordinal], None));
-            })?;
-            self.surgery.put(&Key::Handle(format!("{NETWORK}.{}", pod.container_id)), None)?;
+            self.surgery.free(pod)?;
             self.edit_endpoint(pod, |spec| spec["ipNetworks"] = json!([format!("{shared}/32")]))?;
             let inside = |words: &str| -> Result<()> {
                 let mut command = self.cluster.command_in(&self.node, &pod.netns)?;
@@ -91,10 +77,7 @@ impl Replay<'_> {
             inside(&format!("address add {shared}/32 dev eth0"))?;
             inside(&format!("address del {own}/32 dev eth0"))?;
             let mac = self.field(pod, "mac")?;
-            let on_node = |words: String| {
-                self.cluster
-                    .run_on(&self.node, &[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat())
-            };
+            let on_node = |words: String| ip(self.cluster, &self.node, &words);
             on_node(format!("neigh replace {shared} lladdr {mac} dev {} nud permanent", pod.device))?;
             on_node(format!("neigh del {own} dev {}", pod.device))?;
             on_node(format!("route del {own}"))?;
@@ -112,7 +95,7 @@ impl Replay<'_> {
             codes.iter().all(|code| ["address-shared", "route-to-wrong-device"].contains(code)),
             "it finds {found:#?}"
         );
-        self.note(&format!("found: {summary}"));
+        self.story.note(&format!("found: {summary}"));
         Ok(())
     }
 
@@ -138,7 +121,7 @@ impl Replay<'_> {
         let left = self.surgery.left_to_people()?;
         let (id, steps) = self.surgery.repair(&[])?;
         ensure!(!self.has_endpoint(lost)?, "the record of {} still exists", lost.key());
-        self.note(&format!(
+        self.story.note(&format!(
             "steps applied: {steps}; the record of {}, which two witnesses report gone, is deleted",
             lost.key()
         ));
@@ -146,9 +129,9 @@ impl Replay<'_> {
             left.iter().filter(|(code, ..)| code == "address-shared").flat_map(|(_, _, commands)| commands);
         let recreate: BTreeSet<String> = commands.cloned().collect();
         for command in recreate.iter().take(2) {
-            self.note(&format!("left to the operator: {command}"));
+            self.story.note(&format!("left to the operator: {command}"));
         }
-        self.note(&format!(
+        self.story.note(&format!(
             "and {} more; {} keeps {shared}: the block's allocation refers to its sandbox",
             recreate.len().saturating_sub(2),
             rightful.key()
@@ -169,27 +152,14 @@ impl Replay<'_> {
         {
             self.cluster
                 .kubelet(&self.node, &KubeletRequest::Delete { pods: vec![pod.key()], waits: true })?;
-            let again = add_to(self.cluster, &self.node, &[&pod.name])?;
+            let again = add(self.cluster, &self.node, &[&pod.name])?;
             ensure!(again.len() == 1, "{} does not run again", pod.key());
         }
         Ok(())
     }
 
-    fn agents(&self, arguments: &[&str]) -> Result<()> {
-        for node in &self.cluster.description().nodes {
-            self.cluster.stop(&node.name, "agent")?;
-            self.cluster.start(&node.name, "agent", arguments)?;
-        }
-        Ok(())
-    }
-
-    fn key(&self, pod: &PodReport) -> Result<Key> {
-        let name = model::names::EndpointName::of_pod(&self.node, &pod.name, "eth0").compute()?;
-        Ok(Key::namespaced(Kind::WorkloadEndpoint, &pod.namespace, name))
-    }
-
     fn record(&self, pod: &PodReport) -> Result<Option<Value>> {
-        let text = self.surgery.get(&self.key(pod)?)?;
+        let text = self.surgery.get(&Surgery::endpoint_of(&self.node, pod)?)?;
         Ok(text.map(|text| serde_json::from_slice(&text)).transpose()?)
     }
 
@@ -205,14 +175,6 @@ impl Replay<'_> {
     fn edit_endpoint(&self, pod: &PodReport, edit: impl FnOnce(&mut Value)) -> Result<()> {
         let mut record = self.record(pod)?.context("it has a record")?;
         edit(&mut record["spec"]);
-        self.surgery.put(&self.key(pod)?, Some(record.to_string().into_bytes()))
-    }
-
-    fn step(&self, title: &str) {
-        (self.tell)(&format!("\n== {title}"));
-    }
-
-    fn note(&self, line: &str) {
-        (self.tell)(&format!("   {line}"));
+        self.surgery.put(&Surgery::endpoint_of(&self.node, pod)?, Some(record.to_string().into_bytes()))
     }
 }

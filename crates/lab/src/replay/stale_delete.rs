@@ -5,6 +5,7 @@
 use anyhow::{Context as _, Result, ensure};
 
 use super::state::State;
+use super::story::{Story, ping};
 use crate::cluster::Cluster;
 use crate::kubelet::{KubeletRequest, NewPod, PodKey, PodReport, SandboxKey};
 use crate::pinger::Pinger;
@@ -14,84 +15,77 @@ const LATE_DELS: usize = 5;
 
 pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
     let node = cluster.description().nodes.first().context("a lab has nodes")?.name.clone();
-    let replay =
-        Replay { cluster, node, tell, key: PodKey { namespace: "lijiaob".into(), name: "etcd1-0".into() } };
-    replay.run()
+    let key = PodKey { namespace: "lijiaob".into(), name: "etcd1-0".into() };
+    Replay { cluster, node, story: Story(tell), key }.run()
 }
 
 struct Replay<'a> {
     cluster: &'a Cluster,
     node: String,
-    tell: &'a dyn Fn(&str),
+    story: Story<'a>,
     key: PodKey,
 }
 
 impl Replay<'_> {
     fn run(&self) -> Result<()> {
-        self.step("The pod of a StatefulSet runs");
+        self.story.step("The pod of a StatefulSet runs");
         let old = self.add()?;
-        self.note(&describe(&old));
-        self.step("It is deleted, but its DEL does not get through");
+        self.story.note(&describe(&old));
+        self.story.step("It is deleted, but its DEL does not get through");
         self.kubelet(KubeletRequest::HoldDels { is_held: true })?;
         self.kubelet(KubeletRequest::Delete { pods: vec![self.key.clone()], waits: false })?;
-        self.note(&format!("sandbox {} remains; the runtime will retry its DEL", short(&old)));
-        self.step("The new pod of the same name starts");
+        self.story.note(&format!("sandbox {} remains; the runtime will retry its DEL", short(&old)));
+        self.story.step("The new pod of the same name starts");
         let new = self.add()?;
-        self.note(&describe(&new));
+        self.story.note(&describe(&new));
         ensure!(new.container_id != old.container_id, "the new pod has the old sandbox");
         ensure!(new.addresses != old.addresses, "the new pod got an address that is still in use");
-        let address = new.addresses.first().context("the new pod has an address")?;
         let node_address = self.cluster.description().node(&self.node)?.address().context("an address")?;
-        let from_node =
-            Pinger::start("node to new pod", self.cluster.command_on_node_only(&self.node)?, address)?;
+        let from_node = ping(self.cluster, &self.node, &new)?;
         let inside = self.cluster.command_in(&self.node, &new.netns)?;
         let from_pod = Pinger::start("new pod to node", inside, &node_address.to_string())?;
         self.late_dels(&old, &new)?;
         from_node.wait_for_more(25)?;
-        self.step("Traffic of the new pod during all of this");
-        for (what, pinger) in [("node to new pod", from_node), ("new pod to node", from_pod)] {
-            let tally = pinger.stop()?;
-            self.note(&format!("{what}: {} pings answered, {} lost", tally.answered, tally.lost));
-            ensure!(tally.lost == 0, "{what}: {} pings were lost", tally.lost);
-        }
+        self.story.step("Traffic of the new pod during all of this");
+        self.story.end_of_traffic([("node to new pod", from_node), ("new pod to node", from_pod)])?;
         self.look_after(&old, &new)?;
         self.end(&new)
     }
 
     fn late_dels(&self, old: &PodReport, new: &PodReport) -> Result<()> {
-        self.step("The old sandbox's DEL arrives late, and again");
+        self.story.step("The old sandbox's DEL arrives late, and again");
         self.kubelet(KubeletRequest::HoldDels { is_held: false })?;
         self.wait_until_ended(old)?;
-        self.note("from the runtime: stop, stop again, remove; all succeeded");
+        self.story.note("from the runtime: stop, stop again, remove; all succeeded");
         for _ in 0..LATE_DELS {
             self.kubelet(KubeletRequest::RepeatDel { sandbox: old.sandbox() })?;
         }
-        self.note(&format!("{LATE_DELS} more with an empty CNI_NETNS: all succeeded"));
+        self.story.note(&format!("{LATE_DELS} more with an empty CNI_NETNS: all succeeded"));
         // As a plugin that goes by names would be led astray: the old sandbox, but the new pod's UID.
         let sandbox = SandboxKey { uid: new.uid.clone(), ..old.sandbox() };
         self.kubelet(KubeletRequest::RepeatDel { sandbox })?;
-        self.note("one more that carries the new pod's UID: succeeded");
+        self.story.note("one more that carries the new pod's UID: succeeded");
         Ok(())
     }
 
     fn look_after(&self, old: &PodReport, new: &PodReport) -> Result<()> {
-        self.step("Records, kernel and runtime afterwards");
+        self.story.step("Records, kernel and runtime afterwards");
         let state = State::look(self.cluster)?;
         ensure!(state.endpoints.contains(&new.container_id), "the new pod's endpoint is gone");
         ensure!(state.addresses.contains_key(&new.container_id), "the new pod's address is free");
         self.kubelet(KubeletRequest::Check)?;
-        self.note("the new pod has its endpoint, its address and its device; CHECK finds no fault");
+        self.story.note("the new pod has its endpoint, its address and its device; CHECK finds no fault");
         self.ensure_gone(old)?;
-        self.note("what the old sandbox had is released; records, kernel and runtime agree");
+        self.story.note("what the old sandbox had is released; records, kernel and runtime agree");
         Ok(())
     }
 
     fn end(&self, new: &PodReport) -> Result<()> {
-        self.step("The new pod ends");
+        self.story.step("The new pod ends");
         self.kubelet(KubeletRequest::Delete { pods: vec![self.key.clone()], waits: true })?;
         self.kubelet(KubeletRequest::RepeatDel { sandbox: new.sandbox() })?;
         self.ensure_gone(new)?;
-        self.note("nothing is left of either");
+        self.story.note("nothing is left of either");
         Ok(())
     }
 
@@ -123,14 +117,6 @@ impl Replay<'_> {
 
     fn kubelet(&self, request: KubeletRequest) -> Result<Vec<PodReport>> {
         self.cluster.kubelet(&self.node, &request)
-    }
-
-    fn step(&self, title: &str) {
-        (self.tell)(&format!("\n== {title}"));
-    }
-
-    fn note(&self, line: &str) {
-        (self.tell)(&format!("   {line}"));
     }
 }
 

@@ -6,11 +6,13 @@ use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, ensure};
 use model::ipam::Block;
-use model::{Cidr, Key};
+use model::{Cidr, Key, Kind};
 use serde_json::Value;
 use store::Change;
 
+use super::story::handle_of;
 use crate::cluster::Cluster;
+use crate::kubelet::PodReport;
 
 /// How far apart two looks are in replays, in seconds: pods here are as old as that when it matters.
 const GRACE: &str = "2";
@@ -69,13 +71,23 @@ impl<'a> Surgery<'a> {
         self.put(&key, Some(found.encode()))
     }
 
+    /// Marks a pod's address as free, and deletes its handle.
+    pub(super) fn free(&self, pod: &PodReport) -> Result<()> {
+        let address = pod.addresses[0].parse()?;
+        self.edit_block(self.block_of(&pod.addresses[0])?, |block| {
+            let ordinal = block.ordinal(address);
+            ordinal.into_iter().for_each(|ordinal| ipam::give_back(block, &[ordinal], None));
+        })?;
+        self.put(&Key::Handle(handle_of(pod)), None)
+    }
+
     /// The block that holds an address.
     pub(super) fn block_of(&self, address: &str) -> Result<Cidr> {
         Cidr::containing(address.parse()?, 26).context("an address lies in a block")
     }
 
     /// `plumb …` with this lab's store and every node's agent.
-    fn plumb(&self, words: &[&str]) -> Result<Output> {
+    pub(super) fn plumb(&self, words: &[&str]) -> Result<Output> {
         let first = &self.cluster.description().nodes[0].name;
         let mut command = Command::new("nsenter");
         command
@@ -100,10 +112,8 @@ impl<'a> Surgery<'a> {
     /// What the doctor finds, and its summaries: by code and subject, with whatever it explains.
     pub(super) fn findings(&self) -> Result<BTreeMap<(String, String), String>> {
         let live: &[&str] = if self.texts.is_empty() { &[] } else { &["--live"] };
-        let output =
-            self.plumb(&[&["doctor", "-o", "json", "--settle", "0.5", "--grace", GRACE], live].concat())?;
-        let report: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let words = ["doctor", "-o", "json", "--settle", "0.5", "--grace", GRACE];
+        let report = json(&self.plumb(&[&words, live].concat())?)?;
         let mut found = BTreeMap::new();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         for finding in report["findings"].as_array().context("a list of findings")? {
@@ -120,22 +130,16 @@ impl<'a> Surgery<'a> {
         let words =
             [&["repair"], scope, &["--apply", "-o", "json", "--settle", "0.5", "--grace", GRACE]].concat();
         let output = self.plumb(&words)?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(
-            output.status.success(),
-            "the repair failed: {said}{}",
-            String::from_utf8_lossy(&output.stdout)
-        );
-        let outcome: Value = serde_json::from_slice(&output.stdout).context(said)?;
+        let printed = [&output.stderr[..], &output.stdout].concat();
+        ensure!(output.status.success(), "the repair failed: {}", String::from_utf8_lossy(&printed));
+        let outcome = json(&output)?;
         let id = outcome["id"].as_str().context("a repair has an ID")?.to_owned();
         Ok((id, outcome["done"].as_u64().unwrap_or_default()))
     }
 
     /// What would be left to people: each finding with the commands.
     pub(super) fn left_to_people(&self) -> Result<Vec<(String, String, Vec<String>)>> {
-        let output = self.plumb(&["repair", "-o", "json", "--settle", "0.5", "--grace", GRACE])?;
-        let plan: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let plan = json(&self.plumb(&["repair", "-o", "json", "--settle", "0.5", "--grace", GRACE])?)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let left = plan["left"].as_array().context("a list")?.iter();
         Ok(left
@@ -144,6 +148,12 @@ impl<'a> Surgery<'a> {
                 (text(&left["code"]), text(&left["why"]), commands)
             })
             .collect())
+    }
+
+    /// The key of a pod's endpoint.
+    pub(super) fn endpoint_of(node: &str, pod: &PodReport) -> Result<Key> {
+        let name = model::names::EndpointName::of_pod(node, &pod.name, "eth0").compute()?;
+        Ok(Key::namespaced(Kind::WorkloadEndpoint, &pod.namespace, name))
     }
 
     pub(super) fn undo(&self, id: &str) -> Result<()> {
@@ -161,4 +171,10 @@ impl<'a> Surgery<'a> {
             Ok(())
         })
     }
+}
+
+/// What a program printed; if that is no JSON, what it said about it.
+pub(super) fn json(output: &Output) -> Result<Value> {
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }

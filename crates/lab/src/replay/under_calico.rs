@@ -9,76 +9,65 @@ use anyhow::{Context as _, Result, ensure};
 use model::{Key, Kind};
 use serde_json::{Value, json};
 
-use super::ipam_drift::add_to;
+use super::story::{Story, add, ip, ping, restart_agents};
 use super::surgery::Surgery;
-use crate::cluster::{Cluster, NETWORK};
+use crate::cluster::Cluster;
 use crate::kubelet::{KubeletRequest, LeftBehind, PodReport};
-use crate::pinger::Pinger;
 
 /// The lab needs two nodes with agents.
 pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
-    let nodes: Vec<String> = cluster.description().nodes.iter().map(|node| node.name.clone()).collect();
+    let nodes = cluster.description().node_names();
     ensure!(nodes.len() >= 2, "this replay needs two nodes at least");
-    Replay { cluster, surgery: Surgery::new(cluster)?, nodes, tell }.run()
+    Replay { cluster, surgery: Surgery::new(cluster)?, nodes, story: Story(tell) }.run()
 }
 
 struct Replay<'a> {
     cluster: &'a Cluster,
     surgery: Surgery<'a>,
-    nodes: Vec<String>,
-    tell: &'a dyn Fn(&str),
+    nodes: Vec<&'a str>,
+    story: Story<'a>,
 }
 
 impl Replay<'_> {
     fn run(mut self) -> Result<()> {
-        self.step("Pods run");
-        let first = add_to(self.cluster, &self.nodes[0], &["etcd1-0", "web-0"])?;
-        let second = add_to(self.cluster, &self.nodes[1], &["lost-0", "lost-1", "web-1"])?;
-        for node in &self.nodes {
-            self.cluster.stop(node, "agent")?;
-            self.cluster.start(node, "agent", &["--observe", "--repair"])?;
-        }
+        self.story.step("Pods run");
+        let first = add(self.cluster, self.nodes[0], &["etcd1-0", "web-0"])?;
+        let second = add(self.cluster, self.nodes[1], &["lost-0", "lost-1", "web-1"])?;
+        restart_agents(self.cluster, &["--observe", "--repair"])?;
         for pod in first.iter().chain(&second) {
-            self.note(&format!("{} has {}", pod.key(), pod.addresses.join(", ")));
+            self.story.note(&format!("{} has {}", pod.key(), pod.addresses.join(", ")));
         }
-        let (victim, healthy) = (first[0].clone(), [first[1].clone(), second[2].clone()]);
+        let victim = first[0].clone();
         self.kubernetes_says(&[&first[..], &second[2..]])?;
-        let pingers: Vec<Pinger> = [(0, &healthy[0]), (1, &healthy[1])]
-            .into_iter()
-            .map(|(node, pod)| self.ping(node, pod))
-            .collect::<Result<_>>()?;
-        self.step("A late DEL takes a running pod's endpoint, address, route and neighbours");
+        let pingers =
+            [ping(self.cluster, self.nodes[0], &first[1])?, ping(self.cluster, self.nodes[1], &second[2])?];
+        self.story.step("A late DEL takes a running pod's endpoint, address, route and neighbours");
         self.stale_delete(&victim)?;
-        self.step("A runtime loses two pods without a DEL");
+        self.story.step("A runtime loses two pods without a DEL");
         let request = KubeletRequest::Lose {
             pods: second[..2].iter().map(PodReport::key).collect(),
             leaves: LeftBehind::Nothing,
         };
-        self.cluster.kubelet(&self.nodes[1], &request)?;
-        self.step("A node is registered with the address of the wrong NIC");
+        self.cluster.kubelet(self.nodes[1], &request)?;
+        self.story.step("A node is registered with the address of the wrong NIC");
         self.wrong_card()?;
         let found = self.find()?;
-        self.step("plumb repair --apply");
+        self.story.step("plumb repair --apply");
         let repairs = self.until_clean()?;
         self.answers(&victim)?;
-        self.note("the audit is clean, and the pod answers again");
-        self.step("Undo, the last repair first");
+        self.story.note("the audit is clean, and the pod answers again");
+        self.story.step("Undo, the last repair first");
         for id in repairs.iter().rev() {
             self.surgery.undo(id)?;
         }
         let again = self.find()?;
         ensure!(found == again, "before: {found:?}; after undo: {again:?}");
-        self.step("And repaired again");
+        self.story.step("And repaired again");
         self.until_clean()?;
         self.answers(&victim)?;
-        self.note("the audit is clean, and the pod answers again");
-        self.step("Traffic of the other pods during all of this");
-        for pinger in pingers {
-            let tally = pinger.stop()?;
-            self.note(&format!("{} pings answered, {} lost", tally.answered, tally.lost));
-            ensure!(tally.lost == 0 && tally.answered > 0, "{} pings were lost", tally.lost);
-        }
-        Ok(())
+        self.story.note("the audit is clean, and the pod answers again");
+        self.story.step("Traffic of the other pods during all of this");
+        self.story.end_of_all_traffic(pingers)
     }
 
     /// Every outage has its finding; which, by code.
@@ -92,7 +81,7 @@ impl Replay<'_> {
             Ok(codes)
         })
         .inspect(|codes| {
-            self.note(&format!("found: {}", codes.iter().cloned().collect::<Vec<_>>().join(", ")))
+            self.story.note(&format!("found: {}", codes.iter().cloned().collect::<Vec<_>>().join(", ")))
         })
     }
 
@@ -101,7 +90,7 @@ impl Replay<'_> {
         let mut repairs = Vec::new();
         for _ in 0..4 {
             let (id, steps) = self.surgery.repair(&[])?;
-            self.note(&format!("{id}: {steps} steps applied"));
+            self.story.note(&format!("{id}: {steps} steps applied"));
             repairs.push(id);
             if self.surgery.findings()?.is_empty() {
                 return Ok(repairs);
@@ -112,23 +101,16 @@ impl Replay<'_> {
     }
 
     fn stale_delete(&self, pod: &PodReport) -> Result<()> {
-        let (own, node) = (pod.addresses[0].clone(), &self.nodes[0]);
-        let address = own.parse()?;
-        let name = model::names::EndpointName::of_pod(node, &pod.name, "eth0").compute()?;
-        self.surgery.put(&Key::namespaced(Kind::WorkloadEndpoint, &pod.namespace, name), None)?;
-        self.surgery.edit_block(self.surgery.block_of(&own)?, |block| {
-            let ordinal = block.ordinal(address);
-            ordinal.into_iter().for_each(|ordinal| ipam::give_back(block, &[ordinal], None));
-        })?;
-        self.surgery.put(&Key::Handle(format!("{NETWORK}.{}", pod.container_id)), None)?;
-        for words in [format!("route del {own}"), format!("neigh del {own} dev {}", pod.device)] {
-            self.cluster.run_on(node, &[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat())?;
-        }
+        let (own, node) = (&pod.addresses[0], self.nodes[0]);
+        self.surgery.put(&Surgery::endpoint_of(node, pod)?, None)?;
+        self.surgery.free(pod)?;
+        ip(self.cluster, node, &format!("route del {own}"))?;
+        ip(self.cluster, node, &format!("neigh del {own} dev {}", pod.device))?;
         Ok(())
     }
 
     fn wrong_card(&self) -> Result<()> {
-        let key = Key::cluster(Kind::Node, self.nodes[1].clone());
+        let key = Key::cluster(Kind::Node, self.nodes[1]);
         let text = self.surgery.get(&key)?.context("the node has a record")?;
         let mut record: Value = serde_json::from_slice(&text)?;
         record["spec"]["bgp"]["ipv4Address"] = json!("10.9.9.9/24");
@@ -161,26 +143,10 @@ impl Replay<'_> {
 
     fn answers(&self, pod: &PodReport) -> Result<()> {
         super::wait_for("the pod to answer", || {
-            let mut ping = self.cluster.command_on_node_only(&self.nodes[0])?;
+            let mut ping = self.cluster.command_on_node_only(self.nodes[0])?;
             let output = ping.args(["ping", "-n", "-c", "1", "-W", "1", &pod.addresses[0]]).output()?;
             ensure!(output.status.success(), "{} does not answer", pod.key());
             Ok(())
         })
-    }
-
-    fn ping(&self, node: usize, pod: &PodReport) -> Result<Pinger> {
-        Pinger::start(
-            &pod.key().to_string(),
-            self.cluster.command_on_node_only(&self.nodes[node])?,
-            &pod.addresses[0],
-        )
-    }
-
-    fn step(&self, title: &str) {
-        (self.tell)(&format!("\n== {title}"));
-    }
-
-    fn note(&self, line: &str) {
-        (self.tell)(&format!("   {line}"));
     }
 }

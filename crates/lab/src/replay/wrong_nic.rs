@@ -3,15 +3,17 @@
 //! In the outage the agent took the first card it found. BGP never came up, pods on that node were cut off, and for six days nothing
 //! said why.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::wait::PATIENCE;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
+use super::story::{Story, add, ip};
+use super::surgery::{Surgery, json};
 use crate::cluster::Cluster;
-use crate::kubelet::{KubeletRequest, NewPod, PodKey, PodReport};
+use crate::kubelet::PodReport;
 use crate::pinger::Pinger;
+use crate::wait_for;
 
 /// The new card, on a network where nobody else is.
 const CARD: &str = "eth9";
@@ -22,16 +24,16 @@ const FORCED: [(&str, &str); 2] = [("IP", "autodetect"), ("IP_AUTODETECTION_METH
 
 /// The lab needs three nodes, and BGP.
 pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
-    let names: Vec<String> = cluster.description().nodes.iter().map(|node| node.name.clone()).collect();
-    let [first, .., moved] = names.as_slice() else { bail!("this replay needs two nodes at least") };
+    let [first, .., moved] = cluster.description().node_names()[..] else {
+        bail!("this replay needs two nodes at least")
+    };
     let address = cluster.description().node(moved)?.address().context("an address")?.to_string();
-    let replay = Replay { cluster, tell, first, moved, address };
-    replay.run()
+    Replay { cluster, story: Story(tell), first, moved, address }.run()
 }
 
 struct Replay<'a> {
     cluster: &'a Cluster,
-    tell: &'a dyn Fn(&str),
+    story: Story<'a>,
     /// A node that stays as it is.
     first: &'a str,
     /// The one with the new card.
@@ -42,11 +44,11 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     fn run(&self) -> Result<()> {
-        self.step("Pods on two nodes talk to each other");
+        self.story.step("Pods on two nodes talk to each other");
         let (near, far) = (self.add(self.first)?, self.add(self.moved)?);
         let to = far.addresses.first().context("the pod has an address")?;
         // Their blocks are new, and have to get around first.
-        super::wait_for("the first answer", || {
+        wait_for("the first answer", || {
             let mut ping = self.cluster.command_in(self.first, &near.netns)?;
             let answered = ping.args(["ping", "-n", "-c", "1", "-W", "1", to]).output()?.status.success();
             ensure!(answered, "{to} does not answer");
@@ -57,27 +59,23 @@ impl Replay<'_> {
         let back = Pinger::start("from the pod", self.cluster.command_in(self.moved, &far.netns)?, from)?;
         there.wait_for_more(20)?;
         self.reboot()?;
-        self.step("Traffic during all of this");
-        for (what, pinger) in [("to the pod", there), ("from the pod", back)] {
-            pinger.wait_for_more(50)?;
-            let tally = pinger.stop()?;
-            self.note(&format!("{what}: {} pings answered, {} lost", tally.answered, tally.lost));
-            ensure!(tally.lost == 0, "{what}: {} pings were lost", tally.lost);
-        }
+        self.story.step("Traffic during all of this");
+        [&there, &back].into_iter().try_for_each(|pinger| pinger.wait_for_more(50))?;
+        self.story.end_of_traffic([("to the pod", there), ("from the pod", back)])?;
         self.force()?;
         self.put_right()
     }
 
     /// With our defaults.
     fn reboot(&self) -> Result<()> {
-        self.step(&format!("{} gets a second NIC, and its agent and BIRD restart", self.moved));
+        self.story.step(&format!("{} gets a second NIC, and its agent and BIRD restart", self.moved));
         for words in [
             format!("link add {CARD} type veth peer name nowhere"),
             format!("address add {CARD_ADDRESS}/24 dev {CARD}"),
             "link set nowhere up".to_owned(),
             format!("link set {CARD} up"),
         ] {
-            self.on_moved(&[&["ip"], &words.split(' ').collect::<Vec<_>>()[..]].concat())?;
+            ip(self.cluster, self.moved, &words)?;
         }
         self.cluster.kill(self.moved, "agent")?;
         let bird = self.cluster.root_of(self.moved)?.join("run/plumb/bird.ctl");
@@ -85,7 +83,7 @@ impl Replay<'_> {
         self.cluster.launch(self.moved, "agent", &UNSAID)?;
         self.cluster.wait_for_service(self.moved, "agent")?;
         ensure!(self.recorded()?.starts_with(&self.address), "the node moved to {}", self.recorded()?);
-        self.note(&format!(
+        self.story.note(&format!(
             "it is registered with {} as before; agent and BIRD are ready again",
             self.address
         ));
@@ -94,13 +92,14 @@ impl Replay<'_> {
 
     /// As it was in the outage.
     fn force(&self) -> Result<()> {
-        self.step(&format!("Autodetection is set to use {CARD}"));
+        self.story.step(&format!("Autodetection is set to use {CARD}"));
         self.cluster.stop(self.moved, "agent")?;
         self.cluster.launch(self.moved, "agent", &FORCED)?;
         let started = Instant::now();
         let within = |what: &str, look: &dyn Fn() -> Result<String>| -> Result<()> {
-            let said = self.within(started, what, look)?;
-            self.note(&format!("{what}, after {:.1} s: {said}", started.elapsed().as_secs_f64()));
+            let said =
+                wait_for(what, look).with_context(|| self.cluster.log_tail(self.moved, "agent", 15))?;
+            self.story.note(&format!("{what}, after {:.1} s: {said}", started.elapsed().as_secs_f64()));
             Ok(())
         };
         within("the record", &|| {
@@ -118,29 +117,14 @@ impl Replay<'_> {
     }
 
     fn put_right(&self) -> Result<()> {
-        self.step("The operator sets the address");
+        self.story.step("The operator sets the address");
         self.cluster.stop(self.moved, "agent")?;
         self.cluster.launch(self.moved, "agent", &[("IP", &self.address)])?;
         for node in [self.moved, self.first] {
             self.cluster.wait_for_service(node, "agent")?;
         }
-        self.note("every session is up, and both nodes are ready");
+        self.story.note("every session is up, and both nodes are ready");
         Ok(())
-    }
-
-    fn within(&self, started: Instant, what: &str, look: &dyn Fn() -> Result<String>) -> Result<String> {
-        loop {
-            match look() {
-                Ok(said) => return Ok(said),
-                Err(error) if started.elapsed() > PATIENCE => {
-                    return Err(error).with_context(|| {
-                        let log = self.cluster.log_tail(self.moved, "agent", 15);
-                        format!("{what} did not report the cause within {} s\n{log}", PATIENCE.as_secs())
-                    });
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(100)),
-            }
-        }
     }
 
     /// What the agent says is missing, if these words are in it.
@@ -164,18 +148,8 @@ impl Replay<'_> {
 
     /// The doctor, with the store and every node's agent.
     fn diagnosis(&self) -> Result<String> {
-        let mut words = vec!["plumb".to_owned(), "doctor".to_owned(), "-o".to_owned(), "json".to_owned()];
-        words.extend(["--settle".to_owned(), "0".to_owned()]);
-        for node in &self.cluster.description().nodes {
-            words.push("--agent-socket".to_owned());
-            words.push(self.cluster.root_of(&node.name)?.join("run/plumb/agent.sock").display().to_string());
-        }
-        let mut doctor = std::process::Command::new("nsenter");
-        doctor.arg(format!("--net={}", self.cluster.network_of(self.first)?.display())).arg("--");
-        doctor.env_clear().envs(self.cluster.environment_of(self.first)?);
-        let output = doctor.args(&words).output().context("cannot run the doctor")?;
-        let report: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let surgery = Surgery::new(self.cluster)?;
+        let report = json(&surgery.plumb(&["doctor", "-o", "json", "--settle", "0"])?)?;
         let findings = report["findings"].as_array().context("a list of findings")?;
         let is_it = |finding: &&Value| {
             finding["code"] == "node-address-wrong" && finding["subject"] == format!("node {}", self.moved)
@@ -189,21 +163,7 @@ impl Replay<'_> {
         self.cluster.plumb(&["get", "node", self.moved, "-o", "jsonpath={.spec.bgp.ipv4Address}"])
     }
 
-    fn on_moved(&self, words: &[&str]) -> Result<String> {
-        self.cluster.run_on(self.moved, words)
-    }
-
     fn add(&self, node: &str) -> Result<PodReport> {
-        let key = PodKey { namespace: "shop".into(), name: format!("web-{node}") };
-        let request = KubeletRequest::Add { pods: vec![NewPod::new(&key)], waits: true };
-        self.cluster.kubelet(node, &request)?.pop().context("the pod runs")
-    }
-
-    fn step(&self, title: &str) {
-        (self.tell)(&format!("\n== {title}"));
-    }
-
-    fn note(&self, line: &str) {
-        (self.tell)(&format!("   {line}"));
+        add(self.cluster, node, &[&format!("web-{node}")])?.pop().context("the pod runs")
     }
 }

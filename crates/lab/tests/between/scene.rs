@@ -3,11 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use host::NetNs;
 use lab::Programs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::cluster::{Mode, OwnCluster, Plan, Topology};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
 use testkit::PATIENCE;
 
@@ -23,17 +22,7 @@ pub(crate) struct Scene {
 }
 
 pub(crate) fn plan(nodes: usize, mode: Mode, topology: Topology, ipv6: bool) -> Plan {
-    Plan {
-        name: Plan::NAME.parse().unwrap(),
-        nodes,
-        store: StoreKind::Sqlite,
-        mode,
-        topology,
-        ipv6,
-        grace: Duration::from_secs(60),
-        has_agents: true,
-        programs: Programs::of_test().unwrap().folder().to_owned(),
-    }
+    Plan { nodes, mode, topology, ipv6, ..Plan::new(&Programs::of_test().unwrap()) }
 }
 
 impl Scene {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
-use lab::cluster::{Mode, OwnCluster, Plan, Topology};
+use lab::cluster::{OwnCluster, Plan};
 use lab::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
 use lab::{Pinger, Programs, wait_for};
 use store::config::{Overrides, Sources};
@@ -35,15 +35,12 @@ pub(crate) struct Scene {
 impl Scene {
     pub(crate) fn up(cell: &Cell, programs: &Programs) -> Result<Scene> {
         let plan = Plan {
-            name: Plan::NAME.parse()?,
             nodes: 1,
             store: cell.store,
-            mode: Mode::Direct,
-            topology: Topology::Shared,
             ipv6: cell.has_ipv6(),
             grace: GRACE_LONG,
             has_agents: cell.victim != Victim::OneShot,
-            programs: programs.folder().to_owned(),
+            ..Plan::new(programs)
         };
         let lab = OwnCluster::up(plan, &|_| {})?;
         if cell.victim == Victim::OneShot {

@@ -6,12 +6,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
 use lab::Programs;
-use lab::cluster::{Cluster, Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::cluster::{Cluster, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
 use model::{Cidr, FindingCode, Key, KeyRange};
 use serde_json::Value;
@@ -58,17 +57,7 @@ pub(crate) fn missing(store: StoreKind) -> Option<String> {
 }
 
 pub(crate) fn plan(store: StoreKind, nodes: usize) -> Result<Plan> {
-    Ok(Plan {
-        name: Plan::NAME.parse()?,
-        nodes,
-        store,
-        mode: Mode::Direct,
-        topology: Topology::Shared,
-        ipv6: false,
-        grace: Duration::from_secs(60),
-        has_agents: true,
-        programs: Programs::of_test()?.folder().to_owned(),
-    })
+    Ok(Plan { nodes, store, ..Plan::new(&Programs::of_test()?) })
 }
 
 impl Scene {

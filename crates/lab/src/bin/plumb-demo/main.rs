@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use lab::Programs;
-use lab::cluster::{Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::cluster::{Mode, OwnCluster, Plan};
 
 use story::{Story, note, step};
 
@@ -55,7 +55,7 @@ impl Arguments {
         println!("Three nodes on one machine, from nothing to nothing.");
         step("A lab: nodes with their own namespaces and directories, and an agent on each");
         let programs = Programs::in_folder(&folder)?;
-        let cluster = OwnCluster::up(plan(&programs, Mode::Direct)?, &note)?;
+        let cluster = OwnCluster::up(plan(&programs, Mode::Direct), &note)?;
         let name = cluster.name().to_string();
         Story::new(&cluster).tell()?;
         step("The lab is removed");
@@ -75,18 +75,8 @@ impl Arguments {
     }
 }
 
-fn plan(programs: &Programs, mode: Mode) -> Result<Plan> {
-    Ok(Plan {
-        name: Plan::NAME.parse()?,
-        nodes: NODES,
-        store: StoreKind::Sqlite,
-        mode,
-        topology: Topology::Shared,
-        ipv6: false,
-        grace: GRACE,
-        has_agents: true,
-        programs: programs.folder().to_owned(),
-    })
+fn plan(programs: &Programs, mode: Mode) -> Plan {
+    Plan { nodes: NODES, mode, grace: GRACE, ..Plan::new(programs) }
 }
 
 fn ensure_no_namespace(lab: &str) -> Result<()> {

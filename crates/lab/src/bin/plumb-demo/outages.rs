@@ -31,7 +31,7 @@ pub(super) fn wrong_nic(programs: &Programs) -> Result<()> {
         note("skipped: bird is not installed (Debian package bird2)");
         return Ok(());
     }
-    let cluster = OwnCluster::up(plan(programs, Mode::Bgp)?, &|_| {})?;
+    let cluster = OwnCluster::up(plan(programs, Mode::Bgp), &|_| {})?;
     replay::wrong_nic(&cluster, &indented)?;
     cluster.down()?;
     Ok(())
@@ -45,7 +45,7 @@ pub(super) fn repaired(programs: &Programs) -> Result<()> {
     ];
     for (title, nodes, play) in plays {
         step(title);
-        let cluster = OwnCluster::up(lab::cluster::Plan { nodes, ..plan(programs, Mode::Direct)? }, &|_| {})?;
+        let cluster = OwnCluster::up(lab::cluster::Plan { nodes, ..plan(programs, Mode::Direct) }, &|_| {})?;
         play(&cluster, &indented)?;
         cluster.down()?;
     }

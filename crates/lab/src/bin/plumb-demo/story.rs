@@ -50,7 +50,7 @@ impl Story<'_> {
             let key = |name: &&str| PodKey { namespace: "shop".to_owned(), name: format!("{name}-{number}") };
             let pods = PODS.iter().map(|name| NewPod::new(&key(name))).collect();
             let started = Instant::now();
-            let added = self.cluster.kubelet(&node, &KubeletRequest::Add { pods, waits: true })?;
+            let added = self.cluster.kubelet(node, &KubeletRequest::Add { pods, waits: true })?;
             for pod in &added {
                 let address = pod.addresses.first().context("a pod has an address")?;
                 note(&format!("{node}: {} has {address} on eth0, {} on the node", pod.key(), pod.device));
@@ -119,7 +119,7 @@ impl Story<'_> {
     fn check(&self) -> Result<()> {
         step("CHECK compares links, addresses, routes, neighbours and records of all pods");
         for node in self.nodes() {
-            self.cluster.kubelet(&node, &KubeletRequest::Check)?;
+            self.cluster.kubelet(node, &KubeletRequest::Check)?;
             note(&format!("{node}: as expected"));
         }
         Ok(())
@@ -128,9 +128,9 @@ impl Story<'_> {
     fn delete_pods(&self) -> Result<()> {
         step("All pods end: each is stopped twice and removed, as container runtimes do");
         for node in self.nodes() {
-            let pods: Vec<PodKey> = self.cluster.pods(&node)?.iter().map(PodReport::key).collect();
+            let pods: Vec<PodKey> = self.cluster.pods(node)?.iter().map(PodReport::key).collect();
             let count = pods.len();
-            self.cluster.kubelet(&node, &KubeletRequest::Delete { pods, waits: true })?;
+            self.cluster.kubelet(node, &KubeletRequest::Delete { pods, waits: true })?;
             note(&format!("{node}: {count} pods are gone"));
         }
         Ok(())
@@ -153,11 +153,11 @@ impl Story<'_> {
     fn rest(&self) -> Result<Vec<(&'static str, String)>> {
         let mut on_nodes = ["", "", ""].map(str::to_owned);
         for node in self.nodes() {
-            let links = self.cluster.run_on(&node, &["ip", "-br", "link", "show", "type", "veth"])?;
+            let links = self.cluster.run_on(node, &["ip", "-br", "link", "show", "type", "veth"])?;
             let cables = |line: &&str| !line.starts_with("eth");
             on_nodes[0].extend(links.lines().filter(cables));
-            on_nodes[1] += &self.cluster.run_on(&node, &["ip", "-4", "route", "show", "proto", "112"])?;
-            on_nodes[2] += &self.cluster.run_on(&node, &["ip", "-4", "neigh", "show", "nud", "permanent"])?;
+            on_nodes[1] += &self.cluster.run_on(node, &["ip", "-4", "route", "show", "proto", "112"])?;
+            on_nodes[2] += &self.cluster.run_on(node, &["ip", "-4", "neigh", "show", "nud", "permanent"])?;
         }
         let [links, routes, neighbours] = on_nodes;
         Ok(vec![
@@ -188,8 +188,8 @@ impl Story<'_> {
         Ok(())
     }
 
-    fn nodes(&self) -> Vec<String> {
-        self.cluster.description().nodes.iter().map(|node| node.name.clone()).collect()
+    fn nodes(&self) -> Vec<&str> {
+        self.cluster.description().node_names()
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lab::cluster::{LabName, Plan};
+use lab::cluster::{LabName, Mode, Plan, Topology};
 use lab::kubelet::PodKey;
 
 /// Runs a whole pod network on this machine: each node is a network namespace that runs the real programs
@@ -35,12 +35,26 @@ pub(crate) struct Lab {
 pub(crate) enum LabCommand {
     Up(Up),
     Down(Down),
-    Status(Status),
-    Ping(Ping),
-    Pod(Pod),
+    /// Shows the nodes, agents and pods of a lab; exit code 1 if something that should run does not run
+    #[command(after_help = "Examples:\n  plumb lab status\n  plumb lab status -o json")]
+    Status(Shown),
+    /// Lets pods and nodes ping each other; exit code 1 if an answer is missing
+    #[command(after_help = "Examples:\n  plumb lab ping\n  plumb lab ping -o json")]
+    Ping(Shown),
+    /// Starts and stops pods through the node's kubelet stand-in
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  plumb lab pod add node1 web-0 shop/db-0
+  plumb lab pod del node1 web-0"
+    )]
+    Pod(PodCommand),
     Exec(Exec),
     Partition(Partition),
-    Heal(Heal),
+    /// Reconnects nodes that were cut off
+    #[command(after_help = "Examples:\n  plumb lab heal")]
+    Heal(Which),
     Replay(Replay),
     #[command(hide = true)]
     Node(InsideNode),
@@ -51,7 +65,7 @@ pub(crate) enum LabCommand {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Which {
     /// Name of the lab
-    #[arg(long, value_name = "LAB", default_value = Plan::NAME)]
+    #[arg(long, value_name = "LAB", default_value_t = LabName::usual())]
     pub(crate) name: LabName,
 }
 
@@ -72,11 +86,11 @@ pub(crate) struct Up {
     #[arg(long, value_enum, default_value_t = LabStore::Sqlite)]
     pub(crate) store: LabStore,
     /// How traffic gets from node to node
-    #[arg(long, value_enum, default_value_t = LabMode::Direct)]
-    pub(crate) mode: LabMode,
+    #[arg(long, value_enum, default_value_t = Mode::Direct)]
+    pub(crate) mode: Mode,
     /// How the nodes are connected [default: shared; subnets in mode crosssubnet]
     #[arg(long, value_enum)]
-    pub(crate) topology: Option<LabTopology>,
+    pub(crate) topology: Option<Topology>,
     /// Give nodes and pods IPv6 addresses as well
     #[arg(long)]
     pub(crate) ipv6: bool,
@@ -105,24 +119,6 @@ pub(crate) enum LabStore {
     Kubernetes,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LabMode {
-    Direct,
-    Vxlan,
-    Crosssubnet,
-    Bgp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LabTopology {
-    /// All nodes on one network
-    Shared,
-    /// Two networks with a router between them
-    Subnets,
-    /// All nodes on one network, each with a second NIC on another
-    TwoCards,
-}
-
 /// Removes a lab, even one that was only partly created; succeeds if there is none
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "\
@@ -138,17 +134,6 @@ pub(crate) struct Down {
     pub(crate) all: bool,
 }
 
-/// Shows the nodes, agents and pods of a lab; exit code 1 if something that should run does not run
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb lab status
-  plumb lab status -o json")]
-pub(crate) struct Status {
-    #[command(flatten)]
-    pub(crate) shown: Shown,
-}
-
 /// Which lab to look at, and how to show it.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Shown {
@@ -158,32 +143,10 @@ pub(crate) struct Shown {
     pub(crate) output: LabOutput,
 }
 
-/// Lets pods and nodes ping each other; exit code 1 if an answer is missing
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb lab ping
-  plumb lab ping -o json")]
-pub(crate) struct Ping {
-    #[command(flatten)]
-    pub(crate) shown: Shown,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabOutput {
     Text,
     Json,
-}
-
-/// Starts and stops pods through the node's kubelet stand-in
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb lab pod add node1 web-0 shop/db-0
-  plumb lab pod del node1 web-0")]
-pub(crate) struct Pod {
-    #[command(subcommand)]
-    pub(crate) command: PodCommand,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -238,16 +201,6 @@ pub(crate) struct Partition {
     pub(crate) which: Which,
     #[arg(required = true, value_name = "NODE")]
     pub(crate) nodes: Vec<String>,
-}
-
-/// Reconnects nodes that were cut off
-#[derive(Args, Clone, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb lab heal")]
-pub(crate) struct Heal {
-    #[command(flatten)]
-    pub(crate) which: Which,
 }
 
 /// Replays an outage in a temporary lab; exit code 0 only if the network survives it

@@ -8,15 +8,15 @@ mod show;
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use lab::cluster::{self, Cluster, Mode, OwnCluster, Plan, StoreKind, Topology};
+use lab::Programs;
+use lab::cluster::{self, Cluster, Mode, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodKey};
 
-use crate::cli::{Exec, Lab, LabCommand, LabMode, LabStore, LabTopology, Making, PodCommand, PodsOnNode, Up};
+use crate::cli::{Exec, Lab, LabCommand, LabStore, Making, PodCommand, PodsOnNode, Up};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -36,18 +36,16 @@ fn work(command: LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Up(command) => up(command),
         LabCommand::Down(command) => down(&command),
-        LabCommand::Status(command) => show::status(&open(&command.shown.which.name)?, command.shown.output),
-        LabCommand::Ping(command) => ping::run(&open(&command.shown.which.name)?, command.shown.output),
-        LabCommand::Pod(command) => match command.command {
-            PodCommand::Add(pods) => pod_add(&pods),
-            PodCommand::Del(pods) => pod_del(&pods),
-        },
+        LabCommand::Status(command) => show::status(&open(&command.which.name)?, command.output),
+        LabCommand::Ping(command) => ping::run(&open(&command.which.name)?, command.output),
+        LabCommand::Pod(PodCommand::Add(pods)) => pod_add(&pods),
+        LabCommand::Pod(PodCommand::Del(pods)) => pod_del(&pods),
         LabCommand::Exec(command) => exec(&command),
         LabCommand::Partition(command) => {
             let nodes: Vec<&str> = command.nodes.iter().map(String::as_str).collect();
             Ok(open(&command.which.name)?.partition(&nodes)?)
         }
-        LabCommand::Heal(command) => Ok(open(&command.which.name)?.heal()?),
+        LabCommand::Heal(which) => Ok(open(&which.name)?.heal()?),
         LabCommand::Replay(command) => replay::run(&command),
         LabCommand::Node(command) => Ok(lab::node_init::run(&command.which.name, &command.node)?),
         LabCommand::Kubelet(command) => {
@@ -57,17 +55,11 @@ fn work(command: LabCommand) -> Result<(), Failure> {
 }
 
 fn up(command: Up) -> Result<(), Failure> {
-    let mode = mode(command.mode);
     let plan = Plan {
         name: command.which.name,
-        nodes: command.nodes,
-        store: store(command.store)?,
-        mode,
-        topology: topology(command.topology, mode),
+        topology: command.topology.unwrap_or_else(|| command.mode.usual_topology()),
         ipv6: command.ipv6,
-        grace: command.making.grace,
-        has_agents: !command.making.without_agents,
-        programs: programs(&command.making)?,
+        ..plan(command.nodes, command.store, command.mode, &command.making)?
     };
     let cluster = Cluster::up(&plan, &tell)?;
     show::nodes(&cluster.status())?;
@@ -108,7 +100,7 @@ fn pod_add(command: &PodsOnNode) -> Result<(), Failure> {
 
 fn pod_del(command: &PodsOnNode) -> Result<(), Failure> {
     let cluster = open(&command.which.name)?;
-    let pods: Vec<PodKey> = command.pods.clone();
+    let pods = command.pods.clone();
     cluster.kubelet(&command.node, &KubeletRequest::Delete { pods, waits: true })?;
     Ok(())
 }
@@ -144,19 +136,18 @@ fn open(name: &cluster::LabName) -> Result<Cluster, Failure> {
 
 /// A lab of this process, for a replay.
 fn own(nodes: usize, wanted: LabStore, mode: Mode, making: &Making) -> Result<OwnCluster, Failure> {
-    let plan = Plan {
-        // Replaced by a name that says whose lab it is.
-        name: Plan::NAME.parse().map_err(|error: cluster::LabNameError| Failure::new(error.to_string()))?,
+    Ok(OwnCluster::up(plan(nodes, wanted, mode, making)?, &tell)?)
+}
+
+fn plan(nodes: usize, wanted: LabStore, mode: Mode, making: &Making) -> Result<Plan, Failure> {
+    Ok(Plan {
         nodes,
         store: store(wanted)?,
         mode,
-        topology: Topology::Shared,
-        ipv6: false,
         grace: making.grace,
         has_agents: !making.without_agents,
-        programs: programs(making)?,
-    };
-    Ok(OwnCluster::up(plan, &tell)?)
+        ..Plan::new(&programs(making)?)
+    })
 }
 
 fn store(store: LabStore) -> Result<StoreKind, Failure> {
@@ -168,28 +159,10 @@ fn store(store: LabStore) -> Result<StoreKind, Failure> {
     }
 }
 
-fn mode(mode: LabMode) -> Mode {
-    match mode {
-        LabMode::Direct => Mode::Direct,
-        LabMode::Vxlan => Mode::Vxlan,
-        LabMode::Crosssubnet => Mode::Crosssubnet,
-        LabMode::Bgp => Mode::Bgp,
-    }
-}
-
-fn topology(topology: Option<LabTopology>, mode: Mode) -> Topology {
-    match topology {
-        None => mode.usual_topology(),
-        Some(LabTopology::Shared) => Topology::Shared,
-        Some(LabTopology::Subnets) => Topology::Subnets,
-        Some(LabTopology::TwoCards) => Topology::TwoCards,
-    }
-}
-
-fn programs(making: &Making) -> Result<PathBuf, Failure> {
+fn programs(making: &Making) -> Result<Programs, Failure> {
     let beside = || std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
     let folder = making.bin_dir.clone().or_else(beside).unwrap_or_default();
-    Ok(lab::Programs::in_folder(&folder)?.folder().to_owned())
+    Ok(Programs::in_folder(&folder)?)
 }
 
 /// What is going on, for whoever watches.
