@@ -125,7 +125,7 @@ impl Book {
 }
 
 /// Where the Node record has the address: in a part of its spec, if any, and under which name.
-fn place(tunnel: Tunnel) -> (Option<&'static str>, &'static str) {
+pub(crate) fn place(tunnel: Tunnel) -> (Option<&'static str>, &'static str) {
     match tunnel {
         Tunnel::Ipip => (Some("bgp"), "ipv4IPIPTunnelAddr"),
         Tunnel::Vxlan => (None, "ipv4VXLANTunnelAddr"),

@@ -62,7 +62,7 @@ impl Options {
 }
 
 /// A run in which every rule was kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub accepted: u64,
     pub refused: u64,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use model::{Key, KeyRange};
 use store::{Change, Event, ListRequest, Record, Revision, Store, StoreError, Watch};
 
+use crate::Outcome;
 use crate::ledger::{Expected, Ledger, Records, Rule, Violation, broken, in_range, replay};
 use crate::processes::pause;
 use crate::trace::Trace;
@@ -17,18 +18,8 @@ pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) ledger: RefCell<Ledger>,
     pub(crate) trace: RefCell<Trace>,
-    pub(crate) tally: RefCell<Tally>,
+    pub(crate) tally: RefCell<Outcome>,
     pub(crate) history_may_go: bool,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) accepted: u64,
-    pub(crate) refused: u64,
-    pub(crate) events: u64,
-    pub(crate) lists: u64,
-    pub(crate) crashes: u64,
-    pub(crate) histories_gone: u64,
 }
 
 /// The store as one process sees it.

@@ -12,7 +12,7 @@ use model::KeyRange;
 use store::{Record, Revision, Store};
 
 use crate::ledger::{Ledger, Records, Rule, Violation, broken, in_range};
-use crate::observed::{Observed, Tally, World};
+use crate::observed::{Observed, World};
 use crate::processes::{Dice, Sums, Verdict, Watcher, Writer, auditor, count, counters};
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -49,7 +49,7 @@ impl Scheduler {
             store,
             ledger: RefCell::new(Ledger::new(records, revision)),
             trace: RefCell::new(Trace::new()),
-            tally: RefCell::new(Tally::default()),
+            tally: RefCell::default(),
             history_may_go: options.history_may_go,
         };
         let mut scheduler = Scheduler {
@@ -154,16 +154,7 @@ impl Scheduler {
     }
 
     fn outcome(&self) -> Outcome {
-        let tally = self.world.tally.borrow();
-        Outcome {
-            accepted: tally.accepted,
-            refused: tally.refused,
-            events: tally.events,
-            lists: tally.lists,
-            crashes: tally.crashes,
-            histories_gone: tally.histories_gone,
-            trace_hash: self.world.trace.borrow().hash(),
-        }
+        Outcome { trace_hash: self.world.trace.borrow().hash(), ..self.world.tally.borrow().clone() }
     }
 }
 

@@ -7,9 +7,11 @@ use ipam::check::{EndpointFacts, NodeFacts};
 use ipam::{Books, Corrupt, Pool, Tunnel};
 use model::{Cidr, Key, Kind, Resource};
 use serde::Deserialize;
+use serde_json::Value;
 use store::{Record, Store, StoreError};
 
 use super::{Progress, books, gather, of_kind, unreadable};
+use crate::tunnel::place;
 
 /// Everything that a check of the books looks at.
 #[derive(Debug, Default)]
@@ -111,23 +113,28 @@ fn read_endpoint(record: &Record) -> Result<EndpointFacts<'static>, String> {
 }
 
 fn read_node(record: &Record) -> Result<NodeFacts, String> {
-    let document: NodeDocument = read_object(&record.value)?;
+    let document: Value = read_object(&record.value)?;
     let Key::Resource { name, .. } = &record.key else { return Err("it is not a node".to_owned()) };
-    let spec = document.spec.unwrap_or_default();
-    let (bgp, wireguard) = (spec.bgp.unwrap_or_default(), spec.wireguard.unwrap_or_default());
+    let spec = part_of(&document, "spec")?;
     let mut tunnels = Vec::new();
-    for (tunnel, text) in [
-        (Tunnel::Ipip, bgp.ipv4_ipip_tunnel_addr),
-        (Tunnel::Vxlan, spec.ipv4_vxlan_tunnel_addr),
-        (Tunnel::VxlanV6, spec.ipv6_vxlan_tunnel_addr),
-        (Tunnel::Wireguard, wireguard.interface_ipv4_address),
-        (Tunnel::WireguardV6, wireguard.interface_ipv6_address),
-    ] {
-        if let Some(text) = text.filter(|text| !text.is_empty()) {
-            tunnels.push((tunnel, read_address(&text)?));
+    for tunnel in Tunnel::ALL {
+        let (part, field) = place(tunnel);
+        let fields = part.map_or(Ok(spec), |part| part_of(spec, part))?;
+        match &fields[field] {
+            Value::String(text) if !text.is_empty() => tunnels.push((tunnel, read_address(text)?)),
+            Value::String(_) | Value::Null => {}
+            other => return Err(format!("{field} is {other}, not an address")),
         }
     }
     Ok(NodeFacts { name: name.clone(), tunnels })
+}
+
+/// An object inside another, or nothing.
+fn part_of<'a>(fields: &'a Value, name: &str) -> Result<&'a Value, String> {
+    match &fields[name] {
+        part @ (Value::Object(_) | Value::Null) => Ok(part),
+        other => Err(format!("{name} is {other}, not an object")),
+    }
 }
 
 /// serde would take a list for an object too, and a damaged user of addresses for one that uses none.
@@ -167,39 +174,6 @@ impl std::ops::Deref for Text<'_> {
     fn deref(&self) -> &str {
         &self.0
     }
-}
-
-#[derive(Deserialize)]
-struct NodeDocument {
-    #[serde(default)]
-    spec: Option<NodeSpec>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NodeSpec {
-    bgp: Option<Bgp>,
-    wireguard: Option<Wireguard>,
-    #[serde(rename = "ipv4VXLANTunnelAddr")]
-    ipv4_vxlan_tunnel_addr: Option<String>,
-    #[serde(rename = "ipv6VXLANTunnelAddr")]
-    ipv6_vxlan_tunnel_addr: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Bgp {
-    #[serde(rename = "ipv4IPIPTunnelAddr")]
-    ipv4_ipip_tunnel_addr: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Wireguard {
-    #[serde(rename = "interfaceIPv4Address")]
-    interface_ipv4_address: Option<String>,
-    #[serde(rename = "interfaceIPv6Address")]
-    interface_ipv6_address: Option<String>,
 }
 
 #[cfg(test)]

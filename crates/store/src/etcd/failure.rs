@@ -94,14 +94,7 @@ fn of_answer(code: Code, answer: &str) -> Failure {
 }
 
 fn is_connect_error(status: &Status) -> bool {
-    let mut next = status.source();
-    while let Some(error) = next {
-        if error.is::<ConnectError>() {
-            return true;
-        }
-        next = error.source();
-    }
-    false
+    std::iter::successors(status.source(), |&error| error.source()).any(|error| error.is::<ConnectError>())
 }
 
 #[cfg(test)]

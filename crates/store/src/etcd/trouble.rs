@@ -56,16 +56,9 @@ pub(super) enum Trouble {
 impl Trouble {
     /// Reads the cause out of an error's chain of sources.
     pub(super) fn of(error: &(dyn Error + 'static)) -> Trouble {
-        let mut deepest = None;
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(trouble) = recognise(error) {
-                return trouble;
-            }
-            deepest = Some(error);
-            next = error.source();
-        }
-        Trouble::Broken(deepest.map_or_else(String::new, ToString::to_string))
+        let chain = || std::iter::successors(Some(error), |&error| error.source());
+        let broken = || Trouble::Broken(chain().last().unwrap_or(error).to_string());
+        chain().find_map(recognise).unwrap_or_else(broken)
     }
 
     /// Our credentials are the problem rather than the network or the server.

@@ -1,8 +1,7 @@
 //! Counts what is asked of a store.
 
 use std::ops::Sub;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use model::{Key, KeyRange};
@@ -16,7 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub struct CountingStore {
     inner: Arc<dyn Store>,
-    counters: Counters,
+    counts: Mutex<Counts>,
 }
 
 /// How often a store was asked, from when it was wrapped.
@@ -57,37 +56,18 @@ impl Sub for Counts {
     }
 }
 
-#[derive(Debug, Default)]
-struct Counters {
-    gets: AtomicU64,
-    pages: AtomicU64,
-    reads: AtomicU64,
-    commits: AtomicU64,
-    writes: AtomicU64,
-    watches: AtomicU64,
-}
-
 impl CountingStore {
     pub fn new(inner: Arc<dyn Store>) -> CountingStore {
-        CountingStore { inner, counters: Counters::default() }
+        CountingStore { inner, counts: Mutex::default() }
     }
 
     pub fn counts(&self) -> Counts {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { gets, pages, reads, commits, writes, watches } = &self.counters;
-        Counts {
-            gets: read(gets),
-            pages: read(pages),
-            reads: read(reads),
-            commits: read(commits),
-            writes: read(writes),
-            watches: read(watches),
-        }
+        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn add(counter: &AtomicU64, count: usize) {
-    counter.fetch_add(count as u64, Ordering::Relaxed);
+    fn count(&self, add: impl FnOnce(&mut Counts)) {
+        add(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 #[async_trait]
@@ -97,22 +77,22 @@ impl Store for CountingStore {
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        add(&self.counters.gets, 1);
+        self.count(|counts| counts.gets += 1);
         self.inner.get(key).await
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
-        add(&self.counters.pages, 1);
+        self.count(|counts| counts.pages += 1);
         self.inner.list(request).await
     }
 
     async fn read(&self, lookups: Vec<Lookup>) -> Result<Vec<Vec<Record>>, StoreError> {
-        add(&self.counters.reads, lookups.len().div_ceil(MAX_CHANGES));
+        self.count(|counts| counts.reads += lookups.len().div_ceil(MAX_CHANGES) as u64);
         self.inner.read(lookups).await
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
-        add(&self.counters.commits, 1);
+        self.count(|counts| counts.commits += 1);
         let is_write: Vec<bool> = changes.iter().map(|change| change.write != Write::Nothing).collect();
         let outcome = self.inner.commit(changes).await;
         let done = match &outcome {
@@ -120,12 +100,13 @@ impl Store for CountingStore {
             Err(StoreError::Stopped { done, .. }) => done.revisions.len(),
             Err(_) => 0,
         };
-        add(&self.counters.writes, is_write.iter().take(done).filter(|is_write| **is_write).count());
+        let writes = is_write.iter().take(done).filter(|is_write| **is_write).count();
+        self.count(|counts| counts.writes += writes as u64);
         outcome
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
-        add(&self.counters.watches, 1);
+        self.count(|counts| counts.watches += 1);
         self.inner.watch(range, after).await
     }
 }
