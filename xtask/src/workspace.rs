@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context as _, Result};
+
 use crate::go_tools;
 
 /// The repository's root.
@@ -69,6 +71,11 @@ pub(crate) fn files_with_extension(extension: &str) -> Vec<PathBuf> {
         .into_iter()
         .filter(|path| path.extension().is_some_and(|found| found == extension))
         .collect()
+}
+
+/// The text of a file that must exist.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", shown(path)))
 }
 
 /// A path as it is written in messages: from the root.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::Verdict;
 use crate::{transcript, workspace};
@@ -13,8 +13,7 @@ pub(super) fn check() -> Result<Verdict> {
     let mut faults = Vec::new();
     let declared = Declared::ours()?;
     for path in workspace::files_with_extension("md") {
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = workspace::read(&path)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let faulty = links(&text).into_iter().filter_map(|(line, target)| {
             let fault = link_fault(&target, &text, |file| text_of(&folder.join(file)))?;
@@ -138,9 +137,7 @@ impl Declared {
     fn ours() -> Result<Declared> {
         let mut declared = Declared::default();
         for path in workspace::files_with_extension("rs") {
-            let text =
-                std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            declared.add(&workspace::shown(&path), &text);
+            declared.add(&workspace::shown(&path), &workspace::read(&path)?);
         }
         Ok(declared)
     }

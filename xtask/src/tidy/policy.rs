@@ -18,9 +18,7 @@ struct Policy {
 }
 
 pub(super) fn check() -> Result<Verdict> {
-    let path = workspace::root().join("deny.toml");
-    let text = std::fs::read_to_string(&path).context("cannot read deny.toml")?;
-    let policy = parse(&text)?;
+    let policy = parse(&workspace::read(&workspace::root().join("deny.toml"))?)?;
     let tree = Metadata::whole_tree()?;
     let used = tree.packages.iter().filter(|package| tree.needs.contains_key(&package.id));
     Ok(Verdict::Faults(used.flat_map(|package| faults_in(package, &policy)).collect()))

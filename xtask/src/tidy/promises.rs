@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::Verdict;
 use crate::workspace;
@@ -14,16 +14,12 @@ const HELD_BY: &str = "held by";
 pub(super) fn check() -> Result<Verdict> {
     let root = workspace::root();
     let mut tests = BTreeSet::new();
-    for path in
-        workspace::files(&root).into_iter().filter(|path| path.extension().is_some_and(|end| end == "rs"))
-    {
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
-        tests.extend(functions(&text).map(str::to_owned));
+    for path in workspace::files_with_extension("rs") {
+        tests.extend(functions(&workspace::read(&path)?).map(str::to_owned));
     }
     let mut faults = Vec::new();
     for page in PAGES {
-        let text = std::fs::read_to_string(root.join(page)).with_context(|| format!("cannot read {page}"))?;
-        faults.extend(faults_in(page, &text, &tests));
+        faults.extend(faults_in(page, &workspace::read(&root.join(page))?, &tests));
     }
     Ok(Verdict::Faults(faults))
 }

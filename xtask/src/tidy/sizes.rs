@@ -1,7 +1,7 @@
 //! No source file gets away: beyond a limit it needs a seam, or a reason. Functions are clippy's to measure
 //! (`too_many_lines` in `clippy.toml`).
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::Verdict;
 use crate::workspace;
@@ -14,9 +14,7 @@ const MAY_BE_LONGER: &[(&str, &str)] = &[];
 pub(super) fn check() -> Result<Verdict> {
     let mut sizes = Vec::new();
     for path in workspace::files_with_extension("rs") {
-        let text =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        sizes.push((workspace::shown(&path), text.lines().count()));
+        sizes.push((workspace::shown(&path), workspace::read(&path)?.lines().count()));
     }
     Ok(Verdict::Faults(faults(&sizes, MAY_BE_LONGER)))
 }

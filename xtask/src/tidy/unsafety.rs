@@ -1,9 +1,7 @@
 //! `unsafe` stands in the crate `host` and nowhere else. The compiler holds that line; this checks that nobody
 //! moved it.
 
-use std::path::PathBuf;
-
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::Verdict;
 use crate::metadata::Metadata;
@@ -15,20 +13,16 @@ const FORBIDDEN: &str = "unsafe_code = \"forbid\"";
 const DENIED: &str = "unsafe_code = \"deny\"";
 
 pub(super) fn check() -> Result<Verdict> {
-    let ours = read(workspace::root().join("Cargo.toml"))?;
+    let ours = workspace::read(&workspace::root().join("Cargo.toml"))?;
     let mut faults = Vec::new();
     if !section(&ours, "workspace.lints.rust").contains(&FORBIDDEN.to_owned()) {
         faults.push(format!("Cargo.toml: [workspace.lints.rust] must say {FORBIDDEN}"));
     }
     for package in Metadata::ours()?.packages {
-        let manifest = read(package.dir.join("Cargo.toml"))?;
+        let manifest = workspace::read(&package.dir.join("Cargo.toml"))?;
         faults.extend(fault_in(&package.name, &manifest, &ours));
     }
     Ok(Verdict::Faults(faults))
-}
-
-fn read(path: PathBuf) -> Result<String> {
-    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// A crate takes the workspace's lints whole. Only `host` spells them out, because cargo knows no "all but

@@ -86,8 +86,7 @@ pub(crate) fn pages() -> Vec<PathBuf> {
 }
 
 pub(crate) fn read(path: &std::path::Path) -> Result<Page> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&workspace::shown(path), &text)
+    parse(&workspace::shown(path), &workspace::read(path)?)
 }
 
 /// Runs one page's commands in a folder of its own below `scratch`.
