@@ -51,7 +51,7 @@ pub(crate) fn transcripts(run: &Run, built: &Built) -> Result<KindReport> {
 
 fn add_page(run: &Run, page: &Page, report: &mut KindReport) -> Result<()> {
     let started = Instant::now();
-    let outcomes = transcript::run_page(page, &run.metadata, &run.scratch)?;
+    let outcomes = transcript::run_page(page, &run.metadata.program_dir(), run.scratch.path())?;
     let fences: Vec<(String, Option<String>)> = page
         .items
         .iter()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::libtest::{Counts, Tally, finished_test, long_running, tally};
+use super::libtest::{Counts, Tally, finished_test, long_running, read, tally};
 use crate::process::{End, Finished, Limits, capture};
 
 /// How one test program is run.
@@ -65,7 +65,7 @@ impl Harness<'_> {
 
     /// The harness was stopped before it could count.
     fn tally_of_hung(&self, finished: &Finished, hung: Vec<String>) -> Tally {
-        let mut tally = Tally::of_output(&finished.output);
+        let mut tally = read(&finished.output);
         let seconds = self.limits.quiet.as_secs();
         for name in hung {
             println!("{name} of {} hangs: no test finished for {seconds} s (seed {})", self.name, self.seed);

@@ -37,11 +37,6 @@ pub(crate) fn tally(name: &str, finished: &Finished) -> Tally {
 }
 
 impl Tally {
-    /// What can be read from an output, whole or not.
-    pub(crate) fn of_output(output: &str) -> Tally {
-        read(output)
-    }
-
     pub(crate) fn add(&mut self, other: Tally) {
         self.passed.extend(other.passed);
         self.failed.extend(other.failed);
@@ -79,7 +74,8 @@ pub(crate) fn long_running(output: &str) -> Vec<String> {
     output.lines().filter_map(name).filter(|name| !done.contains(&name.as_str())).collect()
 }
 
-fn read(output: &str) -> Tally {
+/// What can be read from an output, whole or not.
+pub(crate) fn read(output: &str) -> Tally {
     let mut tally = Tally::default();
     for line in output.lines() {
         if let Some(counts) = line.strip_prefix("test result: ").and_then(read_counts) {

@@ -23,7 +23,7 @@ use crate::scratch::Scratch;
 use crate::workspace;
 
 pub(crate) use page::{Item, Page, parse};
-pub(crate) use session::Outcome;
+pub(crate) use session::{Outcome, run as run_page};
 
 /// `cargo xtask docs [--accept]`
 pub(crate) fn run(args: &[String]) -> Result<bool> {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &[String]) -> Result<bool> {
     let mut failed = 0;
     for path in pages() {
         let page = read(&path)?;
-        let outcomes = session::run(&page, &metadata.program_dir(), scratch.path())?;
+        let outcomes = run_page(&page, &metadata.program_dir(), scratch.path())?;
         failed += report(&page, &outcomes);
         if accept {
             let text = session::accepted(&page, &outcomes);
@@ -87,9 +87,4 @@ pub(crate) fn pages() -> Vec<PathBuf> {
 
 pub(crate) fn read(path: &std::path::Path) -> Result<Page> {
     parse(&workspace::shown(path), &workspace::read(path)?)
-}
-
-/// Runs one page's commands in a folder of its own below `scratch`.
-pub(crate) fn run_page(page: &Page, metadata: &Metadata, scratch: &Scratch) -> Result<Vec<Outcome>> {
-    session::run(page, &metadata.program_dir(), scratch.path())
 }

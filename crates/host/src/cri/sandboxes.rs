@@ -17,7 +17,6 @@ pub struct PodSandbox {
     pub attempt: u32,
     /// Nanoseconds since 1970, by the runtime's clock.
     pub created_at: i64,
-    pub labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +78,6 @@ impl From<messages::PodSandbox> for PodSandbox {
             pod_uid: metadata.uid,
             attempt: metadata.attempt,
             created_at: message.created_at,
-            labels: message.labels.into_iter().collect(),
         }
     }
 }
@@ -104,7 +102,6 @@ mod tests {
             metadata: Some(metadata),
             state,
             created_at: 7,
-            labels: [("app".to_owned(), "web".to_owned())].into(),
             ..messages::PodSandbox::default()
         }
     }
@@ -127,7 +124,7 @@ mod tests {
         assert_eq!(["a", "b", "c", "d"].map(|id| sandboxes.is_ready(id)), [true, false, false, false]);
         let first = sandboxes.iter().next().unwrap();
         assert_eq!((&*first.pod_namespace, &*first.pod_name, &*first.pod_uid), ("shop", "web-0", "u1"));
-        assert_eq!((first.attempt, first.created_at, &*first.labels["app"]), (2, 7, "web"));
+        assert_eq!((first.attempt, first.created_at), (2, 7));
     }
 
     proptest! {

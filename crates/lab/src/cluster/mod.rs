@@ -61,11 +61,6 @@ pub fn labs() -> Vec<LabName> {
 }
 
 impl Cluster {
-    /// Makes a lab. `tell` hears what is being done. What was made so far goes away again if it fails.
-    pub fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
-        up::up(plan, tell)
-    }
-
     pub fn open(name: &LabName) -> Result<Cluster> {
         let place = Place::of(name);
         if !Description::exists(place.folder()) {
@@ -85,10 +80,6 @@ impl Cluster {
 
     pub fn name(&self) -> &LabName {
         &self.description.name
-    }
-
-    pub fn status(&self) -> LabStatus {
-        status::of(self)
     }
 
     /// A command that will run on a node, as if typed there: in its namespaces, with its environment.
@@ -184,11 +175,6 @@ impl Cluster {
         self.init(node, &start).map(|_| ())
     }
 
-    /// Waits until a service can be asked: the agent is ready then.
-    pub fn wait_for_service(&self, node: &str, service: &str) -> Result<()> {
-        up::wait_for_service(self, node, service)
-    }
-
     /// Cuts a node's power: its processes are gone at once, and with them its namespaces and everything in `/run`.
     /// Its disk stays.
     pub fn cut_power(&self, node: &str) -> Result<()> {
@@ -199,21 +185,6 @@ impl Cluster {
             ensure!(self.process_of(node).is_err(), "node {node} still answers");
             Ok(())
         })
-    }
-
-    /// Boots a node whose power was cut, and waits until its services can be asked.
-    pub fn boot(&self, node: &str) -> Result<()> {
-        self.boot_node(&self.description.node(node)?.name)
-    }
-
-    /// Cuts nodes off from all others; those that are named still reach each other. Whoever was cut off before is joined first.
-    pub fn partition(&self, nodes: &[&str]) -> Result<()> {
-        partition::cut_off(&self.description, nodes)
-    }
-
-    /// Joins whoever was cut off.
-    pub fn heal(&self) -> Result<()> {
-        partition::heal(&self.description)
     }
 
     pub(crate) fn init(&self, node: &str, request: &InitRequest) -> Result<Vec<ServiceStatus>> {

@@ -43,16 +43,18 @@ impl LabStatus {
     }
 }
 
-pub(super) fn of(cluster: &Cluster) -> LabStatus {
-    let description = &cluster.description;
-    LabStatus {
-        name: description.name.clone(),
-        stage: description.stage,
-        store: description.store,
-        mode: description.mode,
-        store_settings: settings::store_settings(description, &cluster.place),
-        agent_sockets: settings::agent_sockets(description, &cluster.place),
-        nodes: description.nodes.iter().map(|node| node_status(cluster, node)).collect(),
+impl Cluster {
+    pub fn status(&self) -> LabStatus {
+        let description = &self.description;
+        LabStatus {
+            name: description.name.clone(),
+            stage: description.stage,
+            store: description.store,
+            mode: description.mode,
+            store_settings: settings::store_settings(description, &self.place),
+            agent_sockets: settings::agent_sockets(description, &self.place),
+            nodes: description.nodes.iter().map(|node| node_status(self, node)).collect(),
+        }
     }
 }
 

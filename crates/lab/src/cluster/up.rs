@@ -17,37 +17,38 @@ use crate::{Hopeless, wait_for};
 
 const HEALTH_PORT: u16 = 9099;
 
-pub(super) fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
-    if let Some(reason) = super::super::missing_for_cluster(plan.store) {
-        bail!("a lab cannot run here: {reason}");
-    }
-    let description = plan.describe()?;
-    for program in ["plumb", "plumbd", "plumb-cni"] {
-        let path = description.programs.join(program);
-        ensure!(path.is_file(), "{program} is missing in {}", description.programs.display());
-    }
-    remove_abandoned()?;
-    let place = Place::of(&plan.name);
-    let _lock = place.lock()?;
-    if Description::exists(place.folder()) {
-        bail!("lab {0} already exists; remove it with `plumb lab down --name {0}`", plan.name);
-    }
-    // What a lab of this name left when its folder was taken away by hand.
-    remove_locked(&plan.name, &place)?;
-    let mut cluster = Cluster { description, place };
-    match cluster.build(tell) {
-        Ok(()) => Ok(cluster),
-        Err(error) => {
-            match remove_locked(cluster.name(), &cluster.place) {
-                Ok(_) => cluster.place.remove_lock(),
-                Err(left) => eprintln!("lab {} was not completely removed: {left:#}", cluster.name()),
+impl Cluster {
+    /// Makes a lab. `tell` hears what is being done. What was made so far goes away again if it fails.
+    pub fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
+        if let Some(reason) = super::super::missing_for_cluster(plan.store) {
+            bail!("a lab cannot run here: {reason}");
+        }
+        let description = plan.describe()?;
+        for program in ["plumb", "plumbd", "plumb-cni"] {
+            let path = description.programs.join(program);
+            ensure!(path.is_file(), "{program} is missing in {}", description.programs.display());
+        }
+        remove_abandoned()?;
+        let place = Place::of(&plan.name);
+        let _lock = place.lock()?;
+        if Description::exists(place.folder()) {
+            bail!("lab {0} already exists; remove it with `plumb lab down --name {0}`", plan.name);
+        }
+        // What a lab of this name left when its folder was taken away by hand.
+        remove_locked(&plan.name, &place)?;
+        let mut cluster = Cluster { description, place };
+        match cluster.build(tell) {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                match remove_locked(cluster.name(), &cluster.place) {
+                    Ok(_) => cluster.place.remove_lock(),
+                    Err(left) => eprintln!("lab {} was not completely removed: {left:#}", cluster.name()),
+                }
+                Err(error)
             }
-            Err(error)
         }
     }
-}
 
-impl Cluster {
     fn build(&mut self, tell: &dyn Fn(&str)) -> Result<()> {
         fs::create_dir_all(self.place.folder())?;
         self.description.save(self.place.folder())?;
@@ -145,16 +146,18 @@ impl Cluster {
         self.description.nodes.iter().try_for_each(|node| self.wait_for_services(&node.name))
     }
 
-    pub(super) fn boot_node(&self, node: &str) -> Result<()> {
+    /// Boots a node whose power was cut, and waits until its services can be asked.
+    pub fn boot(&self, node: &str) -> Result<()> {
+        self.description.node(node)?;
         let mut process = self.start_node(node)?;
         self.wait_for_node(node, &mut process)?;
         self.wait_for_services(node)
     }
 
     fn wait_for_services(&self, node: &str) -> Result<()> {
-        wait_for_service(self, node, "kubelet")?;
+        self.wait_for_service(node, "kubelet")?;
         if self.description.has_agents {
-            wait_for_service(self, node, "agent")?;
+            self.wait_for_service(node, "agent")?;
         }
         Ok(())
     }
@@ -201,21 +204,19 @@ impl Cluster {
         }
         Ok(())
     }
-}
 
-/// Until the service of a node can be asked.
-pub(super) fn wait_for_service(cluster: &Cluster, node: &str, service: &str) -> Result<()> {
-    let waited = wait_for(&format!("the {service} of {node}"), || match service {
-        "kubelet" => cluster.pods(node).map(|_| ()),
-        _ => cluster.agent_readiness(node),
-    });
-    waited.with_context(|| {
-        let log = cluster.log_tail(node, service, 10);
-        if log.is_empty() { format!("{service} of {node} logged nothing") } else { log }
-    })
-}
+    /// Waits until a service can be asked: the agent is ready then.
+    pub fn wait_for_service(&self, node: &str, service: &str) -> Result<()> {
+        let waited = wait_for(&format!("the {service} of {node}"), || match service {
+            "kubelet" => self.pods(node).map(drop),
+            _ => self.agent_readiness(node),
+        });
+        waited.with_context(|| {
+            let log = self.log_tail(node, service, 10);
+            if log.is_empty() { format!("{service} of {node} logged nothing") } else { log }
+        })
+    }
 
-impl Cluster {
     pub(crate) fn agent_readiness(&self, node: &str) -> Result<()> {
         let namespace = fabric::namespace_path(self.name(), node);
         let address = SocketAddr::from(([127, 0, 0, 1], HEALTH_PORT));

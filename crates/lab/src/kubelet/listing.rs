@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use serde_json::Map;
 
 use super::records::{PodRecord, Records, SandboxRecord, State};
 use super::runtime::Runtime;
@@ -27,22 +26,13 @@ impl Listing {
 
     /// The runtime has this sandbox, and it is ready.
     pub fn add(&self, pod: &Pod) -> Result<()> {
+        let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
         let record = SandboxRecord {
             id: pod.container_id.clone(),
-            pod: PodRecord {
-                namespace: pod.namespace.clone(),
-                name: pod.name.clone(),
-                uid: String::new(),
-                is_deleted: false,
-                attempts: 0,
-                last_error: None,
-                offers: Map::new(),
-            },
-            created_at: 0,
+            pod: PodRecord { namespace, name, ..PodRecord::default() },
             netns: Some(pod.netns().path().display().to_string()),
             state: State::Ready,
-            addresses: Vec::new(),
-            device: String::new(),
+            ..SandboxRecord::default()
         };
         self.runtime.records.change(|memory| memory.sandboxes.insert(record.id.clone(), record))?;
         Ok(())

@@ -61,10 +61,8 @@ impl Kubelet {
                 namespace: pod.namespace,
                 name: pod.name,
                 uid: Uuid::new_v4().to_string(),
-                is_deleted: false,
-                attempts: 0,
-                last_error: None,
                 offers: pod.offers,
+                ..PodRecord::default()
             };
             uids.push(record.uid.clone());
             self.runtime.records.change(|memory| {

@@ -17,7 +17,7 @@ pub(super) struct Memory {
     pub(super) sandboxes: BTreeMap<String, SandboxRecord>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct PodRecord {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -30,7 +30,7 @@ pub(super) struct PodRecord {
     pub(super) offers: Map<String, Value>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct SandboxRecord {
     pub(super) id: String,
     pub(super) pod: PodRecord,
@@ -42,9 +42,10 @@ pub(super) struct SandboxRecord {
     pub(super) device: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
     /// Its ADD has not answered yet; real runtimes do not list it.
+    #[default]
     Creating,
     Ready,
     Stopped,

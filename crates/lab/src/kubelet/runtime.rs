@@ -53,9 +53,7 @@ impl Runtime {
             pod: pod.clone(),
             created_at: now(),
             netns: Some(netns),
-            state: State::Creating,
-            addresses: Vec::new(),
-            device: String::new(),
+            ..SandboxRecord::default()
         };
         self.records.change(|memory| memory.sandboxes.insert(id.clone(), sandbox.clone()))?;
         let attachment = attachment(&sandbox);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use host::cri::messages::*;
-use serde_json::{Map, json};
+use serde_json::json;
 use tokio::net::UnixListener;
 use tonic::codegen::async_trait;
 use tonic::codegen::tokio_stream::wrappers::UnixListenerStream;
@@ -103,10 +103,8 @@ impl RuntimeService for Cri {
             namespace: metadata.namespace,
             name: metadata.name,
             uid: metadata.uid,
-            is_deleted: false,
             attempts: metadata.attempt,
-            last_error: None,
-            offers: Map::new(),
+            ..PodRecord::default()
         };
         self.answer(move |runtime| {
             let pod_sandbox_id = runtime.run_sandbox(&pod).map_err(failed)?;

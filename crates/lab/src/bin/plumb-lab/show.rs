@@ -17,11 +17,8 @@ pub(super) fn status(cluster: &Cluster, output: LabOutput) -> Result<(), Failure
         LabOutput::Json => print_json(&status)?,
         LabOutput::Text => {
             nodes(&status)?;
-            let all: Vec<&PodReport> = status.nodes.iter().flat_map(|node| &node.pods).collect();
-            if !all.is_empty() {
-                let mut out = std::io::stdout().lock();
-                writeln!(out)?;
-                drop(out);
+            if status.nodes.iter().any(|node| !node.pods.is_empty()) {
+                writeln!(std::io::stdout())?;
                 pods_of_nodes(&status.nodes)?;
             }
         }
@@ -30,8 +27,8 @@ pub(super) fn status(cluster: &Cluster, output: LabOutput) -> Result<(), Failure
         return Ok(());
     }
     let down = model::ShellCommand::new("plumb lab down --name").value(&status.name);
-    let hint = format!("remove it with {down}");
-    Err(Failure::new(format!("parts of lab {} do not run", status.name)).hint(hint))
+    let failure = Failure::new(format!("parts of lab {} do not run", status.name));
+    Err(failure.hint(format!("remove it with {down}")))
 }
 
 pub(super) fn nodes(status: &LabStatus) -> Result<(), Failure> {
