@@ -7,6 +7,7 @@
 //! * [`manifest`]: text to resources; [`validate`]: which rules a resource breaks; [`schema`]: what both go by;
 //!   [`yaml`]: values back to text.
 //! * [`ipam`]: the records of address management, which are no v3 resources.
+//! * [`kube`]: the same records as custom resources of Kubernetes.
 //! * [`names`]: names that are computed from other names.
 //! * [`FindingCode`]: what the doctor can find.
 //! * [`NodeName`]: compared without case, and kept as it was read.
@@ -25,6 +26,7 @@ mod finding_code;
 pub mod ipam;
 pub mod key;
 pub mod kind;
+pub mod kube;
 pub mod manifest;
 pub mod names;
 mod node_name;

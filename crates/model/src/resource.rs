@@ -11,7 +11,7 @@ pub const API_VERSION: &str = "projectcalico.org/v3";
 pub const DEFAULT_TIER: &str = "default";
 pub const DEFAULT_ALLOW_PROFILE: &str = "projectcalico-default-allow";
 
-const POLICY_NAME_ANNOTATION: &str = "projectcalico.org/metadata";
+pub(crate) const POLICY_NAME_ANNOTATION: &str = "projectcalico.org/metadata";
 const LEGACY_POLICY_PREFIX: &str = "default.";
 
 /// A v3 resource as read from a store or from a manifest. Only metadata is typed; `body` holds the rest of the

@@ -46,9 +46,14 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 
-    /// The store answers, but not to us: certificate, user, password.
+    /// The store answers, but not to us: certificate, user, password, rights.
     #[error("the store at {address} refuses access: {reason}")]
-    AccessDenied { address: String, reason: String },
+    AccessDenied {
+        address: String,
+        reason: String,
+        /// What the operator can do about it, where more is known than that access was refused.
+        hint: Option<String>,
+    },
 
     /// The request makes no sense to any store, such as changing one key twice in a commit. Nothing was changed;
     /// asking again is no use.
@@ -101,11 +106,13 @@ impl StoreError {
             StoreError::Storage { hint, .. } => hint.clone(),
             StoreError::Stopped { source, .. } => source.hint(),
             StoreError::Unreachable { source, .. } => {
-                Some(crate::etcd::hint(source.as_ref()).unwrap_or_else(|| {
+                let known = crate::etcd::hint(source.as_ref()).or_else(|| crate::kube::hint(source.as_ref()));
+                Some(known.unwrap_or_else(|| {
                     "check that the store runs and that its address is right; nothing was changed".to_owned()
                 }))
             }
-            StoreError::AccessDenied { .. } => Some(
+            StoreError::AccessDenied { hint: Some(hint), .. } => Some(hint.clone()),
+            StoreError::AccessDenied { hint: None, .. } => Some(
                 "check the client certificate and its key, the user name and password, and the user's roles"
                     .to_owned(),
             ),

@@ -1,14 +1,17 @@
-//! One door to the records, whatever keeps them: memory (simulation), SQLite, etcd.
+//! One door to the records, whatever keeps them: memory (simulation), SQLite, etcd, Kubernetes.
 //!
 //! The contract is written on [`Store`] and on the types it uses; `tests/contract/` holds every backend to it.
 
+mod backoff;
 pub mod config;
 mod error;
 pub mod etcd;
+pub mod kube;
 mod memory;
 mod open;
 mod request;
 pub mod sqlite;
+mod steps;
 mod types;
 mod watch;
 #[cfg(any(test, feature = "wrap"))]
@@ -49,7 +52,8 @@ pub use watch::Watch;
 /// * A list is one consistent view: all its pages show the same moment, or it fails with
 ///   [`StoreError::HistoryGone`] and the caller starts over.
 /// * A watch from a list's revision shows every later change exactly once, in order, or [`Event::HistoryGone`].
-///   The events of one commit come together, in the order of its changes.
+///   The events of one commit come together, in the order of its changes. Without [`Capabilities::atomic_commits`] the
+///   order is that of each kind: a watch over several kinds shows them as they arrive.
 /// * History may be forgotten under a running watch. If changes that the watch has not handed out were among it, the
 ///   watch either hands out all of them all the same (the backend had them at hand: etcd has sent them, SQLite's own process
 ///   made them) or reports [`Event::HistoryGone`]; which of the two is the backend's choice, and so is whether changes

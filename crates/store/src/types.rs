@@ -114,7 +114,8 @@ impl Change {
 /// A commit that happened: one revision per change, in order. For a record that was written it is the record's
 /// new revision; otherwise the store's.
 ///
-/// Where commits are atomic all of them are equal, and are the revision of every event the commit causes.
+/// Where commits are atomic all of them are equal, and are the revision of every event the commit causes. Where they are
+/// not, a store that learns nothing more from a deletion gives the last revision of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     pub revisions: Vec<Revision>,

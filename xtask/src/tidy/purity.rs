@@ -27,6 +27,7 @@ const MAY_NAME: &[&str] = &[
     "serde-saphyr",
     "sha1",
     "sha2",
+    "sha3",
     "thiserror",
 ];
 

@@ -9,13 +9,13 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::metadata::AsciiMetadataValue;
 
 use super::EtcdConfig;
-use super::backoff::Backoff;
 use super::credentials::Credentials;
 use super::failure::{Failure, Refusal};
 use super::members::{Member, Members};
 use super::rpc::{Along, Call};
 use super::trouble::{MemberTrouble, Trouble, Troubles};
 use crate::StoreError;
+use crate::backoff::Backoff;
 
 /// Whether doing a request twice could matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,11 +188,15 @@ impl CallError {
 fn refused(address: &str, refusal: Refusal, operation: &str) -> StoreError {
     let answer = match refusal {
         Refusal::Denied(reason) => {
-            return StoreError::AccessDenied { address: address.to_owned(), reason: reason.to_owned() };
+            return StoreError::AccessDenied {
+                address: address.to_owned(),
+                reason: reason.to_owned(),
+                hint: None,
+            };
         }
         Refusal::Forbidden => {
             let reason = format!("the roles of its user do not allow {operation}");
-            return StoreError::AccessDenied { address: address.to_owned(), reason };
+            return StoreError::AccessDenied { address: address.to_owned(), reason, hint: None };
         }
         Refusal::NoSpace => {
             return StoreError::Storage {

@@ -4,7 +4,6 @@
 //! * `commit`, `list`, `read`, `watch`: the store's verbs in terms of calls.
 //! * `failure`, `trouble`: what went wrong, whether anything was done, and how to say it.
 
-mod backoff;
 mod client;
 mod commit;
 mod config;
@@ -38,6 +37,7 @@ use crate::{
 
 pub use config::{EtcdConfig, PemSource};
 pub(crate) use endpoint::list_without_credentials;
+pub(crate) use trouble::Trouble;
 
 /// The records of one etcd cluster. Clones share the connection.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use crate::StoreError;
 
 /// What stands between us and one member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     #[error("the connection was refused")]
     Refused,
     #[error("no answer in time")]
@@ -55,14 +55,14 @@ pub(super) enum Trouble {
 
 impl Trouble {
     /// Reads the cause out of an error's chain of sources.
-    pub(super) fn of(error: &(dyn Error + 'static)) -> Trouble {
+    pub(crate) fn of(error: &(dyn Error + 'static)) -> Trouble {
         let chain = || std::iter::successors(Some(error), |&error| error.source());
         let broken = || Trouble::Broken(chain().last().unwrap_or(error).to_string());
         chain().find_map(recognise).unwrap_or_else(broken)
     }
 
     /// Our credentials are the problem rather than the network or the server.
-    pub(super) fn is_denial(&self) -> bool {
+    pub(crate) fn is_denial(&self) -> bool {
         matches!(self, Trouble::ClientCertificateMissing | Trouble::ClientCertificateRejected(_))
     }
 
@@ -117,7 +117,8 @@ impl Troubles {
     pub(super) fn into_store_error(self) -> StoreError {
         let address = self.0.iter().map(|member| member.address.as_str()).collect::<Vec<_>>().join(",");
         if !self.0.is_empty() && self.0.iter().all(|member| member.trouble.is_denial()) {
-            return StoreError::AccessDenied { address, reason: self.0[0].trouble.to_string() };
+            let reason = self.0[0].trouble.to_string();
+            return StoreError::AccessDenied { address, reason, hint: None };
         }
         StoreError::Unreachable { address, source: Box::new(self) }
     }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use model::{Key, KeyRange};
 
 use crate::request::check_commit;
+use crate::steps::one_by_one;
 use crate::{
     Capabilities, Change, Committed, ListPage, ListRequest, Record, Revision, Store, StoreError, Watch,
 };
@@ -39,18 +40,9 @@ impl Store for StepwiseStore {
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
         check_commit(&changes)?;
-        let mut revisions = Vec::with_capacity(changes.len());
-        for change in changes {
-            match self.inner.commit(vec![change]).await {
-                Ok(committed) => revisions.extend(committed.revisions),
-                Err(error) if revisions.is_empty() => return Err(error),
-                Err(error) => {
-                    let done = Committed { revisions };
-                    return Err(StoreError::Stopped { done, source: Box::new(error) });
-                }
-            }
-        }
-        Ok(Committed { revisions })
+        let inner = &self.inner;
+        let step = |change| async move { Ok(inner.commit(vec![change]).await?.revisions.remove(0)) };
+        one_by_one(changes, step).await
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {

@@ -21,12 +21,12 @@ use tonic::metadata::AsciiMetadataValue;
 
 use self::backlog::Backlog;
 use self::progress::Progress;
-use super::backoff::Backoff;
 use super::client::{CallError, Client, Effect};
 use super::failure::{Failure, Refusal};
 use super::members::Member;
 use super::rpc::{RangeRequest, ResponseHeader, WatchCreateRequest, WatchResponse};
 use super::trouble::Trouble;
+use crate::backoff::Backoff;
 use crate::request::{counted, interval};
 use crate::watch::Batch;
 use crate::{Event, Revision, StoreError, Watch};

@@ -7,22 +7,22 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
 }
 
 impl Backoff {
-    pub(super) fn new() -> Backoff {
+    pub(crate) fn new() -> Backoff {
         Backoff { next: PAUSE_MIN }
     }
 
     /// Something went well: start over with short pauses.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.next = PAUSE_MIN;
     }
 
     /// Between half of the current step and all of it; the next step is twice as long.
-    pub(super) fn pause(&mut self) -> Duration {
+    pub(crate) fn pause(&mut self) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(PAUSE_MAX);
         step.mul_f64(0.5 + 0.5 * random_fraction())

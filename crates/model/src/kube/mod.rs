@@ -1,0 +1,226 @@
+//! Calico's records as custom resources of Kubernetes: which resource keeps a key, and how a value of the etcd layout
+//! becomes its document and comes back.
+//!
+//! Nothing is lost on the way in either direction: fields that are not named here stay where they are, and what only the
+//! custom resource has (finalizers, owners) travels with the value under [`OF_CUSTOM_RESOURCE`].
+
+mod definition;
+mod ipam;
+mod metadata;
+mod names;
+#[cfg(test)]
+mod properties;
+mod uid;
+
+pub use definition::{definition, definitions};
+pub use names::{AFFINITY_TYPE_LABEL, HOSTNAME_HASH_LABEL, IP_VERSION_LABEL, affinity_labels, affinity_name};
+pub use uid::convert_uid;
+
+use serde_json::{Map, Value};
+
+use crate::ipam::CONFIG_NAME;
+use crate::{Key, Kind};
+
+/// What a value keeps for the custom resource it came from, in a field of its own: things that have a meaning there and none
+/// in a value.
+pub const OF_CUSTOM_RESOURCE: &str = "customResource";
+
+/// Which API group keeps the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Layout {
+    /// `crd.projectcalico.org/v1`: metadata of the v3 API is kept in an annotation.
+    V1,
+    /// `projectcalico.org/v3`: the v3 API itself.
+    V3,
+}
+
+impl Layout {
+    pub fn group(self) -> &'static str {
+        match self {
+            Layout::V1 => "crd.projectcalico.org",
+            Layout::V3 => "projectcalico.org",
+        }
+    }
+
+    pub fn version(self) -> &'static str {
+        match self {
+            Layout::V1 => "v1",
+            Layout::V3 => "v3",
+        }
+    }
+
+    /// `crd.projectcalico.org/v1`.
+    pub fn api_version(self) -> String {
+        format!("{}/{}", self.group(), self.version())
+    }
+
+    /// As custom resources of this kind are called in a path.
+    pub fn plural(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Layout::V1, Kind::IpamConfiguration) => "ipamconfigs",
+            _ => kind.plural(),
+        }
+    }
+
+    /// As custom resources of this kind call themselves.
+    pub fn kind_name(self, kind: Kind) -> &'static str {
+        match (self, kind) {
+            (Layout::V1, Kind::IpamConfiguration) => "IPAMConfig",
+            _ => kind.name(),
+        }
+    }
+}
+
+/// Whether records of this kind are custom resources. The others are views of Kubernetes' own objects.
+pub fn is_custom_resource(kind: Kind) -> bool {
+    !matches!(kind, Kind::Node | Kind::Profile | Kind::WorkloadEndpoint)
+}
+
+/// Whether the API server keeps `status` apart: a write of the resource ignores it.
+pub fn has_status_apart(kind: Kind) -> bool {
+    matches!(kind, Kind::CalicoNodeStatus | Kind::IpPool | Kind::KubeControllersConfiguration | Kind::Tier)
+}
+
+/// The custom resource that keeps a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub kind: Kind,
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+/// Where a record is kept; `None` if no custom resource does. IPAM's records have keys of their own, so the resource keys
+/// of their kinds name nothing.
+pub fn place(key: &Key) -> Option<Place> {
+    let of_cluster = |kind, name| Some(Place { kind, namespace: None, name });
+    match key {
+        Key::Resource { kind, .. } if !is_custom_resource(*kind) || is_of_ipam(*kind) => None,
+        Key::Resource { kind, namespace, name } => {
+            Some(Place { kind: *kind, namespace: namespace.clone(), name: name.clone() })
+        }
+        Key::Block(cidr) => of_cluster(Kind::IpamBlock, names::network_name(cidr)),
+        Key::Affinity { owner, block } => of_cluster(Kind::BlockAffinity, affinity_name(owner.name(), block)),
+        Key::Handle(id) => of_cluster(Kind::IpamHandle, id.to_lowercase()),
+        Key::IpamConfig => of_cluster(Kind::IpamConfiguration, CONFIG_NAME.to_owned()),
+    }
+}
+
+fn is_of_ipam(kind: Kind) -> bool {
+    matches!(kind, Kind::IpamBlock | Kind::BlockAffinity | Kind::IpamHandle | Kind::IpamConfiguration)
+}
+
+/// Why a value cannot become a custom resource.
+#[derive(Debug, thiserror::Error)]
+pub enum EncodeError {
+    #[error("{key} is not kept as a custom resource")]
+    NoPlace { key: Key },
+    #[error("{key}: the value is not a JSON object")]
+    NotAnObject {
+        key: Key,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("{key}: {field} is not an object")]
+    NotAMap { key: Key, field: &'static str },
+}
+
+/// Why a custom resource is no record of ours.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error("{kind} {name:?}: {field} is missing or not of its type")]
+    Field { kind: Kind, name: String, field: &'static str },
+    #[error("{kind} {name:?} has the contents of {key}, which is kept under another name")]
+    Misnamed { kind: Kind, name: String, key: Key },
+    #[error("{kind} {name:?}: the annotation projectcalico.org/metadata cannot be read")]
+    Annotation {
+        kind: Kind,
+        name: String,
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// A record as a custom resource holds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    pub key: Key,
+    /// The JSON text of the etcd layout.
+    pub value: Vec<u8>,
+    /// `metadata.resourceVersion`.
+    pub revision: String,
+    /// Calico removes IPAM's records in two steps: it marks them first. A marked one does not exist any more, and whoever
+    /// sees it may remove it.
+    pub is_tombstone: bool,
+}
+
+/// The document to write for a record. The caller adds `metadata.resourceVersion`.
+pub fn encode(layout: Layout, key: &Key, value: &[u8]) -> Result<Map<String, Value>, EncodeError> {
+    let place = place(key).ok_or_else(|| EncodeError::NoPlace { key: key.clone() })?;
+    let mut document = match key {
+        Key::Resource { .. } => {
+            let body = object(key, value)?;
+            metadata::encode(layout, key, &place, body)?
+        }
+        _ => ipam::encode(layout, key, &place, value)?,
+    };
+    document.insert("apiVersion".into(), layout.api_version().into());
+    document.insert("kind".into(), layout.kind_name(place.kind).into());
+    Ok(document)
+}
+
+/// The record that a document of a collection holds.
+pub fn decode(layout: Layout, kind: Kind, mut document: Map<String, Value>) -> Result<Decoded, DecodeError> {
+    let Some(Value::Object(mut metadata)) = document.remove("metadata") else {
+        return Err(DecodeError::Field { kind, name: String::new(), field: "metadata" });
+    };
+    let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (name, revision) = (text("name"), text("resourceVersion"));
+    for field in ["resourceVersion", "selfLink", "managedFields", "generation"] {
+        metadata.remove(field);
+    }
+    document.remove("apiVersion");
+    document.remove("kind");
+    let is_tombstone = ipam::is_tombstone(kind, &document);
+    let (key, body) = if is_of_ipam(kind) {
+        ipam::decode(kind, &name, metadata, document)?
+    } else {
+        metadata::decode(layout, kind, &name, metadata, document)?
+    };
+    match place(&key) {
+        Some(place) if place.name == name => {}
+        _ => return Err(DecodeError::Misnamed { kind, name, key }),
+    }
+    let value = serde_json::to_vec(&body).expect("a JSON value can always be written");
+    Ok(Decoded { key, value, revision, is_tombstone })
+}
+
+fn object(key: &Key, value: &[u8]) -> Result<Map<String, Value>, EncodeError> {
+    serde_json::from_slice(value).map_err(|source| EncodeError::NotAnObject { key: key.clone(), source })
+}
+
+/// Takes a field that is an object or nothing.
+fn take_map(
+    key: &Key,
+    from: &mut Map<String, Value>,
+    field: &'static str,
+) -> Result<Map<String, Value>, EncodeError> {
+    match from.remove(field) {
+        None | Some(Value::Null) => Ok(Map::new()),
+        Some(Value::Object(map)) => Ok(map),
+        Some(_) => Err(EncodeError::NotAMap { key: key.clone(), field }),
+    }
+}
+
+/// The same where what is not an object is nobody's.
+fn take_map_if_any(from: &mut Map<String, Value>, field: &str) -> Map<String, Value> {
+    match from.remove(field) {
+        Some(Value::Object(map)) => map,
+        _ => Map::new(),
+    }
+}
+
+fn insert_unless_empty(into: &mut Map<String, Value>, field: &str, map: Map<String, Value>) {
+    if !map.is_empty() {
+        into.insert(field.to_owned(), Value::Object(map));
+    }
+}

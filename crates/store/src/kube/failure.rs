@@ -1,0 +1,187 @@
+//! What an API server refuses and what stands between us and it, in words an operator can act on.
+
+use http::StatusCode;
+use serde::Deserialize;
+
+use super::client::Answer;
+use crate::StoreError;
+use crate::etcd::Trouble as Cause;
+
+/// Why there was no usable answer; the source of `StoreError::Unreachable` and `StoreError::Uncertain`.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error("{0}")]
+    Connection(Cause),
+    #[error("no answer in time")]
+    TimedOut,
+    #[error("it answered {status}: {message}")]
+    Answered { status: u16, message: String },
+    #[error("it has too many requests and asks to try again later")]
+    Busy,
+}
+
+impl Trouble {
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Trouble::Connection(Cause::Refused) => {
+                "is the API server running there, and is the address right?"
+            }
+            Trouble::Connection(Cause::TimedOut | Cause::NoRoute(_)) | Trouble::TimedOut => {
+                "is the host up, and does a firewall let the API server's port through?"
+            }
+            Trouble::Connection(Cause::NameUnknown(_)) => {
+                "check the server's name in the kubeconfig, and this machine's DNS"
+            }
+            Trouble::Connection(Cause::UntrustedServer | Cause::ServerCertificate(_)) => {
+                "the kubeconfig must name the authority that signed the server's certificate \
+                 (certificate-authority)"
+            }
+            Trouble::Connection(Cause::ServerExpired | Cause::ServerNotYetValid) => {
+                "renew the server's certificate, or check the clocks of both machines"
+            }
+            Trouble::Connection(Cause::ServerNameMismatch) => {
+                "use an address that the certificate names, or set tls-server-name in the kubeconfig"
+            }
+            Trouble::Connection(Cause::PlainOnly) => "use http:// as the server's address in the kubeconfig",
+            Trouble::Busy => {
+                "the API server limits requests (429); try again, or give this user a priority level"
+            }
+            Trouble::Answered { .. } => "look at the API server's log and at its etcd",
+            Trouble::Connection(_) => return None,
+        })
+    }
+}
+
+/// Kubernetes' description of a refusal.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Status {
+    #[serde(default)]
+    pub(super) message: String,
+    #[serde(default)]
+    pub(super) reason: String,
+    #[serde(default)]
+    pub(super) code: u16,
+    #[serde(default)]
+    pub(super) details: Details,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Details {
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) kind: String,
+    #[serde(default)]
+    pub(super) retry_after_seconds: u64,
+}
+
+impl Status {
+    /// What the body says. A proxy's page, or nothing, is its own message.
+    pub(super) fn of(answer: &Answer) -> Status {
+        let mut status: Status = serde_json::from_slice(&answer.body).unwrap_or_default();
+        if status.message.is_empty() {
+            let text = String::from_utf8_lossy(&answer.body);
+            status.message = text.lines().next().unwrap_or_default().chars().take(200).collect();
+        }
+        status
+    }
+}
+
+/// What became of a request that the server answered with a refusal nobody expected.
+pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreError {
+    let status = Status::of(answer);
+    let message = status.message.clone();
+    match answer.status {
+        StatusCode::UNAUTHORIZED => StoreError::AccessDenied {
+            address: address.to_owned(),
+            reason: "it does not accept the credentials (401)".to_owned(),
+            hint: Some(
+                "renew the token or the client certificate that the kubeconfig names; tokens expire"
+                    .to_owned(),
+            ),
+        },
+        StatusCode::FORBIDDEN => forbidden(address, message),
+        StatusCode::NOT_FOUND if status.details.kind == "namespaces" => {
+            StoreError::Invalid { problem: message }
+        }
+        StatusCode::NOT_FOUND => StoreError::Unsupported {
+            operation: format!(
+                "do this ({operation}): the cluster serves no such custom resource. Are Calico's definitions installed (kubectl get crd), and in a version that has it?"
+            ),
+        },
+        StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
+            StoreError::Invalid { problem: message }
+        }
+        StatusCode::PAYLOAD_TOO_LARGE => {
+            StoreError::Unsupported { operation: format!("take a record of this size: {message}") }
+        }
+        other => StoreError::Other {
+            operation: operation.to_owned(),
+            source: Box::new(Trouble::Answered { status: other.as_u16(), message }),
+        },
+    }
+}
+
+/// The server's message names user, verb and resource.
+fn forbidden(address: &str, message: String) -> StoreError {
+    let hint = grant(&message);
+    StoreError::AccessDenied { address: address.to_owned(), reason: message, hint }
+}
+
+/// The command that grants what was missing, as far as the message says what that was.
+fn grant(message: &str) -> Option<String> {
+    let quoted = |after: &str| {
+        let (_, rest) = message.split_once(after)?;
+        rest.split('"').nth(1).map(str::to_owned)
+    };
+    let (_, rest) = message.split_once(" cannot ")?;
+    let verb = rest.split(' ').next()?;
+    let (user, resource) = (quoted("User ")?, quoted("resource ")?);
+    let group = quoted("API group ").filter(|group| !group.is_empty());
+    let resource = group.map_or_else(|| resource.clone(), |group| format!("{resource}.{group}"));
+    let subject = match user.strip_prefix("system:serviceaccount:") {
+        Some(account) => format!("--serviceaccount={account}"),
+        None => format!("--user={user}"),
+    };
+    Some(format!(
+        "grant it: kubectl create clusterrole plumb-more --verb={verb} --resource={resource} && \
+         kubectl create clusterrolebinding plumb-more --clusterrole=plumb-more {subject}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_granted_by_a_command() {
+        let message = "ippools.crd.projectcalico.org is forbidden: User \"system:serviceaccount:kube-system:plumb\" \
+            cannot list resource \"ippools\" in API group \"crd.projectcalico.org\" at the cluster scope";
+        let error = forbidden("https://a:1", message.to_owned());
+        let hint = error.hint().unwrap();
+        for words in
+            ["--verb=list", "--resource=ippools.crd.projectcalico.org", "--serviceaccount=kube-system:plumb"]
+        {
+            assert!(hint.contains(words), "{hint}");
+        }
+        let of_core = "nodes \"a\" is forbidden: User \"joe\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope";
+        assert!(grant(of_core).unwrap().contains("--verb=patch --resource=nodes &&"));
+        assert_eq!(grant("no"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_refusal_is_put_into_words(status in 300_u16..600, body in any::<Vec<u8>>(), text in "\\PC*") {
+            let status = StatusCode::from_u16(status).unwrap();
+            for body in [body, text.clone().into_bytes(), serde_json::json!({ "message": text }).to_string().into()] {
+                let error = refusal("https://a", "reading", &Answer { status, body: body.into() });
+                prop_assert!(!error.to_string().is_empty());
+                let _ = error.hint();
+            }
+        }
+    }
+}

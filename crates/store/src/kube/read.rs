@@ -1,0 +1,195 @@
+//! Single records, and lists page by page.
+
+use http::StatusCode;
+use model::kube::{Decoded, Layout, Place, decode, place};
+use model::{Key, Kind};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::Shared;
+use super::client::{Answer, Request};
+use super::failure::{Status, refusal};
+use super::range::{Collection, collection_path, collections, escaped};
+use crate::{Continuation, ListPage, ListRequest, Record, Revision, StoreError};
+
+/// A page as the API server gives it.
+#[derive(Debug, Deserialize)]
+struct Page {
+    metadata: PageMetadata,
+    #[serde(default)]
+    items: Vec<Map<String, Value>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    resource_version: String,
+    #[serde(default, rename = "continue")]
+    next: String,
+}
+
+/// How far a list has come: which collection, and the server's own mark within it. Empty at a collection's start.
+struct Mark {
+    collection: usize,
+    token: String,
+}
+
+impl Mark {
+    fn parse(text: &str) -> Option<Mark> {
+        let (collection, token) = text.split_once(' ')?;
+        Some(Mark { collection: collection.parse().ok()?, token: token.to_owned() })
+    }
+}
+
+impl Shared {
+    pub(super) async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
+        let place = self.place(key)?;
+        let found = self.look_up(key, &place).await?;
+        Ok(found.filter(|found| !found.is_tombstone && found.key == *key).map(record))
+    }
+
+    /// Where a record is kept. Keys that no custom resource keeps cannot be read yet.
+    pub(super) fn place(&self, key: &Key) -> Result<Place, StoreError> {
+        place(key).ok_or_else(|| StoreError::Unsupported {
+            operation: format!("keep {key}: it is not a custom resource, and views are not read yet"),
+        })
+    }
+
+    pub(super) fn path_of(&self, place: &Place) -> String {
+        let collection = collection_path(self.layout, place.kind, place.namespace.as_deref());
+        format!("{collection}/{}", escaped(&place.name))
+    }
+
+    /// What lies where a record is kept, even if it is marked as removed or is another record with the same name.
+    pub(super) async fn look_up(&self, key: &Key, place: &Place) -> Result<Option<Decoded>, StoreError> {
+        let operation = format!("reading {key}");
+        let answer = self.client.send(&Request::get(self.path_of(place))).await?;
+        match answer.status {
+            StatusCode::OK => self.decode_answer(place.kind, &operation, &answer).map(Some),
+            StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
+            // A name that the server cannot even take is not there.
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Ok(None),
+            _ => Err(refusal(self.client.address(), &operation, &answer)),
+        }
+    }
+
+    pub(super) fn decode_answer(
+        &self,
+        kind: Kind,
+        operation: &str,
+        answer: &Answer,
+    ) -> Result<Decoded, StoreError> {
+        let document = serde_json::from_slice(&answer.body).map_err(|error| unreadable(operation, error))?;
+        decode(self.layout, kind, document).map_err(|error| unreadable(operation, error))
+    }
+
+    pub(super) async fn page(&self, request: ListRequest) -> Result<ListPage, StoreError> {
+        let collections = collections(&request.range)?;
+        let (mut mark, mut moment) = match &request.next {
+            None => (Mark { collection: 0, token: String::new() }, None),
+            Some(next) => {
+                let mark = Mark::parse(&next.after).filter(|mark| mark.collection < collections.len());
+                let mark = mark.ok_or_else(|| StoreError::Invalid {
+                    problem: "the continuation is not one of this list".to_owned(),
+                })?;
+                (mark, Some(next.revision.clone()))
+            }
+        };
+        loop {
+            let collection = &collections[mark.collection];
+            let page = self.fetch(&request, collection, &mark.token, moment.as_ref()).await?;
+            let revision =
+                moment.clone().unwrap_or_else(|| Revision::new(page.metadata.resource_version.clone()));
+            mark = match (page.metadata.next.is_empty(), mark.collection + 1) {
+                (false, _) => Mark { token: page.metadata.next, ..mark },
+                (true, following) => Mark { collection: following, token: String::new() },
+            };
+            let records = records(self.layout, collection, page.items);
+            let next = (mark.collection < collections.len()).then(|| Continuation {
+                after: format!("{} {}", mark.collection, mark.token),
+                revision: revision.clone(),
+            });
+            if !records.is_empty() || next.is_none() {
+                return Ok(ListPage { records, revision, next });
+            }
+            moment = Some(revision);
+        }
+    }
+
+    async fn fetch(
+        &self,
+        request: &ListRequest,
+        collection: &Collection,
+        token: &str,
+        moment: Option<&Revision>,
+    ) -> Result<Page, StoreError> {
+        let mut path = format!("{}limit={}", collection.path(self.layout), request.limit.max(1));
+        match (token, moment) {
+            ("", None) => {}
+            // The other collections of a list show the moment of the first.
+            ("", Some(moment)) => {
+                path.push_str(&format!("&resourceVersion={moment}&resourceVersionMatch=Exact"));
+            }
+            (token, _) => path.push_str(&format!("&continue={}", escaped(token))),
+        }
+        let operation = format!("listing {}", self.layout.plural(collection.kind));
+        let answer = self.client.send(&Request::list(path)).await?;
+        match answer.status {
+            StatusCode::OK => {
+                serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))
+            }
+            StatusCode::GONE => Err(StoreError::HistoryGone { range: request.range.clone() }),
+            // An older Calico has fewer kinds.
+            StatusCode::NOT_FOUND if request.range == model::KeyRange::Everything && moment.is_some() => {
+                let resource_version = moment.map(ToString::to_string).unwrap_or_default();
+                let metadata = PageMetadata { resource_version, next: String::new() };
+                Ok(Page { metadata, items: Vec::new() })
+            }
+            _ => Err(refusal(self.client.address(), &operation, &answer)),
+        }
+    }
+}
+
+/// The records of a page, in key order. What cannot be read, or is not of the range, is passed over.
+fn records(layout: Layout, collection: &Collection, items: Vec<Map<String, Value>>) -> Vec<Record> {
+    let mut records: Vec<Record> = items
+        .into_iter()
+        .filter_map(|item| readable(layout, collection, item))
+        .filter(|decoded| !decoded.is_tombstone)
+        .map(record)
+        .collect();
+    records.sort_by_cached_key(|record| record.key.etcd_text());
+    records
+}
+
+/// What a document of a collection holds, if it is a record of the range.
+pub(super) fn readable(
+    layout: Layout,
+    collection: &Collection,
+    document: Map<String, Value>,
+) -> Option<Decoded> {
+    match decode(layout, collection.kind, document) {
+        Ok(decoded) => collection.holds(&decoded.key).then_some(decoded),
+        Err(error) => {
+            tracing::warn!(%error, "passed over a custom resource that is no record");
+            None
+        }
+    }
+}
+
+pub(super) fn record(decoded: Decoded) -> Record {
+    Record { key: decoded.key, value: decoded.value.into(), revision: Revision::new(decoded.revision) }
+}
+
+/// Whether the object is missing, rather than the kind of object.
+pub(super) fn is_absence(answer: &Answer) -> bool {
+    let status = Status::of(answer);
+    status.reason == "NotFound" && !status.details.name.is_empty()
+}
+
+pub(super) fn unreadable(
+    operation: &str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> StoreError {
+    StoreError::Other { operation: operation.to_owned(), source: Box::new(error) }
+}

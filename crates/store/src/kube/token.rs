@@ -1,0 +1,92 @@
+//! A token in a file, which others replace while we run: that of a service account, or one that a kubeconfig names.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+
+use crate::StoreError;
+
+/// How long a token is used before the file is read again. A token that is refused is read again at once.
+const FRESH_FOR: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct TokenFile {
+    path: PathBuf,
+    read: Mutex<Option<Read>>,
+}
+
+#[derive(Debug)]
+struct Read {
+    at: Instant,
+    is_doubtful: bool,
+    header: HeaderValue,
+}
+
+impl TokenFile {
+    pub(super) fn new(path: PathBuf) -> TokenFile {
+        TokenFile { path, read: Mutex::new(None) }
+    }
+
+    /// The header that identifies us. A file that has become unreadable leaves the last token in use.
+    pub(super) fn header(&self) -> Result<HeaderValue, StoreError> {
+        let mut read = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(last) = read.as_ref().filter(|last| !last.is_doubtful && last.at.elapsed() < FRESH_FOR) {
+            return Ok(last.header.clone());
+        }
+        let header = match (self.read_file(), read.as_ref()) {
+            (Ok(header), _) => header,
+            (Err(_), Some(last)) => last.header.clone(),
+            (Err(error), None) => return Err(error),
+        };
+        *read = Some(Read { at: Instant::now(), is_doubtful: false, header: header.clone() });
+        Ok(header)
+    }
+
+    /// Whether there is another token than the one that was refused.
+    pub(super) fn has_changed_since(&self, refused: &HeaderValue) -> bool {
+        if let Some(last) = self.read.lock().unwrap_or_else(std::sync::PoisonError::into_inner).as_mut() {
+            last.is_doubtful = true;
+        }
+        self.header().is_ok_and(|header| header != refused)
+    }
+
+    fn read_file(&self) -> Result<HeaderValue, StoreError> {
+        let unusable = |problem: String| StoreError::BadSetting {
+            setting: format!("the token file {}", self.path.display()),
+            problem,
+        };
+        let token = std::fs::read_to_string(&self.path)
+            .map_err(|error| unusable(format!("cannot be read: {error}")))?;
+        let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| unusable("holds no token".to_owned()))?;
+        header.set_sensitive(true);
+        Ok(header)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replaced_token_is_found_when_the_old_one_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let file = TokenFile::new(path.clone());
+        assert!(matches!(file.header(), Err(StoreError::BadSetting { .. })));
+        std::fs::write(&path, "one\n").unwrap();
+        let one = file.header().unwrap();
+        assert_eq!(one, "Bearer one");
+        assert!(!file.has_changed_since(&one));
+
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(file.header().unwrap(), "Bearer one", "a fresh one is not read again");
+        assert!(file.has_changed_since(&one));
+        assert_eq!(file.header().unwrap(), "Bearer two");
+
+        std::fs::remove_file(&path).unwrap();
+        assert!(!file.has_changed_since(&file.header().unwrap()), "there is no other");
+    }
+}

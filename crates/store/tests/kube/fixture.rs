@@ -1,0 +1,44 @@
+//! An API server that serves Calico's kinds.
+
+use std::path::PathBuf;
+
+use model::Kind;
+use model::kube::{Layout, definitions, is_custom_resource};
+use store::kube::{KubeConfig, KubeStore};
+use testkit::kube::{Api, KubeApiServer, Setup, start_or_skip};
+use testkit::process::wait_until;
+
+/// A server with the definitions of one layout. `None` if the test is skipped.
+pub(crate) fn start(test: &str, setup: Setup, layout: Layout) -> Option<KubeApiServer> {
+    let server = start_or_skip(test, setup)?;
+    install(&server.api(), layout);
+    Some(server)
+}
+
+/// Makes the server serve Calico's kinds, and waits until it does.
+pub(crate) fn install(api: &Api, layout: Layout) {
+    for definition in definitions(layout) {
+        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+            .unwrap_or_else(|error| panic!("the server does not take our definition: {error}"));
+    }
+    for kind in kept() {
+        let path = collection(layout, kind);
+        wait_until(&format!("{path} to be served"), || {
+            api.get(&path).is_ok_and(|answer| answer.status == 200)
+        })
+        .unwrap();
+    }
+}
+
+pub(crate) fn kept() -> impl Iterator<Item = Kind> {
+    Kind::all().filter(|kind| is_custom_resource(*kind))
+}
+
+pub(crate) fn collection(layout: Layout, kind: Kind) -> String {
+    format!("/apis/{}/{}", layout.api_version(), layout.plural(kind))
+}
+
+pub(crate) async fn connect(kubeconfig: PathBuf) -> KubeStore {
+    let config = KubeConfig { kubeconfig: Some(kubeconfig), ..KubeConfig::default() };
+    KubeStore::connect(config).await.expect("the API server is there")
+}
