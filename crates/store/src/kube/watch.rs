@@ -13,7 +13,7 @@ use model::{Key, KeyRange};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Shared;
 use super::client::Request;
@@ -27,6 +27,10 @@ use crate::{Event, Revision, StoreError, Watch};
 
 /// After this long the server ends the stream, and we go on with a new one: by then it may be another server's turn.
 const STREAM_FOR: Duration = Duration::from_secs(290);
+
+/// How long a server may refuse a watch that was open before. One that has just started does so until it has read everybody's rights
+/// and all definitions.
+const DOUBT_FOR: Duration = Duration::from_secs(60);
 
 /// What a stream tells the watch.
 type News = (usize, Result<Batch, StoreError>);
@@ -42,6 +46,8 @@ pub(super) fn start(shared: &Arc<Shared>, range: &KeyRange, after: Revision) -> 
             index,
             position: positions[index],
             marked: BTreeSet::new(),
+            refused_since: None,
+            was_open: false,
             news: sender.clone(),
         };
         tokio::spawn(stream.run());
@@ -104,6 +110,9 @@ struct Stream {
     position: i64,
     /// Records that are marked as removed but still there: told as deleted, so their removal is no news.
     marked: BTreeSet<Key>,
+    /// Since when the server has refused the watch, if it does.
+    refused_since: Option<Instant>,
+    was_open: bool,
     news: mpsc::Sender<News>,
 }
 
@@ -155,7 +164,10 @@ impl Stream {
             STREAM_FOR.as_secs()
         );
         match self.shared.client.open(&Request::get(path)).await {
-            Ok(Ok(body)) => self.read(body).await,
+            Ok(Ok(body)) => {
+                (self.was_open, self.refused_since) = (true, None);
+                self.read(body).await
+            }
             Ok(Err((answer, pause))) => match answer.status {
                 StatusCode::GONE => self.history_gone().await,
                 status if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
@@ -163,20 +175,28 @@ impl Stream {
                 }
                 _ => {
                     let operation = format!("watching {}", self.shared.layout.plural(self.collection.kind));
-                    let error = refusal(self.shared.client.address(), &operation, &answer);
-                    self.tell(Err(error)).await;
-                    End::ForGood
+                    self.refused(refusal(self.shared.client.address(), &operation, &answer)).await
                 }
             },
             Err(error @ (StoreError::AccessDenied { .. } | StoreError::BadSetting { .. })) => {
-                self.tell(Err(error)).await;
-                End::ForGood
+                self.refused(error).await
             }
             Err(error) => {
                 tracing::debug!(%error, kind = %self.collection.kind, "a watch could not be opened");
                 End::Again(Duration::ZERO)
             }
         }
+    }
+
+    /// A refusal ends the watch, unless it was open before and the refusal is new.
+    async fn refused(&mut self, error: StoreError) -> End {
+        let since = *self.refused_since.get_or_insert_with(Instant::now);
+        if self.was_open && since.elapsed() < DOUBT_FOR {
+            tracing::debug!(%error, "a watch that was open is refused");
+            return End::Again(Duration::ZERO);
+        }
+        self.tell(Err(error)).await;
+        End::ForGood
     }
 
     /// Reads lines, each an event, until the stream ends.
@@ -258,8 +278,8 @@ impl Stream {
             }
         }
         // One that was marked before the watch began was not listed either.
-        let is_news = !was_marked && !(is_removal && decoded.is_tombstone);
-        is_news.then(|| Event::Deleted { key: decoded.key, revision: Revision::new(decoded.revision) })
+        let is_old_news = was_marked || is_removal && decoded.is_tombstone;
+        (!is_old_news).then(|| Event::Deleted { key: decoded.key, revision: Revision::new(decoded.revision) })
     }
 
     async fn history_gone(&self) -> End {

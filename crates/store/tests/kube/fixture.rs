@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use model::Kind;
 use model::kube::{Layout, definitions, is_custom_resource};
 use store::kube::{KubeConfig, KubeStore};
+use store::{Event, Watch};
 use testkit::kube::{Api, KubeApiServer, Setup, start_or_skip};
 use testkit::process::wait_until;
 
@@ -41,4 +42,10 @@ pub(crate) fn collection(layout: Layout, kind: Kind) -> String {
 pub(crate) async fn connect(kubeconfig: PathBuf) -> KubeStore {
     let config = KubeConfig { kubeconfig: Some(kubeconfig), ..KubeConfig::default() };
     KubeStore::connect(config).await.expect("the API server is there")
+}
+
+/// The next event of a watch that is well.
+pub(crate) async fn next(watch: &mut Watch) -> Event {
+    let event = tokio::time::timeout(testkit::PATIENCE, watch.next()).await.expect("an event arrives");
+    event.expect("the watch goes on").expect("the watch is well")
 }

@@ -3,5 +3,8 @@
 #[path = "../contract/mod.rs"]
 mod contract;
 
+mod access;
+mod beside_calico;
+mod faults;
 mod fixture;
 mod keeps_contract;
