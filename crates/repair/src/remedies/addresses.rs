@@ -39,7 +39,7 @@ pub(super) const GIVING: &[Remedy] = &[
         ..Remedy::of(FindingCode::AllocationWithoutHandle, Area::Ipam, name_holder)
     },
     Remedy {
-        does: "renames the handle after the sandbox that has the address, if its endpoint names one",
+        does: "renames the handle after the sandbox that has the address, if an endpoint record names that sandbox",
         undo: UNDO_HANDLE,
         ..Remedy::of(FindingCode::HandleByName, Area::Ipam, rename_handles)
     },

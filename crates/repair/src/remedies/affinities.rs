@@ -35,9 +35,9 @@ pub(super) const ALL: &[Remedy] = &[
     Remedy {
         does: "deletes the node's endpoints, releases the addresses of its sandboxes, and deletes its \
                affinities and empty blocks; blocks in which other nodes have addresses are left without an \
-               owner. Condition: the node has no Node record, and no source reported it in two observations, \
-               or you run plumb repair node NAME --apply. While the Node record exists, only plumb repair \
-               node NAME gone --apply does this, and deletes the record too",
+               owner. Condition: the node has no Node record, and either no source reported the node in two \
+               observations, or you run plumb repair node NAME --apply. While the Node record exists, only \
+               plumb repair node NAME gone --apply does this, and deletes the record too",
         undo: UNDO_NODE,
         ..Remedy::of(FindingCode::AffinityOfGoneNode, Area::Ipam, bury_node)
     },

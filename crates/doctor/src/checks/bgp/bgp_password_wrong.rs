@@ -6,8 +6,8 @@ use crate::{Case, Check, FindingCode, Look, Need};
 pub(in crate::checks) const CHECK: Check = Check {
     title: "BGP session fails to authenticate",
     explanation: "The two sides of a BGP session have different passwords, or only one side has a password. \
-                  The kernel drops segments with a wrong signature, so BIRD often sees only a timeout. In \
-                  this case the evidence points to authentication.",
+                  The kernel drops segments with a wrong signature, so BIRD often sees only a timeout. \
+                  Here, BIRD reports an authentication error.",
     remedy: "check that the secret named in BGPPeer.spec.password matches the password on the router, and \
              that calico-node is allowed to read it",
     needs: &[&[Need::Bgp]],

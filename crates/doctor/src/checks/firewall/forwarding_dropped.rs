@@ -14,9 +14,9 @@ pub(in crate::checks) const CHECK: Check = Check {
                   between its pods and pods on other nodes. Docker sets the policy of the FORWARD chain to \
                   drop when it starts. Hardening scripts and firewalld can do the same. Addresses, routes \
                   and sessions all look correct, but no traffic passes.",
-    remedy: "accept packets from and to pod devices before they are dropped, with the program that created \
-             the chain (iptables or nft; the finding shows the command). Save the rules so that they survive \
-             a reboot",
+    remedy: "use the program that created the chain (iptables or nft; the finding shows the command) to \
+             accept packets from and to pod devices before they are dropped. Save the rules so that they \
+             survive a reboot",
     needs: &[&[Need::Firewall, Need::Endpoints]],
     ..Check::error(FindingCode::ForwardingDropped, look)
 };

@@ -7,14 +7,14 @@ use evidence::firewall::{Act, Firewall};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pods can send from any address",
-    explanation: "A node has pods of this network, but its nftables rules lack the chain pods of table inet \
-                  plumb. That chain drops packets that a pod sends from an address that is not its own, or \
-                  to the loopback addresses of its node. Without it, a pod with CAP_NET_RAW can pose as \
-                  another pod or as a node, send into VXLAN tunnels, and reach services on its node that \
-                  listen only on 127.0.0.1. The rules were flushed (nft flush ruleset, a firewall reload), \
-                  nft is missing, or the node runs an older plumbd.",
-    remedy: "check that nft is installed on the node, find out what removes the rules, and update plumbd. A \
-             running agent loads the rules again immediately, and so does a restarted one",
+    explanation: "A node has pods of this network, but its nftables rules lack the agent's chain for pods \
+                  (chain pods in table inet plumb). That chain drops packets that a pod sends from an \
+                  address that is not its own, or to the loopback addresses of its node. Without it, a pod \
+                  with CAP_NET_RAW can pose as another pod or as a node, send into VXLAN tunnels, and reach \
+                  services on its node that listen only on 127.0.0.1. The rules were flushed (nft flush \
+                  ruleset, a firewall reload), nft is missing, or the node runs an older plumbd.",
+    remedy: "check that nft is installed on the node, find out what removes the rules, and update plumbd. \
+             The agent loads the rules again immediately while it runs, and whenever it starts",
     needs: &[&[Need::Firewall, Need::Endpoints]],
     ..Check::error(FindingCode::PodSpoofingPossible, look)
 };

@@ -15,12 +15,12 @@ use crate::{Case, Check, FindingCode, Host, Look, Need};
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Firewall drops tunnel traffic",
     explanation: "Pools are reached through VXLAN, but a node's firewall drops the tunnel's packets to or \
-                  from other nodes (UDP, port 4789 unless vxlanPort is set). The rules are not the agent's \
-                  (nftables, or iptables on top of it). Devices, routes and entries all look correct, but no \
-                  traffic passes.",
-    remedy: "accept the tunnel's packets before they are dropped, or delete the rule that drops them, with \
-             the program that created the chain (iptables or nft; the finding shows the command). Save the \
-             rules so that they survive a reboot",
+                  from other nodes (UDP, port 4789 unless vxlanPort is set). The agent did not write the \
+                  rules that drop them (nftables, or iptables on top of it). Devices, routes and entries \
+                  all look correct, but no traffic passes.",
+    remedy: "use the program that created the chain (iptables or nft; the finding shows the command) to \
+             accept the tunnel's packets before they are dropped, or to delete the rule that drops them. \
+             Save the rules so that they survive a reboot",
     needs: &[&[Need::Firewall, Need::Ipam, Need::Routes]],
     ..Check::error(FindingCode::TunnelDropped, look)
 };

@@ -10,7 +10,7 @@ pub(in crate::checks) const CHECK: Check = Check {
     title: "Block has no affinity for its owner",
     explanation: "A block names the node that owns it, but the matching affinity record is missing. A node \
                   finds its blocks through affinities, so it allocates no more addresses from this block. \
-                  The block is not released either when the node is removed.",
+                  When the node is removed, the block is not released.",
     remedy: "run plumb repair ipam --apply to write the affinity",
     needs: &[&[Need::Ipam]],
     ..Check::warning(FindingCode::AffinityMissing, look)

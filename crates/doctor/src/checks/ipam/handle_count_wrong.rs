@@ -9,9 +9,9 @@ use crate::{Case, Check, FindingCode, Look, Need, Subject};
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Handle has wrong counts",
     explanation: "A handle records how many addresses it holds in each block, but a block has a different \
-                  number. If the count is too high, an allocation was interrupted, or counted the addresses \
-                  requested instead of those allocated. If it is too low, the handle will be deleted while \
-                  it still holds addresses.",
+                  number. A count that is too high comes from an allocation that was interrupted, or that \
+                  counted the addresses requested instead of those allocated. A handle whose count is too \
+                  low is deleted while it still holds addresses.",
     remedy: "run plumb repair ipam --apply to recount the handle from the blocks",
     needs: &[&[Need::Ipam]],
     ..Check::warning(FindingCode::HandleCountWrong, look)

@@ -7,9 +7,10 @@ use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Block for service addresses is empty",
-    explanation: "A block belongs to the load balancer, which allocates the addresses of services, and not \
-                  to a node. Its last address has been released. Such a block should be deleted along with \
-                  its last address, but Calico does not do so: it stays forever, and no node can claim it.",
+    explanation: "A block belongs to the load balancer, which allocates the addresses of services, instead \
+                  of to a node. It no longer holds any address. Such a block should be deleted with its \
+                  last address, but Calico does not do so: the block stays forever, and no node can claim \
+                  it.",
     remedy: "run plumb repair ipam --apply to delete it with its affinity; the next service that needs an \
              address creates a new block",
     needs: &[&[Need::Ipam]],

@@ -8,10 +8,11 @@ use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod's device has a wrong kernel setting",
-    explanation: "A pod's device on the node needs certain kernel settings. Without forwarding, packets stop \
-                  at the node. Without proxy ARP, the pod's gateway 169.254.1.1 does not answer; proxy NDP \
-                  does the same for IPv6. With disable_ipv6, the device carries no IPv6 at all. Calico writes the settings once, when the device appears. A later sysctl -p or a \
-                  network manager can reset them unnoticed.",
+    explanation: "A pod's device on the node needs certain kernel settings. Without forwarding, packets \
+                  stop at the node. Without proxy ARP, the pod's gateway 169.254.1.1 does not answer; proxy \
+                  NDP does the same for IPv6. With disable_ipv6, the device carries no IPv6 at all. Calico \
+                  writes the settings once, when the device appears. A later sysctl -p or a network manager \
+                  can reset them unnoticed.",
     remedy: "run plumb repair finding device-setting-wrong --apply, or set the value with sysctl -w; then \
              find out what changes it",
     needs: &[&[Need::Endpoints, Need::Sysctls]],

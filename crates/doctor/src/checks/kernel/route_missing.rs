@@ -9,9 +9,9 @@ use evidence::Origin;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod's address has no route on its node",
-    explanation: "The node that runs a pod has no route to the pod's address. Packets to it follow a wider \
-                  route, usually out of the node again or into a blackhole. The pod cannot be reached, and \
-                  replies to its own packets do not arrive.",
+    explanation: "The node that runs a pod has no route to the pod's address. Packets to it follow a less \
+                  specific route, usually out of the node again or into a blackhole. The pod cannot be \
+                  reached, and replies to its own packets do not arrive.",
     remedy: "wait for the agent to restore the route, run plumb repair finding route-missing --apply, or on \
              the node: ip route replace ADDRESS dev DEVICE scope link",
     needs: &[&[Need::Endpoints, Need::Routes]],

@@ -15,11 +15,12 @@ const TOLERATED: SignedDuration = SignedDuration::from_secs(5);
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node's clock is wrong",
-    explanation: "A node's clock is more than a few seconds off. The reference is the machine that collected \
-                  the evidence, the node's time servers, or another node. Two nodes are compared by their \
-                  reads of the store: a newer revision cannot be read before an older one. Leases, \
-                  certificates and the reuse delay of addresses depend on the clock, so an address that one \
-                  node released may be allocated too early by another. Log times cannot be compared.",
+    explanation: "A node's clock is more than a few seconds off. The reference is the machine that \
+                  collected the evidence, the node's time servers, or another node. Two nodes are compared \
+                  by their reads of the store: if, by the two clocks, one read an older revision after the \
+                  other read a newer one, one of the clocks is wrong. Leases, certificates and the reuse \
+                  delay of addresses depend on the clock, so an address that one node released may be \
+                  allocated too early by another. Log times cannot be compared.",
     remedy: "synchronise the node's clock (chrony or systemd-timesyncd)",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,

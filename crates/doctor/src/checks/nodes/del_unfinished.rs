@@ -16,9 +16,9 @@ pub(in crate::checks) const CHECK: Check = Check {
                   soon as it can. A DEL that has been queued for more than 10 minutes is failing repeatedly, \
                   and one that was set aside is no longer retried. In both cases its sandbox's record, \
                   address and device remain.",
-    remedy: "check the agent's log on the node for the reason. What a DEL that was set aside left behind is \
-             reported and repaired under its own code; then remove its *.broken file from the agent's queue \
-             directory (/var/lib/plumb/queue)",
+    remedy: "check the agent's log on the node for the reason. What is left of a DEL that was set aside is \
+             reported and repaired under codes of its own. After that, remove the DEL's *.broken file from \
+             the agent's queue directory (/var/lib/plumb/queue)",
     needs: &[&[Need::Setup]],
     certainty: Certainty::Certain,
     ..Check::warning(FindingCode::DelUnfinished, look)

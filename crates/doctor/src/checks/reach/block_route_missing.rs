@@ -14,7 +14,8 @@ pub(in crate::checks) const CHECK: Check = Check {
     title: "Node has no route to another node's pods",
     explanation: "A node has no route to another node's block, although it is expected to have one: it has \
                   routes to other blocks, or tunnels or BGP are in use. Its pods cannot reach the pods in \
-                  that block, because packets to them follow a wider route, usually the default route.",
+                  that block, because packets to them follow a less specific route, usually the default \
+                  route.",
     remedy: "run plumb repair finding block-route-missing --apply. If BIRD writes the routes, check that the \
              session with that node is established and that no filter rejects the route. For VXLAN, check \
              that the other node has a tunnel address",

@@ -47,7 +47,7 @@ fn unreachable(
     is_dead: bool,
 ) -> Option<(&'static str, Option<Exhibit>)> {
     if is_dead {
-        return Some(("a route that the kernel marks as dead", None));
+        return Some(("but the kernel marks the route as dead", None));
     }
     let failed =
         host.neighbour(via, device).filter(|neighbour| neighbour.seen.state == NeighbourState::Missing)?;
