@@ -13,50 +13,36 @@ use evidence::{Endpoint, PodName};
 /// In JSON and on the terminal its words: `192.168.91.33`, `pod default/web-0`, `device cali1 on node-a`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
+    /// The cluster as a whole.
     Cluster,
+    /// An address, whoever has it.
     Address(IpAddr),
+    /// A node.
     Node(NodeName),
+    /// A pod, whatever its sandbox.
     Pod(PodName),
     /// By the record's own name; the namespace is empty for v1.
-    Endpoint {
-        namespace: String,
-        name: String,
-    },
+    Endpoint { namespace: String, name: String },
     /// By container ID.
     Sandbox(String),
+    /// An IPAMBlock.
     Block(Cidr),
+    /// An IPAMHandle, by its ID.
     Handle(String),
-    Affinity {
-        owner: AffinityOwner,
-        block: Cidr,
-    },
-    Device {
-        node: NodeName,
-        device: String,
-    },
-    Route {
-        node: NodeName,
-        destination: IpNet,
-    },
-    Neighbour {
-        node: NodeName,
-        address: IpAddr,
-        device: String,
-    },
-    Sysctl {
-        node: NodeName,
-        path: String,
-    },
+    /// A BlockAffinity.
+    Affinity { owner: AffinityOwner, block: Cidr },
+    /// A network device of a node.
+    Device { node: NodeName, device: String },
+    /// A route of a node's main table.
+    Route { node: NodeName, destination: IpNet },
+    /// A neighbour entry of a node.
+    Neighbour { node: NodeName, address: IpAddr, device: String },
+    /// A setting of a node, by its path below `/proc/sys`.
+    Sysctl { node: NodeName, path: String },
     /// A BGP session, by the node that was looked at and its peer.
-    Session {
-        node: NodeName,
-        peer: IpAddr,
-    },
+    Session { node: NodeName, peer: IpAddr },
     /// From one node to another.
-    Way {
-        node: NodeName,
-        to: NodeName,
-    },
+    Way { node: NodeName, to: NodeName },
     /// Any other record.
     Record(Key),
     /// A file of evidence.

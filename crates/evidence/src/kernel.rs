@@ -200,10 +200,7 @@ impl Kernel {
         super::join(&mut self.routes, other.routes);
         super::join(&mut self.neighbours, other.neighbours);
         super::join(&mut self.forwards, other.forwards);
-        match (&mut self.sysctls, other.sysctls) {
-            (Some(mine), Some(theirs)) => mine.extend(theirs),
-            (mine, theirs) => *mine = mine.take().or(theirs),
-        }
+        super::join(&mut self.sysctls, other.sysctls);
         self.partial.links |= other.partial.links;
         self.partial.addresses |= other.partial.addresses;
         self.partial.routes |= other.partial.routes;

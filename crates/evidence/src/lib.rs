@@ -221,8 +221,8 @@ impl Sighted<Resource> {
     }
 }
 
-/// One list after the other; nobody having looked at one does not spoil the other.
-pub fn join<T>(mine: &mut Option<Vec<T>>, theirs: Option<Vec<T>>) {
+/// One collection after the other; nobody having looked at one does not spoil the other.
+pub fn join<C: IntoIterator + Extend<C::Item>>(mine: &mut Option<C>, theirs: Option<C>) {
     match (mine.as_mut(), theirs) {
         (Some(mine), Some(theirs)) => mine.extend(theirs),
         (None, theirs) => *mine = theirs,

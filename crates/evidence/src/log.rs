@@ -37,12 +37,8 @@ pub enum Happening {
         netns: Option<String>,
     },
     /// The call failed, as kubelet or runtime tell it.
-    CniFailed {
-        command: CniCommand,
-        container_id: Option<String>,
-        pod: Option<PodName>,
-        error: String,
-    },
+    CniFailed { command: CniCommand, container_id: Option<String>, pod: Option<PodName>, error: String },
+    /// IPAM gave a sandbox these addresses.
     AddressesAssigned {
         addresses: Vec<IpAddr>,
         pod: Option<PodName>,
@@ -50,81 +46,41 @@ pub enum Happening {
         container_id: Option<String>,
     },
     /// Everything under a handle is about to be released.
-    HandleReleasing {
-        handle: String,
-    },
+    HandleReleasing { handle: String },
     /// One address is released or about to be.
-    AddressReleased {
-        address: Option<IpAddr>,
-        pod: Option<PodName>,
-    },
+    AddressReleased { address: Option<IpAddr>, pod: Option<PodName> },
     /// The controllers found that nobody uses it, and took it back.
-    AddressCollected {
-        address: IpAddr,
-        pod: Option<PodName>,
-    },
-    HandleDecremented {
-        handle: String,
-        by: u32,
-    },
-    HandleDeleted {
-        handle: String,
-    },
-    BlockRead {
-        block: Cidr,
-    },
-    EndpointWritten {
-        endpoint: WrittenEndpoint,
-    },
-    EndpointDeleted {
-        pod: Option<PodName>,
-        node: Option<NodeName>,
-    },
+    AddressCollected { address: IpAddr, pod: Option<PodName> },
+    /// A handle holds so many addresses less.
+    HandleDecremented { handle: String, by: u32 },
+    /// A handle holds none any more, and is gone.
+    HandleDeleted { handle: String },
+    /// A block was read.
+    BlockRead { block: Cidr },
+    /// An endpoint was created or updated.
+    EndpointWritten { endpoint: WrittenEndpoint },
+    /// An endpoint was deleted.
+    EndpointDeleted { pod: Option<PodName>, node: Option<NodeName> },
     /// It was to be deleted and is not there.
-    EndpointAbsent {
-        pod: Option<PodName>,
-        node: Option<NodeName>,
-    },
+    EndpointAbsent { pod: Option<PodName>, node: Option<NodeName> },
     /// The endpoint is another sandbox's, so it is left alone (Calico since v3).
-    EndpointOfAnother {
-        pod: Option<PodName>,
-        container_id: Option<String>,
-    },
+    EndpointOfAnother { pod: Option<PodName>, container_id: Option<String> },
     /// The key that was asked for before is not there.
     KeyNotFound,
-    SandboxStarted {
-        container_id: String,
-        pod: Option<PodName>,
-        pod_uid: Option<String>,
-    },
-    SandboxStopped {
-        container_id: String,
-        pod: Option<PodName>,
-    },
-    SandboxStopFailed {
-        container_id: String,
-        pod: Option<PodName>,
-        error: String,
-    },
+    /// The runtime started a sandbox.
+    SandboxStarted { container_id: String, pod: Option<PodName>, pod_uid: Option<String> },
+    /// The runtime stopped a sandbox.
+    SandboxStopped { container_id: String, pod: Option<PodName> },
+    /// The runtime could not stop a sandbox.
+    SandboxStopFailed { container_id: String, pod: Option<PodName>, error: String },
     /// The kubelet makes a new sandbox for a pod that had one.
-    SandboxChanged {
-        pod: PodName,
-        pod_uid: Option<String>,
-    },
+    SandboxChanged { pod: PodName, pod_uid: Option<String> },
     /// The kubelet gives up on killing a pod for now, and will try again.
-    PodKillFailed {
-        pod: Option<PodName>,
-        pod_uid: Option<String>,
-        error: String,
-    },
-    PodAdded {
-        pod: PodName,
-        pod_uid: Option<String>,
-    },
-    PodRemoved {
-        pod: PodName,
-        pod_uid: Option<String>,
-    },
+    PodKillFailed { pod: Option<PodName>, pod_uid: Option<String>, error: String },
+    /// The kubelet was told of a pod.
+    PodAdded { pod: PodName, pod_uid: Option<String> },
+    /// The kubelet was told that a pod is gone.
+    PodRemoved { pod: PodName, pod_uid: Option<String> },
     /// What the kubelet takes for the pod's address.
     PodAddress {
         pod: PodName,
@@ -135,43 +91,23 @@ pub enum Happening {
         started_at: Option<DateTime>,
     },
     /// The kubelet misses an interface inside a pod.
-    InterfaceMissing {
-        pod: PodName,
-        interface: String,
-    },
-    NetnsGone {
-        container_id: String,
-        pod: Option<PodName>,
-    },
-    UnitFailed {
-        unit: String,
-    },
-    UnitStarted {
-        unit: String,
-    },
+    InterfaceMissing { pod: PodName, interface: String },
+    /// The network namespace of a sandbox is gone.
+    NetnsGone { container_id: String, pod: Option<PodName> },
+    /// A unit of systemd failed.
+    UnitFailed { unit: String },
+    /// A unit of systemd was started.
+    UnitStarted { unit: String },
     /// A program refuses to go on.
-    Fatal {
-        program: String,
-        message: String,
-    },
-    StoreTrouble {
-        message: String,
-    },
+    Fatal { program: String, message: String },
+    /// A store does not answer, or not in time.
+    StoreTrouble { message: String },
     /// The records of a node that is gone are cleaned up.
-    NodeCleaned {
-        node: NodeName,
-        block: Option<Cidr>,
-    },
+    NodeCleaned { node: NodeName, block: Option<Cidr> },
     /// BIRD has no session with these peers.
-    BgpDown {
-        peers: Vec<IpAddr>,
-        message: String,
-    },
+    BgpDown { peers: Vec<IpAddr>, message: String },
     /// Something that is not understood and calls itself an error.
-    Error {
-        program: String,
-        message: String,
-    },
+    Error { program: String, message: String },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -285,18 +285,11 @@ impl NodeEvidence {
 
 impl Setup {
     fn absorb(&mut self, other: Setup) {
-        fn join_maps<K: Ord, T>(mine: &mut Option<BTreeMap<K, T>>, theirs: Option<BTreeMap<K, T>>) {
-            match (mine.as_mut(), theirs) {
-                (Some(mine), Some(theirs)) => mine.extend(theirs),
-                (None, theirs) => *mine = theirs,
-                (Some(_), None) => {}
-            }
-        }
-        join_maps(&mut self.units, other.units);
-        join_maps(&mut self.cni_configs, other.cni_configs);
-        join_maps(&mut self.credentials_expire_at, other.credentials_expire_at);
-        join_maps(&mut self.environment, other.environment);
-        join_maps(&mut self.probed, other.probed);
+        super::join(&mut self.units, other.units);
+        super::join(&mut self.cni_configs, other.cni_configs);
+        super::join(&mut self.credentials_expire_at, other.credentials_expire_at);
+        super::join(&mut self.environment, other.environment);
+        super::join(&mut self.probed, other.probed);
         super::join(&mut self.address_choices, other.address_choices);
         super::join(&mut self.not_followed, other.not_followed);
         super::join(&mut self.clock_readings, other.clock_readings);

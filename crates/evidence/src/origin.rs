@@ -37,7 +37,7 @@ pub struct Exhibit {
 }
 
 /// A text that many share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SharedText(Arc<str>);
 
 impl<T> Sighted<T> {

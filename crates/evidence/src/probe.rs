@@ -8,17 +8,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Echo {
+    /// The address answered.
     Answered,
     /// Nothing came back, however often it was tried.
     Silent,
     /// Somebody said that it cannot be reached.
-    Unreachable {
-        said_by: IpAddr,
-    },
+    Unreachable { said_by: IpAddr },
     /// The node's own kernel did not send.
-    NotSent {
-        problem: String,
-    },
+    NotSent { problem: String },
 }
 
 /// As many addresses are probed at once, from each node.

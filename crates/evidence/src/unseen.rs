@@ -11,53 +11,30 @@ use crate::Need;
 /// Something that is missing in the evidence, or in what was concluded from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unseen {
-    Store {
-        why: String,
-    },
-    Record {
-        key: Key,
-        why: String,
-    },
-    Node {
-        node: NodeName,
-        gap: NodeGap,
-    },
+    /// The store could not be read.
+    Store { why: String },
+    /// A record could not be read.
+    Record { key: Key, why: String },
+    /// Something of a node could not be seen.
+    Node { node: NodeName, gap: NodeGap },
     /// Of a node whose name is not known, because its agent did not answer.
-    UnknownNode {
-        why: String,
-    },
-    File {
-        name: String,
-        gap: FileGap,
-    },
+    UnknownNode { why: String },
+    /// Something of a file could not be used.
+    File { name: String, gap: FileGap },
     /// An agent did not send the packets it was asked for.
-    NoPackets {
-        why: String,
-    },
+    NoPackets { why: String },
     /// Nodes that got no packets, beyond the limit.
     NodesWithoutPackets(usize),
     /// As a bundle has it: the words of the program that wrote it.
     Reported(String),
-    NotCollected {
-        need: Need,
-        checks: BTreeSet<FindingCode>,
-    },
-    Incomplete {
-        list: PartialList,
-        check: FindingCode,
-    },
+    /// Evidence of a kind is missing, so these checks could not run.
+    NotCollected { need: Need, checks: BTreeSet<FindingCode> },
+    /// A list is not whole, so this check could not run.
+    Incomplete { list: PartialList, check: FindingCode },
     /// One value of a record that a check could not use.
-    Value {
-        record: String,
-        value: String,
-        check: FindingCode,
-    },
+    Value { record: String, value: String, check: FindingCode },
     /// Findings beyond the limit.
-    Findings {
-        more: usize,
-        limit: usize,
-        check: FindingCode,
-    },
+    Findings { more: usize, limit: usize, check: FindingCode },
 }
 
 /// What of a node could not be seen.

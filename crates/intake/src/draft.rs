@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 
 use model::NodeName;
 
@@ -22,7 +23,8 @@ const UNSEEN_MAX: usize = 100;
 /// One file's evidence.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    pub(crate) file: SharedFile,
+    /// Its name, shared by all that is read from it.
+    pub(crate) file: SharedText,
     /// What is known of the cluster as a whole.
     pub(crate) cluster: Evidence,
     /// What is one node's, by the name that a prompt gave it, or else `None`: the file's own.
@@ -44,16 +46,6 @@ pub(crate) struct WholeLists {
     pub(crate) endpoints: bool,
 }
 
-/// A file's name, shared by all that is read from it.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedFile(pub(crate) SharedText);
-
-impl Default for SharedFile {
-    fn default() -> SharedFile {
-        SharedFile("".into())
-    }
-}
-
 /// What a section of a file is about: its command, the machine it ran on, and whether it ran inside a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Section {
@@ -65,7 +57,7 @@ pub(crate) struct Section {
 
 impl Draft {
     pub(crate) fn new(file: &str) -> Draft {
-        Draft { file: SharedFile(file.into()), ..Draft::default() }
+        Draft { file: file.into(), ..Draft::default() }
     }
 
     pub(crate) fn origin(&self, line: &Line) -> Origin {
@@ -77,7 +69,7 @@ impl Draft {
         let quote: String = text.chars().take(QUOTE_CHARS_MAX).collect();
         let quote = if quote.len() < text.len() { quote + " …" } else { quote };
         self.keep(SIGHT_BYTES + quote.len());
-        Origin::line(&self.file.0, number, &quote)
+        Origin::line(&self.file, number, &quote)
     }
 
     pub(crate) fn sight<T>(&self, line: &Line, seen: T) -> Sighted<T> {
@@ -109,7 +101,7 @@ impl Draft {
 
     /// The same, however much there is of it.
     pub(crate) fn add_unseen(&mut self, gap: FileGap) {
-        self.cluster.unseen.push(Unseen::file(self.file.0.as_str(), gap));
+        self.cluster.unseen.push(Unseen::file(self.file.as_str(), gap));
     }
 
     /// Says how much else could not be read.
@@ -127,7 +119,7 @@ impl Draft {
     /// The node that a section speaks of.
     pub(crate) fn node(&mut self, section: &Section) -> &mut NodeEvidence {
         let kept = &self.kept;
-        let name = || section.host.clone().unwrap_or_else(|| self.file.0.as_str().into());
+        let name = || section.host.clone().unwrap_or_else(|| self.file.as_str().into());
         self.nodes.entry(section.host.clone()).or_insert_with(|| {
             kept.set(kept.get().saturating_add(NODE_BYTES));
             NodeEvidence::new(name())
@@ -139,7 +131,7 @@ impl Draft {
         if kernel.is_empty() {
             return;
         }
-        let file_names_pod = is_named_for_a_pod(&self.file.0);
+        let file_names_pod = is_named_for_a_pod(&self.file);
         match &section.pod {
             None if !is_inside_pod(&kernel) && !file_names_pod => self.node(section).kernel.absorb(kernel),
             pod => self.place_view(section, pod.clone().flatten(), kernel),
@@ -160,15 +152,7 @@ impl Draft {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        let cluster = &self.cluster;
-        self.nodes.is_empty()
-            && cluster.pods.is_none()
-            && cluster.kube_nodes.is_none()
-            && cluster.events.is_none()
-            && cluster.endpoints.is_none()
-            && cluster.ipam.is_none()
-            && cluster.log.is_none()
-            && cluster.records.kinds().next().is_none()
+        self.nodes.is_empty() && self.cluster.is_empty()
     }
 }
 
@@ -180,7 +164,7 @@ fn is_named_for_a_pod(file: &str) -> bool {
 
 /// The gateway that only pods have, or an address of its own on the near end of a pair.
 fn is_inside_pod(kernel: &Kernel) -> bool {
-    let is_gateway = |address: &std::net::IpAddr| *address == plan_gateway();
+    let is_gateway = |address: &IpAddr| *address == GATEWAY;
     let routes = kernel.routes.iter().flatten().any(|route| route.seen.via.as_ref().is_some_and(is_gateway));
     let neighbours = kernel.neighbours.iter().flatten().any(|neighbour| is_gateway(&neighbour.seen.address));
     let pairs = kernel.links.iter().flatten().map(|link| &link.seen);
@@ -197,6 +181,4 @@ fn is_inside_pod(kernel: &Kernel) -> bool {
 }
 
 /// Calico's gateway inside every pod.
-fn plan_gateway() -> std::net::IpAddr {
-    std::net::Ipv4Addr::new(169, 254, 1, 1).into()
-}
+const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 1, 1));

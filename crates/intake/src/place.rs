@@ -15,7 +15,7 @@ pub(crate) fn place(drafts: Vec<Draft>) -> Evidence {
     let mut evidence = Evidence::default();
     let mut whole = WholeLists::default();
     for mut draft in drafts {
-        let by_name = node_of_file(&draft.file.0, &known);
+        let by_name = node_of_file(&draft.file, &known);
         name_log(&mut draft, by_name.as_ref());
         for (host, mut node) in std::mem::take(&mut draft.nodes) {
             match host.or_else(|| by_name.clone()) {

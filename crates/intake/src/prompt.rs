@@ -8,54 +8,10 @@ use super::draft::Section;
 
 /// Programs whose output somebody may paste. A bare `#` or `$` is a prompt only before one of them, because the one
 /// begins comments and the other variables.
-const PROGRAMS: &[&str] = &[
-    "arp",
-    "bird",
-    "birdc",
-    "birdcl",
-    "brctl",
-    "bridge",
-    "calicoctl",
-    "cat",
-    "containerd",
-    "crictl",
-    "ctr",
-    "curl",
-    "date",
-    "docker",
-    "etcdctl",
-    "free",
-    "grep",
-    "hostname",
-    "ifconfig",
-    "ip",
-    "ip6tables",
-    "iptables",
-    "iptables-save",
-    "journalctl",
-    "kubectl",
-    "ls",
-    "netstat",
-    "nerdctl",
-    "nft",
-    "nsenter",
-    "oc",
-    "ping",
-    "plumb",
-    "podman",
-    "ps",
-    "route",
-    "ss",
-    "sudo",
-    "swapon",
-    "sysctl",
-    "systemctl",
-    "tail",
-    "head",
-    "tcpdump",
-    "traceroute",
-    "uname",
-];
+const PROGRAMS: &str = "arp bird birdc birdcl brctl bridge calicoctl cat containerd crictl ctr curl date docker \
+                        etcdctl free grep hostname ifconfig ip ip6tables iptables iptables-save journalctl kubectl \
+                        ls netstat nerdctl nft nsenter oc ping plumb podman ps route ss sudo swapon sysctl systemctl \
+                        tail head tcpdump traceroute uname";
 
 /// A prompt ends before this.
 const PROMPT_BYTES_MAX: usize = 80;
@@ -105,7 +61,7 @@ fn is_program(command: &str) -> bool {
         command.split_whitespace().skip_while(|word| word.contains('=') && !word.starts_with('='));
     let program = words.next().unwrap_or_default();
     let program = program.rsplit('/').next().unwrap_or(program);
-    PROGRAMS.contains(&program)
+    PROGRAMS.split(' ').any(|known| known == program)
 }
 
 fn is_word(text: &str) -> bool {

@@ -83,10 +83,7 @@ pub(crate) fn local_time(text: &str) -> Option<(DateTime, Option<Offset>)> {
     Some((time, Some(offset)))
 }
 
-/// An address, with or without the length of its network.
-pub(crate) fn address(text: &str) -> Option<IpAddr> {
-    evidence::address_of(text)
-}
+pub(crate) use evidence::address_of as address;
 
 /// Addresses in a list as Go prints it: `[192.168.8.34]`, `[10.0.0.1/26 10.0.0.2/26]`.
 pub(crate) fn addresses(text: &str) -> Vec<IpAddr> {

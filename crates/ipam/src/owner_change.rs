@@ -39,11 +39,10 @@ pub enum Attributes {
 pub enum Expected {
     #[default]
     Anyone,
+    /// There must be none.
     Nobody,
-    Pod {
-        namespace: String,
-        name: String,
-    },
+    /// It must be this pod.
+    Pod { namespace: String, name: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

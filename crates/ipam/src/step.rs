@@ -79,23 +79,15 @@ impl Step {
 /// One step for a store that does them one by one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Ordered {
+    /// One that needs no other before it.
     Step(Step),
     /// Writes a record anew without changing what it says, so that everyone who decided on the revision before must
     /// look again. Where steps happen together it is enough to require that revision.
-    Touch {
-        key: Key,
-        value: Vec<u8>,
-        revision: String,
-    },
+    Touch { key: Key, value: Vec<u8>, revision: String },
     /// Changes a record that an earlier step of the list wrote; it must still be as that step left it.
-    Again {
-        key: Key,
-        value: Vec<u8>,
-    },
+    Again { key: Key, value: Vec<u8> },
     /// Deletes a record that an earlier step of the list wrote; it must still be as that step left it.
-    Remove {
-        key: Key,
-    },
+    Remove { key: Key },
 }
 
 impl Ordered {

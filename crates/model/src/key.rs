@@ -191,16 +191,16 @@ pub enum KeyRange {
     Namespace(Kind, String),
     /// Resources of one kind whose name starts so. Calico's endpoint names need this: `node1-k8s-pod-` also
     /// matches pod `pod-1`, so callers look again at what they get.
-    NamePrefix {
-        kind: Kind,
-        namespace: Option<String>,
-        prefix: String,
-    },
+    NamePrefix { kind: Kind, namespace: Option<String>, prefix: String },
+    /// All blocks of one IP version.
     Blocks(IpVersion),
     /// All affinities of nodes. Owners that are not nodes are in `VirtualAffinities`.
     HostAffinities,
+    /// The affinities of one owner, of one IP version.
     AffinitiesOf(AffinityOwner, IpVersion),
+    /// All affinities of owners that are not nodes.
     VirtualAffinities,
+    /// All handles.
     Handles,
     /// The one record of IPAM settings, for those who watch it.
     IpamConfig,

@@ -160,7 +160,29 @@ impl Builder {
         });
     }
 
-    /// Belongs to the last call for the pod; without one, there was a call that the log does not show.
+    /// The last call for a pod, if a line can be about it; else a call that the log does not show, if it is known which.
+    fn call_of(
+        &mut self,
+        pod: &PodName,
+        command: Option<CniCommand>,
+        id: Option<&str>,
+        event: &Sighted<LogEvent>,
+    ) -> Option<&mut Call> {
+        let at = event.seen.at;
+        let calls = &mut self.history(pod).calls;
+        let fits = |call: &Call| {
+            command.is_none_or(|command| command == call.command)
+                && call.may_be_of(id)
+                && is_near(call.at, at)
+        };
+        if !calls.last().is_some_and(fits) {
+            calls.push(new_call(command?, at, &event.origin));
+        }
+        let call = calls.last_mut()?;
+        call.container_id = call.container_id.take().or_else(|| id.map(str::to_owned));
+        Some(call)
+    }
+
     fn effect(
         &mut self,
         pod: Option<PodName>,
@@ -170,23 +192,10 @@ impl Builder {
         event: &Sighted<LogEvent>,
     ) {
         let Some(pod) = pod else { return };
-        let at = event.seen.at;
-        let calls = &mut self.history(&pod).calls;
-        let fits = |call: &Call| {
-            command.is_none_or(|command| command == call.command)
-                && call.may_be_of(id)
-                && is_near(call.at, at)
-        };
-        if !calls.last().is_some_and(fits) {
-            let Some(command) = command else { return };
-            calls.push(new_call(command, at, &event.origin));
-        }
-        if let Some(call) = calls.last_mut() {
-            call.container_id = call.container_id.take().or_else(|| id.map(str::to_owned));
-            // No call leaves as many lines. What goes through all of them may do so for every line.
-            if call.effects.len() < EFFECTS_MAX {
-                call.effects.push(Sighted::new(effect, event.origin.clone()));
-            }
+        let Some(call) = self.call_of(&pod, command, id, event) else { return };
+        // No call leaves as many lines. What goes through all of them may do so for every line.
+        if call.effects.len() < EFFECTS_MAX {
+            call.effects.push(Sighted::new(effect, event.origin.clone()));
         }
         self.last = Some(pod);
     }
@@ -201,14 +210,7 @@ impl Builder {
     ) {
         let pod = pod.cloned().or_else(|| id.and_then(|id| self.owner(id)));
         let Some(pod) = pod.or_else(|| self.last.clone().filter(|_| id.is_none())) else { return };
-        let at = event.seen.at;
-        let calls = &mut self.history(&pod).calls;
-        let fits = |call: &Call| call.command == command && call.may_be_of(id) && is_near(call.at, at);
-        if !calls.last().is_some_and(fits) {
-            calls.push(new_call(command, at, &event.origin));
-        }
-        let Some(call) = calls.last_mut() else { return };
-        call.container_id = call.container_id.take().or_else(|| id.map(str::to_owned));
+        let Some(call) = self.call_of(&pod, Some(command), id, event) else { return };
         if error.contains("resource does not exist") {
             take_back_deletion(call);
         }

@@ -86,34 +86,22 @@ pub struct Sighting {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    Added {
-        uid: Option<String>,
-    },
-    Removed {
-        uid: Option<String>,
-    },
-    Address {
-        uid: Option<String>,
-        address: IpAddr,
-        started_at: Option<DateTime>,
-    },
-    InterfaceMissing {
-        interface: String,
-    },
-    SandboxStarted {
-        container_id: String,
-        uid: Option<String>,
-    },
-    SandboxStopped {
-        container_id: String,
-    },
-    SandboxChanged {
-        uid: Option<String>,
-    },
+    /// The kubelet was told of the pod.
+    Added { uid: Option<String> },
+    /// The kubelet was told that the pod is gone.
+    Removed { uid: Option<String> },
+    /// The pod's address, as the kubelet takes it.
+    Address { uid: Option<String>, address: IpAddr, started_at: Option<DateTime> },
+    /// The kubelet misses this interface inside.
+    InterfaceMissing { interface: String },
+    /// The runtime started a sandbox.
+    SandboxStarted { container_id: String, uid: Option<String> },
+    /// The runtime stopped a sandbox.
+    SandboxStopped { container_id: String },
+    /// The kubelet makes a new sandbox for a pod that had one.
+    SandboxChanged { uid: Option<String> },
     /// The controllers took the address back as leaked.
-    AddressCollected {
-        address: IpAddr,
-    },
+    AddressCollected { address: IpAddr },
 }
 
 impl Timeline {

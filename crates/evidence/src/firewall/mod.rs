@@ -67,22 +67,13 @@ pub struct Rule {
 #[serde(rename_all = "camelCase")]
 pub enum Match {
     /// Names of devices; `*` at the end stands for anything.
-    Device {
-        is_incoming: bool,
-        is_not: bool,
-        names: Vec<String>,
-    },
-    Address {
-        is_source: bool,
-        is_not: bool,
-        ranges: Vec<Range>,
-    },
+    Device { is_incoming: bool, is_not: bool, names: Vec<String> },
+    /// Where the packet comes from, or goes to.
+    Address { is_source: bool, is_not: bool, ranges: Vec<Range> },
+    /// The version of the packet.
     IsIpv4(bool),
     /// What the packet carries: `udp`, `tcp`.
-    Protocol {
-        is_not: bool,
-        names: Vec<String>,
-    },
+    Protocol { is_not: bool, names: Vec<String> },
     /// A port of what the packet carries.
     Port {
         protocol: String,
@@ -92,15 +83,9 @@ pub enum Match {
         ranges: Vec<(u16, u16)>,
     },
     /// States of the connection, as `established`.
-    State {
-        is_not: bool,
-        states: Vec<String>,
-    },
-    Mark {
-        is_not: bool,
-        mask: u64,
-        value: u64,
-    },
+    State { is_not: bool, states: Vec<String> },
+    /// Bits of the packet's mark.
+    Mark { is_not: bool, mask: u64, value: u64 },
     /// Whatever else: it may hold, or not.
     Unknown,
     /// It cannot hold for the first packet of a connection.

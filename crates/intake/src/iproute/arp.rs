@@ -1,6 +1,9 @@
 //! `arp`, `arp -n`, `arp -a` and `/proc/net/arp`.
 
+use std::net::IpAddr;
+
 use evidence::kernel::{Neighbour, NeighbourState};
+use model::Mac;
 
 pub(super) enum Entry {
     Neighbour(Neighbour),
@@ -19,42 +22,14 @@ pub(super) fn read(text: &str, is_in_table: bool) -> Option<Entry> {
         // `? (169.254.1.1) at <incomplete> on eth0`
         [_, address, "at", rest @ ..] if address.starts_with('(') => {
             let on = rest.iter().position(|word| *word == "on")?;
-            let device = rest.get(on + 1)?;
             let mac = rest.first().and_then(|word| word.parse().ok());
-            let state = state(mac.is_some(), rest.contains(&"PERM"));
             let address = address.trim_matches(['(', ')']).parse().ok()?;
-            Some(Entry::Neighbour(Neighbour {
-                address,
-                device: (*device).to_owned(),
-                mac,
-                state,
-                is_proxy: false,
-            }))
+            Some(Entry::Neighbour(neighbour(address, rest.get(on + 1)?, mac, rest.contains(&"PERM"))))
         }
         // `10.0.0.7 (incomplete) eth0`, `192.168.8.42 ether b2:… CM cali…`
-        [address, "(incomplete)", .., device] => Some(entry(
-            address,
-            Neighbour {
-                address: unspecified(),
-                device: (*device).to_owned(),
-                mac: None,
-                state: NeighbourState::Missing,
-                is_proxy: false,
-            },
-        )),
+        [address, "(incomplete)", .., device] => Some(entry(address, device, None, false)),
         [address, "ether", mac, flags, .., device] if is_in_table || flags.starts_with('C') => {
-            let state = state(true, flags.contains('M'));
-            let mac = mac.parse().ok()?;
-            Some(entry(
-                address,
-                Neighbour {
-                    address: unspecified(),
-                    device: (*device).to_owned(),
-                    mac: Some(mac),
-                    state,
-                    is_proxy: false,
-                },
-            ))
+            Some(entry(address, device, Some(mac.parse().ok()?), flags.contains('M')))
         }
         [address, kind, flags, mac, _, device] if kind.starts_with("0x") && flags.starts_with("0x") => {
             proc_row(address, flags, mac, device)
@@ -81,15 +56,17 @@ fn proc_row(address: &str, flags: &str, mac: &str, device: &str) -> Option<Entry
     Some(Entry::Neighbour(neighbour))
 }
 
-fn entry(address: &str, neighbour: Neighbour) -> Entry {
+/// Names in place of addresses are an entry, too.
+fn entry(address: &str, device: &str, mac: Option<Mac>, is_permanent: bool) -> Entry {
     match address.parse() {
-        Ok(address) => Entry::Neighbour(Neighbour { address, ..neighbour }),
+        Ok(address) => Entry::Neighbour(neighbour(address, device, mac, is_permanent)),
         Err(_) => Entry::Named,
     }
 }
 
-fn unspecified() -> std::net::IpAddr {
-    std::net::Ipv4Addr::UNSPECIFIED.into()
+fn neighbour(address: IpAddr, device: &str, mac: Option<Mac>, is_permanent: bool) -> Neighbour {
+    let (device, state) = (device.to_owned(), state(mac.is_some(), is_permanent));
+    Neighbour { address, device, mac, state, is_proxy: false }
 }
 
 fn state(is_complete: bool, is_permanent: bool) -> NeighbourState {

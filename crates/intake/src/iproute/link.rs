@@ -81,22 +81,9 @@ pub(super) fn address(text: &str, device: Option<&str>) -> Option<Address> {
 }
 
 fn is_flag(word: &str) -> bool {
-    matches!(
-        word,
-        "global"
-            | "link"
-            | "host"
-            | "secondary"
-            | "dynamic"
-            | "noprefixroute"
-            | "tentative"
-            | "dadfailed"
-            | "deprecated"
-            | "mngtmpaddr"
-            | "temporary"
-            | "nodad"
-            | "permanent"
-    )
+    const FLAGS: &str = "global link host secondary dynamic noprefixroute tentative dadfailed deprecated \
+                         mngtmpaddr temporary nodad permanent";
+    FLAGS.split(' ').any(|flag| flag == word)
 }
 
 fn after<'a>(words: &[&'a str], word: &str) -> Option<&'a str> {

@@ -7,6 +7,8 @@ mod nodes;
 mod pods;
 mod runtime;
 
+pub(crate) use endpoints::v1 as endpoint_of_2017;
+
 use super::draft::{Draft, Section};
 use evidence::answers::Header;
 use model::text::Line;
@@ -127,14 +129,4 @@ pub(crate) fn bare_row(line: &Line, section: &Section, draft: &mut Draft) -> boo
         || nodes::bare_row(line, draft).is_some()
         || endpoints::bare_row(line, draft).is_some()
         || runtime::bare_docker_row(line, section, draft).is_some()
-}
-
-/// An endpoint as the API of 2017 names it.
-pub(crate) fn endpoint_of_2017(
-    node: &str,
-    orchestrator: &str,
-    workload: &str,
-    interface: &str,
-) -> evidence::Endpoint {
-    endpoints::v1(node, orchestrator, workload, interface)
 }

@@ -5,11 +5,9 @@ use model::ipam::{Affinity, AffinityState, Block, Handle};
 use model::{AffinityOwner, Cidr, FindingCode, Key, Kind};
 use serde_json::json;
 
-use super::{OTHER, PODS};
+use super::{Inject, OTHER, PODS};
 use evidence::sample::{block_cidr, kernel_route, node_address, node_name, record};
 use evidence::{Evidence, Origin, Sighted};
-
-type Inject = fn(&mut Evidence, usize) -> String;
 
 pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::AddressLeaked, address_leaked),

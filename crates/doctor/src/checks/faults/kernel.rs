@@ -8,14 +8,12 @@ use plan::DeviceSetting;
 use serde_json::json;
 
 use super::records::endpoint;
-use super::{OTHER, PODS};
+use super::{Inject, OTHER, PODS};
 use evidence::firewall::{Chain, Hook, Place};
 use evidence::kernel::{Link, NeighbourState, PodView, Route, Vxlan};
 use evidence::probe::Echo;
 use evidence::sample::{block_cidr, node_address, node_name, record};
 use evidence::{Evidence, NodeEvidence, Origin, Sighted};
-
-type Inject = fn(&mut Evidence, usize) -> String;
 
 pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::BlockRouteMissing, block_route_missing),

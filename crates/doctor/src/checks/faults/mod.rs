@@ -23,11 +23,14 @@ const TWIN: usize = NODES - 1;
 
 const SAMPLE: Sample = Sample { nodes: NODES, blocks_per_node: 1, pods_per_node: PODS, has_kernels: true };
 
-/// What is broken, and the subject of the one finding that is expected.
+/// Breaks something on a node, and says what the one finding that is expected is about.
+pub type Inject = fn(&mut Evidence, usize) -> String;
+
+/// What is broken.
 #[derive(Debug)]
 pub struct Fault {
     pub code: FindingCode,
-    pub inject: fn(&mut Evidence, usize) -> String,
+    pub inject: Inject,
     /// It happens where nodes are reached through VXLAN.
     pub is_of_tunnel: bool,
 }

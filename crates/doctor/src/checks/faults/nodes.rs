@@ -5,13 +5,11 @@ use model::{FindingCode, Kind};
 use plan::FORWARD_V4;
 use serde_json::json;
 
-use super::{OTHER, PODS, TWIN};
+use super::{Inject, OTHER, PODS, TWIN};
 use evidence::kernel::Address;
 use evidence::node::{AddressChoice, BgpSession, Setup, UnfinishedDel};
 use evidence::sample::{node_address, node_name, record};
 use evidence::{Evidence, KubeNode, Origin, PodName, Sighted};
-
-type Inject = fn(&mut Evidence, usize) -> String;
 
 pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::BgpAsWrong, bgp_as_wrong),

@@ -8,12 +8,10 @@ use model::{FindingCode, Kind};
 use serde_json::json;
 
 use super::books::block;
-use super::{OTHER, PODS};
+use super::{Inject, OTHER, PODS};
 use evidence::log::CniCommand;
 use evidence::sample::{node_name, record};
 use evidence::{Endpoint, Evidence, Happening, LogEvent, Origin, PodName, Sighted};
-
-type Inject = fn(&mut Evidence, usize) -> String;
 
 pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::AddFailing, add_failing),

@@ -4,12 +4,10 @@ use model::FindingCode;
 use serde_json::json;
 
 use super::kernel::{host, links, other_block, route, route_subject, routes};
-use super::{NODES, OTHER};
+use super::{Inject, NODES, OTHER};
 use evidence::Evidence;
 use evidence::firewall::Firewall;
 use evidence::sample::{node_address, node_name};
-
-type Inject = fn(&mut Evidence, usize) -> String;
 
 pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::BlockRouteMissing, tunnelled_route_missing),
