@@ -43,7 +43,7 @@ mod subject;
 pub mod timeline;
 
 pub use case::{
-    Allocation, BooksView, Case, EndKind, GRACE, Host, Index, NodeView, Options, Recorded, Tried, seen_route,
+    Allocation, BooksView, Case, EndKind, GRACE, Host, Index, NodeView, Options, Recorded, Tried,
 };
 pub use check::{Check, Look};
 pub use diagnosis::{Diagnosis, diagnose_with};

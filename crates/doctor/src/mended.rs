@@ -174,7 +174,7 @@ fn code_inside(difference: &Difference) -> FindingCode {
 #[cfg(test)]
 mod tests {
     use model::{DeviceName, Mac};
-    use plan::between::{FoundRoute, Hop, NodeRoute, Way};
+    use plan::between::{NodeRoute, Way};
     use plan::{Attachment, NodeFacts, ObservedEnd, ObservedWiring, PodWiring, differences};
 
     use super::*;
@@ -222,7 +222,7 @@ mod tests {
         let (destination, address) = ("10.1.0.0/26".parse().unwrap(), "10.0.0.2".parse().unwrap());
         let (mac, version, node) = (Mac([2; 6]), IpVersion::V6, address);
         let route = NodeRoute { destination, way: Way::Blackhole };
-        let found = FoundRoute { destination, metric: 0, hop: Hop::Odd };
+        let found = plan::Route::to(destination);
         vec![
             Step::PutRoute { route, instead_of: None },
             Step::PutRoute { route, instead_of: Some(found) },
@@ -256,7 +256,7 @@ mod tests {
         let (wanted, route) = (plan::Sysctl::new("net/ipv4/ip_forward", 1), wiring.host.routes[0].clone());
         found.extend([
             NodeDifference::Setting { wanted, found: "0".to_owned() },
-            NodeDifference::RouteStray { device: None, route },
+            NodeDifference::RouteStray { route },
             NodeDifference::Unexpected { index, name: name.clone(), owner: owner.clone() },
             NodeDifference::Detached { index, name: name.clone(), owner: owner.clone() },
             NodeDifference::Renamed { sandbox: owner, index, found: name, wanted: wiring.host.device },

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::Mac;
+pub use plan::{NamedRoute as Route, RouteKind};
 use serde::{Deserialize, Serialize};
 
 use super::{PodName, Sighted};
@@ -90,47 +91,6 @@ pub struct Address {
     /// In use elsewhere, as the kernel noticed itself (IPv6).
     #[serde(default)]
     pub is_duplicate: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Route {
-    pub destination: IpNet,
-    #[serde(default)]
-    pub kind: RouteKind,
-    #[serde(default)]
-    pub via: Option<IpAddr>,
-    #[serde(default)]
-    pub device: Option<String>,
-    /// As `ip route` prints it: `kernel`, `bird`, `static`, `80`. `None`: `boot`, or not said.
-    #[serde(default)]
-    pub protocol: Option<String>,
-    #[serde(default)]
-    pub scope: Option<String>,
-    #[serde(default)]
-    pub source: Option<IpAddr>,
-    #[serde(default)]
-    pub metric: Option<u32>,
-    /// `None`: the main table.
-    #[serde(default)]
-    pub table: Option<String>,
-    #[serde(default)]
-    pub is_onlink: bool,
-    /// The kernel says that its device or gateway does not work.
-    #[serde(default)]
-    pub is_dead: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RouteKind {
-    #[default]
-    Unicast,
-    Blackhole,
-    Unreachable,
-    Prohibit,
-    Local,
-    Broadcast,
-    Other,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,28 +184,6 @@ impl Link {
     }
 }
 
-impl Route {
-    pub fn is_in_main_table(&self) -> bool {
-        matches!(self.table.as_deref(), None | Some("main" | "254"))
-    }
-}
-
-impl std::fmt::Display for Route {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.kind != RouteKind::Unicast {
-            write!(f, "{} ", format!("{:?}", self.kind).to_lowercase())?;
-        }
-        write!(f, "{}", self.destination)?;
-        if let Some(via) = self.via {
-            write!(f, " via {via}")?;
-        }
-        match &self.device {
-            Some(device) => write!(f, " dev {device}"),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,17 +191,10 @@ mod tests {
 
     fn route(destination: &str, device: &str, metric: Option<u32>, table: Option<&str>) -> Sighted<Route> {
         let route = Route {
-            destination: destination.parse().unwrap(),
-            kind: RouteKind::Unicast,
-            via: None,
             device: Some(device.to_owned()),
-            protocol: None,
-            scope: None,
-            source: None,
             metric,
             table: table.map(str::to_owned),
-            is_onlink: false,
-            is_dead: false,
+            ..Route::to(destination.parse().unwrap())
         };
         Sighted::new(route, Origin::file("r"))
     }

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::{DeviceName, Mac, Sandbox};
-use plan::{Attachment, FORWARD_V4};
+use plan::{Attachment, FORWARD_V4, Link};
 
 use crate::links::{find_link, is_of_a_sandbox};
-use crate::objects::{Link, read_address};
+use crate::objects::read_address;
 use crate::{Host, HostError, PodNamespace, messages, sysctl};
 
 /// What the records say of a sandbox.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plan::{Difference, PodWiring, Side, differences};
+use plan::{Difference, PodWiring, Route, Side, differences};
 
 use crate::links::get_link;
 use crate::netlink::Request;
@@ -141,7 +141,9 @@ pub(crate) fn request(index: u32, difference: &Difference) -> Option<Request> {
             Some(messages::add_address(device, index, *address))
         }
         Difference::RouteMissing { device, route, .. } => Some(messages::add_route(device, index, route)),
-        Difference::RouteStray { route, .. } => Some(messages::delete_route(Some(index), route)),
+        Difference::RouteStray { route, .. } => {
+            Some(messages::delete_route(&Route { device: Some(index), ..*route }))
+        }
         Difference::NeighbourMissing { device, neighbour, .. } => {
             Some(messages::set_neighbour(device, index, neighbour))
         }

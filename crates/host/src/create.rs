@@ -18,12 +18,12 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::AsRawFd as _;
 
 use model::DeviceName;
-use plan::{DeviceSetting, End, PodWiring, Sysctl};
+use plan::{DeviceSetting, End, Link, PodWiring, Sysctl};
 
 use crate::links::{get_link, is_no_device};
 use crate::messages::NewPair;
 use crate::netlink::{Message, Request};
-use crate::objects::{Link, Settings, read_link};
+use crate::objects::{read_link, setting_number};
 use crate::observe::told_by;
 use crate::{Halfway, Host, HostError, PodNamespace, messages, sysctl};
 
@@ -306,8 +306,7 @@ fn contents(end: &End, index: u32) -> Vec<Request> {
 /// What a link message can set. Without the side effects of the files: only for a device that is not yet in use.
 fn v4_settings(end: &End) -> Vec<(u16, i32)> {
     let device = end.device.as_str();
-    let setting =
-        |wanted: &Sysctl| Some((Settings::number(&wanted.path, device)?, wanted.value.parse().ok()?));
+    let setting = |wanted: &Sysctl| Some((setting_number(&wanted.path, device)?, wanted.value.parse().ok()?));
     end.sysctls.iter().filter_map(setting).collect()
 }
 
@@ -319,5 +318,5 @@ fn proxy_delay(end: &End, index: u32) -> Option<Request> {
 
 fn needs_file(wanted: &Sysctl, device: &DeviceName) -> bool {
     let is_proxy_delay = wanted.path == DeviceSetting::ProxyDelay.path(device.as_str());
-    Settings::number(&wanted.path, device.as_str()).is_none() && !is_proxy_delay
+    setting_number(&wanted.path, device.as_str()).is_none() && !is_proxy_delay
 }

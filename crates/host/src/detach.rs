@@ -8,10 +8,11 @@
 //! any process can find it and finish the work.
 
 use model::{DeviceName, Sandbox};
+use plan::Link;
 
-use crate::links::{find_link, is_no_device};
+use crate::links::{find_link, find_link_by_index, is_no_device};
 use crate::netlink::Request;
-use crate::objects::{Link, read_link};
+use crate::objects::read_link;
 use crate::{Halfway, Host, HostError, OwnedLink, PodNamespace, messages};
 
 /// The kernel removes the links of a group together. This one is `plmb`; links are in it for the moment of their
@@ -165,11 +166,7 @@ impl Host {
     /// The other end of a pod's device, if it is a veth to this node.
     fn other_end(&mut self, inside: &Link) -> Result<Option<Link>, HostError> {
         let Some(outside_index) = inside.peer_index else { return Ok(None) };
-        let outside = match self.netlink.get(messages::get_link_by_index(outside_index)) {
-            Err(error) if is_no_device(&error) => return Ok(None),
-            found => found?,
-        };
-        let outside = read_link(outside.kind, &outside.body);
+        let outside = find_link_by_index(&mut self.netlink, outside_index)?;
         Ok(outside.filter(|outside| outside.peer_index == Some(inside.index)))
     }
 }

@@ -8,12 +8,11 @@ pub fn netlink(bytes: &[u8]) {
         let FrameKind::Object { kind, payload } = frame.kind else { continue };
         let _ = crate::objects::read_link(kind, payload);
         let _ = crate::objects::read_address(kind, payload);
-        let _ = crate::objects::read_route(kind, payload);
+        let _ = crate::objects::read_pod_route(kind, payload);
         let _ = crate::objects::is_local_route(payload);
         let _ = crate::objects::read_neighbour(kind, payload);
         let _ = crate::objects::read_permanent_neighbour(kind, payload);
         let _ = crate::objects::read_proxy_delay(kind, payload);
-        let _ = crate::survey::read::link_details(payload);
         let _ = crate::survey::read::address(kind, payload);
         let _ = crate::survey::read::route(kind, payload);
         let _ = crate::survey::read::neighbour(kind, payload);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::{DeviceName, Sandbox};
-use plan::{NodeDesired, NodeFacts, PodWiring, Sysctl};
+use plan::{Link, NodeDesired, NodeFacts, PodWiring, Sysctl};
 use rustix::io::Errno;
 
 use crate::create::Numbers;
 use crate::netlink::{Netlink, Outcome, Request};
-use crate::objects::{Link, read_link};
+use crate::objects::read_link;
 use crate::{HostError, NetNs, PodNamespace, messages, sysctl};
 
 /// The node: the namespace that the process lives in.
@@ -198,7 +198,7 @@ fn has_ipv6() -> bool {
 }
 
 /// The link that was asked for, if there is one.
-fn found(outcome: Outcome) -> Result<Option<Link>, HostError> {
+pub(crate) fn found(outcome: Outcome) -> Result<Option<Link>, HostError> {
     match outcome {
         Err(error) if is_no_device(&error) => Ok(None),
         outcome => Ok(outcome?.and_then(|object| read_link(object.kind, &object.body))),
@@ -206,11 +206,11 @@ fn found(outcome: Outcome) -> Result<Option<Link>, HostError> {
 }
 
 pub(crate) fn find_link(netlink: &mut Netlink, device: &DeviceName) -> Result<Option<Link>, HostError> {
-    match get_link(netlink, device) {
-        Ok(link) => Ok(Some(link)),
-        Err(error) if is_no_device(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
+    found(netlink.get(messages::get_link(device)).map(Some))
+}
+
+pub(crate) fn find_link_by_index(netlink: &mut Netlink, index: u32) -> Result<Option<Link>, HostError> {
+    found(netlink.get(messages::get_link_by_index(index)).map(Some))
 }
 
 pub(crate) fn get_link(netlink: &mut Netlink, device: &DeviceName) -> Result<Link, HostError> {

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 use ipnet::IpNet;
 use model::{DeviceName, Mac};
-use plan::{Neighbour, Route, RouteScope};
+use plan::{Neighbour, Route};
 
 use crate::netlink::numbers::*;
 use crate::netlink::{Message, Request};
@@ -209,61 +209,46 @@ fn address_message(kind: u16, family: u8, prefix: u8, flags: u8, index: u32) -> 
 /// Never replaces: a route for the same destination that leads elsewhere is somebody's.
 pub(crate) fn add_route(device: &DeviceName, index: u32, route: &Route) -> Request {
     let what = format!("add route {route} dev {device}");
-    Request::new(what, route_message(RTM_NEWROUTE, Some(index), route), NLM_F_CREATE | NLM_F_EXCL)
+    Request::new(
+        what,
+        route_message(RTM_NEWROUTE, &Route { device: Some(index), ..*route }),
+        NLM_F_CREATE | NLM_F_EXCL,
+    )
 }
 
 /// Takes nothing away either: among IPv4 routes with one metric this one comes first.
 pub(crate) fn prepend_route(device: &DeviceName, index: u32, route: &Route) -> Request {
     let what = format!("put route {route} dev {device} in front of others");
-    Request::new(what, route_message(RTM_NEWROUTE, Some(index), route), NLM_F_CREATE)
+    Request::new(what, route_message(RTM_NEWROUTE, &Route { device: Some(index), ..*route }), NLM_F_CREATE)
 }
 
-pub(crate) fn delete_route(index: Option<u32>, route: &Route) -> Request {
-    let what = format!("delete route {route}");
-    Request::new(what, route_message(RTM_DELROUTE, index, route), 0)
+pub(crate) fn delete_route(route: &Route) -> Request {
+    Request::new(format!("delete route {route}"), route_message(RTM_DELROUTE, route), 0)
 }
 
-fn route_message(kind: u16, index: Option<u32>, route: &Route) -> Message {
-    let scope = match route.scope {
-        RouteScope::Universe => RT_SCOPE_UNIVERSE,
-        RouteScope::Link => RT_SCOPE_LINK,
-        RouteScope::Other(scope) => scope,
-    };
+pub(crate) fn route_message(kind: u16, route: &Route) -> Message {
     let (destination, prefix) = (route.destination.addr(), route.destination.prefix_len());
-    let (family, protocol) = (family(destination), route.protocol);
-    let header = RouteHeader { family, prefix, kind: RTN_UNICAST, protocol, scope, flags: 0 };
-    let mut message = header.message(kind);
+    let (protocol, scope, route_kind) = (route.protocol, route.scope, route.kind.number());
+    let mut header =
+        [family(destination), prefix, 0, 0, RT_TABLE_MAIN, protocol, scope, route_kind, 0, 0, 0, 0];
+    let flags = if route.is_onlink { RTNH_F_ONLINK } else { 0 };
+    header[8..].copy_from_slice(&flags.to_ne_bytes());
+    let mut message = Message::new(kind, &header);
     if prefix > 0 {
         message = message.with(RTA_DST, &octets(destination));
     }
     if let Some(gateway) = route.gateway {
         message = message.with(RTA_GATEWAY, &octets(gateway));
     }
+    if let Some(source) = route.source {
+        message = message.with(RTA_PREFSRC, &octets(source));
+    }
     if route.metric > 0 {
         message = message.with_u32(RTA_PRIORITY, route.metric);
     }
-    match index {
-        Some(index) => message.with_u32(RTA_OIF, index),
+    match route.device {
+        Some(device) => message.with_u32(RTA_OIF, device),
         None => message,
-    }
-}
-
-/// `struct rtmsg`, for routes of the main table.
-pub(crate) struct RouteHeader {
-    pub(crate) family: u8,
-    pub(crate) prefix: u8,
-    pub(crate) kind: u8,
-    pub(crate) protocol: u8,
-    pub(crate) scope: u8,
-    pub(crate) flags: u32,
-}
-
-impl RouteHeader {
-    pub(crate) fn message(&self, message: u16) -> Message {
-        let RouteHeader { family, prefix, kind, protocol, scope, flags } = *self;
-        let mut header = [family, prefix, 0, 0, RT_TABLE_MAIN, protocol, scope, kind, 0, 0, 0, 0];
-        header[8..].copy_from_slice(&flags.to_ne_bytes());
-        Message::new(message, &header)
     }
 }
 

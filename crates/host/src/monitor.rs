@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use netlink_sys::Socket;
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
+use plan::Notice;
 use plan::between::BetweenNotice;
-use plan::{Notice, ObservedRoute};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
@@ -21,7 +21,7 @@ use crate::between::guard::{RulesTouched, read_touched};
 use crate::netlink::frame::{FrameKind, split};
 use crate::netlink::message::{Attributes, read_u32};
 use crate::netlink::numbers::*;
-use crate::objects::{NETCONF_HEADER, read_address, read_link, read_neighbour, read_route};
+use crate::objects::{NETCONF_HEADER, read_address, read_link, read_neighbour, read_pod_route};
 
 const GROUPS: [u32; 8] = [
     RTNLGRP_LINK,
@@ -242,10 +242,7 @@ fn read_notice(kind: u16, body: &[u8]) -> Option<Notice> {
             let (index, address) = read_address(kind, body)?;
             Some(Notice::Address { index, address })
         }
-        RTM_NEWROUTE | RTM_DELROUTE => {
-            let ObservedRoute { device, route } = read_route(kind, body)?;
-            Some(Notice::Route { device, route })
-        }
+        RTM_NEWROUTE | RTM_DELROUTE => Some(Notice::Route { route: read_pod_route(kind, body)? }),
         RTM_NEWNEIGH | RTM_DELNEIGH => {
             let (index, address, _) = read_neighbour(kind, body)?;
             Some(Notice::Neighbour { index, address })

@@ -4,15 +4,17 @@ use std::path::Path;
 
 use model::{DeviceName, Sandbox};
 use plan::{
-    DeviceSetting, Difference, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference, NodeObserved,
-    ObservedLink, ObservedRoute, PodWiring, Route, Side, Sysctl, node_differences,
+    DeviceSetting, Difference, Link, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference, NodeObserved,
+    PodWiring, Route, Side, Sysctl, node_differences,
 };
 use rustix::io::Errno;
 
-use crate::links::{find_link, is_no_device};
+use crate::links::{find_link, find_link_by_index};
 use crate::netlink::Request;
 use crate::netlink::numbers::{AF_INET, AF_INET6};
-use crate::objects::{Link, read_address, read_link, read_permanent_neighbour, read_proxy_delay, read_route};
+use crate::objects::{
+    read_address, read_link, read_permanent_neighbour, read_pod_route, read_proxy_delay, set_proxy_delay,
+};
 use crate::{Host, HostError, apply, messages, sysctl};
 
 /// Something that could not be put right.
@@ -25,15 +27,14 @@ pub struct Unmended {
 impl Host {
     /// Everything of ours, and what could be in its way. Costs about as much as `ip link` and `ip route` together.
     pub fn observe_node(&mut self) -> Result<NodeObserved, HostError> {
-        let links = self.netlink.dump("list the node's links", &messages::list_links(), read_link)?;
+        let mut links = self.netlink.dump("list the node's links", &messages::list_links(), read_link)?;
         let delays = self.netlink.dump(
             "list the node's settings for neighbours",
             &messages::list_neighbour_tables(),
             read_proxy_delay,
         )?;
         let delay_of = |index: u32| delays.iter().find(|(of, _)| *of == index).map(|(_, delay)| *delay);
-        let links: Vec<ObservedLink> =
-            links.into_iter().map(|link| observed(&link, delay_of(link.index))).collect();
+        links.iter_mut().for_each(|link| set_proxy_delay(&mut link.settings, delay_of(link.index)));
         let is_ours = |index: u32| links.iter().any(|link| link.index == index && link.owner().is_some());
         let routes = self.observe_routes(&is_ours)?;
         let what = "list the node's addresses";
@@ -50,16 +51,16 @@ impl Host {
         Ok(NodeObserved { links, routes, addresses, neighbours, sysctls: sysctls.collect() })
     }
 
-    fn observe_routes(&mut self, is_ours: &impl Fn(u32) -> bool) -> Result<Vec<ObservedRoute>, HostError> {
+    fn observe_routes(&mut self, is_ours: &impl Fn(u32) -> bool) -> Result<Vec<Route>, HostError> {
         let mut routes = Vec::new();
         let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
             let what = "list the node's routes";
             routes.extend(self.netlink.dump(what, &messages::list_routes(family), |kind, body| {
-                let found = read_route(kind, body)?;
-                let destination = found.route.destination;
+                let found = read_pod_route(kind, body)?;
+                let destination = found.destination;
                 let is_host_route = destination.prefix_len() == destination.max_prefix_len();
-                let matters = found.route.is_ours() || is_host_route || found.device.is_some_and(is_ours);
+                let matters = found.is_ours() || is_host_route || found.device.is_some_and(is_ours);
                 matters.then_some(found)
             })?);
         }
@@ -90,21 +91,19 @@ impl Host {
         let link = match holder {
             Some(link) if is_own(&link) => Some(link),
             holder => {
-                observed.links.extend(holder.map(|link| observed_bare(&link)));
+                observed.links.extend(holder);
                 self.find_renamed(&wiring.sandbox, index)?
             }
         };
-        let Some(link) = link else { return Ok(observed) };
+        let Some(mut link) = link else { return Ok(observed) };
         let contents = crate::observe::look_up_contents(&mut self.netlink, &wiring.host, link.index)?;
         let delay = sysctl::read(&DeviceSetting::ProxyDelay.path(&link.name)).ok();
-        let mut seen = observed_bare(&link);
-        let settings = link.settings.with_proxy_delay(delay.and_then(|delay| delay.parse().ok()));
-        seen.sysctls = settings.all(&link.name);
-        observed.links.push(seen);
+        set_proxy_delay(&mut link.settings, delay.and_then(|delay| delay.parse().ok()));
         observed.routes = contents.routes;
         observed.addresses = contents.addresses.into_iter().map(|address| (link.index, address)).collect();
         let neighbour = |found: Neighbour| (link.index, found);
         observed.neighbours = contents.neighbours.into_iter().map(neighbour).collect();
+        observed.links.push(link);
         Ok(observed)
     }
 
@@ -112,11 +111,7 @@ impl Host {
     fn find_renamed(&mut self, sandbox: &Sandbox, index: Option<u32>) -> Result<Option<Link>, HostError> {
         let is_own = |link: &Link| link.alias.as_ref() == Some(&sandbox.alias());
         if let Some(index) = index {
-            let found = match self.netlink.get(messages::get_link_by_index(index)) {
-                Err(error) if is_no_device(&error) => None,
-                found => Some(found?),
-            };
-            let link = found.and_then(|found| read_link(found.kind, &found.body)).filter(is_own);
+            let link = find_link_by_index(&mut self.netlink, index)?.filter(is_own);
             if link.is_some() {
                 return Ok(link);
             }
@@ -186,8 +181,10 @@ impl Host {
             return Err(HostError::Outranked { destination: route.destination, metric: rival_metric });
         };
         // Ours may be there already, behind the stranger's.
-        let requests =
-            [messages::delete_route(Some(index), route), messages::prepend_route(device, index, &ahead)];
+        let requests = [
+            messages::delete_route(&Route { device: Some(index), ..*route }),
+            messages::prepend_route(device, index, &ahead),
+        ];
         let mut outcomes = self.netlink.transact(requests.into())?.into_iter();
         match outcomes.next() {
             Some(Err(error)) if error.errno() != Some(Errno::SRCH.raw_os_error()) => return Err(error),
@@ -210,32 +207,10 @@ impl Host {
 
 fn request(difference: &NodeDifference) -> Option<Request> {
     match difference {
-        NodeDifference::RouteStray { device, route } => Some(messages::delete_route(*device, route)),
+        NodeDifference::RouteStray { route } => Some(messages::delete_route(route)),
         NodeDifference::OfPod { index: Some(index), difference, .. } if difference.side() == Side::Host => {
             apply::request(*index, difference)
         }
         _ => None,
-    }
-}
-
-fn observed(link: &Link, proxy_delay: Option<u64>) -> ObservedLink {
-    let mut seen = observed_bare(link);
-    if seen.owner().is_some() {
-        seen.sysctls = link.settings.with_proxy_delay(proxy_delay).all(&link.name);
-    }
-    seen
-}
-
-fn observed_bare(link: &Link) -> ObservedLink {
-    ObservedLink {
-        index: link.index,
-        name: link.name.clone(),
-        peer_index: link.peer_index,
-        alias: link.alias.clone(),
-        mac: link.mac,
-        mtu: link.mtu,
-        up: link.up,
-        running: link.running,
-        sysctls: Vec::new(),
     }
 }

@@ -2,14 +2,14 @@
 
 use ipnet::IpNet;
 use plan::{
-    End, Neighbour, ObservedEnd, ObservedRoute, ObservedWiring, PartialEnd, PodWiring, Route, Sysctl,
+    End, Link, Neighbour, ObservedEnd, ObservedWiring, PartialEnd, PodWiring, Route, Sysctl,
     preferred_elsewhere,
 };
 
-use crate::links::{find_link, is_no_device};
+use crate::links::{find_link, found};
 use crate::netlink::numbers::{AF_INET, AF_INET6};
 use crate::netlink::{Message, Netlink, Outcome, Request};
-use crate::objects::{Link, is_local_route, read_address, read_link, read_permanent_neighbour, read_route};
+use crate::objects::{is_local_route, read_address, read_permanent_neighbour, read_pod_route};
 use crate::{Host, HostError, PodNamespace, messages, sysctl};
 
 /// What is read besides the link itself.
@@ -17,7 +17,7 @@ use crate::{Host, HostError, PodNamespace, messages, sysctl};
 pub(crate) struct Contents {
     pub(crate) addresses: Vec<IpNet>,
     /// Through the device, and through others to wanted destinations. In the kernel's order.
-    pub(crate) routes: Vec<ObservedRoute>,
+    pub(crate) routes: Vec<Route>,
     pub(crate) neighbours: Vec<Neighbour>,
     /// Settings that were told by the way.
     sysctls: Vec<Sysctl>,
@@ -106,11 +106,7 @@ fn ask_end(
     let mut asked = vec![messages::get_link(&end.device)];
     asked.extend(questions(end, index));
     let mut outcomes = netlink.transact(asked)?.into_iter();
-    let link = match outcomes.next().unwrap_or(Ok(None)) {
-        Err(error) if is_no_device(&error) => return Ok(None),
-        outcome => outcome?.and_then(|found| read_link(found.kind, &found.body)),
-    };
-    let Some(link) = link else { return Ok(None) };
+    let Some(link) = found(outcomes.next().unwrap_or(Ok(None)))? else { return Ok(None) };
     let contents = answers(end, index, outcomes.collect());
     observed_end(end, link, contents, read_files).map(Some)
 }
@@ -123,7 +119,7 @@ fn observed_end(
 ) -> Result<ObservedEnd, HostError> {
     let Contents { addresses, routes: found, neighbours, mut sysctls } = contents;
     let preferred = preferred_elsewhere(&end.routes, found.iter(), link.index);
-    let (routes, rivals) = by_device(found, link.index);
+    let (routes, rivals) = found.into_iter().partition(|found| found.device == Some(link.index));
     sysctls.extend(end.sysctls.iter().filter_map(|wanted| told_by(&link, end, wanted)));
     let is_told = |wanted: &Sysctl| sysctls.iter().any(|told| told.path == wanted.path);
     let rest: Vec<&Sysctl> = end.sysctls.iter().filter(|wanted| !is_told(wanted)).collect();
@@ -152,7 +148,7 @@ fn observed_end(
 
 /// The setting as it is, if the link message told it.
 pub(crate) fn told_by(link: &Link, end: &End, wanted: &Sysctl) -> Option<Sysctl> {
-    let value = link.settings.get(&wanted.path, end.device.as_str())?.to_string();
+    let value = link.settings.at(&wanted.path, end.device.as_str())?.to_string();
     Some(Sysctl { path: wanted.path.clone(), value })
 }
 
@@ -165,7 +161,7 @@ fn list_contents(netlink: &mut Netlink, end: &End, index: u32) -> Result<Content
     for family in [AF_INET, AF_INET6].into_iter().take(if has_v6 { 2 } else { 1 }) {
         let what = format!("list the routes of {device}");
         routes.extend(netlink.dump(&what, &messages::list_routes(family), |kind, body| {
-            read_route(kind, body).filter(|found| found.device == Some(index) || is_wanted(end, &found.route))
+            read_pod_route(kind, body).filter(|found| found.device == Some(index) || is_wanted(end, found))
         })?);
     }
     let what = format!("list the addresses of {device}");
@@ -224,10 +220,10 @@ fn answers(end: &End, index: u32, mut outcomes: Vec<Outcome>) -> Contents {
             .filter(|(of, _)| *of == index)
             .map(|(_, found)| found)
     };
-    let routes = found.iter().filter_map(|message| read_route(message.kind, &message.body));
+    let routes = found.iter().filter_map(|message| read_pod_route(message.kind, &message.body));
     Contents {
         addresses,
-        routes: routes.filter(|found| is_wanted(end, &found.route)).collect(),
+        routes: routes.filter(|found| is_wanted(end, found)).collect(),
         neighbours: found.iter().filter_map(neighbour).collect(),
         sysctls: end.sysctls.iter().filter_map(told).collect(),
     }
@@ -235,11 +231,4 @@ fn answers(end: &End, index: u32, mut outcomes: Vec<Outcome>) -> Contents {
 
 fn is_wanted(end: &End, route: &Route) -> bool {
     end.routes.iter().any(|wanted| wanted.destination == route.destination)
-}
-
-/// Those through the device, and those elsewhere.
-fn by_device(routes: Vec<ObservedRoute>, index: u32) -> (Vec<Route>, Vec<Route>) {
-    let (own, others): (Vec<_>, Vec<_>) = routes.into_iter().partition(|found| found.device == Some(index));
-    let bare = |routes: Vec<ObservedRoute>| routes.into_iter().map(|found| found.route).collect();
-    (bare(own), bare(others))
 }

@@ -272,8 +272,9 @@ fn changes_lead_where_a_look_at_everything_would() {
         let changed = between.settle();
         let had = devices;
         devices = bench.devices(&between);
-        let known = |version, via| devices.index_of(version, via).or_else(|| had.index_of(version, via));
-        bench.apply(&changes_of(&between, &changed, known), &devices);
+        let vxlan = [0, 1].map(|version| devices.vxlan[version].or(had.vxlan[version]));
+        let known = BetweenDevices { vxlan, ..devices };
+        bench.apply(&changes_of(&between, &changed, &known), &devices);
         assert_eq!(bench.differences(&between, &devices), [], "{encapsulation:?}");
     }
     // An address that one node lends to another.
@@ -281,7 +282,7 @@ fn changes_lead_where_a_look_at_everything_would() {
     between
         .set_block("10.244.1.0/26".parse().unwrap(), Some(BlockView { owner: Some("b".to_owned()), lent }));
     let changed = between.settle();
-    bench.apply(&changes_of(&between, &changed, |version, via| devices.index_of(version, via)), &devices);
+    bench.apply(&changes_of(&between, &changed, &devices), &devices);
     assert!(bench.ip("route show proto 113").contains("10.244.1.9 via 172.30.0.3 dev eth0 metric 1 onlink"));
     assert_eq!(bench.differences(&between, &devices), []);
 }
@@ -306,7 +307,7 @@ fn strangers_routes_are_neither_listed_nor_replaced() {
         }),
     );
     let changed = between.settle();
-    bench.apply(&changes_of(&between, &changed, |version, via| devices.index_of(version, via)), &devices);
+    bench.apply(&changes_of(&between, &changed, &devices), &devices);
     let all = bench.ip("route show 10.244.1.0/26");
     let lines: Vec<&str> = all.lines().collect();
     assert!(lines.len() == 2 && lines[0].contains("via 172.30.0.22"), "{all}");

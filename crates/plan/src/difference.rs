@@ -232,12 +232,12 @@ fn content_differences(
     let is_stray =
         |route: &&Route| route.is_ours() && !desired.routes.iter().any(|wanted| route.serves(wanted));
     for route in routes.iter().filter(is_stray) {
-        found.push(Difference::RouteStray { side, device: device.clone(), route: route.clone() });
+        found.push(Difference::RouteStray { side, device: device.clone(), route: *route });
     }
     for route in &desired.routes {
         let is_served = routes.iter().any(|found| found.serves(route));
         let taken = observed.and_then(|end| taken_by(side, route, end, is_served));
-        let (device, route) = (device.clone(), route.clone());
+        let (device, route) = (device.clone(), *route);
         match taken.map(|rival| (rival.protocol, rival.metric)) {
             Some((by, metric)) => found.push(Difference::RouteTaken { side, device, route, by, metric }),
             None if is_served || partial.routes => {}

@@ -19,6 +19,7 @@ pub mod bgp;
 mod difference;
 mod inside;
 mod maker;
+mod named;
 mod node;
 mod notice;
 mod objects;
@@ -30,15 +31,15 @@ pub mod witness;
 pub use difference::{Difference, ObservedEnd, ObservedWiring, PartialEnd, differences, end_differences};
 pub use inside::{InsidePod, inside_pod};
 pub use maker::Maker;
+pub use named::{NamedRoute, RouteKind, protocol_name, protocol_number, scope_name, scope_number};
 pub use node::{
-    NodeDesired, NodeDifference, NodeObserved, ObservedLink, ObservedRoute, StrayNeighbour, node_differences,
-    preferred_elsewhere,
+    NodeDesired, NodeDifference, NodeObserved, StrayNeighbour, node_differences, preferred_elsewhere,
 };
 pub use notice::{Affected, Notice, Watched};
-pub use objects::{Neighbour, ROUTE_PROTOCOL, Route, RouteScope, Sysctl};
+pub use objects::{Link, Neighbour, ROUTE_PROTOCOL, Route, Sysctl, Vxlan};
 pub use setting::{
-    DeviceSetting, FORWARD_V4, LOOSE_RP_FILTER, NODE_FORWARDING, NeededSetting, needed_at, needed_settings,
-    required_on_node,
+    DeviceSetting, DeviceSettings, FORWARD_V4, LOOSE_RP_FILTER, NODE_FORWARDING, NeededSetting, needed_at,
+    needed_settings, required_on_node,
 };
 pub use wiring::{
     Attachment, End, NodeFacts, PodWiring, Side, USUAL_INTERFACE, UnsupportedAddress, V4_GATEWAY, V6_GATEWAY,

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ipnet::IpNet;
-use model::{DeviceName, IpVersion, Mac, Sandbox};
+use model::{DeviceName, IpVersion, Sandbox};
 
 use crate::difference::{Difference, ObservedEnd, PartialEnd, end_differences};
-use crate::objects::{Neighbour, Route, Sysctl};
+use crate::objects::{Link, Neighbour, Route, Sysctl};
 use crate::setting::NODE_FORWARDING;
 use crate::wiring::{PodWiring, Side};
 
@@ -25,37 +25,15 @@ pub struct NodeDesired {
 /// not there, so that it is not taken for superfluous.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeObserved {
-    pub links: Vec<ObservedLink>,
+    pub links: Vec<Link>,
     /// Of the main table: at least all of ours, all through links of ours, and all to single addresses.
-    pub routes: Vec<ObservedRoute>,
+    pub routes: Vec<Route>,
     /// At least those on links of ours.
     pub addresses: Vec<(u32, IpNet)>,
     /// Permanent entries, at least those on links of ours.
     pub neighbours: Vec<(u32, Neighbour)>,
     /// Settings of the node as a whole, at least those of [`NODE_FORWARDING`] that can be read.
     pub sysctls: Vec<Sysctl>,
-}
-
-/// One device of the node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedLink {
-    pub index: u32,
-    pub name: String,
-    pub peer_index: Option<u32>,
-    pub alias: Option<String>,
-    pub mac: Option<Mac>,
-    pub mtu: u32,
-    pub up: bool,
-    pub running: bool,
-    /// Of links of ours only.
-    pub sysctls: Vec<Sysctl>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedRoute {
-    /// `None` if there are several, or none.
-    pub device: Option<u32>,
-    pub route: Route,
 }
 
 /// A permanent neighbour on a pod's device that nothing asks for.
@@ -75,7 +53,7 @@ pub enum NodeDifference {
     /// A sandbox's link has another name than it should.
     Renamed { sandbox: Sandbox, index: u32, found: String, wanted: DeviceName },
     /// A route of ours that nothing asks for, through a device that is not a pod's.
-    RouteStray { device: Option<u32>, route: Route },
+    RouteStray { route: Route },
     /// Something is wrong with the host end of a pod. `index` is that of its link, if there is one.
     OfPod { sandbox: Sandbox, index: Option<u32>, difference: Difference },
     /// A link of a sandbox that should have none, or a second one of a sandbox that should have one.
@@ -127,18 +105,6 @@ impl FromIterator<PodWiring> for NodeDesired {
     }
 }
 
-impl ObservedLink {
-    /// The sandbox that this link is in service for.
-    pub fn owner(&self) -> Option<Sandbox> {
-        Sandbox::from_alias(self.alias.as_deref()?)
-    }
-
-    /// The sandbox whose link this was, until it was taken out of service.
-    pub fn former_owner(&self) -> Option<Sandbox> {
-        Sandbox::from_detached_alias(self.alias.as_deref()?)
-    }
-}
-
 impl NodeObserved {
     /// Neighbours on pods' devices whose address the pod does not have and to which no route through the device leads, whoever
     /// made it. Nothing tells who made a neighbour, and the pod may have given itself the address: a look inside comes first.
@@ -165,19 +131,19 @@ impl NodeObserved {
 
     /// Strangers' routes to addresses of pods, through other devices than the pod's, whether packets take them or
     /// not. Somebody else believes that the address is theirs.
-    pub fn rival_routes<'a>(&'a self, desired: &'a NodeDesired) -> Vec<(&'a Sandbox, &'a ObservedRoute)> {
+    pub fn rival_routes<'a>(&'a self, desired: &'a NodeDesired) -> Vec<(&'a Sandbox, &'a Route)> {
         let of_pods: BTreeMap<IpNet, &PodWiring> = desired
             .wirings()
             .flat_map(|wiring| wiring.host.routes.iter().map(move |route| (route.destination, wiring)))
             .collect();
-        let to_pods = self.routes.iter().filter(|found| !found.route.is_ours());
-        let to_pods = to_pods.filter_map(|found| Some((*of_pods.get(&found.route.destination)?, found)));
-        let to_pods: Vec<(&PodWiring, &ObservedRoute)> = to_pods.collect();
+        let to_pods = self.routes.iter().filter(|found| !found.is_ours());
+        let to_pods = to_pods.filter_map(|found| Some((*of_pods.get(&found.destination)?, found)));
+        let to_pods: Vec<(&PodWiring, &Route)> = to_pods.collect();
         if to_pods.is_empty() {
             return Vec::new();
         }
         let view = View::new(self);
-        let is_elsewhere = |(wiring, found): &(&PodWiring, &ObservedRoute)| {
+        let is_elsewhere = |(wiring, found): &(&PodWiring, &Route)| {
             found.device != view.link_of(wiring).map(|link| link.index)
         };
         let rivals = to_pods.into_iter().filter(is_elsewhere);
@@ -196,17 +162,12 @@ pub fn node_differences(desired: &NodeDesired, observed: &NodeObserved) -> Vec<N
         used.extend(link.map(|link| link.index));
         view.pod_differences(wiring, link, &mut renamed, &mut of_pods);
     }
-    let is_stray = |found: &&ObservedRoute| {
-        found.route.is_ours() && found.device.is_none_or(|device| !used.contains(&device))
-    };
+    let is_stray =
+        |found: &&Route| found.is_ours() && found.device.is_none_or(|device| !used.contains(&device));
     let mut found = setting_differences(desired, observed);
     found.extend(renamed);
     found.extend(
-        observed
-            .routes
-            .iter()
-            .filter(is_stray)
-            .map(|stray| NodeDifference::RouteStray { device: stray.device, route: stray.route.clone() }),
+        observed.routes.iter().filter(is_stray).map(|stray| NodeDifference::RouteStray { route: *stray }),
     );
     found.extend(of_pods);
     for link in observed.links.iter().filter(|link| !used.contains(&link.index)) {
@@ -233,24 +194,24 @@ fn setting_differences(desired: &NodeDesired, observed: &NodeObserved) -> Vec<No
 /// that the kernel prefers.
 pub fn preferred_elsewhere<'a>(
     wanted: &[Route],
-    found: impl Iterator<Item = &'a ObservedRoute> + Clone,
+    found: impl Iterator<Item = &'a Route> + Clone,
     index: u32,
 ) -> Vec<Route> {
     let winner = |wanted: &Route| {
-        let there = found.clone().filter(|found| found.route.destination == wanted.destination);
+        let there = found.clone().filter(|found| found.destination == wanted.destination);
         // The first of those with the lowest metric.
-        let winner = there.min_by_key(|found| found.route.metric)?;
-        (winner.device != Some(index)).then(|| winner.route.clone())
+        let winner = there.min_by_key(|found| found.metric)?;
+        (winner.device != Some(index)).then_some(*winner)
     };
     wanted.iter().filter_map(winner).collect()
 }
 
 /// What was observed, by what it is looked up by.
 struct View<'a> {
-    by_name: BTreeMap<&'a str, &'a ObservedLink>,
-    by_owner: BTreeMap<Sandbox, Vec<&'a ObservedLink>>,
+    by_name: BTreeMap<&'a str, &'a Link>,
+    by_owner: BTreeMap<Sandbox, Vec<&'a Link>>,
     routes_on: BTreeMap<u32, Vec<&'a Route>>,
-    routes_to: BTreeMap<IpNet, Vec<&'a ObservedRoute>>,
+    routes_to: BTreeMap<IpNet, Vec<&'a Route>>,
     addresses_on: BTreeMap<u32, Vec<IpNet>>,
     neighbours_on: BTreeMap<u32, Vec<&'a Neighbour>>,
 }
@@ -258,19 +219,19 @@ struct View<'a> {
 impl<'a> View<'a> {
     fn new(observed: &'a NodeObserved) -> View<'a> {
         let owned = observed.links.iter().filter_map(|link| Some((link.owner()?, link)));
-        let on_device = observed.routes.iter().filter_map(|found| Some((found.device?, &found.route)));
+        let on_device = observed.routes.iter().filter_map(|found| Some((found.device?, found)));
         View {
             by_name: observed.links.iter().map(|link| (link.name.as_str(), link)).collect(),
             by_owner: group(owned),
             routes_on: group(on_device),
-            routes_to: group(observed.routes.iter().map(|found| (found.route.destination, found))),
+            routes_to: group(observed.routes.iter().map(|found| (found.destination, found))),
             addresses_on: group(observed.addresses.iter().copied()),
             neighbours_on: group(observed.neighbours.iter().map(|(index, found)| (*index, found))),
         }
     }
 
     /// The link that has the right name if there are several: the others are left-overs.
-    fn link_of(&self, wiring: &PodWiring) -> Option<&'a ObservedLink> {
+    fn link_of(&self, wiring: &PodWiring) -> Option<&'a Link> {
         let links = self.by_owner.get(&wiring.sandbox)?;
         let named = links.iter().find(|link| link.name == wiring.host.device.as_str());
         named.or_else(|| links.first()).copied()
@@ -279,7 +240,7 @@ impl<'a> View<'a> {
     fn pod_differences(
         &self,
         wiring: &PodWiring,
-        link: Option<&ObservedLink>,
+        link: Option<&Link>,
         renamed: &mut Vec<NodeDifference>,
         of_pods: &mut Vec<NodeDifference>,
     ) {
@@ -309,9 +270,9 @@ impl<'a> View<'a> {
         of_pods.extend(found.into_iter().map(|difference| of_pod(index, difference)));
     }
 
-    fn end(&self, wiring: &PodWiring, link: &ObservedLink) -> ObservedEnd {
+    fn end(&self, wiring: &PodWiring, link: &Link) -> ObservedEnd {
         let index = link.index;
-        let elsewhere = |found: &&ObservedRoute| found.device != Some(index);
+        let elsewhere = |found: &&Route| found.device != Some(index);
         let wanted = &wiring.host.routes;
         let to_pod = wanted.iter().filter_map(|wanted| self.routes_to.get(&wanted.destination));
         let to_pod = to_pod.flatten().copied();
@@ -324,17 +285,14 @@ impl<'a> View<'a> {
             up: Some(link.up),
             running: Some(link.running),
             addresses: self.addresses_on.get(&index).cloned().unwrap_or_default(),
-            routes: self.routes_on.get(&index).into_iter().flatten().copied().cloned().collect(),
-            rivals: to_pod.clone().filter(elsewhere).map(|found| found.route.clone()).collect(),
+            routes: self.routes_on.get(&index).into_iter().flatten().copied().copied().collect(),
+            rivals: to_pod.clone().filter(elsewhere).copied().collect(),
             preferred: preferred_elsewhere(wanted, to_pod, index),
             neighbours: self.neighbours_on.get(&index).into_iter().flatten().copied().cloned().collect(),
             unresolved: Vec::new(),
             partial: PartialEnd::default(),
-            sysctls: link
-                .sysctls
-                .iter()
-                .map(|sysctl| sysctl.under(&link.name, &wiring.host.device))
-                .collect(),
+            // Under the paths that they have once it is called as it should be.
+            sysctls: link.settings.all(wiring.host.device.as_str()),
         }
     }
 }

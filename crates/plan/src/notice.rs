@@ -24,7 +24,6 @@ pub enum Notice {
         address: IpNet,
     },
     Route {
-        device: Option<u32>,
         route: Route,
     },
     Neighbour {
@@ -110,7 +109,7 @@ impl Watched {
             Notice::Address { index, .. } | Notice::Neighbour { index, .. } | Notice::Setting { index } => {
                 self.by_index.get(index).cloned()
             }
-            Notice::Route { device, route } => self.route(*device, route),
+            Notice::Route { route } => self.route(route),
         };
         found.map_or(Affected::Nobody, Affected::Pod)
     }
@@ -130,10 +129,10 @@ impl Watched {
         by_alias.or(before).or_else(|| self.by_device.get(name).cloned())
     }
 
-    fn route(&self, device: Option<u32>, route: &Route) -> Option<Sandbox> {
+    fn route(&self, route: &Route) -> Option<Sandbox> {
         let is_host_route = route.destination.prefix_len() == route.destination.max_prefix_len();
         let to_pod = is_host_route.then(|| self.by_address.get(&route.destination.addr())).flatten();
-        let stray = || device.filter(|_| route.is_ours()).and_then(|device| self.by_index.get(&device));
+        let stray = || route.device.filter(|_| route.is_ours()).and_then(|device| self.by_index.get(&device));
         to_pod.or_else(stray).cloned()
     }
 }
@@ -143,7 +142,7 @@ mod tests {
     use model::DeviceName;
 
     use super::*;
-    use crate::objects::{ROUTE_PROTOCOL, RouteScope};
+    use crate::objects::ROUTE_PROTOCOL;
     use crate::wiring::{Attachment, NodeFacts};
 
     fn wiring(container: &str, address: &str) -> PodWiring {
@@ -160,8 +159,7 @@ mod tests {
     }
 
     fn route(destination: &str, protocol: u8) -> Route {
-        let destination = destination.parse().unwrap();
-        Route { destination, gateway: None, scope: RouteScope::Link, protocol, metric: 0 }
+        Route { protocol, ..Route::to(destination.parse().unwrap()) }
     }
 
     fn link(index: u32, name: &str, alias: Option<&str>, gone: bool) -> Notice {
@@ -184,7 +182,7 @@ mod tests {
         check(Notice::Setting { index: 7 }, true);
         check(Notice::Neighbour { index: 7, address: [1, 2, 3, 4].into() }, true);
         check(Notice::Address { index: 8, address: "fe80::1/64".parse().unwrap() }, false);
-        let via = |device, route| Notice::Route { device, route };
+        let via = |device, route| Notice::Route { route: Route { device, ..route } };
         check(via(None, route("10.244.0.5/32", 3)), true);
         check(via(Some(7), route("10.244.0.0/24", 3)), false);
         check(via(Some(7), route("10.244.0.0/24", ROUTE_PROTOCOL)), true);
@@ -209,7 +207,7 @@ mod tests {
         assert_eq!(watched.index_of(&old.sandbox), None);
         let name = watched.affected(&link(9, "cali0d7763386da", None, false));
         assert_eq!(name, Affected::Pod(new.sandbox.clone()));
-        let old_route = Notice::Route { device: None, route: route("10.244.0.5/32", 3) };
+        let old_route = Notice::Route { route: route("10.244.0.5/32", 3) };
         assert_eq!(watched.affected(&old_route), Affected::Nobody);
     }
 }

@@ -108,6 +108,31 @@ impl DeviceSetting {
     }
 }
 
+/// The settings of one device, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceSettings([Option<i32>; DeviceSetting::ALL.len()]);
+
+impl DeviceSettings {
+    pub fn set(&mut self, setting: DeviceSetting, value: Option<i32>) {
+        self.0[setting as usize] = value;
+    }
+
+    /// The value of the setting at a path, if it is one of this device.
+    pub fn at(&self, path: &str, device: &str) -> Option<i32> {
+        let (setting, of) = DeviceSetting::at(path)?;
+        self.0[setting as usize].filter(|_| of == device)
+    }
+
+    /// Under the paths that they have while the device is called `device`.
+    pub fn all(&self, device: &str) -> Vec<Sysctl> {
+        let known = DeviceSetting::ALL.into_iter().zip(self.0);
+        let sysctl = |(setting, value): (DeviceSetting, Option<i32>)| {
+            Some(Sysctl { path: setting.path(device), value: value?.to_string() })
+        };
+        known.filter_map(sysctl).collect()
+    }
+}
+
 /// What one setting must be, at one end of a pod's veth.
 struct Rule {
     side: Side,

@@ -11,7 +11,7 @@ use model::{DeviceName, Mac, ShellCommand};
 use serde::{Deserialize, Serialize};
 
 use crate::difference::Difference;
-use crate::objects::{Route, RouteScope, usual_metric};
+use crate::objects::{Route, usual_metric};
 
 /// One change, in the node's own namespace or in that of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -377,7 +377,7 @@ impl NextHop {
         NextHop {
             device: Some(device.as_str().to_owned()),
             via: route.gateway,
-            scope: (route.scope == RouteScope::Link).then(|| "link".to_owned()),
+            scope: (route.scope == Route::LINK).then(|| "link".to_owned()),
             metric: Some(route.metric).filter(|metric| *metric != usual_metric(route.destination.addr())),
             ..NextHop::default()
         }

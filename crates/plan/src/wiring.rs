@@ -214,7 +214,6 @@ fn extra_metric(device: &DeviceName) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::RouteScope;
 
     const MODERN: NodeFacts = NodeFacts { rp_filter: 1, has_ipv6: true };
 
@@ -248,7 +247,7 @@ mod tests {
         assert_eq!(host.device.as_str(), "cali0d7763386da");
         assert_eq!(host.mac.to_string(), "ee:ee:ee:ee:ee:ee");
         assert_eq!(texts(&host.routes), ["10.244.0.5/32"]);
-        assert_eq!(host.routes[0].scope, RouteScope::Link);
+        assert_eq!(host.routes[0].scope, Route::LINK);
         assert_eq!(host.neighbours[0].address.to_string(), "10.244.0.5");
         assert!(host.addresses.is_empty());
         assert_eq!(sysctl(&host, "net/ipv4/conf/cali0d7763386da/proxy_arp"), Some("1"));

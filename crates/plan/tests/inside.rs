@@ -4,10 +4,7 @@ mod common;
 
 use common::{perfect, wiring};
 use model::Mac;
-use plan::{
-    Difference, InsidePod, Neighbour, ObservedEnd, ObservedWiring, Route, RouteScope, Side, Sysctl,
-    inside_pod,
-};
+use plan::{Difference, InsidePod, Neighbour, ObservedEnd, ObservedWiring, Route, Side, Sysctl, inside_pod};
 
 const ADDRESSES: [&str; 2] = ["10.244.0.5", "fd00::5"];
 
@@ -23,7 +20,7 @@ fn check(change: impl FnOnce(&mut ObservedEnd), restored: &[&str], reported: &[&
 
 fn strange(destination: &str) -> Route {
     let destination = destination.parse().unwrap();
-    Route { destination, gateway: None, scope: RouteScope::Universe, protocol: 4, metric: 5 }
+    Route { protocol: 4, metric: 5, ..Route::to(destination) }
 }
 
 #[test]

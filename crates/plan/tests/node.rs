@@ -5,8 +5,8 @@ mod common;
 
 use model::{DeviceName, Mac, Sandbox};
 use plan::{
-    Difference, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference, NodeObserved, ObservedLink,
-    ObservedRoute, PodWiring, ROUTE_PROTOCOL, Route, RouteScope, Sysctl, node_differences,
+    DeviceSetting, DeviceSettings, Difference, Link, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference,
+    NodeObserved, PodWiring, ROUTE_PROTOCOL, Route, Sysctl, node_differences,
 };
 use proptest::prelude::*;
 
@@ -28,13 +28,11 @@ fn desired(pods: u32) -> NodeDesired {
 }
 
 fn route(text: &str, protocol: u8) -> Route {
-    let destination: ipnet::IpNet = text.parse().unwrap();
-    let metric = if destination.addr().is_ipv4() { 0 } else { 1024 };
-    Route { destination, gateway: None, scope: RouteScope::Universe, protocol, metric }
+    Route { protocol, ..Route::to(text.parse().unwrap()) }
 }
 
-fn bare_link(index: u32, name: &str, alias: Option<String>) -> ObservedLink {
-    ObservedLink {
+fn bare_link(index: u32, name: &str, alias: Option<String>) -> Link {
+    Link {
         index,
         name: name.to_owned(),
         peer_index: Some(2),
@@ -43,7 +41,7 @@ fn bare_link(index: u32, name: &str, alias: Option<String>) -> ObservedLink {
         mtu: 1450,
         up: true,
         running: true,
-        sysctls: Vec::new(),
+        ..Link::default()
     }
 }
 
@@ -52,21 +50,24 @@ fn perfect(desired: &NodeDesired) -> NodeObserved {
     let sysctls = NODE_FORWARDING.iter().map(|(_, path)| Sysctl::new(*path, 1)).collect();
     let mut node = NodeObserved { sysctls, ..NodeObserved::default() };
     node.links.push(bare_link(STRANGER, "stranger0", None));
-    node.routes.push(ObservedRoute { device: Some(STRANGER), route: route("192.0.2.0/24", 2) });
+    node.routes.push(Route { device: Some(STRANGER), ..route("192.0.2.0/24", 2) });
     for (wiring, index) in desired.wirings().zip(FIRST_INDEX..) {
         wire(&mut node, wiring, index);
     }
     node
 }
 
+fn set(settings: &mut DeviceSettings, sysctl: &Sysctl) {
+    let (setting, _) = DeviceSetting::at(&sysctl.path).unwrap();
+    settings.set(setting, Some(sysctl.value.parse().unwrap()));
+}
+
 fn wire(node: &mut NodeObserved, wiring: &PodWiring, index: u32) {
     let end = &wiring.host;
-    node.links.push(ObservedLink {
-        sysctls: end.sysctls.clone(),
-        ..bare_link(index, end.device.as_str(), Some(wiring.sandbox.alias()))
-    });
-    let on_it = |route: &Route| ObservedRoute { device: Some(index), route: route.clone() };
-    node.routes.extend(end.routes.iter().map(on_it));
+    let mut settings = DeviceSettings::default();
+    end.sysctls.iter().for_each(|sysctl| set(&mut settings, sysctl));
+    node.links.push(Link { settings, ..bare_link(index, end.device.as_str(), Some(wiring.sandbox.alias())) });
+    node.routes.extend(end.routes.iter().map(|route| Route { device: Some(index), ..*route }));
     node.addresses.extend(end.addresses.iter().map(|address| (index, *address)));
     node.neighbours.extend(end.neighbours.iter().map(|neighbour| (index, neighbour.clone())));
 }
@@ -83,7 +84,7 @@ fn neighbours_that_nothing_asks_for_are_strays_unless_a_route_leads_there() {
     // Not at a pod's device, and not for nobody: somebody leads packets there.
     add(&mut node, STRANGER, "10.9.0.2");
     add(&mut node, FIRST_INDEX + 1, "10.9.0.3");
-    node.routes.push(ObservedRoute { device: Some(FIRST_INDEX + 1), route: route("10.9.0.0/24", 4) });
+    node.routes.push(Route { device: Some(FIRST_INDEX + 1), ..route("10.9.0.0/24", 4) });
     // A pod's own address at another hardware address is wrong, not superfluous.
     let own = desired.wirings().next().unwrap().host.neighbours[0].address;
     add(&mut node, FIRST_INDEX, &own.to_string());
@@ -100,9 +101,7 @@ fn put_right(node: &mut NodeObserved, desired: &NodeDesired, difference: &NodeDi
             sysctl.value.clone_from(&wanted.value);
         }
         NodeDifference::Renamed { index, wanted, .. } => rename(node, *index, wanted),
-        NodeDifference::RouteStray { device, route } => {
-            node.routes.retain(|found| (found.device, &found.route) != (*device, route));
-        }
+        NodeDifference::RouteStray { route } => node.routes.retain(|found| found != route),
         NodeDifference::Unexpected { index, .. } | NodeDifference::Detached { index, .. } => {
             node.links.retain(|link| link.index != *index);
             node.routes.retain(|found| found.device != Some(*index));
@@ -130,7 +129,6 @@ fn put_all_right(node: &mut NodeObserved, desired: &NodeDesired) {
 fn rename(node: &mut NodeObserved, index: u32, wanted: &DeviceName) {
     assert!(node.links.iter().all(|link| link.name != wanted.as_str()), "{wanted} is taken");
     let link = node.links.iter_mut().find(|link| link.index == index).unwrap();
-    link.sysctls = link.sysctls.iter().map(|sysctl| sysctl.under(&link.name, wanted)).collect();
     link.name = wanted.to_string();
 }
 
@@ -144,25 +142,22 @@ fn put_end_right(node: &mut NodeObserved, index: u32, difference: &Difference) {
         Difference::Sysctl { wanted, .. } => {
             let name = &link.name;
             assert!(wanted.path.contains(&format!("/{name}/")), "{} is not of {name}", wanted.path);
-            link.sysctls.retain(|sysctl| sysctl.path != wanted.path);
-            link.sysctls.push(wanted.clone());
+            set(&mut link.settings, wanted);
         }
         Difference::AddressMissing { address, .. } => node.addresses.push((index, *address)),
         Difference::RouteTaken { route, metric, .. } => {
             // One in front of all others: the kernel keeps them in this order.
             let ahead = route.ahead_of(*metric).unwrap();
-            let is_own = |found: &ObservedRoute| found.device == Some(index) && found.route.is_ours();
-            node.routes.retain(|found| !(is_own(found) && found.route.destination == ahead.destination));
-            node.routes.insert(0, ObservedRoute { device: Some(index), route: ahead });
+            let is_own = |found: &Route| found.device == Some(index) && found.is_ours();
+            node.routes.retain(|found| !(is_own(found) && found.destination == ahead.destination));
+            node.routes.insert(0, Route { device: Some(index), ..ahead });
         }
         Difference::RouteMissing { route, .. } => {
             let place = |route: &Route| (route.destination, route.metric);
-            assert!(node.routes.iter().all(|found| place(&found.route) != place(route)), "{route} is taken");
-            node.routes.push(ObservedRoute { device: Some(index), route: route.clone() });
+            assert!(node.routes.iter().all(|found| place(found) != place(route)), "{route} is taken");
+            node.routes.push(Route { device: Some(index), ..*route });
         }
-        Difference::RouteStray { route, .. } => {
-            node.routes.retain(|found| (found.device, &found.route) != (Some(index), route));
-        }
+        Difference::RouteStray { route, .. } => node.routes.retain(|found| found != route),
         Difference::NeighbourMissing { neighbour, .. } => {
             node.neighbours.retain(|(of, found)| (*of, found.address) != (index, neighbour.address));
             node.neighbours.push((index, neighbour.clone()));
@@ -208,7 +203,7 @@ fn each_fault_is_named() {
         ],
     );
     check(
-        |node| (node.routes[1].device, node.routes[1].route.protocol) = (Some(STRANGER), 4),
+        |node| (node.routes[1].device, node.routes[1].protocol) = (Some(STRANGER), 4),
         &["node: a route to fd00::1/128 leads elsewhere than to cali0761ccbeace (protocol 4)"],
     );
     check(
@@ -219,7 +214,7 @@ fn each_fault_is_named() {
     check(|node| node.sysctls[0].value = "0".to_owned(), &[]);
     check(|node| node.sysctls.clear(), &[]);
     // It leads to the pod, whoever made it.
-    check(|node| node.routes[1].route.protocol = 4, &[]);
+    check(|node| node.routes[1].protocol = 4, &[]);
     check(
         |node| node.links.push(bare_link(77, "cali77", Some("plumb/net/gone/eth0".to_owned()))),
         &[
@@ -238,9 +233,9 @@ fn with_rivals(metrics: [u32; 2], is_first: bool) -> (NodeDesired, NodeObserved)
     let desired: NodeDesired = [wiring(2)].into_iter().collect();
     let mut node = perfect(&desired);
     for (wanted, metric) in desired.wirings().next().unwrap().host.routes.iter().zip(metrics) {
-        let route = Route { protocol: 4, metric, ..wanted.clone() };
+        let route = Route { protocol: 4, metric, device: Some(STRANGER), ..*wanted };
         let at = if is_first { 0 } else { node.routes.len() };
-        node.routes.insert(at, ObservedRoute { device: Some(STRANGER), route });
+        node.routes.insert(at, route);
     }
     (desired, node)
 }
@@ -305,14 +300,13 @@ fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
         (2, Some(link), ..) => link.mtu = value.into(),
         (3, Some(link), ..) => link.mac = Some(Mac([value; 6])),
         (4, Some(link), ..) => {
-            if let Some(at) = pick(link.sysctls.len()) {
-                link.sysctls[at].value = value.to_string();
+            let there = link.settings.all(&link.name);
+            if let Some(at) = pick(there.len()) {
+                set(&mut link.settings, &Sysctl::new(&there[at].path, value));
             }
         }
         (5, Some(link), ..) => {
-            let other = DeviceName::new(&format!("other{next}")).unwrap();
-            link.sysctls = link.sysctls.iter().map(|sysctl| sysctl.under(&link.name, &other)).collect();
-            link.name = other.to_string();
+            link.name = format!("other{next}");
         }
         (6, Some(link), ..) => {
             let index = link.index;
@@ -321,10 +315,10 @@ fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
             node.addresses.retain(|(of, _)| *of != index);
             node.neighbours.retain(|(of, _)| *of != index);
         }
-        (7, _, Some(at), _) if node.routes[at].route.is_ours() => {
+        (7, _, Some(at), _) if node.routes[at].is_ours() => {
             node.routes.remove(at);
         }
-        (8, _, Some(at), _) if node.routes[at].route.is_ours() => node.routes[at].device = Some(STRANGER),
+        (8, _, Some(at), _) if node.routes[at].is_ours() => node.routes[at].device = Some(STRANGER),
         (9, .., Some(at)) => {
             node.neighbours.remove(at);
         }
@@ -335,8 +329,8 @@ fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
         (12, ..) => {
             let stray = route(&format!("10.99.{value}.0/24"), ROUTE_PROTOCOL);
             let device = if value % 2 == 0 { Some(STRANGER) } else { None };
-            node.routes.retain(|found| found.route != stray);
-            node.routes.push(ObservedRoute { device, route: stray });
+            node.routes.retain(|found| found.destination != stray.destination);
+            node.routes.push(Route { device, ..stray });
         }
         (13, ..) => {
             let sandbox = Sandbox::new("net", &format!("old{next}"), "eth0").unwrap();
@@ -347,28 +341,27 @@ fn damage(node: &mut NodeObserved, (kind, which, value): (u8, usize, u8)) {
         }
         (14, Some(link), ..) => {
             let strange = route(&format!("10.98.{value}.0/24"), 4);
-            let device = Some(link.index);
-            node.routes.push(ObservedRoute { device, route: strange });
+            node.routes.push(Route { device: Some(link.index), ..strange });
         }
         (15, ..) => {
             node.links.push(bare_link(next, &format!("cali{next}"), (value % 2 == 0).then(String::new)))
         }
         (16, ..) => node.sysctls[which % NODE_FORWARDING.len()].value = (value % 2).to_string(),
         (17, _, Some(at), _) => {
-            let route = Route { protocol: 4, ..node.routes[at].route.clone() };
-            node.routes.insert(0, ObservedRoute { device: Some(STRANGER), route });
+            let route = Route { protocol: 4, device: Some(STRANGER), ..node.routes[at] };
+            node.routes.insert(0, route);
         }
         _ => {}
     }
 }
 
 /// What is not ours, and must stay as it is.
-fn strangers(node: &NodeObserved) -> (Vec<ObservedLink>, Vec<ObservedRoute>) {
-    let is_ours = |link: &ObservedLink| link.owner().is_some() || link.former_owner().is_some();
+fn strangers(node: &NodeObserved) -> (Vec<Link>, Vec<Route>) {
+    let is_ours = |link: &Link| link.owner().is_some() || link.former_owner().is_some();
     let links = node.links.iter().filter(|link| !is_ours(link)).cloned().collect();
     let indices: Vec<u32> = node.links.iter().filter(|link| is_ours(link)).map(|link| link.index).collect();
-    let on_ours = |found: &ObservedRoute| found.device.is_some_and(|device| indices.contains(&device));
-    let routes = node.routes.iter().filter(|found| !found.route.is_ours() && !on_ours(found));
+    let on_ours = |found: &Route| found.device.is_some_and(|device| indices.contains(&device));
+    let routes = node.routes.iter().filter(|found| !found.is_ours() && !on_ours(found));
     (links, routes.cloned().collect())
 }
 
@@ -407,9 +400,9 @@ proptest! {
         let name = all[held].host.device.as_str();
         node.links.retain(|link| link.name != name);
         node.links.push(bare_link(900, name, None));
-        let strange = Route { protocol: 4, metric: 1, ..all[taken].host.routes[0].clone() };
-        node.routes.retain(|found| found.route.destination != strange.destination);
-        node.routes.push(ObservedRoute { device: Some(900), route: strange });
+        let strange = Route { protocol: 4, metric: 1, device: Some(900), ..all[taken].host.routes[0] };
+        node.routes.retain(|found| found.destination != strange.destination);
+        node.routes.push(strange);
         let before = strangers(&node);
         put_all_right(&mut node, &desired);
         let left = node_differences(&desired, &node);

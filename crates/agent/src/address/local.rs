@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs as _, UdpSocket};
 
 use host::HostError;
-use host::survey::{Survey, SurveyedLink};
+use host::survey::Survey;
 use ipnet::IpNet;
 use model::IpVersion;
 use plan::address::{Interface, InterfaceAddress, Method, OtherNode, Surroundings};
@@ -64,7 +64,7 @@ impl LocalAddresses {
     }
 }
 
-fn interface(survey: &Survey, link: &SurveyedLink) -> Interface {
+fn interface(survey: &Survey, link: &plan::Link) -> Interface {
     let addresses = survey.addresses.iter().filter(|address| address.index == link.index);
     let address = |address: &host::survey::SurveyedAddress| InterfaceAddress {
         network: address.net,

@@ -167,7 +167,7 @@ impl<'a> Keeper<'a> {
     }
 
     fn steps_of(&self, between: &Between, changed: &Changed) -> Vec<Step> {
-        changes_of(between, changed, |version, via| self.devices.index_of(version, via))
+        changes_of(between, changed, &self.devices)
     }
 
     /// Compares everything in the kernel with the desired state.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use host::survey::Survey;
 use host::{Host, HostError};
 use model::IpVersion;
-use plan::ROUTE_PROTOCOL;
 use plan::between::{
-    BETWEEN_PROTOCOL, BetweenDevices, FoundRoute, Hop, IPIP_DEVICE, Step, VXLAN_DEVICES, Via, VxlanDevice,
-    between_differences,
+    BETWEEN_PROTOCOL, BetweenDevices, IPIP_DEVICE, Step, VXLAN_DEVICES, Via, VxlanDevice, between_differences,
 };
+use plan::{ROUTE_PROTOCOL, Route};
 
 use super::cache::Cache;
 use crate::failpoint::{self, Point};
@@ -28,9 +27,8 @@ pub(super) struct Observation {
 }
 
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
-/// The kernel's route protocol and route type numbers.
+/// The kernel's number.
 const BIRD_PROTOCOL: u8 = 12;
-const BLACKHOLE: u8 = 6;
 
 /// Finds the devices, makes the tunnel devices and compares the rest.
 pub(super) fn observe(host: &mut Host, cache: &Arc<Cache>) -> Result<Observation, HostError> {
@@ -76,11 +74,10 @@ fn adopt(cache: &Cache) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Our routes to pods and to other nodes, and those of BIRD.
-fn routes_found(survey: &Survey) -> Vec<FoundRoute> {
+/// Our routes to pods and to other nodes, and those of BIRD, with what their devices are for.
+fn routes_found(survey: &Survey) -> Vec<(Route, Option<Via>)> {
     let via = |index: u32| {
-        let name = survey.links.iter().find(|link| link.index == index)?.name.as_str();
-        Some(match name {
+        Some(match survey.device(index)? {
             name if VXLAN_DEVICES.contains(&name) => Via::Vxlan,
             IPIP_DEVICE => Via::Ipip,
             _ => Via::Uplink,
@@ -90,15 +87,7 @@ fn routes_found(survey: &Survey) -> Vec<FoundRoute> {
         .routes
         .iter()
         .filter(|route| [BETWEEN_PROTOCOL, ROUTE_PROTOCOL, BIRD_PROTOCOL].contains(&route.protocol));
-    ours.map(|route| {
-        let hop = match (route.kind, route.index) {
-            (BLACKHOLE, _) => Hop::Blackhole,
-            (_, Some(index)) => Hop::Device { index, via: via(index), gateway: route.gateway },
-            (_, None) => Hop::Odd,
-        };
-        FoundRoute { destination: route.destination, metric: route.metric.unwrap_or_default(), hop }
-    })
-    .collect()
+    ours.map(|route| (*route, route.device.and_then(via))).collect()
 }
 
 /// A tunnel's address is recorded only when there is a device to receive what other nodes send.

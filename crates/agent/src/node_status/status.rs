@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use evidence::node::{Bgp, BgpSession};
-use host::survey::{Survey, SurveyedRoute};
+use host::survey::Survey;
 use ipnet::IpNet;
 use jiff::Timestamp;
+use plan::Route;
 use serde_json::{Value, json};
 use tracing::debug;
 
@@ -135,8 +136,8 @@ impl NodeState {
         route_value("RIB", route.destination, route.gateway, route.device.as_deref(), learned)
     }
 
-    fn route(&self, survey: &Survey, route: &SurveyedRoute) -> Value {
-        let device = route.index.and_then(|index| survey.device(index));
+    fn route(&self, survey: &Survey, route: &Route) -> Value {
+        let device = route.device.and_then(|index| survey.device(index));
         let session = route.gateway.and_then(|gateway| self.session_with(gateway));
         let learned = match (route.protocol, session) {
             (BY_BIRD, Some(session)) if session.peer_type == "node-to-node mesh" => {
@@ -272,17 +273,10 @@ mod tests {
             \tvia 10.0.0.9 on eth0\n\
             10.96.0.0/12         blackhole [services_v4 10:00:00] * (200)\n";
         let survey = Survey {
-            routes: vec![SurveyedRoute {
-                destination: "10.9.0.0/16".parse().unwrap(),
+            routes: vec![Route {
                 gateway: "10.0.0.2".parse().ok(),
                 protocol: BY_BIRD,
-                kind: 1,
-                index: None,
-                scope: 0,
-                source: None,
-                metric: None,
-                is_onlink: false,
-                is_dead: false,
+                ..Route::to("10.9.0.0/16".parse().unwrap())
             }],
             ..Survey::default()
         };

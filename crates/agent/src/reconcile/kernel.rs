@@ -7,8 +7,8 @@ use std::path::Path;
 use host::{Host, HostError, PodNamespace};
 use model::Sandbox;
 use plan::{
-    Difference, InsidePod, NodeDesired, NodeDifference, NodeObserved, ObservedRoute, PodWiring, Route,
-    inside_pod, node_differences,
+    Difference, InsidePod, NodeDesired, NodeDifference, NodeObserved, PodWiring, Route, inside_pod,
+    node_differences,
 };
 
 /// What became of the differences.
@@ -52,8 +52,8 @@ pub(super) fn reconcile_node(
     Ok(NodeOutcome { outcome, links, rivals })
 }
 
-fn rival_in_words(sandbox: &Sandbox, rival: &ObservedRoute) -> String {
-    let Route { destination, protocol, metric, .. } = &rival.route;
+fn rival_in_words(sandbox: &Sandbox, rival: &Route) -> String {
+    let Route { destination, protocol, metric, .. } = rival;
     format!(
         "another program has a route to {destination} of {sandbox} (protocol {protocol}, metric {metric}); left it alone"
     )
@@ -90,11 +90,12 @@ pub(super) fn links_of(host: &mut Host, wirings: &[PodWiring]) -> Result<Vec<(u3
 fn is_to_be_fixed(difference: &NodeDifference, of_owners: &BTreeSet<u32>) -> bool {
     match difference {
         NodeDifference::Unexpected { .. } | NodeDifference::Detached { .. } => false,
-        NodeDifference::RouteStray { device: Some(device), .. } => !of_owners.contains(device),
-        NodeDifference::RouteStray { device: None, .. }
-        | NodeDifference::Setting { .. }
-        | NodeDifference::Renamed { .. }
-        | NodeDifference::OfPod { .. } => true,
+        NodeDifference::RouteStray { route } => {
+            route.device.is_none_or(|device| !of_owners.contains(&device))
+        }
+        NodeDifference::Setting { .. } | NodeDifference::Renamed { .. } | NodeDifference::OfPod { .. } => {
+            true
+        }
     }
 }
 

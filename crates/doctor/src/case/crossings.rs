@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use model::{IpVersion, Kind, Mac, NodeName, Resource};
 use plan::between::{
     Between, BetweenSettings, BlockView, Encapsulation, Extent, NodeRoute, NodeView as Presented, PoolView,
-    RouteFault, SeenRoute, Uplink, Uplinks, Via, VxlanDevice, Way, felix_variables, joined_settings,
+    RouteFault, Uplink, Uplinks, Via, VxlanDevice, Way, felix_variables, joined_settings,
 };
 
 use super::{Case, Host, NodeView};
@@ -229,7 +229,7 @@ impl<'e> Look<'_, 'e> {
         let elsewhere = self.blocks.0.iter().filter(|(_, owner)| !self.is_here(owner));
         for (block, owner) in elsewhere {
             let wanted_route = wanted.and_then(|wanted| wanted.route_to(block));
-            if wanted_route.is_some_and(|route| is_tunnelled(&route)) {
+            if wanted_route.is_some_and(|route| route.is_tunnelled()) {
                 found.tunnelled.insert(*block);
             }
             found.wrong.extend(self.wrong(*block, || owner.clone(), wanted.zip(wanted_route)));
@@ -241,7 +241,7 @@ impl<'e> Look<'_, 'e> {
             let owner = || self.node_at(gateway);
             if !self.host.routes_to(route.destination).is_empty() {
                 found.wrong.extend(self.wrong(route.destination, owner, Some((wanted, route))));
-            } else if is_tunnelled(&route) && self.host.has_all_routes() {
+            } else if route.is_tunnelled() && self.host.has_all_routes() {
                 found.missing.push((route.destination, owner()));
             }
         }
@@ -262,7 +262,7 @@ impl<'e> Look<'_, 'e> {
         }
         let (between, route) =
             wanted.filter(|(between, route)| self.is_judged(between, route, &seen.seen))?;
-        let fault = between.fault_of(&seen_route(&seen.seen), &route)?;
+        let fault = between.fault_of(&seen.seen, &route)?;
         let owner = owner();
         // Another node's address is a finding of its own.
         let leads_to_another = fault == RouteFault::Gateway || fault == RouteFault::Device;
@@ -430,26 +430,12 @@ fn is_certain(wanted: &Between, host: &Host<'_>) -> bool {
     })
 }
 
-fn is_tunnelled(route: &NodeRoute) -> bool {
-    matches!(route.way, Way::Via { via: Via::Vxlan | Via::Ipip, .. })
-}
-
-/// As the rule takes it.
-pub fn seen_route(route: &Route) -> SeenRoute<'_> {
-    SeenRoute {
-        device: route.device.as_deref(),
-        gateway: route.via,
-        is_onlink: route.is_onlink,
-        is_unicast: route.kind == RouteKind::Unicast,
-    }
-}
-
 /// `via 10.0.1.0 dev vxlan.calico onlink`.
 pub(super) fn in_words(wanted: &Between, route: &NodeRoute) -> String {
     let mut words = Vec::new();
     words.extend(route.gateway().map(|gateway| format!("via {gateway}")));
     words.extend(wanted.device_of(route).map(|device| format!("dev {device}")));
-    if is_tunnelled(route) && route.is_onlink() {
+    if route.is_tunnelled() && route.is_onlink() {
         words.push("onlink".to_owned());
     }
     words.join(" ")

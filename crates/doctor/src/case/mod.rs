@@ -24,8 +24,8 @@ use serde_json::Value;
 
 pub use books::{Allocation, BooksView};
 use crossings::Crossings;
+pub use crossings::EndKind;
 pub(crate) use crossings::LostEnd;
-pub use crossings::{EndKind, seen_route};
 pub(crate) use givers::NetworkConfig;
 pub use host::Host;
 pub use index::Index;

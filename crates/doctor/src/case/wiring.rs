@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::{DeviceName, Mac};
 use plan::{
-    Difference, End, Maker, Neighbour, NodeFacts, ObservedEnd, PartialEnd, RouteScope, Side, Sysctl,
-    USUAL_INTERFACE, V4_GATEWAY, end_differences, needed_at,
+    Difference, End, Maker, Neighbour, NodeFacts, ObservedEnd, PartialEnd, Side, Sysctl, USUAL_INTERFACE,
+    V4_GATEWAY, end_differences, needed_at,
 };
 
 use super::{Case, Host};
@@ -248,11 +248,10 @@ fn drop_unlisted_version(desired: &mut End, observed: &ObservedEnd) {
 /// Whose a route is, nobody asks here: one of ours elsewhere is in the way like any other.
 fn observed_route(route: &Route) -> plan::Route {
     plan::Route {
-        destination: route.destination,
         gateway: route.via,
-        scope: RouteScope::Universe,
         protocol: 0,
         metric: route.metric.unwrap_or(0),
+        ..plan::Route::to(route.destination)
     }
 }
 

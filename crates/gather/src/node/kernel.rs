@@ -3,12 +3,11 @@
 use model::NodeName;
 
 use evidence::kernel::{
-    Address, Forward, Kernel, Link, Neighbour, NeighbourState, PartialKernel, Route, RouteKind, Vxlan,
+    Address, Forward, Kernel, Link, Neighbour, NeighbourState, PartialKernel, Route, Vxlan,
 };
 use evidence::{Origin, Sighted};
-use host::survey::{
-    Survey, SurveyedForward, SurveyedLink, SurveyedNeighbour, SurveyedRoute, protocol_name, scope_name,
-};
+use host::survey::{Survey, SurveyedForward, SurveyedNeighbour};
+use plan::scope_name;
 
 /// `inside` says whose namespace it is, if not the node's own: ` of pod shop/cart-0`.
 pub(super) fn of_survey(survey: &Survey, node: &NodeName, inside: &str) -> Kernel {
@@ -43,7 +42,7 @@ pub(super) fn of_survey(survey: &Survey, node: &NodeName, inside: &str) -> Kerne
             survey
                 .routes
                 .iter()
-                .map(|route| Sighted::new(of_route(route, &device), routes.clone()))
+                .map(|route| Sighted::new(Route::of(route, device), routes.clone()))
                 .collect(),
         ),
         neighbours: Some(
@@ -80,7 +79,7 @@ pub(super) fn of_forwards(
     forwards.iter().filter_map(sighted).collect()
 }
 
-fn of_link(link: &SurveyedLink, device: &impl Fn(u32) -> String) -> Link {
+fn of_link(link: &plan::Link, device: &impl Fn(u32) -> String) -> Link {
     Link {
         name: link.name.clone(),
         index: Some(link.index),
@@ -100,36 +99,6 @@ fn of_link(link: &SurveyedLink, device: &impl Fn(u32) -> String) -> Link {
             parent: vxlan.parent.map(device),
         }),
     }
-}
-
-fn of_route(route: &SurveyedRoute, device: &impl Fn(u32) -> String) -> Route {
-    Route {
-        destination: route.destination,
-        kind: match route.kind {
-            1 => RouteKind::Unicast,
-            2 => RouteKind::Local,
-            3 => RouteKind::Broadcast,
-            6 => RouteKind::Blackhole,
-            7 => RouteKind::Unreachable,
-            8 => RouteKind::Prohibit,
-            _ => RouteKind::Other,
-        },
-        via: route.gateway,
-        // Of a black hole the kernel says lo, which means nothing.
-        device: route.index.filter(|_| !(6..=8).contains(&route.kind)).map(device),
-        protocol: protocol(route.protocol),
-        scope: scope_name(route.scope).map(str::to_owned),
-        source: route.source,
-        metric: route.metric,
-        table: None,
-        is_onlink: route.is_onlink,
-        is_dead: route.is_dead,
-    }
-}
-
-/// As `ip route` prints it, which does not print `boot`.
-fn protocol(number: u8) -> Option<String> {
-    (!matches!(number, 0 | 3)).then(|| protocol_name(number))
 }
 
 /// The kernel's bit for addresses that it never asks for.
@@ -156,6 +125,7 @@ fn of_neighbour(neighbour: &SurveyedNeighbour, device: &impl Fn(u32) -> String) 
 #[cfg(test)]
 mod tests {
     use host::survey::SurveyedAddress;
+    use plan::{Link, Route, RouteKind};
 
     use super::*;
 
@@ -178,8 +148,8 @@ mod tests {
 
     #[test]
     fn nothing_of_a_link_or_a_neighbour_is_lost() {
-        let eth0 = SurveyedLink { index: 2, name: "eth0".to_owned(), ..SurveyedLink::default() };
-        let vxlan = SurveyedLink {
+        let eth0 = Link { index: 2, name: "eth0".to_owned(), ..Link::default() };
+        let vxlan = Link {
             index: 5,
             name: "vxlan.calico".to_owned(),
             kind: Some("vxlan".to_owned()),
@@ -191,13 +161,14 @@ mod tests {
             up: true,
             running: false,
             master: Some(2),
-            vxlan: Some(host::survey::SurveyedVxlan {
+            vxlan: Some(plan::Vxlan {
                 vni: Some(4096),
                 port: Some(4789),
                 local: Some([192, 0, 2, 1].into()),
                 parent: Some(2),
                 learns: false,
             }),
+            ..Link::default()
         };
         let neighbour = |state: u16| SurveyedNeighbour {
             address: [192, 0, 2, 9].into(),
@@ -230,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_survey_speaks_the_words_of_ip() {
-        let link = SurveyedLink { index: 2, name: "eth0".to_owned(), up: true, ..SurveyedLink::default() };
+        let link = Link { index: 2, name: "eth0".to_owned(), up: true, ..Link::default() };
         let address = SurveyedAddress {
             index: 2,
             net: "192.0.2.1/24".parse().unwrap(),
@@ -238,29 +209,19 @@ mod tests {
             is_secondary: false,
             is_duplicate: false,
         };
-        let route = SurveyedRoute {
-            destination: "10.0.0.0/26".parse().unwrap(),
-            kind: 6,
-            gateway: None,
-            index: Some(1),
-            protocol: 12,
-            scope: 0,
-            source: None,
-            metric: None,
-            is_onlink: false,
-            is_dead: false,
-        };
-        let via = SurveyedRoute {
-            kind: 1,
+        let route =
+            Route { kind: RouteKind::Blackhole, protocol: 12, ..Route::to("10.0.0.0/26".parse().unwrap()) };
+        let via = Route {
+            kind: RouteKind::Unicast,
             gateway: Some([192, 0, 2, 9].into()),
-            index: Some(2),
+            device: Some(2),
             protocol: 80,
-            ..route.clone()
+            ..route
         };
         let survey = Survey {
             links: vec![link],
             addresses: vec![address],
-            routes: vec![route, via.clone(), SurveyedRoute { protocol: 3, ..via }],
+            routes: vec![route, via.clone(), Route { protocol: 3, ..via }],
             ..Survey::default()
         };
         let kernel = of_survey(&survey, &"node-a".into(), "");

@@ -1,7 +1,8 @@
 //! Carries out steps, hundreds in one send.
 
 use model::IpVersion;
-use plan::between::{BetweenDevices, FoundRoute, Hop, NodeRoute, Step, Via, Way};
+use plan::Route;
+use plan::between::{BetweenDevices, Step, Via};
 use rustix::io::Errno;
 
 use crate::netlink::Request;
@@ -47,13 +48,7 @@ impl Host {
 fn requests_for(step: &Step, devices: &BetweenDevices) -> Option<Vec<Request>> {
     let vxlan = |version: IpVersion| devices.index_of(version, Via::Vxlan);
     Some(match *step {
-        Step::PutRoute { route, instead_of } => {
-            let index = match route.way {
-                Way::Blackhole => None,
-                Way::Via { via, .. } => Some(devices.index_of(route.version(), via)?),
-            };
-            put_route(&route, index, instead_of)
-        }
+        Step::PutRoute { route, instead_of } => put_route(&devices.kernel_route(&route)?, instead_of),
         Step::DropRoute { route } => vec![messages::delete_route(&route)],
         Step::PutNeighbour { address, mac } => {
             vec![messages::put_neighbour(vxlan(IpVersion::of(address))?, address, mac)]
@@ -75,19 +70,19 @@ fn requests_for(step: &Step, devices: &BetweenDevices) -> Option<Vec<Request>> {
 /// Nobody else's route is ever replaced. Of IPv4 routes with one metric the first wins: the new one goes in front, then the
 /// old one of ours goes. IPv6 would take two of one metric for two ways to share packets between: there ours is replaced
 /// in one step, and where a stranger has the place we stay out.
-fn put_route(route: &NodeRoute, index: Option<u32>, old: Option<FoundRoute>) -> Vec<Request> {
-    match (route.version(), old) {
+fn put_route(route: &Route, old: Option<Route>) -> Vec<Request> {
+    match (IpVersion::of(route.destination.addr()), old) {
         (IpVersion::V4, Some(old)) => {
-            let mut requests = vec![messages::put_route(route, index, 0), messages::delete_route(&old)];
+            let mut requests = vec![messages::put_route(route, 0), messages::delete_route(&old)];
             // Not known well enough for the kernel to tell it from the new one.
-            if old.hop == Hop::Odd {
+            if messages::is_odd(&old) {
                 requests.reverse();
             }
             requests
         }
-        (IpVersion::V4, None) => vec![messages::put_route(route, index, 0)],
-        (IpVersion::V6, Some(_)) => vec![messages::put_route(route, index, NLM_F_REPLACE)],
-        (IpVersion::V6, None) => vec![messages::put_route(route, index, NLM_F_EXCL)],
+        (IpVersion::V4, None) => vec![messages::put_route(route, 0)],
+        (IpVersion::V6, Some(_)) => vec![messages::put_route(route, NLM_F_REPLACE)],
+        (IpVersion::V6, None) => vec![messages::put_route(route, NLM_F_EXCL)],
     }
 }
 

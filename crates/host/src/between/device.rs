@@ -6,13 +6,12 @@ use ipnet::IpNet;
 use model::{DeviceName, IpVersion, Mac};
 use plan::between::{IPIP_DEVICE, IpipDevice, Uplink, Uplinks, VXLAN_DEVICES, VxlanDevice};
 use plan::task::Tunnel;
+use plan::{Link, Vxlan};
 use rustix::io::Errno;
 
-use crate::links::{find_link, is_no_device};
+use crate::links::{find_link, find_link_by_index};
 use crate::netlink::Request;
-use crate::objects::{read_address, read_link};
-use crate::survey::read::link_details;
-use crate::survey::{SurveyedLink, SurveyedVxlan};
+use crate::objects::read_address;
 use crate::{Halfway, Host, HostError, messages};
 
 use super::messages as own;
@@ -34,11 +33,7 @@ impl Host {
 
     fn uplink(&mut self, index: Option<u32>) -> Result<Option<Uplink>, HostError> {
         let Some(index) = index else { return Ok(None) };
-        let found = match self.netlink.get(messages::get_link_by_index(index)) {
-            Err(error) if is_no_device(&error) => return Ok(None),
-            found => found?,
-        };
-        let link = read_link(found.kind, &found.body);
+        let link = find_link_by_index(&mut self.netlink, index)?;
         Ok(link.map(|link| Uplink { device: link.name, index, mtu: link.mtu }))
     }
 
@@ -209,7 +204,7 @@ impl Host {
         }
     }
 
-    fn own_vxlan(&mut self, version: IpVersion) -> Result<Option<SurveyedLink>, HostError> {
+    fn own_vxlan(&mut self, version: IpVersion) -> Result<Option<Link>, HostError> {
         let name = match version {
             IpVersion::V4 => VXLAN_DEVICES[0],
             IpVersion::V6 => VXLAN_DEVICES[1],
@@ -218,23 +213,9 @@ impl Host {
         Ok(found.filter(|link| link.alias.as_deref() == Some(VxlanDevice::ALIAS)))
     }
 
-    fn look_at_vxlan(&mut self, name: &str) -> Result<Option<SurveyedLink>, HostError> {
+    fn look_at_vxlan(&mut self, name: &str) -> Result<Option<Link>, HostError> {
         let name = DeviceName::new(name).expect("a valid name");
-        let found = match self.netlink.get(messages::get_link(&name)) {
-            Err(error) if is_no_device(&error) => return Ok(None),
-            found => found?,
-        };
-        let Some(link) = read_link(found.kind, &found.body) else { return Ok(None) };
-        let details = link_details(&found.body);
-        Ok(Some(SurveyedLink {
-            index: link.index,
-            name: link.name,
-            alias: link.alias,
-            mac: link.mac,
-            mtu: link.mtu,
-            up: link.up,
-            ..details
-        }))
+        find_link(&mut self.netlink, &name)
     }
 
     /// One that was there under this name goes: the kernel cannot change most of what a tunnel is.
@@ -247,7 +228,7 @@ impl Host {
         self.netlink.execute_all(requests)
     }
 
-    fn adjust_vxlan(&mut self, wanted: &VxlanDevice, link: &SurveyedLink) -> Result<(), HostError> {
+    fn adjust_vxlan(&mut self, wanted: &VxlanDevice, link: &Link) -> Result<(), HostError> {
         let name = DeviceName::new(wanted.name()).expect("a valid name");
         let mut requests: Vec<Request> = Vec::new();
         if link.alias.as_deref() != Some(VxlanDevice::ALIAS) {
@@ -296,7 +277,7 @@ fn is_unsupported(error: &HostError) -> bool {
 }
 
 /// Whether the kernel's tunnel is the one that is wanted, as far as it cannot be changed in place.
-fn is_same(found: &SurveyedVxlan, wanted: &VxlanDevice) -> bool {
+fn is_same(found: &Vxlan, wanted: &VxlanDevice) -> bool {
     found.vni == Some(wanted.vni)
         && found.port == Some(wanted.port)
         && found.local == Some(wanted.local)

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
 use model::{IpVersion, Mac};
-use plan::between::{BETWEEN_PROTOCOL, FoundRoute, Hop, IPIP_DEVICE, NodeRoute, VxlanDevice, Way};
+use plan::between::{BETWEEN_PROTOCOL, IPIP_DEVICE, VxlanDevice};
+use plan::{Route, RouteKind};
 
-use crate::messages::{family, neighbour_message, octets};
+use crate::messages::{family, neighbour_message, octets, route_message};
 use crate::netlink::numbers::*;
 use crate::netlink::{Message, Request};
 
@@ -41,57 +41,24 @@ pub(super) fn create_ipip() -> Request {
 }
 
 /// In front of others of the same metric, or instead of one.
-pub(super) fn put_route(route: &NodeRoute, index: Option<u32>, flags: u16) -> Request {
-    let kind = if route.way == Way::Blackhole { RTN_BLACKHOLE } else { RTN_UNICAST };
-    let scope = match (route.way, route.version(), route.gateway()) {
-        (Way::Via { .. }, IpVersion::V4, None) => RT_SCOPE_LINK,
-        _ => RT_SCOPE_UNIVERSE,
+pub(super) fn put_route(route: &Route, flags: u16) -> Request {
+    Request::new(format!("set route {route}"), route_message(RTM_NEWROUTE, route), NLM_F_CREATE | flags)
+}
+
+/// Of one of a sort that we do not make, whatever has its destination and metric.
+pub(super) fn delete_route(route: &Route) -> Request {
+    let (kind, gateway) = match is_odd(route) {
+        true => (RouteKind::Other, None),
+        false => (route.kind, route.gateway),
     };
-    let parts = RouteParts { destination: route.destination, kind, scope, metric: route.metric() };
-    let message = parts.message(RTM_NEWROUTE, route.gateway(), index);
-    Request::new(format!("set route {route}"), message, NLM_F_CREATE | flags)
+    let meant = Route { kind, gateway, scope: RT_SCOPE_NOWHERE, source: None, ..*route };
+    let what = format!("delete route {}", route.destination);
+    Request::new(what, route_message(RTM_DELROUTE, &meant), 0)
 }
 
-pub(super) fn delete_route(route: &FoundRoute) -> Request {
-    let (kind, gateway, index) = match route.hop {
-        Hop::Blackhole => (RTN_BLACKHOLE, None, None),
-        Hop::Device { index, gateway, .. } => (RTN_UNICAST, gateway, Some(index)),
-        Hop::Odd => (0, None, None),
-    };
-    let FoundRoute { destination, metric, .. } = *route;
-    let parts = RouteParts { destination, kind, scope: RT_SCOPE_NOWHERE, metric };
-    Request::new(format!("delete route {destination}"), parts.message(RTM_DELROUTE, gateway, index), 0)
-}
-
-struct RouteParts {
-    destination: IpNet,
-    kind: u8,
-    scope: u8,
-    metric: u32,
-}
-
-impl RouteParts {
-    fn message(&self, message: u16, gateway: Option<IpAddr>, index: Option<u32>) -> Message {
-        let (address, prefix) = (self.destination.addr(), self.destination.prefix_len());
-        let (scope, kind) = (self.scope, self.kind);
-        let mut header =
-            [family(address), prefix, 0, 0, RT_TABLE_MAIN, BETWEEN_PROTOCOL, scope, kind, 0, 0, 0, 0];
-        if gateway.is_some() {
-            // The kernel is not to look for a route to the gateway: it is on that device.
-            header[8..].copy_from_slice(&RTNH_F_ONLINK.to_ne_bytes());
-        }
-        let mut message = Message::new(message, &header).with(RTA_DST, &octets(address));
-        if let Some(gateway) = gateway {
-            message = message.with(RTA_GATEWAY, &octets(gateway));
-        }
-        if self.metric > 0 {
-            message = message.with_u32(RTA_PRIORITY, self.metric);
-        }
-        match index {
-            Some(index) => message.with_u32(RTA_OIF, index),
-            None => message,
-        }
-    }
+/// Several next hops, or of a sort that we do not make.
+pub(super) fn is_odd(route: &Route) -> bool {
+    route.kind != RouteKind::Blackhole && (route.kind != RouteKind::Unicast || route.device.is_none())
 }
 
 /// Those of the main table and one family with our protocol.

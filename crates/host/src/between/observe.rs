@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use model::IpVersion;
-use plan::between::{BetweenDevices, BetweenObserved};
+use plan::between::{BETWEEN_PROTOCOL, BetweenDevices, BetweenObserved};
 
 use crate::messages::list_neighbours;
 use crate::netlink::numbers::{AF_INET, AF_INET6};
-use crate::objects::read_permanent_neighbour;
+use crate::objects::{read_permanent_neighbour, read_route};
 use crate::{Host, HostError};
 
 use super::{messages, read};
@@ -15,13 +15,13 @@ use super::{messages, read};
 impl Host {
     /// Routes by their protocol, and what is on the VXLAN devices. Nobody else's routes are listed.
     pub fn observe_between(&mut self, devices: &BetweenDevices) -> Result<BetweenObserved, HostError> {
-        let mut observed = BetweenObserved::default();
+        let mut observed = BetweenObserved { devices: devices.clone(), ..BetweenObserved::default() };
         let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
             let what = "list routes to other nodes";
-            let routes = self
-                .netlink
-                .dump(what, &messages::list_routes(family), |kind, body| read::route(kind, body, devices))?;
+            let routes = self.netlink.dump(what, &messages::list_routes(family), |kind, body| {
+                read_route(kind, body).filter(|route| route.protocol == BETWEEN_PROTOCOL)
+            })?;
             observed.routes.extend(routes);
         }
         for (version, index) in [IpVersion::V4, IpVersion::V6].into_iter().zip(devices.vxlan) {

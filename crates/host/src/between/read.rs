@@ -4,54 +4,12 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-use model::{IpVersion, Mac};
-use plan::between::{BETWEEN_PROTOCOL, BetweenDevices, BetweenNotice, FoundRoute, Hop};
+use model::Mac;
+use plan::between::{BETWEEN_PROTOCOL, BetweenNotice};
 
 use crate::netlink::message::{Attributes, read_u16, read_u32};
 use crate::netlink::numbers::*;
-use crate::objects::{
-    NEIGHBOUR_HEADER, ROUTE_HEADER, read_address, read_ip, read_link, read_neighbour, unspecified,
-};
-
-/// A route of ours.
-pub(super) fn route(kind: u16, body: &[u8], devices: &BetweenDevices) -> Option<FoundRoute> {
-    let (found, protocol) = any_route(kind, body)?;
-    if protocol != BETWEEN_PROTOCOL {
-        return None;
-    }
-    let Hop::Device { index, gateway, .. } = found.hop else { return Some(found) };
-    let via = devices.via(IpVersion::of(found.destination.addr()), index);
-    Some(FoundRoute { hop: Hop::Device { index, via, gateway }, ..found })
-}
-
-/// A route of the main table, and its protocol.
-fn any_route(kind: u16, body: &[u8]) -> Option<(FoundRoute, u8)> {
-    let &[family, prefix, _, _, table, protocol, _, route_kind] = body.first_chunk()?;
-    let is_clone = read_u32(body, 8)? & RTM_F_CLONED != 0;
-    if !matches!(kind, RTM_NEWROUTE | RTM_DELROUTE) || is_clone {
-        return None;
-    }
-    let mut table = u32::from(table);
-    let (mut destination, mut gateway, mut index, mut metric) = (unspecified(family)?, None, None, 0);
-    for (kind, value) in Attributes::after(body, ROUTE_HEADER) {
-        match kind {
-            RTA_DST => destination = read_ip(family, value)?,
-            RTA_GATEWAY => gateway = read_ip(family, value),
-            RTA_OIF => index = read_u32(value, 0),
-            RTA_PRIORITY => metric = read_u32(value, 0)?,
-            RTA_TABLE => table = read_u32(value, 0)?,
-            _ => {}
-        }
-    }
-    let hop = match (route_kind, index) {
-        (RTN_BLACKHOLE, _) => Hop::Blackhole,
-        (RTN_UNICAST, Some(index)) => Hop::Device { index, via: None, gateway },
-        _ => Hop::Odd,
-    };
-    let destination = IpNet::new(destination, prefix).ok()?;
-    (table == u32::from(RT_TABLE_MAIN)).then_some((FoundRoute { destination, metric, hop }, protocol))
-}
+use crate::objects::{NEIGHBOUR_HEADER, read_address, read_ip, read_link, read_neighbour, read_route};
 
 /// A permanent entry of a device's own table of hardware addresses: device, hardware address, node.
 pub(crate) fn forward(kind: u16, body: &[u8]) -> Option<(u32, Mac, IpAddr)> {
@@ -81,8 +39,8 @@ pub(crate) fn notice(kind: u16, body: &[u8]) -> Option<BetweenNotice> {
             Some(BetweenNotice::Address { index, address: address.addr() })
         }
         RTM_NEWROUTE | RTM_DELROUTE => {
-            let (found, protocol) = any_route(kind, body)?;
-            let (ours, gone) = (protocol == BETWEEN_PROTOCOL, kind == RTM_DELROUTE);
+            let found = read_route(kind, body)?;
+            let (ours, gone) = (found.protocol == BETWEEN_PROTOCOL, kind == RTM_DELROUTE);
             Some(BetweenNotice::Route { destination: found.destination, ours, gone })
         }
         RTM_NEWNEIGH | RTM_DELNEIGH => {
@@ -113,7 +71,7 @@ mod tests {
             if let Some(first) = body.first_mut() {
                 *first = family;
             }
-            let _ = (route(kind, &body, &BetweenDevices::default()), forward(kind, &body), notice(kind, &body));
+            let _ = (forward(kind, &body), notice(kind, &body));
         }
     }
 }

@@ -86,10 +86,7 @@ pub(crate) const RTA_ENCAP: u16 = 22;
 pub(crate) const RTA_NH_ID: u16 = 30;
 pub(crate) const RTA_TABLE: u16 = 15;
 pub(crate) const RT_TABLE_MAIN: u8 = 254;
-pub(crate) const RTN_UNICAST: u8 = 1;
 pub(crate) const RTN_LOCAL: u8 = 2;
-pub(crate) const RTN_BLACKHOLE: u8 = 6;
-pub(crate) const RTN_PROHIBIT: u8 = 8;
 pub(crate) const RT_SCOPE_UNIVERSE: u8 = 0;
 pub(crate) const RT_SCOPE_LINK: u8 = 253;
 /// When deleting: any.

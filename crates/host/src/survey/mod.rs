@@ -3,7 +3,6 @@
 //! Unlike [`crate::Host::observe_node`], which reads what decisions are made of, this leaves nothing out but what the kernel keeps
 //! for itself: the tables of local addresses and what other tables than the main one hold.
 
-mod names;
 pub(crate) mod read;
 
 use std::collections::BTreeMap;
@@ -12,23 +11,22 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use model::Mac;
+use plan::{Link, Route};
 
 use crate::between::messages::list_forwards;
 use crate::between::read::forward;
 use crate::netlink::numbers::{AF_INET, AF_INET6};
 use crate::netlink::{Message, Netlink};
-use crate::objects::{read_link, read_proxy_delay};
+use crate::objects::{read_link, read_proxy_delay, set_proxy_delay};
 use crate::{HostError, messages, sysctl};
-
-pub use names::{protocol_name, protocol_number, scope_name, scope_number};
 
 /// One namespace at (nearly) one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    pub links: Vec<SurveyedLink>,
+    pub links: Vec<Link>,
     pub addresses: Vec<SurveyedAddress>,
     /// Of the main table.
-    pub routes: Vec<SurveyedRoute>,
+    pub routes: Vec<Route>,
     pub neighbours: Vec<SurveyedNeighbour>,
     /// By path below `/proc/sys`. What cannot be read is not there.
     pub sysctls: BTreeMap<String, String>,
@@ -54,34 +52,6 @@ pub struct Bounds {
     pub others: usize,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SurveyedLink {
-    pub index: u32,
-    pub name: String,
-    /// `veth`, `bridge`, `vxlan` …; nothing for hardware.
-    pub kind: Option<String>,
-    pub peer_index: Option<u32>,
-    pub peer_is_elsewhere: bool,
-    pub alias: Option<String>,
-    pub mac: Option<Mac>,
-    pub mtu: u32,
-    pub up: bool,
-    pub running: bool,
-    /// The bridge or bond it is part of.
-    pub master: Option<u32>,
-    pub vxlan: Option<SurveyedVxlan>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SurveyedVxlan {
-    pub vni: Option<u32>,
-    pub port: Option<u16>,
-    pub local: Option<IpAddr>,
-    pub parent: Option<u32>,
-    /// The device remembers where packets came from.
-    pub learns: bool,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveyedAddress {
     pub index: u32,
@@ -90,22 +60,6 @@ pub struct SurveyedAddress {
     pub is_secondary: bool,
     /// Another machine has it, as the kernel noticed.
     pub is_duplicate: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SurveyedRoute {
-    pub destination: IpNet,
-    /// The kernel's number: 1 is unicast, 6 a black hole.
-    pub kind: u8,
-    /// Of several next hops, the first.
-    pub gateway: Option<IpAddr>,
-    pub index: Option<u32>,
-    pub protocol: u8,
-    pub scope: u8,
-    pub source: Option<IpAddr>,
-    pub metric: Option<u32>,
-    pub is_onlink: bool,
-    pub is_dead: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,7 +155,7 @@ impl Survey {
     }
 
     /// The devices alone: a node of a large cluster has thousands of routes.
-    pub fn links_here() -> Result<Vec<SurveyedLink>, HostError> {
+    pub fn links_here() -> Result<Vec<Link>, HostError> {
         let mut survey = Survey::default();
         list_links(&mut Look { netlink: Netlink::open()?, is_spent: false }, usize::MAX, &mut survey)?;
         Ok(survey.links)
@@ -241,8 +195,7 @@ impl Look {
 
 /// Links, and the settings that the kernel tells with them.
 fn list_links(look: &mut Look, max: usize, survey: &mut Survey) -> Result<(), HostError> {
-    let read = |kind, body: &[u8]| Some((read_link(kind, body)?, read::link_details(body)));
-    let found = look.list(max, "list links", &messages::list_links(), read, &mut survey.cut.links)?;
+    survey.links = look.list(max, "list links", &messages::list_links(), read_link, &mut survey.cut.links)?;
     let tables = messages::list_neighbour_tables();
     // Two for each link, one for each family, and those that are no link's.
     let max = max.saturating_mul(4);
@@ -253,22 +206,10 @@ fn list_links(look: &mut Look, max: usize, survey: &mut Survey) -> Result<(), Ho
     for (index, delay) in delays {
         of_links.entry(index).or_insert(delay);
     }
-    for (link, details) in found {
-        let settings = link.settings.with_proxy_delay(of_links.get(&link.index).copied());
-        let settings = settings.all(&link.name).into_iter();
+    for link in &mut survey.links {
+        set_proxy_delay(&mut link.settings, of_links.get(&link.index).copied());
+        let settings = link.settings.all(&link.name).into_iter();
         survey.sysctls.extend(settings.map(|sysctl| (sysctl.path, sysctl.value)));
-        survey.links.push(SurveyedLink {
-            index: link.index,
-            name: link.name,
-            peer_index: link.peer_index,
-            peer_is_elsewhere: link.peer_is_elsewhere,
-            alias: link.alias,
-            mac: link.mac,
-            mtu: link.mtu,
-            up: link.up,
-            running: link.running,
-            ..details
-        });
     }
     Ok(())
 }
@@ -288,7 +229,7 @@ mod tests {
             |address: &SurveyedAddress| address.net.to_string() == "127.0.0.1/8" && address.index == lo.index;
         assert_eq!(lo.up, survey.addresses.iter().any(has_loopback));
         for route in &survey.routes {
-            assert!(route.index.is_none_or(|index| survey.device(index).is_some()), "{route:?}");
+            assert!(route.device.is_none_or(|index| survey.device(index).is_some()), "{route:?}");
         }
     }
 }

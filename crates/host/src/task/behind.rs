@@ -13,11 +13,13 @@ use std::path::{Path, PathBuf};
 use model::Sandbox;
 
 use super::{NotDone, TaskContext, surprise};
+use plan::Link;
+
 use crate::messages;
 use crate::netlink::message::{Attributes, read_u32};
 use crate::netlink::numbers::*;
 use crate::netlink::{Message, Request};
-use crate::objects::{LINK_HEADER, Link};
+use crate::objects::LINK_HEADER;
 use crate::{Host, HostError, NetNs};
 
 /// `struct rtgenmsg`, and what it is filled up with.

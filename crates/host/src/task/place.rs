@@ -5,13 +5,12 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::{DeviceName, Mac};
 use plan::task::KernelChange;
-use plan::{Maker, Neighbour, Sysctl};
+use plan::{Link, Maker, Neighbour, Sysctl};
 
 use super::{NotDone, Outcome, known, surprise};
 use crate::links::find_link;
 use crate::netlink::numbers::NUD_PERMANENT;
 use crate::netlink::{Netlink, Request};
-use crate::objects::Link;
 use crate::survey::read;
 use crate::{HostError, PodNamespace, messages, sysctl};
 

@@ -3,29 +3,23 @@
 //! There may be several routes to a destination. The one that the plan means must be the only one that fits its description. What
 //! cannot be put back as it was (several next hops, encapsulation, metrics of its own) fits none.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
-use plan::Maker;
 use plan::task::{KernelChange, NextHop};
+use plan::{Maker, Route, RouteKind, protocol_name, protocol_number, scope_name, scope_number};
 
 use super::place::{Place, is_held};
 use super::{NotDone, Outcome, known, surprise};
 use crate::HostError;
-use crate::links::is_no_device;
-use crate::messages::{RouteHeader, family, get_link_by_index, list_routes, octets};
+use crate::links::find_link_by_index;
+use crate::messages::{family, list_routes, route_message};
 use crate::netlink::Request;
-use crate::netlink::message::Attributes;
 use crate::netlink::numbers::*;
-use crate::objects::{ROUTE_HEADER, read_link};
-use crate::survey::{SurveyedRoute, protocol_name, protocol_number, read, scope_name, scope_number};
+use crate::survey::read;
 
 /// A route that is there.
 struct Found {
-    route: SurveyedRoute,
+    route: Route,
     device: Option<String>,
-    /// All that makes it up is known.
-    is_plain: bool,
 }
 
 impl Place<'_> {
@@ -89,7 +83,7 @@ impl Place<'_> {
         let is_gone = !self.routes_to(destination)?.iter().any(|now| now.route == old.route);
         is_held(is_gone, || format!("there is still {}", old.in_words()))?;
         // Behind another of its metric it led nowhere, and put back it would come first.
-        let is_behind = found[..position].iter().any(|other| other.metric() == old.metric());
+        let is_behind = found[..position].iter().any(|other| other.route.metric == old.route.metric);
         let way = NextHop { is_beside_others: found.len() > 1, ..old.way() };
         Ok((!is_behind).then_some(KernelChange::Route { destination, from: None, to: Some(way) }))
     }
@@ -121,17 +115,18 @@ impl Place<'_> {
         let (Some(protocol), Some(scope)) = (protocol, scope) else {
             return surprise(format!("nobody knows what a route {} means", words(destination, to)));
         };
-        let route = SurveyedRoute {
-            destination,
-            kind: if to.is_blackhole { RTN_BLACKHOLE } else { RTN_UNICAST },
+        let is_hole = to.is_blackhole;
+        let route = Route {
+            kind: if is_hole { RouteKind::Blackhole } else { RouteKind::Unicast },
             gateway: to.via,
-            index,
+            // A black hole is on no device, whatever the kernel says.
+            device: index.filter(|_| !is_hole),
             protocol,
             scope: if destination.addr().is_ipv4() { scope } else { RT_SCOPE_UNIVERSE },
             source: to.source,
-            metric: to.metric,
+            metric: to.metric.unwrap_or(0),
             is_onlink: to.is_onlink,
-            is_dead: false,
+            ..Route::to(destination)
         };
         // Without more flags, one of IPv4 goes in front of others of its metric.
         Ok(self.do_it(request(&route, RTM_NEWROUTE, NLM_F_CREATE))?)
@@ -151,48 +146,40 @@ impl Place<'_> {
         let what = format!("list the routes to {destination}");
         let message = list_routes(family(destination.addr()));
         let found = self.netlink().dump(&what, &message, |kind, body| {
-            let route = read::route(kind, body).filter(|route| route.destination == destination)?;
-            Some((route, is_plain(body)))
+            read::route(kind, body).filter(|route| route.destination == destination)
         })?;
-        let found = found.into_iter().map(|(route, is_plain)| {
-            let is_hole = route.kind != RTN_UNICAST;
-            // Of a black hole the kernel says lo, which means nothing.
-            let index = route.index.filter(|_| !is_hole);
-            Ok(Found { device: self.name_of(index)?, route, is_plain })
-        });
+        let found = found.into_iter().map(|route| Ok(Found { device: self.name_of(route.device)?, route }));
         found.collect()
     }
 
     fn name_of(&mut self, index: Option<u32>) -> Result<Option<String>, HostError> {
         let Some(index) = index else { return Ok(None) };
-        match self.netlink().get(get_link_by_index(index)) {
-            Err(error) if is_no_device(&error) => Ok(None),
-            found => found.map(|found| read_link(found.kind, &found.body).map(|link| link.name)),
-        }
+        Ok(find_link_by_index(self.netlink(), index)?.map(|link| link.name))
     }
 }
 
 impl Found {
+    /// All that makes it up is known.
+    fn is_plain(&self) -> bool {
+        matches!(self.route.kind, RouteKind::Unicast | RouteKind::Blackhole) && !self.route.has_more
+    }
+
     /// Whether it is the one described. What the description does not say may be anything, but for the gateway.
     fn fits(&self, way: &NextHop) -> bool {
         let route = &self.route;
         let is = |said: bool, is_so: bool| !said || is_so;
         let protocol = way.protocol.as_deref().map(protocol_number);
         let scope = way.scope.as_deref().map(scope_number);
-        self.is_plain
-            && way.is_blackhole == (route.kind == RTN_BLACKHOLE)
+        self.is_plain()
+            && way.is_blackhole == (route.kind == RouteKind::Blackhole)
             && way.via == route.gateway
             && is(way.device.is_some(), way.device == self.device)
             && is(protocol.is_some(), protocol == Some(Some(route.protocol)))
             // The kernel knows no scopes for IPv6.
             && is(scope.is_some() && route.destination.addr().is_ipv4(), scope == Some(Some(route.scope)))
             && is(way.source.is_some(), way.source == route.source)
-            && is(way.metric.is_some(), way.metric == Some(self.metric()))
+            && is(way.metric.is_some(), way.metric == Some(route.metric))
             && is(way.is_onlink, route.is_onlink)
-    }
-
-    fn metric(&self) -> u32 {
-        self.route.metric.unwrap_or(0)
     }
 
     /// All of it, so that it can be put back.
@@ -204,16 +191,16 @@ impl Found {
             protocol: Some(protocol_name(route.protocol)),
             scope: scope_name(route.scope).map(str::to_owned).or_else(|| Some(route.scope.to_string())),
             source: route.source,
-            metric: Some(self.metric()),
+            metric: Some(route.metric),
             is_onlink: route.is_onlink,
-            is_blackhole: route.kind == RTN_BLACKHOLE,
+            is_blackhole: route.kind == RouteKind::Blackhole,
             is_beside_others: false,
         }
     }
 
     fn in_words(&self) -> String {
         let words = words(self.route.destination, &self.way());
-        if self.is_plain { words } else { format!("{words}, and more than that") }
+        if self.is_plain() { words } else { format!("{words}, and more than that") }
     }
 
     fn request(&self, kind: u16, flags: u16) -> Request {
@@ -245,42 +232,8 @@ fn usual_scope(destination: IpNet, way: &NextHop) -> u8 {
     if is_direct { RT_SCOPE_LINK } else { RT_SCOPE_UNIVERSE }
 }
 
-/// Whether nothing but what a [`SurveyedRoute`] holds makes up a route.
-fn is_plain(body: &[u8]) -> bool {
-    const MORE: [u16; 5] = [RTA_METRICS, RTA_MULTIPATH, RTA_VIA, RTA_ENCAP, RTA_NH_ID];
-    let kind = body.get(7).copied().unwrap_or_default();
-    let has_more = Attributes::after(body, ROUTE_HEADER).any(|(kind, _)| MORE.contains(&kind));
-    matches!(kind, RTN_UNICAST | RTN_BLACKHOLE) && !has_more
-}
-
-fn request(route: &SurveyedRoute, message: u16, flags: u16) -> Request {
-    let SurveyedRoute { destination, kind, protocol, scope, .. } = *route;
-    let (address, prefix) = (destination.addr(), destination.prefix_len());
-    let header = RouteHeader {
-        family: family(address),
-        prefix,
-        kind,
-        protocol,
-        scope,
-        flags: if route.is_onlink { RTNH_F_ONLINK } else { 0 },
-    };
+fn request(route: &Route, message: u16, flags: u16) -> Request {
     let verb = if message == RTM_DELROUTE { "delete" } else { "add" };
-    let mut message = header.message(message);
-    if prefix > 0 {
-        message = message.with(RTA_DST, &octets(address));
-    }
-    let with = |message: crate::netlink::Message, kind: u16, address: Option<IpAddr>| match address {
-        Some(address) => message.with(kind, &octets(address)),
-        None => message,
-    };
-    message = with(message, RTA_GATEWAY, route.gateway);
-    message = with(message, RTA_PREFSRC, route.source);
-    if let Some(metric) = route.metric.filter(|metric| *metric != 0) {
-        message = message.with_u32(RTA_PRIORITY, metric);
-    }
-    // A black hole is on no device, whatever the kernel says.
-    if let Some(index) = route.index.filter(|_| kind == RTN_UNICAST) {
-        message = message.with_u32(RTA_OIF, index);
-    }
-    Request::new(format!("{verb} the route to {destination}"), message, flags)
+    let what = format!("{verb} the route to {}", route.destination);
+    Request::new(what, route_message(message, route), flags)
 }

@@ -5,11 +5,12 @@ use plan::task::{KernelChange, Veth};
 
 use super::place::is_held;
 use super::{NotDone, Outcome, TaskContext, surprise};
+use plan::Link;
+
 use crate::links::{find_link, get_link};
 use crate::messages::{self, NewPair};
 use crate::netlink::Request;
-use crate::objects::{Link, read_link};
-use crate::survey::read::link_details;
+use crate::objects::read_link;
 use crate::{Host, HostError};
 
 /// In the place of Calico's prefix: the far end of a pair that leads nowhere. As long, so that every name fits.
@@ -42,7 +43,7 @@ impl Host {
         link: &Link,
         context: &TaskContext,
     ) -> Outcome {
-        if !device.as_str().starts_with(DeviceName::CALICO_PREFIX) || !self.is_veth(device)? {
+        if !device.as_str().starts_with(DeviceName::CALICO_PREFIX) || link.kind.as_deref() != Some("veth") {
             return surprise(format!("{device} is no pod's device"));
         }
         if from.index.is_none() && from.alias.is_none() {
@@ -66,11 +67,6 @@ impl Host {
         let is_gone = find_link(&mut self.netlink, device)?.is_none_or(|now| now.index != link.index);
         is_held(is_gone, || format!("there is still a device {device}"))?;
         Ok(Some(KernelChange::Device { device: device.to_string(), from: None, to: Some(before) }))
-    }
-
-    fn is_veth(&mut self, device: &DeviceName) -> Result<bool, HostError> {
-        let found = self.netlink.get(messages::get_link(device))?;
-        Ok(link_details(&found.body).kind.as_deref() == Some("veth"))
     }
 
     /// Both ends on the node: what was behind it is gone.

@@ -6,10 +6,11 @@ use ipnet::IpNet;
 use model::Cidr;
 
 use super::cluster::{Between, network};
-use super::kernel::{FoundRoute, Hop};
 use super::records::{Encapsulation, Extent, PoolView};
 use super::trouble::Trouble;
 use super::way::{Via, slot};
+use crate::named::RouteKind;
+use crate::objects::Route;
 
 /// How packets to a block that is held travel, and to which nodes they may.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,10 +105,11 @@ impl Between {
     }
 
     /// Takes over what an agent before this one has routed: `found` are its routes, those to pods that are here, and BIRD's, as the kernel
-    /// holds them; `has_vxlan` says whether there is a VXLAN device of either IP version. To be called once, when everything is known.
-    pub fn adopt(&mut self, found: &[FoundRoute], has_vxlan: [bool; 2]) {
-        let by_destination: BTreeMap<IpNet, &FoundRoute> =
-            found.iter().map(|route| (route.destination, route)).collect();
+    /// holds them, each with what its device is for; `has_vxlan` says whether there is a VXLAN device of either IP version. To be called
+    /// once, when everything is known.
+    pub fn adopt(&mut self, found: &[(Route, Option<Via>)], has_vxlan: [bool; 2]) {
+        let by_destination: BTreeMap<IpNet, &(Route, Option<Via>)> =
+            found.iter().map(|found| (found.0.destination, found)).collect();
         let outlaws: Vec<Cidr> = self.blocks.cidrs().filter(|cidr| self.is_outlaw(cidr)).copied().collect();
         for cidr in outlaws {
             if let Some(held) = self.way_found(&cidr, &by_destination, has_vxlan) {
@@ -123,23 +125,23 @@ impl Between {
     fn way_found(
         &self,
         cidr: &Cidr,
-        found: &BTreeMap<IpNet, &FoundRoute>,
+        found: &BTreeMap<IpNet, &(Route, Option<Via>)>,
         has_vxlan: [bool; 2],
     ) -> Option<Held> {
         let ways = self.destinations(cidr).filter_map(|(destination, node)| {
-            let via = match found.get(&destination)?.hop {
+            let (route, via) = found.get(&destination)?;
+            let via = match route.kind {
                 // The pods are here: how others get to them is to be seen from the devices alone.
                 _ if node == self.own && has_vxlan[slot(cidr.version())] => Some(Via::Vxlan),
                 _ if node == self.own => Some(Via::Uplink),
-                Hop::Blackhole => None,
-                Hop::Device { via, gateway, .. } => {
+                RouteKind::Unicast => {
                     let presence = self.nodes.get(node)?.of(cidr.version());
                     let ends = [presence.address.map(|network| network.addr()), presence.tunnel];
                     // The end of a tunnel is its own gateway.
-                    let gateway = gateway.unwrap_or(destination.addr());
+                    let gateway = route.gateway.unwrap_or(destination.addr());
                     via.filter(|_| ends.contains(&Some(gateway)))
                 }
-                Hop::Odd => None,
+                _ => None,
             };
             Some((via?, node.to_owned()))
         });

@@ -7,38 +7,21 @@ use ipnet::IpNet;
 use model::{IpVersion, Mac};
 
 use super::cluster::{Between, Changed};
+use super::tunnel::BetweenDevices;
 use super::way::{NodeRoute, Via, Way};
+use crate::named::RouteKind;
+use crate::objects::Route;
 
 /// All of ours, recognised without memory: routes by their protocol, the rest by the device it is on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BetweenObserved {
-    pub routes: Vec<FoundRoute>,
+    /// What the devices are for that routes lead by.
+    pub devices: BetweenDevices,
+    pub routes: Vec<Route>,
     /// Permanent entries on the VXLAN devices.
     pub neighbours: Vec<(IpAddr, Mac)>,
     /// Permanent entries of the VXLAN devices: behind which node a hardware address is.
     pub forwards: Vec<(IpVersion, Mac, IpAddr)>,
-}
-
-/// A route of ours, as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundRoute {
-    pub destination: IpNet,
-    pub metric: u32,
-    pub hop: Hop,
-}
-
-/// Where a route leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hop {
-    Blackhole,
-    /// `via` is unknown if the device is none of those that routes of ours lead by.
-    Device {
-        index: u32,
-        via: Option<Via>,
-        gateway: Option<IpAddr>,
-    },
-    /// Several, or of a sort that we do not make.
-    Odd,
 }
 
 /// One thing to do, in an order in which there is no gap: what is new comes before what goes.
@@ -47,7 +30,7 @@ pub enum Step {
     PutRoute {
         route: NodeRoute,
         /// What it takes the place of, with the same metric.
-        instead_of: Option<FoundRoute>,
+        instead_of: Option<Route>,
     },
     PutNeighbour {
         address: IpAddr,
@@ -59,7 +42,7 @@ pub enum Step {
         node: IpAddr,
     },
     DropRoute {
-        route: FoundRoute,
+        route: Route,
     },
     DropNeighbour {
         address: IpAddr,
@@ -78,34 +61,37 @@ impl Step {
     }
 }
 
-/// Why a route does not lead where it must.
+/// Why a route is not the one that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HopFault {
-    /// It is a black hole and must lead somewhere, or the other way round.
-    Kind,
+pub enum RouteFault {
+    /// It is a black hole or of that sort and must lead somewhere, or the other way round.
+    LeadsNowhere,
+    /// It leads by another device: past the tunnel, or into one that is not wanted.
     Device,
     Gateway,
+    /// The kernel looks for a way to the gateway instead of taking it to be on the device.
+    NotOnlink,
 }
 
-/// What is wrong with where a route leads: the one rule for the agent's looks, for checks and for repairs.
-pub fn hop_fault(found: Hop, wanted: &NodeRoute) -> Option<HopFault> {
-    match (found, wanted.way) {
-        (Hop::Blackhole, Way::Blackhole) => None,
-        (Hop::Device { via, .. }, Way::Via { via: wanted, .. }) if via != Some(wanted) => {
-            Some(HopFault::Device)
-        }
-        (Hop::Device { gateway, .. }, Way::Via { .. }) => {
-            (gateway != wanted.gateway()).then_some(HopFault::Gateway)
-        }
-        (Hop::Odd, Way::Via { .. }) => Some(HopFault::Device),
-        _ => Some(HopFault::Kind),
+/// What is wrong with where a route leads: the one rule for the agent's looks, for checks and for repairs. `via` is what its
+/// device is for, if it is one of those that routes of ours lead by.
+pub(super) fn route_fault(
+    (kind, via, gateway): (RouteKind, Option<Via>, Option<IpAddr>),
+    wanted: &NodeRoute,
+) -> Option<RouteFault> {
+    match (kind, wanted.way) {
+        (RouteKind::Blackhole, Way::Blackhole) => None,
+        (RouteKind::Unicast, Way::Via { via: wanted, .. }) if via != Some(wanted) => Some(RouteFault::Device),
+        (RouteKind::Unicast, Way::Via { .. }) => (gateway != wanted.gateway()).then_some(RouteFault::Gateway),
+        _ => Some(RouteFault::LeadsNowhere),
     }
 }
 
 /// Whether a route that was found is the one that is wanted.
-pub fn is_as_wanted(found: &FoundRoute, wanted: &NodeRoute) -> bool {
+fn is_as_wanted(found: &Route, wanted: &NodeRoute, devices: &BetweenDevices) -> bool {
     let is_in_place = (found.destination, found.metric) == (wanted.destination, wanted.metric());
-    is_in_place && hop_fault(found.hop, wanted).is_none()
+    let via = found.device.and_then(|index| devices.via(wanted.version(), index));
+    is_in_place && route_fault((found.kind, via, found.gateway), wanted).is_none()
 }
 
 /// What a look at everything shows.
@@ -142,13 +128,13 @@ fn route_differences(
     puts: &mut Vec<Step>,
     drops: &mut Vec<Step>,
 ) {
-    let mut there: BTreeMap<IpNet, Vec<FoundRoute>> = BTreeMap::new();
+    let mut there: BTreeMap<IpNet, Vec<Route>> = BTreeMap::new();
     for found in &observed.routes {
         there.entry(found.destination).or_default().push(*found);
     }
     for route in wanted.routes() {
         let found = there.remove(&route.destination).unwrap_or_default();
-        let right = found.iter().position(|found| is_as_wanted(found, &route));
+        let right = found.iter().position(|found| is_as_wanted(found, &route, &observed.devices));
         let replaced = match right {
             Some(right) => right,
             None => {
@@ -164,27 +150,16 @@ fn route_differences(
 }
 
 /// What a change of what is wanted asks for, if the kernel held what was wanted before.
-pub fn changes_of(
-    wanted: &Between,
-    changed: &Changed,
-    index_of: impl Fn(IpVersion, Via) -> Option<u32>,
-) -> Vec<Step> {
+pub fn changes_of(wanted: &Between, changed: &Changed, devices: &BetweenDevices) -> Vec<Step> {
     let (mut puts, mut drops) = (Vec::new(), Vec::new());
     for (destination, before) in &changed.routes {
         let before = before.and_then(|way| {
             let route = NodeRoute { destination: *destination, way };
-            let hop = match way {
-                Way::Blackhole => Hop::Blackhole,
-                Way::Via { via, .. } => {
-                    let index = index_of(route.version(), via)?;
-                    Hop::Device { index, via: Some(via), gateway: route.gateway() }
-                }
-            };
-            Some(FoundRoute { destination: *destination, metric: route.metric(), hop })
+            devices.kernel_route(&route)
         });
         let route = wanted.route_to(destination);
         // The kernel keeps one for each metric: only one with the same is in the place of the new one.
-        let is_in_place = |before: &FoundRoute| route.is_some_and(|route| route.metric() == before.metric);
+        let is_in_place = |before: &Route| route.is_some_and(|route| route.metric() == before.metric);
         let instead_of = before.filter(is_in_place);
         puts.extend(route.map(|route| Step::PutRoute { route, instead_of }));
         drops.extend(before.filter(|_| instead_of.is_none()).map(|route| Step::DropRoute { route }));

@@ -42,17 +42,13 @@ mod way;
 
 pub use cluster::{Between, Changed};
 pub use environment::{felix_variable_names, felix_variables, joined_settings};
-pub use kernel::{
-    BetweenObserved, FoundRoute, Hop, HopFault, Step, changes_of, differences as between_differences,
-    hop_fault, is_as_wanted,
-};
+pub use kernel::{BetweenObserved, RouteFault, Step, changes_of, differences as between_differences};
 pub use mtu::tunnel_overhead;
 pub use nat::TABLE as NAT_TABLE;
 pub use notice::BetweenNotice;
 pub use pods::{AllowedSource, POD_CHAIN, PodGuard};
 pub use protected::Protected;
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
-pub use repair::{RouteFault, SeenRoute};
 pub use settings::{BetweenSettings, NatSettings, TunnelSettings, Writer};
 pub use trouble::Trouble;
 pub use tunnel::{

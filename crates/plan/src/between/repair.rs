@@ -1,40 +1,17 @@
 //! What the node must have between nodes, as checks and repairs ask for it: by names of devices, and as single changes.
 //!
-//! The agent compares by the kernel's numbers ([`super::kernel`]); whoever has only evidence compares by names. Both ask [`hop_fault`].
-
-use std::net::IpAddr;
+//! The agent compares by the kernel's numbers ([`super::kernel`]); whoever has only evidence compares by names. Both ask [`route_fault`].
 
 use ipnet::IpNet;
 use model::{Cidr, IpVersion};
 
 use super::cluster::Between;
-use super::kernel::{Hop, HopFault, hop_fault};
+use super::kernel::{RouteFault, route_fault};
 use super::records::{Encapsulation, Extent};
 use super::tunnel::{IPIP_DEVICE, VXLAN_DEVICES, VxlanDevice};
 use super::way::{NodeRoute, Via, Way, slot};
+use crate::named::NamedRoute;
 use crate::task;
-
-/// A route as somebody saw it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SeenRoute<'a> {
-    pub device: Option<&'a str>,
-    pub gateway: Option<IpAddr>,
-    pub is_onlink: bool,
-    /// It leads somewhere: it is no black hole, and nothing of that kind.
-    pub is_unicast: bool,
-}
-
-/// Why a route that was seen is not the one that is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RouteFault {
-    /// Packets are thrown away or refused.
-    LeadsNowhere,
-    /// It leads by another device: past the tunnel, or into one that is not wanted.
-    Device,
-    Gateway,
-    /// The kernel looks for a way to the gateway instead of taking it to be on the device.
-    NotOnlink,
-}
 
 impl NodeRoute {
     /// Whether the kernel must take the gateway to be on the device: no other route leads to the end of a tunnel.
@@ -42,7 +19,7 @@ impl NodeRoute {
         self.gateway().is_some()
     }
 
-    fn is_tunnelled(&self) -> bool {
+    pub fn is_tunnelled(&self) -> bool {
         matches!(self.way, Way::Via { via: Via::Vxlan | Via::Ipip, .. })
     }
 }
@@ -66,23 +43,13 @@ impl Between {
     }
 
     /// What is wrong with a route that was seen in the place of a wanted one.
-    pub fn fault_of(&self, seen: &SeenRoute<'_>, wanted: &NodeRoute) -> Option<RouteFault> {
+    pub fn fault_of(&self, seen: &NamedRoute, wanted: &NodeRoute) -> Option<RouteFault> {
         let version = wanted.version();
-        let is_it = |via: &Via| seen.device.is_some() && self.device_name(version, *via) == seen.device;
+        let device = seen.device.as_deref();
+        let is_it = |via: &Via| device.is_some() && self.device_name(version, *via) == device;
         let via = [Via::Uplink, Via::Vxlan, Via::Ipip].into_iter().find(is_it);
-        let hop = match seen.is_unicast {
-            true => Hop::Device { index: 0, via, gateway: seen.gateway },
-            false => Hop::Blackhole,
-        };
-        match hop_fault(hop, wanted) {
-            Some(HopFault::Kind) => Some(RouteFault::LeadsNowhere),
-            Some(HopFault::Device) => Some(RouteFault::Device),
-            Some(HopFault::Gateway) => Some(RouteFault::Gateway),
-            None if wanted.is_tunnelled() && wanted.is_onlink() && !seen.is_onlink => {
-                Some(RouteFault::NotOnlink)
-            }
-            None => None,
-        }
+        let lacks_onlink = wanted.is_tunnelled() && wanted.is_onlink() && !seen.is_onlink;
+        route_fault((seen.kind, via, seen.via), wanted).or(lacks_onlink.then_some(RouteFault::NotOnlink))
     }
 
     /// A wanted route as a repair adds it. `None` if the device that it leads by is not known.

@@ -9,6 +9,7 @@ use super::mtu::{VXLAN_V4_OVERHEAD, VXLAN_V6_OVERHEAD};
 use super::records::NodeView;
 use super::settings::BetweenSettings;
 use super::way::{NodeRoute, Via, Way, slot};
+use crate::objects::Route;
 
 /// The names of the devices for IPv4 and IPv6, Calico's.
 pub const VXLAN_DEVICES: [&str; 2] = ["vxlan.calico", "vxlan-v6.calico"];
@@ -58,6 +59,14 @@ impl BetweenDevices {
             Via::Vxlan => self.vxlan[slot(version)],
             Via::Ipip => self.ipip,
         }
+    }
+
+    /// A wanted route as the kernel holds it; `None` if the device that it leads by is not there.
+    pub fn kernel_route(&self, route: &NodeRoute) -> Option<Route> {
+        Some(route.by_device(match route.way {
+            Way::Blackhole => None,
+            Way::Via { via, .. } => Some(self.index_of(route.version(), via)?),
+        }))
     }
 
     /// What the device with this index is for, to routes of this IP version.

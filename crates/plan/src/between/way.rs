@@ -9,6 +9,8 @@ use model::{Cidr, IpVersion};
 use super::records::{Encapsulation, Extent, NodeView};
 use super::trouble::Trouble;
 use super::tunnel::Uplinks;
+use crate::named::RouteKind;
+use crate::objects::{Route, usual_metric};
 
 /// Marks every route of ours that leads to another node, or away from one of our blocks. Another number than that of routes to
 /// pods, so that either can be listed without the other.
@@ -50,14 +52,10 @@ impl NodeRoute {
     /// is right, and the record that says so may not have arrived yet. A black hole gives way to whatever leads somewhere,
     /// such as the network of another plugin that has its addresses from our book.
     pub fn metric(&self) -> u32 {
-        let usual = match self.version() {
-            IpVersion::V4 => 0,
-            IpVersion::V6 => 1024,
-        };
         let is_single = self.destination.prefix_len() == self.destination.max_prefix_len();
         match self.way {
             Way::Blackhole => BLACKHOLE_METRIC,
-            Way::Via { .. } => usual + u32::from(is_single),
+            Way::Via { .. } => usual_metric(self.destination.addr()) + u32::from(is_single),
         }
     }
 
@@ -66,6 +64,23 @@ impl NodeRoute {
         match self.way {
             Way::Blackhole => None,
             Way::Via { gateway, .. } => (IpNet::from(gateway) != self.destination).then_some(gateway),
+        }
+    }
+
+    /// As the kernel holds it, by the device that has this number.
+    pub fn by_device(&self, device: Option<u32>) -> Route {
+        let gateway = self.gateway();
+        let is_direct = self.version() == IpVersion::V4 && gateway.is_none() && self.way != Way::Blackhole;
+        Route {
+            kind: if self.way == Way::Blackhole { RouteKind::Blackhole } else { RouteKind::Unicast },
+            gateway,
+            device,
+            protocol: BETWEEN_PROTOCOL,
+            scope: if is_direct { Route::LINK } else { Route::UNIVERSE },
+            metric: self.metric(),
+            // The kernel is not to look for a route to the gateway: it is on that device.
+            is_onlink: gateway.is_some(),
+            ..Route::to(self.destination)
         }
     }
 }

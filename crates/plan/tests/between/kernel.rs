@@ -1,30 +1,30 @@
 //! What a look at everything finds to do.
 
-use plan::between::{
-    BetweenObserved, Encapsulation, Extent, FoundRoute, Hop, Step, Via, between_differences,
-};
+use plan::between::{BetweenDevices, BetweenObserved, Encapsulation, Extent, Step, between_differences};
+use plan::{Route, RouteKind};
 
 use crate::cluster::cluster;
 
-fn found(destination: &str, metric: u32, hop: Hop) -> FoundRoute {
-    FoundRoute { destination: destination.parse().unwrap(), metric, hop }
+const UPLINK: u32 = 2;
+
+fn via(destination: &str, metric: u32, gateway: &str) -> Route {
+    let (gateway, device) = (gateway.parse().ok(), Some(UPLINK));
+    Route { metric, gateway, device, ..Route::to(destination.parse().unwrap()) }
 }
 
-fn via(gateway: &str) -> Hop {
-    Hop::Device { index: 2, via: Some(Via::Uplink), gateway: gateway.parse().ok() }
+fn observed(routes: Vec<Route>) -> BetweenObserved {
+    let devices = BetweenDevices { uplinks: [Some(UPLINK), None], ..BetweenDevices::default() };
+    BetweenObserved { devices, routes, ..BetweenObserved::default() }
 }
 
 #[test]
 fn what_is_wrong_is_replaced_and_what_is_superfluous_goes_last() {
     let between = cluster(Encapsulation::None);
-    let wrong = found("10.0.1.0/26", 0, via("192.0.2.9"));
-    let stray = found("10.9.0.0/26", 0, via("192.0.2.9"));
-    let twice = found("10.0.1.0/26", 7, via("192.0.2.2"));
-    let observed = BetweenObserved {
-        routes: vec![stray, wrong, twice, found("10.0.0.0/26", 1 << 20, Hop::Blackhole)],
-        ..BetweenObserved::default()
-    };
-    let steps = between_differences(&between, &observed);
+    let wrong = via("10.0.1.0/26", 0, "192.0.2.9");
+    let stray = via("10.9.0.0/26", 0, "192.0.2.9");
+    let twice = via("10.0.1.0/26", 7, "192.0.2.2");
+    let hole = Route { kind: RouteKind::Blackhole, device: None, ..via("10.0.0.0/26", 1 << 20, "") };
+    let steps = between_differences(&between, &observed(vec![stray, wrong, twice, hole]));
     let [put, drops @ ..] = &steps[..] else { panic!("{steps:?}") };
     let Step::PutRoute { route, instead_of } = put else { panic!("{put:?}") };
     assert_eq!((route.destination, *instead_of), (wrong.destination, Some(wrong)));
@@ -43,10 +43,9 @@ fn the_ends_of_a_tunnel_come_before_the_routes_through_it() {
 #[test]
 fn a_route_by_another_device_is_not_the_right_one() {
     let between = cluster(Encapsulation::None);
-    let elsewhere = Hop::Device { index: 9, via: None, gateway: "192.0.2.2".parse().ok() };
-    let observed = BetweenObserved {
-        routes: vec![found("10.0.1.0/26", 0, elsewhere), found("10.0.0.0/26", 1 << 20, Hop::Odd)],
-        ..BetweenObserved::default()
-    };
-    assert_eq!(between_differences(&between, &observed).len(), 2);
+    let right = via("10.0.1.0/26", 0, "192.0.2.2");
+    let elsewhere = Route { device: Some(9), ..right };
+    let odd = Route { kind: RouteKind::Unreachable, device: None, ..via("10.0.0.0/26", 1 << 20, "") };
+    assert_eq!(between_differences(&between, &observed(vec![right, odd])).len(), 1);
+    assert_eq!(between_differences(&between, &observed(vec![elsewhere, odd])).len(), 2);
 }

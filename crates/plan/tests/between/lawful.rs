@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::IpVersion;
+use plan::Route;
 use plan::between::{
-    Between, BetweenObserved, BetweenSettings, Encapsulation, Extent, FoundRoute, Hop, Via, Way,
+    Between, BetweenDevices, BetweenObserved, BetweenSettings, Encapsulation, Extent, Via,
     between_differences,
 };
 use proptest::prelude::*;
@@ -194,13 +195,14 @@ fn who_was_there_first_stays_when_a_block_comes_around_it() {
     assert!(!routes(&between).iter().any(|route| route.starts_with("10.0.9.0/28")), "{:?}", routes(&between));
 }
 
-fn kernel(between: &Between) -> Vec<FoundRoute> {
+fn devices() -> BetweenDevices {
+    BetweenDevices { uplinks: [Some(2); 2], vxlan: [Some(3); 2], ipip: Some(4) }
+}
+
+fn kernel(between: &Between) -> Vec<(Route, Option<Via>)> {
     let found = |route: plan::between::NodeRoute| {
-        let hop = match route.way {
-            Way::Blackhole => Hop::Blackhole,
-            Way::Via { via, .. } => Hop::Device { index: 2, via: Some(via), gateway: route.gateway() },
-        };
-        FoundRoute { destination: route.destination, metric: route.metric(), hop }
+        let found = devices().kernel_route(&route).unwrap();
+        (found, found.device.and_then(|index| devices().via(route.version(), index)))
     };
     between.routes().map(found).collect()
 }
@@ -242,7 +244,8 @@ fn a_pool_that_is_deleted_leaves_routes_and_tunnels_as_they_are() {
         assert_eq!(routes(&next), before, "{mode:?}");
         assert_eq!(next.vxlan(IpVersion::V4).cloned(), devices);
         let observed = BetweenObserved {
-            routes: kernel(&between),
+            devices: self::devices(),
+            routes: kernel(&between).into_iter().map(|(route, _)| route).collect(),
             neighbours: between.neighbours().collect(),
             forwards: between.forwards().map(|((version, mac), node)| (version, mac, node)).collect(),
         };
@@ -306,10 +309,9 @@ fn what_a_stranger_routed_is_not_taken_over() {
     between.set_node("b", Some(node("192.0.2.2/24", "")));
     between.set_block(cidr("10.0.1.0/26"), Some(block("b")));
     between.set_block(cidr("0.0.0.0/0"), Some(block("b")));
-    let route = |destination: &str, gateway: &str| FoundRoute {
-        destination: destination.parse().unwrap(),
-        metric: 0,
-        hop: Hop::Device { index: 2, via: Some(Via::Uplink), gateway: gateway.parse().ok() },
+    let route = |destination: &str, gateway: &str| {
+        let gateway = gateway.parse().ok();
+        (Route { gateway, device: Some(2), ..Route::to(destination.parse().unwrap()) }, Some(Via::Uplink))
     };
     // One leads to somebody else; the other to its owner, but over everybody's head.
     between.adopt(&[route("10.0.1.0/26", "192.0.2.9"), route("0.0.0.0/0", "192.0.2.2")], [false; 2]);

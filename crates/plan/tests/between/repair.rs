@@ -2,8 +2,9 @@
 
 use ipnet::IpNet;
 use model::IpVersion;
-use plan::between::{Encapsulation, Extent, RouteFault, SeenRoute};
+use plan::between::{Encapsulation, Extent, RouteFault};
 use plan::task::{KernelChange, NextHop, RepairTask};
+use plan::{NamedRoute, RouteKind};
 
 use crate::cluster::cluster;
 
@@ -11,20 +12,22 @@ fn net(text: &str) -> IpNet {
     text.parse().unwrap()
 }
 
-fn seen<'a>(device: &'a str, gateway: &str, is_onlink: bool) -> SeenRoute<'a> {
-    SeenRoute { device: Some(device), gateway: gateway.parse().ok(), is_onlink, is_unicast: true }
+fn seen(device: &str, gateway: &str, is_onlink: bool) -> NamedRoute {
+    let (device, via) = (Some(device.to_owned()), gateway.parse().ok());
+    NamedRoute { device, via, is_onlink, ..NamedRoute::to(net("10.0.1.0/26")) }
 }
 
 #[test]
 fn a_route_is_held_against_the_mode_of_its_pool() {
     let always = cluster(Encapsulation::Vxlan(Extent::Always));
     let near = always.route_to(&net("10.0.1.0/26")).unwrap();
-    let fault = |route: SeenRoute<'_>| always.fault_of(&route, &near);
+    let fault = |route: NamedRoute| always.fault_of(&route, &near);
     assert_eq!(fault(seen("vxlan.calico", "10.0.1.0", true)), None);
     assert_eq!(fault(seen("vxlan.calico", "10.0.1.0", false)), Some(RouteFault::NotOnlink));
     assert_eq!(fault(seen("vxlan.calico", "10.0.2.0", true)), Some(RouteFault::Gateway));
     assert_eq!(fault(seen("eth0", "192.0.2.2", true)), Some(RouteFault::Device), "past the tunnel");
-    assert_eq!(fault(SeenRoute::default()), Some(RouteFault::LeadsNowhere));
+    let hole = NamedRoute { kind: RouteKind::Blackhole, ..NamedRoute::to(net("10.0.1.0/26")) };
+    assert_eq!(fault(hole), Some(RouteFault::LeadsNowhere));
     let across = cluster(Encapsulation::Vxlan(Extent::CrossSubnet));
     let (near, far) =
         (across.route_to(&net("10.0.1.0/26")).unwrap(), across.route_to(&net("10.0.2.0/26")).unwrap());

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use model::Cidr;
 use plan::between::{
-    Between, BetweenObserved, BetweenSettings, BlockView, Encapsulation, Extent, FoundRoute, Hop, NodeView,
-    PoolView, Step, Uplinks, Via, Way, between_differences, changes_of,
+    Between, BetweenDevices, BetweenObserved, BetweenSettings, BlockView, Encapsulation, Extent, NodeView,
+    PoolView, Step, Uplinks, between_differences, changes_of,
 };
 use proptest::prelude::*;
 
@@ -130,12 +130,8 @@ fn from_scratch(events: &[Event], held: &Between) -> Between {
     between
 }
 
-fn index_of(via: Via) -> u32 {
-    match via {
-        Via::Uplink => 2,
-        Via::Vxlan => 3,
-        Via::Ipip => 4,
-    }
+fn devices() -> BetweenDevices {
+    BetweenDevices { uplinks: [Some(2); 2], vxlan: [Some(3); 2], ipip: Some(4) }
 }
 
 /// Does to a kernel of ours what the real one does.
@@ -146,13 +142,7 @@ fn apply(kernel: &mut BetweenObserved, step: &Step) {
                 assert_eq!(instead_of.metric, route.metric(), "the kernel would keep both");
                 kernel.routes.retain(|found| *found != instead_of);
             }
-            let hop = match route.way {
-                Way::Blackhole => Hop::Blackhole,
-                Way::Via { via, .. } => {
-                    Hop::Device { index: index_of(via), via: Some(via), gateway: route.gateway() }
-                }
-            };
-            let found = FoundRoute { destination: route.destination, metric: route.metric(), hop };
+            let found = devices().kernel_route(&route).unwrap();
             assert!(
                 !kernel
                     .routes
@@ -197,10 +187,10 @@ proptest! {
         events in proptest::collection::vec((any_event(), any::<bool>()), 0..40),
     ) {
         let mut between = Between::new(OWN);
-        let mut kernel = BetweenObserved::default();
+        let mut kernel = BetweenObserved { devices: devices(), ..BetweenObserved::default() };
         let mut settle = |between: &mut Between| {
             let changed = between.settle();
-            let steps = changes_of(between, &changed, |_, via| Some(index_of(via)));
+            let steps = changes_of(between, &changed, &devices());
             steps.iter().for_each(|step| apply(&mut kernel, step));
             let left = between_differences(between, &kernel);
             assert!(left.is_empty(), "{left:#?}");
@@ -251,7 +241,7 @@ fn costs(mut between: Between) -> Vec<(u64, usize)> {
         let before = between.thought_over();
         change(&mut between);
         let changed = between.settle();
-        let steps = changes_of(&between, &changed, |_, via| Some(index_of(via)));
+        let steps = changes_of(&between, &changed, &devices());
         costs.push((between.thought_over() - before, steps.len()));
     }
     costs

@@ -13,7 +13,7 @@ use plan::task::{KernelChange, RepairTask, Tunnel};
 use super::super::draft::{Draft, Target};
 use super::Remedy;
 use super::kernel::{all_were_observed, host, next_hop, remedy};
-use doctor::{EndKind, Host, Subject, seen_route};
+use doctor::{EndKind, Host, Subject};
 use evidence::kernel::{Link, Route, RouteKind};
 
 pub(super) const TUNNEL_DEVICE: FindingCode = FindingCode::TunnelDeviceWrong;
@@ -79,7 +79,7 @@ fn put_route(draft: &mut Draft<'_, '_>, target: &Target) {
         return draft.leave(target, format!("the NIC by which {node} reaches other nodes is not known"));
     };
     let found: Vec<&Route> = host.routes_to(*destination).into_iter().map(|route| &route.seen).collect();
-    let is_right = |found: &&Route| wanted.fault_of(&seen_route(found), &route).is_none();
+    let is_right = |found: &&Route| wanted.fault_of(found, &route).is_none();
     let (from, to) = match found.first() {
         Some(first) if !can_be_put_back(first) => return leave_it(draft, target, first),
         // Ours is there, and a stranger's stands in front.
