@@ -106,9 +106,7 @@ impl Host {
 
     /// What waits for removal.
     pub fn detached_links(&mut self) -> Result<Vec<OwnedLink>, HostError> {
-        self.netlink.dump("list the node's veths", &messages::list_veths(), |kind, body| {
-            waiting(&read_link(kind, body)?)
-        })
+        self.veths(waiting)
     }
 
     fn links_to_detach(
@@ -124,10 +122,7 @@ impl Host {
             found.extend(link.filter(|link| found.iter().all(|known: &Link| known.index != link.index)));
         }
         if found.is_empty() {
-            let what = "list the node's veths";
-            found = self
-                .netlink
-                .dump(what, &messages::list_veths(), |kind, body| read_link(kind, body).filter(is_its_own))?;
+            found = self.veths(|link| is_its_own(link).then(|| link.clone()))?;
         }
         Ok(found)
     }
@@ -203,6 +198,5 @@ fn removal(links: &[OwnedLink]) -> Vec<Request> {
 }
 
 fn waiting(link: &Link) -> Option<OwnedLink> {
-    let owner = Sandbox::from_detached_alias(link.alias.as_deref()?)?;
-    Some(OwnedLink { name: link.name.clone(), index: link.index, owner })
+    Some(OwnedLink { name: link.name.clone(), index: link.index, owner: link.former_owner()? })
 }

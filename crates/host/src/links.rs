@@ -109,22 +109,26 @@ impl Host {
 
     /// Every link of ours, whatever it is called now.
     pub fn owned_links(&mut self) -> Result<Vec<OwnedLink>, HostError> {
-        let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;
-        Ok(links.into_iter().filter_map(owned).collect())
+        self.veths(owned)
     }
 
     /// Every link of ours whose other end is in a pod's namespace: proof that the namespace is there. The other end
     /// comes back to the node when somebody moves it there; it does not go away with the namespace then.
     pub fn links_into_pods(&mut self) -> Result<Vec<OwnedLink>, HostError> {
-        let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;
-        Ok(links.into_iter().filter(|link| link.peer_is_elsewhere).filter_map(owned).collect())
+        self.veths(|link| owned(link).filter(|_| link.peer_is_elsewhere))
     }
 
     /// The names of all veths that carry no alias of ours: other programs' devices.
     pub fn foreign_veths(&mut self) -> Result<BTreeSet<String>, HostError> {
-        let links = self.netlink.dump("list the node's veths", &messages::list_veths(), read_link)?;
         let is_foreign = |link: &Link| !link.alias.as_deref().is_some_and(is_of_a_sandbox);
-        Ok(links.into_iter().filter(is_foreign).map(|link| link.name).collect())
+        let names = self.veths(|link| is_foreign(link).then(|| link.name.clone()))?;
+        Ok(names.into_iter().collect())
+    }
+
+    /// What `each` makes of the veths of the node.
+    pub(crate) fn veths<T>(&mut self, each: impl Fn(&Link) -> Option<T>) -> Result<Vec<T>, HostError> {
+        let read = |kind, body: &[u8]| each(&read_link(kind, body)?);
+        self.netlink.dump("list the node's veths", &messages::list_veths(), read)
     }
 
     /// Removes every link of this sandbox, and of no other. Says which there were.
@@ -183,9 +187,8 @@ pub(crate) fn is_of_a_sandbox(alias: &str) -> bool {
     Sandbox::from_alias(alias).is_some() || Sandbox::from_detached_alias(alias).is_some()
 }
 
-fn owned(link: Link) -> Option<OwnedLink> {
-    let owner = Sandbox::from_alias(link.alias.as_deref()?)?;
-    Some(OwnedLink { name: link.name, index: link.index, owner })
+fn owned(link: &Link) -> Option<OwnedLink> {
+    Some(OwnedLink { name: link.name.clone(), index: link.index, owner: link.owner()? })
 }
 
 fn has_ipv6() -> bool {

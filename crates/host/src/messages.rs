@@ -252,6 +252,12 @@ pub(crate) fn route_message(kind: u16, route: &Route) -> Message {
     }
 }
 
+/// The families that routes can be listed of: a kernel without IPv6 would refuse to.
+pub(crate) fn families() -> impl Iterator<Item = u8> {
+    let has_ipv6 = std::path::Path::new("/proc/sys/net/ipv6").exists();
+    [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 })
+}
+
 /// The main table's routes of one family.
 pub(crate) fn list_routes(family: u8) -> Message {
     // Only what the kernel filters by may be set.

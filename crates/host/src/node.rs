@@ -1,7 +1,5 @@
 //! The node's side of all pods: read in a few lists, one pod of it by a few questions, and put right.
 
-use std::path::Path;
-
 use model::{DeviceName, Sandbox};
 use plan::{
     DeviceSetting, Difference, Link, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference, NodeObserved,
@@ -11,7 +9,6 @@ use rustix::io::Errno;
 
 use crate::links::{find_link, find_link_by_index};
 use crate::netlink::Request;
-use crate::netlink::numbers::{AF_INET, AF_INET6};
 use crate::objects::{
     read_address, read_link, read_permanent_neighbour, read_pod_route, read_proxy_delay, set_proxy_delay,
 };
@@ -53,8 +50,7 @@ impl Host {
 
     fn observe_routes(&mut self, is_ours: &impl Fn(u32) -> bool) -> Result<Vec<Route>, HostError> {
         let mut routes = Vec::new();
-        let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
+        for family in messages::families() {
             let what = "list the node's routes";
             routes.extend(self.netlink.dump(what, &messages::list_routes(family), |kind, body| {
                 let found = read_pod_route(kind, body)?;
@@ -116,11 +112,7 @@ impl Host {
                 return Ok(link);
             }
         }
-        let what = "list the node's veths";
-        let links = self
-            .netlink
-            .dump(what, &messages::list_veths(), |kind, body| read_link(kind, body).filter(is_own))?;
-        Ok(links.into_iter().next())
+        Ok(self.veths(|link| is_own(link).then(|| link.clone()))?.into_iter().next())
     }
 
     /// Puts right what can be put right from the node's side, and says what could not be. Left alone, because it

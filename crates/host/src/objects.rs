@@ -11,6 +11,7 @@ use plan::{DeviceSetting, DeviceSettings, Link, Neighbour, ROUTE_PROTOCOL, Route
 
 use crate::netlink::message::{Attributes, read_text, read_u16, read_u32};
 use crate::netlink::numbers::*;
+use crate::survey::read;
 
 pub(crate) const LINK_HEADER: usize = 16;
 pub(crate) const ADDRESS_HEADER: usize = 8;
@@ -101,23 +102,9 @@ fn read_vxlan(data: &[u8]) -> Vxlan {
 
 /// An address that can be used, and the index of its device.
 pub(crate) fn read_address(kind: u16, body: &[u8]) -> Option<(u32, IpNet)> {
-    if !matches!(kind, RTM_NEWADDR | RTM_DELADDR) {
-        return None;
-    }
-    let (&family, &prefix, &flags) = (body.first()?, body.get(1)?, body.get(2)?);
-    if kind == RTM_NEWADDR && flags & (IFA_F_TENTATIVE | IFA_F_DADFAILED) != 0 {
-        return None;
-    }
-    let (mut local, mut address) = (None, None);
-    for (kind, value) in Attributes::after(body, ADDRESS_HEADER) {
-        match kind {
-            // On IPv4 the device's own address; the other one is then the far end's.
-            IFA_LOCAL => local = read_ip(family, value),
-            IFA_ADDRESS => address = read_ip(family, value),
-            _ => {}
-        }
-    }
-    Some((read_u32(body, 4)?, IpNet::new(local.or(address)?, prefix).ok()?))
+    let held = read::address(kind, body)?;
+    let is_unfit = kind == RTM_NEWADDR && body.get(2)? & (IFA_F_TENTATIVE | IFA_F_DADFAILED) != 0;
+    (!is_unfit).then_some((held.index, held.net))
 }
 
 /// A route of the main table.
@@ -179,20 +166,8 @@ pub(crate) fn is_local_route(body: &[u8]) -> bool {
 
 /// A neighbour's device and address, and its hardware address if the entry is permanent.
 pub(crate) fn read_neighbour(kind: u16, body: &[u8]) -> Option<(u32, IpAddr, Option<Mac>)> {
-    if !matches!(kind, RTM_NEWNEIGH | RTM_DELNEIGH) {
-        return None;
-    }
-    let family = *body.first()?;
-    let is_permanent = read_u16(body, 8)? & NUD_PERMANENT != 0;
-    let (mut address, mut mac) = (None, None);
-    for (kind, value) in Attributes::after(body, NEIGHBOUR_HEADER) {
-        match kind {
-            NDA_DST => address = read_ip(family, value),
-            NDA_LLADDR => mac = value.try_into().ok().map(Mac),
-            _ => {}
-        }
-    }
-    Some((read_u32(body, 4)?, address?, mac.filter(|_| is_permanent)))
+    let known = read::neighbour(kind, body)?;
+    Some((known.index, known.address, known.mac.filter(|_| known.state & NUD_PERMANENT != 0)))
 }
 
 pub(crate) fn read_permanent_neighbour(kind: u16, body: &[u8]) -> Option<(u32, Neighbour)> {

@@ -1,7 +1,6 @@
 //! Creates the records that a first Calico node creates, where they are missing: this node's own, the pools, and those of the cluster. Any number
 //! of nodes may do it at the same time, any number of times.
 
-mod address;
 mod cluster;
 mod node;
 mod pools;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use host::Host;
+use host::survey::Survey;
 use ipnet::IpNet;
 use model::{IpVersion, KeyRange, Kind, Resource};
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use store::Store;
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use super::{Environment, Failure, address};
+use super::{Environment, Failure};
 
 const V4_NAME: &str = "default-ipv4-ippool";
 const V6_NAME: &str = "default-ipv6-ippool";
@@ -62,7 +63,7 @@ async fn versions_present(store: &dyn Store) -> Result<Vec<bool>, Failure> {
 }
 
 fn v4_pool(environment: Environment<'_>) -> Result<Option<Resource>, Failure> {
-    let default = || free_network(&address::own_addresses()).to_string();
+    let default = || free_network(&own_addresses()).to_string();
     let Some(network) = network(environment, "CALICO_IPV4POOL_CIDR", true, default)? else { return Ok(None) };
     let mut pool = pool(environment, "CALICO_IPV4POOL", V4_NAME, network, 26, true)?;
     let mode = mode(environment, "CALICO_IPV4POOL_IPIP")?;
@@ -151,13 +152,19 @@ fn wrong(variable: &str, found: &str, wanted: &str) -> Failure {
     Failure::Refused(format!("{variable} is {found:?}, expected {wanted}"))
 }
 
+/// Every address of this machine.
+fn own_addresses() -> Vec<IpAddr> {
+    let addresses = Survey::here().map(|survey| survey.addresses).unwrap_or_default();
+    addresses.into_iter().map(|held| held.net.addr()).collect()
+}
+
 /// Calico's default, or the first of its alternatives that this machine has no address in.
-fn free_network(own: &[Ipv4Addr]) -> IpNet {
+fn free_network(own: &[IpAddr]) -> IpNet {
     let candidates = std::iter::once(Ipv4Addr::new(192, 168, 0, 0))
         .chain((16..32).map(|second| Ipv4Addr::new(172, second, 0, 0)));
     let mut networks = candidates.map(|start| IpNet::new(start.into(), 16).expect("16 is a prefix length"));
     let default = networks.next().expect("the list is not empty");
-    let is_free = |network: &IpNet| !own.iter().any(|address| network.contains(&IpAddr::V4(*address)));
+    let is_free = |network: &IpNet| !own.iter().any(|address| network.contains(address));
     if is_free(&default) {
         return default;
     }

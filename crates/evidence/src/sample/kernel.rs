@@ -74,17 +74,11 @@ pub(super) fn address(device: &str, address: IpAddr, len: u8, origin: &Origin) -
 
 pub fn route(destination: IpNet, via: Option<IpAddr>, device: Option<&str>, protocol: &str) -> Route {
     Route {
-        destination,
         kind: if device.is_some() { RouteKind::Unicast } else { RouteKind::Blackhole },
         via,
         device: device.map(str::to_owned),
         protocol: Some(protocol.to_owned()),
-        scope: None,
-        source: None,
-        metric: None,
-        table: None,
-        is_onlink: false,
-        is_dead: false,
+        ..Route::to(destination)
     }
 }
 

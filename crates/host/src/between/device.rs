@@ -205,11 +205,7 @@ impl Host {
     }
 
     fn own_vxlan(&mut self, version: IpVersion) -> Result<Option<Link>, HostError> {
-        let name = match version {
-            IpVersion::V4 => VXLAN_DEVICES[0],
-            IpVersion::V6 => VXLAN_DEVICES[1],
-        };
-        let found = self.look_at_vxlan(name)?;
+        let found = self.look_at_vxlan(VxlanDevice::name_of(version))?;
         Ok(found.filter(|link| link.alias.as_deref() == Some(VxlanDevice::ALIAS)))
     }
 

@@ -1,12 +1,9 @@
 //! Lists what the kernel holds of ours between nodes.
 
-use std::path::Path;
-
 use model::IpVersion;
 use plan::between::{BETWEEN_PROTOCOL, BetweenDevices, BetweenObserved};
 
-use crate::messages::list_neighbours;
-use crate::netlink::numbers::{AF_INET, AF_INET6};
+use crate::messages::{families, list_neighbours};
 use crate::objects::{read_permanent_neighbour, read_route};
 use crate::{Host, HostError};
 
@@ -16,8 +13,7 @@ impl Host {
     /// Routes by their protocol, and what is on the VXLAN devices. Nobody else's routes are listed.
     pub fn observe_between(&mut self, devices: &BetweenDevices) -> Result<BetweenObserved, HostError> {
         let mut observed = BetweenObserved { devices: devices.clone(), ..BetweenObserved::default() };
-        let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
+        for family in families() {
             let what = "list routes to other nodes";
             let routes = self.netlink.dump(what, &messages::list_routes(family), |kind, body| {
                 read_route(kind, body).filter(|route| route.protocol == BETWEEN_PROTOCOL)

@@ -7,7 +7,6 @@ pub(crate) mod read;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
 
 use ipnet::IpNet;
 use model::Mac;
@@ -15,7 +14,6 @@ use plan::{Link, Route};
 
 use crate::between::messages::list_forwards;
 use crate::between::read::forward;
-use crate::netlink::numbers::{AF_INET, AF_INET6};
 use crate::netlink::{Message, Netlink};
 use crate::objects::{read_link, read_proxy_delay, set_proxy_delay};
 use crate::{HostError, messages, sysctl};
@@ -120,8 +118,7 @@ impl Survey {
             read::address,
             &mut cut.addresses,
         )?;
-        let has_ipv6 = Path::new("/proc/sys/net/ipv6").exists();
-        for family in [AF_INET, AF_INET6].into_iter().take(if has_ipv6 { 2 } else { 1 }) {
+        for family in messages::families() {
             let message = messages::list_routes(family);
             survey.routes.extend(look.list(others, "list routes", &message, read::route, &mut cut.routes)?);
         }

@@ -12,13 +12,14 @@ use crate::netlink::numbers::*;
 use crate::objects::{ADDRESS_HEADER, NEIGHBOUR_HEADER, ROUTE_HEADER, read_ip, read_route, read_via};
 
 pub(crate) fn address(kind: u16, body: &[u8]) -> Option<SurveyedAddress> {
-    if kind != RTM_NEWADDR {
+    if !matches!(kind, RTM_NEWADDR | RTM_DELADDR) {
         return None;
     }
     let &[family, prefix, flags, scope] = body.first_chunk()?;
     let (mut local, mut address) = (None, None);
     for (kind, value) in Attributes::after(body, ADDRESS_HEADER) {
         match kind {
+            // On IPv4 the device's own address; the other one is then the far end's.
             IFA_LOCAL => local = read_ip(family, value),
             IFA_ADDRESS => address = read_ip(family, value),
             _ => {}
@@ -60,7 +61,7 @@ fn by_first_hop(route: Route, family: u8, hops: &[u8]) -> Option<Route> {
 }
 
 pub(crate) fn neighbour(kind: u16, body: &[u8]) -> Option<SurveyedNeighbour> {
-    if kind != RTM_NEWNEIGH {
+    if !matches!(kind, RTM_NEWNEIGH | RTM_DELNEIGH) {
         return None;
     }
     let family = *body.first()?;

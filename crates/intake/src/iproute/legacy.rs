@@ -46,16 +46,10 @@ pub(super) fn read(text: &str, columns: &Columns) -> Option<Entry> {
     let via =
         gateway.parse::<Ipv4Addr>().ok().filter(|address| flags.contains('G') && !address.is_unspecified());
     Some(Entry::Route(Route {
-        destination,
         kind,
         via: via.map(Into::into),
         device: (!matches!(*device, "*" | "-")).then(|| (*device).to_owned()),
-        protocol: None,
-        scope: None,
-        source: None,
         metric: metric.parse().ok().filter(|metric| columns.has_metric && *metric > 0),
-        table: None,
-        is_onlink: false,
-        is_dead: false,
+        ..Route::to(destination)
     }))
 }

@@ -40,19 +40,7 @@ fn parse(text: &str) -> Option<Route> {
     let words: Vec<&str> = rest.collect();
     let is_v6 = words.iter().any(|word| word.contains("::"));
     let destination = words::destination(first, is_v6)?;
-    let mut route = Route {
-        destination,
-        kind,
-        via: None,
-        device: None,
-        protocol: None,
-        scope: None,
-        source: None,
-        metric: None,
-        table: None,
-        is_onlink: false,
-        is_dead: false,
-    };
+    let mut route = Route { kind, ..Route::to(destination) };
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         match word {

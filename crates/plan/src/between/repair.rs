@@ -8,8 +8,8 @@ use model::{Cidr, IpVersion};
 use super::cluster::Between;
 use super::kernel::{RouteFault, route_fault};
 use super::records::{Encapsulation, Extent};
-use super::tunnel::{IPIP_DEVICE, VXLAN_DEVICES, VxlanDevice};
-use super::way::{NodeRoute, Via, Way, slot};
+use super::tunnel::{IPIP_DEVICE, VxlanDevice};
+use super::way::{NodeRoute, Via, Way};
 use crate::named::NamedRoute;
 use crate::task;
 
@@ -29,7 +29,7 @@ impl Between {
     pub fn device_name(&self, version: IpVersion, via: Via) -> Option<&str> {
         match via {
             Via::Uplink => self.uplinks().of(version).map(|uplink| uplink.device.as_str()),
-            Via::Vxlan => Some(VXLAN_DEVICES[slot(version)]),
+            Via::Vxlan => Some(VxlanDevice::name_of(version)),
             Via::Ipip => Some(IPIP_DEVICE),
         }
     }
@@ -83,7 +83,7 @@ impl Between {
 
     /// Everything that leads through the tunnel of an IP version, from nothing: entries for the tunnel's ends, then routes.
     pub fn tunnel_changes(&self, version: IpVersion) -> Vec<task::KernelChange> {
-        let device = || VXLAN_DEVICES[slot(version)].to_owned();
+        let device = || VxlanDevice::name_of(version).to_owned();
         let forwards = self.forwards().filter(|((of, _), _)| *of == version).map(|((_, mac), node)| {
             task::KernelChange::Forward { device: device(), mac, from: None, to: Some(node) }
         });

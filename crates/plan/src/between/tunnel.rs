@@ -107,10 +107,11 @@ impl VxlanDevice {
     pub const ALIAS: &str = "plumb:vxlan";
 
     pub fn name(&self) -> &'static str {
-        match self.version {
-            IpVersion::V4 => VXLAN_DEVICES[0],
-            IpVersion::V6 => VXLAN_DEVICES[1],
-        }
+        VxlanDevice::name_of(self.version)
+    }
+
+    pub fn name_of(version: IpVersion) -> &'static str {
+        VXLAN_DEVICES[slot(version)]
     }
 
     /// This node's, unless something that it needs is missing.
