@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use model::{FindingCode, IpVersion, Sandbox};
-use plan::between::{Step, VXLAN_DEVICES};
-use plan::{Difference, NodeDifference, Side, StrayNeighbour};
+use plan::between::{Step, VxlanDevice};
+use plan::{Difference, DifferenceKind, NodeDifference, Side, StrayNeighbour};
 
 use crate::Subject;
 
@@ -47,7 +47,7 @@ pub fn on_node(difference: &NodeDifference, node: &str) -> Mended {
 
 /// At either end of a pod's device.
 pub fn of_pod(difference: &Difference, sandbox: &Sandbox, node: &str) -> Mended {
-    match difference.side() {
+    match difference.side {
         Side::Host => at_host_end(difference, node),
         Side::Pod => mended(code_inside(difference), Subject::Sandbox(sandbox.container_id().to_owned())),
     }
@@ -79,8 +79,7 @@ pub fn stray_neighbour(stray: &StrayNeighbour, node: &str) -> Mended {
 pub fn between(step: &Step, node: &str) -> Mended {
     let route = |code, destination: IpNet| mended(code, Subject::route(node, destination));
     let tunnel = |code, version: IpVersion, address: IpAddr| {
-        let device = VXLAN_DEVICES[usize::from(version == IpVersion::V6)];
-        mended(code, Subject::neighbour(node, address, device))
+        mended(code, Subject::neighbour(node, address, VxlanDevice::name_of(version)))
     };
     match *step {
         Step::PutRoute { route: wanted, instead_of: None } => {
@@ -121,30 +120,30 @@ fn mended(code: FindingCode, subject: Subject) -> Mended {
 }
 
 fn at_host_end(difference: &Difference, node: &str) -> Mended {
-    let on = |device: &model::DeviceName| Subject::device(node, device.as_str());
-    match difference {
-        Difference::Missing { device, .. } => mended(FindingCode::EndpointWithoutDevice, on(device)),
-        Difference::Foreign { device, .. } => mended(FindingCode::DeviceShared, on(device)),
-        Difference::Down { device, .. } | Difference::NotRunning { device, .. } => {
-            mended(FindingCode::DeviceDown, on(device))
+    let device = difference.device.as_str();
+    let on_device = |code| mended(code, Subject::device(node, device));
+    match &difference.kind {
+        DifferenceKind::Missing => on_device(FindingCode::EndpointWithoutDevice),
+        DifferenceKind::Foreign { .. } => on_device(FindingCode::DeviceShared),
+        DifferenceKind::Down | DifferenceKind::NotRunning => on_device(FindingCode::DeviceDown),
+        DifferenceKind::Mtu { .. } => on_device(FindingCode::MtuDiffers),
+        // An address: the pod's gateway is there, and its neighbour answers from this address.
+        DifferenceKind::Mac { .. } | DifferenceKind::AddressMissing { .. } => {
+            on_device(FindingCode::DeviceSettingWrong)
         }
-        Difference::Mtu { device, .. } => mended(FindingCode::MtuDiffers, on(device)),
-        Difference::Mac { device, .. } => mended(FindingCode::DeviceSettingWrong, on(device)),
-        Difference::Sysctl { wanted, .. } => {
+        DifferenceKind::Sysctl { wanted, .. } => {
             mended(FindingCode::DeviceSettingWrong, Subject::sysctl(node, &wanted.path))
         }
-        // The pod's gateway is there: its neighbour answers from this address.
-        Difference::AddressMissing { device, .. } => mended(FindingCode::DeviceSettingWrong, on(device)),
-        Difference::RouteMissing { route, .. } => route_of(FindingCode::RouteMissing, route, node),
-        Difference::RouteTaken { route, .. } => route_of(FindingCode::RouteShadowed, route, node),
-        Difference::RouteStray { route, .. } => route_of(FindingCode::RouteWithoutEndpoint, route, node),
-        Difference::NeighbourMissing { device, neighbour, found, .. } => {
+        DifferenceKind::RouteMissing { route } => route_of(FindingCode::RouteMissing, route, node),
+        DifferenceKind::RouteTaken { route, .. } => route_of(FindingCode::RouteShadowed, route, node),
+        DifferenceKind::RouteStray { route } => route_of(FindingCode::RouteWithoutEndpoint, route, node),
+        DifferenceKind::NeighbourMissing { neighbour, found } => {
             let code =
                 if found.is_some() { FindingCode::NeighbourWrong } else { FindingCode::NeighbourMissing };
-            mended(code, Subject::neighbour(node, neighbour.address, device.as_str()))
+            mended(code, Subject::neighbour(node, neighbour.address, device))
         }
-        Difference::NeighbourUnresolved { device, address, .. } => {
-            mended(FindingCode::NeighbourMissing, Subject::neighbour(node, *address, device.as_str()))
+        DifferenceKind::NeighbourUnresolved { address } => {
+            mended(FindingCode::NeighbourMissing, Subject::neighbour(node, *address, device))
         }
     }
 }
@@ -154,20 +153,20 @@ fn route_of(code: FindingCode, route: &plan::Route, node: &str) -> Mended {
 }
 
 fn code_inside(difference: &Difference) -> FindingCode {
-    match difference {
-        Difference::Missing { .. }
-        | Difference::Foreign { .. }
-        | Difference::Down { .. }
-        | Difference::NotRunning { .. } => FindingCode::PodInterfaceMissing,
-        Difference::AddressMissing { .. } => FindingCode::PodAddressMissing,
-        Difference::RouteMissing { .. } | Difference::RouteTaken { .. } | Difference::RouteStray { .. } => {
-            FindingCode::PodDefaultRouteMissing
-        }
-        Difference::NeighbourMissing { .. }
-        | Difference::NeighbourUnresolved { .. }
-        | Difference::Mac { .. } => FindingCode::PodGatewayUnresolved,
-        Difference::Mtu { .. } => FindingCode::MtuDiffers,
-        Difference::Sysctl { .. } => FindingCode::DeviceSettingWrong,
+    match difference.kind {
+        DifferenceKind::Missing
+        | DifferenceKind::Foreign { .. }
+        | DifferenceKind::Down
+        | DifferenceKind::NotRunning => FindingCode::PodInterfaceMissing,
+        DifferenceKind::AddressMissing { .. } => FindingCode::PodAddressMissing,
+        DifferenceKind::RouteMissing { .. }
+        | DifferenceKind::RouteTaken { .. }
+        | DifferenceKind::RouteStray { .. } => FindingCode::PodDefaultRouteMissing,
+        DifferenceKind::NeighbourMissing { .. }
+        | DifferenceKind::NeighbourUnresolved { .. }
+        | DifferenceKind::Mac { .. } => FindingCode::PodGatewayUnresolved,
+        DifferenceKind::Mtu { .. } => FindingCode::MtuDiffers,
+        DifferenceKind::Sysctl { .. } => FindingCode::DeviceSettingWrong,
     }
 }
 
@@ -206,11 +205,8 @@ mod tests {
             mtu: Some(1),
             up: Some(index == 1),
             running: Some(false),
-            routes: vec![plan::Route {
-                destination: "10.9.0.0/16".parse().unwrap(),
-                ..end.routes[0].clone()
-            }],
-            preferred: vec![plan::Route { protocol: 4, ..end.routes[0].clone() }],
+            routes: vec![plan::Route { destination: "10.9.0.0/16".parse().unwrap(), ..end.routes[0] }],
+            preferred: vec![plan::Route { protocol: 4, ..end.routes[0] }],
             neighbours: end.neighbours.iter().take(1).map(other).collect(),
             unresolved: end.neighbours.iter().skip(1).map(|neighbour| neighbour.address).collect(),
             ..ObservedEnd::default()
@@ -253,7 +249,7 @@ mod tests {
             );
         }
         let (index, name, owner) = (1, "cali1".to_owned(), sandbox());
-        let (wanted, route) = (plan::Sysctl::new("net/ipv4/ip_forward", 1), wiring.host.routes[0].clone());
+        let (wanted, route) = (plan::Sysctl::new("net/ipv4/ip_forward", 1), wiring.host.routes[0]);
         found.extend([
             NodeDifference::Setting { wanted, found: "0".to_owned() },
             NodeDifference::RouteStray { route },

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plan::{Difference, PodWiring, Route, Side, differences};
+use plan::{Difference, DifferenceKind, PodWiring, Route, Side, differences};
 
 use crate::links::get_link;
 use crate::netlink::Request;
@@ -87,13 +87,15 @@ impl Host {
         wiring: &PodWiring,
         differences: &[Difference],
     ) -> Result<(), HostError> {
-        if let Some(foreign) = differences.iter().find(|found| matches!(found, Difference::Foreign { .. })) {
+        if let Some(foreign) =
+            differences.iter().find(|found| matches!(found.kind, DifferenceKind::Foreign { .. }))
+        {
             return Err(HostError::Foreign { difference: foreign.clone() });
         }
         if differences.is_empty() {
             return Ok(());
         }
-        if differences.iter().any(|found| matches!(found, Difference::Missing { .. })) {
+        if differences.iter().any(|found| found.kind == DifferenceKind::Missing) {
             self.create_anew(pod, wiring)?;
         }
         self.apply_sysctls(pod, differences)?;
@@ -105,8 +107,8 @@ impl Host {
 
     fn apply_sysctls(&self, pod: &PodNamespace, differences: &[Difference]) -> Result<(), HostError> {
         let wanted = |wanted_side: Side| {
-            differences.iter().filter_map(move |found| match found {
-                Difference::Sysctl { side, wanted, .. } if *side == wanted_side => Some(wanted),
+            differences.iter().filter_map(move |found| match &found.kind {
+                DifferenceKind::Sysctl { wanted, .. } if found.side == wanted_side => Some(wanted),
                 _ => None,
             })
         };
@@ -120,31 +122,30 @@ impl Host {
 
 /// The kernel is at it, in the background: a device that starts, an address that is taken into use.
 fn is_starting(difference: &Difference) -> bool {
-    matches!(difference, Difference::NotRunning { .. } | Difference::AddressMissing { .. })
+    matches!(difference.kind, DifferenceKind::NotRunning | DifferenceKind::AddressMissing { .. })
 }
 
 fn requests(side: Side, index: u32, differences: &[Difference]) -> Vec<Request> {
-    let ours = differences.iter().filter(|found| found.side() == side);
+    let ours = differences.iter().filter(|found| found.side == side);
     ours.filter_map(|found| request(index, found)).collect()
 }
 
 pub(crate) fn request(index: u32, difference: &Difference) -> Option<Request> {
-    match difference {
-        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::Sysctl { .. } => None,
-        Difference::RouteTaken { .. } | Difference::NeighbourUnresolved { .. } => None,
+    let device = &difference.device;
+    match &difference.kind {
+        DifferenceKind::Missing | DifferenceKind::Foreign { .. } | DifferenceKind::Sysctl { .. } => None,
+        DifferenceKind::RouteTaken { .. } | DifferenceKind::NeighbourUnresolved { .. } => None,
         // The kernel is at it; there is nothing to ask for.
-        Difference::NotRunning { .. } => None,
-        Difference::Down { device, .. } => Some(messages::set_up(device, index)),
-        Difference::Mac { device, wanted, .. } => Some(messages::set_mac(device, index, *wanted)),
-        Difference::Mtu { device, wanted, .. } => Some(messages::set_mtu(device, index, *wanted)),
-        Difference::AddressMissing { device, address, .. } => {
-            Some(messages::add_address(device, index, *address))
-        }
-        Difference::RouteMissing { device, route, .. } => Some(messages::add_route(device, index, route)),
-        Difference::RouteStray { route, .. } => {
+        DifferenceKind::NotRunning => None,
+        DifferenceKind::Down => Some(messages::set_up(device, index)),
+        DifferenceKind::Mac { wanted, .. } => Some(messages::set_mac(device, index, *wanted)),
+        DifferenceKind::Mtu { wanted, .. } => Some(messages::set_mtu(device, index, *wanted)),
+        DifferenceKind::AddressMissing { address } => Some(messages::add_address(device, index, *address)),
+        DifferenceKind::RouteMissing { route } => Some(messages::add_route(device, index, route)),
+        DifferenceKind::RouteStray { route } => {
             Some(messages::delete_route(&Route { device: Some(index), ..*route }))
         }
-        Difference::NeighbourMissing { device, neighbour, .. } => {
+        DifferenceKind::NeighbourMissing { neighbour, .. } => {
             Some(messages::set_neighbour(device, index, neighbour))
         }
     }

@@ -2,8 +2,8 @@
 
 use model::{DeviceName, Sandbox};
 use plan::{
-    DeviceSetting, Difference, Link, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference, NodeObserved,
-    PodWiring, Route, Side, Sysctl, node_differences,
+    DeviceSetting, DifferenceKind, Link, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference,
+    NodeObserved, PodWiring, Route, Side, Sysctl, node_differences,
 };
 use rustix::io::Errno;
 
@@ -134,7 +134,8 @@ impl Host {
             }
         }
         for difference in differences {
-            if let NodeDifference::OfPod { sandbox, difference: Difference::Sysctl { wanted, .. }, .. } = difference
+            if let NodeDifference::OfPod { sandbox, difference: of_pod, .. } = difference
+                && let DifferenceKind::Sysctl { wanted, .. } = &of_pod.kind
                 // Under the name that it should have there may be a stranger's device.
                 && !unnamed.contains(sandbox)
                 && let Err(error) = sysctl::write(wanted)
@@ -152,8 +153,9 @@ impl Host {
         }
         for difference in differences {
             if let NodeDifference::OfPod { index: Some(index), difference: taken, .. } = difference
-                && let Difference::RouteTaken { side: Side::Host, device, route, metric, .. } = taken
-                && let Err(error) = self.put_in_front(*index, device, route, *metric)
+                && let (Side::Host, DifferenceKind::RouteTaken { route, metric, .. }) =
+                    (taken.side, &taken.kind)
+                && let Err(error) = self.put_in_front(*index, &taken.device, route, *metric)
             {
                 unmended.push(Unmended { difference: difference.clone(), error });
             }
@@ -200,7 +202,7 @@ impl Host {
 fn request(difference: &NodeDifference) -> Option<Request> {
     match difference {
         NodeDifference::RouteStray { route } => Some(messages::delete_route(route)),
-        NodeDifference::OfPod { index: Some(index), difference, .. } if difference.side() == Side::Host => {
+        NodeDifference::OfPod { index: Some(index), difference, .. } if difference.side == Side::Host => {
             apply::request(*index, difference)
         }
         _ => None,

@@ -7,7 +7,7 @@ use host::{Host, Monitor, PodNamespace};
 use lab::{Lab, Node, Pod, Programs};
 use model::{DeviceName, Sandbox};
 use plan::{
-    Affected, Attachment, Difference, NodeDesired, NodeDifference, NodeFacts, Notice, PodWiring, Watched,
+    Affected, Attachment, DifferenceKind, NodeDesired, NodeDifference, NodeFacts, Notice, PodWiring, Watched,
     inside_pod, node_differences,
 };
 use testkit::PATIENCE;
@@ -169,13 +169,8 @@ fn each_change_by_a_stranger_is_announced_found_and_put_right() {
 }
 
 fn is_starting(found: &NodeDifference) -> bool {
-    matches!(
-        found,
-        NodeDifference::OfPod {
-            difference: Difference::NotRunning { .. } | Difference::AddressMissing { .. },
-            ..
-        }
-    )
+    let NodeDifference::OfPod { difference, .. } = found else { return false };
+    matches!(difference.kind, DifferenceKind::NotRunning | DifferenceKind::AddressMissing { .. })
 }
 
 /// Waits until the kernel has done in the background what it was asked for.

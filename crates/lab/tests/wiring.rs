@@ -3,7 +3,7 @@
 use host::{Ahead, Host, HostError, PodNamespace};
 use lab::{Lab, Node, Pod, Programs};
 use model::{DeviceName, Sandbox};
-use plan::{Attachment, Difference, NodeFacts, PodWiring};
+use plan::{Attachment, Difference, DifferenceKind, NodeFacts, PodWiring};
 
 const NODE_V6: &str = "fd00:99::1";
 
@@ -255,7 +255,7 @@ fn a_strangers_device_is_never_touched() {
     let error = bench.ensure().unwrap_err();
     assert!(matches!(error, HostError::NameTaken { .. }), "{error}");
     let found = bench.differences();
-    assert!(matches!(&found[..], [Difference::Foreign { .. }]), "{found:?}");
+    assert!(matches!(&found[..], [Difference { kind: DifferenceKind::Foreign { .. }, .. }]), "{found:?}");
     // The same when it appears after we looked.
     let error = bench.on_node(|host, pod| {
         let missing = plan::differences(&bench.wiring, &plan::ObservedWiring::default());

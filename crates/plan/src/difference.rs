@@ -52,85 +52,63 @@ pub struct PartialEnd {
     pub neighbours: bool,
 }
 
-/// One thing that is not as it should be. Whether it can be put right, [`Difference::can_be_mended`] says.
+/// One thing that is not as it should be at one end of a pod's veth. Whether it can be put right, [`Difference::can_be_mended`]
+/// says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub struct Difference {
+    pub side: Side,
+    pub device: DeviceName,
+    pub kind: DifferenceKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DifferenceKind {
     /// There is no device of that name.
-    Missing {
-        side: Side,
-        device: DeviceName,
-    },
+    Missing,
     /// There is a device of that name, and it is not this sandbox's. It must not be touched.
     Foreign {
-        side: Side,
-        device: DeviceName,
         owner: Option<Sandbox>,
     },
-    Down {
-        side: Side,
-        device: DeviceName,
-    },
+    Down,
     /// Up, but no packet can pass (yet): the kernel is still starting the device, or its peer is down.
-    NotRunning {
-        side: Side,
-        device: DeviceName,
-    },
+    NotRunning,
     Mac {
-        side: Side,
-        device: DeviceName,
         wanted: Mac,
         found: Mac,
     },
     Mtu {
-        side: Side,
-        device: DeviceName,
         wanted: u32,
         found: u32,
     },
     Sysctl {
-        side: Side,
-        device: DeviceName,
         wanted: Sysctl,
         found: Option<String>,
     },
     AddressMissing {
-        side: Side,
-        device: DeviceName,
         address: IpNet,
     },
     RouteMissing {
-        side: Side,
-        device: DeviceName,
         route: Route,
     },
     /// A stranger's route to the same destination leads elsewhere, and packets take it. It must not be touched: on
-    /// the node ours is put in front of it, inside a pod it is the pod's own doing.
+    /// the node ours is put in front of it, inside a pod it is the pod's own doing. `by` is who made it, as a route
+    /// protocol, and `metric` is the stranger's.
     RouteTaken {
-        side: Side,
-        device: DeviceName,
         route: Route,
-        /// Who made it, as a route protocol.
         by: u8,
-        /// The stranger's.
         metric: u32,
     },
     /// A route of ours that nothing asks for.
     RouteStray {
-        side: Side,
-        device: DeviceName,
         route: Route,
     },
+    /// `found` is what a permanent entry says of the address instead.
     NeighbourMissing {
-        side: Side,
-        device: DeviceName,
         neighbour: Neighbour,
-        /// What a permanent entry says of the address instead.
         found: Option<Mac>,
     },
     /// The kernel asked for the neighbour that packets go to, and got no answer.
     NeighbourUnresolved {
-        side: Side,
-        device: DeviceName,
         address: IpAddr,
     },
 }
@@ -144,7 +122,7 @@ pub fn differences(desired: &PodWiring, observed: &ObservedWiring) -> Vec<Differ
     }
     for (side, end) in [(Side::Host, &observed.host), (Side::Pod, &observed.pod)] {
         if end.is_none() {
-            found.push(Difference::Missing { side, device: desired.end(side).device.clone() });
+            found.push(desired.end(side).difference(side, DifferenceKind::Missing));
         }
     }
     end_differences(Side::Host, &desired.host, observed.host.as_ref(), &mut found);
@@ -159,17 +137,22 @@ fn foreign_devices(desired: &PodWiring, observed: &ObservedWiring) -> Vec<Differ
     let host = observed.host.as_ref();
     if let Some(host) = host.filter(|host| host.alias.as_deref() != Some(&ours)) {
         let owner = host.alias.as_deref().and_then(Sandbox::from_alias);
-        found.push(Difference::Foreign { side: Side::Host, device: desired.host.device.clone(), owner });
+        found.push(desired.host.difference(Side::Host, DifferenceKind::Foreign { owner }));
     }
     if let Some(pod) = &observed.pod {
         let is_peer =
             host.is_some_and(|host| host.peer_index == Some(pod.index) && pod.peer_index == Some(host.index));
         if !is_peer {
-            let device = desired.pod.device.clone();
-            found.push(Difference::Foreign { side: Side::Pod, device, owner: None });
+            found.push(desired.pod.difference(Side::Pod, DifferenceKind::Foreign { owner: None }));
         }
     }
     found
+}
+
+impl End {
+    pub(crate) fn difference(&self, side: Side, kind: DifferenceKind) -> Difference {
+        Difference { side, device: self.device.clone(), kind }
+    }
 }
 
 /// What is not as it should be at one end, whoever's it is. Without a device everything is missing.
@@ -179,39 +162,34 @@ pub fn end_differences(
     observed: Option<&ObservedEnd>,
     found: &mut Vec<Difference>,
 ) {
-    let device = &desired.device;
+    let mut kinds = Vec::new();
     if let Some(observed) = observed {
-        link_differences(side, desired, observed, found);
+        link_differences(desired, observed, &mut kinds);
     }
     for wanted in &desired.sysctls {
         let value = observed
             .and_then(|end| end.sysctls.iter().find(|sysctl| sysctl.path == wanted.path))
             .map(|sysctl| sysctl.value.clone());
         if value.as_ref() != Some(&wanted.value) {
-            let (device, wanted) = (device.clone(), wanted.clone());
-            found.push(Difference::Sysctl { side, device, wanted, found: value });
+            kinds.push(DifferenceKind::Sysctl { wanted: wanted.clone(), found: value });
         }
     }
     match observed {
-        Some(end) if end.up == Some(false) => found.push(Difference::Down { side, device: device.clone() }),
-        Some(end) if end.running == Some(false) => {
-            found.push(Difference::NotRunning { side, device: device.clone() });
-        }
+        Some(end) if end.up == Some(false) => kinds.push(DifferenceKind::Down),
+        Some(end) if end.running == Some(false) => kinds.push(DifferenceKind::NotRunning),
         Some(_) => {}
-        None => found.push(Difference::Down { side, device: device.clone() }),
+        None => kinds.push(DifferenceKind::Down),
     }
-    content_differences(side, desired, observed, found);
+    content_differences(side, desired, observed, &mut kinds);
+    found.extend(kinds.into_iter().map(|kind| desired.difference(side, kind)));
 }
 
-fn link_differences(side: Side, desired: &End, observed: &ObservedEnd, found: &mut Vec<Difference>) {
-    let device = &desired.device;
+fn link_differences(desired: &End, observed: &ObservedEnd, found: &mut Vec<DifferenceKind>) {
     if let Some(mac) = observed.mac.filter(|mac| *mac != desired.mac) {
-        let (device, wanted) = (device.clone(), desired.mac);
-        found.push(Difference::Mac { side, device, wanted, found: mac });
+        found.push(DifferenceKind::Mac { wanted: desired.mac, found: mac });
     }
     if let Some(mtu) = observed.mtu.filter(|mtu| *mtu != desired.mtu) {
-        let (device, wanted) = (device.clone(), desired.mtu);
-        found.push(Difference::Mtu { side, device, wanted, found: mtu });
+        found.push(DifferenceKind::Mtu { wanted: desired.mtu, found: mtu });
     }
 }
 
@@ -219,49 +197,38 @@ fn content_differences(
     side: Side,
     desired: &End,
     observed: Option<&ObservedEnd>,
-    found: &mut Vec<Difference>,
+    found: &mut Vec<DifferenceKind>,
 ) {
-    let device = &desired.device;
     let partial = observed.map(|end| end.partial).unwrap_or_default();
     let addresses = observed.map_or(&[][..], |end| &end.addresses);
     let is_missing = |address: &&IpNet| !partial.addresses && !addresses.contains(address);
-    for &address in desired.addresses.iter().filter(is_missing) {
-        found.push(Difference::AddressMissing { side, device: device.clone(), address });
-    }
+    let missing = desired.addresses.iter().filter(is_missing);
+    found.extend(missing.map(|address| DifferenceKind::AddressMissing { address: *address }));
     let routes = observed.map_or(&[][..], |end| &end.routes);
     let is_stray =
         |route: &&Route| route.is_ours() && !desired.routes.iter().any(|wanted| route.serves(wanted));
-    for route in routes.iter().filter(is_stray) {
-        found.push(Difference::RouteStray { side, device: device.clone(), route: *route });
-    }
-    for route in &desired.routes {
-        let is_served = routes.iter().any(|found| found.serves(route));
-        let taken = observed.and_then(|end| taken_by(side, route, end, is_served));
-        let (device, route) = (device.clone(), *route);
+    let strays = routes.iter().filter(is_stray);
+    found.extend(strays.map(|route| DifferenceKind::RouteStray { route: *route }));
+    for &route in &desired.routes {
+        let is_served = routes.iter().any(|found| found.serves(&route));
+        let taken = observed.and_then(|end| taken_by(side, &route, end, is_served));
         match taken.map(|rival| (rival.protocol, rival.metric)) {
-            Some((by, metric)) => found.push(Difference::RouteTaken { side, device, route, by, metric }),
+            Some((by, metric)) => found.push(DifferenceKind::RouteTaken { route, by, metric }),
             None if is_served || partial.routes => {}
-            None => found.push(Difference::RouteMissing { side, device, route }),
+            None => found.push(DifferenceKind::RouteMissing { route }),
         }
     }
-    neighbour_differences(side, desired, observed, found);
+    neighbour_differences(desired, observed, found);
 }
 
-fn neighbour_differences(
-    side: Side,
-    desired: &End,
-    observed: Option<&ObservedEnd>,
-    found: &mut Vec<Difference>,
-) {
+fn neighbour_differences(desired: &End, observed: Option<&ObservedEnd>, found: &mut Vec<DifferenceKind>) {
     let unresolved = observed.map_or(&[][..], |end| &end.unresolved);
     let leads_to = |address: &&IpAddr| {
         let next = |route: &Route| route.gateway.unwrap_or(route.destination.addr());
         desired.routes.iter().any(|route| next(route) == **address)
     };
-    for &address in unresolved.iter().filter(leads_to) {
-        let device = desired.device.clone();
-        found.push(Difference::NeighbourUnresolved { side, device, address });
-    }
+    let asked_for = unresolved.iter().filter(leads_to);
+    found.extend(asked_for.map(|address| DifferenceKind::NeighbourUnresolved { address: *address }));
     let neighbours = observed.map_or(&[][..], |end| &end.neighbours);
     for neighbour in desired.neighbours.iter().filter(|neighbour| !neighbours.contains(neighbour)) {
         let instead =
@@ -270,8 +237,7 @@ fn neighbour_differences(
         if is_partial || unresolved.contains(&neighbour.address) {
             continue;
         }
-        let (device, neighbour) = (desired.device.clone(), neighbour.clone());
-        found.push(Difference::NeighbourMissing { side, device, neighbour, found: instead });
+        found.push(DifferenceKind::NeighbourMissing { neighbour: neighbour.clone(), found: instead });
     }
 }
 
@@ -292,78 +258,61 @@ fn taken_by<'a>(side: Side, wanted: &Route, end: &'a ObservedEnd, is_served: boo
 impl Difference {
     /// Whether it can be put right without touching what is a stranger's. The others are for people.
     pub fn can_be_mended(&self) -> bool {
-        match self {
-            Difference::Foreign { .. } | Difference::RouteTaken { side: Side::Pod, .. } => false,
-            Difference::RouteTaken { route, metric, .. } => route.ahead_of(*metric).is_some(),
+        match &self.kind {
+            DifferenceKind::Foreign { .. } => false,
+            DifferenceKind::RouteTaken { .. } if self.side == Side::Pod => false,
+            DifferenceKind::RouteTaken { route, metric, .. } => route.ahead_of(*metric).is_some(),
             _ => true,
-        }
-    }
-
-    pub fn side(&self) -> Side {
-        match self {
-            Difference::Missing { side, .. }
-            | Difference::Foreign { side, .. }
-            | Difference::Down { side, .. }
-            | Difference::NotRunning { side, .. }
-            | Difference::Mac { side, .. }
-            | Difference::Mtu { side, .. }
-            | Difference::Sysctl { side, .. }
-            | Difference::AddressMissing { side, .. }
-            | Difference::RouteMissing { side, .. }
-            | Difference::RouteTaken { side, .. }
-            | Difference::RouteStray { side, .. }
-            | Difference::NeighbourMissing { side, .. }
-            | Difference::NeighbourUnresolved { side, .. } => *side,
         }
     }
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let side = self.side();
-        match self {
-            Difference::Missing { device, .. } => write!(f, "{side}: device {device} is missing"),
-            Difference::Foreign { device, owner: Some(owner), .. } => {
+        let Difference { side, device, kind } = self;
+        match kind {
+            DifferenceKind::Missing => write!(f, "{side}: device {device} is missing"),
+            DifferenceKind::Foreign { owner: Some(owner) } => {
                 write!(f, "{side}: device {device} belongs to {owner}")
             }
-            Difference::Foreign { device, owner: None, .. } => {
+            DifferenceKind::Foreign { owner: None } => {
                 write!(f, "{side}: device {device} is there already and is not this sandbox's")
             }
-            Difference::Down { device, .. } => write!(f, "{side}: device {device} is down"),
-            Difference::NotRunning { device, .. } => write!(f, "{side}: device {device} is not running"),
-            Difference::Mac { device, wanted, found, .. } => {
+            DifferenceKind::Down => write!(f, "{side}: device {device} is down"),
+            DifferenceKind::NotRunning => write!(f, "{side}: device {device} is not running"),
+            DifferenceKind::Mac { wanted, found } => {
                 write!(f, "{side}: device {device} has hardware address {found} instead of {wanted}")
             }
-            Difference::Mtu { device, wanted, found, .. } => {
+            DifferenceKind::Mtu { wanted, found } => {
                 write!(f, "{side}: device {device} has MTU {found} instead of {wanted}")
             }
-            Difference::Sysctl { wanted, found, .. } => {
+            DifferenceKind::Sysctl { wanted, found } => {
                 let found = found.as_deref().unwrap_or("unreadable");
                 write!(f, "{side}: {} is {found} instead of {}", wanted.path, wanted.value)
             }
-            Difference::AddressMissing { device, address, .. } => {
+            DifferenceKind::AddressMissing { address } => {
                 write!(f, "{side}: address {address} is missing on {device}")
             }
-            Difference::RouteMissing { device, route, .. } => {
+            DifferenceKind::RouteMissing { route } => {
                 write!(f, "{side}: route {route} is missing on {device}")
             }
-            Difference::RouteTaken { device, route, by, .. } => {
+            DifferenceKind::RouteTaken { route, by, .. } => {
                 write!(
                     f,
                     "{side}: a route to {} leads elsewhere than to {device} (protocol {by})",
                     route.destination
                 )
             }
-            Difference::RouteStray { device, route, .. } => {
+            DifferenceKind::RouteStray { route } => {
                 write!(f, "{side}: route {route} on {device} leads nowhere that was asked for")
             }
-            Difference::NeighbourUnresolved { device, address, .. } => {
+            DifferenceKind::NeighbourUnresolved { address } => {
                 write!(f, "{side}: {device} got no answer from {address}")
             }
-            Difference::NeighbourMissing { device, neighbour, found: None, .. } => {
+            DifferenceKind::NeighbourMissing { neighbour, found: None } => {
                 write!(f, "{side}: permanent neighbour {neighbour} is missing on {device}")
             }
-            Difference::NeighbourMissing { device, neighbour, found: Some(found), .. } => {
+            DifferenceKind::NeighbourMissing { neighbour, found: Some(found) } => {
                 write!(
                     f,
                     "{side}: {device} has permanent neighbour {} at {found} instead of {}",

@@ -5,7 +5,7 @@
 
 use ipnet::IpNet;
 
-use crate::difference::{Difference, ObservedEnd, ObservedWiring, differences};
+use crate::difference::{Difference, DifferenceKind, ObservedEnd, ObservedWiring, differences};
 use crate::wiring::{PodWiring, Side};
 
 /// The differences inside one pod.
@@ -21,7 +21,7 @@ pub struct InsidePod {
 pub fn inside_pod(wiring: &PodWiring, observed: &ObservedWiring) -> InsidePod {
     let mut inside = InsidePod::default();
     for difference in differences(wiring, observed) {
-        if difference.side() != Side::Pod {
+        if difference.side != Side::Pod {
             continue;
         }
         let is_lost = observed.pod.as_ref().is_some_and(|pod| difference.is_lost(pod));
@@ -34,16 +34,16 @@ impl Difference {
     /// Whether a pod has something else in the place of what is missing. What was changed rather than lost (settings, hardware
     /// address, MTU, state; a device that was renamed or moved away) counts as replaced.
     pub fn has_replacement(&self, pod: &ObservedEnd) -> bool {
-        match self {
-            Difference::AddressMissing { address, .. } => {
+        match &self.kind {
+            DifferenceKind::AddressMissing { address } => {
                 pod.addresses.iter().any(|other| replaces(other, address))
             }
-            Difference::RouteMissing { route, .. } => {
+            DifferenceKind::RouteMissing { route } => {
                 // Those of ours through another of the pod's interfaces stand behind this one, not in its place.
                 let mut others = pod.routes.iter().chain(&pod.rivals).filter(|other| !other.is_ours());
                 others.any(|other| other.destination == route.destination)
             }
-            Difference::NeighbourMissing { neighbour, .. } => {
+            DifferenceKind::NeighbourMissing { neighbour, .. } => {
                 pod.neighbours.iter().any(|other| other.address == neighbour.address)
             }
             _ => true,
@@ -52,7 +52,8 @@ impl Difference {
 
     fn is_lost(&self, pod: &ObservedEnd) -> bool {
         // No route of the pod goes through a device that is down.
-        let can_be_restored = pod.up != Some(false) || matches!(self, Difference::AddressMissing { .. });
+        let can_be_restored =
+            pod.up != Some(false) || matches!(self.kind, DifferenceKind::AddressMissing { .. });
         can_be_restored && !self.has_replacement(pod)
     }
 }

@@ -28,7 +28,9 @@ pub mod task;
 mod wiring;
 pub mod witness;
 
-pub use difference::{Difference, ObservedEnd, ObservedWiring, PartialEnd, differences, end_differences};
+pub use difference::{
+    Difference, DifferenceKind, ObservedEnd, ObservedWiring, PartialEnd, differences, end_differences,
+};
 pub use inside::{InsidePod, inside_pod};
 pub use maker::Maker;
 pub use named::{NamedRoute, RouteKind, protocol_name, protocol_number, scope_name, scope_number};

@@ -10,7 +10,7 @@ use std::fmt;
 use ipnet::IpNet;
 use model::{DeviceName, IpVersion, Sandbox};
 
-use crate::difference::{Difference, ObservedEnd, PartialEnd, end_differences};
+use crate::difference::{Difference, DifferenceKind, ObservedEnd, PartialEnd, end_differences};
 use crate::objects::{Link, Neighbour, Route, Sysctl};
 use crate::setting::NODE_FORWARDING;
 use crate::wiring::{PodWiring, Side};
@@ -252,12 +252,12 @@ impl<'a> View<'a> {
         let holder = self.by_name.get(device.as_str());
         if let Some(holder) = holder.filter(|holder| Some(holder.index) != index) {
             // Settings are written by the device's name: they would hit the stranger.
-            let (device, owner) = (device.clone(), holder.owner());
-            of_pods.push(of_pod(index, Difference::Foreign { side, device, owner }));
+            let foreign = DifferenceKind::Foreign { owner: holder.owner() };
+            of_pods.push(of_pod(index, wiring.host.difference(side, foreign)));
             return;
         }
         let Some(link) = link else {
-            of_pods.push(of_pod(None, Difference::Missing { side, device: device.clone() }));
+            of_pods.push(of_pod(None, wiring.host.difference(side, DifferenceKind::Missing)));
             return;
         };
         if link.name != device.as_str() {

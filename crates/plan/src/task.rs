@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use model::{DeviceName, Mac, ShellCommand};
 use serde::{Deserialize, Serialize};
 
-use crate::difference::Difference;
+use crate::difference::{Difference, DifferenceKind};
 use crate::objects::{Route, usual_metric};
 
 /// One change, in the node's own namespace or in that of a sandbox.
@@ -332,41 +332,35 @@ impl Tunnel {
 impl Difference {
     /// What puts it right, as a repair does it in the namespace of its side. `None`: it takes more than one change, or nothing does.
     pub fn change(&self) -> Option<KernelChange> {
-        let device = |name: &DeviceName| name.as_str().to_owned();
-        Some(match self {
-            Difference::Down { device: down, .. } => {
-                KernelChange::Up { device: device(down), from: false, to: true }
-            }
-            Difference::Mtu { device: of, wanted, found, .. } => {
-                KernelChange::Mtu { device: device(of), from: *found, to: *wanted }
-            }
-            Difference::Sysctl { wanted, found: Some(found), .. } => KernelChange::Sysctl {
+        let device = self.device.to_string();
+        Some(match &self.kind {
+            DifferenceKind::Down => KernelChange::Up { device, from: false, to: true },
+            DifferenceKind::Mtu { wanted, found } => KernelChange::Mtu { device, from: *found, to: *wanted },
+            DifferenceKind::Sysctl { wanted, found: Some(found) } => KernelChange::Sysctl {
                 path: wanted.path.clone(),
                 from: found.clone(),
                 to: wanted.value.clone(),
             },
-            Difference::AddressMissing { device: on, address, .. } => {
-                KernelChange::Address { device: device(on), net: *address, from: false, to: true }
+            DifferenceKind::AddressMissing { address } => {
+                KernelChange::Address { device, net: *address, from: false, to: true }
             }
-            Difference::RouteMissing { device: through, route, .. }
-            | Difference::RouteTaken { device: through, route, .. } => KernelChange::Route {
-                destination: route.destination,
-                from: None,
-                to: Some(NextHop::of(route, through)),
-            },
-            Difference::NeighbourMissing { device: on, neighbour, found, .. } => KernelChange::Neighbour {
+            DifferenceKind::RouteMissing { route } | DifferenceKind::RouteTaken { route, .. } => {
+                let to = Some(NextHop::of(route, &self.device));
+                KernelChange::Route { destination: route.destination, from: None, to }
+            }
+            DifferenceKind::NeighbourMissing { neighbour, found } => KernelChange::Neighbour {
                 address: neighbour.address,
-                device: device(on),
+                device,
                 from: *found,
                 to: Some(neighbour.mac),
             },
-            Difference::Missing { .. }
-            | Difference::Foreign { .. }
-            | Difference::NotRunning { .. }
-            | Difference::Mac { .. }
-            | Difference::Sysctl { found: None, .. }
-            | Difference::RouteStray { .. }
-            | Difference::NeighbourUnresolved { .. } => return None,
+            DifferenceKind::Missing
+            | DifferenceKind::Foreign { .. }
+            | DifferenceKind::NotRunning
+            | DifferenceKind::Mac { .. }
+            | DifferenceKind::Sysctl { found: None, .. }
+            | DifferenceKind::RouteStray { .. }
+            | DifferenceKind::NeighbourUnresolved { .. } => return None,
         })
     }
 }

@@ -4,8 +4,8 @@ mod common;
 
 use common::{perfect, perfect_end};
 use plan::{
-    Difference, ObservedEnd, ObservedWiring, PartialEnd, PodWiring, ROUTE_PROTOCOL, Side, Sysctl,
-    differences, end_differences,
+    Difference, DifferenceKind, ObservedEnd, ObservedWiring, PartialEnd, PodWiring, ROUTE_PROTOCOL, Side,
+    Sysctl, differences, end_differences,
 };
 use proptest::prelude::*;
 
@@ -15,34 +15,34 @@ fn wiring() -> PodWiring {
 
 /// A kernel that does as it is told.
 fn put_right(observed: &mut ObservedWiring, desired: &PodWiring, difference: &Difference) {
-    if let Difference::Missing { side, .. } = difference {
-        make_device(observed, desired, *side);
+    if difference.kind == DifferenceKind::Missing {
+        make_device(observed, desired, difference.side);
         return;
     }
-    let end = match difference.side() {
+    let end = match difference.side {
         Side::Host => observed.host.as_mut(),
         Side::Pod => observed.pod.as_mut(),
     }
     .expect("devices come first");
-    match difference {
-        Difference::Missing { .. }
-        | Difference::Foreign { .. }
-        | Difference::RouteTaken { .. }
-        | Difference::NeighbourUnresolved { .. } => {
+    match &difference.kind {
+        DifferenceKind::Missing
+        | DifferenceKind::Foreign { .. }
+        | DifferenceKind::RouteTaken { .. }
+        | DifferenceKind::NeighbourUnresolved { .. } => {
             unreachable!("handled above or never listed")
         }
-        Difference::Down { .. } => (end.up, end.running) = (Some(true), Some(true)),
-        Difference::NotRunning { .. } => end.running = Some(true),
-        Difference::Mac { wanted, .. } => end.mac = Some(*wanted),
-        Difference::Mtu { wanted, .. } => end.mtu = Some(*wanted),
-        Difference::Sysctl { wanted, .. } => {
+        DifferenceKind::Down => (end.up, end.running) = (Some(true), Some(true)),
+        DifferenceKind::NotRunning => end.running = Some(true),
+        DifferenceKind::Mac { wanted, .. } => end.mac = Some(*wanted),
+        DifferenceKind::Mtu { wanted, .. } => end.mtu = Some(*wanted),
+        DifferenceKind::Sysctl { wanted, .. } => {
             end.sysctls.retain(|sysctl| sysctl.path != wanted.path);
             end.sysctls.push(wanted.clone());
         }
-        Difference::AddressMissing { address, .. } => end.addresses.push(*address),
-        Difference::RouteMissing { route, .. } => end.routes.push(route.clone()),
-        Difference::RouteStray { route, .. } => end.routes.retain(|other| other != route),
-        Difference::NeighbourMissing { neighbour, .. } => end.neighbours.push(neighbour.clone()),
+        DifferenceKind::AddressMissing { address } => end.addresses.push(*address),
+        DifferenceKind::RouteMissing { route } => end.routes.push(*route),
+        DifferenceKind::RouteStray { route } => end.routes.retain(|other| other != route),
+        DifferenceKind::NeighbourMissing { neighbour, .. } => end.neighbours.push(neighbour.clone()),
     }
 }
 
@@ -160,13 +160,15 @@ fn what_was_not_observed_makes_no_difference() {
 fn a_strangers_route_is_left_alone_and_our_stray_is_not() {
     let wiring = wiring();
     let mut observed = perfect(&wiring);
-    let mut stray = wiring.host.routes[0].clone();
+    let mut stray = wiring.host.routes[0];
     stray.destination = "10.99.0.0/24".parse().unwrap();
-    let strangers = plan::Route { protocol: 4, ..stray.clone() };
+    let strangers = plan::Route { protocol: 4, ..stray };
     assert_ne!(stray.protocol, strangers.protocol);
-    observed.host.as_mut().unwrap().routes.extend([stray.clone(), strangers]);
+    observed.host.as_mut().unwrap().routes.extend([stray, strangers]);
     let found = differences(&wiring, &observed);
-    assert!(matches!(&found[..], [Difference::RouteStray { route, .. }] if *route == stray));
+    assert!(
+        matches!(&found[..], [Difference { kind: DifferenceKind::RouteStray { route }, .. }] if *route == stray)
+    );
     assert_eq!(stray.protocol, ROUTE_PROTOCOL);
 }
 
@@ -176,7 +178,7 @@ fn a_foreign_device_hides_everything_else() {
     let mut observed = perfect(&wiring);
     observed.host = None;
     let found = differences(&wiring, &observed);
-    assert!(matches!(&found[..], [Difference::Foreign { side: Side::Pod, .. }]), "{found:?}");
+    assert!(matches!(&found[..], [Difference { kind: DifferenceKind::Foreign { .. }, .. }]), "{found:?}");
 }
 
 proptest! {

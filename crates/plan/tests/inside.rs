@@ -4,7 +4,9 @@ mod common;
 
 use common::{perfect, wiring};
 use model::Mac;
-use plan::{Difference, InsidePod, Neighbour, ObservedEnd, ObservedWiring, Route, Side, Sysctl, inside_pod};
+use plan::{
+    Difference, DifferenceKind, InsidePod, Neighbour, ObservedEnd, ObservedWiring, Route, Sysctl, inside_pod,
+};
 
 const ADDRESSES: [&str; 2] = ["10.244.0.5", "fd00::5"];
 
@@ -105,5 +107,5 @@ fn a_device_that_was_moved_away_is_only_reported() {
     let wiring = wiring(&ADDRESSES);
     let inside = inside_pod(&wiring, &ObservedWiring { pod: None, ..perfect(&wiring) });
     assert_eq!(inside.restore, []);
-    assert!(matches!(inside.report[0], Difference::Missing { side: Side::Pod, .. }));
+    assert!(inside.report[0].kind == DifferenceKind::Missing);
 }

@@ -5,8 +5,8 @@ mod common;
 
 use model::{DeviceName, Mac, Sandbox};
 use plan::{
-    DeviceSetting, DeviceSettings, Difference, Link, NODE_FORWARDING, Neighbour, NodeDesired, NodeDifference,
-    NodeObserved, PodWiring, ROUTE_PROTOCOL, Route, Sysctl, node_differences,
+    DeviceSetting, DeviceSettings, Difference, DifferenceKind, Link, NODE_FORWARDING, Neighbour, NodeDesired,
+    NodeDifference, NodeObserved, PodWiring, ROUTE_PROTOCOL, Route, Sysctl, node_differences,
 };
 use proptest::prelude::*;
 
@@ -109,7 +109,9 @@ fn put_right(node: &mut NodeObserved, desired: &NodeDesired, difference: &NodeDi
             node.neighbours.retain(|(of, _)| of != index);
         }
         NodeDifference::OfPod { difference, .. } if !difference.can_be_mended() => {}
-        NodeDifference::OfPod { sandbox, index: None, difference: Difference::Missing { .. } } => {
+        NodeDifference::OfPod { sandbox, index: None, difference }
+            if difference.kind == DifferenceKind::Missing =>
+        {
             let index = node.links.iter().map(|link| link.index).max().unwrap_or_default() + 1;
             wire(node, desired.get(sandbox).unwrap(), index);
         }
@@ -134,35 +136,37 @@ fn rename(node: &mut NodeObserved, index: u32, wanted: &DeviceName) {
 
 fn put_end_right(node: &mut NodeObserved, index: u32, difference: &Difference) {
     let link = node.links.iter_mut().find(|link| link.index == index).unwrap();
-    match difference {
-        Difference::Down { .. } => (link.up, link.running) = (true, true),
-        Difference::NotRunning { .. } => link.running = true,
-        Difference::Mac { wanted, .. } => link.mac = Some(*wanted),
-        Difference::Mtu { wanted, .. } => link.mtu = *wanted,
-        Difference::Sysctl { wanted, .. } => {
+    match &difference.kind {
+        DifferenceKind::Down => (link.up, link.running) = (true, true),
+        DifferenceKind::NotRunning => link.running = true,
+        DifferenceKind::Mac { wanted, .. } => link.mac = Some(*wanted),
+        DifferenceKind::Mtu { wanted, .. } => link.mtu = *wanted,
+        DifferenceKind::Sysctl { wanted, .. } => {
             let name = &link.name;
             assert!(wanted.path.contains(&format!("/{name}/")), "{} is not of {name}", wanted.path);
             set(&mut link.settings, wanted);
         }
-        Difference::AddressMissing { address, .. } => node.addresses.push((index, *address)),
-        Difference::RouteTaken { route, metric, .. } => {
+        DifferenceKind::AddressMissing { address } => node.addresses.push((index, *address)),
+        DifferenceKind::RouteTaken { route, metric, .. } => {
             // One in front of all others: the kernel keeps them in this order.
             let ahead = route.ahead_of(*metric).unwrap();
             let is_own = |found: &Route| found.device == Some(index) && found.is_ours();
             node.routes.retain(|found| !(is_own(found) && found.destination == ahead.destination));
             node.routes.insert(0, Route { device: Some(index), ..ahead });
         }
-        Difference::RouteMissing { route, .. } => {
+        DifferenceKind::RouteMissing { route } => {
             let place = |route: &Route| (route.destination, route.metric);
             assert!(node.routes.iter().all(|found| place(found) != place(route)), "{route} is taken");
             node.routes.push(Route { device: Some(index), ..*route });
         }
-        Difference::RouteStray { route, .. } => node.routes.retain(|found| found != route),
-        Difference::NeighbourMissing { neighbour, .. } => {
+        DifferenceKind::RouteStray { route } => node.routes.retain(|found| found != route),
+        DifferenceKind::NeighbourMissing { neighbour, .. } => {
             node.neighbours.retain(|(of, found)| (*of, found.address) != (index, neighbour.address));
             node.neighbours.push((index, neighbour.clone()));
         }
-        Difference::Missing { .. } | Difference::Foreign { .. } | Difference::NeighbourUnresolved { .. } => {
+        DifferenceKind::Missing
+        | DifferenceKind::Foreign { .. }
+        | DifferenceKind::NeighbourUnresolved { .. } => {
             unreachable!("handled before")
         }
     }

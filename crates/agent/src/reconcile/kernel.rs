@@ -7,8 +7,8 @@ use std::path::Path;
 use host::{Host, HostError, PodNamespace};
 use model::Sandbox;
 use plan::{
-    Difference, InsidePod, NodeDesired, NodeDifference, NodeObserved, PodWiring, Route, inside_pod,
-    node_differences,
+    Difference, DifferenceKind, InsidePod, NodeDesired, NodeDifference, NodeObserved, PodWiring, Route,
+    inside_pod, node_differences,
 };
 
 /// What became of the differences.
@@ -115,14 +115,23 @@ fn fix(host: &mut Host, differences: &[NodeDifference]) -> Result<Outcome, HostE
             continue;
         }
         match difference {
-            NodeDifference::OfPod { sandbox, difference: Difference::Missing { .. }, .. } => {
+            NodeDifference::OfPod {
+                sandbox,
+                difference: Difference { kind: DifferenceKind::Missing, .. },
+                ..
+            } => {
                 outcome.missing.push(sandbox.clone());
             }
-            NodeDifference::OfPod { difference: Difference::Foreign { .. }, .. } => {
+            NodeDifference::OfPod {
+                difference: Difference { kind: DifferenceKind::Foreign { .. }, .. },
+                ..
+            } => {
                 outcome.left.push(format!("{difference}; left it alone, because another program made it"));
             }
             // The kernel is still starting it.
-            NodeDifference::OfPod { difference: Difference::NotRunning { .. }, .. } => {}
+            NodeDifference::OfPod {
+                difference: Difference { kind: DifferenceKind::NotRunning, .. }, ..
+            } => {}
             difference => outcome.fixed.push(difference.clone()),
         }
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use doctor::mended::{self, Mended};
 use host::{Host, HostError, Monitor};
 use model::Sandbox;
-use plan::{Affected, Difference, InsidePod, NodeDifference, NodeFacts, PodWiring, Side};
+use plan::{Affected, Difference, DifferenceKind, InsidePod, NodeDifference, NodeFacts, PodWiring, Side};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
 
@@ -286,7 +286,7 @@ impl<'a> Reconciler<'a> {
         match kernel.run(recreate).await {
             Ok(Ok(kernel::Recreated::Done)) => {
                 failpoint::hit(Point::StartAfterRemake);
-                let missing = Difference::Missing { side: Side::Host, device };
+                let missing = Difference { side: Side::Host, device, kind: DifferenceKind::Missing };
                 let mended = mended::of_pod(&missing, sandbox, &self.agent.node);
                 self.record_fix(&mended, &format!("recreated the device of {sandbox}, which was missing"));
                 true
@@ -345,7 +345,10 @@ impl<'a> Reconciler<'a> {
 
 fn in_words(difference: &NodeDifference) -> String {
     match difference {
-        NodeDifference::OfPod { difference: Difference::RouteTaken { .. }, .. } => {
+        NodeDifference::OfPod {
+            difference: Difference { kind: DifferenceKind::RouteTaken { .. }, .. },
+            ..
+        } => {
             format!("{difference}; placed ours in front of it and left it alone")
         }
         difference => difference.to_string(),

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::{DeviceName, Mac};
 use plan::{
-    Difference, End, Maker, Neighbour, NodeFacts, ObservedEnd, PartialEnd, Side, Sysctl, USUAL_INTERFACE,
-    V4_GATEWAY, end_differences, needed_at,
+    Difference, DifferenceKind, End, Maker, Neighbour, NodeFacts, ObservedEnd, PartialEnd, Side, Sysctl,
+    USUAL_INTERFACE, V4_GATEWAY, end_differences, needed_at,
 };
 
 use super::{Case, Host};
@@ -105,8 +105,8 @@ impl<'e> Case<'e> {
         drop_unlisted_version(&mut desired, &observed);
         let mut found = Vec::new();
         end_differences(Side::Pod, &desired, Some(&observed), &mut found);
-        found.retain(|difference| match difference {
-            Difference::RouteMissing { .. } | Difference::NeighbourMissing { .. } => {
+        found.retain(|difference| match difference.kind {
+            DifferenceKind::RouteMissing { .. } | DifferenceKind::NeighbourMissing { .. } => {
                 !difference.has_replacement(&observed)
             }
             _ => true,
@@ -174,7 +174,7 @@ fn observed_on_node(host: &Host<'_>, desired: &End, link: Option<&Link>) -> Obse
                 continue;
             }
             let rival = observed_route(&found.seen);
-            preferred.extend((place == 0).then(|| rival.clone()));
+            preferred.extend((place == 0).then_some(rival));
             rivals.push(rival);
         }
         match host.neighbour(wanted.destination.addr(), device).map(|found| &found.seen) {

@@ -12,7 +12,7 @@ use super::{messages, read};
 impl Host {
     /// Routes by their protocol, and what is on the VXLAN devices. Nobody else's routes are listed.
     pub fn observe_between(&mut self, devices: &BetweenDevices) -> Result<BetweenObserved, HostError> {
-        let mut observed = BetweenObserved { devices: devices.clone(), ..BetweenObserved::default() };
+        let mut observed = BetweenObserved { devices: *devices, ..BetweenObserved::default() };
         for family in families() {
             let what = "list routes to other nodes";
             let routes = self.netlink.dump(what, &messages::list_routes(family), |kind, body| {

@@ -1,8 +1,8 @@
 //! What is missing inside a pod. What a pod has in its place is left: whoever may change a pod's network from inside has their reasons.
 
 use model::FindingCode;
-use plan::Difference;
 use plan::task::{KernelChange, RepairTask};
+use plan::{Difference, DifferenceKind};
 
 use super::super::draft::{Draft, Target};
 use super::running::Running;
@@ -89,7 +89,8 @@ fn add_address(draft: &mut Draft<'_, '_>, target: &Target) {
     if !has_interface(&running) {
         return;
     }
-    let tasks = restored(draft, &running, |found| matches!(found, Difference::AddressMissing { .. }));
+    let tasks =
+        restored(draft, &running, |found| matches!(found.kind, DifferenceKind::AddressMissing { .. }));
     draft.work(target, format!("restore the address of {endpoint}"), &running.node.name, tasks);
 }
 
@@ -99,7 +100,7 @@ fn add_default_route(draft: &mut Draft<'_, '_>, target: &Target) {
         return;
     }
     // With the route to the gateway, if that is missing, too.
-    let tasks = restored(draft, &running, |found| matches!(found, Difference::RouteMissing { .. }));
+    let tasks = restored(draft, &running, |found| matches!(found.kind, DifferenceKind::RouteMissing { .. }));
     draft.work(target, format!("restore the default route of {endpoint}"), &running.node.name, tasks);
 }
 
@@ -114,11 +115,12 @@ fn resolve_gateway(draft: &mut Draft<'_, '_>, target: &Target) {
         return draft.leave(target, "no device of the node leads to the pod");
     };
     let resolve = |found: &Difference| {
-        let (device, address) = match found {
-            Difference::NeighbourUnresolved { device, address, .. } => (device, *address),
-            Difference::NeighbourMissing { device, neighbour, .. } => (device, neighbour.address),
+        let address = match &found.kind {
+            DifferenceKind::NeighbourUnresolved { address } => *address,
+            DifferenceKind::NeighbourMissing { neighbour, .. } => neighbour.address,
             _ => return None,
         };
+        let device = &found.device;
         let mut known = view.kernel.neighbours.iter().flatten().map(|known| &known.seen);
         let known = known.find(|known| known.address == address && known.device == device.as_str());
         let (device, from) = (device.to_string(), known.and_then(|known| known.mac));

@@ -1,6 +1,6 @@
 //! Kernel agrees: a pod's device is down.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{Fault, faults, neighbour_subject, route_subject};
 use crate::checks::words::endpoint_exhibit;
@@ -18,9 +18,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for Fault { host, endpoint, device, difference } in faults(case) {
-        let state = match difference {
-            Difference::Down { .. } => "down",
-            Difference::NotRunning { .. } => "up, but its other end is down",
+        let state = match &difference.kind {
+            DifferenceKind::Down => "down",
+            DifferenceKind::NotRunning => "up, but its other end is down",
             _ => continue,
         };
         let summary = format!("{device} of endpoint {} on {} is {state}", endpoint.seen, host.name());
@@ -36,7 +36,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .explains(FindingCode::NeighbourMissing, neighbour_subject(host, *address, device));
         }
         // An interface that is down has no routes, and knows nobody.
-        let is_pods_end = matches!(difference, Difference::NotRunning { .. });
+        let is_pods_end = difference.kind == DifferenceKind::NotRunning;
         if let Some(pod) = endpoint.seen.pod_name().filter(|_| is_pods_end) {
             for code in [FindingCode::PodDefaultRouteMissing, FindingCode::PodGatewayUnresolved] {
                 finding.explains(code, Subject::Pod(pod.clone()));

@@ -1,6 +1,6 @@
 //! Kernel agrees: settings of a pod's device without which it has no network.
 
-use plan::{Difference, needed_at};
+use plan::{DifferenceKind, needed_at};
 
 use super::{Fault, faults};
 use crate::checks::words::endpoint_exhibit;
@@ -21,7 +21,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for fault in faults(case) {
-        let Difference::Sysctl { wanted, found: Some(value), .. } = fault.difference else { continue };
+        let DifferenceKind::Sysctl { wanted, found: Some(value) } = &fault.difference.kind else { continue };
         let Fault { host, endpoint, device, .. } = fault;
         let Some(needed) = needed_at(&wanted.path, &endpoint.seen.addresses) else { continue };
         let (place, path) = (host.name(), wanted.path.as_str());

@@ -1,6 +1,6 @@
 //! Kernel agrees: the two ends of a pod's veth have different MTUs.
 
-use plan::{Difference, USUAL_INTERFACE};
+use plan::{DifferenceKind, USUAL_INTERFACE};
 
 use super::{Fault, faults};
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
@@ -17,7 +17,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for Fault { host, endpoint, device, difference } in faults(case) {
-        let Difference::Mtu { wanted: inner_mtu, found: outer_mtu, .. } = difference else { continue };
+        let DifferenceKind::Mtu { wanted: inner_mtu, found: outer_mtu } = &difference.kind else { continue };
         let interface = endpoint.seen.interface.as_deref().unwrap_or(USUAL_INTERFACE);
         let summary = format!(
             "{device} on {} has MTU {outer_mtu}, but {interface} of endpoint {} has {inner_mtu}",

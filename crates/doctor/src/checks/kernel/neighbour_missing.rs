@@ -1,6 +1,6 @@
 //! Kernel agrees: the node does not know the pod's hardware address.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{Fault, faults, neighbour_subject};
 use crate::checks::words::endpoint_exhibit;
@@ -21,9 +21,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for Fault { host, endpoint, device, difference } in faults(case) {
-        let (address, state) = match difference {
-            Difference::NeighbourUnresolved { address, .. } => (*address, "got no answer"),
-            Difference::NeighbourMissing { neighbour, found: None, .. } => {
+        let (address, state) = match &difference.kind {
+            DifferenceKind::NeighbourUnresolved { address } => (*address, "got no answer"),
+            DifferenceKind::NeighbourMissing { neighbour, found: None } => {
                 (neighbour.address, "has no neighbour entry")
             }
             _ => continue,

@@ -1,6 +1,6 @@
 //! Kernel agrees: the node knows a wrong hardware address for a pod.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{Fault, faults, neighbour_subject};
 use crate::checks::words::endpoint_exhibit;
@@ -19,7 +19,8 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for fault in faults(case) {
-        let Difference::NeighbourMissing { neighbour, found: Some(known), .. } = fault.difference else {
+        let DifferenceKind::NeighbourMissing { neighbour, found: Some(known) } = &fault.difference.kind
+        else {
             continue;
         };
         let Fault { host, endpoint, device, .. } = fault;

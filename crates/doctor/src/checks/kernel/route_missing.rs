@@ -1,6 +1,6 @@
 //! Kernel agrees: an endpoint's address has no route.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
@@ -20,7 +20,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for fault in faults(case) {
-        let Difference::RouteMissing { route, .. } = fault.difference else { continue };
+        let DifferenceKind::RouteMissing { route } = &fault.difference.kind else { continue };
         let Fault { host, endpoint, .. } = fault;
         if !host.routes_to(route.destination).is_empty() {
             continue;

@@ -1,6 +1,6 @@
 //! Kernel agrees: a stranger's route to a pod's address goes before ours.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
@@ -18,7 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for Fault { host, endpoint, device, difference } in faults(case) {
-        let Difference::RouteTaken { route, .. } = difference else { continue };
+        let DifferenceKind::RouteTaken { route, .. } = &difference.kind else { continue };
         let (place, address) = (host.name(), route.destination.addr());
         let routes = host.routes_to(route.destination);
         let right = routes.iter().find(|route| route.seen.device.as_deref() == Some(device));

@@ -1,6 +1,6 @@
 //! Kernel agrees: the route to an endpoint's address leads elsewhere.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{Fault, faults, route_subject};
 use crate::checks::words::endpoint_exhibit;
@@ -18,8 +18,8 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for fault in faults(case) {
-        let (Difference::RouteMissing { route, .. } | Difference::RouteTaken { route, .. }) =
-            fault.difference
+        let (DifferenceKind::RouteMissing { route } | DifferenceKind::RouteTaken { route, .. }) =
+            &fault.difference.kind
         else {
             continue;
         };

@@ -1,6 +1,6 @@
 //! In the pod: it does not have the address that its endpoint says.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{ends, origin};
 use crate::case::PodEnd;
@@ -20,7 +20,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for PodEnd { node, view, differences } in ends(case) {
         let Some(pod) = &view.pod else { continue };
         for difference in differences {
-            let Difference::AddressMissing { address, .. } = difference else { continue };
+            let DifferenceKind::AddressMissing { address } = &difference.kind else { continue };
             let address = address.addr();
             let mut recorded = case.endpoints_of(pod);
             let Some(endpoint) = recorded.find(|endpoint| endpoint.seen.addresses.contains(&address)) else {

@@ -1,6 +1,6 @@
 //! In the pod: no default route.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{ends, origin, tell, whose};
 use crate::case::PodEnd;
@@ -18,8 +18,8 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for PodEnd { node, view, differences } in ends(case) {
-        let default = differences.iter().find_map(|difference| match difference {
-            Difference::RouteMissing { route, .. } if route.destination.prefix_len() == 0 => Some(route),
+        let default = differences.iter().find_map(|difference| match &difference.kind {
+            DifferenceKind::RouteMissing { route } if route.destination.prefix_len() == 0 => Some(route),
             _ => None,
         });
         let Some(default) = default else { continue };

@@ -1,6 +1,6 @@
 //! In the pod: its gateway has no hardware address.
 
-use plan::Difference;
+use plan::DifferenceKind;
 
 use super::{ends, whose};
 use crate::case::PodEnd;
@@ -22,9 +22,9 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for PodEnd { node, view, differences } in ends(case) {
         // One that did not answer tells more than one that is absent.
-        let unresolved = differences.iter().filter_map(|difference| match difference {
-            Difference::NeighbourUnresolved { address, .. } => Some((0, *address)),
-            Difference::NeighbourMissing { neighbour, .. } => Some((1, neighbour.address)),
+        let unresolved = differences.iter().filter_map(|difference| match &difference.kind {
+            DifferenceKind::NeighbourUnresolved { address } => Some((0, *address)),
+            DifferenceKind::NeighbourMissing { neighbour, .. } => Some((1, neighbour.address)),
             _ => None,
         });
         let Some((_, gateway)) = unresolved.min() else { continue };
