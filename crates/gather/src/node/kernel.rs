@@ -221,7 +221,7 @@ mod tests {
         let survey = Survey {
             links: vec![link],
             addresses: vec![address],
-            routes: vec![route, via.clone(), Route { protocol: 3, ..via }],
+            routes: vec![route, via, Route { protocol: 3, ..via }],
             ..Survey::default()
         };
         let kernel = of_survey(&survey, &"node-a".into(), "");
