@@ -1,13 +1,14 @@
 //! The addresses of a node's tunnel devices: the address book and the Node record say the same.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipam::{
     Allocation, PoolUse, ReleaseItem, Tunnel, TunnelAddress, TunnelNode, TunnelRelease, tunnel_address,
 };
 use model::{IpVersion, Key, KeyRange, Kind, Resource};
 use serde_json::{Map, Value};
-use store::{Lookup, Record};
+use store::{Lookup, Record, StoreError, Write};
 
 use crate::book::Book;
 use crate::request::{AssignRequest, HandleRequest};
@@ -35,19 +36,24 @@ impl Book {
         }
     }
 
-    /// Gives back what a node holds for a tunnel, and removes it from the Node record, if there is one. For a node that
-    /// goes.
-    pub async fn release_tunnel_address(&self, node: &str, tunnel: Tunnel) -> Result<(), BookError> {
-        let record = self.inner.store.get(&Key::cluster(Kind::Node, node)).await?;
-        let mut additions = Vec::new();
-        if let Some(record) = &record {
-            let resource = decode(record, Kind::Node)?;
-            if address_of(&resource, tunnel).is_some() {
-                additions.push(with_address(record, resource, tunnel, None));
-            }
+    /// Gives back what a node holds for a tunnel, and removes it from the Node record. For a node that goes. Gives the record as it
+    /// is then; fails if it is not the one that the caller has read.
+    pub async fn release_tunnel_address(&self, record: Record, tunnel: Tunnel) -> Result<Record, BookError> {
+        let node = decode(&record, Kind::Node)?;
+        let handle = HandleRequest::all(tunnel.handle(&node.metadata.name));
+        if address_of(&node, tunnel).is_none() {
+            self.release_handle(handle).await?;
+            return Ok(record);
         }
-        self.release_handle(HandleRequest::all(tunnel.handle(node)).with(additions)).await?;
-        Ok(())
+        let addition = with_address(&record, node, tunnel, None);
+        let written = addition.change.write.clone();
+        self.release_handle(handle.with(vec![addition])).await?;
+        let source = match self.inner.store.get(&record.key).await? {
+            Some(now) if Write::Put(now.value.clone()) == written => return Ok(now),
+            Some(now) => StoreError::Conflict { current: Box::new(now) },
+            None => StoreError::NotFound { key: record.key.clone() },
+        };
+        Err(BookError::Addition { key: record.key, source: Some(Arc::new(source)) })
     }
 
     async fn try_tunnel_address(&self, node: &str, tunnel: Tunnel) -> Result<Option<IpAddr>, BookError> {

@@ -1,14 +1,16 @@
 //! The command line: what can be typed. What it means is the business of `commands`.
 
+mod codes;
 pub(crate) mod doctor;
 pub(crate) mod install;
 mod ipam;
 pub(crate) mod node;
 pub(crate) mod repair;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 pub(crate) use ipam::{Ipam, IpamCheck, IpamCommand, IpamConfigure, IpamRelease, IpamShow, IpamSplit};
 
@@ -33,6 +35,17 @@ pub(crate) struct Cli {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Everything that can be typed.
+pub(crate) fn command() -> clap::Command {
+    Cli::command().mut_subcommand("repair", repair::with_flags_after_subcommands)
+}
+
+pub(crate) fn parse(mut command: clap::Command, words: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let matches = command.try_get_matches_from_mut(&words)?;
+    repair::refuse(&mut command, &matches, &words)?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// Flags that every command takes.
@@ -458,13 +471,11 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
@@ -476,7 +487,7 @@ mod tests {
                 check(sub);
             }
         }
-        check(&Cli::command());
+        check(&command());
     }
 
     #[test]

@@ -20,7 +20,6 @@ mod write;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _};
 use tracing::level_filters::LevelFilter;
 
 use cli::{Cli, LogLevel};
@@ -49,11 +48,11 @@ fn main() -> ExitCode {
 
 /// Understands the command line, or prints help or why not.
 fn parse() -> Result<Cli, u8> {
-    let mut command = Cli::command();
+    let mut command = cli::command();
     if is_kubectl_plugin() {
         command = command.bin_name("kubectl plumb").display_name("kubectl plumb");
     }
-    command.try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
+    cli::parse(command, std::env::args_os().collect()).map_err(|error| {
         // Printing help to a closed pipe is nobody's failure.
         let _ = error.print();
         if error.use_stderr() { EXIT_USAGE } else { EXIT_OK }

@@ -4,12 +4,14 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Block, BlockAttribute};
 use model::{AgentMode, Cidr, FindingCode, Key, NodeName, ShellCommand};
 use plan::task::{KernelChange, RepairTask};
 
 use super::Scope;
 use super::edit::{Edit, Holding};
+use super::heartbeat;
 use super::plan::{Fixed, Left, OnNode, Step};
 use super::remedies::{Area, Remedy};
 use super::witness::{Suspect, Testimony};
@@ -28,6 +30,7 @@ pub struct Ground<'e> {
     scope: &'e Scope,
     held: OnceCell<BTreeMap<&'e str, BTreeMap<Cidr, i64>>>,
     counting: OnceCell<BTreeMap<Cidr, Vec<(&'e str, i64)>>>,
+    heard: OnceCell<BTreeMap<NodeName, Timestamp>>,
 }
 
 /// A finding, or a symptom of one: what is wrong, and with what.
@@ -80,6 +83,7 @@ impl<'e> Ground<'e> {
             scope,
             held: OnceCell::new(),
             counting: OnceCell::new(),
+            heard: OnceCell::new(),
         }
     }
 
@@ -151,9 +155,17 @@ impl<'e> Ground<'e> {
         is_unknown(&self.case) && self.earlier.as_ref().is_none_or(is_unknown)
     }
 
-    /// Whether a node is dead: gone in every look, or given up by the operator; whoever answers is not.
+    /// Whether a node is dead: gone in every look, or given up by the operator; whoever answers or was heard within the grace is not.
     pub fn is_dead(&self, node: &NodeName) -> bool {
-        self.is_node_gone(node) || (self.is_given_up(node) && self.case.node(node).is_none())
+        let is_lost = self.is_node_gone(node) || (self.is_given_up(node) && self.case.node(node).is_none());
+        is_lost && self.heard_ago(node).is_none()
+    }
+
+    /// How long ago a node showed that it runs, if that is within the grace: an agent that was not asked cannot object.
+    pub fn heard_ago(&self, node: &NodeName) -> Option<SignedDuration> {
+        let heard = self.heard.get_or_init(|| heartbeat::last_signs(&self.case));
+        let ago = self.case.evidence.taken_at?.duration_since(*heard.get(node)?);
+        Some(ago).filter(|ago| *ago < self.case.options.grace)
     }
 
     /// What the witnesses say now; and whether they said gone in both looks.

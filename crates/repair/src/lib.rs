@@ -12,6 +12,7 @@
 mod depends;
 mod draft;
 mod edit;
+mod heartbeat;
 mod page;
 mod plan;
 #[cfg(test)]

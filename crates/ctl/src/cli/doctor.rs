@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::codes::CodeParser;
+
 /// Finds what is wrong with the network, why, and how to fix it
 ///
 /// Checks the records of the store and the node or, with --from, collected evidence. What may be a pod starting or stopping is observed twice. Nothing is
@@ -184,6 +186,7 @@ Examples:
   plumb doctor explain pool-overlap")]
 pub(crate) struct Explain {
     /// The code, as shown in findings
+    #[arg(value_parser = CodeParser, hide_possible_values = true)]
     pub(crate) code: Option<String>,
     /// Print docs/findings.md, the page of all codes
     #[arg(long, hide = true, conflicts_with = "code")]

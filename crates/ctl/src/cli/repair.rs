@@ -1,9 +1,13 @@
 //! `plumb repair …` on the command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Subcommand};
 
+use super::codes::CodeParser;
 use super::doctor::ThisNode;
 
 /// Plans and applies fixes for what the doctor finds; undo reverts them
@@ -11,24 +15,10 @@ use super::doctor::ThisNode;
 /// Runs the same checks as plumb doctor and shows a plan. Nothing is changed without --apply. Each step is compared with the current state right before it is applied,
 /// and can be undone. Pods can start and stop at the same time. Something is removed only if two of three witnesses (Kubernetes, the container runtime, the kernel) agree
 /// in two observations, --grace apart, that it is gone, and none disagrees.
+///
+/// Without a command, the plan is about everything that the checks found.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Scopes:
-  (none)              everything that the checks found
-  ipam                blocks, handles and affinities
-  endpoints           endpoints, and the devices, routes and other kernel state of pods
-  node NAME           one node; if its Node record is gone, also confirms that the node is gone
-                      for good
-  node NAME gone      confirms that the node is gone for good although its Node record exists,
-                      and deletes the record
-  finding CODE…       findings with these codes
-
-Subcommands:
-  undo ID             undoes a repair; skips and lists what has changed since
-  resume ID           continues an interrupted repair
-  history             lists repairs
-  show ID             shows what a repair changed
-
 Examples:
   # Show the plan
   plumb repair
@@ -55,9 +45,8 @@ Exit codes:
   1  part of the plan could not be applied; stderr says what and why
   2  the checks could not run, or usage error")]
 pub(crate) struct Repair {
-    /// A scope or a subcommand, see below
-    #[arg(value_name = "SCOPE")]
-    pub(crate) words: Vec<String>,
+    #[command(subcommand)]
+    pub(crate) command: Option<RepairCommand>,
     /// Write the plan to this file; with --apply: apply exactly the plan in this file, as far as it is still valid
     #[arg(long, value_name = "FILE")]
     pub(crate) plan: Option<PathBuf>,
@@ -104,8 +93,226 @@ pub(crate) struct Repair {
     pub(crate) history: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum RepairCommand {
+    /// Plans only blocks, handles and affinities
+    #[command(after_help = "\
+Examples:
+  plumb repair ipam
+  plumb repair ipam --apply")]
+    Ipam,
+    /// Plans only endpoints, and the devices, routes and other kernel state of pods
+    #[command(after_help = "\
+Examples:
+  plumb repair endpoints
+  plumb repair endpoints --apply --agent-socket a.sock --agent-socket b.sock")]
+    Endpoints,
+    /// Plans only one node; if its Node record is gone, also confirms that the node is gone for good
+    ///
+    /// A node is never treated as gone if its agent answers, if Kubernetes reports it as ready, or if it has shown within --grace that it
+    /// runs.
+    #[command(after_help = "\
+Examples:
+  # What is wrong on one node, or refers to it
+  plumb repair node worker-7
+
+  # The node is gone for good although its Node record exists: delete the record, too
+  plumb repair node worker-7 gone --apply")]
+    Node {
+        /// Name of the node
+        #[arg(value_parser = node_name)]
+        name: String,
+        /// Confirms that the node is gone for good although its Node record exists, and deletes the record
+        #[arg(value_name = "gone", value_parser = ["gone"], hide_possible_values = true)]
+        gone: Option<String>,
+    },
+    /// Plans only findings with these codes
+    #[command(after_help = "\
+Examples:
+  plumb repair finding address-leaked
+  plumb repair finding route-missing neighbour-missing --apply")]
+    Finding {
+        /// Codes of findings; plumb doctor explain lists all of them
+        #[arg(required = true, value_name = "CODE", value_parser = CodeParser, hide_possible_values = true)]
+        codes: Vec<String>,
+    },
+    /// Undoes a repair; skips and lists what has changed since
+    #[command(after_help = "\
+Examples:
+  plumb repair history
+  plumb repair undo 20261115-101500-3f2a
+
+Exit codes:
+  0  everything was undone
+  1  part of it could not be undone; stdout lists it with the reasons
+  2  the store or the agents could not be reached, or usage error")]
+    Undo {
+        /// ID of the repair, as plumb repair history lists it
+        id: String,
+    },
+    /// Continues an interrupted repair
+    #[command(after_help = "\
+Examples:
+  plumb repair resume 20261115-101500-3f2a")]
+    Resume {
+        /// ID of the repair, as plumb repair history lists it
+        id: String,
+    },
+    /// Lists repairs
+    #[command(after_help = "\
+Examples:
+  plumb repair history
+  plumb repair history -o json")]
+    History,
+    /// Shows what a repair changed
+    #[command(after_help = "\
+Examples:
+  plumb repair show 20261115-101500-3f2a")]
+    Show {
+        /// ID of the repair, as plumb repair history lists it
+        id: String,
+    },
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum RepairFormat {
     Text,
     Json,
+}
+
+/// A plan's file writes the name between other words.
+fn node_name(text: &str) -> Result<String, String> {
+    match text.is_empty() || text.contains(char::is_whitespace) {
+        true => Err("not the name of a node".to_owned()),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Whether a flag has a meaning for a subcommand.
+fn applies(subcommand: &str, flag: &str) -> bool {
+    match subcommand {
+        "history" | "show" => matches!(flag, "output" | "history"),
+        "undo" => matches!(flag, "output" | "history" | "all" | "agent_socket" | "node" | "cri_socket"),
+        "resume" => !matches!(flag, "plan" | "apply" | "dry_run"),
+        _ => true,
+    }
+}
+
+/// Scripts pass the same waits and sources to every call; where nothing is observed, they do no harm.
+fn is_harmless(subcommand: &str, flag: &str) -> bool {
+    matches!(flag, "grace" | "settle") || (subcommand, flag) == ("undo", "from")
+}
+
+/// Lets each subcommand take the flags that apply to it. Flags before the subcommand count as well.
+pub(super) fn with_flags_after_subcommands(repair: Command) -> Command {
+    let flags: Vec<Arg> = repair.get_arguments().cloned().collect();
+    repair.mut_subcommands(|subcommand| {
+        let name = subcommand.get_name().to_owned();
+        let of_subcommand = flags.iter().filter_map(|flag| {
+            let applies = applies(&name, flag.get_id().as_str());
+            let is_taken = applies || is_harmless(&name, flag.get_id().as_str());
+            // Global to clap means: a value counts on both sides of the subcommand.
+            is_taken.then(|| flag.clone().global(true).hide(!applies))
+        });
+        subcommand.args(of_subcommand)
+    })
+}
+
+/// Refuses what clap does not see, because it judges the two sides of a subcommand one by one.
+pub(super) fn refuse(
+    plumb: &mut Command,
+    matches: &ArgMatches,
+    words: &[OsString],
+) -> Result<(), clap::Error> {
+    let Some(matches) = matches.subcommand_matches("repair") else { return Ok(()) };
+    let Some((subcommand, _)) = matches.subcommand() else { return Ok(()) };
+    let repair = plumb.find_subcommand_mut("repair").expect("it was matched");
+    let of_repair = |flag: &&Arg| !flag.is_global_set() && flag.get_long().is_some_and(|long| long != "help");
+    let is_typed = |flag: &str| matches.value_source(flag) == Some(ValueSource::CommandLine);
+    let problem = repair.get_arguments().filter(of_repair).find_map(|flag| {
+        let (id, long) = (flag.get_id().as_str(), flag.get_long().unwrap_or_default());
+        if !is_typed(id) {
+            None
+        } else if !applies(subcommand, id) && !is_harmless(subcommand, id) {
+            Some(format!("--{long} does not apply to plumb repair {subcommand}"))
+        } else if id == "dry_run" && is_typed("apply") {
+            Some("--dry-run cannot be used with --apply".to_owned())
+        } else if is_on_both_sides(flag, matches, words) {
+            Some(format!("--{long} must be either before or after {subcommand}, not both"))
+        } else {
+            None
+        }
+    });
+    problem.map_or(Ok(()), |problem| Err(repair.error(ErrorKind::ArgumentConflict, problem)))
+}
+
+/// Of a flag that may be repeated, clap keeps only what follows the subcommand.
+fn is_on_both_sides(flag: &Arg, matches: &ArgMatches, words: &[OsString]) -> bool {
+    let long = format!("--{}", flag.get_long().unwrap_or_default());
+    let is_it = |word: &&OsString| {
+        let rest = word.to_str().and_then(|word| word.strip_prefix(&long));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+    };
+    let kept = matches.get_raw_occurrences(flag.get_id().as_str()).map_or(0, Iterator::count);
+    matches!(flag.get_action(), ArgAction::Append) && words.iter().filter(is_it).count() > kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn repair(words: &str) -> Result<Repair, String> {
+        let words = ["plumb", "repair"].into_iter().chain(words.split_whitespace());
+        match parse(super::super::command(), words.map(Into::into).collect()) {
+            Ok(crate::cli::Cli { command: crate::cli::Command::Repair(repair), .. }) => Ok(repair),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn flags_count_before_and_after_the_subcommand() {
+        for words in ["--apply --grace 5 ipam", "ipam --apply --grace 5", "--grace 5 ipam --apply"] {
+            let repair = repair(words).unwrap();
+            assert!(matches!(repair.command, Some(RepairCommand::Ipam)), "{words}");
+            assert_eq!((repair.apply, repair.grace, repair.settle), (true, 5.0, 2.0), "{words}");
+        }
+        let agents = |words: &str| repair(words).unwrap().this_node.agent_socket.len();
+        assert_eq!(agents("--agent-socket a --agent-socket b node n gone"), 2);
+        assert_eq!(agents("undo 1 --agent-socket a,b"), 2);
+        assert!(repair("--agent-socket a ipam --agent-socket b").unwrap_err().contains("not both"));
+        assert!(matches!(repair("").unwrap().command, None));
+    }
+
+    #[test]
+    fn a_flag_that_does_not_apply_is_refused_on_either_side() {
+        for (flag, subcommand) in [
+            ("--apply", "undo 1"),
+            ("--plan f", "resume 1"),
+            ("--dry-run", "history"),
+            ("--probe", "undo 1"),
+            ("--from f", "show 1"),
+            ("--all", "show 1"),
+            ("--agent-socket s", "history"),
+        ] {
+            let name = flag.split(' ').next().unwrap();
+            let after = repair(&format!("{subcommand} {flag}")).unwrap_err();
+            assert!(after.contains(&format!("unexpected argument '{name}' found")), "{after}");
+            let before = repair(&format!("{flag} -o json {subcommand}")).unwrap_err();
+            assert!(before.contains(&format!("{name} does not apply to plumb repair ")), "{before}");
+        }
+        assert!(repair("--dry-run ipam --apply").unwrap_err().contains("cannot be used with"));
+        assert!(repair("ipam --dry-run --apply").unwrap_err().contains("cannot be used with"));
+        for subcommand in ["undo 1", "history", "show 1", "resume 1", "finding pool-full"] {
+            repair(&format!("{subcommand} --settle 0 --grace 0 --history h -o json")).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_no_subcommand_is_refused() {
+        for wrong in ["node", "finding", "undo", "ipam endpoints", "everything", "node a b", "history 1"] {
+            assert!(repair(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -2,15 +2,13 @@
 
 use std::io::Write as _;
 
-use clap::CommandFactory as _;
-
-use crate::cli::{Cli, Completion};
+use crate::cli::{self, Completion};
 use crate::failure::Failures;
 
 pub(crate) fn run(completion: &Completion) -> Result<(), Failures> {
     // Into memory first: the generator does not expect a pipe to close.
     let mut script = Vec::new();
-    clap_complete::generate(completion.shell, &mut Cli::command(), "plumb", &mut script);
+    clap_complete::generate(completion.shell, &mut cli::command(), "plumb", &mut script);
     std::io::stdout().write_all(&script)?;
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! Deleting a node: what belongs to it goes along, but nothing that a pod may still live on.
 
-use book::Book;
+use std::sync::Arc;
+
+use book::{Book, BookError};
 use ipam::{NODE_ATTRIBUTE, Tunnel};
 use model::ipam::{Block, BlockAttribute};
 use model::{AffinityOwner, Key, KeyRange, Kind, ShellCommand};
@@ -31,7 +33,7 @@ impl Writer {
             .into());
         }
         if !self.dry_run {
-            record = self.without_tunnels(name, record).await?;
+            record = self.without_tunnels(record).await?;
         }
         let owner = AffinityOwner::Host(name.to_owned());
         self.give_up_blocks(|of, _| *of == owner).await?;
@@ -47,14 +49,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives back what the node holds for its tunnels, by its own handles. Gives the node's record as it is then.
-    async fn without_tunnels(&self, name: &str, record: Record) -> Result<Record, WriteError> {
+    /// Gives back what the node holds for its tunnels, by its own handles. Gives the node's record as it is then; a change by
+    /// others since it was read is a lost race.
+    async fn without_tunnels(&self, mut record: Record) -> Result<Record, WriteError> {
         let book = Book::new(self.store.clone());
         for tunnel in Tunnel::ALL {
-            let released = book.release_tunnel_address(name, tunnel).await;
-            released.map_err(|error| Failure::of(&error).maybe_hint(error.hint()))?;
+            record = book.release_tunnel_address(record, tunnel).await.map_err(overtaken)?;
         }
-        Ok(self.store.get(&record.key).await?.unwrap_or(record))
+        Ok(record)
     }
 
     async fn endpoints_of(&self, node: &str) -> Result<usize, WriteError> {
@@ -114,5 +116,41 @@ impl Writer {
             }
         }
         Ok(changes)
+    }
+}
+
+fn overtaken(error: BookError) -> WriteError {
+    let failure = Failure::of(&error).maybe_hint(error.hint());
+    let lost = match error {
+        BookError::Addition { source: Some(source), .. } => Arc::into_inner(source),
+        _ => None,
+    };
+    lost.map_or(WriteError::Other(failure), WriteError::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Resource;
+    use serde_json::json;
+    use store::{MemoryStore, Store};
+
+    use super::*;
+
+    /// A label is set between our reading of the record and the release of its tunnel's address.
+    #[tokio::test]
+    async fn a_change_while_tunnels_are_released_is_a_lost_race() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut node = Resource::new(Kind::Node, "a");
+        node.body.insert("spec".to_owned(), json!({"ipv4VXLANTunnelAddr": "10.0.0.7"}));
+        store.create(node.key(), node.encode()).await.unwrap();
+        let read = store.get(&node.key()).await.unwrap().unwrap();
+        node.metadata.labels.insert("rack".to_owned(), "b".to_owned());
+        store.update(node.key(), node.encode(), read.revision.clone()).await.unwrap();
+        let writer = Writer::new(store.clone(), false);
+        let lost = writer.delete_node("a", read).await;
+        assert!(matches!(lost, Err(WriteError::Overtaken(_))), "{lost:?}");
+        let kept = store.get(&node.key()).await.unwrap().expect("it was changed, so it stays");
+        writer.delete_node("a", kept).await.unwrap();
+        assert_eq!(store.get(&node.key()).await.unwrap(), None);
     }
 }

@@ -328,12 +328,43 @@ fn scopes_are_kept() {
     assert_eq!(only(&["node", "node-a"]), 0);
 }
 
+/// Scripts put flags on either side of the scope.
+#[test]
+fn flags_before_a_scope_count() {
+    let town = town(Desk::on_sqlite());
+    assert_eq!(
+        steps_of(&repair(&town, &["--apply", "ipam"])),
+        format!("{STEPS} applied, 0 already in place.")
+    );
+}
+
+#[test]
+fn each_subcommand_has_a_help_of_its_own() {
+    let desk = Desk::on_sqlite();
+    let help =
+        |words: &[&str]| desk.plumb(&[&["repair"], words, &["--help"]].concat()).succeeded().to_owned();
+    assert!(help(&["undo"]).contains("plumb repair undo 2026") && !help(&["undo"]).contains("--apply"));
+    assert!(help(&["history"]).contains("--output") && !help(&["history"]).contains("--agent-socket"));
+    assert!(help(&["finding"]).contains("CODE") && !help(&["finding"]).contains("route-diverted"));
+    assert!(help(&["node"]).contains("--apply") && help(&[]).contains("endpoints"));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = desk.plumb(&["completion", shell]).succeeded().to_owned();
+        for word in ["resume", "endpoints", "address-leaked", "route-diverted"] {
+            assert!(script.contains(word), "{word} is not completed in {shell}");
+        }
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let town = town(Desk::on_sqlite());
     let before = town.desk.dump();
-    repair(&town, &["everything"]).refused(2, &["unknown scope or subcommand \"everything\"", "scopes are"]);
-    repair(&town, &["node"]).refused(2, &["the name of a node"]);
+    repair(&town, &["everything"]).refused(2, &["unrecognized subcommand 'everything'", "plumb repair"]);
+    repair(&town, &["node"]).refused(2, &["required arguments were not provided", "<NAME>"]);
+    repair(&town, &["node", "a b"]).refused(2, &["not the name of a node"]);
+    repair(&town, &["undo", "20260101-000000-0000", "--apply"])
+        .refused(2, &["unexpected argument '--apply'"]);
+    repair(&town, &["--apply", "history"]).refused(2, &["--apply does not apply to plumb repair history"]);
     repair(&town, &["finding", "adress-leaked"])
         .refused(2, &["no finding has the code 'adress-leaked'", "did you mean address-leaked?"]);
     repair(&town, &["undo", "../../etc/passwd"]).refused(1, &["there is no repair"]);

@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
-use model::{AffinityOwner, Cidr};
+use model::ipam::AffinityState;
+use model::{AffinityOwner, Cidr, FindingCode, Key};
 
 use super::User;
-use crate::Corrupt;
 use crate::ask::Listed;
+use crate::{Books, Corrupt};
 
 /// One thing that is wrong. The order of the variants is the order of a report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
@@ -39,6 +40,42 @@ pub enum Problem {
     AffinityOfGoneNode { block: Cidr, node: String },
     #[error(transparent)]
     Corrupt(Corrupt),
+}
+
+impl Problem {
+    /// The code under which the doctor reports it. `books`: the records in which it was found.
+    pub fn code(&self, books: &Books) -> FindingCode {
+        match self {
+            Problem::Leaked { .. } => FindingCode::AddressLeaked,
+            Problem::UsedOutsidePools { .. } => FindingCode::AddressOutsidePools,
+            Problem::UsedNotAllocated { .. } => FindingCode::AddressUsedButFree,
+            Problem::SeveralUsers { users, .. } => {
+                match users.iter().any(|user| matches!(user, User::Tunnel { .. })) {
+                    true => FindingCode::TunnelAddressShared,
+                    false => FindingCode::AddressShared,
+                }
+            }
+            Problem::AllocatedTwice { .. } => FindingCode::AddressAllocatedTwice,
+            Problem::HandleUnused { .. } => FindingCode::HandleUnused,
+            Problem::HandleMissing { .. } => FindingCode::HandleMissing,
+            Problem::HandleCount { .. } => FindingCode::HandleCountWrong,
+            Problem::BlocksOverlap(..) => FindingCode::BlockOverlap,
+            Problem::AffinityMissing { .. } => FindingCode::AffinityMissing,
+            Problem::AffinityDiffers { block, owner, .. } => {
+                let stored = books.affinities.get(&(owner.clone(), *block));
+                match stored.is_some_and(|stored| stored.value.state != AffinityState::Confirmed) {
+                    true => FindingCode::AffinityUnfinished,
+                    false => FindingCode::AffinityContradicted,
+                }
+            }
+            Problem::AffinityUnfinished { .. } => FindingCode::AffinityUnfinished,
+            Problem::AffinityOfGoneNode { .. } => FindingCode::AffinityOfGoneNode,
+            Problem::Corrupt(corrupt) => match &corrupt.key {
+                Key::Block(block) if books.blocks.contains_key(block) => FindingCode::BlockContradictsItself,
+                _ => FindingCode::RecordUnreadable,
+            },
+        }
+    }
 }
 
 /// What a block says, where an affinity says something else.

@@ -1,8 +1,9 @@
 //! What was lost, and who says so: a block of which the records are gone, a machine of which the record is there.
 
+use jiff::SignedDuration;
 use model::{Cidr, FindingCode, Key, Kind};
 
-use super::mishaps::{Known, NODE, pod, taken_of_node};
+use super::mishaps::{Known, NODE, pod, taken_of_node, without_node};
 use super::world::World;
 use super::{healthy, planned, planned_for};
 use crate::{Edit, Scope};
@@ -174,4 +175,60 @@ fn a_node_that_kubernetes_deleted_is_buried_only_by_the_word_gone() {
     let mut answers = deleted.clone();
     answers.nodes.insert(NODE.into(), healthy().nodes[&NODE.into()].clone());
     assert_eq!(taken_of_node(&answers, &gone), [] as [&str; 0], "its agent answers");
+}
+
+/// Its record is gone, Kubernetes does not list it, and nobody asked its agent. What it wrote within the grace says that it runs.
+#[test]
+fn a_node_that_showed_a_sign_of_life_within_the_grace_is_not_buried() {
+    let gone = without_node();
+    let ago = |seconds| gone.taken_at.map(|now| now - SignedDuration::from_secs(seconds));
+    let endpoint = |seconds| {
+        let mut evidence = gone.clone();
+        let mut endpoints = evidence.endpoints.iter_mut().flatten();
+        endpoints.find(|endpoint| endpoint.seen.node == Some(NODE.into())).unwrap().seen.created_at =
+            ago(seconds);
+        evidence
+    };
+    let allocation = |seconds| {
+        let mut evidence = gone.clone();
+        let blocks = &mut evidence.ipam.as_mut().unwrap().books.blocks;
+        let block = &mut blocks.get_mut(&"10.0.0.64/26".parse::<Cidr>().unwrap()).unwrap().value;
+        let held = &mut block.attributes[0].secondary;
+        let at = ago(seconds).unwrap().strftime("%Y-%m-%d %H:%M:%S.000 +0000 UTC").to_string();
+        held.insert(ipam::TIMESTAMP_ATTRIBUTE.to_owned(), at);
+        evidence
+    };
+    let claim = |seconds| {
+        let mut evidence = gone.clone();
+        let blocks = &mut evidence.ipam.as_mut().unwrap().books.blocks;
+        let block = &mut blocks.get_mut(&"10.0.0.64/26".parse::<Cidr>().unwrap()).unwrap().value;
+        block.affinity_claim_time = ago(seconds).map(|at| at.to_string());
+        evidence
+    };
+    let word = [Scope::Node(NODE.into()), Scope::GoneNode(NODE.into())];
+    for sign in [&endpoint as &dyn Fn(i64) -> Evidence, &allocation, &claim] {
+        for scope in [&[Scope::Everything][..], &word].concat() {
+            assert_eq!(taken_of_node(&sign(5), &scope), [] as [&str; 0], "{scope:?}");
+            assert!(taken_of_node(&sign(61), &scope).contains(&"10.0.0.64".to_owned()), "{scope:?}");
+        }
+    }
+    let told = planned_for(&endpoint(5), &word[0]).left;
+    assert!(told.iter().any(|left| left.why.contains("showed 5 s ago that it runs")), "{told:?}");
+}
+
+/// Not ready, but its kubelet says so itself.
+#[test]
+fn a_node_whose_kubelet_reports_within_the_grace_is_not_buried() {
+    let taken = |seconds: i64| {
+        let mut evidence = healthy();
+        evidence.nodes.remove(&NODE.into());
+        let at = evidence.taken_at.map(|now| now - SignedDuration::from_secs(seconds));
+        let kube =
+            evidence.kube_nodes.iter_mut().flatten().find(|node| node.seen.name == NODE.into()).unwrap();
+        kube.seen.status = "NotReady".to_owned();
+        kube.seen.conditions[0].heartbeat_at = at;
+        taken_of_node(&evidence, &Scope::GoneNode(NODE.into()))
+    };
+    assert_eq!(taken(5), [] as [&str; 0]);
+    assert!(taken(61).contains(&"10.0.0.64".to_owned()));
 }

@@ -145,6 +145,15 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
                    good:";
         return draft.leave_with(target, why, vec![repair_node(node).plain("gone --apply")]);
     }
+    if let Some(ago) = ground.heard_ago(node) {
+        let why = format!(
+            "node {node} showed {} s ago that it runs (heartbeat of its kubelet, or a record that it wrote); it can be gone only after \
+             {} s without such a sign",
+            ago.as_secs(),
+            ground.case.options.grace.as_secs()
+        );
+        return draft.leave(target, why, Vec::new());
+    }
     if !ground.is_dead(node) {
         let why = "the node is still known, or was at the previous observation; if it is gone for good:";
         return draft.leave_with(target, why, vec![repair_node(node).plain("--apply")]);

@@ -10,6 +10,7 @@ use ipam::check::{Allocated, Problem};
 use ipam::{
     NAMESPACE_ATTRIBUTE, POD_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE, WINDOWS_RESERVED_HANDLE,
 };
+use model::FindingCode;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -47,7 +48,7 @@ pub(super) fn write(out: &mut dyn Write, found: &Found<'_>) -> Result<(), serde_
         cluster_type: &cluster.kind,
         allocations: Allocations(found),
         leaked_handles: handles.collect(),
-        problems: found.problems.iter().map(Told::of).collect(),
+        problems: found.problems.iter().map(|problem| Told::of(problem, found)).collect(),
         not_judged: NotJudged {
             young: found.young,
             allocated: &found.unjudged().allocated,
@@ -218,11 +219,12 @@ pub(super) struct LeakedHandle {
 #[derive(Serialize)]
 struct Told {
     kind: &'static str,
+    code: FindingCode,
     message: String,
 }
 
 impl Told {
-    fn of(problem: &Problem) -> Told {
+    fn of(problem: &Problem, found: &Found<'_>) -> Told {
         let kind = match problem {
             Problem::Leaked { .. } => "leaked",
             Problem::UsedOutsidePools { .. } => "used-outside-pools",
@@ -239,6 +241,6 @@ impl Told {
             Problem::AffinityOfGoneNode { .. } => "affinity-of-gone-node",
             Problem::Corrupt(_) => "corrupt",
         };
-        Told { kind, message: problem.to_string() }
+        Told { kind, code: problem.code(&found.facts.books), message: problem.to_string() }
     }
 }

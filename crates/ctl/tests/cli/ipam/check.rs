@@ -157,17 +157,17 @@ fn spoil(town: &Town) {
 const SPOILT: (usize, &[&str]) = (
     6,
     &[
-        "  10.65.0.1 leaked; attrs Main:net.web-1 Extra:namespace=shop,node=node-a,pod=web-1,timestamp=2026-08-22 06:33:20 +0000 UTC",
+        "  10.65.0.1 leaked; attrs Main:net.web-1 Extra:namespace=shop,node=node-a,pod=web-1,timestamp=2026-08-22 06:33:20 +0000 UTC [address-leaked]",
         "Found 1 IPs that are allocated in IPAM but not actually in use.",
-        "  192.0.2.7 in use by Workload(shop/node--a-k8s-outside-eth0) is not in any active IP pool.",
-        "  10.65.0.5 in use by Workload(shop/node--a-k8s-free-eth0) and in active IPAM pool but has no IPAM allocation.",
+        "  192.0.2.7 in use by Workload(shop/node--a-k8s-outside-eth0) is not in any active IP pool. [address-outside-pools]",
+        "  10.65.0.5 in use by Workload(shop/node--a-k8s-free-eth0) and in active IPAM pool but has no IPAM allocation. [address-used-but-free]",
         "Found 1 in-use IPs that are not in active IP pools.",
         "Found 1 in-use IPs that are in active IP pools but have no corresponding IPAM allocation.",
-        "  net.old doesn't have any active IPs.",
+        "  net.old doesn't have any active IPs. [handle-unused]",
         "Found 1 handles with no matching IPs (and 4 handles with matches).",
-        "  net.web-0 is in use in a block but doesn't exist.",
+        "  net.web-0 is in use in a block but doesn't exist. [handle-missing]",
         "Found 1 handles mentioned in blocks with no matching handle resource.",
-        "  IPAMBlock 10.65.0.16/29 is invalid: address 3 is listed twice as unallocated",
+        "  IPAMBlock 10.65.0.16/29 is invalid: address 3 is listed twice as unallocated [block-contradicts-itself]",
         "Found 1 invalid IPAMBlocks.",
     ],
 );
@@ -180,6 +180,9 @@ fn what_calicoctl_finds() {
     // Without names, only the counts; what is wrong with a block is always told.
     let ran = check(&town, &[]);
     assert_eq!(ran.code, Some(1));
+    let codes = "Finding codes, see plumb doctor explain CODE: address-leaked (1), address-outside-pools (1), address-used-but-free (1), \
+                 block-contradicts-itself (1), handle-missing (1), handle-unused (1)";
+    assert!(ran.stdout.lines().any(|line| line == codes), "{}", ran.stdout);
     assert!(!ran.stdout.contains("leaked;") && ran.stdout.contains("is invalid:"), "{}", ran.stdout);
 }
 
@@ -191,7 +194,7 @@ fn an_address_with_several_owners() {
         &town,
         1,
         &[
-            "  10.65.0.0 is used by more than one: endpoint shop/node--a-k8s-web--0-eth0, endpoint shop/node--b-k8s-twin-eth0",
+            "  10.65.0.0 is used by more than one: endpoint shop/node--a-k8s-web--0-eth0, endpoint shop/node--b-k8s-twin-eth0 [address-shared]",
             "Found 1 IPs that are used by several workloads or nodes.",
         ],
     );
@@ -205,7 +208,7 @@ fn wrong_counts_of_handles() {
         &town,
         1,
         &[
-            "  handle net.web-0 counts 7 addresses in 10.65.0.0/29, but the block holds 1 of them",
+            "  handle net.web-0 counts 7 addresses in 10.65.0.0/29, but the block holds 1 of them [handle-count-wrong]",
             "Found 1 wrong counts in handles.",
         ],
     );
@@ -221,10 +224,10 @@ fn blocks_that_overlap() {
         &town,
         3,
         &[
-            "  10.65.0.0 is allocated in more than one block: 10.65.0.0/29, 10.65.0.0/30",
+            "  10.65.0.0 is allocated in more than one block: 10.65.0.0/29, 10.65.0.0/30 [address-allocated-twice]",
             "Found 1 IPs that are allocated in several blocks.",
-            "  handle net.web-0 counts 0 addresses in 10.65.0.0/30, but the block holds 1 of them",
-            "  blocks 10.65.0.0/29 and 10.65.0.0/30 overlap",
+            "  handle net.web-0 counts 0 addresses in 10.65.0.0/30, but the block holds 1 of them [handle-count-wrong]",
+            "  blocks 10.65.0.0/29 and 10.65.0.0/30 overlap [block-overlap]",
             "Found 1 blocks that overlap another block.",
         ],
     );
@@ -243,10 +246,10 @@ fn affinities_that_do_not_agree() {
         &town,
         4,
         &[
-            "  node node-b has an affinity for block 10.65.0.0/29, which belongs to node node-a",
-            "  node node-a has an affinity for block 10.65.0.32/29, which does not exist",
-            "  the affinity of node node-a for block 10.65.0.0/29 is still pendingDeletion",
-            "  block 10.65.0.8/29 belongs to node node-b, which has no affinity for it",
+            "  node node-b has an affinity for block 10.65.0.0/29, which belongs to node node-a [affinity-contradicted]",
+            "  node node-a has an affinity for block 10.65.0.32/29, which does not exist [affinity-unfinished]",
+            "  the affinity of node node-a for block 10.65.0.0/29 is still pendingDeletion [affinity-unfinished]",
+            "  block 10.65.0.8/29 belongs to node node-b, which has no affinity for it [affinity-missing]",
             "Found 4 affinities that disagree with their block.",
         ],
     );
@@ -260,7 +263,7 @@ fn a_node_that_is_gone() {
         &town,
         1,
         &[
-            "  block 10.65.0.0/29 belongs to node node-a, which is gone",
+            "  block 10.65.0.0/29 belongs to node node-a, which is gone [affinity-of-gone-node]",
             "Found 1 blocks of nodes that are gone.",
         ],
     );
@@ -299,7 +302,7 @@ fn nothing_is_called_leaked_while_an_endpoint_cannot_be_read() {
             "Found 0 IPs that are allocated in IPAM but not actually in use.",
             "Not judged: 1 IPs that no readable workload or node uses: an unreadable one may use them.",
             "  10.65.0.1 is not judged.",
-            "  WorkloadEndpoint(shop/node--a-k8s-web--1-eth0) cannot be read: EOF while parsing an object at line 1 column 1",
+            "  WorkloadEndpoint(shop/node--a-k8s-web--1-eth0) cannot be read: EOF while parsing an object at line 1 column 1 [record-unreadable]",
         ],
     );
     assert_eq!(report(&town).1["allocations"].get("10.65.0.1"), None);
@@ -419,8 +422,7 @@ fn the_cut_block_of_the_incident_is_named_and_no_more_is_claimed() {
     let ran = check(&town, &["--show-problem-ips"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.contains("  IPAMBlock 192.168.106.64/26 is invalid: "), "{}", ran.stdout);
-    let outside =
-        "  192.168.106.70 in use by Workload(shop/node--a-k8s-inside-eth0) is not in any active IP pool.";
+    let outside = "  192.168.106.70 in use by Workload(shop/node--a-k8s-inside-eth0) is not in any active IP pool. [address-outside-pools]";
     assert!(ran.stdout.contains(outside), "{}", ran.stdout);
     assert!(ran.stdout.ends_with("Check complete; found 2 problems; 1 not judged.\n"), "{}", ran.stdout);
 }
@@ -480,6 +482,50 @@ fn what_is_put_right_meanwhile_is_not_told() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("Found 1 IPs that are allocated in IPAM but not actually in use."), "{text}");
     assert!(text.ends_with("Check complete; found 1 problems.\n"), "{text}");
+}
+
+/// Whoever reads the check and the doctor side by side finds the same thing under the same code.
+#[test]
+fn every_problem_has_the_code_under_which_the_doctor_reports_it() {
+    let overlap = |town: &Town| {
+        let mut inner = block("10.65.0.0/30", "node-a");
+        ipam::take(&mut inner, &super::town::owner("node-a", "web-0"), 1, &Reservations::default());
+        town.desk.write(with_affinity(&inner, "node-a"));
+    };
+    let affinities = |town: &Town| {
+        let affinity = |node: &str, block: &str| Key::Affinity { owner: host(node), block: cidr(block) };
+        town.put(affinity("node-b", BLOCK_A), Affinity::new(AffinityState::Confirmed).encode());
+        town.put(affinity("node-a", "10.65.0.32/29"), Affinity::new(AffinityState::Pending).encode());
+        town.remove(&affinity("node-b", BLOCK_B));
+    };
+    let owners = |town: &Town| {
+        town.desk.write(vec![
+            endpoint("node-b", "twin", "10.65.0.0".parse().unwrap()),
+            endpoint("node-b", "tunnelled", "fd65::".parse().unwrap()),
+        ]);
+        town.put(handle_key("net.cart-0"), handle_value(BLOCK_A, 3));
+        town.put(handle_key("net.web-1"), "[]");
+    };
+    let gone = |town: &Town| town.remove(&Key::cluster(Kind::Node, "node-b"));
+    for damage in [&spoil as &dyn Fn(&Town), &overlap, &affinities, &owners, &gone] {
+        let town = town();
+        damage(&town);
+        let (_, report) = report(&town);
+        let ran = town.desk.plumb(&["doctor", "-o", "json", "--settle", "0", "--grace", "0"]);
+        let told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{ran:?}"));
+        let findings = told["findings"].as_array().unwrap().iter();
+        let reported: Vec<&Value> = findings
+            .flat_map(|finding| {
+                std::iter::once(finding).chain(finding["symptoms"].as_array().into_iter().flatten())
+            })
+            .map(|finding| &finding["code"])
+            .collect();
+        let problems = report["problems"].as_array().unwrap();
+        assert!(!problems.is_empty());
+        for problem in problems {
+            assert!(reported.contains(&&problem["code"]), "{problem} is not among {reported:?}");
+        }
+    }
 }
 
 fn report(town: &Town) -> (Ran, Value) {

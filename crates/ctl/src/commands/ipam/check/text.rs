@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 
 use ipam::check::{Problem, Unjudged, User};
-use model::Key;
 use model::ipam::{Block, BlockAttribute};
+use model::{FindingCode, Key};
 
 use super::Found;
 use crate::cli::IpamCheck;
@@ -25,6 +25,7 @@ pub(super) fn write<'a>(check: &IpamCheck, found: &'a Found<'a>, out: &'a mut dy
     text.addresses()?;
     text.records()?;
     text.beyond_calicoctl()?;
+    text.codes()?;
     let not_judged = match text.unjudged()? {
         0 => String::new(),
         count => format!("; {count} not judged"),
@@ -179,9 +180,9 @@ impl<'a> Text<'a> {
         self.line(&format!("Found {count} handles mentioned in blocks with no matching handle resource."))?;
         self.line("Validating IPAMBlock structures...")?;
         let invalid = self.all(is_invalid_block);
-        for (key, reasons) in invalid.iter().filter_map(|problem| corruption(problem)) {
-            let Key::Block(cidr) = key else { continue };
-            self.line(&format!("  IPAMBlock {cidr} is invalid: {reasons}"))?;
+        for problem in &invalid {
+            let Some((Key::Block(cidr), reasons)) = corruption(problem) else { continue };
+            self.problem(problem, &format!("IPAMBlock {cidr} is invalid: {reasons}"))?;
         }
         self.line(&format!("Found {} invalid IPAMBlocks.", invalid.len()))
     }
@@ -211,8 +212,9 @@ impl<'a> Text<'a> {
             matches!(problem, Problem::AffinityOfGoneNode { .. })
         })?;
         let unreadable = self.all(|problem| corruption(problem).is_some() && !is_invalid_block(problem));
-        for (key, reasons) in unreadable.iter().filter_map(|problem| corruption(problem)) {
-            self.line(&format!("  {key} cannot be read: {reasons}"))?;
+        for problem in &unreadable {
+            let Some((key, reasons)) = corruption(problem) else { continue };
+            self.problem(problem, &format!("{key} cannot be read: {reasons}"))?;
         }
         self.line(&format!("Found {} other records that cannot be read.", unreadable.len()))
     }
@@ -265,8 +267,29 @@ impl<'a> Text<'a> {
         if !self.names_problems {
             return Ok(());
         }
-        let lines = problems.iter().flat_map(|problem| lines(problem));
-        lines.into_iter().try_for_each(|line| self.line(&format!("  {line}")))
+        for problem in problems {
+            lines(problem).iter().try_for_each(|line| self.problem(problem, line))?;
+        }
+        Ok(())
+    }
+
+    /// calicoctl's words, and the doctor's code.
+    fn problem(&mut self, problem: &Problem, line: &str) -> io::Result<()> {
+        let code = problem.code(&self.found.facts.books);
+        self.line(&format!("  {line} [{code}]"))
+    }
+
+    /// How many problems have which code: without names, the lines before do not show it.
+    fn codes(&mut self) -> io::Result<()> {
+        let mut counts: BTreeMap<FindingCode, usize> = BTreeMap::new();
+        for problem in self.found.problems {
+            *counts.entry(problem.code(&self.found.facts.books)).or_default() += 1;
+        }
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let counts: Vec<String> = counts.iter().map(|(code, count)| format!("{code} ({count})")).collect();
+        self.line(&format!("Finding codes, see plumb doctor explain CODE: {}", counts.join(", ")))
     }
 
     /// Names in it were written by others: they give the terminal no orders.
