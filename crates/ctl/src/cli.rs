@@ -14,21 +14,9 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, V
 
 pub(crate) use ipam::{Ipam, IpamCheck, IpamCommand, IpamConfigure, IpamRelease, IpamShow, IpamSplit};
 
-const AFTER_HELP: &str = "\
-How the store is chosen; the first that applies:
-  1. -c FILE, in calicoctl's format; /etc/calico/calicoctl.cfg if that file exists
-  2. the environment: DATASTORE_TYPE=sqlite|etcdv3|kubernetes, SQLITE_PATH, ETCD_ENDPOINTS and the
-     other variables of calicoctl
-  3. on a node where plumb install has run: the settings of its agent, /etc/default/plumbd
-
-Exit codes:
-  0  success
-  1  failed, completely or partly; stderr says what and why
-  2  usage error";
-
 /// Shows, changes, checks and repairs the records of a pod network.
 #[derive(Debug, Parser)]
-#[command(name = "plumb", version, about, after_help = AFTER_HELP, propagate_version = false)]
+#[command(name = "plumb", version, about, propagate_version = false)]
 #[command(disable_help_subcommand = false, max_term_width = 110)]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -37,9 +25,23 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What stands at the end of each command's help: examples and exit codes. Each part begins with the command's name.
+const AFTER_HELP: &str = include_str!("cli/after_help.txt");
+const PART: &str = "=== ";
+
 /// Everything that can be typed.
 pub(crate) fn command() -> clap::Command {
-    Cli::command().mut_subcommand("repair", repair::with_flags_after_subcommands)
+    let command = Cli::command().mut_subcommand("repair", repair::with_flags_after_subcommands);
+    with_after_help(command, "plumb")
+}
+
+fn with_after_help(command: clap::Command, name: &str) -> clap::Command {
+    let mut parts = AFTER_HELP.split(PART).filter_map(|part| part.split_once('\n'));
+    let help = parts.find(|(of, _)| *of == name).map(|(_, help)| help.trim_end());
+    command.after_help(help).mut_subcommands(|sub| {
+        let name = format!("{name} {}", sub.get_name());
+        with_after_help(sub, &name)
+    })
 }
 
 pub(crate) fn parse(mut command: clap::Command, words: Vec<OsString>) -> Result<Cli, clap::Error> {
@@ -105,15 +107,7 @@ pub(crate) enum Command {
 ///
 /// Needs root, and the program plumb-lab beside this one. `plumb lab --help` lists its commands.
 #[derive(Args, Debug)]
-#[command(
-    disable_help_flag = true,
-    after_help = "\
-Examples:
-  plumb lab up --nodes 3
-  plumb lab pod add node1 web-0
-  plumb lab ping
-  plumb lab down"
-)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Lab {
     /// Command of plumb-lab, with its flags
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
@@ -122,23 +116,6 @@ pub(crate) struct Lab {
 
 /// Shows resources: all of a kind, some by name, or those listed in a file
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # All pools, as a table
-  plumb get ippools
-
-  # Endpoints of every namespace, with more columns
-  plumb get wep -A -o wide
-
-  # One resource, to edit and apply again
-  plumb get felixconfig default -o yaml --export
-
-  # Names of the nodes of one rack
-  plumb get nodes --selector 'rack == \"a\"' -o name
-
-  # Selected columns, or selected fields
-  plumb get ippools -o custom-columns=NAME,CIDR
-  plumb get ippools -o 'jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}'")]
 pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) subject: Subject,
@@ -162,15 +139,6 @@ pub(crate) struct Get {
 
 /// Creates resources, or replaces those that exist
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # From files, a directory, or stdin
-  plumb apply -f pool.yaml -f node.yaml
-  plumb apply -f manifests/ -R
-  generate-policy | plumb apply -f -
-
-  # Show what would happen
-  plumb apply -f pool.yaml --dry-run")]
 pub(crate) struct Apply {
     #[command(flatten)]
     pub(crate) files: RequiredFiles,
@@ -182,10 +150,6 @@ pub(crate) struct Apply {
 
 /// Creates resources; fails for those that already exist
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb create -f pool.yaml
-  cat pool.json | plumb create -f - --skip-exists")]
 pub(crate) struct Create {
     #[command(flatten)]
     pub(crate) files: RequiredFiles,
@@ -203,12 +167,6 @@ pub(crate) struct Create {
 /// A resource with a metadata.resourceVersion replaces exactly that version, or fails with a conflict. A resource
 /// without one replaces any version.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb replace -f pool.yaml
-
-  # Edit a resource; the replace fails if it was changed at the same time
-  plumb get ippool default -o yaml > pool.yaml; vi pool.yaml; plumb replace -f pool.yaml")]
 pub(crate) struct Replace {
     #[command(flatten)]
     pub(crate) files: RequiredFiles,
@@ -223,11 +181,6 @@ pub(crate) struct Replace {
 /// Deleting a pool first disables it and releases the affinities of its blocks; addresses in use stay allocated.
 /// A node can be deleted only when it has no endpoints and no pod addresses left.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb delete ippool old-pool
-  plumb delete wep -n shop --skip-not-exists node1-k8s-cart-eth0
-  plumb delete -f pool.yaml --dry-run")]
 pub(crate) struct Delete {
     #[command(flatten)]
     pub(crate) subject: Subject,
@@ -247,11 +200,6 @@ pub(crate) struct Delete {
 /// The patch is merged into the resource: objects are merged field by field, everything else is replaced. null
 /// removes a field. `$patch: replace` inside an object replaces the whole object, `$patch: delete` removes it.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb patch ippool default-ipv4-ippool -p '{\"spec\":{\"natOutgoing\":true}}'
-  plumb patch node node-0 -p 'spec: {bgp: {routeReflectorClusterID: 224.0.0.1}}'
-  plumb patch felixconfig default -p '{\"spec\":{\"mtuIfacePattern\":null}}'")]
 pub(crate) struct Patch {
     /// Kind of the resource
     pub(crate) kind: String,
@@ -279,11 +227,6 @@ pub(crate) enum PatchType {
 
 /// Sets or removes labels of one resource
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb label node node-0 rack=a zone=north
-  plumb label node node-0 rack=b --overwrite
-  plumb label node node-0 rack --remove")]
 pub(crate) struct Label {
     /// Kind of the resource
     pub(crate) kind: String,
@@ -306,10 +249,6 @@ pub(crate) struct Label {
 
 /// Checks resource files without a store: syntax, fields, values
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb validate -f manifests/ -R
-  render | plumb validate -f -")]
 pub(crate) struct Validate {
     #[command(flatten)]
     pub(crate) files: RequiredFiles,
@@ -319,10 +258,6 @@ pub(crate) struct Validate {
 
 /// Prepares the store for a migration, and prints etcd roles
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb datastore migrate lock
-  plumb datastore etcd-role worker-1 -n default")]
 pub(crate) struct Datastore {
     #[command(subcommand)]
     pub(crate) command: DatastoreCommand,
@@ -340,13 +275,6 @@ pub(crate) enum DatastoreCommand {
 /// records that all nodes share (IPAM blocks and handles), and read the cluster's settings. etcd refuses every other
 /// write: records of other nodes, pools, policies, settings. See docs/etcd-roles.md.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # A node that runs pods of these namespaces
-  plumb datastore etcd-role worker-1 -n default -n shop | sh
-
-  # Pods of any namespace: the node can then also write the endpoints of other nodes
-  plumb datastore etcd-role worker-1 -A | sh")]
 pub(crate) struct EtcdRole {
     /// Name of the node
     pub(crate) node: String,
@@ -360,10 +288,6 @@ pub(crate) struct EtcdRole {
 
 /// Locks and unlocks the store for a migration
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb datastore migrate lock
-  plumb datastore migrate unlock")]
 pub(crate) struct Migrate {
     #[command(subcommand)]
     pub(crate) command: MigrateCommand,
@@ -372,19 +296,13 @@ pub(crate) struct Migrate {
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum MigrateCommand {
     /// Locks the store: no pods are added or removed, and garbage collection pauses
-    #[command(after_help = "Examples:\n  plumb datastore migrate lock")]
     Lock,
     /// Unlocks the store: pods can be added and removed again
-    #[command(after_help = "Examples:\n  plumb datastore migrate unlock")]
     Unlock,
 }
 
 /// Shows the version of this program and of the cluster
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb version
-  plumb version --client")]
 pub(crate) struct Version {
     /// Show only the version of this program; does not connect to the store
     #[arg(long)]
@@ -393,10 +311,6 @@ pub(crate) struct Version {
 
 /// Prints a shell completion script
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  source <(plumb completion bash)
-  plumb completion fish > ~/.config/fish/completions/plumb.fish")]
 pub(crate) struct Completion {
     pub(crate) shell: clap_complete::Shell,
 }
@@ -488,6 +402,11 @@ mod tests {
             }
         }
         check(&command());
+        let text = AFTER_HELP.lines().filter_map(|line| line.strip_prefix(PART)).map(|name| {
+            let words = name.split(' ').skip(1);
+            words.fold(command(), |command, word| command.find_subcommand(word).expect(name).clone())
+        });
+        assert!(text.count() > 30);
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn fill_unset(spec: &mut Map<String, Value>, field: &str, value: Value) {
 
 /// AS numbers and single ports may be written as text, and are stored as numbers.
 fn spell_numbers(resource: &mut Resource) {
-    for field in schema::document(resource.kind).fields {
+    for field in schema::document(resource.kind).fields() {
         if let (Type::Object(object), Some(Value::Object(values))) =
             (&field.ty, resource.body.get_mut(field.name))
         {
@@ -176,7 +176,7 @@ fn spell_numbers(resource: &mut Resource) {
 }
 
 fn spell_in_object(values: &mut Map<String, Value>, object: &Object) {
-    for field in object.fields {
+    for field in object.fields() {
         if let Some(value) = values.get_mut(field.name) {
             spell(value, &field.ty);
         }

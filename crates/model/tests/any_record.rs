@@ -84,8 +84,7 @@ fn shaped(ty: &Type, depth: usize) -> BoxedStrategy<Value> {
 
 fn object(object: &Object, depth: usize) -> BoxedStrategy<Map<String, Value>> {
     let fields: Vec<BoxedStrategy<Option<(String, Value)>>> = object
-        .fields
-        .iter()
+        .fields()
         .map(|field| {
             let name = field.name.to_owned();
             let value = shaped(&field.ty, depth).prop_map(move |value| (name.clone(), value));

@@ -92,7 +92,7 @@ fn typed(ty: Type, depth: usize) -> BoxedStrategy<Value> {
 /// Some of the fields of an object; the deeper, the fewer.
 fn object_of(object: &'static Object, depth: usize) -> BoxedStrategy<Map<String, Value>> {
     let fields: Vec<_> =
-        object.fields.iter().filter(|field| !matches!(field.name, "apiVersion" | "kind")).collect();
+        object.fields().filter(|field| !matches!(field.name, "apiVersion" | "kind")).collect();
     let most = fields.len().min(if depth > 3 { 2 } else { 6 });
     prop::sample::subsequence(fields, 0..=most)
         .prop_flat_map(move |fields| {

@@ -11,39 +11,7 @@ use super::codes::CodeParser;
 /// Checks the records of the store and the node or, with --from, collected evidence. What may be a pod starting or stopping is observed twice. Nothing is
 /// changed.
 #[derive(Args, Debug)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
-Examples:
-  # All findings, the most important first
-  plumb doctor
-
-  # Everything, for a script
-  plumb doctor -o json --fail-on error
-
-  # A report as one HTML page
-  plumb doctor -o html --out report.html
-
-  # Collected evidence: output of kubectl, calicoctl, ip, etcdctl, logs
-  plumb doctor --from evidence/ kubelet.log
-
-  # The live cluster, and the pods that Kubernetes lists
-  kubectl get pods -A -o json | plumb doctor --live --from -
-
-  # Keep checking, and report what appears and disappears
-  plumb doctor --watch
-
-  # Also test whether packets arrive
-  plumb doctor --probe
-
-  # What a code means
-  plumb doctor explain address-shared
-
-Exit codes:
-  0  no finding of severity --fail-on or higher
-  1  at least one such finding
-  2  the checks could not run; stderr says why"
-)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Doctor {
     #[command(subcommand)]
     pub(crate) command: Option<DoctorCommand>,
@@ -100,13 +68,6 @@ pub(crate) struct ThisNode {
 /// Secrets are masked, and only the owner can read the file. Everything is observed twice, so that the doctor can tell
 /// faults from pods that were starting or stopping.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # On a node
-  plumb collect --out node-a.bundle
-
-  # Anywhere else; several bundles are checked together
-  plumb doctor --from node-a.bundle node-b.bundle")]
 pub(crate) struct Collect {
     /// File to write; - is stdout [default: plumb-TIME.bundle]
     #[arg(long, value_name = "FILE")]
@@ -159,17 +120,6 @@ pub(crate) enum DoctorCommand {
 /// Reads logs of the kubelet (klog, text and structured), of containerd and of Calico's plugin and controllers, as files or as
 /// printed by journalctl.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb doctor logs kubelet.log
-  journalctl -u kubelet | plumb doctor logs -
-  plumb doctor logs /var/log/calico/cni -o json
-  plumb doctor logs kubelet.log kubelet.log.1.gz
-
-Exit codes:
-  0  no finding of severity --fail-on or higher in these logs
-  1  at least one such finding
-  2  the files could not be read, or contain no log")]
 pub(crate) struct Logs {
     /// Files, directories, or - for stdin
     #[arg(required = true, value_name = "FILE")]
@@ -180,10 +130,6 @@ pub(crate) struct Logs {
 
 /// Explains a finding's code and what to do about it; without a code, lists all
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb doctor explain
-  plumb doctor explain pool-overlap")]
 pub(crate) struct Explain {
     /// The code, as shown in findings
     #[arg(value_parser = CodeParser, hide_possible_values = true)]

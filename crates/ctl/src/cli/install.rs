@@ -12,14 +12,6 @@ use clap::Args;
 /// Every setting of the agent that is set in the environment is written to /etc/default/plumbd, which only root can
 /// read. plumb on this node uses the same settings unless a configuration file or the environment chooses a store.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb install --dry-run
-  plumb install
-  DATASTORE_TYPE=etcdv3 ETCD_ENDPOINTS=https://10.0.0.1:2379 plumb install
-
-  # Into the root of an image
-  plumb install --root ./image")]
 pub(crate) struct Install {
     /// Show what would be done, and change nothing
     #[arg(long)]

@@ -9,10 +9,6 @@ use super::DryRun;
 
 /// Inspects and fixes IP address allocation
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb ipam show
-  plumb ipam check")]
 pub(crate) struct Ipam {
     #[command(subcommand)]
     pub(crate) command: IpamCommand,
@@ -29,22 +25,6 @@ pub(crate) enum IpamCommand {
 
 /// Shows the usage of IP pools, or who uses an address
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # Usage of every pool
-  plumb ipam show
-
-  # Usage of every pool and of its blocks
-  plumb ipam show --show-blocks
-
-  # Who uses this address
-  plumb ipam show --ip=10.244.7.66
-
-  # Addresses that a node uses from another node's block
-  plumb ipam show --show-borrowed
-
-  # The IPAM settings, for a script
-  plumb ipam show --show-configuration -o json")]
 pub(crate) struct IpamShow {
     /// Show only this address: whether it is in use, and by what
     #[arg(long, value_name = "IP", group = "subject")]
@@ -68,18 +48,6 @@ pub(crate) struct IpamShow {
 /// What disagrees is observed a second time before it is reported, so pods that start or stop during the check are not
 /// reported. Nothing is changed.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # The number of problems of each kind
-  plumb ipam check
-
-  # Every problem in detail, and a report for plumb ipam release
-  plumb ipam check --show-problem-ips -o report.json
-
-Exit codes:
-  0  no problems found
-  1  problems found
-  2  the check could not run; stderr says why")]
 pub(crate) struct IpamCheck {
     /// List every address that is checked
     #[arg(long)]
@@ -111,18 +79,6 @@ pub(crate) struct IpamCheck {
 /// write, so an address that was allocated again since then is left alone. An address that an endpoint or a tunnel uses
 /// is never released by a report, and with --ip only if --force is given.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # One address, or several
-  plumb ipam release --ip=10.244.7.66
-  plumb ipam release --ip=10.244.7.66,10.244.7.67
-
-  # Everything that was leaked an hour ago and still is
-  plumb ipam check -o before.json; sleep 3600
-  plumb datastore migrate lock
-  plumb ipam check -o now.json
-  plumb ipam release --from-report=before.json --from-report=now.json
-  plumb datastore migrate unlock")]
 pub(crate) struct IpamRelease {
     /// Release these addresses; may be repeated, or a list separated by commas
     #[arg(long, value_name = "IP", value_delimiter = ',', action = ArgAction::Append)]
@@ -141,13 +97,6 @@ pub(crate) struct IpamRelease {
 
 /// Changes the IPAM settings
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # Nodes use only addresses of their own blocks, and own at most four blocks each
-  plumb ipam configure --strictaffinity=true --max-blocks-per-host=4
-
-  # Wait ten minutes before a released address is allocated again
-  plumb ipam configure --ip-cooldown-seconds=600")]
 #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true))]
 pub(crate) struct IpamConfigure {
     /// Whether a node may use only addresses of its own blocks
@@ -190,12 +139,6 @@ impl Persistence {
 /// at the same time. The new pools are named split-POOL-0, split-POOL-1 and so on; change whatever refers to the old
 /// pool by name.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb datastore migrate lock
-  plumb ipam split 4 --name=default-ipv4-ippool
-  plumb ipam split --cidr=10.244.0.0/16 4
-  plumb datastore migrate unlock")]
 #[command(group = clap::ArgGroup::new("pool").required(true))]
 pub(crate) struct IpamSplit {
     /// Number of new pools: 2, 4, 8 …

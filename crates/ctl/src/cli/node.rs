@@ -6,12 +6,6 @@ use clap::{Args, Subcommand};
 
 /// Shows the status of nodes, checks their kernel, and collects diagnostics
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb node status
-  plumb node status worker-3
-  plumb node checksystem
-  plumb node diags --out node1.bundle")]
 pub(crate) struct Node {
     #[command(subcommand)]
     pub(crate) command: NodeCommand,
@@ -29,18 +23,6 @@ pub(crate) enum NodeCommand {
 /// For this node the status comes from its agent and from BIRD (needs root). For another node it comes from the CalicoNodeStatus record that
 /// the node's agent updates; --watch-period creates that record if it does not exist.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # This node, as root
-  plumb node status
-
-  # Another node, from anywhere with access to the store
-  plumb node status worker-3
-
-  # Have worker-3's agent report its status every 10 seconds from now on
-  plumb node status worker-3 --watch-period 10
-
-Exit code 1: a session is down, or the status cannot be read.")]
 pub(crate) struct Status {
     /// Name of another node [default: this node]
     pub(crate) node: Option<String>,
@@ -57,12 +39,6 @@ pub(crate) struct Status {
 
 /// Checks whether this machine's kernel has what a pod network needs
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb node checksystem
-
-  # A kernel other than the running one
-  plumb node checksystem --kernel-config /boot/config-6.12.0-amd64")]
 pub(crate) struct Checksystem {
     /// File with the kernel configuration [default: the usual places of distributions]
     #[arg(short = 'f', long, value_name = "FILE")]
@@ -73,10 +49,6 @@ pub(crate) struct Checksystem {
 ///
 /// The file is the same as that of `plumb collect`: `plumb doctor --from FILE` reads it, and it contains no secrets.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  plumb node diags
-  plumb node diags --out node1.bundle")]
 pub(crate) struct Diags {
     /// File to write [default: a new file in the directory for temporary files]
     #[arg(long, value_name = "FILE")]

@@ -18,32 +18,6 @@ use super::doctor::ThisNode;
 ///
 /// Without a command, the plan is about everything that the checks found.
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  # Show the plan
-  plumb repair
-
-  # Apply the plan for the IPAM records
-  plumb repair ipam --apply
-
-  # Save the plan, have it reviewed, and apply exactly that
-  plumb repair --plan repair.json
-  plumb repair --plan repair.json --apply
-
-  # Remove the records, blocks and addresses of a node that is gone for good
-  plumb repair node worker-7 gone --apply
-
-  # Include the pods that Kubernetes lists, and the agents of two nodes
-  kubectl get pods -A -o json | plumb repair --from - --agent-socket a.sock --agent-socket b.sock
-
-  # Undo a repair
-  plumb repair history
-  plumb repair undo 20261115-101500-3f2a
-
-Exit codes:
-  0  the plan was shown, or applied completely
-  1  part of the plan could not be applied; stderr says what and why
-  2  the checks could not run, or usage error")]
 pub(crate) struct Repair {
     #[command(subcommand)]
     pub(crate) command: Option<RepairCommand>,
@@ -96,28 +70,13 @@ pub(crate) struct Repair {
 #[derive(Debug, Subcommand)]
 pub(crate) enum RepairCommand {
     /// Plans only blocks, handles and affinities
-    #[command(after_help = "\
-Examples:
-  plumb repair ipam
-  plumb repair ipam --apply")]
     Ipam,
     /// Plans only endpoints, and the devices, routes and other kernel state of pods
-    #[command(after_help = "\
-Examples:
-  plumb repair endpoints
-  plumb repair endpoints --apply --agent-socket a.sock --agent-socket b.sock")]
     Endpoints,
     /// Plans only one node; if its Node record is gone, also confirms that the node is gone for good
     ///
     /// A node is never treated as gone if its agent answers, if Kubernetes reports it as ready, or if it has shown within --grace that it
     /// runs.
-    #[command(after_help = "\
-Examples:
-  # What is wrong on one node, or refers to it
-  plumb repair node worker-7
-
-  # The node is gone for good although its Node record exists: delete the record, too
-  plumb repair node worker-7 gone --apply")]
     Node {
         /// Name of the node
         #[arg(value_parser = node_name)]
@@ -127,47 +86,24 @@ Examples:
         gone: Option<String>,
     },
     /// Plans only findings with these codes
-    #[command(after_help = "\
-Examples:
-  plumb repair finding address-leaked
-  plumb repair finding route-missing neighbour-missing --apply")]
     Finding {
         /// Codes of findings; plumb doctor explain lists all of them
         #[arg(required = true, value_name = "CODE", value_parser = CodeParser, hide_possible_values = true)]
         codes: Vec<String>,
     },
     /// Undoes a repair; skips and lists what has changed since
-    #[command(after_help = "\
-Examples:
-  plumb repair history
-  plumb repair undo 20261115-101500-3f2a
-
-Exit codes:
-  0  everything was undone
-  1  part of it could not be undone; stdout lists it with the reasons
-  2  the store or the agents could not be reached, or usage error")]
     Undo {
         /// ID of the repair, as plumb repair history lists it
         id: String,
     },
     /// Continues an interrupted repair
-    #[command(after_help = "\
-Examples:
-  plumb repair resume 20261115-101500-3f2a")]
     Resume {
         /// ID of the repair, as plumb repair history lists it
         id: String,
     },
     /// Lists repairs
-    #[command(after_help = "\
-Examples:
-  plumb repair history
-  plumb repair history -o json")]
     History,
     /// Shows what a repair changed
-    #[command(after_help = "\
-Examples:
-  plumb repair show 20261115-101500-3f2a")]
     Show {
         /// ID of the repair, as plumb repair history lists it
         id: String,

@@ -16,11 +16,16 @@ pub(crate) struct Lookups {
     pub(crate) as_number: String,
 }
 
-/// The columns of a kind: all that can be asked for, and the usual choices.
+/// The columns of a kind: all that can be asked for, and the usual choice. A wide table has all but the namespace.
 pub(crate) struct Columns {
     pub(crate) all: &'static [Column],
     pub(crate) narrow: &'static [&'static str],
-    pub(crate) wide: &'static [&'static str],
+}
+
+impl Columns {
+    pub(crate) fn wide(&self) -> impl Iterator<Item = &'static str> {
+        self.all.iter().map(|column| column.heading).filter(|heading| *heading != NAMESPACE.heading)
+    }
 }
 
 /// Longer lists of networks are cut; calicoctl's number.
@@ -61,13 +66,10 @@ pub(crate) fn of(kind: Kind) -> &'static Columns {
     }
 }
 
-static WORKLOAD_ENDPOINT: Columns = Columns {
-    all: &[],
-    narrow: &["WORKLOAD", "NODE", "NETWORKS", "INTERFACE"],
-    wide: &["NAME", "WORKLOAD", "NODE", "NETWORKS", "INTERFACE", "PROFILES", "NATS"],
-};
+static WORKLOAD_ENDPOINT: Columns =
+    Columns { all: &[], narrow: &["WORKLOAD", "NODE", "NETWORKS", "INTERFACE"] };
 
-static NAME_ONLY: Columns = Columns { all: &[NAME], narrow: &["NAME"], wide: &["NAME"] };
+static NAME_ONLY: Columns = Columns { all: &[NAME], narrow: &["NAME"] };
 
 static BGP_CONFIGURATION: Columns = Columns {
     all: &[
@@ -77,7 +79,6 @@ static BGP_CONFIGURATION: Columns = Columns {
         column("ASNUMBER", |r, _| or_dash(text(r, "asNumber"))),
     ],
     narrow: &["NAME", "LOGSEVERITY", "MESHENABLED", "ASNUMBER"],
-    wide: &["NAME", "LOGSEVERITY", "MESHENABLED", "ASNUMBER"],
 };
 
 static BGP_FILTER: Columns = Columns {
@@ -89,7 +90,6 @@ static BGP_FILTER: Columns = Columns {
         column("NUMIMPORTV6", |r, _| count(r, "importV6")),
     ],
     narrow: &["NAME", "NUMEXPORTV4", "NUMIMPORTV4", "NUMEXPORTV6", "NUMIMPORTV6"],
-    wide: &["NAME", "NUMEXPORTV4", "NUMIMPORTV4", "NUMEXPORTV6", "NUMIMPORTV6"],
 };
 
 static BGP_PEER: Columns = Columns {
@@ -102,7 +102,6 @@ static BGP_PEER: Columns = Columns {
         column("ASN", |r, _| or(text(r, "asNumber"), "0")),
     ],
     narrow: &["NAME", "PEERIP", "NODE", "ASN"],
-    wide: &["NAME", "PEERIP", "NODE", "ASN"],
 };
 
 static BLOCK_AFFINITY: Columns = Columns {
@@ -114,7 +113,6 @@ static BLOCK_AFFINITY: Columns = Columns {
         column("STATE", |r, _| or(text(r, "state"), "confirmed")),
     ],
     narrow: &["NODE", "TYPE", "CIDR", "STATE"],
-    wide: &["NAME", "NODE", "TYPE", "CIDR", "STATE"],
 };
 
 static CALICO_NODE_STATUS: Columns = Columns {
@@ -124,7 +122,6 @@ static CALICO_NODE_STATUS: Columns = Columns {
         column("CLASSES", |r, _| joined(r, "classes", usize::MAX)),
     ],
     narrow: &["NAME", "NODE"],
-    wide: &["NAME", "NODE", "CLASSES"],
 };
 
 static CLUSTER_INFORMATION: Columns = Columns {
@@ -136,32 +133,23 @@ static CLUSTER_INFORMATION: Columns = Columns {
         column("DATASTOREREADY", |r, _| or(text(r, "datastoreReady"), "<nil>")),
     ],
     narrow: &["NAME", "CLUSTERGUID", "CLUSTERTYPE", "CALICOVERSION", "DATASTOREREADY"],
-    wide: &["NAME", "CLUSTERGUID", "CLUSTERTYPE", "CALICOVERSION", "DATASTOREREADY"],
 };
 
 const ORDER: Column = column("ORDER", |r, _| or(text(r, "order"), "<nil>"));
 const SELECTOR: Column = column("SELECTOR", |r, _| text(r, "selector"));
 const POLICY_TIER: Column = column("TIER", |r, _| or(text(r, "tier"), "default"));
 
-static GLOBAL_POLICY: Columns = Columns {
-    all: &[NAME, POLICY_TIER, ORDER, SELECTOR],
-    narrow: &["NAME", "TIER"],
-    wide: &["NAME", "TIER", "ORDER", "SELECTOR"],
-};
+static GLOBAL_POLICY: Columns =
+    Columns { all: &[NAME, POLICY_TIER, ORDER, SELECTOR], narrow: &["NAME", "TIER"] };
 
-static POLICY: Columns = Columns {
-    all: &[NAME, NAMESPACE, POLICY_TIER, ORDER, SELECTOR],
-    narrow: &["NAME", "TIER"],
-    wide: &["NAME", "TIER", "ORDER", "SELECTOR"],
-};
+static POLICY: Columns =
+    Columns { all: &[NAME, NAMESPACE, POLICY_TIER, ORDER, SELECTOR], narrow: &["NAME", "TIER"] };
 
 const NETS: Column = column("NETS", |r, _| joined(r, "nets", NETS_WIDTH_MAX));
 
-static GLOBAL_NETWORK_SET: Columns =
-    Columns { all: &[NAME, NETS], narrow: &["NAME"], wide: &["NAME", "NETS"] };
+static GLOBAL_NETWORK_SET: Columns = Columns { all: &[NAME, NETS], narrow: &["NAME"] };
 
-static NETWORK_SET: Columns =
-    Columns { all: &[NAME, NAMESPACE, NETS], narrow: &["NAME"], wide: &["NAME", "NETS"] };
+static NETWORK_SET: Columns = Columns { all: &[NAME, NAMESPACE, NETS], narrow: &["NAME"] };
 
 static HOST_ENDPOINT: Columns = Columns {
     all: &[
@@ -172,7 +160,6 @@ static HOST_ENDPOINT: Columns = Columns {
         column("PROFILES", |r, _| joined(r, "profiles", usize::MAX)),
     ],
     narrow: &["NAME", "NODE"],
-    wide: &["NAME", "NODE", "INTERFACE", "IPS", "PROFILES"],
 };
 
 static IPAM_BLOCK: Columns = Columns {
@@ -185,7 +172,6 @@ static IPAM_BLOCK: Columns = Columns {
         column("SEQUENCE", |r, _| text(r, "sequenceNumber")),
     ],
     narrow: &["CIDR", "AFFINITY", "ALLOCATED", "FREE"],
-    wide: &["NAME", "CIDR", "AFFINITY", "ALLOCATED", "FREE", "SEQUENCE"],
 };
 
 static IPAM_CONFIGURATION: Columns = Columns {
@@ -196,7 +182,6 @@ static IPAM_CONFIGURATION: Columns = Columns {
         column("MAXBLOCKSPERHOST", |r, _| or(text(r, "maxBlocksPerHost"), "0")),
     ],
     narrow: &["NAME", "STRICTAFFINITY", "AUTOALLOCATEBLOCKS"],
-    wide: &["NAME", "STRICTAFFINITY", "AUTOALLOCATEBLOCKS", "MAXBLOCKSPERHOST"],
 };
 
 static IPAM_HANDLE: Columns = Columns {
@@ -213,7 +198,6 @@ static IPAM_HANDLE: Columns = Columns {
         }),
     ],
     narrow: &["NAME", "ADDRESSES"],
-    wide: &["NAME", "ADDRESSES", "BLOCKS"],
 };
 
 static IP_POOL: Columns = Columns {
@@ -229,23 +213,11 @@ static IP_POOL: Columns = Columns {
         column("ASSIGNMENTMODE", |r, _| or(text(r, "assignmentMode"), "Automatic")),
     ],
     narrow: &["NAME", "CIDR", "SELECTOR"],
-    wide: &[
-        "NAME",
-        "CIDR",
-        "NAT",
-        "IPIPMODE",
-        "VXLANMODE",
-        "DISABLED",
-        "DISABLEBGPEXPORT",
-        "SELECTOR",
-        "ASSIGNMENTMODE",
-    ],
 };
 
 static IP_RESERVATION: Columns = Columns {
     all: &[NAME, column("CIDRS", |r, _| joined(r, "reservedCIDRs", NETS_WIDTH_MAX))],
     narrow: &["NAME"],
-    wide: &["NAME", "CIDRS"],
 };
 
 static NODE: Columns = Columns {
@@ -259,14 +231,10 @@ static NODE: Columns = Columns {
         column("IPV6", |r, _| bgp(r, "ipv6Address")),
     ],
     narrow: &["NAME"],
-    wide: &["NAME", "ASN", "IPV4", "IPV6"],
 };
 
-static PROFILE: Columns = Columns {
-    all: &[NAME, column("LABELS", |r, _| pairs(r.spec("labelsToApply")))],
-    narrow: &["NAME"],
-    wide: &["NAME", "LABELS"],
-};
+static PROFILE: Columns =
+    Columns { all: &[NAME, column("LABELS", |r, _| pairs(r.spec("labelsToApply")))], narrow: &["NAME"] };
 
 static STAGED_KUBERNETES_POLICY: Columns = Columns {
     all: &[
@@ -275,10 +243,9 @@ static STAGED_KUBERNETES_POLICY: Columns = Columns {
         column("PODSELECTOR", |r, _| pairs(r.spec("podSelector").and_then(|s| s.get("matchLabels")))),
     ],
     narrow: &["NAME"],
-    wide: &["NAME", "PODSELECTOR"],
 };
 
-static TIER: Columns = Columns { all: &[NAME, ORDER], narrow: &["NAME", "ORDER"], wide: &["NAME", "ORDER"] };
+static TIER: Columns = Columns { all: &[NAME, ORDER], narrow: &["NAME", "ORDER"] };
 
 /// A field of the spec as plain text; empty if absent.
 fn text(resource: &Resource, field: &str) -> String {
@@ -369,7 +336,9 @@ mod tests {
             } else {
                 columns.all.iter().map(|column| column.heading).collect()
             };
-            for heading in columns.narrow.iter().chain(columns.wide) {
+            for heading in
+                columns.narrow.iter().chain(endpoint::WIDE.iter().filter(|_| columns.all.is_empty()))
+            {
                 assert!(known.contains(heading), "{kind}: {heading}");
             }
             assert_eq!(known.contains(&"NAMESPACE"), kind.is_namespaced(), "{kind}");

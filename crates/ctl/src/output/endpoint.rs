@@ -32,6 +32,9 @@ pub(crate) const COLUMNS: &[Column] = &[
     Column { heading: "ORCHESTRATOR", cell: |endpoint, text| text.push_str(&endpoint.spec.orchestrator.0) },
 ];
 
+/// The columns of a wide table.
+pub(crate) const WIDE: &[&str] = &["NAME", "WORKLOAD", "NODE", "NETWORKS", "INTERFACE", "PROFILES", "NATS"];
+
 impl<'a> Endpoint<'a> {
     pub(crate) fn read(record: &'a Record) -> Result<Endpoint<'a>, serde_json::Error> {
         let document: Document<'a> = serde_json::from_slice(&record.value)?;

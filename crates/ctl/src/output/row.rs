@@ -36,13 +36,13 @@ impl Row {
     pub(crate) fn new(kind: Kind, choice: &Choice, show_namespace: bool) -> Result<Row, Failure> {
         let columns = columns::of(kind);
         let namespace = (show_namespace && kind.is_namespaced()).then_some("NAMESPACE");
-        let usual = |headings: &[&'static str]| {
-            let headings = namespace.into_iter().chain(headings.iter().copied());
-            headings.map(|heading| Cell::find(kind, heading)).collect()
+        let usual = |headings: Vec<&'static str>| {
+            namespace.into_iter().chain(headings).map(|heading| Cell::find(kind, heading)).collect()
         };
         let cells: Result<Vec<Cell>, Failure> = match choice {
-            Choice::Narrow => usual(columns.narrow),
-            Choice::Wide => usual(columns.wide),
+            Choice::Narrow => usual(columns.narrow.to_vec()),
+            Choice::Wide if kind == Kind::WorkloadEndpoint => usual(endpoint::WIDE.to_vec()),
+            Choice::Wide => usual(columns.wide().collect()),
             Choice::Custom(custom) => custom
                 .iter()
                 .map(|column| match column {

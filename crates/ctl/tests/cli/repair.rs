@@ -332,10 +332,8 @@ fn scopes_are_kept() {
 #[test]
 fn flags_before_a_scope_count() {
     let town = town(Desk::on_sqlite());
-    assert_eq!(
-        steps_of(&repair(&town, &["--apply", "ipam"])),
-        format!("{STEPS} applied, 0 already in place.")
-    );
+    let applied = repair(&town, &["--apply", "ipam"]);
+    assert!(done(&applied).starts_with(&format!("{STEPS} applied, 0 already in place.")), "{applied:?}");
 }
 
 #[test]
@@ -347,9 +345,11 @@ fn each_subcommand_has_a_help_of_its_own() {
     assert!(help(&["history"]).contains("--output") && !help(&["history"]).contains("--agent-socket"));
     assert!(help(&["finding"]).contains("CODE") && !help(&["finding"]).contains("route-diverted"));
     assert!(help(&["node"]).contains("--apply") && help(&[]).contains("endpoints"));
-    for shell in ["bash", "zsh", "fish"] {
+    // fish completes no values of arguments without a flag.
+    let words = ["resume", "endpoints", "address-leaked", "route-diverted"];
+    for (shell, words) in [("bash", &words[..]), ("zsh", &words), ("fish", &words[..2])] {
         let script = desk.plumb(&["completion", shell]).succeeded().to_owned();
-        for word in ["resume", "endpoints", "address-leaked", "route-diverted"] {
+        for word in words {
             assert!(script.contains(word), "{word} is not completed in {shell}");
         }
     }

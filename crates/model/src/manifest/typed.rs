@@ -88,7 +88,7 @@ impl Typist {
     }
 
     fn unknown(&self, entry: &Entry, object: &Object) -> ManifestError {
-        let suggestion = suggest::nearest(&entry.key, object.fields.iter().map(|field| field.name));
+        let suggestion = suggest::nearest(&entry.key, object.fields().map(|field| field.name));
         ManifestError::UnknownField {
             at: self.place(entry.line),
             kind: self.kind,

@@ -1,16 +1,15 @@
 //! BGPConfiguration, BGPPeer and BGPFilter.
 
-use super::metadata::{API_VERSION, KIND, METADATA};
+use super::metadata::document;
 use super::table::{
-    Field, List, Object, Type, any_case, field, flag, int, list, object, one_of, sub, text, text_of,
+    List, Object, Type, any_case, field, flag, int, list, object, one_of, sub, text, text_of,
 };
 use crate::validate::formats;
 
 /// Priorities of routes, as the kernel has them, without the two that mean something else.
 const PRIORITY_MAX: i64 = 2_147_483_646;
 
-pub(super) static CONFIGURATION: Object =
-    object(&[API_VERSION, KIND, METADATA, sub("spec", &CONFIGURATION_SPEC)]);
+pub(super) static CONFIGURATION: Object = document(&[sub("spec", &CONFIGURATION_SPEC)]);
 
 static CONFIGURATION_SPEC: Object = object(&[
     any_case("logSeverityScreen", &["Trace", "Debug", "Info", "Warning", "Error", "Fatal"]),
@@ -53,7 +52,7 @@ static PASSWORD: Object = object(&[sub("secretKeyRef", &SECRET_KEY)]);
 
 static SECRET_KEY: Object = object(&[text("name"), text("key").required(), flag("optional")]);
 
-pub(super) static PEER: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &PEER_SPEC)]);
+pub(super) static PEER: Object = document(&[sub("spec", &PEER_SPEC)]);
 
 static PEER_SPEC: Object = object(&[
     field("node", Type::Sized(0, 253, formats::name)),
@@ -76,7 +75,7 @@ static PEER_SPEC: Object = object(&[
     one_of("reversePeering", &["Auto", "Manual"]),
 ]);
 
-pub(super) static FILTER: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &FILTER_SPEC)]);
+pub(super) static FILTER: Object = document(&[sub("spec", &FILTER_SPEC)]);
 
 static FILTER_SPEC: Object = object(&[
     list("exportV4", &RULES_V4),
@@ -91,45 +90,31 @@ static RULES_V6: List = List::of(Type::Object(&RULE_V6));
 static RULE_V4: Object = object(&[
     field("cidr", Type::Sized(0, 18, formats::cidr_masked_v4)),
     sub("prefixLength", &PREFIX_LENGTH_V4),
-    SOURCE,
-    INTERFACE,
-    MATCH_OPERATOR,
-    PEER_TYPE,
-    COMMUNITIES,
-    AS_PATH_PREFIX,
-    PRIORITY,
-    ACTION,
-    OPERATIONS,
-]);
+])
+.besides(&RULE);
 
 static RULE_V6: Object = object(&[
     field("cidr", Type::Sized(0, 43, formats::cidr_masked_v6)),
     sub("prefixLength", &PREFIX_LENGTH_V6),
-    SOURCE,
-    INTERFACE,
-    MATCH_OPERATOR,
-    PEER_TYPE,
-    COMMUNITIES,
-    AS_PATH_PREFIX,
-    PRIORITY,
-    ACTION,
-    OPERATIONS,
-]);
+])
+.besides(&RULE);
 
 static PREFIX_LENGTH_V4: Object = object(&[int("min", 0, 32), int("max", 0, 32)]);
 static PREFIX_LENGTH_V6: Object = object(&[int("min", 0, 128), int("max", 0, 128)]);
 
-const SOURCE: Field = one_of("source", &["RemotePeers"]);
-const INTERFACE: Field = field("interface", Type::Sized(0, 15, formats::interface_pattern));
-const MATCH_OPERATOR: Field = one_of("matchOperator", &["Equal", "NotEqual", "In", "NotIn"]);
-const PEER_TYPE: Field = one_of("peerType", &["eBGP", "iBGP"]);
-const COMMUNITIES: Field = sub("communities", &COMMUNITY_MATCH);
-const AS_PATH_PREFIX: Field = list("asPathPrefix", &List::of(Type::AsNumber));
-const PRIORITY: Field = int("priority", 1, PRIORITY_MAX);
-const ACTION: Field = one_of("action", &["Accept", "Reject"]).required();
-const OPERATIONS: Field = list("operations", &OPERATION_LIST);
+static RULE: Object = object(&[
+    one_of("source", &["RemotePeers"]),
+    field("interface", Type::Sized(0, 15, formats::interface_pattern)),
+    one_of("matchOperator", &["Equal", "NotEqual", "In", "NotIn"]),
+    one_of("peerType", &["eBGP", "iBGP"]),
+    sub("communities", &COMMUNITY_MATCH),
+    list("asPathPrefix", &List::of(Type::AsNumber)),
+    int("priority", 1, PRIORITY_MAX),
+    one_of("action", &["Accept", "Reject"]).required(),
+    list("operations", &OPERATIONS),
+]);
 
-static OPERATION_LIST: List = List::of(Type::Object(&OPERATION)).min(1).max(10);
+static OPERATIONS: List = List::of(Type::Object(&OPERATION)).min(1).max(10);
 
 static COMMUNITY_MATCH: Object =
     object(&[list("values", &List::of(Type::Sized(0, 32, formats::community)).min(1).max(1)).required()]);

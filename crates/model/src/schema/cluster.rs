@@ -1,13 +1,12 @@
 //! ClusterInformation, KubeControllersConfiguration and CalicoNodeStatus.
 
-use super::metadata::{API_VERSION, KIND, METADATA};
+use super::metadata::document;
 use super::table::{
     List, Object, Type, field, flag, int, list, map, number, object, one_of, sub, text, text_of,
 };
 use crate::validate::formats;
 
-pub(super) static INFORMATION: Object =
-    object(&[API_VERSION, KIND, METADATA, sub("spec", &INFORMATION_SPEC)]);
+pub(super) static INFORMATION: Object = document(&[sub("spec", &INFORMATION_SPEC)]);
 
 static INFORMATION_SPEC: Object = object(&[
     text("clusterGUID"),
@@ -17,13 +16,8 @@ static INFORMATION_SPEC: Object = object(&[
     text("variant"),
 ]);
 
-pub(super) static CONTROLLERS: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub("spec", &CONTROLLERS_SPEC),
-    sub("status", &CONTROLLERS_STATUS),
-]);
+pub(super) static CONTROLLERS: Object =
+    document(&[sub("spec", &CONTROLLERS_SPEC), sub("status", &CONTROLLERS_STATUS)]);
 
 static CONTROLLERS_SPEC: Object = object(&[
     one_of("logSeverityScreen", &["None", "Debug", "Info", "Warning", "Error", "Fatal", "Panic"]),
@@ -79,13 +73,8 @@ static POLICY_MIGRATION_CONTROLLER: Object = object(&[one_of("enabled", MODES)])
 static CONTROLLERS_STATUS: Object =
     object(&[sub("runningConfig", &CONTROLLERS_SPEC), map("environmentVars", &Type::Text)]);
 
-pub(super) static NODE_STATUS: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub("spec", &NODE_STATUS_SPEC),
-    sub("status", &NODE_STATUS_STATUS),
-]);
+pub(super) static NODE_STATUS: Object =
+    document(&[sub("spec", &NODE_STATUS_SPEC), sub("status", &NODE_STATUS_STATUS)]);
 
 static NODE_STATUS_SPEC: Object = object(&[
     text_of("node", formats::name).required(),

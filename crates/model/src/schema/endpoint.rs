@@ -1,10 +1,10 @@
 //! WorkloadEndpoint and HostEndpoint.
 
-use super::metadata::{API_VERSION, KIND, METADATA};
+use super::metadata::document;
 use super::table::{List, Object, Type, either, field, int, list, object, sub, text_of};
 use crate::validate::formats;
 
-pub(super) static WORKLOAD: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &WORKLOAD_SPEC)]);
+pub(super) static WORKLOAD: Object = document(&[sub("spec", &WORKLOAD_SPEC)]);
 
 static WORKLOAD_SPEC: Object = object(&[
     text_of("orchestrator", formats::name),
@@ -56,7 +56,7 @@ static QOS_CONTROLS: Object = object(&[
     either("dscp", formats::dscp),
 ]);
 
-pub(super) static HOST: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &HOST_SPEC)]);
+pub(super) static HOST: Object = document(&[sub("spec", &HOST_SPEC)]);
 
 static HOST_SPEC: Object = object(&[
     field("node", Type::Sized(0, 253, formats::name)).required(),

@@ -1,13 +1,13 @@
 //! FelixConfiguration: the settings of Calico's agent, all of them, in alphabetical order.
 
-use super::metadata::{API_VERSION, KIND, METADATA};
+use super::metadata::document;
 use super::table::{
     List, Object, Type, any_case, either, field, flag, int, list, map, number, object, one_of, sub, text,
     text_of,
 };
 use crate::validate::formats;
 
-pub(super) static CONFIGURATION: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &SPEC)]);
+pub(super) static CONFIGURATION: Object = document(&[sub("spec", &SPEC)]);
 
 static SPEC: Object = object(&[
     flag("allowIPIPPacketsFromWorkloads"),

@@ -1,10 +1,10 @@
 //! IPAM's own records as operators see them: IPAMBlock, BlockAffinity, IPAMHandle, IPAMConfiguration.
 
-use super::metadata::{API_VERSION, KIND, METADATA};
+use super::metadata::document;
 use super::table::{List, Object, Type, field, flag, int, list, map, object, one_of, sub, text, text_of};
 use crate::validate::formats;
 
-pub(super) static BLOCK: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &BLOCK_SPEC)]);
+pub(super) static BLOCK: Object = document(&[sub("spec", &BLOCK_SPEC)]);
 
 static BLOCK_SPEC: Object = object(&[
     text_of("cidr", formats::cidr).required(),
@@ -26,7 +26,7 @@ static ATTRIBUTE: Object = object(&[
     text("releasedAt"),
 ]);
 
-pub(super) static AFFINITY: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &AFFINITY_SPEC)]);
+pub(super) static AFFINITY: Object = document(&[sub("spec", &AFFINITY_SPEC)]);
 
 static AFFINITY_SPEC: Object = object(&[
     one_of("state", &["confirmed", "pending", "pendingDeletion"]).required(),
@@ -36,13 +36,12 @@ static AFFINITY_SPEC: Object = object(&[
     flag("deleted"),
 ]);
 
-pub(super) static HANDLE: Object = object(&[API_VERSION, KIND, METADATA, sub("spec", &HANDLE_SPEC)]);
+pub(super) static HANDLE: Object = document(&[sub("spec", &HANDLE_SPEC)]);
 
 static HANDLE_SPEC: Object =
     object(&[text("handleID").required(), map("block", &Type::Int(0, i64::MAX)).required(), flag("deleted")]);
 
-pub(super) static CONFIGURATION: Object =
-    object(&[API_VERSION, KIND, METADATA, sub("spec", &CONFIGURATION_SPEC)]);
+pub(super) static CONFIGURATION: Object = document(&[sub("spec", &CONFIGURATION_SPEC)]);
 
 static CONFIGURATION_SPEC: Object = object(&[
     flag("strictAffinity"),

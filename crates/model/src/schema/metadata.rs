@@ -2,9 +2,12 @@
 
 use super::table::{Field, List, Object, Type, field, flag, int, list, map, object, sub, text};
 
-pub(super) const API_VERSION: Field = text("apiVersion");
-pub(super) const KIND: Field = text("kind");
-pub(super) const METADATA: Field = sub("metadata", &OBJECT_META);
+/// A whole document: what every one has, and these.
+pub(super) const fn document(fields: &'static [Field]) -> Object {
+    object(fields).besides(&EVERY_DOCUMENT)
+}
+
+static EVERY_DOCUMENT: Object = object(&[text("apiVersion"), text("kind"), sub("metadata", &OBJECT_META)]);
 
 static OBJECT_META: Object = object(&[
     text("name"),

@@ -1,11 +1,10 @@
 //! Node.
 
-use super::metadata::{API_VERSION, KIND, METADATA};
+use super::metadata::document;
 use super::table::{List, Object, Type, field, list, object, one_of, sub, text, text_of};
 use crate::validate::formats;
 
-pub(super) static NODE: Object =
-    object(&[API_VERSION, KIND, METADATA, sub("spec", &NODE_SPEC), sub("status", &NODE_STATUS)]);
+pub(super) static NODE: Object = document(&[sub("spec", &NODE_SPEC), sub("status", &NODE_STATUS)]);
 
 static NODE_SPEC: Object = object(&[
     sub("bgp", &BGP),

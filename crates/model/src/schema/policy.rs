@@ -1,6 +1,6 @@
 //! Policies, staged and enforced; tiers, profiles, network sets.
 
-use super::metadata::{API_VERSION, CONDITIONS, KIND, METADATA};
+use super::metadata::{CONDITIONS, document};
 use super::table::{
     Field, List, Object, Type, either, field, flag, int, list, map, object, one_of, sub, text, text_of,
 };
@@ -8,101 +8,37 @@ use crate::validate::formats;
 
 const SELECTOR: Type = Type::Sized(0, 1024, formats::selector);
 
-pub(super) static NETWORK_POLICY: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub(
-        "spec",
-        &object(&[
-            TIER_NAME,
-            ORDER,
-            INGRESS,
-            EGRESS,
-            field("selector", SELECTOR),
-            TYPES,
-            field("serviceAccountSelector", SELECTOR),
-            PERFORMANCE_HINTS,
-        ]),
-    ),
+pub(super) static NETWORK_POLICY: Object = document(&[sub("spec", &POLICY)]);
+pub(super) static GLOBAL_NETWORK_POLICY: Object = document(&[sub("spec", &GLOBAL_POLICY)]);
+pub(super) static STAGED_NETWORK_POLICY: Object =
+    document(&[sub("spec", &object(&[STAGED_ACTION]).besides(&POLICY))]);
+pub(super) static STAGED_GLOBAL_NETWORK_POLICY: Object =
+    document(&[sub("spec", &object(&[STAGED_ACTION]).besides(&GLOBAL_POLICY))]);
+
+/// What every policy of Calico's own kinds has.
+static POLICY: Object = object(&[
+    text_of("tier", formats::name),
+    ORDER,
+    list("ingress", &RULES),
+    list("egress", &RULES),
+    field("selector", SELECTOR),
+    list("types", &TYPES),
+    field("serviceAccountSelector", SELECTOR),
+    list("performanceHints", &List::set(Type::OneOf(&["AssumeNeededOnEveryNode"]))),
 ]);
 
-pub(super) static STAGED_NETWORK_POLICY: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub(
-        "spec",
-        &object(&[
-            STAGED_ACTION,
-            TIER_NAME,
-            ORDER,
-            INGRESS,
-            EGRESS,
-            field("selector", SELECTOR),
-            TYPES,
-            field("serviceAccountSelector", SELECTOR),
-            PERFORMANCE_HINTS,
-        ]),
-    ),
-]);
-
-pub(super) static GLOBAL_NETWORK_POLICY: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub(
-        "spec",
-        &object(&[
-            TIER_NAME,
-            ORDER,
-            INGRESS,
-            EGRESS,
-            field("selector", SELECTOR),
-            TYPES,
-            flag("doNotTrack"),
-            flag("preDNAT"),
-            flag("applyOnForward"),
-            field("serviceAccountSelector", SELECTOR),
-            field("namespaceSelector", SELECTOR),
-            PERFORMANCE_HINTS,
-        ]),
-    ),
-]);
-
-pub(super) static STAGED_GLOBAL_NETWORK_POLICY: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub(
-        "spec",
-        &object(&[
-            STAGED_ACTION,
-            TIER_NAME,
-            ORDER,
-            INGRESS,
-            EGRESS,
-            field("selector", SELECTOR),
-            TYPES,
-            flag("doNotTrack"),
-            flag("preDNAT"),
-            flag("applyOnForward"),
-            field("serviceAccountSelector", SELECTOR),
-            field("namespaceSelector", SELECTOR),
-            PERFORMANCE_HINTS,
-        ]),
-    ),
-]);
+static GLOBAL_POLICY: Object = object(&[
+    flag("doNotTrack"),
+    flag("preDNAT"),
+    flag("applyOnForward"),
+    field("namespaceSelector", SELECTOR),
+])
+.besides(&POLICY);
 
 const STAGED_ACTION: Field = one_of("stagedAction", &["Set", "Delete", "Learn", "Ignore"]);
-const TIER_NAME: Field = text_of("tier", formats::name);
 const ORDER: Field = field("order", Type::Float);
-const INGRESS: Field = list("ingress", &RULES);
-const EGRESS: Field = list("egress", &RULES);
-const TYPES: Field = list("types", &List::set(Type::OneOf(&["Ingress", "Egress"])).min(1).max(2));
-const PERFORMANCE_HINTS: Field =
-    list("performanceHints", &List::set(Type::OneOf(&["AssumeNeededOnEveryNode"])));
 
+static TYPES: List = List::set(Type::OneOf(&["Ingress", "Egress"])).min(1).max(2);
 static RULES: List = List::of(Type::Object(&RULE)).max(1024);
 
 static RULE: Object = object(&[
@@ -150,51 +86,34 @@ static HTTP_PATH: Object = object(&[
     field("prefix", Type::Sized(0, 1024, formats::http_path)),
 ]);
 
-pub(super) static PROFILE: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub(
-        "spec",
-        &object(&[
-            list("ingress", &List::of(Type::Object(&RULE))),
-            list("egress", &List::of(Type::Object(&RULE))),
-            map("labelsToApply", &Type::TextOf(formats::label_value)),
-        ]),
-    ),
-]);
+pub(super) static PROFILE: Object = document(&[sub(
+    "spec",
+    &object(&[
+        list("ingress", &List::of(Type::Object(&RULE))),
+        list("egress", &List::of(Type::Object(&RULE))),
+        map("labelsToApply", &Type::TextOf(formats::label_value)),
+    ]),
+)]);
 
-pub(super) static TIER: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
+pub(super) static TIER: Object = document(&[
     sub("spec", &object(&[ORDER, one_of("defaultAction", &["Pass", "Deny"])])),
     sub("status", &object(&[list("conditions", &CONDITIONS)])),
 ]);
 
 /// NetworkSet and GlobalNetworkSet alike.
-pub(super) static NETWORK_SET: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub("spec", &object(&[list("nets", &List::set(Type::TextOf(formats::cidr_or_ip)))])),
-]);
+pub(super) static NETWORK_SET: Object =
+    document(&[sub("spec", &object(&[list("nets", &List::set(Type::TextOf(formats::cidr_or_ip)))]))]);
 
-pub(super) static STAGED_KUBERNETES_NETWORK_POLICY: Object = object(&[
-    API_VERSION,
-    KIND,
-    METADATA,
-    sub(
-        "spec",
-        &object(&[
-            STAGED_ACTION,
-            sub("podSelector", &LABEL_SELECTOR),
-            list("ingress", &List::of(Type::Object(&KUBERNETES_INGRESS))),
-            list("egress", &List::of(Type::Object(&KUBERNETES_EGRESS))),
-            list("policyTypes", &List::set(Type::OneOf(&["Ingress", "Egress"])).min(1).max(2)),
-        ]),
-    ),
-]);
+pub(super) static STAGED_KUBERNETES_NETWORK_POLICY: Object = document(&[sub(
+    "spec",
+    &object(&[
+        STAGED_ACTION,
+        sub("podSelector", &LABEL_SELECTOR),
+        list("ingress", &List::of(Type::Object(&KUBERNETES_INGRESS))),
+        list("egress", &List::of(Type::Object(&KUBERNETES_EGRESS))),
+        list("policyTypes", &TYPES),
+    ]),
+)]);
 
 static KUBERNETES_INGRESS: Object = object(&[
     list("ports", &List::of(Type::Object(&KUBERNETES_PORT))),

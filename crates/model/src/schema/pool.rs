@@ -1,11 +1,10 @@
 //! IPPool and IPReservation.
 
-use super::metadata::{API_VERSION, CONDITIONS, KIND, METADATA};
+use super::metadata::{CONDITIONS, document};
 use super::table::{List, Object, Type, field, flag, int, list, object, one_of, sub};
 use crate::validate::formats;
 
-pub(super) static POOL: Object =
-    object(&[API_VERSION, KIND, METADATA, sub("spec", &POOL_SPEC), sub("status", &POOL_STATUS)]);
+pub(super) static POOL: Object = document(&[sub("spec", &POOL_SPEC), sub("status", &POOL_STATUS)]);
 
 static POOL_SPEC: Object = object(&[
     field("cidr", Type::Sized(0, 48, formats::cidr_masked)).required(),
@@ -26,7 +25,6 @@ const ENCAPSULATION: &[&str] = &["Never", "Always", "CrossSubnet"];
 
 static POOL_STATUS: Object = object(&[list("conditions", &CONDITIONS)]);
 
-pub(super) static RESERVATION: Object =
-    object(&[API_VERSION, KIND, METADATA, sub("spec", &RESERVATION_SPEC)]);
+pub(super) static RESERVATION: Object = document(&[sub("spec", &RESERVATION_SPEC)]);
 
 static RESERVATION_SPEC: Object = object(&[list("reservedCIDRs", &List::set(Type::TextOf(formats::cidr)))]);

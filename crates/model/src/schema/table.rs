@@ -53,7 +53,9 @@ pub struct List {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Object {
-    pub fields: &'static [Field],
+    own: &'static [Field],
+    /// What it has in common with others.
+    base: Option<&'static Object>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +66,17 @@ pub struct Field {
 }
 
 impl Object {
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> {
+        std::iter::successors(Some(*self), |object| object.base.copied()).flat_map(|object| object.own)
+    }
+
     pub fn field(&self, name: &str) -> Option<&'static Field> {
-        self.fields.iter().find(|field| field.name == name)
+        self.fields().find(|field| field.name == name)
+    }
+
+    /// With the fields of another one.
+    pub(super) const fn besides(self, base: &'static Object) -> Object {
+        Object { base: Some(base), ..self }
     }
 }
 
@@ -94,7 +105,7 @@ impl List {
 }
 
 pub(super) const fn object(fields: &'static [Field]) -> Object {
-    Object { fields }
+    Object { own: fields, base: None }
 }
 
 pub(super) const fn field(name: &'static str, ty: Type) -> Field {

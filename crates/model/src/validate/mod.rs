@@ -58,7 +58,7 @@ pub fn validate(resource: &Resource) -> Vec<Violation> {
     metadata::check(resource, &mut report);
     let schema = schema::document(resource.kind);
     let empty = Value::Object(Map::new());
-    for field in schema.fields.iter().filter(|field| matches!(field.name, "spec" | "status")) {
+    for field in schema.fields().filter(|field| matches!(field.name, "spec" | "status")) {
         let path = FieldPath::root().key(field.name);
         match (&field.ty, resource.body.get(field.name), field.name) {
             (schema::Type::Object(object), Some(Value::Object(values)), _) => {

@@ -12,7 +12,7 @@ use crate::schema::{List, Object, Type};
 /// Checks every known field that is there, and that the required ones are. Fields no schema knows are left
 /// alone: a newer Calico may have written them.
 pub(super) fn object(values: &Map<String, Value>, object: &Object, path: &FieldPath, report: &mut Report) {
-    for field in object.fields {
+    for field in object.fields() {
         let path = path.key(field.name);
         match values.get(field.name) {
             Some(value) if !is_absent(value, &field.ty) => self::value(value, &field.ty, &path, report),

@@ -3,7 +3,7 @@
 use doctor::{Finding, Report};
 use evidence::Exhibit;
 
-use super::markup::Markup;
+use super::markup::{Markup, html};
 use super::more;
 use crate::count::count;
 use crate::group::{Group, groups};
@@ -16,7 +16,7 @@ const EXHIBITS_SHOWN: usize = 20;
 const SYMPTOMS_SHOWN: usize = 20;
 
 pub(super) fn section(page: &mut Markup, report: &Report) {
-    page.raw("<section id=\"findings\" aria-labelledby=\"findings-title\">\n<h2 id=\"findings-title\">Findings</h2>\n");
+    page.section("findings", "Findings");
     if report.findings.is_empty() {
         page.raw("<p>There are none.</p>\n");
     }
@@ -28,24 +28,27 @@ pub(super) fn section(page: &mut Markup, report: &Report) {
 
 fn show_group(page: &mut Markup, group: &Group<'_>) {
     let severity = group.severity.as_str();
-    page.raw("<article class=\"group ")
-        .raw(severity)
-        .raw("\">\n<h3><span class=\"tag ")
-        .raw(severity)
-        .raw("\">");
-    page.raw(severity)
-        .raw("</span> ")
-        .text(group.title)
-        .raw("</h3>\n<p class=\"soft\"><code>")
-        .text(group.code.as_str());
-    page.raw("</code> · ").text(&count(group.findings.len(), "finding")).raw("</p>\n");
+    html!(
+        page,
+        "<article class=\"group {}\">\n<h3><span class=\"tag {}\">{}</span> {}</h3>\n",
+        severity,
+        severity,
+        severity,
+        group.title
+    );
+    html!(
+        page,
+        "<p class=\"soft\"><code>{}</code> · {}</p>\n",
+        group.code,
+        count(group.findings.len(), "finding")
+    );
     let common = group.common_remedy();
     for finding in group.findings.iter().take(FINDINGS_SHOWN) {
         show(page, finding, common.is_none(), group.findings.len() <= OPEN_MAX);
     }
     more(page, group.findings.len().saturating_sub(FINDINGS_SHOWN), "more like these");
     if let Some(remedy) = common {
-        page.raw("<p class=\"next\"><b>Next:</b> ").text(remedy).raw("</p>\n");
+        html!(page, "<p class=\"next\"><b>Next:</b> {}</p>\n", remedy);
     }
     page.raw("</article>\n");
 }
@@ -54,24 +57,20 @@ fn show(page: &mut Markup, finding: &Finding, has_own_remedy: bool, is_open: boo
     page.raw(if is_open { "<details open>" } else { "<details>" }).raw("<summary>");
     let subject = finding.subject.to_string();
     if !finding.summary.contains(&subject) {
-        page.text(&subject).raw(": ");
+        html!(page, "{}: ", subject);
     }
-    page.text(&finding.summary).raw("</summary>\n<dl>\n");
+    html!(page, "{}</summary>\n<dl>\n", finding.summary);
     if !finding.cause.is_empty() {
         page.raw("<dt>Why</dt><dd><ol>");
         for step in &finding.cause {
-            page.element("li", "", step);
+            html!(page, "<li>{}</li>", step);
         }
         page.raw("</ol></dd>\n");
     }
     if !finding.symptoms.is_empty() {
         page.raw("<dt>Explains</dt><dd><ul>");
         for symptom in finding.symptoms.iter().take(SYMPTOMS_SHOWN) {
-            page.raw("<li><code>")
-                .text(symptom.code.as_str())
-                .raw("</code> ")
-                .text(&symptom.summary)
-                .raw("</li>");
+            html!(page, "<li><code>{}</code> {}</li>", symptom.code, symptom.summary);
         }
         page.raw("</ul>");
         more(page, finding.symptoms.len().saturating_sub(SYMPTOMS_SHOWN), "more");
@@ -87,18 +86,21 @@ fn show(page: &mut Markup, finding: &Finding, has_own_remedy: bool, is_open: boo
     }
     page.raw("</dl>\n");
     if has_own_remedy {
-        page.raw("<p class=\"next\"><b>Next:</b> ").text(&finding.remedy).raw("</p>\n");
+        html!(page, "<p class=\"next\"><b>Next:</b> {}</p>\n", finding.remedy);
     }
     for command in &finding.commands {
-        page.raw("<pre class=\"run\">").text(&command.to_string()).raw("</pre>\n");
+        html!(page, "<pre class=\"run\">{}</pre>\n", command);
     }
     page.raw("</details>\n");
 }
 
 fn show_exhibit(page: &mut Markup, exhibit: &Exhibit) {
-    page.raw("<span class=\"exhibit mono\"><span class=\"place\">").text(&exhibit.file);
-    if let Some(line) = exhibit.line {
-        page.raw(":").number(line as usize);
-    }
-    page.raw("</span>").text(&exhibit.text).raw("</span>");
+    let line = exhibit.line.map(|line| format!(":{line}")).unwrap_or_default();
+    html!(
+        page,
+        "<span class=\"exhibit mono\"><span class=\"place\">{}{}</span>{}</span>",
+        exhibit.file,
+        line,
+        exhibit.text
+    );
 }

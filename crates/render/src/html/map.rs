@@ -9,7 +9,7 @@ use model::ipam::Block;
 use model::{Cidr, FindingCode, Kind};
 use serde_json::Value;
 
-use super::markup::Markup;
+use super::markup::{Markup, html};
 use super::more;
 use crate::count::{count, grouped};
 
@@ -81,14 +81,10 @@ pub(super) fn section(page: &mut Markup, report: &Report, evidence: &Evidence) -
         let pool = inside.max_by_key(|(cidr, _)| cidr.prefix_len()).map(|(cidr, _)| *cidr);
         by_pool.entry(pool).or_default().push(block);
     }
-    page.raw("<section id=\"addresses\" aria-labelledby=\"addresses-title\">\n");
-    page.raw("<h2 id=\"addresses-title\">Addresses</h2>\n<ul class=\"legend\">");
+    page.section("addresses", "Addresses");
+    page.raw("<ul class=\"legend\">");
     for state in State::ALL {
-        page.raw("<li><span class=\"swatch ")
-            .raw(state.class())
-            .raw("\"></span>")
-            .raw(state.words())
-            .raw("</li>");
+        html!(page, "<li><span class=\"swatch {}\"></span>{}</li>", state.class(), state.words());
     }
     page.raw("</ul>\n");
     let mut room = BLOCKS_DRAWN;
@@ -183,14 +179,10 @@ fn show_pool(
 ) {
     page.raw("<div class=\"pool\">\n<h3>");
     match (name, cidr) {
-        (Some(name), Some(cidr)) => page
-            .text(&format!("Pool {name}"))
-            .raw(" <span class=\"mono soft\">")
-            .text(&cidr.to_string())
-            .raw("</span>"),
-        _ => page.raw("In no known pool"),
-    };
-    page.raw("</h3>\n<p class=\"soft\">").text(&pool_words(blocks)).raw("</p>\n");
+        (Some(name), Some(cidr)) => html!(page, "Pool {} <span class=\"mono soft\">{}</span>", name, cidr),
+        _ => html!(page, "In no known pool"),
+    }
+    html!(page, "</h3>\n<p class=\"soft\">{}</p>\n", pool_words(blocks));
     let drawn = blocks.len().min(*room);
     *room -= drawn;
     page.raw("<ul class=\"blocks\">\n");
@@ -220,15 +212,16 @@ fn pool_words(blocks: &[Drawn<'_>]) -> String {
 }
 
 fn show_block(page: &mut Markup, drawn: &Drawn<'_>) {
-    let cidr = drawn.block.cidr.to_string();
-    let label = format!("{cidr} of {}: {}", drawn.owner(), drawn.words());
+    let (cidr, owner, words) = (drawn.block.cidr, drawn.owner(), drawn.words());
     page.raw("<li>");
-    draw(page, &drawn.states, &label);
-    page.raw("<p><span class=\"mono\">")
-        .text(&cidr)
-        .raw("</span><br><span class=\"soft\">")
-        .text(&drawn.owner());
-    page.raw(" · ").text(&drawn.words()).raw("</span>");
+    draw(page, &drawn.states, &format!("{cidr} of {owner}: {words}"));
+    html!(
+        page,
+        "<p><span class=\"mono\">{}</span><br><span class=\"soft\">{} · {}</span>",
+        cidr,
+        owner,
+        words
+    );
     let odd: Vec<String> = (0..drawn.states.len())
         .filter(|ordinal| drawn.states[*ordinal] > State::Used)
         .filter_map(|ordinal| {
@@ -236,10 +229,10 @@ fn show_block(page: &mut Markup, drawn: &Drawn<'_>) {
         })
         .collect();
     for words in odd.iter().take(ADDRESSES_NAMED) {
-        page.raw("<br><span class=\"mono\">").text(words).raw("</span>");
+        html!(page, "<br><span class=\"mono\">{}</span>", words);
     }
     if odd.len() > ADDRESSES_NAMED {
-        page.raw("<br>").text(&format!("and {} more", odd.len() - ADDRESSES_NAMED));
+        html!(page, "<br>and {} more", odd.len() - ADDRESSES_NAMED);
     }
     page.raw("</p></li>\n");
 }
@@ -248,26 +241,20 @@ fn show_block(page: &mut Markup, drawn: &Drawn<'_>) {
 fn draw(page: &mut Markup, states: &[State], label: &str) {
     let columns = if states.len() > 256 { 64 } else { COLUMNS };
     let rows = states.len().div_ceil(columns).max(1);
-    page.raw("<svg role=\"img\" viewBox=\"0 0 ")
-        .number(columns * CELL)
-        .raw(" ")
-        .number(rows * CELL)
-        .raw("\" aria-label=\"");
-    page.text(label).raw("\"><title>").text(label).raw("</title>");
+    html!(
+        page,
+        "<svg role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">",
+        columns * CELL,
+        rows * CELL,
+        label
+    );
+    html!(page, "<title>{}</title>", label);
     for (row, states) in states.chunks(columns).enumerate() {
         let mut start = 0;
         for run in states.chunk_by(|a, b| a == b) {
-            page.raw("<rect class=\"")
-                .raw(run[0].class())
-                .raw("\" x=\"")
-                .number(start * CELL)
-                .raw("\" y=\"")
-                .number(row * CELL);
-            page.raw("\" width=\"")
-                .number(run.len() * CELL - 1)
-                .raw("\" height=\"")
-                .number(CELL - 1)
-                .raw("\"/>");
+            let (x, y, width) = (start * CELL, row * CELL, run.len() * CELL - 1);
+            html!(page, "<rect class=\"{}\" x=\"{}\" y=\"{}\"", run[0].class(), x, y);
+            html!(page, " width=\"{}\" height=\"{}\"/>", width, CELL - 1);
             start += run.len();
         }
     }

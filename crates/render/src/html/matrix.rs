@@ -9,7 +9,7 @@ use evidence::{Evidence, NodeEvidence};
 use ipnet::IpNet;
 use model::NodeName;
 
-use super::markup::Markup;
+use super::markup::{Markup, html};
 use super::more;
 
 /// Nodes on each side of the table.
@@ -73,25 +73,27 @@ pub(super) fn section(page: &mut Markup, case: &Case<'_>) -> bool {
         targets.values().map(|from| (from, targets.values().map(|to| cell(from, to)).collect())).collect();
     // Whoever is in trouble comes first; the order of names decides the rest.
     rows.sort_by_key(|(_, cells)| cells.iter().map(|cell| cell.state).min());
-    page.raw("<section id=\"reachability\" aria-labelledby=\"reachability-title\">\n");
-    page.raw("<h2 id=\"reachability-title\">Reachability</h2>\n<p class=\"soft\">Whether the kernel of the node on the ");
-    page.raw("left has routes to all blocks of the node above, through an address of that node");
+    page.section("reachability", "Reachability");
+    page.raw("<p class=\"soft\">Whether the kernel of the node on the left has routes to all blocks of the node above, through an address of that node");
     page.raw(if case.has_probes() { ", and whether packets arrive there.</p>\n" } else { ".</p>\n" });
     legend(page);
     page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"reachability-title\">");
     page.raw("<table class=\"matrix\">\n<thead><tr><th scope=\"col\">from \\ to</th>");
     for to in targets.values().take(NODES_SHOWN) {
-        page.raw("<th scope=\"col\"><span class=\"name\">").text(to.name.as_str()).raw("</span></th>");
+        html!(page, "<th scope=\"col\"><span class=\"name\">{}</span></th>", to.name);
     }
     page.raw("</tr></thead>\n<tbody>\n");
     for (from, cells) in rows.iter().take(NODES_SHOWN) {
-        page.raw("<tr><th scope=\"row\">").text(from.name.as_str()).raw("</th>");
-        for cell in cells.iter().take(NODES_SHOWN) {
-            page.raw("<td class=\"").raw(cell.state.class()).raw("\" title=\"").text(&cell.words).raw("\">");
-            page.raw("<span aria-hidden=\"true\">")
-                .raw(cell.state.sign())
-                .raw("</span><span class=\"hidden\">");
-            page.text(&cell.words).raw("</span></td>");
+        html!(page, "<tr><th scope=\"row\">{}</th>", from.name);
+        for Cell { state, words } in cells.iter().take(NODES_SHOWN) {
+            html!(
+                page,
+                "<td class=\"{}\" title=\"{}\"><span aria-hidden=\"true\">{}</span>",
+                state.class(),
+                words,
+                state.sign()
+            );
+            html!(page, "<span class=\"hidden\">{}</span></td>", words);
         }
         page.raw("</tr>\n");
     }
@@ -109,7 +111,7 @@ fn legend(page: &mut Markup) {
         (State::No, "no block is routed there, or packets are lost"),
         (State::Unknown, "not observed, or no blocks"),
     ] {
-        page.raw("<li>").raw(state.sign()).raw(" ").raw(words).raw("</li>");
+        html!(page, "<li>{} {}</li>", state.sign(), words);
     }
     page.raw("</ul>\n");
 }

@@ -16,7 +16,7 @@ use crate::count::{count, grouped};
 use crate::group::Counts;
 use crate::text::not_judged_words;
 use crate::text::unseen_in_short;
-use markup::Markup;
+use markup::{Markup, html};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -37,7 +37,8 @@ pub fn html(report: &Report, evidence: &Evidence) -> String {
     page.raw("<meta http-equiv=\"Content-Security-Policy\" content=\"").raw(POLICY).raw("\">\n");
     page.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     page.raw("<meta name=\"referrer\" content=\"no-referrer\">\n");
-    page.element("title", "", &title).raw("\n<style>\n").raw(STYLE).raw("</style>\n</head>\n<body>\n");
+    html!(page, "<title>{}</title>\n<style>\n", title);
+    page.raw(STYLE).raw("</style>\n</head>\n<body>\n");
     let options = Options::default();
     let case = Case::new(evidence, &options);
     let mut sections = Markup::default();
@@ -71,25 +72,21 @@ fn summary(
     evidence: &Evidence,
     contents: &[(&'static str, &'static str)],
 ) {
-    page.raw("<header>\n<h1>").text(&headline(report)).raw("</h1>\n<p class=\"soft\">");
-    let seen = seen(evidence);
-    match evidence.taken_at {
-        Some(at) => page.text(&format!("Evidence of {}: {seen}", at.strftime("%Y-%m-%d %H:%M:%S UTC"))),
-        None => page.text(&format!("Evidence: {seen}")),
-    };
-    page.raw("</p>\n<ul class=\"counts\">\n");
+    let at = evidence.taken_at.map(|at| at.strftime(" of %Y-%m-%d %H:%M:%S UTC").to_string());
+    html!(page, "<header>\n<h1>{}</h1>\n<p class=\"soft\">", headline(report));
+    html!(page, "Evidence{}: {}</p>\n<ul class=\"counts\">\n", at.unwrap_or_default(), seen(evidence));
     let counts = Counts::of(report);
     for (severity, number, words) in [
         (Severity::Error, counts.error, "errors: traffic or records are broken now"),
         (Severity::Warning, counts.warning, "warnings: will cause trouble"),
         (Severity::Info, counts.info, "notes: worth knowing"),
     ] {
-        page.raw("<li class=\"").raw(if number == 0 { "none" } else { severity.as_str() }).raw("\">");
-        page.element("b", "", &grouped(number)).text(words).raw("</li>\n");
+        let class = if number == 0 { "none" } else { severity.as_str() };
+        html!(page, "<li class=\"{}\"><b>{}</b>{}</li>\n", class, grouped(number), words);
     }
     page.raw("</ul>\n<nav aria-label=\"On this page\">\n");
     for (id, words) in contents {
-        page.raw("<a href=\"#").raw(id).raw("\">").raw(words).raw("</a>\n");
+        html!(page, "<a href=\"#{}\">{}</a>\n", id, words);
     }
     page.raw("</nav>\n</header>\n<main>\n");
 }
@@ -141,10 +138,10 @@ fn not_judged(page: &mut Markup, new: &[NotJudged]) -> bool {
     if new.is_empty() {
         return false;
     }
-    page.raw("<section id=\"not-judged\" aria-labelledby=\"not-judged-title\">\n");
-    page.raw("<h2 id=\"not-judged-title\">Not judged yet</h2>\n<ul>\n");
+    page.section("not-judged", "Not judged yet");
+    page.raw("<ul>\n");
     for NotJudged { code, summary, why, .. } in new.iter().take(UNSEEN_SHOWN) {
-        page.element("li", "", &format!("[{code}] {summary}: {why}")).raw("\n");
+        html!(page, "<li>[{}] {}: {}</li>\n", code, summary, why);
     }
     page.raw("</ul>\n");
     more(page, new.len().saturating_sub(UNSEEN_SHOWN), "more");
@@ -157,11 +154,10 @@ fn unseen(page: &mut Markup, unseen: &[Unseen]) -> bool {
     if unseen.is_empty() {
         return false;
     }
-    page.raw("<section id=\"unseen\" aria-labelledby=\"unseen-title\">\n");
-    page.raw("<h2 id=\"unseen-title\">Not checked</h2>\n");
+    page.section("unseen", "Not checked");
     page.raw("<p class=\"soft\">The report makes no statement about these.</p>\n<ul>\n");
     for what in unseen.iter().take(UNSEEN_SHOWN) {
-        page.element("li", "", &what.to_string()).raw("\n");
+        html!(page, "<li>{}</li>\n", what);
     }
     page.raw("</ul>\n");
     more(page, unseen.len().saturating_sub(UNSEEN_SHOWN), "more");
@@ -172,10 +168,7 @@ fn unseen(page: &mut Markup, unseen: &[Unseen]) -> bool {
 /// Says how many are left out, if any.
 fn more(page: &mut Markup, number: usize, words: &'static str) {
     if number > 0 {
-        page.raw("<p class=\"soft\">")
-            .text(&grouped(number))
-            .raw(" ")
-            .raw(words)
-            .raw(", not shown here; <code>-o json</code> lists all.</p>\n");
+        html!(page, "<p class=\"soft\">{} {}, not shown here; ", grouped(number), words);
+        page.raw("<code>-o json</code> lists all.</p>\n");
     }
 }

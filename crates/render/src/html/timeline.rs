@@ -7,7 +7,7 @@ use evidence::LogEvent;
 use evidence::{Evidence, Origin, Sighted};
 use model::NodeName;
 
-use super::markup::Markup;
+use super::markup::{Markup, html};
 use super::more;
 use crate::happening::words;
 
@@ -32,7 +32,7 @@ pub(super) fn section(page: &mut Markup, report: &Report, evidence: &Evidence) -
     }
     let mut events: Vec<&Sighted<LogEvent>> = chosen.iter().map(|index| &log[*index]).collect();
     events.sort_by_key(|event| event.seen.at);
-    page.raw("<section id=\"timeline\" aria-labelledby=\"timeline-title\">\n<h2 id=\"timeline-title\">Timeline</h2>\n");
+    page.section("timeline", "Timeline");
     page.raw("<p class=\"soft\">Times are those of the machines that wrote the logs. Marked: what a finding rests on.</p>\n");
     page.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"timeline-title\">");
     page.raw("<table class=\"timeline\">\n<thead><tr><th scope=\"col\">when</th><th scope=\"col\">node</th>");
@@ -60,17 +60,17 @@ fn marks(report: &Report) -> BTreeMap<(&str, u32), &str> {
 }
 
 fn row(page: &mut Markup, event: &Sighted<LogEvent>, code: Option<&str>) {
-    page.raw(if code.is_some() { "<tr class=\"marked\"><td>" } else { "<tr><td>" });
-    page.text(&event.seen.at.map(|at| at.strftime("%m-%d %H:%M:%S").to_string()).unwrap_or_default());
-    page.raw("</td><td>").text(event.seen.node.as_ref().map_or("", NodeName::as_str)).raw("</td><td>");
-    page.text(&words(&event.seen.what));
+    page.raw(if code.is_some() { "<tr class=\"marked\">" } else { "<tr>" });
+    let at = event.seen.at.map(|at| at.strftime("%m-%d %H:%M:%S").to_string()).unwrap_or_default();
+    let node = event.seen.node.as_ref().map_or("", NodeName::as_str);
+    html!(page, "<td>{}</td><td>{}</td><td>{}", at, node, words(&event.seen.what));
     if event.seen.count > 1 {
-        page.text(&format!(" ({} times)", event.seen.count));
+        html!(page, " ({} times)", event.seen.count);
     }
     if let Some(code) = code {
-        page.raw(" <code>").text(code).raw("</code>");
+        html!(page, " <code>{}</code>", code);
     }
-    page.raw("</td><td class=\"mono soft\">").text(&place(&event.origin)).raw("</td></tr>\n");
+    html!(page, "</td><td class=\"mono soft\">{}</td></tr>\n", place(&event.origin));
 }
 
 fn place(origin: &Origin) -> String {
