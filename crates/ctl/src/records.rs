@@ -51,22 +51,18 @@ pub(crate) fn to_resource(record: &Record) -> Result<Resource, Failure> {
             resource.fill_defaults_on_read();
             Ok(resource)
         }
-        Key::Block(cidr) => match Block::decode(cidr, &record.value) {
-            Ok(block) => Ok(block.to_resource(revision)),
-            Err(error) => Err(unreadable(&error)),
-        },
-        Key::Affinity { owner, block } => match Affinity::decode(owner, block, &record.value) {
-            Ok(affinity) => Ok(affinity.to_resource(owner, block, revision)),
-            Err(error) => Err(unreadable(&error)),
-        },
-        Key::Handle(id) => match Handle::decode(id, &record.value) {
-            Ok(handle) => Ok(handle.to_resource(id, revision)),
-            Err(error) => Err(unreadable(&error)),
-        },
-        Key::IpamConfig => match IpamConfig::decode(&record.value) {
-            Ok(config) => Ok(config.to_resource(revision)),
-            Err(error) => Err(unreadable(&error)),
-        },
+        Key::Block(cidr) => Block::decode(cidr, &record.value)
+            .map(|block| block.to_resource(revision))
+            .map_err(|error| unreadable(&error)),
+        Key::Affinity { owner, block } => Affinity::decode(owner, block, &record.value)
+            .map(|affinity| affinity.to_resource(owner, block, revision))
+            .map_err(|error| unreadable(&error)),
+        Key::Handle(id) => Handle::decode(id, &record.value)
+            .map(|handle| handle.to_resource(id, revision))
+            .map_err(|error| unreadable(&error)),
+        Key::IpamConfig => IpamConfig::decode(&record.value)
+            .map(|config| config.to_resource(revision))
+            .map_err(|error| unreadable(&error)),
     }
 }
 

@@ -91,23 +91,7 @@ pub fn page(checks: &[&Check]) -> String {
 
 const PAGE_WIDTH: usize = 120;
 
-const PAGE_HEAD: &str = "\
-# Findings
-
-All codes that `plumb doctor` can report, in alphabetical order: what each means, how to check it, what `plumb repair` does about
-it and under which condition, and how to undo that. `plumb doctor explain CODE` shows the same on a terminal.
-An *error* breaks traffic or records now. A *warning* will cause trouble later, or already causes trouble that cannot be observed
-from here. *Info* is worth knowing. This page is generated from the checks and the remedies (`cargo xtask docs --accept`).
-
-`plumb repair finding CODE` shows what a repair would do about a code; with `--apply` it does so. Three *witnesses* can confirm that a
-sandbox is gone: Kubernetes, the node's container runtime and its kernel. A repair removes something only if at least two of them report
-it gone in two observations, `--grace` apart, and none reports it alive. The node's agent (`--agent-socket`) makes the changes on a
-node, also on nodes that run Calico (`plumbd node --observe --repair`). Where no agent was asked, the plan lists the commands to run
-by hand. `plumb repair undo ID` undoes a repair, except where something has been changed since.
-
-| code | severity | fault |
-|---|---|---|
-";
+const PAGE_HEAD: &str = include_str!("page_head.md");
 
 /// What markdown would take for its own.
 fn markdown(text: &str) -> String {

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(agents("--agent-socket a --agent-socket b node n gone"), 2);
         assert_eq!(agents("undo 1 --agent-socket a,b"), 2);
         assert!(repair("--agent-socket a ipam --agent-socket b").unwrap_err().contains("not both"));
-        assert!(matches!(repair("").unwrap().command, None));
+        assert!(repair("").unwrap().command.is_none());
     }
 
     #[test]

@@ -152,7 +152,7 @@ fn bury_node(draft: &mut Draft<'_, '_>, target: &Target) {
             ago.as_secs(),
             ground.case.options.grace.as_secs()
         );
-        return draft.leave(target, why, Vec::new());
+        return draft.leave(target, why);
     }
     if !ground.is_dead(node) {
         let why = "the node is still known, or was at the previous observation; if it is gone for good:";

@@ -30,38 +30,10 @@ pub(super) fn conflist(cni_bin: &Path) -> String {
 }
 
 pub(super) fn unit(plumbd: &Path, settings: &Path) -> String {
-    format!(
-        "[Unit]
-Description=Plumbline node agent
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-EnvironmentFile=-{settings}
-ExecStart={plumbd} node
-Restart=always
-RestartSec=1
-# Stopping the agent leaves the pods' network as it is.
-KillMode=process
-LimitNOFILE=65536
-# Capabilities of the agent, and of BIRD and nft, which it runs. ProtectSystem makes /usr and /boot read-only.
-CapabilityBoundingSet={capabilities}
-NoNewPrivileges=yes
-ProtectSystem=yes
-ProtectKernelModules=yes
-ProtectControlGroups=yes
-LockPersonality=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-SystemCallArchitectures=native
-
-[Install]
-WantedBy=multi-user.target
-",
-        settings = settings.display(),
-        plumbd = plumbd.display(),
-        capabilities = AGENT_CAPABILITIES.join(" "),
-    )
+    include_str!("plumbd.service.in")
+        .replace("{settings}", &settings.display().to_string())
+        .replace("{plumbd}", &plumbd.display().to_string())
+        .replace("{capabilities}", &AGENT_CAPABILITIES.join(" "))
 }
 
 /// What the environment sets for the agent, and what of it is not meant for the agent.

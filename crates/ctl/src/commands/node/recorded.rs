@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 
 use model::{Key, KeyRange, Kind, Resource, ShellCommand};
 use serde_json::{Value, json};
-use store::{ListRequest, Store, StoreError};
+use store::{Store, StoreError};
 
 use super::tables::{self, Peer};
 use crate::cli::Global;
@@ -37,21 +37,9 @@ pub(super) async fn run(global: &Global, node: &str, period: Option<u32>) -> Res
 
 /// Every record about this node, the one that was written last first.
 async fn about(store: &dyn Store, node: &str) -> Result<Vec<Resource>, Failure> {
-    let mut found = Vec::new();
-    let mut request = ListRequest::new(KeyRange::Kind(Kind::CalicoNodeStatus));
-    loop {
-        let page = store.list(request.clone()).await?;
-        for record in &page.records {
-            let resource = records::to_resource(record)?;
-            if resource.spec("node").and_then(Value::as_str) == Some(node) {
-                found.push(resource);
-            }
-        }
-        match page.next {
-            Some(next) => request = request.continued(next),
-            None => break,
-        }
-    }
+    let (records, _) = store.list_all(KeyRange::Kind(Kind::CalicoNodeStatus)).await?;
+    let mut found: Vec<Resource> = records.iter().map(records::to_resource).collect::<Result<_, _>>()?;
+    found.retain(|resource| resource.spec("node").and_then(Value::as_str) == Some(node));
     found.sort_by_key(|resource| std::cmp::Reverse(updated(resource)));
     Ok(found)
 }

@@ -87,44 +87,38 @@ pub fn whole_seconds(text: &str) -> Option<u64> {
     }
     let text = text.strip_prefix('+').unwrap_or(text);
     duration(text).ok().filter(|()| !text.starts_with('-'))?;
-    let (mut rest, mut total) = (text, 0.0_f64);
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, after) = rest.split_at(end);
-        let unit_end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, next) = after.split_at(unit_end);
-        total += number.parse::<f64>().ok()?
-            * match unit {
-                "ns" => 1e-9,
-                "us" | "µs" | "μs" => 1e-6,
-                "ms" => 1e-3,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3_600.0,
-                _ => return None,
-            };
-        rest = next;
+    let mut total = 0.0;
+    for (number, unit) in numbers_with_units(text)? {
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return None,
+        };
+        total += number * seconds;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded right here")]
     (0.0..1e15).contains(&total).then(|| total.ceil() as u64)
 }
 
-/// One or more numbers, each with a unit.
 fn of_units(text: &str, units: &[&str]) -> bool {
-    let mut rest = text;
+    numbers_with_units(text).is_some_and(|parts| parts.iter().all(|(_, unit)| units.contains(unit)))
+}
+
+/// `1h30.5s` in its parts. At least one; each has a number with at most one dot.
+fn numbers_with_units(text: &str) -> Option<Vec<(f64, &str)>> {
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    let (mut rest, mut parts) = (text, Vec::new());
     while !rest.is_empty() {
-        let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
-        let (digits, after) = rest.split_at(number);
-        let word = after.len() - after.trim_start_matches(|c: char| !c.is_ascii_digit() && c != '.').len();
-        let (unit, next) = after.split_at(word);
-        let is_number = digits.bytes().any(|byte| byte.is_ascii_digit())
-            && digits.bytes().filter(|byte| *byte == b'.').count() <= 1;
-        if !is_number || !units.contains(&unit) {
-            return false;
-        }
+        let (number, after) = rest.split_at(rest.find(|c| !is_of_number(c))?);
+        let (unit, next) = after.split_at(after.find(is_of_number).unwrap_or(after.len()));
+        parts.push((number.parse().ok()?, unit));
         rest = next;
     }
-    !text.is_empty()
+    Some(parts).filter(|parts| !parts.is_empty())
 }
 
 /// `10/second`.
