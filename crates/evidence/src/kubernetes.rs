@@ -48,6 +48,8 @@ pub struct KubeNode {
     pub conditions: Vec<Condition>,
     pub annotations: BTreeMap<String, String>,
     pub labels: BTreeMap<String, String>,
+    /// When its kubelet last renewed its lease.
+    pub lease_renewed_at: Option<Timestamp>,
     pub created_at: Option<Timestamp>,
     pub age: Option<SignedDuration>,
     /// Where single facts stand, in a text of many lines: by the name of the annotation or condition, or `InternalIP`.
@@ -62,6 +64,7 @@ pub struct Condition {
     pub status: String,
     pub reason: String,
     pub message: String,
+    pub heartbeat_at: Option<Timestamp>,
     pub changed_at: Option<Timestamp>,
 }
 

@@ -102,6 +102,10 @@ fn node(fields: &[Field<'_>]) -> KubeNode {
             "Labels" => node.labels.extend(field.entries().filter_map(|entry| pair(entry, '='))),
             "Annotations" => node.annotations.extend(field.entries().filter_map(|entry| pair(entry, ':'))),
             "CreationTimestamp" => node.created_at = words::moment(field.value),
+            "Lease" => {
+                let mut renewed = field.entries().filter_map(|entry| entry.strip_prefix("RenewTime:"));
+                node.lease_renewed_at = renewed.next().and_then(|text| words::moment(text.trim()));
+            }
             "Conditions" => node.conditions = conditions(field),
             "Addresses" => node.internal_ips = internal_ips(field),
             _ => {}
@@ -148,6 +152,7 @@ fn conditions(field: &Field<'_>) -> Vec<Condition> {
             status: text("STATUS"),
             reason: text("REASON"),
             message: text("MESSAGE"),
+            heartbeat_at: row.get("LASTHEARTBEATTIME").and_then(words::moment),
             changed_at: row.get("LASTTRANSITIONTIME").and_then(words::moment),
         })
     };

@@ -86,6 +86,7 @@ fn join_nodes(mine: &mut KubeNode, theirs: KubeNode) {
     longer(&mut mine.conditions, theirs.conditions);
     mine.annotations.extend(theirs.annotations);
     mine.labels.extend(theirs.labels);
+    fill(&mut mine.lease_renewed_at, theirs.lease_renewed_at);
     fill(&mut mine.created_at, theirs.created_at);
     fill(&mut mine.age, theirs.age);
     mine.places.extend(theirs.places);

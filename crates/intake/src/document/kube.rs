@@ -84,6 +84,7 @@ fn condition(value: &Value) -> Condition {
         status: text(&value["status"]).to_owned(),
         reason: text(&value["reason"]).to_owned(),
         message: text(&value["message"]).to_owned(),
+        heartbeat_at: moment(&value["lastHeartbeatTime"]),
         changed_at: moment(&value["lastTransitionTime"]),
     }
 }

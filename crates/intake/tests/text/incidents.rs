@@ -176,6 +176,7 @@ fn wrong_nic() {
         (Some(10), Some(30), Some(28))
     );
     assert_eq!(line("no such fact"), Some(1));
+    assert!(ceph.seen.lease_renewed_at.is_some() && ceph.seen.conditions[0].heartbeat_at.is_some());
     let event = &evidence.events.as_ref().unwrap()[0].seen;
     assert_eq!((event.count, &event.node), (52_551, &Some("k8smaster2".into())));
     assert_eq!(
