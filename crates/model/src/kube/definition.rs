@@ -42,7 +42,7 @@ pub fn definition(layout: Layout, kind: Kind) -> Value {
 
 fn document(layout: Layout, kind: Kind) -> Value {
     let mut properties = Map::new();
-    for field in schema::document(kind).fields {
+    for field in schema::document(kind).fields() {
         let schema = match field.name {
             "metadata" => json!({ "type": "object" }),
             _ => of_type(layout, &field.ty),
@@ -97,9 +97,9 @@ fn of_type(layout: Layout, ty: &Type) -> Value {
 
 fn of_object(layout: Layout, object: &Object) -> Value {
     let properties: Map<String, Value> =
-        object.fields.iter().map(|field| (field.name.to_owned(), of_type(layout, &field.ty))).collect();
+        object.fields().map(|field| (field.name.to_owned(), of_type(layout, &field.ty))).collect();
     let mut required: Vec<&str> =
-        object.fields.iter().filter(|field| field.required).map(|field: &Field| field.name).collect();
+        object.fields().filter(|field| field.required).map(|field: &Field| field.name).collect();
     required.sort_unstable();
     let mut schema = json!({ "type": "object", "properties": properties });
     if !required.is_empty() {
