@@ -85,6 +85,22 @@ impl EndpointName {
         pairs.all(|((_, wanted), (_, found))| wanted.is_empty() || wanted == found)
     }
 
+    /// The node of all names that start so, if the start says which.
+    pub fn node_of_prefix(prefix: &str) -> Option<String> {
+        let mut rest = prefix;
+        loop {
+            let (_, after) = rest.split_once('-')?;
+            match after.strip_prefix('-') {
+                Some(following) => rest = following,
+                None => {
+                    let length = prefix.len() - after.len() - 1;
+                    let node = prefix.get(..length)?.replace("--", "-");
+                    return (!node.is_empty() && !after.is_empty()).then_some(node);
+                }
+            }
+        }
+    }
+
     fn parts(&self) -> [(&'static str, &str); 4] {
         [
             ("node", &self.node),
@@ -158,6 +174,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_start_of_a_name_may_say_the_node() {
+        for (prefix, node) in [
+            ("node--a-k8s-web", Some("node-a")),
+            ("n-k", Some("n")),
+            ("a--b--c-x-", Some("a-b-c")),
+            // The next character may be another dash.
+            ("node--a-", None),
+            ("node--a", None),
+            ("-k8s", None),
+            ("", None),
+        ] {
+            assert_eq!(EndpointName::node_of_prefix(prefix).as_deref(), node, "{prefix:?}");
+        }
+    }
 
     #[test]
     fn endpoints_have_calicos_names() {

@@ -1,6 +1,8 @@
 //! Calico's records as custom resources of Kubernetes: which resource keeps a key, and how a value of the etcd layout
 //! becomes its document and comes back.
 //!
+//! Records that Kubernetes keeps as objects of its own are in [`views`].
+//!
 //! Nothing is lost on the way in either direction: fields that are not named here stay where they are, and what only the
 //! custom resource has (finalizers, owners) travels with the value under [`OF_CUSTOM_RESOURCE`].
 
@@ -11,6 +13,7 @@ mod names;
 #[cfg(test)]
 mod properties;
 mod uid;
+pub mod views;
 
 pub use definition::{definition, definitions};
 pub use names::{AFFINITY_TYPE_LABEL, HOSTNAME_HASH_LABEL, IP_VERSION_LABEL, affinity_labels, affinity_name};

@@ -1,22 +1,89 @@
-//! Which collections of custom resources a range of keys lies in.
+//! Which collections of objects a range of keys lies in, and where a record is.
 
-use model::kube::{Layout, affinity_labels, is_custom_resource};
+use model::kube::views::{Shown, behind, shown_as, view};
+use model::kube::{DecodeError, Decoded, Layout, affinity_labels, decode, is_custom_resource, place};
+use model::names::EndpointName;
 use model::{IpVersion, Key, KeyRange, Kind};
+use serde_json::{Map, Value};
 
-use crate::StoreError;
+/// What kind of object keeps records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Source {
+    Custom(Kind),
+    /// One of Kubernetes' own, which shows a record.
+    View(Shown),
+}
+
+impl Source {
+    /// As its objects are called in a path.
+    pub(super) fn plural(self, layout: Layout) -> &'static str {
+        match self {
+            Source::Custom(kind) => layout.plural(kind),
+            Source::View(shown) => shown.plural(),
+        }
+    }
+
+    pub(super) fn path(self, layout: Layout, namespace: Option<&str>) -> String {
+        let api = match self {
+            Source::Custom(_) => format!("/apis/{}", layout.api_version()),
+            Source::View(_) => "/api/v1".to_owned(),
+        };
+        match namespace {
+            Some(namespace) => format!("{api}/namespaces/{}/{}", escaped(namespace), self.plural(layout)),
+            None => format!("{api}/{}", self.plural(layout)),
+        }
+    }
+
+    /// The record in an object, if it holds one.
+    pub(super) fn decode(
+        self,
+        layout: Layout,
+        object: Map<String, Value>,
+    ) -> Result<Option<Decoded>, DecodeError> {
+        match self {
+            Source::Custom(kind) => decode(layout, kind, object).map(Some),
+            Source::View(shown) => view(shown, &object),
+        }
+    }
+}
+
+/// The object in which a record is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    pub(super) source: Source,
+    namespace: Option<String>,
+    name: String,
+}
+
+impl Location {
+    /// `None` if no object can hold the record.
+    pub(super) fn of(key: &Key) -> Option<Location> {
+        if let Some(place) = place(key) {
+            let source = Source::Custom(place.kind);
+            return Some(Location { source, namespace: place.namespace, name: place.name });
+        }
+        let behind = behind(key)?;
+        Some(Location { source: Source::View(behind.shown), namespace: behind.namespace, name: behind.name })
+    }
+
+    pub(super) fn path(&self, layout: Layout) -> String {
+        format!("{}/{}", self.source.path(layout, self.namespace.as_deref()), escaped(&self.name))
+    }
+}
 
 /// A collection, or the part of it that the server can single out. What it holds besides the range is passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Collection {
-    pub(super) kind: Kind,
+    pub(super) source: Source,
     namespace: Option<String>,
-    labels: Option<String>,
+    /// Selectors, as a query has them.
+    selector: Option<String>,
     range: KeyRange,
 }
 
 impl Collection {
-    fn of_kind(kind: Kind, range: KeyRange) -> Collection {
-        Collection { kind, namespace: None, labels: None, range }
+    fn new(source: Source, range: &KeyRange) -> Collection {
+        Collection { source, namespace: None, selector: None, range: range.clone() }
     }
 
     pub(super) fn holds(&self, key: &Key) -> bool {
@@ -25,51 +92,74 @@ impl Collection {
 
     /// The path of the collection, with the question mark that begins its query.
     pub(super) fn path(&self, layout: Layout) -> String {
-        let path = collection_path(layout, self.kind, self.namespace.as_deref());
-        match &self.labels {
-            Some(labels) => format!("{path}?labelSelector={}&", escaped(labels)),
+        let path = self.source.path(layout, self.namespace.as_deref());
+        match &self.selector {
+            Some(selector) => format!("{path}?{selector}&"),
             None => format!("{path}?"),
         }
     }
 }
 
-/// The collections of a range, in the order of their keys. Several of them may be of one kind.
-pub(super) fn collections(range: &KeyRange) -> Result<Vec<Collection>, StoreError> {
-    if *range == KeyRange::Everything {
-        return Ok(parts_of_everything().into_iter().map(|part| single(&part)).collect());
+/// The collections of a range, in the order of their keys. Several of them may be of one source.
+pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
+    match range {
+        KeyRange::Everything => parts_of_everything().iter().flat_map(collections).collect(),
+        KeyRange::Kind(kind) => of_kind(*kind, range, None),
+        KeyRange::Namespace(kind, namespace) => of_kind(*kind, range, Some(namespace)),
+        KeyRange::NamePrefix { kind, namespace, prefix } => {
+            let mut collections = of_kind(*kind, range, namespace.as_deref());
+            let node = (*kind == Kind::WorkloadEndpoint && namespace.is_some())
+                .then(|| EndpointName::node_of_prefix(prefix))
+                .flatten();
+            for collection in &mut collections {
+                let selector = node.as_ref().map(|node| escaped(&format!("spec.nodeName={node}")));
+                collection.selector = selector.map(|selector| format!("fieldSelector={selector}"));
+            }
+            collections
+        }
+        KeyRange::Blocks(_) => vec![custom(Kind::IpamBlock, range)],
+        KeyRange::HostAffinities | KeyRange::VirtualAffinities => vec![custom(Kind::BlockAffinity, range)],
+        KeyRange::AffinitiesOf(owner, version) => {
+            let labels = affinity_labels(owner, *version).map(|(label, text)| format!("{label}={text}"));
+            let selector = Some(format!("labelSelector={}", escaped(&labels.join(","))));
+            vec![Collection { selector, ..custom(Kind::BlockAffinity, range) }]
+        }
+        KeyRange::Handles => vec![custom(Kind::IpamHandle, range)],
+        KeyRange::IpamConfig => vec![custom(Kind::IpamConfiguration, range)],
     }
-    if let Some(kind) = kind_of(range).filter(|kind| !is_custom_resource(*kind)) {
-        let operation =
-            format!("show {kind} records: they are views of Kubernetes' own objects, which are not read yet");
-        return Err(StoreError::Unsupported { operation });
-    }
-    Ok(vec![single(range)])
 }
 
 /// The collections to watch: each once.
-pub(super) fn watched(range: &KeyRange) -> Result<Vec<Collection>, StoreError> {
+pub(super) fn watched(range: &KeyRange) -> Vec<Collection> {
     let mut watched: Vec<Collection> = Vec::new();
-    for mut collection in collections(range)? {
+    for mut collection in collections(range) {
         collection.range = range.clone();
         if !watched.contains(&collection) {
             watched.push(collection);
         }
     }
-    Ok(watched)
+    watched
 }
 
-fn kind_of(range: &KeyRange) -> Option<Kind> {
-    match range {
-        KeyRange::Kind(kind) | KeyRange::Namespace(kind, _) | KeyRange::NamePrefix { kind, .. } => {
-            Some(*kind)
-        }
-        _ => None,
+fn custom(kind: Kind, range: &KeyRange) -> Collection {
+    Collection::new(Source::Custom(kind), range)
+}
+
+fn of_kind(kind: Kind, range: &KeyRange, namespace: Option<&str>) -> Vec<Collection> {
+    let mut collections: Vec<Collection> =
+        shown_as(kind).iter().map(|shown| Collection::new(Source::View(*shown), range)).collect();
+    if is_custom_resource(kind) {
+        collections.push(custom(kind, range));
     }
+    for collection in &mut collections {
+        // Nodes and profiles have no namespace, whatever is behind them.
+        collection.namespace = namespace.filter(|_| kind.is_namespaced()).map(str::to_owned);
+    }
+    collections
 }
 
-/// Everything but the views.
 fn parts_of_everything() -> Vec<KeyRange> {
-    let mut kinds: Vec<Kind> = Kind::all().filter(|kind| is_custom_resource(*kind)).collect();
+    let mut kinds: Vec<Kind> = Kind::all().collect();
     kinds.retain(|kind| {
         !matches!(kind, Kind::IpamBlock | Kind::BlockAffinity | Kind::IpamHandle | Kind::IpamConfiguration)
     });
@@ -83,35 +173,6 @@ fn parts_of_everything() -> Vec<KeyRange> {
         KeyRange::VirtualAffinities,
     ];
     of_ipam.into_iter().chain(kinds.into_iter().map(KeyRange::Kind)).collect()
-}
-
-fn single(range: &KeyRange) -> Collection {
-    let plain = |kind| Collection::of_kind(kind, range.clone());
-    match range {
-        KeyRange::Kind(kind) => plain(*kind),
-        KeyRange::Namespace(kind, namespace) => {
-            Collection { namespace: Some(namespace.clone()), ..plain(*kind) }
-        }
-        KeyRange::NamePrefix { kind, namespace, .. } => {
-            Collection { namespace: namespace.clone(), ..plain(*kind) }
-        }
-        KeyRange::Blocks(_) => plain(Kind::IpamBlock),
-        KeyRange::HostAffinities | KeyRange::VirtualAffinities => plain(Kind::BlockAffinity),
-        KeyRange::AffinitiesOf(owner, version) => {
-            let labels = affinity_labels(owner, *version).map(|(label, text)| format!("{label}={text}"));
-            Collection { labels: Some(labels.join(",")), ..plain(Kind::BlockAffinity) }
-        }
-        KeyRange::Handles => plain(Kind::IpamHandle),
-        KeyRange::IpamConfig | KeyRange::Everything => plain(Kind::IpamConfiguration),
-    }
-}
-
-pub(super) fn collection_path(layout: Layout, kind: Kind, namespace: Option<&str>) -> String {
-    let api = format!("/apis/{}", layout.api_version());
-    match namespace {
-        Some(namespace) => format!("{api}/namespaces/{}/{}", escaped(namespace), layout.plural(kind)),
-        None => format!("{api}/{}", layout.plural(kind)),
-    }
 }
 
 /// A text as one segment of a path or one value of a query.
@@ -135,30 +196,44 @@ mod tests {
 
     #[test]
     fn everything_is_listed_in_key_order_and_watched_once() {
-        let listed = collections(&KeyRange::Everything).unwrap();
+        let listed = collections(&KeyRange::Everything);
         let prefixes: Vec<String> = listed.iter().map(|part| part.range.etcd_prefix()).collect();
         assert!(prefixes.is_sorted(), "{prefixes:?}");
-        let watched = watched(&KeyRange::Everything).unwrap();
-        let mut kinds: Vec<Kind> = watched.iter().map(|part| part.kind).collect();
-        let count = kinds.len();
-        kinds.sort();
-        kinds.dedup();
-        assert_eq!((kinds.len(), count), (count, Kind::all().count() - 3));
+        let watched = watched(&KeyRange::Everything);
+        let mut sources: Vec<Source> = watched.iter().map(|part| part.source).collect();
+        let count = sources.len();
+        sources.sort();
+        sources.dedup();
+        assert_eq!((sources.len(), count), (count, Kind::all().count() + 1), "profiles have two");
     }
 
     #[test]
     fn the_affinities_of_a_node_are_found_by_their_labels() {
         let range = KeyRange::AffinitiesOf(AffinityOwner::Host("node-a".into()), IpVersion::V4);
-        let [collection] = collections(&range).unwrap().try_into().unwrap();
-        let path = collection.path(Layout::V1);
+        let path = collections(&range)[0].path(Layout::V1);
         assert!(path.starts_with("/apis/crd.projectcalico.org/v1/blockaffinities?labelSelector="), "{path}");
         assert!(path.contains("projectcalico.org%2Fhostname-hash%3DPY3TQE2E"), "{path}");
     }
 
     #[test]
-    fn views_are_not_read_yet() {
-        for kind in [Kind::Node, Kind::WorkloadEndpoint, Kind::Profile] {
-            assert!(matches!(collections(&KeyRange::Kind(kind)), Err(StoreError::Unsupported { .. })));
-        }
+    fn the_pods_of_a_node_are_singled_out_by_the_server() {
+        let range = KeyRange::NamePrefix {
+            kind: Kind::WorkloadEndpoint,
+            namespace: Some("blue".into()),
+            prefix: "node--a-k8s-web".into(),
+        };
+        let path = collections(&range)[0].path(Layout::V1);
+        assert_eq!(path, "/api/v1/namespaces/blue/pods?fieldSelector=spec.nodeName%3Dnode-a&");
+    }
+
+    #[test]
+    fn views_are_found_behind_their_keys() {
+        let path = |key: Key| Location::of(&key).map(|location| location.path(Layout::V1));
+        let endpoint = Key::namespaced(Kind::WorkloadEndpoint, "blue", "node--a-k8s-web--0-eth0");
+        assert_eq!(path(endpoint).unwrap(), "/api/v1/namespaces/blue/pods/web-0");
+        assert_eq!(path(Key::cluster(Kind::Node, "n")).unwrap(), "/api/v1/nodes/n");
+        assert_eq!(path(Key::cluster(Kind::Profile, "kns.blue")).unwrap(), "/api/v1/namespaces/blue");
+        assert_eq!(path(Key::cluster(Kind::Profile, "projectcalico-default-allow")), None);
+        assert_eq!(path(Key::cluster(Kind::IpamBlock, "10-0-0-0-26")), None);
     }
 }

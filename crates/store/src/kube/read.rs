@@ -1,15 +1,15 @@
 //! Single records, and lists page by page.
 
 use http::StatusCode;
-use model::kube::{Decoded, Layout, Place, decode, place};
-use model::{Key, Kind};
+use model::Key;
+use model::kube::{Decoded, Layout};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Shared;
 use super::client::{Answer, Request};
 use super::failure::{Status, refusal};
-use super::range::{Collection, collection_path, collections, escaped};
+use super::range::{Collection, Location, collections, escaped};
 use crate::{Continuation, ListPage, ListRequest, Record, Revision, StoreError};
 
 /// A page as the API server gives it.
@@ -43,29 +43,25 @@ impl Mark {
 
 impl Shared {
     pub(super) async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
-        let place = self.place(key)?;
-        let found = self.look_up(key, &place).await?;
+        let Some(location) = Location::of(key) else { return Ok(None) };
+        let found = self.look_up(key, &location).await?;
         Ok(found.filter(|found| !found.is_tombstone && found.key == *key).map(record))
     }
 
-    /// Where a record is kept. Keys that no custom resource keeps cannot be read yet.
-    pub(super) fn place(&self, key: &Key) -> Result<Place, StoreError> {
-        place(key).ok_or_else(|| StoreError::Unsupported {
-            operation: format!("keep {key}: it is not a custom resource, and views are not read yet"),
-        })
-    }
-
-    pub(super) fn path_of(&self, place: &Place) -> String {
-        let collection = collection_path(self.layout, place.kind, place.namespace.as_deref());
-        format!("{collection}/{}", escaped(&place.name))
-    }
-
     /// What lies where a record is kept, even if it is marked as removed or is another record with the same name.
-    pub(super) async fn look_up(&self, key: &Key, place: &Place) -> Result<Option<Decoded>, StoreError> {
+    pub(super) async fn look_up(
+        &self,
+        key: &Key,
+        location: &Location,
+    ) -> Result<Option<Decoded>, StoreError> {
         let operation = format!("reading {key}");
-        let answer = self.client.send(&Request::get(self.path_of(place))).await?;
+        let answer = self.client.send(&Request::get(location.path(self.layout))).await?;
         match answer.status {
-            StatusCode::OK => self.decode_answer(place.kind, &operation, &answer).map(Some),
+            StatusCode::OK => {
+                let object =
+                    serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
+                location.source.decode(self.layout, object).map_err(|error| unreadable(&operation, error))
+            }
             StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
             // A name that the server cannot even take is not there.
             StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Ok(None),
@@ -73,18 +69,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn decode_answer(
-        &self,
-        kind: Kind,
-        operation: &str,
-        answer: &Answer,
-    ) -> Result<Decoded, StoreError> {
-        let document = serde_json::from_slice(&answer.body).map_err(|error| unreadable(operation, error))?;
-        decode(self.layout, kind, document).map_err(|error| unreadable(operation, error))
-    }
-
     pub(super) async fn page(&self, request: ListRequest) -> Result<ListPage, StoreError> {
-        let collections = collections(&request.range)?;
+        let collections = collections(&request.range);
         let (mut mark, mut moment) = match &request.next {
             None => (Mark { collection: 0, token: String::new() }, None),
             Some(next) => {
@@ -132,7 +118,7 @@ impl Shared {
             }
             (token, _) => path.push_str(&format!("&continue={}", escaped(token))),
         }
-        let operation = format!("listing {}", self.layout.plural(collection.kind));
+        let operation = format!("listing {}", collection.source.plural(self.layout));
         let answer = self.client.send(&Request::list(path)).await?;
         match answer.status {
             StatusCode::OK => {
@@ -168,10 +154,10 @@ pub(super) fn readable(
     collection: &Collection,
     document: Map<String, Value>,
 ) -> Option<Decoded> {
-    match decode(layout, collection.kind, document) {
-        Ok(decoded) => collection.holds(&decoded.key).then_some(decoded),
+    match collection.source.decode(layout, document) {
+        Ok(decoded) => decoded.filter(|decoded| collection.holds(&decoded.key)),
         Err(error) => {
-            tracing::warn!(%error, "passed over a custom resource that is no record");
+            tracing::warn!(%error, "passed over an object that is no record");
             None
         }
     }

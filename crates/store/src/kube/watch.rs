@@ -36,7 +36,7 @@ const DOUBT_FOR: Duration = Duration::from_secs(60);
 type News = (usize, Result<Batch, StoreError>);
 
 pub(super) fn start(shared: &Arc<Shared>, range: &KeyRange, after: Revision) -> Result<Watch, StoreError> {
-    let collections = watched(range)?;
+    let collections = watched(range);
     let positions = positions(&after, collections.len())?;
     let (sender, receiver) = mpsc::channel(Watch::BUFFER);
     for (index, collection) in collections.into_iter().enumerate() {
@@ -174,7 +174,7 @@ impl Stream {
                     End::Again(pause)
                 }
                 _ => {
-                    let operation = format!("watching {}", self.shared.layout.plural(self.collection.kind));
+                    let operation = format!("watching {}", self.collection.source.plural(self.shared.layout));
                     self.refused(refusal(self.shared.client.address(), &operation, &answer)).await
                 }
             },
@@ -182,7 +182,7 @@ impl Stream {
                 self.refused(error).await
             }
             Err(error) => {
-                tracing::debug!(%error, kind = %self.collection.kind, "a watch could not be opened");
+                tracing::debug!(%error, source = ?self.collection.source, "a watch could not be opened");
                 End::Again(Duration::ZERO)
             }
         }
@@ -208,7 +208,7 @@ impl Stream {
                 Ok(Ok(data)) => data,
                 Ok(Err(_trailers)) => continue,
                 Err(error) => {
-                    tracing::debug!(%error, kind = %self.collection.kind, "a watch broke");
+                    tracing::debug!(%error, source = ?self.collection.source, "a watch broke");
                     return End::Again(Duration::ZERO);
                 }
             };

@@ -2,13 +2,13 @@
 
 use http::{Method, StatusCode};
 use model::Key;
-use model::kube::{Decoded, EncodeError, Place, encode, has_status_apart};
+use model::kube::{Decoded, EncodeError, Place, encode, has_status_apart, place};
 use serde_json::{Map, Value, json};
 
 use super::Shared;
 use super::client::{Answer, Request};
 use super::failure::refusal;
-use super::range::{collection_path, escaped};
+use super::range::{Location, Source, escaped};
 use super::read::{is_absence, record, unreadable};
 use crate::request::check_precondition;
 use crate::{Change, Precondition, Revision, StoreError, Write};
@@ -18,13 +18,15 @@ const TRIES: usize = 8;
 
 impl Shared {
     pub(super) async fn change(&self, change: Change) -> Result<Revision, StoreError> {
-        let place = self.place(&change.key)?;
+        let place = place(&change.key).ok_or_else(|| StoreError::Unsupported {
+            operation: format!("write {}: it is a view of an object of Kubernetes", change.key),
+        })?;
         match (&change.precondition, &change.write) {
             (_, Write::Nothing) => self.require(&change, &place).await,
             (Precondition::Absent, Write::Put(value)) => self.create(&change.key, &place, value).await,
             (Precondition::At(revision), _) if revision.number().is_none_or(|number| number == 0) => {
                 // The server would take some of these for "whatever is there".
-                self.unmet(&change, &place).await
+                self.unmet(&change).await
             }
             (Precondition::At(revision), Write::Put(value)) => {
                 self.replace(&change, &place, value, revision).await
@@ -36,9 +38,25 @@ impl Shared {
         }
     }
 
+    fn collection_of(&self, place: &Place) -> String {
+        Source::Custom(place.kind).path(self.layout, place.namespace.as_deref())
+    }
+
+    fn path_of(&self, place: &Place) -> String {
+        format!("{}/{}", self.collection_of(place), escaped(&place.name))
+    }
+
+    /// What lies where a record is to be written.
+    async fn found(&self, key: &Key) -> Result<Option<Decoded>, StoreError> {
+        match Location::of(key) {
+            Some(location) => self.look_up(key, &location).await,
+            None => Ok(None),
+        }
+    }
+
     async fn create(&self, key: &Key, place: &Place, value: &[u8]) -> Result<Revision, StoreError> {
         let document = self.document(key, value)?;
-        let path = collection_path(self.layout, place.kind, place.namespace.as_deref());
+        let path = self.collection_of(place);
         let request = Request::write(Method::POST, path, body(&document));
         let operation = format!("creating {key}");
         for _ in 0..TRIES {
@@ -47,7 +65,7 @@ impl Shared {
                 StatusCode::OK | StatusCode::CREATED => {
                     return self.written(key, place, document, &answer).await;
                 }
-                StatusCode::CONFLICT => match self.look_up(key, place).await? {
+                StatusCode::CONFLICT => match self.found(key).await? {
                     None => {}
                     Some(marked) if marked.is_tombstone => self.finish_deletion(place, &marked).await?,
                     Some(existing) if existing.key == *key => {
@@ -75,7 +93,7 @@ impl Shared {
         let answer = self.client.send(&request).await?;
         match answer.status {
             StatusCode::OK | StatusCode::CREATED => self.written(&change.key, place, document, &answer).await,
-            StatusCode::CONFLICT | StatusCode::NOT_FOUND => self.lost(change, place, &answer).await,
+            StatusCode::CONFLICT | StatusCode::NOT_FOUND => self.lost(change, &answer).await,
             _ => Err(refusal(self.client.address(), &format!("updating {}", change.key), &answer)),
         }
     }
@@ -92,7 +110,7 @@ impl Shared {
             StatusCode::OK | StatusCode::ACCEPTED => {
                 Ok(revision_of(&answer).unwrap_or_else(|| revision.clone()))
             }
-            StatusCode::CONFLICT | StatusCode::NOT_FOUND => self.lost(change, place, &answer).await,
+            StatusCode::CONFLICT | StatusCode::NOT_FOUND => self.lost(change, &answer).await,
             _ => Err(refusal(self.client.address(), &format!("deleting {}", change.key), &answer)),
         }
     }
@@ -117,16 +135,16 @@ impl Shared {
     }
 
     /// What a change that lost a race found.
-    async fn lost(&self, change: &Change, place: &Place, answer: &Answer) -> Result<Revision, StoreError> {
+    async fn lost(&self, change: &Change, answer: &Answer) -> Result<Revision, StoreError> {
         if answer.status == StatusCode::NOT_FOUND && !is_absence(answer) {
             let operation = format!("changing {}", change.key);
             return Err(refusal(self.client.address(), &operation, answer));
         }
-        self.unmet(change, place).await
+        self.unmet(change).await
     }
 
-    async fn unmet(&self, change: &Change, place: &Place) -> Result<Revision, StoreError> {
-        let found = self.look_up(&change.key, place).await?;
+    async fn unmet(&self, change: &Change) -> Result<Revision, StoreError> {
+        let found = self.found(&change.key).await?;
         Err(match found.filter(|found| !found.is_tombstone && found.key == change.key) {
             Some(current) => StoreError::Conflict { current: Box::new(record(current)) },
             None => StoreError::NotFound { key: change.key.clone() },
@@ -136,7 +154,7 @@ impl Shared {
     /// Checks what a commit relies on. A list of one name also tells the store's revision.
     async fn require(&self, change: &Change, place: &Place) -> Result<Revision, StoreError> {
         let operation = format!("reading {}", change.key);
-        let collection = collection_path(self.layout, place.kind, place.namespace.as_deref());
+        let collection = self.collection_of(place);
         let selector = escaped(&format!("metadata.name={}", place.name));
         let path = format!("{collection}?fieldSelector={selector}");
         let answer = self.client.send(&Request::get(path)).await?;
@@ -203,7 +221,7 @@ impl Shared {
                 operation,
                 source: "the API server's answer has no revision".into(),
             }),
-            StatusCode::CONFLICT | StatusCode::NOT_FOUND => self.lost(&change, place, &answer).await,
+            StatusCode::CONFLICT | StatusCode::NOT_FOUND => self.lost(&change, &answer).await,
             _ => Err(refusal(self.client.address(), &operation, &answer)),
         }
     }

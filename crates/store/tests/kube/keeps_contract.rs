@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::kube::{Layout, OF_CUSTOM_RESOURCE};
+use model::kube::{Layout, OF_CUSTOM_RESOURCE, is_custom_resource};
 use model::{Key, Kind};
 use serde_json::{Map, Value, json};
 use store::wrap::TranslatingStore;
@@ -123,8 +123,13 @@ impl Store for TellsDeletions {
         self.0.get(key).await
     }
 
+    /// Without views: namespaces are there in every cluster.
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
-        self.0.list(request).await
+        let mut page = self.0.list(request).await?;
+        page.records.retain(
+            |record| !matches!(&record.key, Key::Resource { kind, .. } if !is_custom_resource(*kind)),
+        );
+        Ok(page)
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {

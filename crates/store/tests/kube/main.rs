@@ -8,3 +8,4 @@ mod beside_calico;
 mod faults;
 mod fixture;
 mod keeps_contract;
+mod views;

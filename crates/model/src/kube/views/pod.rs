@@ -1,0 +1,190 @@
+//! A pod as the endpoint of its network.
+
+use serde_json::{Map, Value, json};
+
+use super::super::DecodeError;
+use super::{Object, set_unless_empty};
+use crate::names::{EndpointName, host_interface_name};
+use crate::{Kind, Resource};
+
+/// The one interface of a pod that Calico knows.
+pub(super) const INTERFACE: &str = "eth0";
+
+const POD_IP: &str = "cni.projectcalico.org/podIP";
+const POD_IPS: &str = "cni.projectcalico.org/podIPs";
+const AMAZON_POD_IPS: &str = "vpc.amazonaws.com/pod-ips";
+const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
+const FLOATING_IPS: &str = "cni.projectcalico.org/floatingIPs";
+const SOURCE_PREFIXES: &str = "cni.projectcalico.org/allowedSourcePrefixes";
+const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+
+/// Longer names do not fit into a label.
+const ACCOUNT_LABEL_MAX: usize = 63;
+
+/// A pod is an endpoint once it is on a node, unless it uses the node's network.
+pub(super) fn endpoint(pod: &Object<'_>) -> Result<Option<Resource>, DecodeError> {
+    let (node, name, namespace) = (pod.text(&["spec", "nodeName"]), pod.name(), pod.metadata("namespace"));
+    let is_on_host = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
+    if is_on_host || node.is_empty() || name.is_empty() || namespace.is_empty() {
+        return Ok(None);
+    }
+    let endpoint = EndpointName::of_pod(node, name, INTERFACE).compute();
+    let mut resource =
+        pod.record(Kind::WorkloadEndpoint, endpoint.map_err(|_| pod.unusable("metadata.name"))?);
+    resource.metadata.namespace = Some(namespace.to_owned());
+    set_unless_empty(&mut resource.metadata.extra, "generateName", pod.metadata("generateName"));
+    label(pod, namespace, &mut resource);
+    if let Some(status) = pod.annotation(NETWORK_STATUS) {
+        resource.metadata.annotations.insert(NETWORK_STATUS.to_owned(), status.to_owned());
+    }
+    let spec = spec(pod, node, namespace)?;
+    resource.body.insert("spec".to_owned(), Value::Object(spec));
+    Ok(Some(resource))
+}
+
+fn label(pod: &Object<'_>, namespace: &str, resource: &mut Resource) {
+    let labels = &mut resource.metadata.labels;
+    labels.extend(pod.labels().map(|(name, value)| (name.clone(), value.to_owned())));
+    labels.insert("projectcalico.org/namespace".to_owned(), namespace.to_owned());
+    labels.insert("projectcalico.org/orchestrator".to_owned(), "k8s".to_owned());
+    let account = pod.text(&["spec", "serviceAccountName"]);
+    if !account.is_empty() && account.len() < ACCOUNT_LABEL_MAX {
+        labels.insert("projectcalico.org/serviceaccount".to_owned(), account.to_owned());
+    }
+}
+
+fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Result<Map<String, Value>, DecodeError> {
+    let mut spec = Map::new();
+    for (field, text) in [
+        ("orchestrator", "k8s"),
+        ("node", node),
+        ("pod", pod.name()),
+        ("endpoint", INTERFACE),
+        ("containerID", pod.annotation(CONTAINER_ID).unwrap_or_default()),
+    ] {
+        set_unless_empty(&mut spec, field, text);
+    }
+    if let Ok(device) = host_interface_name(namespace, pod.name()) {
+        spec.insert("interfaceName".into(), device.as_str().into());
+    }
+    let mut profiles = vec![format!("kns.{namespace}")];
+    let account = pod.text(&["spec", "serviceAccountName"]);
+    if !account.is_empty() {
+        set_unless_empty(&mut spec, "serviceAccountName", account);
+        profiles.push(format!("ksa.{namespace}.{account}"));
+    }
+    spec.insert("profiles".into(), json!(profiles));
+    let networks = networks(pod)?;
+    let nats = nats(pod, &networks)?;
+    for (field, list) in [("ipNetworks", json!(networks)), ("ipNATs", nats), ("ports", json!(ports(pod)))] {
+        if list.as_array().is_some_and(|list| !list.is_empty()) {
+            spec.insert(field.into(), list);
+        }
+    }
+    if let Some(text) = pod.annotation(SOURCE_PREFIXES).filter(|text| !text.is_empty()) {
+        let prefixes: Vec<String> = serde_json::from_str(text)
+            .map_err(|_| pod.unusable("the annotation cni.projectcalico.org/allowedSourcePrefixes"))?;
+        spec.insert("allowSpoofedSourcePrefixes".into(), json!(prefixes));
+    }
+    Ok(spec)
+}
+
+/// The pod's addresses, from the first source that has any. A pod that has ended has none left.
+fn networks(pod: &Object<'_>) -> Result<Vec<String>, DecodeError> {
+    if has_ended(pod) {
+        return Ok(Vec::new());
+    }
+    let of_status: Vec<&str> = pod
+        .list(&["status", "podIPs"])
+        .iter()
+        .filter_map(|entry| entry.get("ip").and_then(Value::as_str))
+        .collect();
+    let of_annotation = |name: &str| -> Vec<&str> {
+        pod.annotation(name).unwrap_or_default().split(',').map(str::trim).collect()
+    };
+    let sources = [
+        of_status,
+        vec![pod.text(&["status", "podIP"])],
+        of_annotation(POD_IPS),
+        of_annotation(POD_IP),
+        of_annotation(AMAZON_POD_IPS),
+    ];
+    let first = sources
+        .into_iter()
+        .map(|source| source.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>())
+        .find(|source| !source.is_empty());
+    let single = |text: &str| single_address(text).ok_or_else(|| pod.unusable("an address of the pod"));
+    first.unwrap_or_default().into_iter().map(single).collect()
+}
+
+/// An address as a network of its own.
+fn single_address(text: &str) -> Option<String> {
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length.parse::<u8>().ok()?)),
+        None => (text, None),
+    };
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let whole = if address.is_ipv4() { 32 } else { 128 };
+    (length.unwrap_or(whole) == whole).then(|| format!("{address}/{whole}"))
+}
+
+/// It ran to its end, or the plugin has taken its addresses back while it is being deleted.
+fn has_ended(pod: &Object<'_>) -> bool {
+    let is_finished = matches!(pod.text(&["status", "phase"]), "Failed" | "Succeeded" | "Completed");
+    let is_leaving = !pod.metadata("deletionTimestamp").is_empty();
+    let is_empty = |name| pod.annotation(name) == Some("");
+    is_finished || is_leaving && (is_empty(POD_IP) || is_empty(AMAZON_POD_IPS))
+}
+
+fn nats(pod: &Object<'_>, networks: &[String]) -> Result<Value, DecodeError> {
+    let Some(text) = pod.annotation(FLOATING_IPS).filter(|text| !text.is_empty() && !networks.is_empty())
+    else {
+        return Ok(json!([]));
+    };
+    let floating: Vec<std::net::IpAddr> = serde_json::from_str(text)
+        .map_err(|_| pod.unusable("the annotation cni.projectcalico.org/floatingIPs"))?;
+    let inside = |external: &std::net::IpAddr| {
+        let mut addresses = networks.iter().filter_map(|network| network.split('/').next());
+        addresses.find(|address| address.contains(':') == external.is_ipv6())
+    };
+    let nats: Vec<Value> = floating
+        .iter()
+        .filter_map(|external| {
+            Some(json!({ "internalIP": inside(external)?, "externalIP": external.to_string() }))
+        })
+        .collect();
+    Ok(json!(nats))
+}
+
+/// Ports that have a name or are open on the node.
+fn ports(pod: &Object<'_>) -> Vec<Value> {
+    let containers = pod.list(&["spec", "containers"]).iter().chain(pod.list(&["spec", "initContainers"]));
+    let ports = containers.filter_map(|container| container.get("ports").and_then(Value::as_array)).flatten();
+    ports.filter_map(port).collect()
+}
+
+fn port(port: &Value) -> Option<Value> {
+    let number = |field| port.get(field).and_then(Value::as_u64).filter(|number| *number > 0);
+    let text = |field| port.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let container_port = number("containerPort")?;
+    let (name, host_port) = (text("name"), number("hostPort"));
+    if name.is_none() && host_port.is_none() {
+        return None;
+    }
+    let protocol = match text("protocol") {
+        None => "TCP",
+        Some(known @ ("TCP" | "UDP" | "SCTP")) => known,
+        Some(_) => return None,
+    };
+    let mut shown = json!({ "protocol": protocol, "port": container_port });
+    for (field, value) in [
+        ("name", name.map(Value::from)),
+        ("hostPort", host_port.map(Value::from)),
+        ("hostIP", text("hostIP").map(Value::from)),
+    ] {
+        if let Some(value) = value {
+            shown[field] = value;
+        }
+    }
+    Some(shown)
+}

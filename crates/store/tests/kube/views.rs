@@ -1,0 +1,166 @@
+//! Pods, Nodes, Namespaces and ServiceAccounts as the records they are to Calico.
+
+use std::collections::BTreeMap;
+
+use model::kube::Layout;
+use model::{Key, KeyRange, Kind};
+use serde_json::{Value, json};
+use store::{Change, Event, Record, Store, StoreError};
+use testkit::kube::{Api, Setup};
+
+use crate::fixture::{connect, next, start};
+
+fn endpoint(name: &str) -> Key {
+    Key::namespaced(Kind::WorkloadEndpoint, "blue", name)
+}
+
+fn pod(name: &str, node: Option<&str>, host_network: bool) -> Value {
+    let mut pod = json!({ "metadata": { "name": name },
+        "spec": { "hostNetwork": host_network, "containers": [{ "name": "c", "image": "i" }] } });
+    if let Some(node) = node {
+        pod["spec"]["nodeName"] = node.into();
+    }
+    pod
+}
+
+/// A namespace, an account, two nodes, and pods of every sort.
+fn populate(api: &Api) {
+    let namespace = json!({ "metadata": { "name": "blue", "labels": { "team": "x" } } });
+    api.create("/api/v1/namespaces", &namespace).unwrap();
+    let account = json!({ "metadata": { "name": "robot" } });
+    api.create("/api/v1/namespaces/blue/serviceaccounts", &account).unwrap();
+    let annotations = json!({ "projectcalico.org/IPv4Address": "172.30.0.1/24" });
+    let node = json!({ "metadata": { "name": "node-a", "annotations": annotations }, "spec": { "podCIDR": "10.244.0.0/24" } });
+    api.create("/api/v1/nodes", &node).unwrap();
+    for pod in [
+        pod("web-0", Some("node-a"), false),
+        pod("web-1", Some("node-b"), false),
+        pod("proxy", Some("node-a"), true),
+        pod("waiting", None, false),
+    ] {
+        api.create("/api/v1/namespaces/blue/pods", &pod).unwrap();
+    }
+}
+
+/// The plugin's note on a pod, as Calico writes it.
+fn annotate(api: &Api, pod: &str, address: &str) {
+    let path = format!("/api/v1/namespaces/blue/pods/{pod}/status");
+    let mut object = api.read(&format!("/api/v1/namespaces/blue/pods/{pod}")).unwrap();
+    object["metadata"]["annotations"] = json!({ "cni.projectcalico.org/podIP": address,
+        "cni.projectcalico.org/podIPs": address, "cni.projectcalico.org/containerID": "0f3a" });
+    api.replace(&path, &object).unwrap();
+}
+
+fn spec(record: &Record) -> Value {
+    let value: Value = serde_json::from_slice(&record.value).unwrap();
+    value["spec"].clone()
+}
+
+async fn names(store: &dyn Store, range: KeyRange) -> Vec<String> {
+    let (records, _) = store.list_all(range).await.unwrap();
+    records.into_iter().map(|record| record.key.to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_of_kubernetes_are_records() {
+    let test = "objects_of_kubernetes_are_records";
+    let Some(server) = start(test, Setup::default(), Layout::V1) else { return };
+    let api = server.api();
+    populate(&api);
+    annotate(&api, "web-0", "10.0.0.7/32");
+    let store = connect(server.kubeconfig().unwrap()).await;
+    let store: &dyn Store = &store;
+
+    let record = store.get(&endpoint("node--a-k8s-web--0-eth0")).await.unwrap().unwrap();
+    assert_eq!(spec(&record)["ipNetworks"], json!(["10.0.0.7/32"]));
+    assert_eq!(spec(&record)["containerID"], "0f3a");
+    for absent in ["node--b-k8s-web--0-eth0", "node--a-k8s-proxy-eth0", "node--a-k8s-nobody-eth0", "nonsense"]
+    {
+        assert_eq!(store.get(&endpoint(absent)).await.unwrap(), None, "{absent}");
+    }
+    let all =
+        ["WorkloadEndpoint(blue/node--a-k8s-web--0-eth0)", "WorkloadEndpoint(blue/node--b-k8s-web--1-eth0)"];
+    assert_eq!(names(store, KeyRange::Kind(Kind::WorkloadEndpoint)).await, all);
+    let of_node = KeyRange::NamePrefix {
+        kind: Kind::WorkloadEndpoint,
+        namespace: Some("blue".into()),
+        prefix: "node--a-k8s-".into(),
+    };
+    assert_eq!(names(store, of_node).await, all[..1]);
+    assert_eq!(names(store, KeyRange::Kind(Kind::Node)).await, ["Node(node-a)"]);
+    let node = store.get(&Key::cluster(Kind::Node, "node-a")).await.unwrap().unwrap();
+    assert_eq!(spec(&node)["bgp"]["ipv4Address"], "172.30.0.1/24");
+    let profiles = names(store, KeyRange::Kind(Kind::Profile)).await;
+    for profile in ["Profile(kns.blue)", "Profile(ksa.blue.robot)"] {
+        assert!(profiles.contains(&profile.to_owned()), "{profiles:?}");
+    }
+    let profile = store.get(&Key::cluster(Kind::Profile, "kns.blue")).await.unwrap().unwrap();
+    assert_eq!(spec(&profile)["labelsToApply"]["pcns.team"], "x");
+    let (everything, _) = store.list_all(KeyRange::Everything).await.unwrap();
+    assert!(everything.contains(&record) && everything.contains(&node) && everything.contains(&profile));
+
+    for change in [
+        Change::create(endpoint("node--a-k8s-new-eth0"), b"{}".to_vec()),
+        Change::delete(record.key.clone(), record.revision.clone()),
+        Change::update(node.key.clone(), node.value.clone(), node.revision.clone()),
+    ] {
+        let refused = store.commit(vec![change]).await;
+        assert!(matches!(refused, Err(StoreError::Unsupported { .. })), "{refused:?}");
+    }
+}
+
+/// A watch over every endpoint, and one over everything, show what happens to pods and to nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_of_pods_are_changes_of_endpoints() {
+    let test = "changes_of_pods_are_changes_of_endpoints";
+    let Some(server) = start(test, Setup::default(), Layout::V3) else { return };
+    let api = server.api();
+    populate(&api);
+    let store = connect(server.kubeconfig().unwrap()).await;
+    let store: &dyn Store = &store;
+    let (_, from) = store.list_all(KeyRange::Everything).await.unwrap();
+    let mut endpoints = store.watch(KeyRange::Kind(Kind::WorkloadEndpoint), from.clone()).await.unwrap();
+    let mut everything = store.watch(KeyRange::Everything, from).await.unwrap();
+
+    annotate(&api, "web-0", "10.0.0.7/32");
+    api.create("/api/v1/namespaces/blue/pods", &pod("host", Some("node-a"), true)).unwrap();
+    api.create("/api/v1/namespaces/blue/pods", &pod("late", Some("node-a"), false)).unwrap();
+    let options = json!({ "gracePeriodSeconds": 0 });
+    let gone = api.request("DELETE", "/api/v1/namespaces/blue/pods/web-1", Some(&options)).unwrap();
+    assert_eq!(gone.status, 200);
+
+    let mut told = Vec::new();
+    for _ in 0..4 {
+        told.push(next(&mut endpoints).await);
+    }
+    match told.as_slice() {
+        [Event::Put(first), Event::Put(late), Event::Put(leaving), Event::Deleted { key, .. }] => {
+            assert_eq!(spec(first)["ipNetworks"], json!(["10.0.0.7/32"]));
+            assert_eq!(late.key, endpoint("node--a-k8s-late-eth0"));
+            // The server marks a pod before it removes it.
+            assert_eq!((key, &leaving.key), (&endpoint("node--b-k8s-web--1-eth0"), key));
+        }
+        other => panic!("{other:?}"),
+    }
+    let mut seen = BTreeMap::new();
+    for _ in 0..told.len() {
+        let event = next(&mut everything).await;
+        seen.insert(event.revision().unwrap().as_str().to_owned(), event);
+    }
+    let expected: BTreeMap<_, _> =
+        told.into_iter().map(|event| (event.revision().unwrap().as_str().to_owned(), event)).collect();
+    assert_eq!(seen, expected);
+
+    // Another watch goes on where this one stopped, with a number for each of its streams.
+    let position = everything.position().clone();
+    drop(everything);
+    let mut resumed = store.watch(KeyRange::Everything, position).await.unwrap();
+    store
+        .create(Key::cluster(Kind::IpPool, "p"), br#"{"spec":{"cidr":"10.0.0.0/16"}}"#.to_vec())
+        .await
+        .unwrap();
+    match next(&mut resumed).await {
+        Event::Put(record) => assert_eq!(record.key, Key::cluster(Kind::IpPool, "p")),
+        other => panic!("{other:?}"),
+    }
+}
