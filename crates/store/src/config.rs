@@ -18,6 +18,7 @@ use model::settings::{SETTINGS_FILE, SettingsFileError, parse_settings_file};
 use settings::Settings;
 
 use crate::etcd::{EtcdConfig, PemSource};
+use crate::kube::KubeConfig;
 
 /// Where calicoctl looks for its configuration, and so do we.
 pub const DEFAULT_CONFIG_FILE: &str = "/etc/calico/calicoctl.cfg";
@@ -33,7 +34,7 @@ pub const AGENT_SETTINGS_VARIABLE: &str = "PLUMB_AGENT_SETTINGS";
 pub enum StoreConfig {
     Sqlite { path: PathBuf },
     Etcd(EtcdConfig),
-    Kubernetes { kubeconfig: Option<PathBuf>, context: Option<String> },
+    Kubernetes(KubeConfig),
 }
 
 /// Where to look. `Sources::of_process` is what a program wants; tests build their own.
@@ -192,10 +193,11 @@ impl StoreConfig {
                 StoreConfig::Sqlite { path: sqlite_path.unwrap_or_else(|| DEFAULT_SQLITE_PATH.into()) }
             }
             DatastoreType::Etcd => StoreConfig::Etcd(etcd_config(settings)?),
-            DatastoreType::Kubernetes => StoreConfig::Kubernetes {
+            DatastoreType::Kubernetes => StoreConfig::Kubernetes(KubeConfig {
                 kubeconfig: settings.kubeconfig.map(PathBuf::from),
                 context: settings.k8s_current_context,
-            },
+                api_group: settings.calico_api_group,
+            }),
         };
         Ok(Selected { config, reason, origin })
     }
@@ -220,10 +222,10 @@ impl fmt::Display for StoreConfig {
         match self {
             StoreConfig::Sqlite { path } => write!(f, "SQLite file {}", path.display()),
             StoreConfig::Etcd(etcd) => write!(f, "etcd at {}", etcd.shown_endpoints().join(",")),
-            StoreConfig::Kubernetes { kubeconfig: Some(path), .. } => {
+            StoreConfig::Kubernetes(KubeConfig { kubeconfig: Some(path), .. }) => {
                 write!(f, "Kubernetes by {}", path.display())
             }
-            StoreConfig::Kubernetes { kubeconfig: None, .. } => f.write_str("Kubernetes"),
+            StoreConfig::Kubernetes(KubeConfig { kubeconfig: None, .. }) => f.write_str("Kubernetes"),
         }
     }
 }

@@ -21,7 +21,7 @@ pub async fn open(config: &StoreConfig, mode: OpenMode) -> Result<Arc<dyn Store>
             Ok(Arc::new(store))
         }
         StoreConfig::Etcd(etcd) => Ok(Arc::new(EtcdStore::connect(etcd.clone()).await?)),
-        StoreConfig::Kubernetes { .. } => Err(StoreError::Other {
+        StoreConfig::Kubernetes(_) => Err(StoreError::Other {
             operation: "opening the Kubernetes store".to_owned(),
             source: "this release has no Kubernetes store yet".into(),
         }),

@@ -55,7 +55,7 @@ pub(crate) struct Settings {
     #[serde(rename = "k8sCurrentContext")]
     pub(crate) k8s_current_context: Option<String>,
     #[serde(rename = "calicoAPIGroup")]
-    calico_api_group: Option<String>,
+    pub(crate) calico_api_group: Option<String>,
 }
 
 impl Settings {
@@ -85,6 +85,7 @@ impl Settings {
             kubeconfig: get("KUBECONFIG")?,
             k8s_api_endpoint: get("K8S_API_ENDPOINT")?,
             k8s_current_context: get("K8S_CURRENT_CONTEXT")?,
+            calico_api_group: get("CALICO_API_GROUP")?,
             ..Settings::default()
         })
     }

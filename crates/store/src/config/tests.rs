@@ -94,6 +94,22 @@ fn the_order_of_selection_is_named_then_etcd_then_kubernetes_then_sqlite() {
 }
 
 #[test]
+fn a_kubernetes_store_is_reached_as_the_variables_say() {
+    let selected = select(&[
+        ("DATASTORE_TYPE", "kubernetes"),
+        ("KUBECONFIG", "/a:/b"),
+        ("K8S_CURRENT_CONTEXT", "far"),
+        ("CALICO_API_GROUP", "projectcalico.org/v3"),
+    ]);
+    let expected = KubeConfig {
+        kubeconfig: Some("/a:/b".into()),
+        context: Some("far".to_owned()),
+        api_group: Some("projectcalico.org/v3".to_owned()),
+    };
+    assert_eq!(selected.config, StoreConfig::Kubernetes(expected));
+}
+
+#[test]
 fn the_calico_prefix_wins_and_empty_is_unset() {
     let selected = select(&[("DATASTORE_TYPE", "etcdv3"), ("CALICO_DATASTORE_TYPE", "sqlite")]);
     assert!(matches!(selected.config, StoreConfig::Sqlite { .. }));
