@@ -192,7 +192,7 @@ async fn collect(agent: &Agent) -> Evidence {
 fn in_progress(listed: &[Attached], agent: &Agent) -> Vec<Attached> {
     let mut found = Vec::new();
     for handle in agent.locks.busy() {
-        let Some((network, container_id)) = handle.rsplit_once('.') else { continue };
+        let Some((network, container_id)) = handle.sandbox() else { continue };
         if listed.iter().any(|attached| attached.attachment.container_id == container_id) {
             continue;
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use model::Sandbox;
+use model::{HandleId, Sandbox};
 use tokio::sync::OwnedMutexGuard;
 
 /// More than a node has calls at the same time.
@@ -14,14 +14,14 @@ type Lock = Arc<tokio::sync::Mutex<()>>;
 /// All attachments of a container share its IPAM handle, so they share the lock, too.
 #[derive(Debug, Default)]
 pub(crate) struct SandboxLocks {
-    locks: Mutex<HashMap<String, Lock>>,
+    locks: Mutex<HashMap<HandleId, Lock>>,
 }
 
 /// A lock that is held. Dropping it releases it.
 #[derive(Debug)]
 pub(crate) struct SandboxLock<'a> {
     locks: &'a SandboxLocks,
-    handle: String,
+    handle: HandleId,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
@@ -46,13 +46,13 @@ impl SandboxLocks {
     }
 
     /// The handles of all containers whose lock is held or waited for.
-    pub(crate) fn busy(&self) -> Vec<String> {
+    pub(crate) fn busy(&self) -> Vec<HandleId> {
         let locks = self.locks();
         let busy = locks.iter().filter(|(_, lock)| Arc::strong_count(lock) > 1);
         busy.map(|(handle, _)| handle.clone()).collect()
     }
 
-    fn locks(&self) -> std::sync::MutexGuard<'_, HashMap<String, Lock>> {
+    fn locks(&self) -> std::sync::MutexGuard<'_, HashMap<HandleId, Lock>> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -63,7 +63,7 @@ mod tests {
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::new());
         assert_eq!(probe(&*memory).await, None);
         let failing = FailingStore::new(memory, Failure::End, 0);
-        let _ = failing.commit(vec![Change::create(model::Key::Handle("h".to_owned()), "x")]).await;
+        let _ = failing.commit(vec![Change::create(model::Key::Handle("h".into()), "x")]).await;
         let problem = probe(&failing).await.expect("it does not answer");
         assert!(
             problem.starts_with("cannot reach the store at the store: it fails on purpose ("),

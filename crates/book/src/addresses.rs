@@ -8,7 +8,7 @@ use ipam::{
     HostReserve, Owner, OwnerChange, OwnerUpdate, PoolUse, ReleaseItem, Unreleased, held_by,
 };
 use model::ipam::BlockAttribute;
-use model::{AffinityOwner, Cidr, Key, KeyRange, Kind};
+use model::{AffinityOwner, Cidr, HandleId, Key, KeyRange, Kind};
 use store::{Lookup, MAX_CHANGES, Record, StoreError};
 use tokio::sync::oneshot;
 
@@ -160,9 +160,9 @@ impl Book {
     }
 
     /// What a handle holds, and other records that the caller wants to see, in two round trips at most.
-    pub async fn held(&self, handle: &str, also: Vec<Key>) -> Result<(Holding, Vec<Record>), BookError> {
+    pub async fn held(&self, handle: &HandleId, also: Vec<Key>) -> Result<(Holding, Vec<Record>), BookError> {
         look::check_handle(handle)?;
-        let key = Key::Handle(handle.to_owned());
+        let key = Key::Handle(handle.clone());
         let keys = also.iter().cloned().chain([key.clone()]).collect();
         let mut found = read_records(&*self.inner.store, keys).await?;
         let record = found.remove(&key).flatten();
@@ -182,7 +182,7 @@ impl Book {
 }
 
 impl Holding {
-    fn add(&mut self, handle: &str, key: &Key, answer: Answer) {
+    fn add(&mut self, handle: &HandleId, key: &Key, answer: Answer) {
         let mut broken = |contradictions| self.corrupt.push(Corrupt { key: key.clone(), contradictions });
         match answer {
             Answer::Block(stored) => {

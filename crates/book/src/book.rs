@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipam::{AffinityRelease, Answer, Decision, Grant, Pool, ReleaseRule, Steps, Stored, deselected_blocks};
 use jiff::Timestamp;
 use model::ipam::IpamConfig;
-use model::{AffinityOwner, Cidr, Key, KeyRange, Kind};
+use model::{AffinityOwner, Cidr, HandleId, Key, KeyRange, Kind};
 use store::{Change, Lookup, Record, Store, StoreError};
 use tracing::{debug, warn};
 
@@ -42,7 +42,7 @@ pub(crate) struct Inner {
 pub(crate) struct Ground {
     pub(crate) scene: Arc<Scene>,
     /// The handles as they are; nothing is known about those that are not in here.
-    pub(crate) handles: BTreeMap<String, Answer>,
+    pub(crate) handles: BTreeMap<HandleId, Answer>,
     /// Not read now: it may be out of date.
     pub(crate) is_remembered: bool,
 }
@@ -53,7 +53,7 @@ pub(crate) struct ReleaseGround {
     pub(crate) lock: Lock,
     pub(crate) config: Option<Stored<IpamConfig>>,
     pub(crate) pools: Vec<Pool>,
-    pub(crate) handles: BTreeMap<String, Answer>,
+    pub(crate) handles: BTreeMap<HandleId, Answer>,
     pub(crate) is_remembered: bool,
 }
 
@@ -152,7 +152,7 @@ impl Inner {
     pub(crate) async fn ground(
         &self,
         request: &AssignRequest,
-        handles: &[String],
+        handles: &[HandleId],
         must_read: bool,
     ) -> Result<Ground, BookError> {
         let owner = request.block_owner();
@@ -172,7 +172,7 @@ impl Inner {
 
     pub(crate) async fn release_ground(
         &self,
-        handles: &[String],
+        handles: &[HandleId],
         must_read: bool,
     ) -> Result<ReleaseGround, BookError> {
         if !must_read
@@ -208,11 +208,11 @@ impl Inner {
     async fn recall_handles(
         &self,
         warm: &Warm,
-        handles: &[String],
-    ) -> Result<BTreeMap<String, Answer>, BookError> {
+        handles: &[HandleId],
+    ) -> Result<BTreeMap<HandleId, Answer>, BookError> {
         let recalled = handles.iter().filter_map(|id| Some((id.clone(), warm.handle(id)?)));
-        let mut known: BTreeMap<String, Answer> = recalled.collect();
-        let unknown: Vec<String> = handles.iter().filter(|id| !known.contains_key(*id)).cloned().collect();
+        let mut known: BTreeMap<HandleId, Answer> = recalled.collect();
+        let unknown: Vec<HandleId> = handles.iter().filter(|id| !known.contains_key(*id)).cloned().collect();
         if !unknown.is_empty() {
             let lookups = unknown.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))).collect();
             known.extend(understand_handles(&unknown, self.store.read(lookups).await?.into_iter()));
@@ -313,10 +313,10 @@ impl Inner {
 }
 
 fn understand_handles(
-    ids: &[String],
+    ids: &[HandleId],
     answers: impl Iterator<Item = Vec<Record>>,
-) -> BTreeMap<String, Answer> {
-    let understand = |(id, mut records): (&String, Vec<Record>)| {
+) -> BTreeMap<HandleId, Answer> {
+    let understand = |(id, mut records): (&HandleId, Vec<Record>)| {
         let answer = look::read(&Key::Handle(id.clone()), records.pop().as_ref());
         (id.clone(), answer)
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipam::{AssignError, ClaimError, Corrupt, OwnerChangeError, PoolError};
-use model::Key;
+use model::{HandleId, Key};
 use store::StoreError;
 
 /// Can be cloned, because everyone in a batch may get the same one.
@@ -35,7 +35,7 @@ pub enum BookError {
 
     /// The owner was to be new, and its handle is there: see what it holds ([`crate::Book::held`]).
     #[error("handle {handle} exists already")]
-    HandleExists { handle: String },
+    HandleExists { handle: HandleId },
 
     /// Every attempt lost a race. Nothing was changed; try again later.
     #[error("others kept changing {subject} for {:.1} s", .waited.as_secs_f64())]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipam::{Answer, Decision, Next};
-use model::Key;
+use model::{HandleId, Key};
 use store::{Lookup, MAX_CHANGES, Record, Store, StoreError};
 
 use crate::error::BookError;
@@ -149,8 +149,8 @@ pub(crate) async fn read_records(
 }
 
 /// A handle that no key can be made of would spoil the read of everyone it goes with.
-pub(crate) fn check_handle(id: &str) -> Result<(), BookError> {
-    let key = Key::Handle(id.to_owned());
+pub(crate) fn check_handle(id: &HandleId) -> Result<(), BookError> {
+    let key = Key::Handle(id.clone());
     if Key::from_etcd_text(&key.etcd_text()).as_ref() == Ok(&key) {
         return Ok(());
     }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn lost() -> StoreError {
-        StoreError::NotFound { key: Key::Handle("h".to_owned()) }
+        StoreError::NotFound { key: Key::Handle("h".into()) }
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ipam::{HostReserve, Owner, PoolUse};
 use model::ipam::BlockAttribute;
-use model::{AffinityOwner, IpVersion};
+use model::{AffinityOwner, HandleId, IpVersion};
 
 use crate::{Addition, Additions};
 
@@ -87,7 +87,7 @@ type IsMeant = dyn Fn(IpAddr, &BlockAttribute, u64) -> bool + Send + Sync;
 /// Addresses to give back: those of a handle.
 #[derive(Clone)]
 pub struct HandleRequest {
-    pub handle: String,
+    pub handle: HandleId,
     /// Which of them: gets the address, what is known about it, and the sequence number of its allocation.
     pub is_meant: Arc<IsMeant>,
     /// Happens together with the release, also if there is nothing to release.
@@ -96,12 +96,12 @@ pub struct HandleRequest {
 
 impl HandleRequest {
     /// Everything that the handle holds.
-    pub fn all(handle: impl Into<String>) -> HandleRequest {
+    pub fn all(handle: impl Into<HandleId>) -> HandleRequest {
         HandleRequest::only(handle, |_, _, _| true)
     }
 
     pub fn only(
-        handle: impl Into<String>,
+        handle: impl Into<HandleId>,
         is_meant: impl Fn(IpAddr, &BlockAttribute, u64) -> bool + Send + Sync + 'static,
     ) -> HandleRequest {
         HandleRequest { handle: handle.into(), is_meant: Arc::new(is_meant), additions: Vec::new() }

@@ -98,7 +98,7 @@ impl Book {
         allocation: Option<&Allocation>,
         additions: Vec<Addition>,
     ) -> Result<(), BookError> {
-        self.release_handle(HandleRequest::all(&*release.handle).with(additions)).await?;
+        self.release_handle(HandleRequest::all(&release.handle).with(additions)).await?;
         if let (Some(address), Some(allocation)) = (release.address, allocation) {
             // Without a handle: only if it is still the allocation that was looked at.
             let sequence_number = Some(allocation.sequence_number);

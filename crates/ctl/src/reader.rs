@@ -24,7 +24,7 @@ pub(crate) async fn find(store: &Arc<dyn Store>, named: &Named) -> Result<Option
     match kind {
         Kind::IpamConfiguration if name == CONFIG_NAME => store.get(&Key::IpamConfig).await,
         Kind::IpamConfiguration => Ok(None),
-        Kind::IpamHandle => store.get(&Key::Handle(name.clone())).await,
+        Kind::IpamHandle => store.get(&Key::Handle(name.into())).await,
         Kind::IpamBlock | Kind::BlockAffinity => find_by_shown_name(store, *kind, name).await,
         _ => {
             let key = |name| Key::Resource { kind: *kind, namespace: namespace.clone(), name };

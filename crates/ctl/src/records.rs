@@ -30,7 +30,7 @@ pub(crate) fn name(record: &Record) -> String {
         Key::Resource { name, .. } => name.clone(),
         Key::Block(cidr) => cidr.to_string(),
         Key::Affinity { owner, block } => Affinity::default().to_resource(owner, block, "").metadata.name,
-        Key::Handle(id) => id.clone(),
+        Key::Handle(id) => id.to_string(),
         Key::IpamConfig => CONFIG_NAME.to_owned(),
     }
 }

@@ -89,7 +89,7 @@ fn set_free(evidence: &mut Evidence, number: usize) {
     let books = &mut evidence.ipam.as_mut().unwrap().books;
     let block = model::Cidr::containing(address, 26).and_then(|cidr| books.blocks.get_mut(&cidr)).unwrap();
     let ordinal = block.value.ordinal(address).unwrap();
-    let handle = block.value.attribute(ordinal).and_then(|attribute| attribute.handle_id.clone()).unwrap();
+    let handle = block.value.attribute(ordinal).and_then(|attribute| attribute.handle().cloned()).unwrap();
     ipam::give_back(&mut block.value, &[ordinal], None);
     books.handles.remove(&handle);
 }

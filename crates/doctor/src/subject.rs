@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::{AffinityOwner, Cidr, Key, NodeName};
+use model::{AffinityOwner, Cidr, HandleId, Key, NodeName};
 use serde::{Serialize, Serializer};
 
 use evidence::endpoint::EndpointApi;
@@ -28,7 +28,7 @@ pub enum Subject {
     /// An IPAMBlock.
     Block(Cidr),
     /// An IPAMHandle, by its ID.
-    Handle(String),
+    Handle(HandleId),
     /// A BlockAffinity.
     Affinity { owner: AffinityOwner, block: Cidr },
     /// A network device of a node.

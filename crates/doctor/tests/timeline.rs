@@ -2,6 +2,7 @@
 
 use doctor::timeline::{Episode, Timeline};
 use intake::read;
+use model::HandleId;
 
 const PRODUCTION: &[u8] = include_bytes!("../../../tests/incidents/stale-delete/kubelet-slave-197.log");
 const REPRODUCTION: &[u8] = include_bytes!("../../../tests/incidents/stale-delete/kubelet-dev-slave-107.log");
@@ -23,7 +24,7 @@ fn told(log: &[u8]) -> Vec<String> {
             stale.addresses,
             stale.device.as_deref().unwrap_or("-"),
             stale.is_endpoint_deleted,
-            stale.handle.as_deref().unwrap_or("-"),
+            stale.handle.as_ref().map_or("-", HandleId::as_str),
             stale.fate,
             if stale.failed_before.is_some() { " retried" } else { "" },
         ),

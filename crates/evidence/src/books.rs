@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ipam::{Answer, Books};
 use model::ipam::IpamConfig;
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 
 use super::{Origin, Sighted};
 
@@ -46,7 +46,7 @@ pub struct AffinityLabels {
 pub struct CutBlock {
     pub cidr: Option<Cidr>,
     /// Handles its attributes name, each with the line.
-    pub handles: Vec<Sighted<String>>,
+    pub handles: Vec<Sighted<HandleId>>,
 }
 
 impl Whole {

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use jiff::civil::DateTime;
-use model::{Cidr, Mac, NodeName};
+use model::{Cidr, HandleId, Mac, NodeName};
 use serde::{Deserialize, Serialize};
 
 use super::PodName;
@@ -46,15 +46,15 @@ pub enum Happening {
         container_id: Option<String>,
     },
     /// Everything under a handle is about to be released.
-    HandleReleasing { handle: String },
+    HandleReleasing { handle: HandleId },
     /// One address is released or about to be.
     AddressReleased { address: Option<IpAddr>, pod: Option<PodName> },
     /// The controllers found that nobody uses it, and took it back.
     AddressCollected { address: IpAddr, pod: Option<PodName> },
     /// A handle holds so many addresses less.
-    HandleDecremented { handle: String, by: u32 },
+    HandleDecremented { handle: HandleId, by: u32 },
     /// A handle holds none any more, and is gone.
-    HandleDeleted { handle: String },
+    HandleDeleted { handle: HandleId },
     /// A block was read.
     BlockRead { block: Cidr },
     /// An endpoint was created or updated.

@@ -150,7 +150,7 @@ mod tests {
             (exhibit.file.as_str(), exhibit.line, exhibit.text.as_str()),
             ("a.txt", Some(3), "10.0.0.1 dev cali1")
         );
-        let record = Origin::store(&model::Key::Handle("h".to_owned()));
+        let record = Origin::store(&model::Key::Handle("h".into()));
         assert_eq!(record.exhibit("counts 2").text, "counts 2");
         assert_eq!(record.exhibit("").file, "/calico/ipam/v2/handle/h");
         assert_eq!(Origin::probe("node-a", "routes").exhibit("none").file, "node-a: routes");

@@ -315,7 +315,7 @@ mod tests {
         let bundle = write(|writer| {
             writer.look(at(1))?;
             writer.record(&pool, br#"{"spec":{"cidr":"10.0.0.0/16"}}"#)?;
-            writer.record(&Key::Handle("h".to_owned()), br#"{"block":{"10.0.0.0/26":9007199254740993}}"#)?;
+            writer.record(&Key::Handle("h".into()), br#"{"block":{"10.0.0.0/26":9007199254740993}}"#)?;
             writer.whole_store()?;
             writer.nodes(sample.clone())?;
             writer.unseen(&reported("something"))

@@ -155,7 +155,7 @@ mod tests {
             create(Key::cluster(Kind::IpPool, "pods"), &json!({"spec": {"cidr": "10.0.0.0/16"}})),
             create(Key::cluster(Kind::Node, "a"), &json!({"metadata": {"name": "a"}})),
             create(Key::namespaced(Kind::WorkloadEndpoint, "shop", "a-k8s-cart-eth0"), &endpoint),
-            create(Key::Handle("h".to_owned()), &json!({"block": {"10.0.0.0/26": 1}})),
+            create(Key::Handle("h".into()), &json!({"block": {"10.0.0.0/26": 1}})),
             create(Key::IpamConfig, &json!({"strict_affinity": true})),
         ])
         .await;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use model::ipam::{Affinity, Block, Handle};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 
 use crate::Stored;
 use crate::block::tidy;
@@ -110,7 +110,7 @@ pub(crate) fn sight_block(cidr: Cidr, answer: Answer) -> Sight<Block> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     blocks: BTreeMap<Cidr, Sight<Block>>,
-    handles: BTreeMap<String, Sight<Handle>>,
+    handles: BTreeMap<HandleId, Sight<Handle>>,
     affinities: BTreeMap<(AffinityOwner, Cidr), Sight<Affinity>>,
 }
 
@@ -173,7 +173,7 @@ impl Seen {
         self.blocks.get(cidr).unwrap_or(&Sight::Absent)
     }
 
-    pub(crate) fn handle(&self, id: &str) -> &Sight<Handle> {
+    pub(crate) fn handle(&self, id: &HandleId) -> &Sight<Handle> {
         self.handles.get(id).unwrap_or(&Sight::Absent)
     }
 
@@ -182,9 +182,9 @@ impl Seen {
     }
 }
 
-fn sight_handle(id: &str, answer: Answer) -> Sight<Handle> {
+fn sight_handle(id: &HandleId, answer: Answer) -> Sight<Handle> {
     let broken = |reason: String| {
-        Sight::Broken(Corrupt { key: Key::Handle(id.to_owned()), contradictions: vec![reason] })
+        Sight::Broken(Corrupt { key: Key::Handle(id.clone()), contradictions: vec![reason] })
     };
     match answer {
         Answer::Absent => Sight::Absent,

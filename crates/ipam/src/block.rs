@@ -4,12 +4,9 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use model::ipam::{Block, BlockAttribute};
-use model::{AffinityOwner, Cidr};
+use model::{AffinityOwner, Cidr, HandleId};
 
 use crate::{HostReserve, Owner, Reservations};
-
-/// The handle under which a Windows node keeps addresses of its blocks for itself. They do not make a block used.
-pub const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 
 /// A block claimed now, with every address free that the node does not keep for itself.
 pub fn new_block(cidr: Cidr, owner: &AffinityOwner, reserve: Option<&HostReserve>, now: Timestamp) -> Block {
@@ -113,7 +110,10 @@ pub fn is_cooling_down(attribute: &BlockAttribute) -> bool {
 }
 
 /// The addresses of a handle: offset and what is known.
-pub fn held_by<'a>(block: &'a Block, handle: &'a str) -> impl Iterator<Item = (usize, &'a BlockAttribute)> {
+pub fn held_by<'a>(
+    block: &'a Block,
+    handle: &'a HandleId,
+) -> impl Iterator<Item = (usize, &'a BlockAttribute)> {
     let attribute = |ordinal| Some((ordinal, block.attribute(ordinal)?));
     (0..block.allocations.len())
         .filter_map(attribute)
@@ -124,15 +124,17 @@ pub fn held_by<'a>(block: &'a Block, handle: &'a str) -> impl Iterator<Item = (u
 pub fn is_empty(block: &Block) -> bool {
     let is_unused = |ordinal| match block.allocations.get(ordinal) {
         None | Some(None) => true,
-        Some(Some(_)) => {
-            block.attribute(ordinal).and_then(BlockAttribute::handle) == Some(WINDOWS_RESERVED_HANDLE)
-        }
+        Some(Some(_)) => block
+            .attribute(ordinal)
+            .and_then(BlockAttribute::handle)
+            .is_some_and(HandleId::is_windows_reserved),
     };
     (0..block.allocations.len()).all(is_unused)
 }
 
 pub fn is_of_windows(block: &Block) -> bool {
-    held_by(block, WINDOWS_RESERVED_HANDLE).next().is_some()
+    let held = (0..block.allocations.len()).filter_map(|ordinal| block.attribute(ordinal)?.handle());
+    held.into_iter().any(HandleId::is_windows_reserved)
 }
 
 /// Makes an empty block another owner's, as if it had just been claimed; only its number goes on.

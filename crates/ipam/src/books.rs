@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::ipam::{Affinity, Block, Handle};
-use model::{AffinityOwner, Cidr};
+use model::{AffinityOwner, Cidr, HandleId};
 
 use crate::block::{is_cooling_down, tidy};
 use crate::{Corrupt, Stored};
@@ -13,7 +13,7 @@ use crate::{Corrupt, Stored};
 #[derive(Clone, Debug, Default)]
 pub struct Books {
     pub blocks: BTreeMap<Cidr, Stored<Block>>,
-    pub handles: BTreeMap<String, Stored<Handle>>,
+    pub handles: BTreeMap<HandleId, Stored<Handle>>,
     pub affinities: BTreeMap<(AffinityOwner, Cidr), Stored<Affinity>>,
     /// Records that could not be read.
     pub unreadable: Vec<Corrupt>,
@@ -60,7 +60,7 @@ pub(crate) fn contradictions(cidr: &Cidr, block: &Block) -> Vec<String> {
 }
 
 /// How many addresses of a block each handle holds.
-pub(crate) fn count_by_handle(block: &Block) -> BTreeMap<&str, i64> {
+pub(crate) fn count_by_handle(block: &Block) -> BTreeMap<&HandleId, i64> {
     let mut by_attribute = vec![0i64; block.attributes.len()];
     for &index in block.allocations.iter().flatten() {
         if let Some(count) = by_attribute.get_mut(index) {

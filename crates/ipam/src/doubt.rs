@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use model::{AffinityOwner, Cidr, Key, Kind};
+use model::{AffinityOwner, Cidr, HandleId, Key, Kind};
 
 use crate::{Books, Reservations};
 
@@ -15,7 +15,7 @@ use crate::{Books, Reservations};
 pub struct Doubt<'a> {
     blocks: BTreeSet<Cidr>,
     inside: Reservations,
-    handles: BTreeSet<&'a str>,
+    handles: BTreeSet<&'a HandleId>,
     affinities: BTreeSet<(&'a AffinityOwner, Cidr)>,
     nodes: BTreeSet<&'a str>,
     has_endpoints: bool,
@@ -61,7 +61,7 @@ impl<'a> Doubt<'a> {
         !self.blocks.is_empty()
     }
 
-    pub fn is_handle(&self, id: &str) -> bool {
+    pub fn is_handle(&self, id: &HandleId) -> bool {
         self.handles.contains(id)
     }
 

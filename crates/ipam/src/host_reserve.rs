@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use model::Cidr;
 use model::ipam::Block;
+use model::{Cidr, HandleId};
 
+use crate::Owner;
 use crate::block::allocate;
 use crate::reserved::size;
-use crate::{Owner, WINDOWS_RESERVED_HANDLE};
 
 /// So many addresses at either end of a block are taken as soon as the block is the node's. They have no handle record,
 /// and a block with nothing else in it counts as empty.
@@ -35,7 +35,7 @@ impl HostReserve {
         let capacity = block.capacity();
         let is_kept = |ordinal: &usize| *ordinal < self.first || *ordinal + self.last >= capacity;
         let kept: Vec<usize> = block.unallocated.iter().copied().filter(is_kept).collect();
-        let owner = Owner { handle: WINDOWS_RESERVED_HANDLE.to_owned(), attributes: BTreeMap::new() };
+        let owner = Owner { handle: HandleId::WINDOWS_RESERVED.into(), attributes: BTreeMap::new() };
         allocate(block, &owner.with(NOTE_ATTRIBUTE, NOTE), &kept);
     }
 }
@@ -61,7 +61,7 @@ mod tests {
             (4, true, true)
         );
         let attribute = block.attribute(7).unwrap();
-        assert_eq!(attribute.handle(), Some("windows-reserved-ipam-handle"));
+        assert_eq!(attribute.handle(), Some(&"windows-reserved-ipam-handle".into()));
         assert_eq!(
             attribute.secondary,
             BTreeMap::from([("note".to_owned(), "windows host rsvd".to_owned())])

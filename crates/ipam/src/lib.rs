@@ -72,8 +72,8 @@ pub use assign::{
     Ensured, Grant, Granted, LOAD_BALANCER, Request, Surroundings, Version, Want, claim_candidates,
 };
 pub use block::{
-    WINDOWS_RESERVED_HANDLE, count_write, free_cooled, free_count, give_back, held_by, is_cooling_down,
-    is_empty, is_of_windows, new_block, take, take_address,
+    count_write, free_cooled, free_count, give_back, held_by, is_cooling_down, is_empty, is_of_windows,
+    new_block, take, take_address,
 };
 pub use books::Books;
 pub use doubt::Doubt;

@@ -56,6 +56,8 @@ pub fn mend_lists(block: &mut Block, owners: &[(IpAddr, BlockAttribute)]) {
 mod tests {
     use proptest::prelude::*;
 
+    use model::HandleId;
+
     use super::*;
 
     fn block() -> Block {
@@ -63,7 +65,7 @@ mod tests {
     }
 
     fn owner(handle: &str) -> BlockAttribute {
-        BlockAttribute { handle_id: Some(handle.to_owned()), ..BlockAttribute::default() }
+        BlockAttribute { handle_id: Some(handle.into()), ..BlockAttribute::default() }
     }
 
     #[test]
@@ -72,7 +74,7 @@ mod tests {
         set_allocation(&mut block, 3, Some(owner("a")));
         set_allocation(&mut block, 4, Some(owner("a")));
         assert_eq!(block.contradictions(), [] as [&str; 0]);
-        assert_eq!((block.attribute(3).unwrap().handle(), block.attributes.len()), (Some("a"), 1));
+        assert_eq!((block.attribute(3).unwrap().handle(), block.attributes.len()), (Some(&"a".into()), 1));
         set_allocation(&mut block, 3, Some(owner("b")));
         set_allocation(&mut block, 4, None);
         assert_eq!(block.contradictions(), [] as [&str; 0]);
@@ -86,7 +88,7 @@ mod tests {
         block.allocations[2] = Some(5);
         mend_lists(&mut block, &[("10.0.0.1".parse().unwrap(), owner("a"))]);
         assert_eq!(block.contradictions(), [] as [&str; 0]);
-        assert_eq!(block.attribute(1).unwrap().handle(), Some("a"));
+        assert_eq!(block.attribute(1).unwrap().handle(), Some(&"a".into()));
         assert_eq!(block.allocations[2], None);
     }
 
@@ -103,11 +105,11 @@ mod tests {
             block.allocations = allocations;
             block.unallocated = unallocated;
             block.sequence_number_for_allocation = numbers;
-            let before: Vec<Option<String>> = (0..block.capacity()).map(|place| block.attribute(place).and_then(|known| known.handle_id.clone())).collect();
+            let before: Vec<Option<HandleId>> = (0..block.capacity()).map(|place| block.attribute(place)?.handle().cloned()).collect();
             mend_lists(&mut block, &[]);
             prop_assert_eq!(block.contradictions(), Vec::<String>::new());
             for (place, handle) in before.iter().enumerate().filter(|(_, handle)| handle.is_some()) {
-                prop_assert_eq!(block.attribute(place).and_then(|known| known.handle_id.clone()), handle.clone());
+                prop_assert_eq!(block.attribute(place).and_then(BlockAttribute::handle), handle.as_ref());
             }
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use model::HandleId;
 use model::ipam::BlockAttribute;
 
 /// The attributes of Calico that say whose an address is.
@@ -37,13 +38,13 @@ pub(crate) fn is_of_other_plugin(attribute: &BlockAttribute) -> bool {
 /// Who holds an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    pub handle: String,
+    pub handle: HandleId,
     pub attributes: BTreeMap<String, String>,
 }
 
 impl Owner {
     /// An owner on a node, from now on.
-    pub fn on_node(handle: impl Into<String>, node: &str, now: Timestamp) -> Owner {
+    pub fn on_node(handle: impl Into<HandleId>, node: &str, now: Timestamp) -> Owner {
         let timestamp = now.strftime("%Y-%m-%d %H:%M:%S%.f +0000 UTC").to_string();
         Owner { handle: handle.into(), attributes: BTreeMap::new() }
             .with(NODE_ATTRIBUTE, node)
@@ -67,7 +68,7 @@ impl Owner {
 
     pub(crate) fn attribute(&self) -> BlockAttribute {
         BlockAttribute {
-            handle_id: Some(self.handle.clone()),
+            handle_id: Some((&self.handle).into()),
             secondary: self.attributes.clone(),
             ..BlockAttribute::default()
         }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::Key;
 use model::ipam::{Block, BlockAttribute};
+use model::{HandleId, Key};
 
 use crate::ask::{Pause, Seen, Sight, next};
 use crate::block::{attribute_index, count_write, is_cooling_down, tidy};
@@ -18,7 +18,7 @@ use crate::{Answer, Corrupt, Decision, NAMESPACE_ATTRIBUTE, Next, POD_ATTRIBUTE,
 pub struct OwnerChange {
     pub address: IpAddr,
     /// Only if this handle holds the address.
-    pub handle: String,
+    pub handle: HandleId,
     pub active: Attributes,
     pub alternate: Attributes,
     pub if_active: Expected,
@@ -49,8 +49,8 @@ pub enum Expected {
 pub enum OwnerChangeError {
     #[error("{0} is not allocated")]
     NotAllocated(IpAddr),
-    #[error("{address} is held by {}", .handle.as_deref().unwrap_or("an owner without handle"))]
-    OtherHandle { address: IpAddr, handle: Option<String> },
+    #[error("{address} is held by {}", .handle.as_ref().map_or("an owner without handle", HandleId::as_str))]
+    OtherHandle { address: IpAddr, handle: Option<HandleId> },
     #[error("the {which} owner of {address} is {found}")]
     OtherOwner { address: IpAddr, which: &'static str, found: String },
     #[error(transparent)]
@@ -113,7 +113,7 @@ impl OwnerChange {
         let known = block.attribute(ordinal).filter(|known| !is_cooling_down(known));
         let known = known.ok_or_else(not_allocated)?;
         if known.handle() != Some(&self.handle) {
-            let handle = known.handle().map(str::to_owned);
+            let handle = known.handle().cloned();
             return Err(OwnerChangeError::OtherHandle { address, handle });
         }
         let owners = [

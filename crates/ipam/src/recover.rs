@@ -31,7 +31,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::ipam::{Affinity, AffinityState, Block, Handle};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 
 use crate::affinity::{confirm, give_up};
 use crate::block::{count_write, is_empty};
@@ -50,7 +50,7 @@ pub enum Fault {
     /// Marked as deleted, and still there.
     Tombstone(Key),
     /// A handle that does not say what the blocks say, for these blocks: counts too much, too little, or is missing.
-    HandleWrong { handle: String, blocks: Vec<Cidr> },
+    HandleWrong { handle: HandleId, blocks: Vec<Cidr> },
     /// An affinity whose claim or release was not finished.
     AffinityUnfinished { owner: AffinityOwner, block: Cidr },
     /// An affinity for a block that is not there or is another's.
@@ -108,20 +108,20 @@ impl Pass<'_> {
     }
 
     fn handles(&self) -> Vec<Repair> {
-        let mut counted: BTreeMap<&str, BTreeMap<Cidr, i64>> = BTreeMap::new();
+        let mut counted: BTreeMap<&HandleId, BTreeMap<Cidr, i64>> = BTreeMap::new();
         for (cidr, stored) in self.live_blocks() {
             for (handle, count) in count_by_handle(&stored.value) {
                 counted.entry(handle).or_default().insert(*cidr, count);
             }
         }
-        let known = self.books.handles.keys().map(String::as_str);
-        let ids: BTreeSet<&str> =
-            known.chain(counted.keys().copied()).filter(|id| *id != crate::WINDOWS_RESERVED_HANDLE).collect();
+        let known = self.books.handles.keys();
+        let ids: BTreeSet<&HandleId> =
+            known.chain(counted.keys().copied()).filter(|id| !id.is_windows_reserved()).collect();
         let none = BTreeMap::new();
         ids.into_iter().filter_map(|id| self.handle(id, counted.get(id).unwrap_or(&none))).collect()
     }
 
-    fn handle(&self, id: &str, counted: &BTreeMap<Cidr, i64>) -> Option<Repair> {
+    fn handle(&self, id: &HandleId, counted: &BTreeMap<Cidr, i64>) -> Option<Repair> {
         let known = self.books.handles.get(id);
         if known.is_some_and(|known| known.value.deleted) || self.doubt.is_handle(id) {
             return None;
@@ -145,7 +145,7 @@ impl Pass<'_> {
         for cidr in &blocks {
             self.fence(cidr, &mut steps);
         }
-        let key = Key::Handle(id.to_owned());
+        let key = Key::Handle(id.clone());
         match known {
             Some(known) if right.block.is_empty() => {
                 steps.push(Step::Delete { key, revision: known.revision.clone() });
@@ -230,7 +230,7 @@ impl Pass<'_> {
     }
 
     /// Whether a block that cannot be read, or that contradicts itself, may hold addresses of a handle.
-    fn may_be_held(&self, id: &str) -> bool {
+    fn may_be_held(&self, id: &HandleId) -> bool {
         let unsound = self.books.blocks.iter().filter(|(cidr, _)| !self.sound.contains_key(cidr));
         let mut named = unsound.flat_map(|(_, stored)| &stored.value.attributes);
         self.doubt.may_hold_any_handle() || named.any(|known| known.handle() == Some(id))

@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     fn key(id: &str) -> Key {
-        Key::Handle(id.to_owned())
+        Key::Handle(id.into())
     }
 
     fn value(text: &str) -> Vec<u8> {

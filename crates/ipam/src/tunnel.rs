@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::IpVersion;
 use model::ipam::BlockAttribute;
+use model::{HandleId, IpVersion};
 
 use crate::{NODE_ATTRIBUTE, Owner, Pool, PoolUse, TYPE_ATTRIBUTE};
 
@@ -23,15 +23,15 @@ impl Tunnel {
         [Tunnel::Ipip, Tunnel::Vxlan, Tunnel::VxlanV6, Tunnel::Wireguard, Tunnel::WireguardV6];
 
     /// The handle under which a node holds the address.
-    pub fn handle(self, node: &str) -> String {
-        let prefix = match self {
-            Tunnel::Ipip => "ipip-tunnel-addr",
-            Tunnel::Vxlan => "vxlan-tunnel-addr",
-            Tunnel::VxlanV6 => "vxlan-v6-tunnel-addr",
-            Tunnel::Wireguard => "wireguard-tunnel-addr",
-            Tunnel::WireguardV6 => "wireguard-v6-tunnel-addr",
+    pub fn handle(self, node: &str) -> HandleId {
+        let device = match self {
+            Tunnel::Ipip => "ipip",
+            Tunnel::Vxlan => "vxlan",
+            Tunnel::VxlanV6 => "vxlan-v6",
+            Tunnel::Wireguard => "wireguard",
+            Tunnel::WireguardV6 => "wireguard-v6",
         };
-        format!("{prefix}-{node}")
+        HandleId::of_tunnel(device, node)
     }
 
     /// The `type` attribute of the address.
@@ -96,7 +96,7 @@ pub enum TunnelAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelRelease {
     /// Everything under this handle.
-    pub handle: String,
+    pub handle: HandleId,
     /// And this address, which is in no handle: data of old. Only while it has neither handle nor attributes.
     pub address: Option<IpAddr>,
 }
@@ -141,7 +141,7 @@ fn unowned_address(node: &TunnelNode<'_>) -> Option<IpAddr> {
 fn is_of(tunnel: Tunnel, node: &str, known: &BlockAttribute) -> bool {
     let says =
         |attribute: &str, value: &str| known.secondary.get(attribute).is_some_and(|found| found == value);
-    known.handle() == Some(tunnel.handle(node).as_str())
+    known.handle() == Some(&tunnel.handle(node))
         && says(NODE_ATTRIBUTE, node)
         && says(TYPE_ATTRIBUTE, tunnel.type_word())
 }

@@ -156,7 +156,7 @@ fn a_second_interface_that_fails_leaves_the_first_alone() {
     let (code, message) = second.error().unwrap();
     assert_eq!(code, 101, "{message}");
     assert!(pod.netns().can_ping(bench.node.address()).unwrap());
-    assert_eq!(bench.handle_count(&sandbox_of(&pod).handle()), 1);
+    assert_eq!(bench.handle_count(sandbox_of(&pod).handle().as_str()), 1);
     bench.del(&pod).result_of_del();
     bench.assert_nothing_left();
 }
@@ -278,7 +278,7 @@ fn a_locked_store_is_left_alone_until_it_is_unlocked() {
     bench.set_ready(true);
     // The DEL was queued, and is finished by the next call.
     bench.add(&late).result().unwrap();
-    assert_eq!(bench.handle_count(&sandbox_of(&pod).handle()), 0);
+    assert_eq!(bench.handle_count(sandbox_of(&pod).handle().as_str()), 0);
     bench.del(&late).result_of_del();
     bench.assert_nothing_left();
 }

@@ -147,12 +147,8 @@ mod tests {
             block: "10.0.0.0/26".parse().unwrap(),
         };
         let writes = |key: &Key| may(&grants, Access::ReadWrite, key);
-        let own = [
-            Key::cluster(Kind::Node, "a"),
-            endpoint("a", "shop"),
-            affinity("a"),
-            Key::Handle("x".to_owned()),
-        ];
+        let own =
+            [Key::cluster(Kind::Node, "a"), endpoint("a", "shop"), affinity("a"), Key::Handle("x".into())];
         for key in own {
             assert!(writes(&key), "{key}");
         }

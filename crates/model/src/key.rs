@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::{Cidr, IpVersion, Kind, NodeName};
+use crate::{Cidr, HandleId, IpVersion, Kind, NodeName};
 
 const RESOURCES: &str = "/calico/resources/v3/projectcalico.org/";
 const BLOCKS: &str = "/calico/ipam/v2/assignment/";
@@ -23,7 +23,7 @@ pub enum Key {
     /// Who a block belongs to.
     Affinity { owner: AffinityOwner, block: Cidr },
     /// The addresses held under one handle.
-    Handle(String),
+    Handle(HandleId),
     /// The IPAM settings that allocation really reads.
     IpamConfig,
 }
@@ -131,7 +131,7 @@ fn parse(text: &str) -> Option<Key> {
         return parse_affinity(rest, AffinityOwner::Virtual);
     }
     if let Some(id) = text.strip_prefix(HANDLES) {
-        return (!id.is_empty()).then(|| Key::Handle(id.to_owned()));
+        return (!id.is_empty()).then(|| Key::Handle(id.into()));
     }
     (text == IPAM_CONFIG).then_some(Key::IpamConfig)
 }

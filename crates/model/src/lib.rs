@@ -10,6 +10,7 @@
 //! * [`kube`]: the same records as custom resources of Kubernetes.
 //! * [`names`]: names that are computed from other names.
 //! * [`FindingCode`]: what the doctor can find.
+//! * [`HandleId`]: which sandbox it names, if it can name one.
 //! * [`NodeName`]: compared without case, and kept as it was read.
 //! * [`Cidr`]: a network with no host bits set.
 //! * [`Selector`]: which labels a record speaks of, in Calico's language.
@@ -24,6 +25,7 @@ mod defaults;
 pub mod device;
 mod endpoint;
 mod finding_code;
+mod handle_id;
 pub mod ipam;
 pub mod key;
 pub mod kind;
@@ -51,6 +53,7 @@ pub use cidr::{Cidr, IpVersion};
 pub use device::{DeviceName, Mac};
 pub use endpoint::{EndpointSpec, endpoint_networks, endpoint_spec};
 pub use finding_code::{FindingCode, UnknownCode};
+pub use handle_id::HandleId;
 pub use key::{AffinityOwner, Key, KeyRange};
 pub use kind::Kind;
 pub use node_name::{NodeName, NodeNameError};

@@ -7,6 +7,7 @@ use std::fmt;
 
 use sha1::{Digest, Sha1};
 
+use crate::HandleId;
 use crate::device::{DeviceName, Mac};
 
 /// The kernel keeps at most 255 bytes of a link's alias, a closing zero among them.
@@ -65,8 +66,8 @@ impl Sandbox {
     }
 
     /// The IPAM handle. All attachments of one container to one network share it.
-    pub fn handle(&self) -> String {
-        format!("{}.{}", self.network, self.container_id)
+    pub fn handle(&self) -> HandleId {
+        HandleId::of_sandbox(&self.network, &self.container_id)
     }
 
     /// What the host end of the veth carries as its alias: the fence around every link of ours.

@@ -1,5 +1,10 @@
 //! What all words that are kept as they were read have in common. The rules of each stand with the word itself.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::Visitor;
+
 /// The conversions at the edges of a word: from text and to text, with every value kept as it is. Whoever compares words decides
 /// how, so equality, order and hash are not among them.
 macro_rules! word {
@@ -59,10 +64,60 @@ macro_rules! word {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
-                <String as serde::Deserialize>::deserialize(deserializer).map($name::from)
+                deserializer.deserialize_string(crate::word::Reader(std::marker::PhantomData))
             }
         }
     };
 }
 
-pub(crate) use word;
+/// For words that are the same if their texts are: they can be looked up by, and compared with, a bare text.
+macro_rules! plain_word {
+    ($name:ident) => {
+        crate::word::word!($name, std::sync::Arc<str>);
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, text: &str) -> bool {
+                *self.0 == *text
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, text: &&str) -> bool {
+                *self.0 == **text
+            }
+        }
+
+        impl PartialEq<String> for $name {
+            fn eq(&self, text: &String) -> bool {
+                *self.0 == **text
+            }
+        }
+    };
+}
+
+/// Reads a word without a text of its own in between.
+pub(crate) struct Reader<W>(pub(crate) PhantomData<W>);
+
+impl<W: for<'a> From<&'a str> + From<String>> Visitor<'_> for Reader<W> {
+    type Value = W;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<W, E> {
+        Ok(W::from(text))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<W, E> {
+        Ok(W::from(text))
+    }
+}
+
+pub(crate) use {plain_word, word};

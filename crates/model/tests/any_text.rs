@@ -27,7 +27,7 @@ fn key() -> impl Strategy<Value = Key> {
             let owner = if host { AffinityOwner::Host(name) } else { AffinityOwner::Virtual(name) };
             Key::Affinity { owner, block }
         }),
-        "\\PC{1,12}".prop_map(Key::Handle),
+        "\\PC{1,12}".prop_map(|id| Key::Handle(id.into())),
         Just(Key::IpamConfig),
     ]
 }
@@ -123,7 +123,7 @@ proptest! {
         if let Ok(block) = Block::decode(&cidr, &bytes) {
             block.contradictions();
         }
-        let _ = Handle::decode("a", &bytes);
+        let _ = Handle::decode(&"a".into(), &bytes);
         let _ = IpamConfig::decode(&bytes);
         let _ = Affinity::decode(&AffinityOwner::Host("a".to_owned()), &cidr, &bytes);
     }

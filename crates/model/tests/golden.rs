@@ -174,7 +174,7 @@ fn old_ipam_records_mean_what_they_meant() {
     let Key::Block(cidr) = golden.key else { panic!("not a block") };
     let block = Block::decode(&cidr, &golden.value).unwrap();
     assert_eq!(block.owner().unwrap().name(), "node-a");
-    assert_eq!(block.attribute(0).unwrap().handle(), Some("k8s-pod-network.77"));
+    assert_eq!(block.attribute(0).unwrap().handle().unwrap(), "k8s-pod-network.77");
     assert_eq!(block.contradictions(), Vec::<String>::new());
     let config = IpamConfig::decode(b"{}").unwrap();
     assert!(!config.auto_allocate_blocks, "absent means false in a record");

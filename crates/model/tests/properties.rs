@@ -218,7 +218,7 @@ proptest! {
         let _ = Resource::decode(&Key::cluster(Kind::Tier, "a"), Kind::Tier, &bytes, "1");
         let _ = Block::decode(&cidr, &bytes).map(|block| block.contradictions());
         let _ = Affinity::decode(&owner, &cidr, &bytes);
-        let _ = Handle::decode("a", &bytes);
+        let _ = Handle::decode(&"a".into(), &bytes);
         let _ = IpamConfig::decode(&bytes);
     }
 
@@ -247,7 +247,7 @@ fn attribute() -> impl Strategy<Value = BlockAttribute> {
     let texts = || prop::collection::btree_map(text(), text(), 0..3);
     (prop::option::of(text()), texts(), texts(), prop::option::of(text()), extra()).prop_map(
         |(handle_id, secondary, alternate_owner, released_at, extra)| BlockAttribute {
-            handle_id,
+            handle_id: handle_id.map(|id: String| id.as_str().into()),
             secondary,
             alternate_owner,
             released_at,
@@ -317,7 +317,7 @@ proptest! {
         let affinity = Affinity { state: AffinityState::from(word.clone()), deleted, extra: extra.clone() };
         prop_assert_eq!(Affinity::decode(&owner, &cidr, &affinity.encode()).unwrap(), affinity);
         let handle = Handle { block: counts, deleted, extra: extra.clone() };
-        prop_assert_eq!(Handle::decode("a", &handle.encode()).unwrap(), handle);
+        prop_assert_eq!(Handle::decode(&"a".into(), &handle.encode()).unwrap(), handle);
         let config = IpamConfig {
             strict_affinity: flags[0],
             auto_allocate_blocks: flags[1],

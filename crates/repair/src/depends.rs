@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::ipam::BlockAttribute;
-use model::{Key, NodeName};
+use model::{HandleId, Key, NodeName};
 use plan::task::{KernelChange, NextHop, RepairTask};
 
 use super::edit::{Edit, Holding, Is};
@@ -88,9 +88,9 @@ impl Footing {
     }
 
     /// `NETWORK.CONTAINER` is a sandbox's.
-    fn handle(&mut self, handle: &str) {
+    fn handle(&mut self, handle: &HandleId) {
         self.owns(format!("handle {handle}"));
-        if let Some((_, id)) = handle.rsplit_once('.') {
+        if let Some(id) = handle.container() {
             self.owns(format!("sandbox {id}"));
         }
     }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn give(address: &str, handle: &str) -> Step {
-        let attribute = BlockAttribute { handle_id: Some(handle.to_owned()), ..BlockAttribute::default() };
+        let attribute = BlockAttribute { handle_id: Some(handle.into()), ..BlockAttribute::default() };
         let edit = Edit::Allocation {
             block: "10.0.0.0/26".parse().unwrap(),
             address: address.parse().unwrap(),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Block, BlockAttribute};
-use model::{AgentMode, Cidr, FindingCode, Key, NodeName, ShellCommand};
+use model::{AgentMode, Cidr, FindingCode, HandleId, Key, NodeName, ShellCommand};
 use plan::task::{KernelChange, RepairTask};
 
 use super::Scope;
@@ -28,8 +28,8 @@ pub struct Ground<'e> {
     /// The look before, if there was one: what goes must have looked gone then, too.
     earlier: Option<Case<'e>>,
     scope: &'e Scope,
-    held: OnceCell<BTreeMap<&'e str, BTreeMap<Cidr, i64>>>,
-    counting: OnceCell<BTreeMap<Cidr, Vec<(&'e str, i64)>>>,
+    held: OnceCell<BTreeMap<&'e HandleId, BTreeMap<Cidr, i64>>>,
+    counting: OnceCell<BTreeMap<Cidr, Vec<(&'e HandleId, i64)>>>,
     heard: OnceCell<BTreeMap<NodeName, Timestamp>>,
 }
 
@@ -47,7 +47,7 @@ pub struct Draft<'g, 'e> {
     pub ground: &'g Ground<'e>,
     steps: Vec<Option<Step>>,
     /// Which step changes addresses of a handle. All of them are changed together, with the handle.
-    by_handle: BTreeMap<String, usize>,
+    by_handle: BTreeMap<HandleId, usize>,
     /// What addresses will be, where that is decided.
     allocations: BTreeMap<(Cidr, IpAddr), Option<BlockAttribute>>,
     /// Records that will be gone or new, so that nobody decides about one twice, and how many steps there were by then.
@@ -224,7 +224,7 @@ impl<'e> Ground<'e> {
     }
 
     /// What a handle's own record counts.
-    pub fn counted(&self, handle: &str) -> BTreeMap<Cidr, i64> {
+    pub fn counted(&self, handle: &HandleId) -> BTreeMap<Cidr, i64> {
         let books = self.case.evidence.ipam.as_ref().map(|ipam| &ipam.books);
         let record = books.and_then(|books| books.handles.get(handle)).map(|stored| &stored.value);
         let counts = record.into_iter().flat_map(|record| record.block.iter());
@@ -232,9 +232,9 @@ impl<'e> Ground<'e> {
     }
 
     /// The handles that count addresses of a block, each with how many.
-    pub fn counting(&self, block: &Cidr) -> &[(&'e str, i64)] {
+    pub fn counting(&self, block: &Cidr) -> &[(&'e HandleId, i64)] {
         let counting = self.counting.get_or_init(|| {
-            let mut counting: BTreeMap<Cidr, Vec<(&'e str, i64)>> = BTreeMap::new();
+            let mut counting: BTreeMap<Cidr, Vec<(&'e HandleId, i64)>> = BTreeMap::new();
             let handles = self.case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.handles);
             for (id, stored) in handles.filter(|(_, stored)| !stored.value.deleted) {
                 for (block, count) in &stored.value.block {
@@ -248,9 +248,9 @@ impl<'e> Ground<'e> {
     }
 
     /// How many addresses a handle really has, block by block.
-    pub fn held_by(&self, handle: &str) -> BTreeMap<Cidr, i64> {
+    pub fn held_by(&self, handle: &HandleId) -> BTreeMap<Cidr, i64> {
         let held = self.held.get_or_init(|| {
-            let mut held: BTreeMap<&str, BTreeMap<Cidr, i64>> = BTreeMap::new();
+            let mut held: BTreeMap<&HandleId, BTreeMap<Cidr, i64>> = BTreeMap::new();
             let blocks = self.case.evidence.ipam.as_ref().map(|ipam| ipam.books.blocks.iter());
             for (cidr, stored) in blocks.into_iter().flatten() {
                 let block = &stored.value;
@@ -357,8 +357,7 @@ impl<'g, 'e> Draft<'g, 'e> {
             }
             return None;
         }
-        let handles =
-            [&from, &to].map(|known| known.as_ref().and_then(BlockAttribute::handle).map(str::to_owned));
+        let handles = [&from, &to].map(|known| known.as_ref().and_then(BlockAttribute::handle).cloned());
         self.allocations.insert((block.cidr, address), to.clone());
         let sequence = block.sequence_number_for_allocation.get(&ordinal.to_string()).copied();
         let edit = Edit::Allocation {
@@ -382,7 +381,7 @@ impl<'g, 'e> Draft<'g, 'e> {
         holds: Vec<(IpAddr, BlockAttribute)>,
         replaces_unreadable: bool,
     ) -> &mut Step {
-        let mut counts: BTreeMap<String, i64> = BTreeMap::new();
+        let mut counts: BTreeMap<HandleId, i64> = BTreeMap::new();
         for (address, attribute) in &holds {
             self.allocations.insert((block, *address), Some(attribute.clone()));
             if let Some(handle) = attribute.handle() {
@@ -390,7 +389,7 @@ impl<'g, 'e> Draft<'g, 'e> {
             }
         }
         let ground = self.ground;
-        let counted = |handle: &str| ground.counted(handle).get(&block).copied().unwrap_or(0);
+        let counted = |handle: &HandleId| ground.counted(handle).get(&block).copied().unwrap_or(0);
         let mut counts: Vec<Edit> = counts
             .into_iter()
             .map(|(handle, to)| Edit::Count { from: counted(&handle), handle, block, to })
@@ -415,7 +414,7 @@ impl<'g, 'e> Draft<'g, 'e> {
     }
 
     /// A handle's counts are put right, whatever they are.
-    pub fn recount(&mut self, target: &Target, title: impl Into<String>, handle: &str) -> &mut Step {
+    pub fn recount(&mut self, target: &Target, title: impl Into<String>, handle: &HandleId) -> &mut Step {
         self.step_for(target, title.into(), vec![handle.to_owned()])
     }
 
@@ -464,7 +463,7 @@ impl<'g, 'e> Draft<'g, 'e> {
     }
 
     /// The step that changes these handles. If several did so far, they become one.
-    fn step_for(&mut self, target: &Target, title: String, handles: Vec<String>) -> &mut Step {
+    fn step_for(&mut self, target: &Target, title: String, handles: Vec<HandleId>) -> &mut Step {
         let mut places: Vec<usize> =
             handles.iter().filter_map(|handle| self.by_handle.get(handle).copied()).collect();
         places.sort_unstable();
@@ -498,7 +497,7 @@ impl<'g, 'e> Draft<'g, 'e> {
         let by_handle = std::mem::take(&mut self.by_handle);
         let moves = self.moves();
         for (handle, place) in &by_handle {
-            let edits = self.counts(handle, moves.get(handle.as_str()));
+            let edits = self.counts(handle, moves.get(handle));
             if let Some(step) = self.steps[*place].as_mut() {
                 step.edits.extend(edits);
             }
@@ -513,8 +512,8 @@ impl<'g, 'e> Draft<'g, 'e> {
     }
 
     /// How many addresses each handle gets or loses, by block.
-    fn moves(&self) -> BTreeMap<String, BTreeMap<Cidr, i64>> {
-        let mut moves: BTreeMap<String, BTreeMap<Cidr, i64>> = BTreeMap::new();
+    fn moves(&self) -> BTreeMap<HandleId, BTreeMap<Cidr, i64>> {
+        let mut moves: BTreeMap<HandleId, BTreeMap<Cidr, i64>> = BTreeMap::new();
         let mut count = |attribute: Option<&BlockAttribute>, cidr: Cidr, by: i64| {
             let Some(attribute) = attribute.filter(|attribute| attribute.released_at.is_none()) else {
                 return;
@@ -531,7 +530,7 @@ impl<'g, 'e> Draft<'g, 'e> {
         moves
     }
 
-    fn counts(&self, handle: &str, moves: Option<&BTreeMap<Cidr, i64>>) -> Vec<Edit> {
+    fn counts(&self, handle: &HandleId, moves: Option<&BTreeMap<Cidr, i64>>) -> Vec<Edit> {
         let counted = self.ground.counted(handle);
         let mut wanted = self.ground.held_by(handle);
         for (cidr, by) in moves.into_iter().flatten() {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use model::ipam::BlockAttribute;
-use model::{Cidr, Key};
+use model::{Cidr, HandleId, Key};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub enum Edit {
     /// Whom a block belongs to: `host:NODE`.
     Owner { block: Cidr, from: Option<String>, to: Option<String> },
     /// How many addresses of a block a handle counts. A handle that counts none goes away; one that is not there is made.
-    Count { handle: String, block: Cidr, from: i64, to: i64 },
+    Count { handle: HandleId, block: Cidr, from: i64, to: i64 },
     /// The lists of a block that contradict each other, made to agree with its allocations. Addresses whose owner is lost
     /// in it get the one named here, or become free.
     Lists { block: Cidr, owners: Vec<(IpAddr, BlockAttribute)> },
@@ -150,7 +150,7 @@ impl fmt::Display for Edit {
 
 impl fmt::Display for Holding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.attribute.handle().unwrap_or("no handle"))
+        f.write_str(self.attribute.handle().map_or("no handle", HandleId::as_str))
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use model::ipam::{Affinity, Block, BlockAttribute, Handle};
-use model::{Key, Mac, Resource};
+use model::{HandleId, Key, Mac, Resource};
 use serde_json::Value;
 
 use super::edit::{Edit, Holding, Is};
@@ -157,8 +157,9 @@ impl Page {
             return Ok(Edited::Already);
         }
         if !is(from) {
-            let whose =
-                found.as_ref().map_or("free", |found| found.handle().unwrap_or("held without a handle"));
+            let whose = found
+                .as_ref()
+                .map_or("free", |found| found.handle().map_or("held without a handle", HandleId::as_str));
             return Err(self.surprise(format!("{address} is {whose} now")));
         }
         ipam::set_allocation(block, ordinal, to.map(|to| to.attribute.clone()));

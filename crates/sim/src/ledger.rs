@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     fn key(name: &str) -> Key {
-        Key::Handle(name.to_owned())
+        Key::Handle(name.into())
     }
 
     fn committed(revision: i64, changes: usize) -> Committed {

@@ -51,7 +51,7 @@ impl Dice {
 
 /// The records that writers fight over: of two kinds, so that some watches must pass over some of them.
 pub(crate) fn counters(count: usize) -> Vec<Key> {
-    let handles = (0..count).map(|index| Key::Handle(format!("counter-{index}")));
+    let handles = (0..count).map(|index| Key::Handle(format!("counter-{index}").into()));
     let pools = (0..count).map(|index| Key::cluster(Kind::IpPool, format!("counter-{index}")));
     handles.chain(pools).collect()
 }

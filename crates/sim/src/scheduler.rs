@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn counters_that_do_not_add_up_are_noticed_at_the_end() {
         let scheduler = scheduler();
-        scheduler.sums.borrow_mut().insert(Key::Handle("counter-0".to_owned()), 1_000);
+        scheduler.sums.borrow_mut().insert(Key::Handle("counter-0".into()), 1_000);
         assert_eq!(scheduler.run().unwrap_err().violation.rule, Rule::WrongSum);
     }
 
@@ -257,7 +257,7 @@ mod tests {
         scheduler.trouble().unwrap();
         scheduler.calm().unwrap();
         assert_eq!(scheduler.judge(), Ok(()));
-        let change = store::Change::create(Key::Handle("stranger".to_owned()), "{}");
+        let change = store::Change::create(Key::Handle("stranger".into()), "{}");
         let store = Arc::clone(&scheduler.world.store);
         let mut commit = store.commit(vec![change]);
         assert!(commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn deleted(revision: i64) -> Event {
-        Event::Deleted { key: Key::Handle(format!("h{revision}")), revision: revision.into() }
+        Event::Deleted { key: Key::Handle(format!("h{revision}").into()), revision: revision.into() }
     }
 
     fn batch(revisions: &[i64], upto: i64) -> Result<Batch, StoreError> {

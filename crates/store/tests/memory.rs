@@ -47,7 +47,7 @@ async fn history_is_as_long_as_asked_for() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::with_history(3));
     let mut revisions = vec![store.list_all(KeyRange::Handles).await.unwrap().1];
     for n in 0..5 {
-        revisions.push(store.create(Key::Handle(format!("h{n}")), b"x".to_vec()).await.unwrap());
+        revisions.push(store.create(Key::Handle(format!("h{n}").into()), b"x".to_vec()).await.unwrap());
     }
     for (index, revision) in revisions.into_iter().enumerate() {
         let mut watch = store.watch(KeyRange::Handles, revision).await.unwrap();

@@ -198,7 +198,7 @@ fn sandbox_of(attribute: &BlockAttribute, node: &str) -> Option<Sandbox> {
     if is_of_something_else || attribute.released_at.is_some() || recorded(NODE_ATTRIBUTE) != Some(node) {
         return None;
     }
-    let (network, container) = attribute.handle()?.rsplit_once('.')?;
+    let (network, container) = attribute.handle()?.sandbox()?;
     Sandbox::new(network, container, recorded(INTERFACE_ATTRIBUTE).unwrap_or(INTERFACE_DEFAULT)).ok()
 }
 
@@ -208,7 +208,7 @@ mod tests {
 
     fn attribute(handle: &str, notes: &[(&str, &str)]) -> BlockAttribute {
         let secondary = notes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        BlockAttribute { handle_id: Some(handle.to_owned()), secondary, ..BlockAttribute::default() }
+        BlockAttribute { handle_id: Some(handle.into()), secondary, ..BlockAttribute::default() }
     }
 
     fn endpoint(container: &str, device: &str) -> LocalEndpoint {

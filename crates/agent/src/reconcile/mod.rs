@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use doctor::mended::{self, Mended};
 use host::{Host, HostError, Monitor};
-use model::Sandbox;
+use model::{HandleId, Sandbox};
 use plan::{Affected, Difference, DifferenceKind, InsidePod, NodeDifference, NodeFacts, PodWiring, Side};
 use tokio::time::{Instant, sleep_until};
 use tracing::{debug, warn};
@@ -221,7 +221,7 @@ impl<'a> Reconciler<'a> {
         self.touched = busy;
         // Locked, so that no call changes their desired state during the observation. And refreshed, because an earlier call may have
         // removed a sandbox and added it again with another address.
-        let containers: BTreeMap<String, &Sandbox> =
+        let containers: BTreeMap<HandleId, &Sandbox> =
             free.iter().map(|sandbox| (sandbox.handle(), sandbox)).collect();
         let mut locked = Vec::new();
         for sandbox in containers.into_values() {

@@ -6,7 +6,7 @@ use book::{AssignRequest, Book, BookError, GivenRequest, HeldAddress};
 use ipam::{AssignError, GATEWAY_TYPE, Granted, INTERFACE_ATTRIBUTE, Owner, ROLE_ATTRIBUTE, TYPE_ATTRIBUTE};
 use ipnet::IpNet;
 use jiff::Timestamp;
-use model::{Cidr, IpVersion};
+use model::{Cidr, HandleId, IpVersion};
 use serde_json::Value;
 use tracing::info;
 
@@ -100,7 +100,7 @@ async fn allocate(call: &Call, book: &Book, node: &str) -> Result<Vec<(IpAddr, C
 
 /// The node's own address in a block: one for each network, kept as long as the block is used.
 async fn gateway(call: &Call, book: &Book, node: &str, block: Cidr) -> Result<Option<IpAddr>, CniError> {
-    let handle = format!("{GATEWAY_TYPE}-{}-{node}", call.netconf.name);
+    let handle = HandleId::of_gateway(&call.netconf.name, node);
     let (holding, _) = book.held(&handle, Vec::new()).await?;
     let is_in = |held: &&HeldAddress| held.block == block;
     if let Some(held) = holding.addresses.iter().find(is_in) {

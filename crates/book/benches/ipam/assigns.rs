@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use book::{AssignRequest, Book, HandleRequest, Settings};
 use ipam::ReleaseRule;
-use model::IpVersion;
+use model::{HandleId, IpVersion};
 use sim::cluster::Pod;
 use store::Store;
 use store::wrap::{CountingStore, Counts};
@@ -25,7 +25,7 @@ struct Node {
     name: String,
     counting: Arc<CountingStore>,
     book: Book,
-    given: Vec<String>,
+    given: Vec<HandleId>,
 }
 
 impl Node {
@@ -60,10 +60,10 @@ impl Node {
     }
 }
 
-fn request(node: &str, given: &mut Vec<String>) -> AssignRequest {
+fn request(node: &str, given: &mut Vec<HandleId>) -> AssignRequest {
     // Beyond every pod of the cluster that fills the store.
     let owner = Pod::new(10_000_000 + given.len(), node).owner();
-    let owner = ipam::Owner { handle: format!("{}-{node}", owner.handle), ..owner };
+    let owner = ipam::Owner { handle: format!("{}-{node}", owner.handle).into(), ..owner };
     given.push(owner.handle.clone());
     AssignRequest { handle_may_exist: false, ..AssignRequest::new(node, owner, &[IpVersion::V4]) }
 }

@@ -20,6 +20,7 @@ mod undo;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use model::HandleId;
 use store::MAX_CHANGES;
 use tokio::sync::oneshot;
 
@@ -55,7 +56,7 @@ impl Job {
         }
     }
 
-    fn handle(&self) -> &str {
+    fn handle(&self) -> &HandleId {
         match self {
             Job::Assign(member) => &member.request.owner.handle,
             Job::Release(member) => &member.request.handle,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ipam::{AddressRelease, Answer, Corrupt, HandleRelease, ReleaseItem, Released, Stored, held_by};
 use model::ipam::Handle;
-use model::{Cidr, Key};
+use model::{Cidr, HandleId, Key};
 use store::{Change, MAX_CHANGES, StoreError};
 use tokio::sync::oneshot;
 use tracing::warn;
@@ -120,7 +120,7 @@ impl Releasing {
 
 pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Releasing>) {
     let must_read = members.iter().any(|member| member.must_read);
-    let handles: Vec<String> = members.iter().map(|member| member.request.handle.clone()).collect();
+    let handles: Vec<HandleId> = members.iter().map(|member| member.request.handle.clone()).collect();
     let ground = match inner.release_ground(&handles, must_read).await {
         Ok(ground) => ground,
         Err(BookError::Store(error)) => return try_again(inner, members, &error).await,

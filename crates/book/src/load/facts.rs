@@ -246,7 +246,7 @@ mod tests {
         let store = MemoryStore::new();
         let changes = vec![
             Change::create(Key::Block("10.0.0.0/30".parse().unwrap()), "{"),
-            Change::create(Key::Handle("h".to_owned()), r#"{"block":{"10.0.0.0/30":1}}"#),
+            Change::create(Key::Handle("h".into()), r#"{"block":{"10.0.0.0/30":1}}"#),
             Change::create(Key::cluster(Kind::IpPool, "bad"), r#"{"spec":{"cidr":"ten"}}"#),
             Change::create(Key::cluster(Kind::IpPool, "good"), r#"{"spec":{"cidr":"10.0.0.0/16"}}"#),
             Change::create(Key::cluster(Kind::Node, "a"), "{}"),
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!((facts.nodes.len(), facts.endpoints.len(), facts.books.handles.len()), (1, 0, 1));
         assert_eq!(progress.records(), 6);
 
-        let keys = [Key::Handle("h".to_owned()), Key::Block("10.0.0.0/30".parse().unwrap())];
+        let keys = [Key::Handle("h".into()), Key::Block("10.0.0.0/30".parse().unwrap())];
         let found = store.get(&keys[0]).await.unwrap().unwrap();
         store.commit(vec![Change::delete(keys[0].clone(), found.revision)]).await.unwrap();
         crate::load::look_again(&store, &mut facts.books, &keys).await.unwrap();

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use ipam::Answer;
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 use store::{Record, Revision, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -71,7 +71,7 @@ struct State {
     scene: Option<Arc<Scene>>,
     blocks: BTreeMap<Cidr, Remembered>,
     /// Those that were written here: who gave an address is likely to take it back.
-    handles: BTreeMap<String, (Bytes, Revision)>,
+    handles: BTreeMap<HandleId, (Bytes, Revision)>,
     scouted: Scouted,
 }
 
@@ -114,9 +114,9 @@ impl Warm {
     }
 
     /// A handle that need not be read.
-    pub(crate) fn handle(&self, id: &str) -> Option<Answer> {
+    pub(crate) fn handle(&self, id: &HandleId) -> Option<Answer> {
         let (value, revision) = self.memory.lock().handles.get(id).cloned()?;
-        Some(Answer::read(&Key::Handle(id.to_owned()), Some((&value[..], revision.as_str()))))
+        Some(Answer::read(&Key::Handle(id.clone()), Some((&value[..], revision.as_str()))))
     }
 
     pub(crate) fn has_block(&self, cidr: &Cidr) -> bool {
@@ -247,7 +247,7 @@ impl State {
         }
     }
 
-    fn write_handle(&mut self, id: &str, value: Option<Bytes>, revision: Revision) {
+    fn write_handle(&mut self, id: &HandleId, value: Option<Bytes>, revision: Revision) {
         if self.handles.len() >= HANDLES_MANY {
             self.handles.clear();
         }

@@ -57,10 +57,10 @@ async fn what_a_pool_has_left_behind_can_be_given_back() {
     assert!(cidr("10.0.0.0/30").contains(inside), "the pool is smaller now: {inside}");
     delete(&store, Key::cluster(Kind::IpPool, "pool-0")).await;
     for (address, handle) in addresses.into_iter().zip(["a", "b"]) {
-        assert_eq!(book.lookup(address).await.unwrap().unwrap().attribute.handle(), Some(handle));
+        assert_eq!(book.lookup(address).await.unwrap().unwrap().attribute.handle(), Some(&handle.into()));
     }
     book.release_handle(HandleRequest::all("a")).await.unwrap();
-    let item = ReleaseItem { address: addresses[1], handle: Some("b".to_owned()), sequence_number: None };
+    let item = ReleaseItem { address: addresses[1], handle: Some("b".into()), sequence_number: None };
     assert_eq!(book.release_addresses([item]).await.unwrap().addresses, [addresses[1]]);
     book.release_handle(HandleRequest::all("c")).await.unwrap();
     for host in ["node-a", "node-b"] {
@@ -175,13 +175,13 @@ async fn a_record_that_cannot_be_read_is_named() {
     assert_ne!(block_of(other), block_of(address), "there are other blocks");
     let released = book.release_handle(HandleRequest::all("a")).await.unwrap();
     assert!(released.corrupt[0].to_string().starts_with("IPAMBlock("), "{released:?}");
-    let (holding, _) = book.held("a", Vec::new()).await.unwrap();
+    let (holding, _) = book.held(&"a".into(), Vec::new()).await.unwrap();
     assert_eq!((holding.addresses.len(), holding.corrupt.len()), (0, 1));
     let recovery = book.recover(Looks::Once).await.unwrap();
     assert_eq!(recovery.unreadable.len(), 1);
     assert!(recovery.repaired.is_empty(), "nothing that speaks of it is touched: {recovery:?}");
 
-    put_record(&store, Key::Handle("c".to_owned()), b"[]".to_vec()).await;
+    put_record(&store, Key::Handle("c".into()), b"[]".to_vec()).await;
     let error = book.assign(one("node-a", "c")).await.unwrap_err();
     assert!(error.to_string().starts_with("IPAMHandle(c) contradicts itself"), "{error}");
     put_record(&store, Key::IpamConfig, b"7".to_vec()).await;
@@ -244,7 +244,7 @@ fn whatever_the_records_hold_nothing_breaks() {
             let owner = AffinityOwner::Host("node-a".to_owned());
             let key = [
                 Key::Block(block_of(address)),
-                Key::Handle("a".to_owned()),
+                Key::Handle("a".into()),
                 Key::Affinity { owner, block: block_of(address) },
                 Key::IpamConfig,
                 Key::cluster(Kind::ClusterInformation, "default"),
@@ -253,7 +253,7 @@ fn whatever_the_records_hold_nothing_breaks() {
             put_record(&store, key, value).await;
             let _ = book.assign(one("node-a", "b")).await;
             let _ = book.assign(one("node-a", "a")).await;
-            let _ = book.held("a", Vec::new()).await;
+            let _ = book.held(&"a".into(), Vec::new()).await;
             let _ = book.lookup(address).await;
             let _ = book.release_handle(HandleRequest::all("a")).await;
             let _ = book.release_host("node-a", ReleaseRule::default()).await;
@@ -261,7 +261,7 @@ fn whatever_the_records_hold_nothing_breaks() {
             let _ = book.usage().await;
             let _ = book.recover(Looks::Once).await;
             let holder = book.lookup(kept).await.unwrap().unwrap();
-            assert_eq!(holder.attribute.handle(), Some("kept"));
+            assert_eq!(holder.attribute.handle(), Some(&"kept".into()));
         });
     });
 }

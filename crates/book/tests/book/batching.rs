@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use book::{Addition, Additions, Book, BookError, HandleRequest, Settings};
 use ipam::AssignError;
-use model::{Key, Kind};
+use model::{HandleId, Key, Kind};
 use serde_json::json;
 use store::Store;
 use store::wrap::CountingStore;
@@ -94,7 +94,7 @@ async fn those_who_wait_go_together_and_in_order() {
         done.unwrap();
     }
     assert_eq!(gate.arrived(), 2, "one alone, forty together");
-    let by_address: Vec<String> = holders(&store).await.into_values().collect();
+    let by_address: Vec<HandleId> = holders(&store).await.into_values().collect();
     assert!(by_address.is_sorted(), "first come, first served: {by_address:?}");
     assert_clean(&store).await;
 }
@@ -193,7 +193,7 @@ async fn who_leaves_the_queue_gets_nothing() {
     gate.open(100);
     requests.join_next().await.unwrap().unwrap().unwrap();
     assign(&book, "node-a", "last").await;
-    let held: Vec<String> = holders(&store).await.into_values().collect();
+    let held: Vec<HandleId> = holders(&store).await.into_values().collect();
     assert_eq!(held, ["first", "last"]);
     assert_clean(&store).await;
 }

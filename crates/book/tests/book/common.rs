@@ -8,7 +8,7 @@ use book::load::{Progress, books};
 use book::{AssignRequest, Book};
 use ipam::{Owner, recover};
 use model::ipam::Block;
-use model::{Cidr, IpVersion, Key, Kind, Resource};
+use model::{Cidr, HandleId, IpVersion, Key, Kind, Resource};
 use serde_json::{Value, json};
 use store::{Change, MemoryStore, Store};
 
@@ -69,7 +69,7 @@ pub(crate) async fn block(store: &Arc<dyn Store>, cidr: Cidr) -> Option<Block> {
 }
 
 pub(crate) fn owner(handle: &str) -> Owner {
-    Owner { handle: handle.to_owned(), attributes: BTreeMap::new() }.with("pod", handle)
+    Owner { handle: handle.into(), attributes: BTreeMap::new() }.with("pod", handle)
 }
 
 pub(crate) fn one(host: &str, handle: &str) -> AssignRequest {
@@ -82,7 +82,7 @@ pub(crate) async fn assign(book: &Book, host: &str, handle: &str) -> IpAddr {
 }
 
 /// Who holds which address, as the blocks say. No two hold the same.
-pub(crate) async fn holders(store: &Arc<dyn Store>) -> BTreeMap<IpAddr, String> {
+pub(crate) async fn holders(store: &Arc<dyn Store>) -> BTreeMap<IpAddr, HandleId> {
     let books = books(&**store, &Progress::default()).await.unwrap();
     let mut holders = BTreeMap::new();
     for block in books.blocks.values().map(|stored| &stored.value) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use book::{Book, HandleRequest, Settings};
-use model::Key;
+use model::{HandleId, Key};
 use serde_json::json;
 use store::Store;
 use store::etcd::{EtcdConfig, EtcdStore};
@@ -93,13 +93,13 @@ async fn an_answer_that_etcd_could_not_give_is_found_out() {
         request.handle_may_exist = false;
         tokio::spawn(async move { agent.assign(request).await })
     };
-    let handle = Key::Handle("asked".to_owned());
+    let handle = Key::Handle("asked".into());
     wait_for("the commit", || async { near.get(&handle).await.unwrap().is_some() }).await;
     forwarder.interrupt();
     forwarder.set(Traffic::Flows);
     let grant = asking.await.unwrap().unwrap();
     let held = holders(&near).await;
     assert_eq!(held.len(), 2, "{held:?}");
-    assert_eq!(held.get(&grant.addresses[0].address).map(String::as_str), Some("asked"));
+    assert_eq!(held.get(&grant.addresses[0].address).map(HandleId::as_str), Some("asked"));
     assert_clean(&near).await;
 }

@@ -2,7 +2,7 @@
 
 use book::{Addition, Additions, Book, BookError, GivenRequest, HandleRequest, Looks, Settings};
 use ipam::{AssignError, LOAD_BALANCER, PoolUse, ReleaseItem, ReleaseRule, Tunnel, Why};
-use model::{AffinityOwner, Key, Kind};
+use model::{AffinityOwner, HandleId, Key, Kind};
 use serde_json::json;
 use store::StoreError;
 
@@ -15,9 +15,9 @@ async fn an_address_is_given_and_given_back() {
     let store = small().await;
     let book = Book::new(store.clone());
     let first = assign(&book, "node-a", "h").await;
-    assert_eq!(holders(&store).await.get(&first).map(String::as_str), Some("h"));
-    assert_eq!(book.lookup(first).await.unwrap().unwrap().attribute.handle(), Some("h"));
-    let (holding, _) = book.held("h", Vec::new()).await.unwrap();
+    assert_eq!(holders(&store).await.get(&first).map(HandleId::as_str), Some("h"));
+    assert_eq!(book.lookup(first).await.unwrap().unwrap().attribute.handle(), Some(&"h".into()));
+    let (holding, _) = book.held(&"h".into(), Vec::new()).await.unwrap();
     assert!(holding.exists);
     assert_eq!(holding.addresses[0].address, first);
     assert_clean(&store).await;
@@ -128,7 +128,7 @@ async fn a_caller_may_not_add_what_the_book_changes_itself() {
     let store = small().await;
     let book = Book::new(store.clone());
     let mut request = one("node-a", "a");
-    request.additions = Additions::new(1, |_| Ok(vec![Addition::create(Key::Handle("a".to_owned()), "{}")]));
+    request.additions = Additions::new(1, |_| Ok(vec![Addition::create(Key::Handle("a".into()), "{}")]));
     let error = book.assign(request).await.unwrap_err();
     assert!(matches!(error, BookError::AdditionNotAllowed { .. }), "{error}");
     let mut request = one("node-a", "a");
@@ -168,14 +168,14 @@ async fn addresses_are_released_under_their_conditions() {
     let number = book.lookup(a).await.unwrap().unwrap().sequence_number;
     let item = |address, handle: &str, sequence_number| ReleaseItem {
         address,
-        handle: Some(handle.to_owned()),
+        handle: Some(handle.into()),
         sequence_number,
     };
     let items = [item(a, "a", Some(number)), item(b, "a", None), item(address("10.0.0.250"), "a", None)];
     let released = book.release_addresses(items).await.unwrap();
     assert_eq!(released.addresses, [a]);
     let why: Vec<_> = released.unreleased.iter().map(|unreleased| unreleased.why.clone()).collect();
-    assert_eq!(why, [Why::OtherHandle(Some("b".to_owned())), Why::NotAllocated]);
+    assert_eq!(why, [Why::OtherHandle(Some("b".into())), Why::NotAllocated]);
     assert_eq!(holders(&store).await.len(), 1);
     assert_clean(&store).await;
 }
@@ -335,7 +335,7 @@ async fn recovery_finds_nothing_where_nothing_is_wrong_and_mends_what_is() {
     let book = Book::new(store.clone());
     assign(&book, "node-a", "a").await;
     assert_eq!(book.recover(Looks::Once).await.unwrap(), book::Recovery::default());
-    delete(&store, Key::Handle("a".to_owned())).await;
+    delete(&store, Key::Handle("a".into())).await;
     let twice = Looks::Twice { apart: std::time::Duration::from_millis(1) };
     assert_eq!(book.recover(twice).await.unwrap().repaired.len(), 1);
     assert_clean(&store).await;
@@ -352,7 +352,7 @@ async fn recovery_leaves_alone_what_only_its_second_look_finds() {
     let before = counting.counts();
     book.recover(Looks::Once).await.unwrap();
     let one_look = (counting.counts() - before).round_trips();
-    delete(&store, Key::Handle("early".to_owned())).await;
+    delete(&store, Key::Handle("early".into())).await;
     let before = counting.counts();
     let recovery = tokio::spawn({
         let book = book.clone();
@@ -360,10 +360,10 @@ async fn recovery_leaves_alone_what_only_its_second_look_finds() {
     });
     let has_looked = || async { (counting.counts() - before).round_trips() >= one_look };
     wait_for("the first look", has_looked).await;
-    delete(&store, Key::Handle("late".to_owned())).await;
+    delete(&store, Key::Handle("late".into())).await;
     assert_eq!(recovery.await.unwrap().unwrap().repaired.len(), 1);
-    assert!(store.get(&Key::Handle("early".to_owned())).await.unwrap().is_some());
-    assert_eq!(store.get(&Key::Handle("late".to_owned())).await.unwrap(), None);
+    assert!(store.get(&Key::Handle("early".into())).await.unwrap().is_some());
+    assert_eq!(store.get(&Key::Handle("late".into())).await.unwrap(), None);
     assert_eq!(holders(&store).await.len(), addresses.len());
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use book::{Addition, Additions, Book, BookError, GivenRequest, HandleRequest, Looks, Settings};
 use ipam::ReleaseRule;
 use jiff::{SignedDuration, Timestamp};
-use model::{AffinityOwner, Key, Kind};
+use model::{AffinityOwner, HandleId, Key, Kind};
 use serde_json::json;
 use store::wrap::{FailingStore, Failure, StepwiseStore};
 use store::{MemoryStore, Store};
@@ -128,7 +128,7 @@ fn book_on(store: Arc<dyn Store>) -> Book {
 
 struct Outcome {
     store: Arc<dyn Store>,
-    before: BTreeMap<IpAddr, String>,
+    before: BTreeMap<IpAddr, HandleId>,
     result: Result<(), BookError>,
 }
 
@@ -142,7 +142,7 @@ async fn interrupted(operation: Operation, failure: Failure, at_write: u64) -> O
 }
 
 /// What the operation does when nothing is in its way.
-async fn undisturbed(operation: Operation) -> BTreeMap<IpAddr, String> {
+async fn undisturbed(operation: Operation) -> BTreeMap<IpAddr, HandleId> {
     let store = cluster(operation).await;
     run(operation, &book_on(store.clone())).await.unwrap();
     assert_clean(&store).await;
@@ -170,14 +170,15 @@ async fn whoever_dies_leaves_what_recovery_puts_right() {
             let name = format!("{operation:?}, write {at_write}: {result:?}");
             let left = holders(&store).await;
             for (address, handle) in before.iter().filter(|(address, _)| after.contains_key(*address)) {
-                assert_eq!(left.get(address), Some(handle), "{name}");
+                assert_eq!(left.get(address), Some(&handle.into()), "{name}");
             }
             recover_all(&store).await;
             assert_eq!(holders(&store).await, left, "recovery frees and gives nothing: {name}");
             // The runtime's DEL, and the owner's next try.
             book_on(store.clone()).release_handle(HandleRequest::all("new")).await.unwrap();
-            let of_new =
-                |held: BTreeMap<IpAddr, String>| held.into_values().filter(|handle| handle == "new").count();
+            let of_new = |held: BTreeMap<IpAddr, HandleId>| {
+                held.into_values().filter(|handle| *handle == "new").count()
+            };
             assert_eq!(of_new(holders(&store).await), 0, "{name}");
             run(operation, &book_on(store.clone())).await.unwrap_or_else(|error| panic!("{name}: {error}"));
             recover_all(&store).await;

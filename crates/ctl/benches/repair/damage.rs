@@ -40,7 +40,7 @@ pub(crate) async fn leak(store: &Arc<dyn Store>) -> Result<Leaked> {
             if leaked == ADDRESSES {
                 break;
             }
-            let owner = Owner { handle: handle('a', leaked), attributes: Default::default() }
+            let owner = Owner { handle: handle('a', leaked).into(), attributes: Default::default() }
                 .with(ipam::NODE_ATTRIBUTE, &format!("scrapped-{}", leaked % 50))
                 .with(ipam::NAMESPACE_ATTRIBUTE, "team")
                 .with(ipam::POD_ATTRIBUTE, &format!("gone-{leaked}"));
@@ -52,7 +52,7 @@ pub(crate) async fn leak(store: &Arc<dyn Store>) -> Result<Leaked> {
         changes.push(Change::update(record.key.clone(), block.encode(), record.revision.clone()));
         for extra in 0..HANDLES / blocks.len() {
             let id = handle('b', number * (HANDLES / blocks.len()) + extra);
-            changes.push(Change::create(Key::Handle(id), counts(&block)));
+            changes.push(Change::create(Key::Handle(id.into()), counts(&block)));
         }
         groups.push(changes);
     }
@@ -62,7 +62,7 @@ pub(crate) async fn leak(store: &Arc<dyn Store>) -> Result<Leaked> {
 
 /// How many records per second go away if nobody looks at them: commits as large as the store takes, one after the other.
 pub(crate) async fn floor(store: &Arc<dyn Store>) -> Result<f64> {
-    let id = |number: usize| Key::Handle(handle('c', number));
+    let id = |number: usize| Key::Handle(handle('c', number).into());
     let create = (0..FLOOR).map(|number| vec![Change::create(id(number), r#"{"block":{}}"#)]);
     sim::cluster::write(store, sim::cluster::pack(create)).await?;
     let started = Instant::now();

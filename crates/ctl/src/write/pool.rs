@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use model::ipam::Block;
+use model::ipam::{Block, BlockAttribute};
 use model::validate::{validate_pool_against, validate_update};
-use model::{AffinityOwner, Cidr, Key, KeyRange, Kind, Resource};
+use model::{AffinityOwner, Cidr, HandleId, Key, KeyRange, Kind, Resource};
 use serde_json::Value;
 use store::{Change, Record, StoreError};
 
@@ -18,9 +18,6 @@ use crate::scope::Named;
 
 /// How long allocations that are under way get to finish after their pool was disabled; Calico's number.
 const DISABLED_GRACE: Duration = Duration::from_millis(500);
-
-/// Handles of addresses that a Windows node keeps for itself in each block. They do not make a block used.
-const WINDOWS_RESERVED_HANDLE: &str = "windows-reserved-ipam-handle";
 
 /// Everything stored that speaks against writing these pools. That they do not overlap each other is known.
 pub(super) async fn clashes(
@@ -167,8 +164,10 @@ fn giving_up(
 pub(super) fn in_use(block: &Block) -> impl Iterator<Item = usize> {
     let is_used = |ordinal: &usize| {
         block.allocations[*ordinal].is_some()
-            && block.attribute(*ordinal).and_then(|attribute| attribute.handle())
-                != Some(WINDOWS_RESERVED_HANDLE)
+            && !block
+                .attribute(*ordinal)
+                .and_then(BlockAttribute::handle)
+                .is_some_and(HandleId::is_windows_reserved)
     };
     (0..block.allocations.len()).filter(is_used)
 }
@@ -195,7 +194,6 @@ async fn blocks_inside(writer: &Writer, pool: &Resource) -> Result<Vec<Cidr>, St
 
 #[cfg(test)]
 mod tests {
-    use model::ipam::BlockAttribute;
     use store::{Revision, Write};
 
     use super::*;
@@ -203,8 +201,7 @@ mod tests {
     fn block(owner: Option<&AffinityOwner>, handle: Option<&str>) -> Record {
         let mut block = Block::new("10.0.0.0/30".parse().unwrap(), owner, 41);
         if let Some(handle) = handle {
-            let attribute =
-                BlockAttribute { handle_id: Some(handle.to_owned()), ..BlockAttribute::default() };
+            let attribute = BlockAttribute { handle_id: Some(handle.into()), ..BlockAttribute::default() };
             block.attributes.push(attribute);
             block.allocations[1] = Some(0);
             block.unallocated.retain(|ordinal| *ordinal != 1);
@@ -221,7 +218,7 @@ mod tests {
         assert_eq!(outcome(None), (vec![], 0));
         let empty = block(Some(&owner), None);
         assert_eq!(outcome(Some(empty.clone())), (vec![Change::delete(empty.key, empty.revision)], 0));
-        let (changes, in_use) = outcome(Some(block(Some(&owner), Some(WINDOWS_RESERVED_HANDLE))));
+        let (changes, in_use) = outcome(Some(block(Some(&owner), Some(HandleId::WINDOWS_RESERVED))));
         assert_eq!((changes[0].write.clone(), in_use), (Write::Delete, 0));
         assert_eq!(outcome(Some(block(Some(&AffinityOwner::Host("b".into())), None))), (vec![], 0));
 

@@ -14,11 +14,11 @@ fn block(cidr: &str, node: &str, handle: Option<&str>) -> Vec<Change> {
     if let Some(handle) = handle {
         block.unallocated.retain(|ordinal| *ordinal != 3);
         block.allocations[3] = Some(0);
-        let attribute = BlockAttribute { handle_id: Some(handle.to_owned()), ..BlockAttribute::default() };
+        let attribute = BlockAttribute { handle_id: Some(handle.into()), ..BlockAttribute::default() };
         block.attributes.push(attribute);
         let mut record = Handle::default();
         record.block.insert(cidr.to_string(), 1);
-        changes.push(Change::create(Key::Handle(handle.to_owned()), record.encode()));
+        changes.push(Change::create(Key::Handle(handle.into()), record.encode()));
     }
     changes.push(Change::create(Key::Block(cidr), block.encode()));
     changes.push(Change::create(Key::Affinity { owner, block: cidr }, Affinity::default().encode()));

@@ -125,7 +125,7 @@ mod tests {
         // One record is enough to know better.
         let handle = model::ipam::Handle::default();
         let books = &mut evidence.ipam.as_mut().unwrap().books;
-        books.handles.insert("left".to_owned(), ipam::Stored::new(handle, "1"));
+        books.handles.insert("left".into(), ipam::Stored::new(handle, "1"));
         assert!(codes(&evidence).contains(&FindingCode::BlockMissing));
     }
 }

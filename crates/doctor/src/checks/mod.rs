@@ -18,8 +18,6 @@ mod reach;
 mod testing;
 mod words;
 
-pub use self::ipam::handle_by_name::is_by_name as is_handle_by_name;
-
 /// The table of checks. A code without a row, a row without a code, and a row whose check has another code do not compile.
 macro_rules! checks {
     ($($code:ident => $area:ident::$file:ident,)+) => {

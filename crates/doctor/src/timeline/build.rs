@@ -124,12 +124,8 @@ impl Builder {
             | Happening::HandleDeleted { handle } => handle,
             _ => return None,
         };
-        let (before, after) = handle.split_once('.')?;
-        let by_name = PodName::new(before, after);
-        if self.pods.contains_key(&by_name) {
-            return Some(by_name);
-        }
-        self.owner(after)
+        let by_name = handle.pod().map(|(namespace, name)| PodName::new(namespace, name));
+        by_name.filter(|pod| self.pods.contains_key(pod)).or_else(|| self.owner(handle.container()?))
     }
 
     fn call(

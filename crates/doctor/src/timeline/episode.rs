@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
-use model::NodeName;
+use model::{HandleId, NodeName};
 
 use evidence::log::CniCommand;
 use evidence::{Exhibit, PodName, Sighted, same_id};
@@ -34,7 +34,7 @@ pub struct StaleDel {
     pub device: Option<String>,
     pub is_endpoint_deleted: bool,
     /// The handle that both shared, if the DEL released by it.
-    pub handle: Option<String>,
+    pub handle: Option<HandleId>,
     pub fate: Fate,
     /// Why it came so late: an earlier DEL of the old sandbox had failed.
     pub failed_before: Option<String>,
@@ -145,7 +145,7 @@ fn stale_dels(history: &PodHistory) -> Vec<StaleDel> {
 }
 
 /// Whether a DEL deleted the new sandbox's endpoint, and the handle by which it released. `None`: it did no harm to it.
-fn does_harm(history: &PodHistory, del: &Call, new: &str) -> Option<(bool, Option<String>)> {
+fn does_harm(history: &PodHistory, del: &Call, new: &str) -> Option<(bool, Option<HandleId>)> {
     let is_endpoint_deleted = del.has(&Effect::EndpointDeleted);
     let handle = released_handle(history, del, new);
     (is_endpoint_deleted || handle.is_some()).then_some((is_endpoint_deleted, handle))
@@ -177,7 +177,7 @@ fn stale_del(
         addresses: add.addresses(),
         device: add.device().map(str::to_owned),
         is_endpoint_deleted,
-        fate: fate(del, handle.as_deref()),
+        fate: fate(del, handle.as_ref()),
         handle,
         failed_before: failed.map(|failure| failure.seen.clone()),
         more: 0,
@@ -186,7 +186,7 @@ fn stale_del(
 }
 
 /// The handle by which a DEL released, if it is one that the new sandbox shares: named for the pod, not for the sandbox.
-fn released_handle(history: &PodHistory, del: &Call, new: &str) -> Option<String> {
+fn released_handle(history: &PodHistory, del: &Call, new: &str) -> Option<HandleId> {
     let by_name = format!("{}.{}", history.pod.namespace.as_deref().unwrap_or_default(), history.pod.name);
     let handles = del.effects.iter().filter_map(|effect| match &effect.seen {
         Effect::ReleasedByHandle(handle)
@@ -194,10 +194,10 @@ fn released_handle(history: &PodHistory, del: &Call, new: &str) -> Option<String
         | Effect::HandleDeleted(handle) => Some(handle),
         _ => None,
     });
-    handles.into_iter().find(|handle| **handle == by_name || handle.ends_with(new)).cloned()
+    handles.into_iter().find(|handle| **handle == *by_name || handle.container() == Some(new)).cloned()
 }
 
-fn fate(del: &Call, handle: Option<&str>) -> Fate {
+fn fate(del: &Call, handle: Option<&HandleId>) -> Fate {
     let Some(handle) = handle else { return Fate::Kept };
     let is_freed = del.effects.iter().any(|effect| match &effect.seen {
         Effect::HandleDecremented(freed) | Effect::HandleDeleted(freed) => freed == handle,

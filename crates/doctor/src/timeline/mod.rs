@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use jiff::civil::DateTime;
-use model::{Cidr, NodeName};
+use model::{Cidr, HandleId, NodeName};
 
 use evidence::log::{CniCommand, LogEvent, WrittenEndpoint};
 use evidence::{Origin, PodName, Sighted};
@@ -64,10 +64,10 @@ pub struct Call {
 pub enum Effect {
     AddressesAssigned(Vec<IpAddr>),
     /// By handle; what it freed is not said.
-    ReleasedByHandle(String),
+    ReleasedByHandle(HandleId),
     AddressReleased(IpAddr),
-    HandleDecremented(String),
-    HandleDeleted(String),
+    HandleDecremented(HandleId),
+    HandleDeleted(HandleId),
     BlockRead(Cidr),
     EndpointWritten(WrittenEndpoint),
     EndpointDeleted,
@@ -219,7 +219,7 @@ mod tests {
             let at = number * 100;
             let container_id = format!("{:064x}", number / 2 + 1);
             log.push(event(at, call(CniCommand::Del, number / 2 + 1)));
-            log.push(event(at, Happening::HandleReleasing { handle: "shop.web-0".to_owned() }));
+            log.push(event(at, Happening::HandleReleasing { handle: "shop.web-0".into() }));
             let error = "no".to_owned();
             log.push(event(at, Happening::SandboxStopFailed { container_id, pod: None, error }));
         }

@@ -9,7 +9,7 @@ use evidence::Evidence;
 use evidence::sample::Sample;
 use ipam::{Books, Owner, Reservations, Stored};
 use model::ipam::{Affinity, Block, Handle};
-use model::{AffinityOwner, Cidr, FindingCode};
+use model::{AffinityOwner, Cidr, FindingCode, HandleId};
 
 fn healthy() -> Evidence {
     Sample { nodes: 8, blocks_per_node: 1, pods_per_node: 6, has_kernels: false }.evidence()
@@ -27,18 +27,16 @@ fn block(evidence: &mut Evidence, number: usize) -> &mut Block {
     &mut books(evidence).blocks.get_mut(&cidr(number)).unwrap().value
 }
 
-fn handle_of(evidence: &mut Evidence, number: usize, ordinal: usize) -> String {
-    block(evidence, number).attribute(ordinal).unwrap().handle_id.clone().unwrap()
+fn handle_of(evidence: &mut Evidence, number: usize, ordinal: usize) -> HandleId {
+    block(evidence, number).attribute(ordinal).unwrap().handle().cloned().unwrap()
 }
 
 /// Each node's block is broken in another way.
 fn drifted() -> Evidence {
     let mut evidence = healthy();
     // 0: an attribute of a pod that no longer exists, under a handle by name.
-    let owner = Owner {
-        handle: "kube-system.prometheus-3355405412-iyww3".to_owned(),
-        attributes: Default::default(),
-    };
+    let owner =
+        Owner { handle: "kube-system.prometheus-3355405412-iyww3".into(), attributes: Default::default() };
     ipam::take(block(&mut evidence, 0), &owner, 1, &Reservations::default());
     let handle = Handle { block: [(cidr(0).to_string(), 1)].into(), ..Handle::default() };
     books(&mut evidence).handles.insert(owner.handle, Stored::new(handle, "1"));

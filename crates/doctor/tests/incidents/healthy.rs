@@ -10,7 +10,7 @@ use evidence::{Evidence, Origin, Pod, PodName, Sighted};
 use ipam::{Owner, Reservations, Stored, Tunnel};
 use ipnet::IpNet;
 use model::ipam::{Affinity, AffinityState, Block, Handle, IpamConfig};
-use model::{AffinityOwner, Cidr, Key, Kind, Resource};
+use model::{AffinityOwner, Cidr, HandleId, Key, Kind, Resource};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -41,7 +41,7 @@ fn block<'e>(evidence: &'e mut Evidence, cidr: &str) -> &'e mut Block {
 
 fn add_handle(evidence: &mut Evidence, handle: &str, cidr: &str) {
     let record = Handle { block: [(cidr.to_owned(), 1)].into(), ..Handle::default() };
-    evidence.ipam.as_mut().unwrap().books.handles.insert(handle.to_owned(), Stored::new(record, "1"));
+    evidence.ipam.as_mut().unwrap().books.handles.insert(handle.into(), Stored::new(record, "1"));
 }
 
 /// Records without a kind, and then some others of it.
@@ -89,11 +89,11 @@ fn an_address_borrowed_from_another_nodes_block() {
     let to: IpAddr = "10.0.0.68".parse().unwrap();
     let attribute = block(&mut evidence, "10.0.0.0/26").attribute(0).unwrap().clone();
     let owner =
-        Owner { handle: attribute.handle_id.clone().unwrap(), attributes: attribute.secondary.clone() };
+        Owner { handle: attribute.handle().cloned().unwrap(), attributes: attribute.secondary.clone() };
     ipam::give_back(block(&mut evidence, "10.0.0.0/26"), &[0], None);
     assert!(ipam::take_address(block(&mut evidence, "10.0.0.64/26"), &owner, to));
     evidence.ipam.as_mut().unwrap().books.handles.remove(&owner.handle);
-    add_handle(&mut evidence, &owner.handle, "10.0.0.64/26");
+    add_handle(&mut evidence, owner.handle.as_str(), "10.0.0.64/26");
     evidence.endpoints.as_mut().unwrap()[0].seen.addresses = vec![to];
     pods(&mut evidence)[0].seen.addresses = vec![to];
     let node = evidence.node_mut("worker-0000");
@@ -133,7 +133,7 @@ fn tunnels_of_both_versions_have_addresses_of_pools() {
     ] {
         let taken =
             ipam::take(block(&mut evidence, cidr), &tunnel.owner("worker-0000"), 1, &Reservations::default());
-        add_handle(&mut evidence, &tunnel.handle("worker-0000"), cidr);
+        add_handle(&mut evidence, tunnel.handle("worker-0000").as_str(), cidr);
         match tunnel {
             Tunnel::Ipip => spec["bgp"]["ipv4IPIPTunnelAddr"] = json!(taken[0]),
             Tunnel::Vxlan => spec["ipv4VXLANTunnelAddr"] = json!(taken[0]),
@@ -159,9 +159,9 @@ fn tunnels_of_both_versions_have_addresses_of_pools() {
 fn reserved_and_cooling_addresses_and_those_of_load_balancers() {
     let mut evidence = small();
     evidence.records.add(record(Kind::IpReservation, "kept", json!({"reservedCIDRs": ["10.0.0.32/28"]})));
-    let reserved = Owner { handle: ipam::WINDOWS_RESERVED_HANDLE.to_owned(), attributes: Default::default() };
+    let reserved = Owner { handle: HandleId::WINDOWS_RESERVED.into(), attributes: Default::default() };
     assert!(ipam::take_address(block(&mut evidence, "10.0.0.0/26"), &reserved, "10.0.0.63".parse().unwrap()));
-    let owner = Owner { handle: "k8s-pod-network.cooling".to_owned(), attributes: Default::default() };
+    let owner = Owner { handle: "k8s-pod-network.cooling".into(), attributes: Default::default() };
     let taken_at = evidence.taken_at;
     let cooling = block(&mut evidence, "10.0.0.0/26");
     assert!(ipam::take_address(cooling, &owner, "10.0.0.50".parse().unwrap()));
@@ -170,7 +170,7 @@ fn reserved_and_cooling_addresses_and_those_of_load_balancers() {
     let cidr: Cidr = "10.3.0.0/26".parse().unwrap();
     let books = &mut evidence.ipam.as_mut().unwrap().books;
     let mut services = Block::new(cidr, Some(&virtual_owner), 1);
-    let owner = Owner { handle: "lb-default-web".to_owned(), attributes: Default::default() };
+    let owner = Owner { handle: "lb-default-web".into(), attributes: Default::default() };
     ipam::take(&mut services, &owner, 1, &Reservations::default());
     books.blocks.insert(cidr, Stored::new(services, "1"));
     books.affinities.insert((virtual_owner, cidr), Stored::new(Affinity::default(), "1"));
@@ -229,7 +229,7 @@ fn pods_that_come_and_go_right_now() {
     let leaving = pods(&mut evidence)[0].seen.name.clone();
     pods(&mut evidence)[0].seen.deleted_at = taken_at;
     evidence.endpoints.as_mut().unwrap().remove(0);
-    let handle = block(&mut evidence, "10.0.0.0/26").attribute(0).unwrap().handle_id.clone().unwrap();
+    let handle = block(&mut evidence, "10.0.0.0/26").attribute(0).unwrap().handle().cloned().unwrap();
     ipam::give_back(block(&mut evidence, "10.0.0.0/26"), &[0], None);
     evidence.ipam.as_mut().unwrap().books.handles.remove(&handle);
     let node = evidence.node_mut("worker-0000");

@@ -56,7 +56,7 @@ fn give_address(evidence: &mut Evidence, node: usize) {
     held.allocations[ORDINAL] = Some(held.attributes.len());
     held.unallocated.retain(|free| *free != ORDINAL);
     held.attributes.push(BlockAttribute {
-        handle_id: Some(handle.clone()),
+        handle_id: Some((&handle).into()),
         secondary: [
             ("node".to_owned(), node_name(node)),
             ("type".to_owned(), Tunnel::Vxlan.type_word().to_owned()),

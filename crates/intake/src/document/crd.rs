@@ -19,7 +19,7 @@ pub(super) fn record(kind: &str, value: &Value, origin: &Origin, draft: &mut Dra
             let id = spec["handleID"].as_str().or_else(|| metadata["name"].as_str());
             let mut record = spec.clone();
             remove(&mut record, "handleID");
-            add(id.map(|id| Key::Handle(id.to_owned())), record, origin, draft)
+            add(id.map(|id| Key::Handle(id.into())), record, origin, draft)
         }
         "BlockAffinity" => {
             let mut record = spec.clone();

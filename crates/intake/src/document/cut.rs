@@ -45,7 +45,7 @@ fn read_field(block: &mut CutBlock, name: &str, value: &str, line: &Line, draft:
     match name {
         "cidr" => block.cidr = Cidr::parse_masked(text).ok(),
         "handle_id" if !text.is_empty() && text != "null" => {
-            block.handles.push(draft.sight(line, text.to_owned()))
+            block.handles.push(draft.sight(line, text.into()))
         }
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! What Calico's plugin says, in the words of 2017 and of today.
 
-use model::{Cidr, Key, NodeName};
+use model::{Cidr, HandleId, Key, NodeName};
 
 use crate::words;
 use evidence::PodName;
@@ -73,7 +73,7 @@ fn addresses(line: &LogLine<'_>, message: &str) -> Option<Happening> {
 fn keys(message: &str) -> Option<Happening> {
     if let Some(key) = message.strip_prefix("Delete Key: ") {
         if let Some(handle) = key.strip_prefix("/calico/ipam/v2/handle/") {
-            return Some(Happening::HandleDeleted { handle: handle.trim().to_owned() });
+            return Some(Happening::HandleDeleted { handle: handle.trim().into() });
         }
         let (node, pod) = endpoint_key(key)?;
         return Some(Happening::EndpointDeleted { pod: Some(pod), node: Some(node) });
@@ -103,19 +103,19 @@ fn endpoint_key(key: &str) -> Option<(NodeName, PodName)> {
 
 fn handles(line: &LogLine<'_>, message: &str) -> Option<Happening> {
     if let Some(handle) = between(message, "Releasing all IPs with handle '", "'") {
-        return Some(Happening::HandleReleasing { handle: handle.to_owned() });
+        return Some(Happening::HandleReleasing { handle: handle.into() });
     }
     if let Some(handle) = between(message, "Decremented handle '", "' by ") {
         let by = message.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(1);
-        return Some(Happening::HandleDecremented { handle: handle.to_owned(), by });
+        return Some(Happening::HandleDecremented { handle: handle.into(), by });
     }
     if let Some(handle) = message.strip_prefix("Deleting handle: ") {
-        return Some(Happening::HandleDeleted { handle: handle.trim().to_owned() });
+        return Some(Happening::HandleDeleted { handle: handle.trim().into() });
     }
     if message.starts_with("Released address using handleID")
         && let Some(handle) = find(&line.rest, "HandleID")
     {
-        return Some(Happening::HandleReleasing { handle: handle.into_owned() });
+        return Some(Happening::HandleReleasing { handle: handle.into_owned().into() });
     }
     if message.starts_with("Released address using ") {
         return Some(Happening::AddressReleased { address: None, pod: pod_of(line) });
@@ -190,9 +190,8 @@ pub(super) fn pod_of(line: &LogLine<'_>) -> Option<PodName> {
 /// Beside the line, or at the end of the handle that is.
 fn container_of(line: &LogLine<'_>) -> Option<String> {
     find(&line.rest, "ContainerID").map(|id| id.into_owned()).or_else(|| {
-        let handle = find(&line.rest, "handle")?;
-        let id = handle.rsplit('.').next().filter(|id| words::is_container_id(id))?;
-        Some(id.to_owned())
+        let handle = HandleId::from(find(&line.rest, "handle")?.as_ref());
+        handle.container().filter(|id| words::is_container_id(id)).map(str::to_owned)
     })
 }
 

@@ -110,7 +110,7 @@ fn values_of_etcd_under_their_keys() {
     assert_eq!(ipam.books.blocks.values().next().unwrap().value, block);
     assert!(ipam.config.as_ref().unwrap().seen.strict_affinity);
     assert_eq!(evidence.records.of(Kind::IpPool).unwrap().len(), 1);
-    let key = model::Key::Handle("h1".to_owned());
+    let key = model::Key::Handle("h1".into());
     assert_eq!(ipam.origin(&key).exhibit("").line, Some(4));
 }
 

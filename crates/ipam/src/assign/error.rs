@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use model::{AffinityOwner, Cidr, IpVersion};
+use model::{AffinityOwner, Cidr, HandleId, IpVersion};
 
 use crate::Corrupt;
 use crate::ask::Listed;
@@ -32,9 +32,9 @@ pub enum AssignError {
     #[error("{addresses} addresses at once need more changes than one commit may have")]
     TooLarge { addresses: usize },
     #[error("handle {handle} may hold no more than {max} {version} addresses")]
-    HandleLimit { handle: String, version: Version, max: usize },
+    HandleLimit { handle: HandleId, version: Version, max: usize },
     #[error("handle {handle} is marked as deleted and not gone yet")]
-    HandleGoing { handle: String },
+    HandleGoing { handle: HandleId },
     #[error("{0} is in no enabled IP pool")]
     NotInPool(IpAddr),
     #[error("the IP pool {pool} of {address} does not allow {purpose} use")]
@@ -42,7 +42,7 @@ pub enum AssignError {
     #[error("the IP pool {pool} of {address} does not serve node {host}")]
     NodeNotSelected { address: IpAddr, pool: String, host: String },
     #[error("{address} belongs to {}", holder(.handle))]
-    Taken { address: IpAddr, handle: Option<String> },
+    Taken { address: IpAddr, handle: Option<HandleId> },
     #[error("{address} was released a moment ago and is not given again yet")]
     CoolingDown { address: IpAddr },
     #[error("{address} is in block {block} of {}, and affinity is strict", name_of(.of))]
@@ -70,7 +70,7 @@ fn list_corrupt(corrupt: &[Corrupt]) -> String {
     if corrupt.is_empty() { String::new() } else { format!(" (not used: {})", Listed(corrupt)) }
 }
 
-fn holder(handle: &Option<String>) -> String {
+fn holder(handle: &Option<HandleId>) -> String {
     handle.as_ref().map_or_else(|| "an owner without handle".to_owned(), |handle| format!("handle {handle}"))
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use model::HandleId;
+
 use super::holdings::Holdings;
 use super::search::{Found, Search};
 use super::writes::Writes;
@@ -34,7 +36,7 @@ struct Pick {
 /// What has been spent of the commit's changes.
 #[derive(Default)]
 struct Budget {
-    handles: BTreeSet<String>,
+    handles: BTreeSet<HandleId>,
     pools: BTreeSet<usize>,
     changes: usize,
 }
@@ -150,7 +152,7 @@ fn pick(
 }
 
 impl Budget {
-    fn pay(&mut self, changes: usize, pools: Vec<usize>, handle: Option<String>) {
+    fn pay(&mut self, changes: usize, pools: Vec<usize>, handle: Option<HandleId>) {
         self.changes = changes;
         self.pools.extend(pools);
         self.handles.extend(handle);
@@ -163,7 +165,7 @@ impl<'a> Bill<'a> {
     }
 
     /// What is spent when a block is used as well.
-    fn with(&self, handle: &str, open: &Open, is_picked: bool) -> Bill<'a> {
+    fn with(&self, handle: &HandleId, open: &Open, is_picked: bool) -> Bill<'a> {
         let (mut bill, budget, pool) = (self.clone(), self.budget, open.found.pool);
         bill.changes += usize::from(!bill.has_handle && !budget.handles.contains(handle));
         bill.has_handle = true;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{AffinityOwner, IpVersion, Key};
+use model::{AffinityOwner, HandleId, IpVersion, Key};
 
 use super::{AssignError, Granted, Version, Want};
 use crate::ask::{Seen, Sight};
@@ -10,7 +10,7 @@ use crate::{Corrupt, held_by};
 
 /// Addresses by handle, as the blocks have them; only of handles with a maximum.
 #[derive(Debug, Default)]
-pub(super) struct Holdings(BTreeMap<String, Result<Vec<Granted>, Corrupt>>);
+pub(super) struct Holdings(BTreeMap<HandleId, Result<Vec<Granted>, Corrupt>>);
 
 /// What an owner gets of one IP version: those it has, and so many new ones.
 #[derive(Debug, Default, PartialEq)]
@@ -66,7 +66,7 @@ impl Holdings {
 
 /// Every address of a handle in these blocks.
 pub(super) fn held_in(
-    handle: &str,
+    handle: &HandleId,
     blocks: impl Iterator<Item = model::Cidr>,
     ours: &AffinityOwner,
     seen: &Seen,

@@ -186,7 +186,7 @@ fn take_named(block: &mut Block, owner: &Owner, address: IpAddr) -> Result<bool,
         Some(attribute) if attribute.handle() == Some(&owner.handle) => Ok(false),
         Some(attribute) if is_cooling_down(attribute) => Err(AssignError::CoolingDown { address }),
         attribute => {
-            let handle = attribute.and_then(|attribute| attribute.handle()).map(str::to_owned);
+            let handle = attribute.and_then(|attribute| attribute.handle()).cloned();
             Err(AssignError::Taken { address, handle })
         }
     }

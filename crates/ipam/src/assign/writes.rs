@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::ipam::{AffinityState, Block, Handle};
-use model::{AffinityOwner, Cidr, Key, Kind};
+use model::{AffinityOwner, Cidr, HandleId, Key, Kind};
 
 use super::Surroundings;
 use super::search::{Found, How};
@@ -18,7 +18,7 @@ pub(super) struct Writes<'a> {
     owner: AffinityOwner,
     /// How each block was come by, and the block with its addresses taken.
     blocks: Vec<(Found, Block)>,
-    handles: BTreeMap<String, (Handle, Option<String>)>,
+    handles: BTreeMap<HandleId, (Handle, Option<String>)>,
     stale: Vec<(Cidr, String)>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Writes<'a> {
         Writes { surroundings, owner, blocks: Vec::new(), handles: BTreeMap::new(), stale: Vec::new() }
     }
 
-    pub(super) fn add_handle(&mut self, id: String, known: Option<&Stored<Handle>>) {
+    pub(super) fn add_handle(&mut self, id: HandleId, known: Option<&Stored<Handle>>) {
         self.handles.entry(id).or_insert_with(|| match known {
             Some(stored) => (stored.value.clone(), Some(stored.revision.clone())),
             None => (Handle::default(), None),

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use model::ipam::{Block, BlockAttribute};
-use model::{AffinityOwner, Cidr};
+use model::{AffinityOwner, Cidr, HandleId};
 
 use super::{Allocated, Evidence, Problem, Tunnel, Unjudged, User};
 use crate::block::is_cooling_down;
 use crate::owner::is_of_other_plugin;
-use crate::{Doubt, NODE_ATTRIBUTE, Reservations, WINDOWS_RESERVED_HANDLE};
+use crate::{Doubt, NODE_ATTRIBUTE, Reservations};
 
 /// Who uses an address, by reference: most are never named.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,7 +151,7 @@ fn is_leaked(allocated: &Allocated<'_>, is_node: &impl Fn(&str) -> bool) -> bool
         return false;
     }
     let attribute = allocated.attribute;
-    let is_reserved = attribute.handle() == Some(WINDOWS_RESERVED_HANDLE);
+    let is_reserved = attribute.handle().is_some_and(HandleId::is_windows_reserved);
     // The agent of that node collects these when their sandboxes are gone; from here they all look alike.
     let node = attribute.secondary.get(NODE_ATTRIBUTE);
     let is_agents = is_of_other_plugin(attribute) && node.is_some_and(|node| is_node(node));
@@ -159,7 +159,7 @@ fn is_leaked(allocated: &Allocated<'_>, is_node: &impl Fn(&str) -> bool) -> bool
 }
 
 fn leaked(allocated: &Allocated<'_>) -> Problem {
-    let handle = BlockAttribute::handle(allocated.attribute).map(str::to_owned);
+    let handle = BlockAttribute::handle(allocated.attribute).cloned();
     let (address, sequence_number) = (allocated.address, allocated.sequence_number);
     Problem::Leaked { address, handle, sequence_number }
 }

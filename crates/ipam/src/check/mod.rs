@@ -11,8 +11,8 @@ use std::fmt;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use model::Cidr;
 use model::ipam::BlockAttribute;
+use model::{Cidr, HandleId};
 
 pub use problem::{Problem, Really};
 
@@ -95,7 +95,7 @@ pub struct Unjudged {
     /// Addresses in use that are in no readable pool. Sorted.
     pub outside_pools: Vec<IpAddr>,
     /// Handles that no readable block mentions.
-    pub handles: Vec<String>,
+    pub handles: Vec<HandleId>,
 }
 
 impl Unjudged {

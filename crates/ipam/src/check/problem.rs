@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use model::ipam::AffinityState;
-use model::{AffinityOwner, Cidr, FindingCode, Key};
+use model::{AffinityOwner, Cidr, FindingCode, HandleId, Key};
 
 use super::User;
 use crate::ask::Listed;
@@ -12,8 +12,8 @@ use crate::{Books, Corrupt};
 /// One thing that is wrong. The order of the variants is the order of a report.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Problem {
-    #[error("{address} is allocated to {} but not in use", .handle.as_deref().unwrap_or("no handle"))]
-    Leaked { address: IpAddr, handle: Option<String>, sequence_number: u64 },
+    #[error("{address} is allocated to {} but not in use", .handle.as_ref().map_or("no handle", HandleId::as_str))]
+    Leaked { address: IpAddr, handle: Option<HandleId>, sequence_number: u64 },
     #[error("{address} is used by {} but is in no IP pool that allows it", Listed(.users))]
     UsedOutsidePools { address: IpAddr, users: Vec<User> },
     #[error("{address} is used by {} but is not allocated", Listed(.users))]
@@ -23,11 +23,11 @@ pub enum Problem {
     #[error("{address} is allocated in more than one block: {}", Listed(.blocks))]
     AllocatedTwice { address: IpAddr, blocks: Vec<Cidr> },
     #[error("no block refers to handle {handle}")]
-    HandleUnused { handle: String, revision: String },
+    HandleUnused { handle: HandleId, revision: String },
     #[error("handle {handle} is missing; it holds addresses in {}", Listed(.blocks))]
-    HandleMissing { handle: String, blocks: Vec<Cidr> },
+    HandleMissing { handle: HandleId, blocks: Vec<Cidr> },
     #[error("handle {handle} counts {said} addresses in {block}, but the block holds {found} of them")]
-    HandleCount { handle: String, block: Cidr, said: i64, found: i64 },
+    HandleCount { handle: HandleId, block: Cidr, said: i64, found: i64 },
     #[error("blocks {0} and {1} overlap")]
     BlocksOverlap(Cidr, Cidr),
     #[error("block {block} belongs to {}, which has no affinity for it", name_of(.owner))]

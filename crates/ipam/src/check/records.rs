@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use model::ipam::{AffinityState, Block, Handle};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 
 use super::{Evidence, Problem, Really, Unjudged};
 use crate::books::{contradictions, count_by_handle};
 use crate::reserved::bounds;
-use crate::{Corrupt, Doubt, Stored, WINDOWS_RESERVED_HANDLE, fingerprint};
+use crate::{Corrupt, Doubt, Stored, fingerprint};
 
 /// The blocks that can be trusted. Tombstones are none.
 pub(super) fn check_blocks<'a>(evidence: &Evidence<'a>, problems: &mut Vec<Problem>) -> Vec<&'a Block> {
@@ -67,7 +67,7 @@ pub(super) fn check_overlaps(evidence: &Evidence<'_>, problems: &mut Vec<Problem
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Held<'a> {
     fingerprint: u64,
-    handle: &'a str,
+    handle: &'a HandleId,
     block: Cidr,
     count: i64,
 }
@@ -81,10 +81,9 @@ pub(super) fn check_handles(
 ) {
     let mut held: Vec<Held<'_>> = Vec::new();
     for block in sound {
-        let of_block =
-            count_by_handle(block).into_iter().filter(|(handle, _)| *handle != WINDOWS_RESERVED_HANDLE);
+        let of_block = count_by_handle(block).into_iter().filter(|(handle, _)| !handle.is_windows_reserved());
         held.extend(of_block.map(|(handle, count)| Held {
-            fingerprint: fingerprint(handle),
+            fingerprint: fingerprint(handle.as_str()),
             handle,
             block: block.cidr,
             count,
@@ -94,7 +93,7 @@ pub(super) fn check_handles(
     let mut is_known = vec![false; held.len()];
     let judging = Judging { evidence, doubt, sound: sound.iter().map(|block| block.cidr).collect() };
     let live = evidence.books.handles.iter().filter(|(_, stored)| !stored.value.deleted);
-    let mut handles: Vec<_> = live.map(|(id, stored)| (fingerprint(id), id.as_str(), stored)).collect();
+    let mut handles: Vec<_> = live.map(|(id, stored)| (fingerprint(id.as_str()), id, stored)).collect();
     handles.sort_unstable_by_key(|(fingerprint, id, _)| (*fingerprint, *id));
     // Both are in the same order, so one walk through them finds who belongs to whom.
     let mut start = 0;
@@ -128,13 +127,13 @@ impl Judging<'_> {
     }
 
     /// Whether a block that cannot be read, or that contradicts itself, may hold addresses of this handle.
-    fn may_be_held(&self, id: &str, handle: &Handle) -> bool {
+    fn may_be_held(&self, id: &HandleId, handle: &Handle) -> bool {
         self.doubt.may_hold_any_handle()
             || handle.blocks().any(|block| !self.knows(&block))
             || self.is_named_by_unsound(id)
     }
 
-    fn is_named_by_unsound(&self, id: &str) -> bool {
+    fn is_named_by_unsound(&self, id: &HandleId) -> bool {
         let live = self.evidence.books.blocks.iter().filter(|(_, stored)| !stored.value.deleted);
         let mut unsound = live.filter(|(cidr, _)| !self.sound.contains(cidr));
         unsound.any(|(_, stored)| stored.value.attributes.iter().any(|known| known.handle() == Some(id)))
@@ -143,7 +142,7 @@ impl Judging<'_> {
 
 fn check_handle(
     judging: &Judging<'_>,
-    id: &str,
+    id: &HandleId,
     stored: &Stored<Handle>,
     held: &[Held<'_>],
     (problems, unjudged): (&mut Vec<Problem>, &mut Unjudged),

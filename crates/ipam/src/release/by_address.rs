@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use model::ipam::{Block, BlockAttribute, Handle};
-use model::{Cidr, IpVersion, Key};
+use model::{Cidr, HandleId, IpVersion, Key};
 
 use super::{Freeing, Released};
 use crate::ask::{Pause, Seen, Sight, next};
@@ -18,7 +18,7 @@ use crate::{Answer, Corrupt, Decision, Next, Pool, Stored};
 pub struct ReleaseItem {
     pub address: IpAddr,
     /// Only if this handle holds it.
-    pub handle: Option<String>,
+    pub handle: Option<HandleId>,
     /// Only if it is still that allocation.
     pub sequence_number: Option<u64>,
 }
@@ -36,8 +36,8 @@ pub enum Why {
     /// Also while it cools down: it was released before.
     #[error("not allocated")]
     NotAllocated,
-    #[error("held by {}", .0.as_deref().unwrap_or("an owner without handle"))]
-    OtherHandle(Option<String>),
+    #[error("held by {}", .0.as_ref().map_or("an owner without handle", HandleId::as_str))]
+    OtherHandle(Option<HandleId>),
     #[error("allocated anew since, with number {0}")]
     OtherNumber(u64),
     #[error(transparent)]
@@ -84,7 +84,7 @@ impl AddressRelease {
                         continue;
                     }
                     blocks.insert(cidr);
-                    handles.extend(handle.map(str::to_owned));
+                    handles.extend(handle.cloned());
                     // The same address twice is one release.
                     if ordinals.insert((cidr, ordinal)) {
                         meant.push((stored, ordinal));
@@ -118,9 +118,9 @@ impl AddressRelease {
     /// The handles as they are afterwards. One that is not there needs no change.
     fn handles_left(
         &self,
-        ids: &BTreeSet<String>,
+        ids: &BTreeSet<HandleId>,
         freeing: &Freeing,
-    ) -> (Vec<(String, Handle, String)>, Vec<Corrupt>) {
+    ) -> (Vec<(HandleId, Handle, String)>, Vec<Corrupt>) {
         let (mut left, mut corrupt) = (Vec::new(), Vec::new());
         for id in ids {
             let stored = match self.seen.handle(id) {
@@ -153,7 +153,7 @@ impl AddressRelease {
 fn check<'a>(
     item: &ReleaseItem,
     sight: Option<&'a Sight<Block>>,
-) -> Result<(&'a Stored<Block>, usize, Option<&'a str>), Why> {
+) -> Result<(&'a Stored<Block>, usize, Option<&'a HandleId>), Why> {
     let stored = match sight {
         Some(Sight::There(stored)) => stored,
         Some(Sight::Broken(corrupt)) => return Err(Why::Corrupt(corrupt.clone())),
@@ -163,8 +163,8 @@ fn check<'a>(
     let ordinal = block.ordinal(item.address).ok_or(Why::NotAllocated)?;
     let attribute = block.attribute(ordinal).filter(|attribute| !is_cooling_down(attribute));
     let handle = attribute.ok_or(Why::NotAllocated)?.handle();
-    if item.handle.is_some() && item.handle.as_deref() != handle {
-        return Err(Why::OtherHandle(handle.map(str::to_owned)));
+    if item.handle.is_some() && item.handle.as_ref() != handle {
+        return Err(Why::OtherHandle(handle.cloned()));
     }
     let number = block.sequence_of(ordinal);
     if item.sequence_number.is_some_and(|expected| expected != number) {

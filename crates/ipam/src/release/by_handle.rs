@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use model::ipam::{Block, BlockAttribute, Handle};
-use model::{Cidr, Key};
+use model::{Cidr, HandleId, Key};
 
 use super::{Freeing, Released};
 use crate::ask::{Pause, Seen, Sight, next};
@@ -19,7 +19,7 @@ use crate::{Answer, Decision, Next, Step, Steps, Stored};
 /// The handle is put right on the way: afterwards it says what the blocks say. With an `is_meant` that is never true
 /// that is all that happens.
 pub struct HandleRelease<F> {
-    id: String,
+    id: HandleId,
     is_meant: F,
     cooldown_from: Option<Timestamp>,
     is_own_failure: bool,
@@ -29,7 +29,7 @@ pub struct HandleRelease<F> {
 impl<F: Fn(IpAddr, &BlockAttribute, u64) -> bool> HandleRelease<F> {
     /// With `cooldown_from` (now) the addresses cool down before they are given again; only for clusters that have
     /// a reuse delay.
-    pub fn new(id: impl Into<String>, is_meant: F, cooldown_from: Option<Timestamp>) -> HandleRelease<F> {
+    pub fn new(id: impl Into<HandleId>, is_meant: F, cooldown_from: Option<Timestamp>) -> HandleRelease<F> {
         HandleRelease { id: id.into(), is_meant, cooldown_from, is_own_failure: false, seen: Seen::default() }
     }
 
@@ -106,14 +106,14 @@ impl<F: Fn(IpAddr, &BlockAttribute, u64) -> bool> HandleRelease<F> {
 
 /// Releases with everything at hand: the handle, and every block it names (`None` where there is none).
 pub fn release_handle(
-    id: &str,
+    id: &HandleId,
     handle: &Stored<Handle>,
     blocks: Vec<(Cidr, Option<Stored<Block>>)>,
     is_meant: impl Fn(IpAddr, &BlockAttribute, u64) -> bool,
     cooldown_from: Option<Timestamp>,
 ) -> Released {
     let mut release = HandleRelease::new(id, is_meant, cooldown_from);
-    release.show(&Key::Handle(id.to_owned()), Answer::Handle(handle.clone()));
+    release.show(&Key::Handle(id.clone()), Answer::Handle(handle.clone()));
     for (cidr, block) in blocks {
         release.show(&Key::Block(cidr), block.map_or(Answer::Absent, Answer::Block));
     }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use model::ipam::{Block, Handle};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 
 pub(crate) use by_address::locate;
 pub use by_address::{AddressLookup, AddressRelease, Allocation, ReleaseItem, Unreleased, Why};
@@ -55,7 +55,7 @@ impl Freeing {
     }
 
     /// How many addresses of a block a handle has afterwards.
-    fn count(&self, stored: &Stored<Block>, handle: &str) -> usize {
+    fn count(&self, stored: &Stored<Block>, handle: &HandleId) -> usize {
         let block = self.blocks.get(&stored.value.cidr).map_or(&stored.value, |(_, block)| block);
         held_by(block, handle).count()
     }
@@ -71,7 +71,7 @@ impl Freeing {
     }
 
     /// First the blocks, in their order, then the handles: in between a handle counts too much, which is harmless.
-    fn steps(mut self, handles: Vec<(String, Handle, String)>, seen: &Seen) -> Released {
+    fn steps(mut self, handles: Vec<(HandleId, Handle, String)>, seen: &Seen) -> Released {
         let (mut steps, mut emptied) = (Steps::default(), Vec::new());
         let order: BTreeSet<Cidr> = self.blocks.keys().chain(self.relied_on.keys()).copied().collect();
         for cidr in order {
@@ -106,7 +106,7 @@ fn write_block(stored: Stored<Block>, seen: &Seen, steps: &mut Steps) {
     }
 }
 
-fn handle_step(id: String, handle: &Handle, revision: String) -> Step {
+fn handle_step(id: HandleId, handle: &Handle, revision: String) -> Step {
     let key = Key::Handle(id);
     if handle.block.is_empty() {
         Step::Delete { key, revision }

@@ -372,7 +372,7 @@ fn what_does_no_harm_is_put_right_on_the_way() {
 }
 
 fn ipam_attribute(handle: &str) -> model::ipam::BlockAttribute {
-    model::ipam::BlockAttribute { handle_id: Some(handle.to_owned()), ..Default::default() }
+    model::ipam::BlockAttribute { handle_id: Some(handle.into()), ..Default::default() }
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn a_tombstone_is_neither_used_nor_replaced() {
     assert!(!gone.contains(world.assign("node-a", "a.1").unwrap()));
     let mut handle = world.handle("a.1").unwrap().value;
     handle.deleted = true;
-    world.store.put(Key::Handle("a.1".to_owned()), handle.encode());
+    world.store.put(Key::Handle("a.1".into()), handle.encode());
     assert!(matches!(world.assign("node-a", "a.1"), Err(AssignError::HandleGoing { .. })));
 }
 

@@ -132,7 +132,7 @@ fn borrowed_addresses_are_marked() {
         ipam::take(block, &owner, 1, &ipam::Reservations::default());
     });
     let handle = json!({"block": {block.to_string(): 1}}).to_string();
-    cluster.world.store.put(Key::Handle("net.9".to_owned()), handle.into_bytes());
+    cluster.world.store.put(Key::Handle("net.9".into()), handle.into_bytes());
     let borrowed = cluster.with_analysis(|analysis| {
         analysis.allocations.iter().filter(|one| one.is_borrowed).map(|one| one.address).collect::<Vec<_>>()
     });
@@ -149,7 +149,7 @@ fn what_calicoctl_finds() {
     cluster.endpoints.push(endpoint("three", "192.168.0.1".parse().unwrap()));
     let user = |name: &str| User::Endpoint { namespace: "default".to_owned(), name: name.to_owned() };
     let expected = [
-        Problem::Leaked { address: cluster.first, handle: Some("net.1".to_owned()), sequence_number: number },
+        Problem::Leaked { address: cluster.first, handle: Some("net.1".into()), sequence_number: number },
         Problem::UsedOutsidePools { address: "192.168.0.1".parse().unwrap(), users: vec![user("three")] },
         Problem::UsedNotAllocated { address: "10.0.0.250".parse().unwrap(), users: vec![user("one")] },
     ];
@@ -169,12 +169,12 @@ fn what_calicoctl_finds() {
     assert!(cluster.problems().iter().all(|one| matches!(one, Problem::UsedOutsidePools { .. })));
     // (4) handles that no block mentions, (5) handles that are missing, (6) blocks that contradict themselves.
     let mut cluster = self::cluster();
-    cluster.world.store.put(Key::Handle("z.1".to_owned()), br#"{"block":{"10.0.9.0/28":1}}"#.to_vec());
-    cluster.world.store.delete(&Key::Handle("net.2".to_owned()));
+    cluster.world.store.put(Key::Handle("z.1".into()), br#"{"block":{"10.0.9.0/28":1}}"#.to_vec());
+    cluster.world.store.delete(&Key::Handle("net.2".into()));
     let block = cluster.block();
     let expected = [
-        Problem::HandleUnused { handle: "z.1".to_owned(), revision: "1".to_owned() },
-        Problem::HandleMissing { handle: "net.2".to_owned(), blocks: vec![block] },
+        Problem::HandleUnused { handle: "z.1".into(), revision: "1".to_owned() },
+        Problem::HandleMissing { handle: "net.2".into(), blocks: vec![block] },
     ];
     assert_eq!(cluster.problems(), expected);
     cluster.change_block(|block| block.unallocated.push(5));
@@ -197,8 +197,8 @@ fn what_calicoctl_does_not_find() {
     let mut counts = cluster();
     let block = counts.block();
     let wrong = json!({"block": {block.to_string(): 7, "10.0.0.240/28": 1}}).to_string();
-    counts.world.store.put(Key::Handle("net.1".to_owned()), wrong.into_bytes());
-    let count = |block, said, found| Problem::HandleCount { handle: "net.1".to_owned(), block, said, found };
+    counts.world.store.put(Key::Handle("net.1".into()), wrong.into_bytes());
+    let count = |block, said, found| Problem::HandleCount { handle: "net.1".into(), block, said, found };
     let mut expected = [count(block, 7, 1), count(cidr("10.0.0.240/28"), 1, 0)];
     expected.sort_unstable();
     assert_eq!(counts.problems(), expected);
@@ -279,7 +279,7 @@ fn an_unreadable_record_vouches_for_what_it_may_hold() {
 fn no_handle_goes_while_a_block_cannot_be_read() {
     let mut cluster = cluster();
     let lost = model::ipam::Handle { block: [("10.0.0.240/28".to_owned(), 1)].into(), ..Default::default() };
-    cluster.world.store.put(Key::Handle("net.lost".to_owned()), lost.encode());
+    cluster.world.store.put(Key::Handle("net.lost".into()), lost.encode());
     let is_unused = |problem: &Problem| matches!(problem, Problem::HandleUnused { .. });
     assert!(cluster.problems().iter().any(is_unused));
     assert_eq!(ipam::recover(&cluster.world.books()).len(), 1);

@@ -8,8 +8,8 @@ use ipam::{
     settle_cooldown, take, take_address,
 };
 use jiff::Timestamp;
-use model::Cidr;
 use model::ipam::{Block, BlockAttribute};
+use model::{Cidr, HandleId};
 use proptest::prelude::*;
 
 const BLOCK: &str = "10.0.0.64/29";
@@ -20,7 +20,7 @@ fn block() -> Block {
 
 fn owner(handle: u8) -> Owner {
     let attributes = BTreeMap::from([("pod".to_owned(), format!("pod-{handle}"))]);
-    Owner { handle: format!("net.{handle}"), attributes }
+    Owner { handle: format!("net.{handle}").into(), attributes }
 }
 
 fn address(last: u8) -> IpAddr {
@@ -42,7 +42,7 @@ fn write_taking(block: &mut Block, owner: &Owner, count: usize, reserved: &Reser
 
 /// What one write of the block is to a release by handle.
 fn write_releasing(block: &mut Block, handle: &str, cooldown_from: Option<Timestamp>) -> Vec<IpAddr> {
-    let ordinals: Vec<usize> = held_by(block, handle).map(|(ordinal, _)| ordinal).collect();
+    let ordinals: Vec<usize> = held_by(block, &handle.into()).map(|(ordinal, _)| ordinal).collect();
     if !ordinals.is_empty() {
         give_back(block, &ordinals, cooldown_from);
         count_write(block);
@@ -113,7 +113,7 @@ proptest! {
                 Act::Take(who, count) => {
                     let owner = owner(who);
                     let taken = write_taking(&mut block, &owner, count, &reserved);
-                    prop_assert_eq!(&taken, &naive.take(&owner.handle, count, &networks));
+                    prop_assert_eq!(&taken, &naive.take(owner.handle.as_str(), count, &networks));
                     prop_assert_eq!(block.sequence_number - before, u64::from(!taken.is_empty()));
                     for address in taken {
                         let ordinal = block.ordinal(address).unwrap();
@@ -122,8 +122,8 @@ proptest! {
                     }
                 }
                 Act::Release(who) => {
-                    let released = write_releasing(&mut block, &owner(who).handle, None);
-                    prop_assert_eq!(&released, &naive.release(&owner(who).handle));
+                    let released = write_releasing(&mut block, owner(who).handle.as_str(), None);
+                    prop_assert_eq!(&released, &naive.release(owner(who).handle.as_str()));
                     prop_assert_eq!(block.sequence_number - before, u64::from(!released.is_empty()));
                 }
             }
@@ -168,7 +168,7 @@ fn addresses_are_reused_in_the_order_of_their_release() {
     let mut given = Vec::new();
     for round in 0..8u8 {
         given.extend(write_taking(&mut block, &owner(round), 1, &nothing_reserved()));
-        write_releasing(&mut block, &owner(round).handle, None);
+        write_releasing(&mut block, owner(round).handle.as_str(), None);
     }
     assert_eq!(given[..4].iter().collect::<BTreeSet<_>>().len(), 4);
     assert_eq!(given[..4], given[4..]);
@@ -186,7 +186,7 @@ fn counts_and_lookups() {
     write_taking(&mut block, &owner(1), 1, &reserved);
     write_taking(&mut block, &owner(2), 3, &reserved);
     assert_eq!((free_count(&block, &reserved), is_empty(&block)), (2, false));
-    let held = |handle: &str| held_by(&block, handle).count();
+    let held = |handle: &str| held_by(&block, &handle.into()).count();
     assert_eq!((held("net.0"), held("net.1"), held("net.2")), (0, 1, 3));
     // Reserved ones stay free, in their place.
     assert_eq!(block.unallocated[..2], [0, 1]);
@@ -198,7 +198,7 @@ fn counts_and_lookups() {
 #[test]
 fn addresses_that_windows_keeps_do_not_make_a_block_used() {
     let mut block = block();
-    let windows = Owner { handle: ipam::WINDOWS_RESERVED_HANDLE.to_owned(), attributes: BTreeMap::new() };
+    let windows = Owner { handle: HandleId::WINDOWS_RESERVED.into(), attributes: BTreeMap::new() };
     take(&mut block, &windows, 3, &nothing_reserved());
     assert!(is_empty(&block) && ipam::is_of_windows(&block));
     take(&mut block, &owner(1), 1, &nothing_reserved());
@@ -213,9 +213,9 @@ fn attributes_go_with_their_last_address() {
     take(&mut block, &owner(2), 1, &nothing_reserved());
     assert_eq!(block.attributes.len(), 2);
     give_back(&mut block, &[0], None);
-    assert_eq!((block.attributes.len(), held_by(&block, "net.1").count()), (2, 1));
+    assert_eq!((block.attributes.len(), held_by(&block, &"net.1".into()).count()), (2, 1));
     give_back(&mut block, &[1], None);
-    assert_eq!((block.attributes.len(), held_by(&block, "net.2").count()), (1, 1));
+    assert_eq!((block.attributes.len(), held_by(&block, &"net.2".into()).count()), (1, 1));
     assert_eq!(block.sequence_number_for_allocation.keys().collect::<Vec<_>>(), ["2"]);
     give_back(&mut block, &[], None);
     assert_eq!(block.contradictions(), [] as [String; 0]);
@@ -230,7 +230,7 @@ fn a_given_address_is_taken_once() {
         !take_address(&mut block, &owner(2), address(63))
             && !take_address(&mut block, &owner(2), address(72))
     );
-    assert_eq!(held_by(&block, "net.1").map(|(ordinal, _)| ordinal).collect::<Vec<_>>(), [6]);
+    assert_eq!(held_by(&block, &"net.1".into()).map(|(ordinal, _)| ordinal).collect::<Vec<_>>(), [6]);
 }
 
 fn start() -> Timestamp {

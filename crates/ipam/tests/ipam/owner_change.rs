@@ -21,7 +21,7 @@ fn is_pod(namespace: &str, name: &str) -> Expected {
 fn change(address: IpAddr) -> OwnerChange {
     OwnerChange {
         address,
-        handle: "vm".to_owned(),
+        handle: "vm".into(),
         active: Attributes::Keep,
         alternate: Attributes::Keep,
         if_active: Expected::Anyone,
@@ -70,7 +70,7 @@ fn owners_are_set_replaced_and_cleared() {
     let clears = OwnerChange { active: Attributes::Clear, alternate: Attributes::Clear, ..change(address) };
     assert_eq!(apply(&mut world, clears), Ok(1));
     let (none, same) = known(&world, address);
-    assert_eq!((none.secondary.len(), none.alternate_owner.len(), none.handle()), (0, 0, Some("vm")));
+    assert_eq!((none.secondary.len(), none.alternate_owner.len(), none.handle()), (0, 0, Some(&"vm".into())));
     assert_eq!(same, number, "it is still that allocation");
     let after = world.block(block.value.cidr).unwrap().value;
     assert_eq!(after.sequence_number, block.value.sequence_number + 2, "one per write");
@@ -117,7 +117,7 @@ fn only_the_holders_address_is_changed() {
     let (mut world, address) = machine();
     let set = |address, handle: &str| OwnerChange {
         active: Attributes::Set(pod("default", "one")),
-        handle: handle.to_owned(),
+        handle: handle.into(),
         ..change(address)
     };
     let error = apply(&mut world, set(address, "other")).unwrap_err();

@@ -64,7 +64,7 @@ fn a_batch_with_one_handle_twice_keeps_to_the_maximum() {
 #[test]
 fn more_than_the_maximum_is_a_shortage() {
     let mut world = World::with_pool("10.0.0.0/24", 26);
-    let limit = AssignError::HandleLimit { handle: "vm".to_owned(), version: Version(IpVersion::V4), max: 2 };
+    let limit = AssignError::HandleLimit { handle: "vm".into(), version: Version(IpVersion::V4), max: 2 };
     assert_eq!(limit.to_string(), "handle vm may hold no more than 2 IPv4 addresses");
     let all = Want { accepts_fewer: false, ..limited("vm", 3, 0, 2) };
     let refused = assign(&mut world, vec![all]);
@@ -84,7 +84,7 @@ fn the_blocks_are_counted_and_not_the_handle() {
     let mut world = World::with_pool("10.0.0.0/24", 26);
     let mut handle = model::ipam::Handle::default();
     handle.block.insert("10.0.0.0/26".to_owned(), 5);
-    world.store.put(Key::Handle("vm".to_owned()), handle.encode());
+    world.store.put(Key::Handle("vm".into()), handle.encode());
     let assigned = world.plan(world.request("node-a", vec![limited("vm", 1, 0, 1)])).unwrap();
     assert_eq!(assigned.grants[0].addresses.len(), 1);
     world.store.put(Key::Block("10.0.0.0/26".parse().unwrap()), b"{".to_vec());

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipam::{AffinityRelease, Fault, ReleaseRule, Steps, recover, seen_twice};
 use model::ipam::{AffinityState, Block};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 
 use crate::common::{World, want};
 
@@ -86,7 +86,7 @@ fn operations() -> Vec<(&'static str, World, Steps)> {
     operations
 }
 
-fn holders(world: &World) -> BTreeMap<IpAddr, String> {
+fn holders(world: &World) -> BTreeMap<IpAddr, HandleId> {
     let mut holders = BTreeMap::new();
     for cidr in world.blocks() {
         let block = world.block(cidr).unwrap().value;
@@ -165,7 +165,7 @@ type Damage = fn(&mut World);
 fn cut_handle(world: &mut World, id: &str, change: impl Fn(&mut BTreeMap<String, i64>)) {
     let mut handle = world.handle(id).unwrap().value;
     change(&mut handle.block);
-    world.store.put(Key::Handle(id.to_owned()), handle.encode());
+    world.store.put(Key::Handle(id.into()), handle.encode());
 }
 
 fn faults(world: &World) -> Vec<Fault> {
@@ -188,9 +188,9 @@ fn each_kind_of_damage_is_repaired() {
                 blocks.insert("nonsense".into(), 1);
             })
         }),
-        ("HandleWrong", |world| world.store.delete(&Key::Handle("a.0".to_owned()))),
+        ("HandleWrong", |world| world.store.delete(&Key::Handle("a.0".into()))),
         ("HandleWrong", |world| {
-            world.store.put(Key::Handle("z.0".to_owned()), br#"{"block":{"10.0.0.4/30":1}}"#.to_vec())
+            world.store.put(Key::Handle("z.0".into()), br#"{"block":{"10.0.0.4/30":1}}"#.to_vec())
         }),
         ("AffinityUnfinished", |world| world.put_affinity("node-a", cidr(IN_A), AffinityState::Pending)),
         ("AffinityUnfinished", |world| {
@@ -249,7 +249,7 @@ fn tombstones_are_buried() {
     let block = world.affinities("node-b")[0].0;
     let going = Block { deleted: true, ..world.block(block).unwrap().value };
     world.store.put(going.key(), going.encode());
-    world.store.put(Key::Handle("z.0".to_owned()), br#"{"block":{},"deleted":true}"#.to_vec());
+    world.store.put(Key::Handle("z.0".into()), br#"{"block":{},"deleted":true}"#.to_vec());
     let affinity = Key::Affinity { owner: host("node-b"), block };
     world.store.put(affinity.clone(), br#"{"state":"confirmed","deleted":true}"#.to_vec());
     let found = faults(&world);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipam::{AddressLookup, AddressRelease, ReleaseItem, Released, Step, Why};
-use model::{Cidr, Key};
+use model::{Cidr, HandleId, Key};
 use serde_json::json;
 
 use crate::common::World;
@@ -41,12 +41,12 @@ fn handle_and_number_must_match_if_they_are_given() {
     let number = number_of(&world, address);
     let with = |handle: Option<&str>, sequence_number| ReleaseItem {
         address,
-        handle: handle.map(str::to_owned),
+        handle: handle.map(HandleId::from),
         sequence_number,
     };
     let cases = [
-        (with(Some("a.1"), None), Some(Why::OtherHandle(Some("a.0".to_owned())))),
-        (with(Some("a.1"), Some(number)), Some(Why::OtherHandle(Some("a.0".to_owned())))),
+        (with(Some("a.1"), None), Some(Why::OtherHandle(Some("a.0".into())))),
+        (with(Some("a.1"), Some(number)), Some(Why::OtherHandle(Some("a.0".into())))),
         (with(None, Some(number - 1)), Some(Why::OtherNumber(number))),
         (with(Some("a.0"), Some(number + 1)), Some(Why::OtherNumber(number))),
         (with(None, None), None),
@@ -90,7 +90,7 @@ fn each_entry_stands_for_itself() {
     let mut world = World::with_pool("10.0.0.0/24", 26);
     let (many, _) = world.assign_many("node-a", "a.0", 3);
     let stale = ReleaseItem { sequence_number: Some(1), ..item(many[0]) };
-    let named = ReleaseItem { handle: Some("a.0".to_owned()), ..item(many[1]) };
+    let named = ReleaseItem { handle: Some("a.0".into()), ..item(many[1]) };
     let released =
         release(&mut world, vec![stale.clone(), item(many[1]), named, item(many[1]), item(many[2])]);
     assert_eq!(released.addresses, many[1..]);
@@ -111,11 +111,8 @@ fn an_old_number_does_not_free_a_new_allocation() {
             let old = number_of(&world, address);
             let before = world.block(block).unwrap().value.sequence_number;
             assert_eq!(old + 1, before);
-            let with = |number| ReleaseItem {
-                sequence_number: Some(number),
-                handle: Some("a.0".to_owned()),
-                address,
-            };
+            let with =
+                |number| ReleaseItem { sequence_number: Some(number), handle: Some("a.0".into()), address };
             assert_eq!(release(&mut world, vec![with(old)]).addresses, [address]);
             assert_eq!(world.block(block).unwrap().value.sequence_number, before + 1);
             if block_goes {
@@ -174,7 +171,7 @@ fn whose_an_address_is_does_not_depend_on_its_pool() {
     let mut world = World::with_pool("10.0.0.0/24", 28);
     let address = world.assign("node-a", "a.0").unwrap();
     let found = lookup(&world, address).unwrap();
-    assert_eq!((found.attribute.handle(), found.block.prefix_len()), (Some("a.0"), 28));
+    assert_eq!((found.attribute.handle(), found.block.prefix_len()), (Some(&"a.0".into()), 28));
     world.put_pool("pool-0", json!({"cidr": "10.0.0.0/24", "blockSize": 26, "disabled": true}));
     assert_eq!(lookup(&world, address).as_ref(), Some(&found));
     world.delete_pool("pool-0");
@@ -240,7 +237,7 @@ fn a_release_puts_the_handle_right() {
     wrong.block.insert(world.handle("b.0").unwrap().value.blocks().next().unwrap().to_string(), 2);
     wrong.block.insert("not a network".to_owned(), 1);
     wrong.block.values_mut().for_each(|count| *count += 5);
-    world.store.put(Key::Handle("a.0".to_owned()), wrong.encode());
+    world.store.put(Key::Handle("a.0".into()), wrong.encode());
     for is_atomic in [true, false] {
         let mut world = world.clone();
         world.is_atomic = is_atomic;

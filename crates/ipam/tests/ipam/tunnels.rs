@@ -36,14 +36,17 @@ fn decide(tunnel: Tunnel, known: &Known, pools: &[Pool]) -> TunnelAddress {
 
 fn owned(tunnel: Tunnel, node: &str) -> Option<BlockAttribute> {
     let owner = tunnel.owner(node);
-    let attribute =
-        BlockAttribute { handle_id: Some(owner.handle), secondary: owner.attributes, ..Default::default() };
+    let attribute = BlockAttribute {
+        handle_id: Some(owner.handle.into()),
+        secondary: owner.attributes,
+        ..Default::default()
+    };
     Some(attribute)
 }
 
 /// Under the tunnel's handle of node-a, with attributes that say something else.
 fn noted(tunnel: Tunnel, node: &str, kind: Tunnel) -> Option<BlockAttribute> {
-    let handle_id = Some(tunnel.handle("node-a"));
+    let handle_id = Some(tunnel.handle("node-a").into());
     Some(BlockAttribute { handle_id, secondary: kind.owner(node).attributes, ..Default::default() })
 }
 
@@ -80,10 +83,7 @@ fn an_address_is_kept_replaced_or_cleared() {
             (at(inside, owned(tunnel, "node-b")), pools, assign(None)),
             (at(inside, owned(other(tunnel), "node-a")), pools, assign(None)),
             (
-                at(
-                    inside,
-                    Some(BlockAttribute { handle_id: Some("net.1".to_owned()), ..Default::default() }),
-                ),
+                at(inside, Some(BlockAttribute { handle_id: Some("net.1".into()), ..Default::default() })),
                 pools,
                 assign(None),
             ),
@@ -135,7 +135,7 @@ fn only_pools_that_serve_count() {
 #[test]
 fn handles_and_types_are_calicos() {
     let words: Vec<(String, &str)> =
-        Tunnel::ALL.iter().map(|tunnel| (tunnel.handle("node-a"), tunnel.type_word())).collect();
+        Tunnel::ALL.iter().map(|tunnel| (tunnel.handle("node-a").to_string(), tunnel.type_word())).collect();
     let expected = [
         ("ipip-tunnel-addr-node-a", "ipipTunnelAddress"),
         ("vxlan-tunnel-addr-node-a", "vxlanTunnelAddress"),

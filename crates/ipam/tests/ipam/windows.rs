@@ -2,7 +2,7 @@
 
 use ipam::{AssignError, HostReserve};
 use model::ipam::Block;
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 use serde_json::json;
 
 use crate::common::{World, labels, owner, want};
@@ -112,13 +112,13 @@ fn a_pool_with_too_small_blocks_is_none() {
 fn nothing_is_borrowed_from_windows() {
     let mut world = World::with_pool("10.0.0.0/29", 29);
     let mut block = Block::new(cidr("10.0.0.0/29"), Some(&AffinityOwner::Host("windows".to_owned())), 1);
-    let windows = ipam::Owner { handle: ipam::WINDOWS_RESERVED_HANDLE.to_owned(), attributes: labels(&[]) };
+    let windows = ipam::Owner { handle: HandleId::WINDOWS_RESERVED.into(), attributes: labels(&[]) };
     ipam::take(&mut block, &windows, 3, &ipam::Reservations::default());
     ipam::take(&mut block, &owner("w.0"), 1, &ipam::Reservations::default());
     world.store.put(block.key(), block.encode());
     world.put_affinity("windows", block.cidr, model::ipam::AffinityState::Confirmed);
     assert!(matches!(world.assign("node-a", "a.0"), Err(AssignError::Exhausted { .. })));
-    world.store.put(Key::Handle("w.0".to_owned()), br#"{"block":{"10.0.0.0/29":1}}"#.to_vec());
+    world.store.put(Key::Handle("w.0".into()), br#"{"block":{"10.0.0.0/29":1}}"#.to_vec());
     world.release("w.0");
     // Empty and old it may be taken over, and then it is whole.
     assert_eq!(world.assign_many("node-a", "a.0", 9).0.len(), 8);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipam::{AssignError, ReleaseItem};
-use model::Cidr;
+use model::{Cidr, HandleId};
 use proptest::prelude::*;
 
 /// The pools of the cluster: 32 addresses of IPv4 in blocks of 4, some of them reserved.
@@ -174,7 +174,11 @@ impl<S: Subject> Pair<S> {
     fn release_address(&mut self, last: u8, handle: Option<u8>, is_stale: bool) -> Result<(), TestCaseError> {
         let address = IpAddr::from([10, 0, 0, last]);
         let handle = handle.map(name);
-        let item = ReleaseItem { address, handle: handle.clone(), sequence_number: is_stale.then_some(1) };
+        let item = ReleaseItem {
+            address,
+            handle: handle.clone().map(HandleId::from),
+            sequence_number: is_stale.then_some(1),
+        };
         let released = self.subject.release_address(item);
         let holder = self.held.get(&address);
         let is_meant =

@@ -41,7 +41,7 @@ impl Place {
             let store = self.open().await?;
             let mut times = Vec::with_capacity(count);
             for _ in 0..count {
-                let key = Key::Handle(format!("bench-{}", Uuid::new_v4()));
+                let key = Key::Handle(format!("bench-{}", Uuid::new_v4()).into());
                 let started = Instant::now();
                 let revision = store.create(key.clone(), vec![b'x'; 500]).await?;
                 times.push(started.elapsed());

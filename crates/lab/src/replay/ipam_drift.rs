@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use ipam::{Owner, Reservations};
 use model::ipam::{Affinity, Block, Handle};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 
 use super::story::{Story, add, handle_of, ping};
 use super::surgery::Surgery;
@@ -133,11 +133,11 @@ impl Replay<'_> {
     }
 
     fn rename(&self, pod: &PodReport) -> Result<()> {
-        let (old, new) = (handle_of(pod), format!("{}.{}", pod.namespace, pod.name));
+        let (old, new) = (handle_of(pod), HandleId::from(format!("{}.{}", pod.namespace, pod.name)));
         let block = self.surgery.block_of(&pod.addresses[0])?;
         self.surgery.edit_block(block, |block| {
             let held = block.attributes.iter_mut().filter(|held| held.handle() == Some(&old));
-            held.for_each(|held| held.handle_id = Some(new.clone()));
+            held.for_each(|held| held.handle_id = Some((&new).into()));
         })?;
         let counts = self.surgery.get(&Key::Handle(old.clone()))?;
         self.surgery.put(&Key::Handle(old), None)?;
@@ -193,6 +193,6 @@ impl Replay<'_> {
 }
 
 /// Of a sandbox that does not exist.
-fn lost_handle(digit: char, number: usize) -> String {
-    format!("{NETWORK}.{number:02x}{}", digit.to_string().repeat(62))
+fn lost_handle(digit: char, number: usize) -> HandleId {
+    HandleId::of_sandbox(NETWORK, &format!("{number:02x}{}", digit.to_string().repeat(62)))
 }

@@ -1,6 +1,7 @@
 //! What every replay does: it tells its steps, starts pods, and counts what their traffic loses.
 
 use anyhow::{Context as _, Result, ensure};
+use model::HandleId;
 
 use crate::cluster::{Cluster, NETWORK};
 use crate::kubelet::{KubeletRequest, NewPod, PodKey, PodReport};
@@ -75,6 +76,6 @@ pub(super) fn restart_agents(cluster: &Cluster, arguments: &[&str]) -> Result<()
 }
 
 /// The handle of a pod's sandbox.
-pub(super) fn handle_of(pod: &PodReport) -> String {
-    format!("{NETWORK}.{}", pod.container_id)
+pub(super) fn handle_of(pod: &PodReport) -> HandleId {
+    HandleId::of_sandbox(NETWORK, &pod.container_id)
 }

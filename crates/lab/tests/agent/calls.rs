@@ -77,7 +77,7 @@ fn a_second_interface_and_given_addresses_work() {
     assert_eq!(first.result().unwrap()["interfaces"][1]["mac"], "02:11:22:33:44:55");
     let second = bench.agent_call("ADD", &pod).with("CNI_IFNAME", "net1").run(&bench.node).unwrap();
     assert_ne!(second.address().unwrap(), first.address().unwrap());
-    assert_eq!(bench.handle_count(&sandbox_of(&pod).handle()), 2);
+    assert_eq!(bench.handle_count(sandbox_of(&pod).handle().as_str()), 2);
     bench.agent_call("DEL", &pod).with("CNI_IFNAME", "net1").run(&bench.node).unwrap().result_of_del();
     bench.assert_books_match_pods(&[(&pod, first.address().unwrap())]);
     // An address that somebody has is not given.
@@ -107,7 +107,7 @@ fn both_ip_versions_at_once() {
     let checked = check.run(&bench.node).unwrap();
     assert!(checked.success, "{}{}", checked.stdout, checked.stderr);
     bench.agent_del(&pod).result_of_del();
-    assert_eq!(bench.handle_count(&sandbox_of(&pod).handle()), 0);
+    assert_eq!(bench.handle_count(sandbox_of(&pod).handle().as_str()), 0);
 }
 
 fn address_of(ip: &serde_json::Value) -> IpAddr {

@@ -185,6 +185,6 @@ fn a_chain_works() {
         .run(&bench.node)
         .unwrap()
         .result_of_del();
-    assert_eq!(bench.handle_count(&sandbox_of(&pod).handle()), 0);
+    assert_eq!(bench.handle_count(sandbox_of(&pod).handle().as_str()), 0);
     bench.assert_nothing_left();
 }

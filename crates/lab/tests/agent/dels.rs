@@ -133,7 +133,7 @@ fn a_locked_store_takes_no_release_but_the_kernel_is_clean() {
     bench.set_ready(false);
     bench.agent_del(&pod).result_of_del();
     assert_eq!(pod.netns().ip(&["-br", "link", "show", "up"]).unwrap().lines().count(), 1, "only lo is up");
-    assert!(bench.handle_count(&sandbox_of(&pod).handle()) == 1 && queued(&bench) == 1);
+    assert!(bench.handle_count(sandbox_of(&pod).handle().as_str()) == 1 && queued(&bench) == 1);
     // It survives a restart.
     agent.kill();
     let agent = bench.start_agent(&[]);

@@ -153,7 +153,7 @@ fn what_takes_one_more_witness_is_left_and_found() {
     assert_eq!(bench.metric("collected_total"), 1, "{}", agent.log());
     let node = bench.node.namespace();
     assert!(node.ip(&["link", "show", &device]).unwrap().contains(&sandbox_of(&doubtful).alias()));
-    assert!(bench.books().addresses().contains_key(&sandbox_of(&doubtful).handle()));
+    assert!(bench.books().addresses().contains_key(sandbox_of(&doubtful).handle().as_str()));
     assert!(node.can_ping(&addresses[1].to_string()).unwrap());
     assert!(node.can_ping(&addresses[2].to_string()).unwrap());
 }

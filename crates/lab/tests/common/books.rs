@@ -87,7 +87,7 @@ impl Books {
             assert_eq!(block.contradictions(), [] as [String; 0]);
             for ordinal in 0..block.capacity() {
                 let Some(attribute) = block.attribute(ordinal) else { continue };
-                let holder = found.entry(attribute.handle().unwrap().to_owned()).or_default();
+                let holder = found.entry(attribute.handle().unwrap().to_string()).or_default();
                 assert!(holder.insert(block.address(ordinal).unwrap()), "an address in two blocks");
             }
         }
@@ -99,7 +99,7 @@ impl Books {
         let names = self
             .records()
             .into_keys()
-            .filter_map(|key| if let Key::Handle(id) = key { Some(id) } else { None });
+            .filter_map(|key| if let Key::Handle(id) = key { Some(id.to_string()) } else { None });
         names.collect()
     }
 

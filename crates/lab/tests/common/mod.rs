@@ -105,8 +105,8 @@ impl Bench {
     /// How many addresses a handle holds, by its own record.
     pub(crate) fn handle_count(&self, id: &str) -> i64 {
         let records = self.records();
-        let Some(record) = records.get(&Key::Handle(id.to_owned())) else { return 0 };
-        Handle::decode(id, record.as_bytes()).unwrap().block.values().sum()
+        let Some(record) = records.get(&Key::Handle(id.into())) else { return 0 };
+        Handle::decode(&id.into(), record.as_bytes()).unwrap().block.values().sum()
     }
 
     /// Each of these calls fails with its code, and none leaves a trace.

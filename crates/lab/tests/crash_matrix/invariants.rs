@@ -20,7 +20,7 @@ use lab::cluster::NETWORK;
 use lab::kubelet::{KubeletRequest, PodReport, PodState};
 use lab::ping::{self, Outcome};
 use lab::wait_for;
-use model::{DeviceName, KeyRange, Kind, Sandbox};
+use model::{DeviceName, HandleId, KeyRange, Kind, Sandbox};
 use plan::{Attachment, NodeDesired, PodWiring, node_differences};
 use serde_json::Value;
 
@@ -54,8 +54,8 @@ pub(crate) fn books_agree(scene: &Scene, lost: &[String]) -> Result<()> {
     let now = jiff::Timestamp::now();
     let Facts { books, pools, nodes, endpoints } = &facts;
     let analysis = analyse(&Evidence { books, pools, nodes, endpoints, services: &[], now });
-    let is_lost = |handle: &Option<String>| {
-        let handle = handle.as_deref().unwrap_or_default();
+    let is_lost = |handle: &Option<HandleId>| {
+        let handle = handle.as_ref().map_or("", HandleId::as_str);
         is_of_node(handle) || lost.iter().any(|id| handle.ends_with(id.as_str()))
     };
     let expected = |problem: &&Problem| matches!(problem, Problem::Leaked { handle, .. } if is_lost(handle));
@@ -91,19 +91,20 @@ fn records_are_of(scene: &Scene, pods: &[PodReport]) -> Result<()> {
     for pod in pods {
         expected.insert(sandbox(pod)?.handle(), addresses(pod)?);
     }
-    let mut held: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+    let mut held: BTreeMap<HandleId, BTreeSet<IpAddr>> = BTreeMap::new();
     for block in facts.books.blocks.values().map(|stored| &stored.value) {
         for ordinal in 0..block.capacity() {
             let Some(attribute) = block.attribute(ordinal) else { continue };
             let address = block.address(ordinal).context("an allocation has an address")?;
-            let holder = attribute.handle().unwrap_or_default();
-            if !is_of_node(holder) {
-                held.entry(holder.to_owned()).or_default().insert(address);
+            let holder = attribute.handle().cloned().unwrap_or_default();
+            if !is_of_node(holder.as_str()) {
+                held.entry(holder).or_default().insert(address);
             }
         }
     }
     ensure!(held == expected, "addresses are held by {held:?}, and should be by {expected:?}");
-    let handles: BTreeSet<&String> = facts.books.handles.keys().filter(|id| !is_of_node(id)).collect();
+    let handles: BTreeSet<&HandleId> =
+        facts.books.handles.keys().filter(|id| !is_of_node(id.as_str())).collect();
     ensure!(handles.iter().eq(&expected.keys().collect::<Vec<_>>()), "handles: {handles:?}");
     endpoints_are_of(scene, pods)?;
     files_are_of(scene, pods)

@@ -241,7 +241,7 @@ impl<'s> Injection<'s> {
 
     pub(crate) fn put_handle(&self, id: &str, block: Cidr) -> Result<()> {
         let record = Handle { block: [(block.to_string(), 1)].into(), ..Handle::default() };
-        self.put(Key::Handle(id.to_owned()), record.encode())
+        self.put(Key::Handle(id.into()), record.encode())
     }
 
     /// A resource with this spec.

@@ -161,10 +161,7 @@ async fn after_a_surprise_only_what_depends_on_it_is_left_out() {
             ipam::set_allocation(
                 block,
                 ordinal,
-                Some(model::ipam::BlockAttribute {
-                    handle_id: Some("another".to_owned()),
-                    ..Default::default()
-                }),
+                Some(model::ipam::BlockAttribute { handle_id: Some("another".into()), ..Default::default() }),
             );
         })
         .await;
@@ -200,7 +197,7 @@ async fn undo_leaves_what_has_changed_since_and_names_it() {
     // A new pod gets an address that was freed.
     edit_block(&store, |block| {
         let ordinal = block.ordinal("10.0.0.2".parse().unwrap()).unwrap();
-        let owner = model::ipam::BlockAttribute { handle_id: Some("new".to_owned()), ..Default::default() };
+        let owner = model::ipam::BlockAttribute { handle_id: Some("new".into()), ..Default::default() };
         ipam::set_allocation(block, ordinal, Some(owner));
     })
     .await;

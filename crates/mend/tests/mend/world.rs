@@ -8,7 +8,7 @@ use doctor::{Options, Report};
 use ipam::{Owner, Reservations};
 use model::ipam::{Affinity, Block, Handle};
 use model::names::EndpointName;
-use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind};
+use model::{AffinityOwner, Cidr, HandleId, IpVersion, Key, KeyRange, Kind};
 use repair::{Plan, Scope};
 use serde_json::{Value, json};
 use store::{Change, Store};
@@ -30,7 +30,7 @@ fn id(number: usize) -> String {
 }
 
 fn owner(number: usize, node: &str) -> Owner {
-    Owner { handle: format!("k8s-pod-network.{}", id(number)), attributes: BTreeMap::new() }
+    Owner { handle: HandleId::of_sandbox("k8s-pod-network", &id(number)), attributes: BTreeMap::new() }
         .with("node", node)
         .with("namespace", "shop")
         .with("pod", &format!("pod-{number}"))

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::{DecodeError, decode, encode, null_is_empty, resource_name, view};
-use crate::{AffinityOwner, Cidr, Key, Kind, Resource};
+use crate::{AffinityOwner, Cidr, HandleId, Key, Kind, Resource};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
@@ -48,7 +48,7 @@ pub struct Block {
 pub struct BlockAttribute {
     /// As stored. What it means is [`BlockAttribute::handle`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handle_id: Option<String>,
+    pub handle_id: Option<StoredHandle>,
     /// Attributes of the active owner: `pod`, `namespace`, `node`, `type` …
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
     pub secondary: BTreeMap<String, String>,
@@ -68,11 +68,48 @@ pub struct BlockAttribute {
 }
 
 impl BlockAttribute {
-    /// The handle that holds these addresses. Migrations of old once left a carriage return and more behind the
-    /// handle; the stored text keeps it, its meaning does not.
-    pub fn handle(&self) -> Option<&str> {
-        let stored = self.handle_id.as_deref()?;
-        Some(stored.split('\r').next().unwrap_or(stored))
+    /// The handle that holds these addresses.
+    pub fn handle(&self) -> Option<&HandleId> {
+        Some(&self.handle_id.as_ref()?.id)
+    }
+}
+
+/// A handle as a block has it. Migrations of old once left a carriage return and more behind the ID; the record keeps that, its meaning
+/// does not.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "HandleId")]
+pub struct StoredHandle {
+    id: HandleId,
+    behind: Option<Box<str>>,
+}
+
+impl From<HandleId> for StoredHandle {
+    fn from(id: HandleId) -> StoredHandle {
+        match id.as_str().split_once('\r') {
+            Some((start, behind)) => StoredHandle { id: start.into(), behind: Some(behind.into()) },
+            None => StoredHandle { id, behind: None },
+        }
+    }
+}
+
+impl From<&HandleId> for StoredHandle {
+    fn from(id: &HandleId) -> StoredHandle {
+        id.clone().into()
+    }
+}
+
+impl From<&str> for StoredHandle {
+    fn from(text: &str) -> StoredHandle {
+        HandleId::from(text).into()
+    }
+}
+
+impl Serialize for StoredHandle {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.behind {
+            Some(behind) => serializer.collect_str(&format_args!("{}\r{behind}", self.id)),
+            None => self.id.serialize(serializer),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{DecodeError, decode, encode, null_is_empty, view};
-use crate::{Cidr, Key, Kind, Resource};
+use crate::{Cidr, HandleId, Key, Kind, Resource};
 
 /// The value of a handle's key; the handle's own ID stands in the key alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,8 +22,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    pub fn decode(id: &str, value: &[u8]) -> Result<Handle, DecodeError> {
-        decode(|| Key::Handle(id.to_owned()), value)
+    pub fn decode(id: &HandleId, value: &[u8]) -> Result<Handle, DecodeError> {
+        decode(|| Key::Handle(id.clone()), value)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -41,11 +41,11 @@ impl Handle {
     }
 
     /// The handle as an IPAMHandle resource, whose name is in lower case as Kubernetes wants it.
-    pub fn to_resource(&self, id: &str, revision: &str) -> Resource {
+    pub fn to_resource(&self, id: &HandleId, revision: &str) -> Resource {
         let mut spec = self.extra.clone();
-        spec.insert("handleID".into(), id.into());
+        spec.insert("handleID".into(), id.as_str().into());
         spec.insert("block".into(), json!(self.block));
         spec.insert("deleted".into(), self.deleted.into());
-        view(Kind::IpamHandle, id.to_lowercase(), revision, spec)
+        view(Kind::IpamHandle, id.as_str().to_lowercase(), revision, spec)
     }
 }

@@ -11,7 +11,7 @@ mod handle;
 mod invariants;
 
 pub use affinity::{Affinity, AffinityState};
-pub use block::{Block, BlockAttribute};
+pub use block::{Block, BlockAttribute, StoredHandle};
 pub use config::{CONFIG_NAME, IpamConfig};
 pub use handle::Handle;
 
@@ -64,6 +64,9 @@ mod tests {
         let owner = AffinityOwner::Host("a".to_owned());
         let affinity = Affinity::decode(&owner, &cidr, br#"{"state":null,"deleted":null}"#).unwrap();
         assert_eq!(affinity, Affinity::new(AffinityState::Confirmed));
-        assert_eq!(Handle::decode("a", br#"{"block":null,"deleted":null}"#).unwrap(), Handle::default());
+        assert_eq!(
+            Handle::decode(&"a".into(), br#"{"block":null,"deleted":null}"#).unwrap(),
+            Handle::default()
+        );
     }
 }

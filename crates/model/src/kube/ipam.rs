@@ -37,7 +37,7 @@ pub(super) fn encode(
             encode_affinity(layout, owner, block, &mut spec);
         }
         Key::Handle(id) => {
-            spec.insert("handleID".into(), id.clone().into());
+            spec.insert("handleID".into(), id.as_str().into());
             absent_or_null(&mut spec, "block", || json!({}));
         }
         Key::IpamConfig => {
@@ -121,7 +121,7 @@ pub(super) fn decode(
         Kind::IpamHandle => {
             let id = spec.remove("handleID").as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
             spec.entry("deleted").or_insert(Value::Bool(false));
-            Key::Handle(if id.is_empty() { name.to_owned() } else { id })
+            Key::Handle(if id.is_empty() { name.into() } else { id.into() })
         }
         _ => {
             for (in_etcd, in_spec) in SETTINGS {

@@ -103,7 +103,7 @@ pub fn place(key: &Key) -> Option<Place> {
         }
         Key::Block(cidr) => of_cluster(Kind::IpamBlock, names::network_name(cidr)),
         Key::Affinity { owner, block } => of_cluster(Kind::BlockAffinity, affinity_name(owner.name(), block)),
-        Key::Handle(id) => of_cluster(Kind::IpamHandle, id.to_lowercase()),
+        Key::Handle(id) => of_cluster(Kind::IpamHandle, id.as_str().to_lowercase()),
         Key::IpamConfig => of_cluster(Kind::IpamConfiguration, CONFIG_NAME.to_owned()),
     }
 }

@@ -104,7 +104,7 @@ fn of_ipam() -> impl Strategy<Value = (Key, Map<String, Value>)> {
             (Key::Affinity { owner, block }, json!({ "state": state, "deleted": false }))
         });
     let handle = ("[A-Za-z0-9.-]{1,40}", cidrs(), any::<i32>()).prop_map(|(id, cidr, count)| {
-        (Key::Handle(id), json!({ "block": { cidr.to_string(): count }, "deleted": false }))
+        (Key::Handle(id.into()), json!({ "block": { cidr.to_string(): count }, "deleted": false }))
     });
     let config = (any::<bool>(), any::<bool>()).prop_map(|(strict, auto)| {
         let value = json!({ "strict_affinity": strict, "auto_allocate_blocks": auto, "maxBlocksPerHost": 3 });

@@ -1,7 +1,9 @@
 //! What was lost, and who says so: a block of which the records are gone, a machine of which the record is there.
 
+use ipam::Stored;
 use jiff::SignedDuration;
-use model::{Cidr, FindingCode, Key, Kind};
+use model::ipam::Handle;
+use model::{Cidr, FindingCode, HandleId, Key, Kind};
 
 use super::mishaps::{Known, NODE, pod, taken_of_node, without_node};
 use super::world::World;
@@ -231,4 +233,23 @@ fn a_node_whose_kubelet_reports_within_the_grace_is_not_buried() {
     };
     assert_eq!(taken(5), [] as [&str; 0]);
     assert!(taken(61).contains(&"10.0.0.64".to_owned()));
+}
+
+/// What stands behind the last dot of a handle is a container ID only if the handle is a sandbox's. That no runtime runs a part of a name
+/// says nothing about the address.
+#[test]
+fn a_block_is_rebuilt_without_an_address_only_if_a_sandbox_had_it() {
+    let is_rebuilt = |handle: HandleId| {
+        let mut evidence = healthy();
+        let cidr = Cidr::containing(pod(&evidence).address, 26).unwrap();
+        let record = Handle { block: [(cidr.to_string(), 1)].into(), ..Handle::default() };
+        evidence.ipam.as_mut().unwrap().books.handles.insert(handle, Stored::new(record, "1"));
+        let mut world = World::new(&evidence);
+        world.spoil(&Key::Block(cidr));
+        let plan = planned(&world.look());
+        plan.steps.iter().flat_map(|step| &step.edits).any(|edit| matches!(edit, Edit::NewBlock { .. }))
+    };
+    assert!(is_rebuilt(HandleId::of_sandbox("k8s-pod-network", &"0e".repeat(32))));
+    assert!(!is_rebuilt("shop.database-0".into()), "a pod of 2017");
+    assert!(!is_rebuilt(HandleId::of_tunnel("vxlan", "worker-0001.example-domain")), "a tunnel");
 }

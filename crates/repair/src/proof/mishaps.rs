@@ -271,7 +271,7 @@ fn of_two_sandboxes_of_one_name_the_one_that_runs_is_kept() {
     );
     let leaked = take(&mut evidence, "10.0.0.64/26".parse().unwrap(), &owner);
     let taken = taken(&planned(&evidence));
-    assert_eq!(taken, BTreeSet::from([leaked.to_string(), Key::Handle(old).to_string()]));
+    assert_eq!(taken, BTreeSet::from([leaked.to_string(), Key::Handle(old.into()).to_string()]));
     // Its device is called like that of the one that runs, and on a node of Calico carries no sandbox.
     assert_eq!(evidence.node(&NODE.into()).unwrap().kernel.link(&pod.device).unwrap().seen.alias, None);
 }
@@ -434,7 +434,7 @@ fn borrowed_addresses_of_a_dead_nodes_block_are_kept() {
         evidence.endpoints.as_mut().unwrap()[0].seen.addresses.push(borrowed);
         let taken = taken(&planned(&evidence));
         assert!(!taken.contains(&borrowed.to_string()), "{taken:?}");
-        assert!(!taken.contains(&Key::Handle(handle).to_string()));
+        assert!(!taken.contains(&Key::Handle(handle.into()).to_string()));
         assert!(!says_node || taken.contains("10.0.0.64"), "the dead node's own go: {taken:?}");
     }
 }
@@ -520,8 +520,8 @@ fn who_is_gone_is_not_rightful() {
         Edit::Allocation { address, to, .. } if *address == pod.address => Some(to.clone()),
         _ => None,
     });
-    let handle = to.flatten().and_then(|to| to.attribute.handle_id).unwrap_or_default();
-    assert!(handle.ends_with(&winner), "{handle} {plan:#?}");
+    let handle = to.flatten().and_then(|to| to.attribute.handle().cloned()).unwrap_or_default();
+    assert!(handle.container() == Some(winner.as_str()), "{handle} {plan:#?}");
 }
 
 /// Somebody added an address inside (a floating one, say): it does not become the network's.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use model::ipam::{Block, BlockAttribute, Handle};
-use model::{AffinityOwner, Cidr, Key, Kind};
+use model::{AffinityOwner, Cidr, HandleId, Key, Kind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -27,7 +27,11 @@ fn address(ordinal: usize) -> IpAddr {
 
 fn owner(number: u8) -> BlockAttribute {
     let secondary = BTreeMap::from([("pod".to_owned(), format!("web-{number}"))]);
-    BlockAttribute { handle_id: Some(format!("net.{number}")), secondary, ..BlockAttribute::default() }
+    BlockAttribute {
+        handle_id: Some(HandleId::of_sandbox("net", &number.to_string()).into()),
+        secondary,
+        ..BlockAttribute::default()
+    }
 }
 
 /// A block in which some addresses are somebody's, with a field of which nobody here has heard.
@@ -75,7 +79,7 @@ proptest! {
         prop_assert_eq!(edited == Edited::Already, held[ordinal] == to);
         let after = text(&page, &before);
         let made = Block::decode(&cidr(), &after).unwrap();
-        prop_assert_eq!(made.attribute(ordinal).and_then(BlockAttribute::handle).map(str::to_owned), to.map(|to| format!("net.{to}")));
+        prop_assert_eq!(made.attribute(ordinal).and_then(BlockAttribute::handle).cloned(), to.map(|to| HandleId::from(format!("net.{to}"))));
         prop_assert_eq!(made.contradictions(), Vec::<String>::new());
         prop_assert!(made.extra.contains_key("fromTheFuture"));
         prop_assert_eq!(made.sequence_number, block.sequence_number + u64::from(edited != Edited::Already));
@@ -106,7 +110,7 @@ proptest! {
         prop_assert_eq!(made.owner(), Some(AffinityOwner::Host("a".to_owned())));
         for (ordinal, number) in held.iter().enumerate() {
             let handle = made.attribute(ordinal).and_then(BlockAttribute::handle);
-            prop_assert_eq!(handle.map(str::to_owned), number.map(|number| format!("net.{number}")));
+            prop_assert_eq!(handle.map(HandleId::to_string), number.map(|number| format!("net.{number}")));
         }
         // Killed after that and gone on with: it is so already.
         let mut again = Page::new(Key::Block(cidr()), Some((&after, "8")));
@@ -165,9 +169,9 @@ proptest! {
         let mut handle = Handle { block: counts.iter().map(|(at, count)| (net(*at).to_string(), *count)).collect(), ..Handle::default() };
         handle.extra.insert("fromTheFuture".to_owned(), json!(u64::MAX));
         let before = (!counts.is_empty()).then(|| handle.encode());
-        let key = Key::Handle("net.1".to_owned());
+        let key = Key::Handle("net.1".into());
         let from = counts.get(&at).copied().unwrap_or(0);
-        let edit = |from, to| Edit::Count { handle: "net.1".to_owned(), block: net(at), from, to };
+        let edit = |from, to| Edit::Count { handle: "net.1".into(), block: net(at), from, to };
         let page = |record: Option<&[u8]>| Page::new(key.clone(), record.map(|text| (text, "1")));
         let mut first = page(before.as_deref());
         let edited = first.edit(&edit(from, to), now()).unwrap();
@@ -224,7 +228,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
             to
         }),
         (-2i64..3, -2i64..3).prop_map(|(from, to)| Edit::Count {
-            handle: "h".to_owned(),
+            handle: "h".into(),
             block: cidr(),
             from,
             to

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use ipam::check::Problem;
-use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, Tunnel};
+use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE};
 use model::ipam::{Block, BlockAttribute};
-use model::{FindingCode, NodeName, ShellCommand};
+use model::{FindingCode, HandleId, NodeName, ShellCommand};
 
 use super::super::draft::{Draft, Ground, Target, delete_pod};
 use super::super::edit::Edit;
@@ -73,18 +73,15 @@ pub(super) fn network_name(ground: &Ground<'_>) -> String {
         return held.network.clone();
     }
     let handles = ground.case.evidence.ipam.iter().flat_map(|ipam| ipam.books.handles.keys());
-    let of_sandbox = |handle: &String| {
-        let (network, id) = handle.rsplit_once('.')?;
-        (id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| network.to_owned())
-    };
-    handles.filter_map(of_sandbox).next().unwrap_or_else(|| "k8s-pod-network".to_owned())
+    let mut networks = handles.filter_map(HandleId::kubernetes_network);
+    networks.next().unwrap_or("k8s-pod-network").to_owned()
 }
 
 /// What a block says of an address that an endpoint has. No time: a plan is the same whenever it is made.
 pub(super) fn owner_for(ground: &Ground<'_>, endpoint: &Endpoint) -> Option<BlockAttribute> {
     let id = endpoint.container_id.as_deref()?;
     let mut owner = BlockAttribute {
-        handle_id: Some(format!("{}.{id}", network_name(ground))),
+        handle_id: Some(HandleId::of_sandbox(&network_name(ground), id).into()),
         ..BlockAttribute::default()
     };
     let notes = [
@@ -111,7 +108,7 @@ pub(super) fn user_of(ground: &Ground<'_>, address: IpAddr) -> Option<BlockAttri
         ([], Some((node, tunnel, _))) => {
             let owner = tunnel.owner(node.as_str());
             Some(BlockAttribute {
-                handle_id: Some(owner.handle),
+                handle_id: Some(owner.handle.into()),
                 secondary: owner.attributes,
                 ..BlockAttribute::default()
             })
@@ -154,7 +151,7 @@ fn give_to_user(draft: &mut Draft<'_, '_>, target: &Target) {
         let why = "the records do not show exactly one sandbox that uses the address";
         return draft.leave(target, why);
     };
-    let title = format!("allocate {address} to {}", owner.handle().unwrap_or_default());
+    let title = format!("allocate {address} to {}", owner.handle().map_or("", HandleId::as_str));
     if let Some(step) = draft.allocate(target, title, block, address, Some(owner)) {
         step.because("the user of an address is entitled to it, unless another allocation exists");
     }
@@ -177,7 +174,8 @@ fn name_holder(draft: &mut Draft<'_, '_>, target: &Target) {
     let known =
         block.ordinal(address).and_then(|ordinal| block.attribute(ordinal)).cloned().unwrap_or_default();
     let to = with_handle_of(known, owner);
-    let title = format!("add handle {} to the allocation of {address}", to.handle().unwrap_or_default());
+    let title =
+        format!("add handle {} to the allocation of {address}", to.handle().map_or("", HandleId::as_str));
     draft.allocate(target, title, block, address, Some(to));
 }
 
@@ -195,12 +193,13 @@ fn rename_handles(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some(block) = draft.ground.block(cidr) else { return };
     for ordinal in 0..block.allocations.len() {
         let Some(known) = block.attribute(ordinal).cloned() else { continue };
-        let is_by_name = known.handle().is_some_and(doctor::checks::is_handle_by_name);
+        let is_by_name = known.handle().is_some_and(HandleId::is_by_name);
         let (true, Some(address)) = (is_by_name, block.address(ordinal)) else { continue };
         match user_of(draft.ground, address) {
             Some(owner) => {
                 let to = with_handle_of(known, owner);
-                let title = format!("rename the handle of {address} to {}", to.handle().unwrap_or_default());
+                let title =
+                    format!("rename the handle of {address} to {}", to.handle().map_or("", HandleId::as_str));
                 draft.allocate(target, title, block, address, Some(to));
             }
             None => draft.leave(target, format!("no endpoint names the sandbox that has {address}")),
@@ -215,7 +214,7 @@ pub(super) fn suspect<'a>(block: &Block, held: &'a BlockAttribute, address: IpAd
         .map(|name| PodName { namespace: note(NAMESPACE_ATTRIBUTE).cloned(), name: name.clone() });
     let owner = || block.owner().and_then(|owner| owner.node());
     Suspect {
-        container_id: held.handle().and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id),
+        container_id: held.handle().and_then(HandleId::certain_container),
         node: note(NODE_ATTRIBUTE).map(NodeName::from).or_else(owner),
         pod,
         device: None,
@@ -233,12 +232,12 @@ pub(super) fn is_holder_gone(
 ) -> Result<Vec<String>, String> {
     let suspect = suspect(block, held, address);
     let is_dead = suspect.node.as_ref().is_some_and(|node| ground.is_dead(node));
-    let is_tunnel =
-        |tunnel: Tunnel| held.handle().is_some_and(|handle| handle.starts_with(&tunnel.handle("")));
-    if !is_dead && Tunnel::ALL.into_iter().any(is_tunnel) {
+    let is_tunnel = held.handle().is_some_and(HandleId::is_of_tunnel);
+    if !is_dead && is_tunnel {
         return Err("it belongs to a tunnel whose node exists; the node's agent takes care of it".to_owned());
     }
-    if !is_dead && suspect.container_id.is_none() {
+    let is_by_name = held.handle().is_some_and(HandleId::is_by_name);
+    if !is_dead && suspect.container_id.is_none() && !is_by_name {
         return Err("its handle names no sandbox, so no witness can be asked".to_owned());
     }
     ground.is_gone(&suspect)
@@ -274,7 +273,7 @@ pub(super) fn free(
     match verdict {
         Err(why) => draft.leave(target, why),
         Ok(reasons) => {
-            let handle = held.and_then(BlockAttribute::handle).unwrap_or("no handle");
+            let handle = held.and_then(BlockAttribute::handle).map_or("no handle", HandleId::as_str);
             let title = format!("release {address}, held by {handle}");
             if let Some(step) = draft.allocate(target, title, block, address, None) {
                 step.needs_second_look = true;
@@ -300,7 +299,7 @@ fn free_second(draft: &mut Draft<'_, '_>, target: &Target) {
         held.extend(block.ordinal(address).and_then(|at| block.attribute(at)).map(|known| (block, known)));
     }
     let is_of_user = |known: &BlockAttribute| {
-        let id = known.handle().and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
+        let id = known.handle().and_then(HandleId::container);
         let sandbox = |endpoint: &Endpoint| endpoint.container_id.clone();
         let users = ground.case.endpoints_at(address).iter().filter_map(|endpoint| sandbox(&endpoint.seen));
         users.into_iter().any(|user| id.is_some_and(|id| same_id(id, &user)))

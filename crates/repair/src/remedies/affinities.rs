@@ -2,7 +2,7 @@
 
 use ipam::check::Problem;
 use model::ipam::{Affinity, AffinityState, Block, BlockAttribute};
-use model::{AffinityOwner, Cidr, FindingCode, Key, NodeName, ShellCommand};
+use model::{AffinityOwner, Cidr, FindingCode, HandleId, Key, NodeName, ShellCommand};
 use serde_json::json;
 
 use super::super::draft::{Draft, Ground, Target};
@@ -259,7 +259,7 @@ fn will_be_empty(draft: &Draft<'_, '_>, block: &Block) -> bool {
     let addresses = (0..block.allocations.len()).filter_map(|ordinal| block.address(ordinal));
     addresses.into_iter().all(|address| {
         let held = draft.holder(block, address);
-        held.is_none_or(|held: BlockAttribute| held.handle() == Some(ipam::WINDOWS_RESERVED_HANDLE))
+        held.is_none_or(|held: BlockAttribute| held.handle().is_some_and(HandleId::is_windows_reserved))
     })
 }
 

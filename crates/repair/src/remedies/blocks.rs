@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipam::NODE_ATTRIBUTE;
 use model::ipam::{Affinity, AffinityState, Block, BlockAttribute};
-use model::{AffinityOwner, Cidr, FindingCode, Key, ShellCommand};
+use model::{AffinityOwner, Cidr, FindingCode, HandleId, Key, ShellCommand};
 use serde_json::json;
 
 use super::super::draft::{Draft, Ground, Target, delete_pod};
@@ -84,7 +84,7 @@ fn unaccounted(ground: &Ground<'_>, cidr: &Cidr, holds: &Holds) -> Option<String
         if i64::try_from(known).is_ok_and(|known| known >= *count) {
             return None;
         }
-        let container_id = handle.rsplit_once('.').map(|(_, id)| id);
+        let container_id = handle.certain_container();
         let suspect = Suspect { container_id, node: node.clone(), ..Suspect::default() };
         let why = ground.is_gone(&suspect).err()?;
         Some(format!("handle {handle} counts {count} of its addresses, but only {known} are known: {why}"))
@@ -168,11 +168,10 @@ fn holds(ground: &Ground<'_>, cidr: &Cidr, used: &[IpAddr]) -> Result<Holds, (St
 
 /// The handle that counts addresses of the block for the same sandbox, if there is one: networks have names of their own.
 fn under_known_handle(ground: &Ground<'_>, cidr: &Cidr, mut owner: BlockAttribute) -> BlockAttribute {
-    let sandbox = |handle: &str| handle.rsplit_once('.').map(|(_, id)| id.to_owned());
-    let id = owner.handle().and_then(sandbox);
-    let known = ground.counting(cidr).iter().find(|(handle, _)| id.is_some() && sandbox(handle) == id);
+    let id = owner.handle().and_then(HandleId::container);
+    let known = ground.counting(cidr).iter().find(|(handle, _)| id.is_some() && handle.container() == id);
     if let Some((handle, _)) = known {
-        owner.handle_id = Some((*handle).to_owned());
+        owner.handle_id = Some((*handle).into());
     }
     owner
 }

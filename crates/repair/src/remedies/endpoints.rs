@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use model::ipam::BlockAttribute;
 use model::names::{EndpointName, host_interface_name};
-use model::{FindingCode, Key, Kind, NodeName, Resource, ShellCommand};
+use model::{FindingCode, HandleId, Key, Kind, NodeName, Resource, ShellCommand};
 use serde_json::{Value, json};
 
 use plan::USUAL_INTERFACE;
@@ -141,7 +141,7 @@ fn remove(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, key: 
     for (address, allocation) in own_allocations(draft, endpoint) {
         let Ok(next) = heir(draft, endpoint, address) else { continue };
         if draft.allocate(target, title.clone(), allocation.block, address, next).is_some() {
-            handle = allocation.attribute.handle().map(str::to_owned);
+            handle = allocation.attribute.handle().cloned();
         }
     }
     let step = match handle {
@@ -294,8 +294,8 @@ fn short_id(endpoint: &Endpoint) -> &str {
 fn own_allocations<'e>(draft: &Draft<'_, 'e>, endpoint: &Endpoint) -> Vec<(IpAddr, Allocation<'e>)> {
     let case = &draft.ground.case;
     let held = endpoint.addresses.iter().filter_map(|address| Some((*address, case.allocation(*address)?)));
-    let is_its = |handle: Option<&str>| {
-        let id = handle.and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
+    let is_its = |handle: Option<&HandleId>| {
+        let id = handle.and_then(HandleId::container);
         id.zip(endpoint.container_id.as_deref()).is_some_and(|(id, own)| same_id(id, own))
     };
     held.filter(|(_, allocation)| is_its(allocation.attribute.handle())).collect()
@@ -428,7 +428,7 @@ fn step_with_addresses<'d>(
         };
         let Some(owner) = owner else { continue };
         if draft.holder(block, *address).is_none() {
-            handle = owner.handle().map(str::to_owned);
+            handle = owner.handle().cloned();
             draft.allocate(target, title.clone(), block, *address, Some(owner));
         }
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use model::{FindingCode, Key, Kind, ShellCommand};
+use model::{FindingCode, HandleId, Key, Kind, ShellCommand};
 use serde_json::{Value, json};
 
 use super::super::draft::{Draft, Ground, Target};
@@ -137,12 +137,12 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
     let Subject::Address(address) = target.subject else { return };
     let ground = draft.ground;
     let allocation = ground.case.allocation(address);
-    let handle = allocation.and_then(|allocation| allocation.attribute.handle().map(str::to_owned));
+    let handle = allocation.and_then(|allocation| allocation.attribute.handle().cloned());
     let mut is_mended = false;
     for view in ground.case.node_views().values() {
         let Some(record) = view.record else { continue };
         for (tunnel, _) in view.tunnels.iter().filter(|(_, at)| *at == address) {
-            let is_entitled = handle.as_deref() == Some(tunnel.handle(view.name.as_str()).as_str());
+            let is_entitled = handle.as_ref() == Some(&tunnel.handle(view.name.as_str()));
             let Some((field, from)) = field_of(&record.seen.body, address).filter(|_| !is_entitled) else {
                 continue;
             };
@@ -156,7 +156,7 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
             is_mended = true;
         }
     }
-    if !is_mended && let Some(command) = annotation_at(draft.ground, address, handle.as_deref()) {
+    if !is_mended && let Some(command) = annotation_at(draft.ground, address, handle.as_ref()) {
         let why = "the address is in an annotation of a Kubernetes node, which its agent rewrites once it is \
                    removed";
         return draft.leave_with(target, why, vec![command]);
@@ -171,7 +171,7 @@ fn clear_tunnel(draft: &mut Draft<'_, '_>, target: &Target) {
 }
 
 /// The command that takes an address out of the annotations of a node to which it is not allocated.
-fn annotation_at(ground: &Ground<'_>, address: IpAddr, handle: Option<&str>) -> Option<ShellCommand> {
+fn annotation_at(ground: &Ground<'_>, address: IpAddr, handle: Option<&HandleId>) -> Option<ShellCommand> {
     let nodes = ground.case.evidence.kube_nodes.iter().flatten().map(|node| &node.seen);
     nodes.into_iter().find_map(|node| {
         let is_entitled =

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use model::{Mac, Sandbox};
+use model::{HandleId, Mac, Sandbox};
 use plan::USUAL_INTERFACE;
 
 use super::super::draft::Ground;
@@ -58,7 +58,7 @@ impl<'e> Running<'e> {
         let is_given = |address: &IpAddr| {
             let allocation = ground.case.allocation(*address);
             let handle = allocation.and_then(|allocation| allocation.attribute.handle());
-            let id = handle.and_then(|handle| handle.rsplit_once('.')).map(|(_, id)| id);
+            let id = handle.and_then(HandleId::container);
             id.is_some_and(|id| same_id(id, &self.sandbox.id))
         };
         let is_noted = |address: &IpAddr| {

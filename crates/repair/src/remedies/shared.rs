@@ -27,8 +27,7 @@ fn settle(draft: &mut Draft<'_, '_>, target: &Target) {
         ground.case.endpoints_at(address).iter().map(|endpoint| &endpoint.seen).collect();
     let runs = |endpoint: &&Endpoint| Running::of(ground, endpoint).is_some();
     let allocation = ground.case.allocation(address);
-    let id =
-        allocation.and_then(|allocation| allocation.attribute.handle()?.rsplit_once('.')).map(|(_, id)| id);
+    let id = allocation.and_then(|allocation| allocation.attribute.handle()?.container());
     let named = |endpoint: &&Endpoint| {
         id.zip(endpoint.container_id.as_deref()).is_some_and(|(id, own)| same_id(id, own))
     };

@@ -45,7 +45,7 @@ pub(crate) async fn figures(
 pub(crate) async fn warmed_up(sqlite: &Target) -> anyhow::Result<Arc<dyn Store>> {
     let store = sqlite.open().await?;
     for n in 0..400 {
-        store.create(Key::Handle(format!("warm-up-{n}")), VALUE.to_vec()).await?;
+        store.create(Key::Handle(format!("warm-up-{n}").into()), VALUE.to_vec()).await?;
     }
     Ok(store)
 }
@@ -94,7 +94,7 @@ impl Runs {
 async fn commits(store: &Arc<dyn Store>, run: usize) -> anyhow::Result<Run> {
     let mut times = Vec::with_capacity(COMMITS_PER_RUN);
     for n in 0..COMMITS_PER_RUN {
-        let key = Key::Handle(format!("commit-{run}-{n}"));
+        let key = Key::Handle(format!("commit-{run}-{n}").into());
         let started = Instant::now();
         store.create(key, VALUE.to_vec()).await?;
         times.push(started.elapsed());
@@ -110,7 +110,7 @@ async fn burst(store: &Arc<dyn Store>, run: usize) -> anyhow::Result<f64> {
             let store = Arc::clone(store);
             tokio::spawn(async move {
                 for n in 0..COMMITS_PER_RUN / 8 {
-                    let key = Key::Handle(format!("burst-{run}-{task}-{n}"));
+                    let key = Key::Handle(format!("burst-{run}-{task}-{n}").into());
                     store.commit(vec![Change::create(key, VALUE.to_vec())]).await?;
                 }
                 Ok::<_, store::StoreError>(())

@@ -82,7 +82,7 @@ async fn run(target: &Target, dice: &mut Dice) -> anyhow::Result<Seen> {
 }
 
 async fn write(store: &Arc<dyn Store>) -> Result<String, StoreError> {
-    let key = Key::Handle("latency".to_owned());
+    let key = Key::Handle("latency".into());
     let value = vec![b'x'; 500];
     let revision = match store.get(&key).await? {
         None => store.create(key, value).await?,

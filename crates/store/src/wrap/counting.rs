@@ -118,7 +118,7 @@ mod tests {
     use crate::wrap::StepwiseStore;
 
     fn key(name: &str) -> Key {
-        Key::Handle(name.to_owned())
+        Key::Handle(name.into())
     }
 
     #[tokio::test]

@@ -105,7 +105,7 @@ mod tests {
     use crate::wrap::StepwiseStore;
 
     fn key(name: &str) -> Key {
-        Key::Handle(name.to_owned())
+        Key::Handle(name.into())
     }
 
     /// Creates a, b and c, one after the other, with the write of b failing; says which succeeded and which exist.

@@ -1,7 +1,7 @@
 //! Changes: preconditions, what a refusal says and leaves behind, what values and names may be.
 
 use bytes::Bytes;
-use model::{Key, Kind};
+use model::{HandleId, Key, Kind};
 use store::{Change, MAX_CHANGES, Precondition, Record, Revision, StoreError, Write};
 
 use super::*;
@@ -178,7 +178,7 @@ pub(super) async fn senseless_commits_are_refused(backend: &dyn Backend) {
         vec![Change { key: pool("b"), precondition: Precondition::Absent, write: Write::Delete }],
         vec![Change::create(pool("with/slash"), value("x"))],
         vec![Change::create(pool(""), value("x"))],
-        vec![Change::create(Key::Handle(String::new()), value("x"))],
+        vec![Change::create(Key::Handle(HandleId::default()), value("x"))],
         too_many.collect(),
     ];
     for changes in senseless {

@@ -128,7 +128,7 @@ fn pool(name: &str) -> Key {
 }
 
 fn handle(id: impl Into<String>) -> Key {
-    Key::Handle(id.into())
+    Key::Handle(id.into().into())
 }
 
 fn pools() -> KeyRange {

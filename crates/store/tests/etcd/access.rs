@@ -174,7 +174,7 @@ async fn a_session_that_was_forgotten_is_renewed() {
         ..EtcdConfig::new(cluster.endpoints())
     };
     let store = EtcdStore::connect(config).await.unwrap();
-    let key = Key::Handle("kept".to_owned());
+    let key = Key::Handle("kept".into());
     let revision = (&store as &dyn Store).create(key.clone(), b"1".to_vec()).await.unwrap();
     // Turning authentication off and on again forgets every session at once.
     run(cluster.etcdctl().args(["auth", "disable"])).unwrap();

@@ -11,7 +11,7 @@ use testkit::forwarder::{Forwarder, Traffic};
 use crate::{connect, next};
 
 fn handle(id: impl std::fmt::Display) -> Key {
-    Key::Handle(format!("h{id}"))
+    Key::Handle(format!("h{id}").into())
 }
 
 /// A store behind a forwarder, with little patience.

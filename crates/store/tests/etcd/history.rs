@@ -9,7 +9,7 @@ use testkit::forwarder::{Forwarder, Traffic};
 use crate::{connect, next};
 
 fn handle(number: usize) -> Key {
-    Key::Handle(format!("h{number:05}"))
+    Key::Handle(format!("h{number:05}").into())
 }
 
 async fn create(store: &EtcdStore, numbers: std::ops::Range<usize>) -> store::Revision {

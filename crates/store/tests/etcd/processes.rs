@@ -11,7 +11,7 @@ use crate::connect;
 const PROCESSES: usize = 8;
 
 fn counter() -> Key {
-    Key::Handle("counter".to_owned())
+    Key::Handle("counter".into())
 }
 
 #[tokio::test]

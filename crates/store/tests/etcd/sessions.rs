@@ -25,7 +25,7 @@ async fn a_watch_outlives_many_sessions() {
     let mut watch = watching.watch(KeyRange::Handles, revision).await.unwrap();
     for restart in 0..4 {
         let writing: &dyn Store = &EtcdStore::connect(config.clone()).await.unwrap();
-        let key = Key::Handle(format!("after-{restart}"));
+        let key = Key::Handle(format!("after-{restart}").into());
         writing.create(key.clone(), b"{}".to_vec()).await.unwrap();
         let Some(Event::Put(seen)) = next(&mut watch).await else { panic!("a record was created") };
         assert_eq!(seen.key, key, "after {restart} restarts");

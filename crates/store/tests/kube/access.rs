@@ -142,7 +142,7 @@ async fn a_replaced_token_is_used_without_a_restart() {
     let (_, from) = (&store as &dyn Store).list_all(KeyRange::Handles).await.unwrap();
     let mut watch = store.watch(KeyRange::Handles, from).await.unwrap();
     for round in 0..3 {
-        let key = Key::Handle(format!("h{round}"));
+        let key = Key::Handle(format!("h{round}").into());
         (&store as &dyn Store).create(key.clone(), br#"{"block":{}}"#.to_vec()).await.unwrap();
         match next(&mut watch).await {
             Event::Put(record) => assert_eq!(record.key, key),

@@ -49,7 +49,7 @@ impl Cluster {
 }
 
 fn handle(id: &str) -> Key {
-    Key::Handle(id.to_owned())
+    Key::Handle(id.into())
 }
 
 fn affinity(node: &str, block: &str) -> Key {

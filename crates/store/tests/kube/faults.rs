@@ -17,7 +17,7 @@ use testkit::kube::{ADMIN_TOKEN, KubeApiServer, Setup};
 use crate::fixture::{connect, next, start};
 
 fn handle(number: usize) -> Key {
-    Key::Handle(format!("h{number}"))
+    Key::Handle(format!("h{number}").into())
 }
 
 fn holding(count: usize) -> Vec<u8> {

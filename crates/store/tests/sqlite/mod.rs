@@ -58,7 +58,7 @@ fn raw(path: &Path) -> Connection {
 }
 
 fn handle(id: impl Into<String>) -> Key {
-    Key::Handle(id.into())
+    Key::Handle(id.into().into())
 }
 
 /// What a failure to open or write says: the problem and the hint.

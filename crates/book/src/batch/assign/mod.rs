@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipam::{Answer, AssignError, Assignment, Corrupt, Grant, Granted, Request, Stored, Surroundings, Want};
-use model::Key;
 use model::ipam::Handle;
+use model::{HandleId, Key};
 use store::{MAX_CHANGES, StoreError};
 use tokio::sync::oneshot;
 
@@ -144,7 +144,7 @@ pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Assigning>) {
     }
 }
 
-fn handles(members: &[Assigning]) -> Vec<String> {
+fn handles(members: &[Assigning]) -> Vec<HandleId> {
     members.iter().map(|member| member.request.owner.handle.clone()).collect()
 }
 

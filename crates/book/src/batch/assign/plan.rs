@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ipam::{Answer, Granted, Step, Steps};
-use model::Key;
 use model::ipam::Block;
+use model::{HandleId, Key};
 use store::StoreError;
 
 use super::{Assigning, Planned};
@@ -64,7 +64,7 @@ impl Plan {
         Plan { addresses, additions: planned.additions.clone() }
     }
 
-    fn has_happened(&self, handle: &str, blocks: &BTreeMap<Key, Answer>) -> bool {
+    fn has_happened(&self, handle: &HandleId, blocks: &BTreeMap<Key, Answer>) -> bool {
         let is_there = |(granted, number): &(Granted, u64)| {
             let Some(Answer::Block(stored)) = blocks.get(&Key::Block(granted.block)) else { return false };
             let Some(ordinal) = stored.value.ordinal(granted.address) else { return false };

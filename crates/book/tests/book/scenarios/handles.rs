@@ -34,7 +34,7 @@ async fn query_and_release_by_handle(place: Place) {
     let mut released = world.release("h").await;
     released.sort_unstable();
     assert_eq!(released, given);
-    assert_eq!(world.store.get(&Key::Handle("h".to_owned())).await.unwrap(), None);
+    assert_eq!(world.store.get(&Key::Handle("h".into())).await.unwrap(), None);
     world.assert_clean().await;
 }
 
@@ -110,7 +110,7 @@ async fn owner_attributes(place: Place) {
     let is = |name: &str| Expected::Pod { namespace: "default".to_owned(), name: name.to_owned() };
     let change = |active, alternate, if_active, if_alternate| OwnerChange {
         address: held,
-        handle: "vm".to_owned(),
+        handle: "vm".into(),
         active,
         alternate,
         if_active,
@@ -135,7 +135,7 @@ async fn owner_attributes(place: Place) {
         let error = world.book.change_owner(late.clone()).await.unwrap_err();
         assert!(matches!(error, BookError::OwnerChange(OwnerChangeError::OtherOwner { .. })), "{error}");
     }
-    let other = OwnerChange { handle: "other".to_owned(), ..migration[0].clone() };
+    let other = OwnerChange { handle: "other".into(), ..migration[0].clone() };
     let error = world.book.change_owner(other).await.unwrap_err();
     assert!(matches!(error, BookError::OwnerChange(OwnerChangeError::OtherHandle { .. })), "{error}");
     world.delete_pool("pool-0").await;

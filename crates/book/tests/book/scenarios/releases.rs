@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipam::{AssignError, ReleaseItem, Why};
-use model::{Key, KeyRange};
+use model::{HandleId, Key, KeyRange};
 use serde_json::json;
 
 use super::world::{EMPTY_ONLY, World, item, many};
@@ -41,11 +41,8 @@ async fn ten_rounds(place: Place, block_goes: bool) {
         let old = world.number_of(only).await;
         let before = world.block(block).await.unwrap().sequence_number;
         assert_eq!(old + 1, before);
-        let with = |number| ReleaseItem {
-            sequence_number: Some(number),
-            handle: Some("h".to_owned()),
-            ..item(only)
-        };
+        let with =
+            |number| ReleaseItem { sequence_number: Some(number), handle: Some("h".into()), ..item(only) };
         let released = world.book.release_addresses([with(old)]).await.unwrap();
         assert_eq!(released.addresses, [only]);
         assert_eq!(world.block(block).await.unwrap().sequence_number, before + 1);
@@ -127,7 +124,7 @@ async fn a_table_of_numbers_and_handles(place: Place) {
         let given = world.assign("node-a", "h").await.unwrap();
         let number = world.number_of(given).await;
         let sequence_number = is_old.map(|is_old: bool| number - u64::from(is_old));
-        let item = ReleaseItem { handle: handle.map(str::to_owned), sequence_number, ..item(given) };
+        let item = ReleaseItem { handle: handle.map(HandleId::from), sequence_number, ..item(given) };
         let released = world.book.release_addresses([item]).await.unwrap();
         assert_eq!(
             (released.addresses.len(), released.unreleased.len()),
@@ -152,7 +149,7 @@ async fn a_table_of_what_is_not_allocated(place: Place) {
     assert_eq!((many.len(), world.blocks().await.len()), (66, 2));
     let released = world.book.release_addresses(many.iter().map(|address| item(*address))).await.unwrap();
     assert_eq!((released.addresses.len(), released.unreleased.len()), (66, 0));
-    assert_eq!(world.store.get(&Key::Handle("h".to_owned())).await.unwrap(), None);
+    assert_eq!(world.store.get(&Key::Handle("h".into())).await.unwrap(), None);
     world.assert_clean().await;
 }
 

@@ -22,7 +22,7 @@ async fn whose_an_address_is(place: Place) {
     assert_eq!(world.book.lookup(address("10.0.0.5")).await.unwrap(), None, "no block");
     world.give("node-a", "h", "10.0.0.5", None).await.unwrap();
     let found = world.book.lookup(address("10.0.0.5")).await.unwrap().unwrap();
-    assert_eq!(found.attribute.handle(), Some("h"));
+    assert_eq!(found.attribute.handle(), Some(&"h".into()));
     assert_eq!(found.attribute.secondary.get("pod").map(String::as_str), Some("h"));
     assert_eq!(world.book.lookup(address("10.0.0.6")).await.unwrap(), None, "free");
     world.delete_pool("pool-0").await;

@@ -123,7 +123,7 @@ impl World {
 
     /// The addresses of a handle, as the handle and its blocks say.
     pub(crate) async fn held(&self, handle: &str) -> Vec<IpAddr> {
-        let (holding, _) = self.book.held(handle, Vec::new()).await.unwrap();
+        let (holding, _) = self.book.held(&handle.into(), Vec::new()).await.unwrap();
         holding.addresses.iter().map(|held| held.address).collect()
     }
 

@@ -3,12 +3,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use ipam::{
-    NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, TYPE_ATTRIBUTE, WINDOWS_RESERVED_HANDLE,
-    is_cooling_down,
-};
+use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, TYPE_ATTRIBUTE, is_cooling_down};
 use model::ipam::{Block, BlockAttribute};
-use model::{AffinityOwner, Key, Kind};
+use model::{AffinityOwner, HandleId, Key, Kind};
 use serde_json::{Value, json};
 use store::Store;
 
@@ -69,7 +66,7 @@ impl Borrowed {
             let (Some(attribute), Some(address)) = (block.attribute(ordinal), block.address(ordinal)) else {
                 continue;
             };
-            if is_cooling_down(attribute) || attribute.handle() == Some(WINDOWS_RESERVED_HANDLE) {
+            if is_cooling_down(attribute) || attribute.handle().is_some_and(HandleId::is_windows_reserved) {
                 continue;
             }
             let Some(node) = attribute.secondary.get(NODE_ATTRIBUTE) else {

@@ -7,10 +7,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use ipam::check::{Allocated, Problem};
-use ipam::{
-    NAMESPACE_ATTRIBUTE, POD_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE, WINDOWS_RESERVED_HANDLE,
-};
-use model::FindingCode;
+use ipam::{NAMESPACE_ATTRIBUTE, POD_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE};
+use model::{FindingCode, HandleId};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -90,7 +88,7 @@ struct NotJudged<'a> {
     allocated: &'a [IpAddr],
     used: &'a [IpAddr],
     outside_pools: &'a [IpAddr],
-    handles: &'a [String],
+    handles: &'a [HandleId],
 }
 
 struct Allocations<'a>(&'a Found<'a>);
@@ -154,8 +152,8 @@ fn owners(found: &Found<'_>) -> BTreeMap<IpAddr, Vec<String>> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Allocation {
     pub(super) ip: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(super) handle: String,
+    #[serde(default, skip_serializing_if = "HandleId::is_empty")]
+    pub(super) handle: HandleId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sequence_number: Option<u64>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -181,7 +179,7 @@ pub(super) struct Allocation {
 fn allocation(found: &Found<'_>, allocated: &Allocated<'_>, owners: Option<&Vec<String>>) -> Allocation {
     let known = |name: &str| allocated.attribute.secondary.get(name).cloned().unwrap_or_default();
     let handle = allocated.attribute.handle();
-    let is_of_windows = handle == Some(WINDOWS_RESERVED_HANDLE);
+    let is_of_windows = handle.is_some_and(HandleId::is_windows_reserved);
     let owners = match owners {
         None if is_of_windows => Some(vec!["Reserved for Windows".to_owned()]),
         owners => owners.cloned(),
@@ -189,7 +187,7 @@ fn allocation(found: &Found<'_>, allocated: &Allocated<'_>, owners: Option<&Vec<
     let node = found.node_of(allocated);
     Allocation {
         ip: allocated.address.to_string(),
-        handle: handle.filter(|_| !is_of_windows).unwrap_or_default().to_owned(),
+        handle: handle.filter(|_| !is_of_windows).cloned().unwrap_or_default(),
         sequence_number: Some(allocated.sequence_number),
         pod: known(POD_ATTRIBUTE),
         namespace: known(NAMESPACE_ATTRIBUTE),
@@ -207,7 +205,7 @@ fn allocation(found: &Found<'_>, allocated: &Allocated<'_>, owners: Option<&Vec<
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeakedHandle {
     #[serde(rename = "ID")]
-    pub(super) id: String,
+    pub(super) id: HandleId,
     /// Only the Kubernetes store has them.
     #[serde(default, rename = "UID")]
     pub(super) uid: Option<String>,

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use ipam::ReleaseItem;
+use model::HandleId;
 use serde::Deserialize;
 
 use super::report::{Allocation, LeakedHandle};
@@ -29,7 +30,7 @@ pub(super) struct Report {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Leaks {
     pub(super) addresses: BTreeMap<IpAddr, ReleaseItem>,
-    pub(super) handles: BTreeMap<String, LeakedHandle>,
+    pub(super) handles: BTreeMap<HandleId, LeakedHandle>,
 }
 
 /// As it is stored. What is not named here is for people.
@@ -155,9 +156,9 @@ mod tests {
         let leaks = parse(&calicoctls()).unwrap().leaks;
         let items: Vec<&ReleaseItem> = leaks.addresses.values().collect();
         assert_eq!(items.len(), 2, "neither what is in use nor what cools down");
-        assert_eq!(items[0].handle.as_deref(), Some("k8s-pod-network.0f3a"));
+        assert_eq!(items[0].handle, Some("k8s-pod-network.0f3a".into()));
         assert_eq!(items[0].sequence_number, Some(1_787_380_400_123_456_794));
-        assert_eq!((items[1].handle.as_deref(), items[1].sequence_number), (None, Some(7)));
+        assert_eq!((items[1].handle.clone(), items[1].sequence_number), (None, Some(7)));
         assert_eq!(leaks.handles["k8s-pod-network.77"].revision, "8100");
     }
 
@@ -244,7 +245,7 @@ mod tests {
 
         #[test]
         fn what_is_written_is_read_again(
-            ip: u32, handle in "[a-z.]{0,8}", number: u64, in_use: bool, cooling_down: bool,
+            ip: u32, handle in "[a-z.]{0,8}".prop_map(HandleId::from), number: u64, in_use: bool, cooling_down: bool,
         ) {
             let ip = IpAddr::V4(ip.into()).to_string();
             let allocation = Allocation {

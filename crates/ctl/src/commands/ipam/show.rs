@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use book::Book;
 use ipam::{Allocation, is_cooling_down};
+use model::HandleId;
 use serde_json::{Value, json};
 use store::Store;
 
@@ -60,7 +61,7 @@ fn write_text(address: IpAddr, found: Option<&Allocation>, out: &mut dyn Write) 
         );
     }
     writeln!(out, "IP {address} is in use")?;
-    writeln!(out, "Handle ID: {}", attribute.handle().unwrap_or("<none>"))?;
+    writeln!(out, "Handle ID: {}", attribute.handle().map_or("<none>", HandleId::as_str))?;
     match attribute.secondary.is_empty() {
         true => writeln!(out, "No Active Owner attributes defined")?,
         false => write_attributes("Active Owner Attributes", &attribute.secondary, out)?,

@@ -136,7 +136,7 @@ mod tests {
             number,
             needs_second_look,
             edits: vec![repair::Edit::Count {
-                handle: title.to_owned(),
+                handle: title.into(),
                 block: "10.0.0.0/26".parse().unwrap(),
                 from: 0,
                 to: 1,

@@ -274,7 +274,7 @@ fn addresses_of_load_balancers_are_not_called_leaked() {
     let town = town();
     let virtual_owner = AffinityOwner::Virtual("load-balancer".to_owned());
     let mut block = ipam::new_block(cidr("10.65.0.40/29"), &virtual_owner, None, made_at());
-    let owner = Owner { handle: "lb-x".to_owned(), attributes: Default::default() }
+    let owner = Owner { handle: "lb-x".into(), attributes: Default::default() }
         .with("service", "web")
         .with("namespace", "shop");
     ipam::take(&mut block, &owner, 1, &Reservations::default());

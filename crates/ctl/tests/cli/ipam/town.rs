@@ -52,7 +52,7 @@ impl Town {
         for (cidr, tunnel) in [(BLOCK_B, Tunnel::Vxlan), ("fd65::/125", Tunnel::VxlanV6)] {
             let mut block = self::block(cidr, "node-b");
             ipam::take(&mut block, &tunnel.owner("node-b"), 1, &Reservations::default());
-            changes.push(handle(&tunnel.handle("node-b"), cidr, 1));
+            changes.push(handle(tunnel.handle("node-b").as_str(), cidr, 1));
             changes.extend(with_affinity(&block, "node-b"));
         }
         town.desk.write(changes);
@@ -148,7 +148,7 @@ pub(crate) fn with_affinity(block: &Block, node: &str) -> Vec<Change> {
 }
 
 pub(crate) fn handle_key(id: &str) -> Key {
-    Key::Handle(id.to_owned())
+    Key::Handle(id.into())
 }
 
 pub(crate) fn handle_value(block: &str, count: i64) -> Vec<u8> {

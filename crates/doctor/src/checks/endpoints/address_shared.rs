@@ -11,6 +11,7 @@ use crate::checks::words::{described as described_endpoint, listed};
 use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
 use evidence::kernel::{Neighbour, NeighbourState};
 use evidence::{Endpoint, Exhibit, Pod, Sighted};
+use model::HandleId;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Several endpoints have the same address",
@@ -153,7 +154,7 @@ fn tell_entitled(case: &Case<'_>, finding: &mut Finding, address: IpAddr, owners
             ));
         }
         _ => {
-            let handle = allocation.attribute.handle().unwrap_or_default();
+            let handle = allocation.attribute.handle().map_or("", HandleId::as_str);
             finding.because(format!(
                 "block {block} has it allocated under {handle:?}, which belongs to none of them: the \
                  entitled sandbox cannot be identified"
@@ -319,7 +320,7 @@ mod tests {
         assert!(finding.remedy.starts_with(&format!("keep {owner};")) && finding.remedy.ends_with(&other));
         let books = &mut evidence.ipam.as_mut().unwrap().books;
         let attribute = &mut books.blocks.values_mut().next().unwrap().value.attributes[0];
-        attribute.handle_id = Some("somebody.else".to_owned());
+        attribute.handle_id = Some("somebody.else".into());
         attribute.secondary.clear();
         let cause = only(&CHECK, &evidence).cause;
         assert!(

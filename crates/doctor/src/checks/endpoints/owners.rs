@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ::ipam::{NAMESPACE_ATTRIBUTE, POD_ATTRIBUTE};
-use model::NodeName;
+use model::{HandleId, NodeName};
 
 use crate::checks::words::counted;
 use crate::{Allocation, Case};
@@ -71,9 +71,9 @@ impl<'e> Owners<'e> {
     /// Those whom an allocation means: by the sandbox in its handle, else by the pod's name.
     pub(super) fn entitled(&self, allocation: &Allocation<'_>) -> Vec<&'e Endpoint> {
         let (handle, secondary) = (allocation.attribute.handle(), &allocation.attribute.secondary);
-        let id = handle.unwrap_or_default().rsplit('.').next().unwrap_or_default();
+        let id = handle.and_then(HandleId::container);
         let by_sandbox = |endpoint: &&Endpoint| {
-            endpoint.container_id.as_deref().is_some_and(|container| same_id(container, id))
+            endpoint.container_id.as_deref().zip(id).is_some_and(|(container, id)| same_id(container, id))
         };
         let of = |name: &str| secondary.get(name).map(String::as_str);
         let by_pod = |endpoint: &&Endpoint| {

@@ -2,7 +2,7 @@
 
 use ::ipam::{Books, Owner, Reservations, Stored, Tunnel};
 use model::ipam::{Affinity, AffinityState, Block, Handle};
-use model::{AffinityOwner, Cidr, FindingCode, Key, Kind};
+use model::{AffinityOwner, Cidr, FindingCode, HandleId, Key, Kind};
 use serde_json::json;
 
 use super::{Inject, OTHER, PODS};
@@ -48,8 +48,8 @@ pub(super) fn block(evidence: &mut Evidence, node: usize) -> &mut Block {
 }
 
 /// The handle of a node's first pod.
-fn handle(evidence: &mut Evidence, node: usize) -> String {
-    block(evidence, node).attributes[0].handle_id.clone().unwrap()
+fn handle(evidence: &mut Evidence, node: usize) -> HandleId {
+    block(evidence, node).attributes[0].handle().cloned().unwrap()
 }
 
 fn owner(node: usize) -> AffinityOwner {
@@ -60,11 +60,10 @@ fn give(books: &mut Books, cidr: Cidr, handle: &str) -> String {
     let block = &mut books.blocks.get_mut(&cidr).unwrap().value;
     let node = block.owner().map(|owner| owner.name().to_owned()).unwrap_or_default();
     let made_at = "2026-08-22T05:00:00Z".parse().unwrap();
-    let holder =
-        Owner::on_node(handle.to_owned(), &node, made_at).of_pod("gone", &format!("of-{node}"), None);
+    let holder = Owner::on_node(handle, &node, made_at).of_pod("gone", &format!("of-{node}"), None);
     let taken = ::ipam::take(block, &holder, 1, &Reservations::default())[0];
     let record = Handle { block: [(cidr.to_string(), 1)].into(), ..Handle::default() };
-    books.handles.insert(handle.to_owned(), Stored::new(record, "1"));
+    books.handles.insert(handle.into(), Stored::new(record, "1"));
     taken.to_string()
 }
 
@@ -179,9 +178,9 @@ fn block_overlap(evidence: &mut Evidence, node: usize) -> String {
 fn handle_by_name(evidence: &mut Evidence, node: usize) -> String {
     let old = handle(evidence, node);
     let record = books(evidence).handles.remove(&old).unwrap();
-    let name = format!("default.web-{node}");
+    let name = HandleId::from(format!("default.web-{node}"));
     books(evidence).handles.insert(name.clone(), record);
-    block(evidence, node).attributes[0].handle_id = Some(name);
+    block(evidence, node).attributes[0].handle_id = Some(name.into());
     format!("block {}", block_cidr(node))
 }
 
@@ -200,7 +199,7 @@ fn handle_missing(evidence: &mut Evidence, node: usize) -> String {
 
 fn handle_unused(evidence: &mut Evidence, node: usize) -> String {
     let record = Handle { block: [(block_cidr(node).to_string(), 1)].into(), ..Handle::default() };
-    books(evidence).handles.insert(format!("left-{node}"), Stored::new(record, "1"));
+    books(evidence).handles.insert(format!("left-{node}").into(), Stored::new(record, "1"));
     format!("handle left-{node}")
 }
 
@@ -265,14 +264,14 @@ fn service_block_empty(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn record_unreadable(evidence: &mut Evidence, node: usize) -> String {
-    let key = Key::Handle(format!("odd-{node}"));
+    let key = Key::Handle(format!("odd-{node}").into());
     evidence.ipam.as_mut().unwrap().add(key, b"[", Origin::file("dump"));
     format!("handle odd-{node}")
 }
 
 fn tombstone(evidence: &mut Evidence, node: usize) -> String {
     let record = Handle { deleted: true, ..Handle::default() };
-    books(evidence).handles.insert(format!("dead-{node}"), Stored::new(record, "1"));
+    books(evidence).handles.insert(format!("dead-{node}").into(), Stored::new(record, "1"));
     format!("handle dead-{node}")
 }
 

@@ -68,7 +68,7 @@ fn readdress(evidence: &mut Evidence, node: usize, number: usize, to: IpAddr) {
     let from = std::mem::replace(&mut endpoint.seen.addresses, vec![to])[0];
     let pods = evidence.pods.as_mut().unwrap();
     pods.iter_mut().find(|pod| pod.seen.addresses == [from]).unwrap().seen.addresses = vec![to];
-    let handle = block(evidence, node).attribute(ordinal).unwrap().handle_id.clone().unwrap();
+    let handle = block(evidence, node).attribute(ordinal).unwrap().handle().cloned().unwrap();
     evidence.ipam.as_mut().unwrap().books.handles.remove(&handle);
     ::ipam::give_back(block(evidence, node), &[ordinal], None);
     let host = evidence.node_mut(node_name(node));

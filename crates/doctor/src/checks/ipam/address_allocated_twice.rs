@@ -45,7 +45,7 @@ pub(in crate::checks) mod tests {
         let owner = inner.owner().unwrap();
         inner = model::ipam::Block::new("10.0.0.0/28".parse().unwrap(), Some(&owner), 1);
         if has_allocations {
-            let holder = ::ipam::Owner { handle: "other".to_owned(), attributes: Default::default() };
+            let holder = ::ipam::Owner { handle: "other".into(), attributes: Default::default() };
             ::ipam::take(&mut inner, &holder, 1, &Default::default());
         }
         let affinity = model::ipam::Affinity::default();

@@ -1,7 +1,7 @@
 //! No orphans: an address is allocated and nobody uses it.
 
 use ::ipam::check::Problem;
-use model::{AffinityOwner, Key};
+use model::{AffinityOwner, HandleId, Key};
 
 use super::{exhibit, problems};
 use crate::{Allocation, Case, Check, FindingCode, Look, Need};
@@ -30,7 +30,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if is_excused(case, &allocation) {
             continue;
         }
-        let (block, holder) = (allocation.block.cidr, handle.as_deref().unwrap_or("no handle"));
+        let (block, holder) = (allocation.block.cidr, handle.as_ref().map_or("no handle", HandleId::as_str));
         let words = format!("{address} is allocated to {holder}, sequence number {sequence_number}");
         let finding = look.found(*address, format!("{address} is allocated but not in use"));
         // An address that is given back and given out again is not the same leak.
@@ -60,7 +60,7 @@ fn is_excused(case: &Case<'_>, allocation: &Allocation<'_>) -> bool {
 }
 
 fn is_of_running_sandbox(case: &Case<'_>, allocation: &Allocation<'_>) -> bool {
-    let Some(id) = allocation.attribute.handle().and_then(|handle| handle.rsplit('.').next()) else {
+    let Some(id) = allocation.attribute.handle().and_then(HandleId::container) else {
         return false;
     };
     let node = allocation.node().and_then(|node| case.node(&node));

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use model::Key;
 use model::ipam::{Block, BlockAttribute};
+use model::{HandleId, Key};
 
 use super::exhibit;
 use crate::checks::words::{endpoint_exhibit, listed};
@@ -23,7 +23,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for (_, block) in case.live_blocks() {
         let is_unnamed = |attribute: &BlockAttribute| {
-            attribute.handle().is_none_or(str::is_empty) && attribute.released_at.is_none()
+            attribute.handle().is_none_or(HandleId::is_empty) && attribute.released_at.is_none()
         };
         // Nearly every block has none.
         if !block.attributes.iter().any(is_unnamed) {

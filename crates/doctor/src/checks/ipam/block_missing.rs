@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Cidr, Key};
+use model::{Cidr, HandleId, Key};
 
 use super::{BOOKS_AND_USERS, exhibit, user_exhibits};
 use crate::checks::words::{ALIKE_MAX, listed};
@@ -60,8 +60,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
-fn handles_by_block(ipam: &IpamEvidence) -> BTreeMap<Cidr, Vec<&str>> {
-    let mut by_block: BTreeMap<Cidr, Vec<&str>> = BTreeMap::new();
+fn handles_by_block(ipam: &IpamEvidence) -> BTreeMap<Cidr, Vec<&HandleId>> {
+    let mut by_block: BTreeMap<Cidr, Vec<&HandleId>> = BTreeMap::new();
     for (handle, stored) in &ipam.books.handles {
         for block in stored.value.block.keys().filter_map(|block| Cidr::parse_masked(block).ok()) {
             by_block.entry(block).or_default().push(handle);

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::ipam::{Tunnel, WINDOWS_RESERVED_HANDLE};
-use model::{Cidr, Key};
+use model::{Cidr, HandleId, Key};
 
 use super::exhibit;
 use crate::checks::words::{counted, listed};
@@ -26,17 +25,17 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let Some(ipam) = case.evidence.ipam.as_ref() else { return };
     for (cidr, block) in case.live_blocks() {
         let handles = block.attributes.iter().filter_map(|attribute| attribute.handle());
-        let named: Vec<&str> = handles.filter(|handle| is_by_name(handle)).collect();
+        let named: Vec<&HandleId> = handles.filter(|handle| handle.is_by_name()).collect();
         if !named.is_empty() {
             let words = format!("block {cidr} refers to handles {}", listed(&named));
             let exhibits = vec![exhibit(case, Key::Block(cidr), words)];
             tell(look, Subject::Block(cidr), &named, exhibits);
         }
     }
-    let mut cut: BTreeMap<Option<Cidr>, (Vec<&str>, Vec<Exhibit>)> = BTreeMap::new();
+    let mut cut: BTreeMap<Option<Cidr>, (Vec<&HandleId>, Vec<Exhibit>)> = BTreeMap::new();
     for block in &ipam.cut_blocks {
         let (names, exhibits) = cut.entry(block.seen.cidr).or_default();
-        for handle in block.seen.handles.iter().filter(|handle| is_by_name(&handle.seen)) {
+        for handle in block.seen.handles.iter().filter(|handle| handle.seen.is_by_name()) {
             names.push(&handle.seen);
             exhibits.push(handle.exhibit(format!("handle {}", handle.seen)));
         }
@@ -46,7 +45,7 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     }
 }
 
-fn tell(look: &mut Look<'_>, subject: Subject, names: &[&str], exhibits: Vec<Exhibit>) {
+fn tell(look: &mut Look<'_>, subject: Subject, names: &[&HandleId], exhibits: Vec<Exhibit>) {
     let place = match &subject {
         Subject::Block(cidr) => format!("block {cidr}"),
         _ => "a block".to_owned(),
@@ -62,27 +61,6 @@ fn tell(look: &mut Look<'_>, subject: Subject, names: &[&str], exhibits: Vec<Exh
         .seen_all(exhibits);
 }
 
-/// `namespace.pod`. A handle of a sandbox ends in its ID; tunnels and reservations have words of their own.
-pub fn is_by_name(handle: &str) -> bool {
-    let Some((namespace, rest)) = handle.split_once('.') else { return false };
-    let last = rest.rsplit('.').next().unwrap_or(rest);
-    // Nearly all of them are, so it is asked first.
-    if last.len() >= 32 && last.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return false;
-    }
-    let is_tunnel = Tunnel::ALL.iter().any(|tunnel| handle.starts_with(&tunnel.handle("")));
-    let is_label = |text: &str| {
-        !text.is_empty()
-            && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    !is_tunnel
-        && handle != WINDOWS_RESERVED_HANDLE
-        && is_label(namespace)
-        && rest.split('.').all(is_label)
-        && !rest.starts_with("vmi.")
-        && !rest.starts_with("vm.")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,34 +70,12 @@ mod tests {
     use evidence::{Evidence, Origin, Sighted};
 
     #[test]
-    fn handles_of_sandboxes_and_tunnels_are_told_from_names() {
-        for named in
-            ["lijiaob.etcd1-0", "kube-system.kubernetes-dashboard-2069275773-iun7h", "default.web.example"]
-        {
-            assert!(is_by_name(named), "{named}");
-        }
-        let id = format!("k8s-pod-network.{}", "0a".repeat(32));
-        for other in [
-            id.as_str(),
-            "ipip-tunnel-addr-node.example",
-            "vxlan-v6-tunnel-addr-a.b",
-            "windows-reserved-ipam-handle",
-            "lb-default-web",
-            "k8s-pod-network.vmi.web",
-            "",
-            ".",
-        ] {
-            assert!(!is_by_name(other), "{other}");
-        }
-    }
-
-    #[test]
     fn fires_once_for_a_block() {
         let mut evidence = small();
         silent(&CHECK, &evidence);
         let block = &mut evidence.ipam.as_mut().unwrap().books.blocks.values_mut().next().unwrap().value;
-        block.attributes[0].handle_id = Some("default.web-0".to_owned());
-        block.attributes[1].handle_id = Some("default.web-1".to_owned());
+        block.attributes[0].handle_id = Some("default.web-0".into());
+        block.attributes[1].handle_id = Some("default.web-1".into());
         let finding = only(&CHECK, &evidence);
         assert_eq!(
             finding.summary,
@@ -129,8 +85,7 @@ mod tests {
 
     #[test]
     fn fires_for_a_block_that_is_cut() {
-        let handle =
-            Sighted::new("default.web-0".to_owned(), Origin::line("block.txt", 24, "\"handle_id\": …"));
+        let handle = Sighted::new("default.web-0".into(), Origin::line("block.txt", 24, "\"handle_id\": …"));
         let cut = CutBlock { cidr: "10.0.0.0/26".parse().ok(), handles: vec![handle] };
         let mut evidence = Evidence { ipam: Some(Default::default()), ..Evidence::default() };
         evidence.ipam.as_mut().unwrap().cut_blocks.push(Sighted::new(cut, Origin::file("block.txt")));

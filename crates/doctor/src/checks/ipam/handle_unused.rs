@@ -43,7 +43,7 @@ mod tests {
         silent(&CHECK, &evidence);
         let ipam = evidence.ipam.as_mut().unwrap();
         let handle = Handle { block: [("10.0.0.0/26".to_owned(), 1)].into(), ..Handle::default() };
-        ipam.books.handles.insert("k8s-pod-network.gone".to_owned(), Stored::new(handle, "7"));
+        ipam.books.handles.insert("k8s-pod-network.gone".into(), Stored::new(handle, "7"));
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "handle k8s-pod-network.gone");
         evidence.ipam.as_mut().unwrap().whole.blocks = false;
         silent(&CHECK, &evidence);

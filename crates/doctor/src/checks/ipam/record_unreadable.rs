@@ -44,7 +44,7 @@ mod tests {
     fn fires_for_a_handle_that_is_no_json() {
         let mut evidence = small();
         silent(&CHECK, &evidence);
-        let key = Key::Handle("h".to_owned());
+        let key = Key::Handle("h".into());
         let origin = Origin::line("dump.txt", 4, "{oops");
         evidence.ipam.as_mut().unwrap().add(key, b"{oops", origin);
         let finding = only(&CHECK, &evidence);

@@ -54,7 +54,7 @@ mod tests {
         let mut evidence = small();
         silent(&CHECK, &evidence);
         let handle = Handle { deleted: true, ..Handle::default() };
-        evidence.ipam.as_mut().unwrap().books.handles.insert("gone".to_owned(), Stored::new(handle, "1"));
+        evidence.ipam.as_mut().unwrap().books.handles.insert("gone".into(), Stored::new(handle, "1"));
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "handle gone");
     }
 }

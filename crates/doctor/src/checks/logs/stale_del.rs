@@ -1,5 +1,7 @@
 //! DEL loops: the DEL of an old sandbox took away what is the new sandbox's.
 
+use model::HandleId;
+
 use super::{clock, short};
 use crate::checks::words::listed;
 use crate::timeline::{Episode, Fate, StaleDel};
@@ -71,7 +73,7 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, stale: StaleDel) {
 
 /// What became of the address is told only as far as the log shows it.
 fn tell_address(case: &Case<'_>, finding: &mut Finding, stale: &StaleDel) {
-    let (addresses, handle) = (listed(&stale.addresses), stale.handle.as_deref().unwrap_or_default());
+    let (addresses, handle) = (listed(&stale.addresses), stale.handle.as_ref().map_or("", HandleId::as_str));
     match stale.fate {
         Fate::Kept => {}
         Fate::Freed => {
@@ -176,7 +178,7 @@ pub(super) mod tests {
 
     #[test]
     fn says_that_the_address_is_free_where_the_handle_went() {
-        let handle = Happening::HandleDeleted { handle: "lijiaob.etcd1-0".to_owned() };
+        let handle = Happening::HandleDeleted { handle: "lijiaob.etcd1-0".into() };
         let finding = only(
             &CHECK,
             &log(vec![

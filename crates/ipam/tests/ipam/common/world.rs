@@ -10,7 +10,7 @@ use ipam::{
 };
 use jiff::Timestamp;
 use model::ipam::{Affinity, AffinityState, Block, Handle, IpamConfig};
-use model::{AffinityOwner, Cidr, IpVersion, Key, Kind, Resource};
+use model::{AffinityOwner, Cidr, HandleId, IpVersion, Key, Kind, Resource};
 use serde_json::{Value, json};
 
 use super::store::{Interrupted, Store};
@@ -33,7 +33,7 @@ pub(crate) fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 pub(crate) fn owner(handle: &str) -> Owner {
-    Owner { handle: handle.to_owned(), attributes: labels(&[("pod", handle)]) }
+    Owner { handle: handle.into(), attributes: labels(&[("pod", handle)]) }
 }
 
 pub(crate) fn want(handle: &str, v4: usize, v6: usize) -> Want {
@@ -99,8 +99,8 @@ impl World {
     }
 
     pub(crate) fn handle(&self, id: &str) -> Option<Stored<Handle>> {
-        let (value, revision) = self.store.get(&Key::Handle(id.to_owned()))?;
-        Some(Stored::new(Handle::decode(id, value).unwrap(), revision))
+        let (value, revision) = self.store.get(&Key::Handle(id.into()))?;
+        Some(Stored::new(Handle::decode(&id.into(), value).unwrap(), revision))
     }
 
     pub(crate) fn affinity(&self, host: &str, block: Cidr) -> Option<Affinity> {
@@ -154,8 +154,10 @@ impl World {
     }
 
     pub(crate) fn request(&self, host: &str, wants: Vec<Want>) -> Request {
-        let wants =
-            wants.into_iter().map(|want| Want { handle: self.handle(&want.owner.handle), ..want }).collect();
+        let wants = wants
+            .into_iter()
+            .map(|want| Want { handle: self.handle(want.owner.handle.as_str()), ..want })
+            .collect();
         Request {
             wants,
             node_labels: labels(&[("name", host)]),
@@ -265,7 +267,7 @@ impl World {
     /// Handles, blocks and affinities must tell one story.
     pub(crate) fn assert_books_agree(&self) {
         assert_eq!(recover(&self.books()), []);
-        let mut counted: BTreeMap<(String, Cidr), i64> = BTreeMap::new();
+        let mut counted: BTreeMap<(HandleId, Cidr), i64> = BTreeMap::new();
         for cidr in self.blocks() {
             let block = self.block(cidr).unwrap().value;
             assert_eq!(block.contradictions(), [] as [String; 0]);
@@ -278,16 +280,16 @@ impl World {
             }
             for attribute in (0..block.capacity()).filter_map(|ordinal| block.attribute(ordinal)) {
                 // What a node keeps for itself has no handle record.
-                if let Some(handle) = attribute.handle().filter(|id| *id != ipam::WINDOWS_RESERVED_HANDLE) {
-                    *counted.entry((handle.to_owned(), cidr)).or_default() += 1;
+                if let Some(handle) = attribute.handle().filter(|id| !id.is_windows_reserved()) {
+                    *counted.entry((handle.clone(), cidr)).or_default() += 1;
                 }
             }
         }
         let mut recorded = BTreeMap::new();
         for key in self.store.keys() {
             let Key::Handle(id) = key else { continue };
-            for cidr in self.handle(id).unwrap().value.blocks() {
-                recorded.insert((id.clone(), cidr), self.handle(id).unwrap().value.count(&cidr));
+            for cidr in self.handle(id.as_str()).unwrap().value.blocks() {
+                recorded.insert((id.clone(), cidr), self.handle(id.as_str()).unwrap().value.count(&cidr));
             }
         }
         assert_eq!(counted, recorded);
@@ -297,7 +299,8 @@ impl World {
     pub(crate) fn held_by(&self, handle: &str) -> Vec<IpAddr> {
         let blocks = self.blocks().into_iter().map(|cidr| self.block(cidr).unwrap().value);
         let held = |block: Block| {
-            let ordinals: Vec<usize> = ipam::held_by(&block, handle).map(|(ordinal, _)| ordinal).collect();
+            let ordinals: Vec<usize> =
+                ipam::held_by(&block, &handle.into()).map(|(ordinal, _)| ordinal).collect();
             ordinals.into_iter().filter_map(|ordinal| block.address(ordinal)).collect::<Vec<_>>()
         };
         blocks.flat_map(held).collect()

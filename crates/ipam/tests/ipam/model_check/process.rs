@@ -157,7 +157,7 @@ fn wants(op: &Op, rounds: u8, seen: &[Read], now: Timestamp, scenario: &Scenario
                 Key::Resource { kind, .. } => *kind == Kind::IpPool,
                 Key::IpamConfig => true,
                 Key::Affinity { owner: of, .. } => *of == owner,
-                Key::Handle(id) => handles.contains(id),
+                Key::Handle(id) => handles.iter().any(|handle| *id == **handle),
                 _ => false,
             }))
         }
@@ -252,7 +252,7 @@ fn progress(op: &Op, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Prog
         Op::Collect(item) => {
             let item = ReleaseItem {
                 address: item.address,
-                handle: Some(item.handle.clone()),
+                handle: Some(item.handle.clone().into()),
                 sequence_number: item.sequence_number,
             };
             finish(AddressRelease::new([item], Vec::new(), None, 128), seen, |released| vec![released.steps])
@@ -315,7 +315,7 @@ fn request(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) 
                 affinities.push((*block, stored));
             }
             (Key::Handle(id), Answer::Handle(stored)) => {
-                handles.insert(id, stored);
+                handles.insert(id.as_str(), stored);
             }
             _ => {}
         }
@@ -326,8 +326,8 @@ fn request(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) 
     };
     let want = |sandbox: &usize| {
         let spec = &scenario.sandboxes[*sandbox];
-        let owner = Owner { handle: spec.handle.clone(), attributes: labels(&[("pod", &spec.pod)]) };
-        Want::one_each(owner, handles.get(&spec.handle).cloned(), versions)
+        let owner = Owner { handle: spec.handle.as_str().into(), attributes: labels(&[("pod", &spec.pod)]) };
+        Want::one_each(owner, handles.get(spec.handle.as_str()).cloned(), versions)
     };
     let request = Request::new(node, batch.iter().map(want).collect(), PoolUse::Workload, 128);
     (request, Surroundings { config, pools, reserved: Vec::new(), affinities, unclaimed: Vec::new(), now })

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ipam::{Books, Ordered, ReleaseRule, Step, Steps, recover};
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{AffinityState, Block};
-use model::{AffinityOwner, Cidr, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key};
 use serde_json::json;
 
 use super::process::{Op, Process, ReleaseItemKey, Turn};
@@ -351,7 +351,7 @@ impl State {
     }
 
     /// Invariant 1. Gives back who holds which address.
-    fn check_one_owner(&self, scenario: &Scenario) -> Result<BTreeMap<IpAddr, String>, Broken> {
+    fn check_one_owner(&self, scenario: &Scenario) -> Result<BTreeMap<IpAddr, HandleId>, Broken> {
         let held = holders(&self.world());
         let mut used = BTreeSet::new();
         for (sandbox, phase) in self.phases.iter().enumerate() {
@@ -363,7 +363,7 @@ impl State {
                     return Err(Broken(format!("{address} belongs to two live sandboxes")));
                 }
                 let holder = held.get(address);
-                if holder != Some(&scenario.sandboxes[sandbox].handle) {
+                if holder != Some(&scenario.sandboxes[sandbox].handle.as_str().into()) {
                     return Err(Broken(format!("{address} of live sandbox {sandbox} is held by {holder:?}")));
                 }
             }
@@ -375,7 +375,7 @@ impl State {
     fn check_books(
         &self,
         world: &World,
-        held: &BTreeMap<IpAddr, String>,
+        held: &BTreeMap<IpAddr, HandleId>,
         scenario: &Scenario,
     ) -> Result<(), Broken> {
         let books: Books = world.books();
@@ -383,7 +383,7 @@ impl State {
             return Err(Broken(format!("the books do not agree: {:?}", repair.fault)));
         }
         for (address, handle) in held {
-            let of = scenario.sandboxes.iter().position(|spec| spec.handle == *handle);
+            let of = scenario.sandboxes.iter().position(|spec| *handle == spec.handle);
             let phase = of.map(|sandbox| self.phases[sandbox]);
             if matches!(phase, None | Some(Phase::Waiting | Phase::Gone)) {
                 return Err(Broken(format!("{address} is held by {handle}, which is {phase:?}")));
@@ -432,7 +432,7 @@ impl State {
         let is_closed = scenario.closed.is_some() && self.closings == 0;
         self.is_taken_too_late |= is_closed
             && holders(&self.world()).iter().any(|(address, handle)| {
-                !held.contains_key(address) && self.is_forbidden(*address, handle, scenario)
+                !held.contains_key(address) && self.is_forbidden(*address, handle.as_str(), scenario)
             });
         match turn {
             Turn::Goes(process) => self.processes[actor] = process,
@@ -479,7 +479,7 @@ impl State {
                 if self.phases[sandbox] != Phase::Failed {
                     continue;
                 }
-                for (ordinal, _) in ipam::held_by(&block, &spec.handle) {
+                for (ordinal, _) in ipam::held_by(&block, &spec.handle.as_str().into()) {
                     let number = block.sequence_of(ordinal);
                     leaks.push(ReleaseItemKey {
                         address: block.address(ordinal).unwrap(),
@@ -503,7 +503,7 @@ impl State {
     }
 }
 
-fn holders(world: &World) -> BTreeMap<IpAddr, String> {
+fn holders(world: &World) -> BTreeMap<IpAddr, HandleId> {
     let mut holders = BTreeMap::new();
     for cidr in world.blocks() {
         let block = world.block(cidr).unwrap().value;

@@ -78,7 +78,7 @@ pub(super) fn give_back(i: &Injection<'_>) -> Result<()> {
         let ordinal = block.ordinal(address).expect("it is in the block");
         ipam::give_back(block, &[ordinal], None);
     })?;
-    i.remove(Key::Handle(i.handle()))
+    i.remove(Key::Handle(i.handle().into()))
 }
 
 /// As after a backup of the store that is older than the block; its affinity and its handles are left.
@@ -140,10 +140,10 @@ fn affinity_unfinished(i: &mut Injection<'_>) -> Result<()> {
 fn allocation_without_handle(i: &mut Injection<'_>) -> Result<()> {
     let handle = i.handle();
     i.edit_block(i.block(), |block| {
-        let held = block.attributes.iter_mut().find(|held| held.handle() == Some(&handle));
+        let held = block.attributes.iter_mut().find(|held| held.handle() == Some(&handle.as_str().into()));
         held.expect("the pod's").handle_id = None;
     })?;
-    i.remove(Key::Handle(handle))?;
+    i.remove(Key::Handle(handle.into()))?;
     i.expect(i.address())
 }
 
@@ -185,22 +185,22 @@ fn block_overlap(i: &mut Injection<'_>) -> Result<()> {
 fn handle_by_name(i: &mut Injection<'_>) -> Result<()> {
     let (old, name) = (i.handle(), format!("{}.{}", i.pod().namespace, i.pod().name));
     i.edit_block(i.block(), |block| {
-        let held = block.attributes.iter_mut().find(|held| held.handle() == Some(&old));
-        held.expect("the pod's").handle_id = Some(name.clone());
+        let held = block.attributes.iter_mut().find(|held| held.handle() == Some(&old.as_str().into()));
+        held.expect("the pod's").handle_id = Some(name.as_str().into());
     })?;
-    i.remove(Key::Handle(old))?;
+    i.remove(Key::Handle(old.into()))?;
     i.put_handle(&name, i.block())?;
     i.expect(format!("block {}", i.block()))
 }
 
 fn handle_count_wrong(i: &mut Injection<'_>) -> Result<()> {
     let record = Handle { block: [(i.block().to_string(), 2)].into(), ..Handle::default() };
-    i.put(Key::Handle(i.handle()), record.encode())?;
+    i.put(Key::Handle(i.handle().into()), record.encode())?;
     i.expect(format!("handle {}", i.handle()))
 }
 
 fn handle_missing(i: &mut Injection<'_>) -> Result<()> {
-    i.remove(Key::Handle(i.handle()))?;
+    i.remove(Key::Handle(i.handle().into()))?;
     i.expect(format!("handle {}", i.handle()))
 }
 
@@ -273,7 +273,7 @@ fn give_to_tunnel(i: &Injection<'_>, cidr: Cidr) -> Result<String> {
     let mut block = Block::new(cidr, None, 1);
     ipam::take(&mut block, &tunnel, 1, &Reservations::default());
     i.put(Key::Block(cidr), block.encode())?;
-    i.put_handle(&tunnel.handle, cidr)?;
+    i.put_handle(tunnel.handle.as_str(), cidr)?;
     let bgp = json!({"ipv4Address": format!("172.30.0.{}/24", 100 + i.lot())});
     i.put_node(&node, json!({"bgp": bgp, "ipv4VXLANTunnelAddr": cidr.network()}))?;
     Ok(node)
@@ -287,13 +287,13 @@ fn pool_overlap(i: &mut Injection<'_>) -> Result<()> {
 
 fn record_unreadable(i: &mut Injection<'_>) -> Result<()> {
     let handle = lost_handle(i, 'd');
-    i.put(Key::Handle(handle.clone()), "[")?;
+    i.put(Key::Handle(handle.clone().into()), "[")?;
     i.expect(format!("handle {handle}"))
 }
 
 fn tombstone(i: &mut Injection<'_>) -> Result<()> {
     let handle = lost_handle(i, 'e');
-    i.put(Key::Handle(handle.clone()), Handle { deleted: true, ..Handle::default() }.encode())?;
+    i.put(Key::Handle(handle.clone().into()), Handle { deleted: true, ..Handle::default() }.encode())?;
     i.expect(format!("handle {handle}"))
 }
 

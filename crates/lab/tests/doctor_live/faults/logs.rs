@@ -84,7 +84,7 @@ fn pod_replaced_without_del(i: &mut Injection<'_>) -> Result<()> {
     let handle = format!("{}.{:02x}{}", lab::cluster::NETWORK, i.lot(), "9".repeat(62));
     let mut leaked: Vec<IpAddr> = Vec::new();
     i.edit_block(i.block(), |block| {
-        let owner = Owner { handle: handle.clone(), attributes: Default::default() };
+        let owner = Owner { handle: handle.clone().into(), attributes: Default::default() };
         leaked = ipam::take(block, &owner, 1, &Reservations::default());
     })?;
     i.put_handle(&handle, i.block())?;

@@ -132,7 +132,7 @@ async fn connect_at(cluster: &EtcdCluster, first: usize) -> Arc<dyn Store> {
 
 /// The last thing written: whoever has seen it has seen everything.
 fn end_marker() -> Key {
-    Key::Handle("~end".to_owned())
+    Key::Handle("~end".into())
 }
 
 async fn watch(store: Arc<dyn Store>, after: Revision) -> Vec<Seen> {

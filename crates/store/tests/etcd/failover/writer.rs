@@ -62,7 +62,7 @@ impl Writer {
         let numbers = if self.dice.roll(3) == 0 { vec![first, second] } else { vec![first] };
         let mut changes = Vec::new();
         for number in numbers {
-            let key = Key::Handle(format!("record-{number}"));
+            let key = Key::Handle(format!("record-{number}").into());
             match self.store.get(&key).await {
                 Ok(record) => changes.push(self.change(key, record, &tag)),
                 Err(StoreError::Unreachable { .. }) => return false,

@@ -171,9 +171,9 @@ mod tests {
         let mut facts = Facts::default();
         let block: Cidr = "10.0.0.0/26".parse().unwrap();
         facts.books.blocks.insert(block, ipam::Stored::new(model::ipam::Block::new(block, None, 1), "1"));
-        let missing = Problem::HandleMissing { handle: "h".to_owned(), blocks: vec![block] };
+        let missing = Problem::HandleMissing { handle: "h".into(), blocks: vec![block] };
         let suspects = Suspects::of(&[leaked("10.0.0.1", 7), leaked("10.0.0.2", 7), missing], &facts);
-        assert_eq!(suspects.keys, [Key::Block(block), Key::Handle("h".to_owned())]);
+        assert_eq!(suspects.keys, [Key::Block(block), Key::Handle("h".into())]);
         assert_eq!(suspects.addresses.len(), 2);
         assert!(suspects.needs_users && !suspects.needs_pools);
     }

@@ -12,7 +12,7 @@ use book::load::{self, Facts, Progress};
 use ipam::check::{Allocated, Analysis, Evidence, Problem, Unjudged, analyse};
 use ipam::{NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, is_cooling_down};
 use jiff::{SignedDuration, Timestamp};
-use model::{AffinityOwner, Key, Kind};
+use model::{AffinityOwner, HandleId, Key, Kind};
 use store::{Store, StoreError};
 
 use super::cluster::Cluster;
@@ -178,7 +178,7 @@ fn services(facts: &Facts) -> Vec<(String, std::net::IpAddr)> {
             let name = match (known.secondary.get(NAMESPACE_ATTRIBUTE), service) {
                 (Some(namespace), Some(service)) => format!("{namespace}/{service}"),
                 (None, Some(service)) => service.clone(),
-                (_, None) => known.handle().unwrap_or("<none>").to_owned(),
+                (_, None) => known.handle().map_or("<none>", HandleId::as_str).to_owned(),
             };
             services.push((name, address));
         }

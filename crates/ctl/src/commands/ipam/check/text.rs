@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipam::check::{Problem, Unjudged, User};
 use model::ipam::{Block, BlockAttribute};
-use model::{FindingCode, Key};
+use model::{FindingCode, HandleId, Key};
 
 use super::Found;
 use crate::cli::IpamCheck;
@@ -233,7 +233,10 @@ impl<'a> Text<'a> {
                 text(outside_pools),
                 "IPs in use outside every readable pool: an unreadable pool may contain them",
             ),
-            (handles.clone(), "handles that no readable block refers to: an unreadable block may"),
+            (
+                handles.iter().map(HandleId::to_string).collect(),
+                "handles that no readable block refers to: an unreadable block may",
+            ),
         ] {
             let names: Vec<String> = names;
             if names.is_empty() {
@@ -335,7 +338,7 @@ fn attributes(attribute: &BlockAttribute) -> String {
         let pairs: Vec<String> = attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
         pairs.join(",")
     };
-    let handle = attribute.handle().unwrap_or("<none>");
+    let handle = attribute.handle().map_or("<none>", HandleId::as_str);
     let alternate = match attribute.alternate_owner.is_empty() {
         true => String::new(),
         false => format!(" Alternate:{}", listed(&attribute.alternate_owner)),

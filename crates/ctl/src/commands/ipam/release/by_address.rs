@@ -51,7 +51,7 @@ async fn release_one(releaser: &Releaser, address: IpAddr, force: bool) -> Resul
     }
     let item = ReleaseItem {
         address,
-        handle: found.attribute.handle().map(str::to_owned),
+        handle: found.attribute.handle().cloned(),
         sequence_number: Some(found.sequence_number),
     };
     let outcome = releaser.release(vec![item]).await?;

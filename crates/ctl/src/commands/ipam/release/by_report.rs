@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use book::HandleRequest;
 use book::load::{self, Progress};
 use ipam::{ReleaseItem, Unreleased, Why};
-use model::Key;
+use model::{HandleId, Key};
 use store::{Lookup, MAX_CHANGES, Record, StoreError};
 use tokio::task::JoinSet;
 
@@ -210,8 +210,8 @@ impl Work {
         Ok(())
     }
 
-    async fn unchanged(&self, handles: &[LeakedHandle]) -> Result<Vec<String>, StoreError> {
-        let ids: Vec<String> = handles.iter().map(|handle| handle.id.clone()).collect();
+    async fn unchanged(&self, handles: &[LeakedHandle]) -> Result<Vec<HandleId>, StoreError> {
+        let ids: Vec<HandleId> = handles.iter().map(|handle| handle.id.clone()).collect();
         let found = self.read(&ids).await?;
         let is_same = |(handle, record): &(&LeakedHandle, Option<Record>)| {
             // Only the Kubernetes store has UIDs: a report with one is of another store.
@@ -222,7 +222,7 @@ impl Work {
     }
 
     /// Makes handles say what their blocks say, which for these is nothing: then they go. Says how many failed.
-    async fn put_right(&mut self, ids: &[String]) -> usize {
+    async fn put_right(&mut self, ids: &[HandleId]) -> usize {
         let mut under_way = JoinSet::new();
         for id in ids {
             let (book, request) = (self.releaser.book.clone(), HandleRequest::only(id, |_, _, _| false));
@@ -241,7 +241,7 @@ impl Work {
         failed
     }
 
-    async fn read(&self, ids: &[String]) -> Result<Vec<Option<Record>>, StoreError> {
+    async fn read(&self, ids: &[HandleId]) -> Result<Vec<Option<Record>>, StoreError> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
