@@ -14,7 +14,6 @@
 //! * [`NodeName`]: compared without case, and kept as it was read.
 //! * [`Cidr`]: a network with no host bits set.
 //! * [`Selector`]: which labels a record speaks of, in Calico's language.
-//! * [`views`]: Kubernetes' own objects as the records of a cluster that keeps none for them.
 //! * [`Sandbox`]: who a pod's network belongs to. [`DeviceName`], [`Mac`]: what its devices are called.
 
 pub mod access;
@@ -44,7 +43,6 @@ pub mod shell;
 pub mod suggest;
 pub mod text;
 pub mod validate;
-pub mod views;
 mod word;
 pub mod yaml;
 

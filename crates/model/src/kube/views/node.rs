@@ -9,12 +9,12 @@ use crate::schema::Check;
 use crate::validate::formats::{self, parse_as_number};
 use crate::{Kind, Resource};
 
-const PREFIX: &str = "projectcalico.org/";
+pub(super) const PREFIX: &str = "projectcalico.org/";
 
 /// An annotation, the field it is, and what it must be to count.
-struct Annotated {
-    annotation: &'static str,
-    path: &'static [&'static str],
+pub(super) struct Annotated {
+    pub(super) annotation: &'static str,
+    pub(super) path: &'static [&'static str],
     check: Check,
 }
 
@@ -22,7 +22,7 @@ const fn annotated(annotation: &'static str, path: &'static [&'static str], chec
     Annotated { annotation, path, check }
 }
 
-const FIELDS: [Annotated; 13] = [
+pub(super) const FIELDS: [Annotated; 13] = [
     annotated("IPv4Address", &["spec", "bgp", "ipv4Address"], formats::cidr_or_ip_v4),
     annotated("IPv6Address", &["spec", "bgp", "ipv6Address"], formats::cidr_or_ip_v6),
     annotated("RouteReflectorClusterID", &["spec", "bgp", "routeReflectorClusterID"], formats::ip_v4),

@@ -3,20 +3,23 @@
 use serde_json::{Map, Value, json};
 
 use super::super::DecodeError;
-use super::{Object, set_unless_empty};
+use super::{Object, qos, set_unless_empty};
 use crate::names::{EndpointName, host_interface_name};
-use crate::{Kind, Resource};
+use crate::{DeviceName, Kind, Mac, Resource};
 
 /// The one interface of a pod that Calico knows.
 pub(super) const INTERFACE: &str = "eth0";
 
-const POD_IP: &str = "cni.projectcalico.org/podIP";
-const POD_IPS: &str = "cni.projectcalico.org/podIPs";
+pub(super) const POD_IP: &str = "cni.projectcalico.org/podIP";
+pub(super) const POD_IPS: &str = "cni.projectcalico.org/podIPs";
 const AMAZON_POD_IPS: &str = "vpc.amazonaws.com/pod-ips";
-const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
+pub(super) const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
 const FLOATING_IPS: &str = "cni.projectcalico.org/floatingIPs";
 const SOURCE_PREFIXES: &str = "cni.projectcalico.org/allowedSourcePrefixes";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+/// What Calico's annotations have no place for. Calico ignores them.
+pub(super) const DEVICE: &str = "plumbline.io/interface-name";
+pub(super) const MAC: &str = "plumbline.io/mac";
 
 /// Longer names do not fit into a label.
 const ACCOUNT_LABEL_MAX: usize = 63;
@@ -64,8 +67,11 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Result<Map<String, Val
     ] {
         set_unless_empty(&mut spec, field, text);
     }
-    if let Ok(device) = host_interface_name(namespace, pod.name()) {
+    if let Some(device) = device(pod, namespace) {
         spec.insert("interfaceName".into(), device.as_str().into());
+    }
+    if let Some(mac) = pod.annotation(MAC).and_then(|mac| mac.parse::<Mac>().ok()) {
+        spec.insert("mac".into(), mac.to_string().into());
     }
     let mut profiles = vec![format!("kns.{namespace}")];
     let account = pod.text(&["spec", "serviceAccountName"]);
@@ -86,7 +92,20 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Result<Map<String, Val
             .map_err(|_| pod.unusable("the annotation cni.projectcalico.org/allowedSourcePrefixes"))?;
         spec.insert("allowSpoofedSourcePrefixes".into(), json!(prefixes));
     }
+    let controls = qos::controls(|name| pod.annotation(name));
+    if !controls.is_empty() {
+        spec.insert("qosControls".into(), Value::Object(controls));
+    }
     Ok(spec)
+}
+
+/// Calico's name for the device, unless the node had to use another one. Whoever makes pods can write the annotation, so it
+/// counts only if it is a name that such a device can have.
+fn device(pod: &Object<'_>, namespace: &str) -> Option<DeviceName> {
+    let noted = pod.annotation(DEVICE).and_then(|name| DeviceName::new(name).ok());
+    noted
+        .filter(|name| name.as_str().starts_with(DeviceName::CALICO_PREFIX))
+        .or_else(|| host_interface_name(namespace, pod.name()).ok())
 }
 
 /// The pod's addresses, from the first source that has any. A pod that has ended has none left.

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::set;
 use crate::validate::formats;
 
 const PREFIX: &str = "qos.projectcalico.org/";
@@ -22,13 +21,17 @@ pub(super) fn controls<'p>(annotation: impl Fn(&str) -> Option<&'p str>) -> Map<
     for limit in ["ingress", "egress"].iter().flat_map(|way| LIMITS.map(|limit| format!("{way}{limit}"))) {
         let of_kubernetes = KUBERNETES.iter().find(|(name, _)| *name == limit).map(|(_, name)| *name);
         let noted = annotation(&format!("{PREFIX}{limit}")).or_else(|| annotation(of_kubernetes?));
-        set(&mut controls, &limit, noted.and_then(quantity));
+        if let Some(number) = noted.and_then(quantity) {
+            controls.insert(limit, number.into());
+        }
     }
     let mark = annotation(&format!("{PREFIX}dscp")).map(|mark| match mark.parse::<u8>() {
         Ok(number) => Value::from(number),
         Err(_) => Value::from(mark),
     });
-    set(&mut controls, "dscp", mark.filter(|mark| formats::dscp(mark).is_ok()));
+    if let Some(mark) = mark.filter(|mark| formats::dscp(mark).is_ok()) {
+        controls.insert("dscp".to_owned(), mark);
+    }
     controls
 }
 
