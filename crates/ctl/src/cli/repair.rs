@@ -135,8 +135,8 @@ fn applies(subcommand: &str, flag: &str) -> bool {
 }
 
 /// Scripts pass the same waits and sources to every call; where nothing is observed, they do no harm.
-fn is_harmless(subcommand: &str, flag: &str) -> bool {
-    matches!(flag, "grace" | "settle") || (subcommand, flag) == ("undo", "from")
+fn is_harmless(flag: &str) -> bool {
+    matches!(flag, "grace" | "settle" | "from" | "agent_socket" | "node" | "cri_socket")
 }
 
 /// Lets each subcommand take the flags that apply to it. Flags before the subcommand count as well.
@@ -146,7 +146,7 @@ pub(super) fn with_flags_after_subcommands(repair: Command) -> Command {
         let name = subcommand.get_name().to_owned();
         let of_subcommand = flags.iter().filter_map(|flag| {
             let applies = applies(&name, flag.get_id().as_str());
-            let is_taken = applies || is_harmless(&name, flag.get_id().as_str());
+            let is_taken = applies || is_harmless(flag.get_id().as_str());
             // Global to clap means: a value counts on both sides of the subcommand.
             is_taken.then(|| flag.clone().global(true).hide(!applies))
         });
@@ -169,7 +169,7 @@ pub(super) fn refuse(
         let (id, long) = (flag.get_id().as_str(), flag.get_long().unwrap_or_default());
         if !is_typed(id) {
             None
-        } else if !applies(subcommand, id) && !is_harmless(subcommand, id) {
+        } else if !applies(subcommand, id) && !is_harmless(id) {
             Some(format!("--{long} does not apply to plumb repair {subcommand}"))
         } else if id == "dry_run" && is_typed("apply") {
             Some("--dry-run cannot be used with --apply".to_owned())
@@ -228,9 +228,8 @@ mod tests {
             ("--plan f", "resume 1"),
             ("--dry-run", "history"),
             ("--probe", "undo 1"),
-            ("--from f", "show 1"),
             ("--all", "show 1"),
-            ("--agent-socket s", "history"),
+            ("--one-by-one", "history"),
         ] {
             let name = flag.split(' ').next().unwrap();
             let after = repair(&format!("{subcommand} {flag}")).unwrap_err();
@@ -242,6 +241,7 @@ mod tests {
         assert!(repair("ipam --dry-run --apply").unwrap_err().contains("cannot be used with"));
         for subcommand in ["undo 1", "history", "show 1", "resume 1", "finding pool-full"] {
             repair(&format!("{subcommand} --settle 0 --grace 0 --history h -o json")).unwrap();
+            repair(&format!("--agent-socket s {subcommand} --from f")).unwrap();
         }
     }
 

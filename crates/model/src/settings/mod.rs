@@ -130,6 +130,7 @@ pub const SETTINGS: &[Setting] = &[
     store("SSL_CERT_FILE"),
     carried(Carried::WithKubernetesStore, store("KUBECONFIG")),
     carried(Carried::WithKubernetesStore, store("K8S_API_ENDPOINT")),
+    carried(Carried::WithKubernetesStore, store("CALICO_API_GROUP")),
     carried(Carried::WithKubernetesStore, store("K8S_CURRENT_CONTEXT")),
     carried(Carried::Never, store("KUBERNETES_SERVICE_HOST")),
     pool("NO_DEFAULT_POOLS"),

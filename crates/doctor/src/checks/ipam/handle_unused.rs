@@ -8,11 +8,10 @@ use crate::{Case, Check, FindingCode, Look, Need, Subject};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Handle holds no address",
-    explanation: "A handle record claims addresses, but no block refers to the handle. Calico writes the \
-                  handle and the block separately. A process that was interrupted in between leaves such a \
-                  handle behind, and nothing collects it.",
-    remedy: "run plumb repair ipam --apply; or delete the handle by its revision: plumb ipam check -o FILE, \
-             then plumb ipam release --from-report FILE",
+    explanation: "A handle record counts addresses, but no block has an address of that handle. Calico writes \
+                  the handle and the block separately. A process that was interrupted in between leaves such \
+                  a handle behind. It harms no pod, but Calico never removes it.",
+    remedy: "run plumb repair finding handle-unused --apply, which deletes the handle",
     needs: &[&[Need::Ipam]],
     ..Check::warning(FindingCode::HandleUnused, look)
 };
