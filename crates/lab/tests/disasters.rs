@@ -263,9 +263,13 @@ fn a_machine_that_died_is_given_up_by_a_word_and_taken_back_by_another() {
     lab.cut_power("node2").unwrap();
     let refused = lab.output_on("node1", &["plumb", "delete", "node", "node2"]).unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("plumb repair node node2 gone"), "{refused:?}");
-    let output = lab.output_on("node1", &words).unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!((held("node2"), found(&lab)), (0, Vec::new()));
+    let given_up = lab::wait_for("node2 to have been silent for longer than the grace", || {
+        let output = lab.output_on("node1", &words)?;
+        anyhow::ensure!(output.status.success() && held("node2") == 0, "{output:?}");
+        Ok(())
+    });
+    given_up.unwrap();
+    assert_eq!(found(&lab), [] as [&str; 0]);
     let history = lab.plumb(&["repair", "history", "-o", "json"]).unwrap();
     let history: Value = serde_json::from_str(&history).unwrap();
     lab.plumb(&["repair", "undo", history["repairs"][0]["id"].as_str().unwrap()]).unwrap();
