@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use store::config::{Origin, Overrides, Selected, Sources};
-use store::{MemoryStore, OpenMode, Store, StoreConfig, StoreError};
+use store::{MemoryStore, OpenMode, Store, StoreConfig};
 
 use crate::cli::Global;
 use crate::failure::Failure;
@@ -39,7 +39,7 @@ async fn open(global: &Global, mode: OpenMode) -> Result<Arc<dyn Store>, Failure
     if let Some(warning) = config.warning() {
         eprintln!("warning: {warning}");
     }
-    store::open(&config, mode).await.map_err(|error| explain(&config, error))
+    Ok(store::open(&config, mode).await?)
 }
 
 fn select(global: &Global) -> Result<Selected, Failure> {
@@ -51,15 +51,5 @@ fn select(global: &Global) -> Result<Selected, Failure> {
 fn say_origin(selected: &Selected) {
     if matches!(selected.origin, Origin::AgentSettings(_)) {
         eprintln!("store: {} (from {})", selected.config, selected.origin);
-    }
-}
-
-fn explain(config: &StoreConfig, error: StoreError) -> Failure {
-    let failure = Failure::from(error);
-    match config {
-        StoreConfig::Kubernetes { .. } => failure.hint(
-            "choose another store with DATASTORE_TYPE=sqlite or DATASTORE_TYPE=etcdv3, or with -c FILE",
-        ),
-        _ => failure,
     }
 }

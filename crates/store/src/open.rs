@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::StoreConfig;
 use crate::etcd::EtcdStore;
+use crate::kube::KubeStore;
 use crate::{OpenMode, SqliteStore, Store, StoreError};
 
 /// Opens a store. `mode` says what may be done to it, and whether a missing SQLite file is made; a store that is a
@@ -21,9 +22,6 @@ pub async fn open(config: &StoreConfig, mode: OpenMode) -> Result<Arc<dyn Store>
             Ok(Arc::new(store))
         }
         StoreConfig::Etcd(etcd) => Ok(Arc::new(EtcdStore::connect(etcd.clone()).await?)),
-        StoreConfig::Kubernetes(_) => Err(StoreError::Other {
-            operation: "opening the Kubernetes store".to_owned(),
-            source: "this release has no Kubernetes store yet".into(),
-        }),
+        StoreConfig::Kubernetes(kube) => Ok(Arc::new(KubeStore::connect(kube.clone()).await?)),
     }
 }

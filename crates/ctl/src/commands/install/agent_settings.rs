@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use model::settings::{Setting, parse_settings_file};
 use store::StoreConfig;
-use store::config::{Overrides, Selected, Sources};
+use store::config::{Overrides, Sources};
 
 use super::content::AgentSettings;
 use super::tell;
@@ -78,11 +78,6 @@ fn tell_store(environment: &dyn Fn(&str) -> Option<OsString>) {
         agent_settings: None,
     };
     match StoreConfig::from_sources(&sources) {
-        Ok(Selected { config: StoreConfig::Kubernetes { .. }, .. }) => {
-            tell(
-                "warning: with these settings the agent will not start: this release has no Kubernetes store yet",
-            );
-        }
         Ok(selected) => tell(&format!("the agent's store: {}", selected.config)),
         Err(error) => {
             let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
