@@ -5,7 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use ipam::Granted;
-use model::{Key, Kind};
+use model::{Key, Kind, is_detached, is_same_attachment};
 use store::{Change, Record, Revision, Write};
 
 use crate::BookError;
@@ -22,6 +22,12 @@ impl Addition {
     /// A record that must not exist yet.
     pub fn create(key: Key, value: impl Into<Bytes>) -> Addition {
         Addition { change: Change::create(key, value), before: None }
+    }
+
+    /// An endpoint that is a view of the pod with this UID. A pod that is not attached shows an endpoint, too, so nothing need be
+    /// read.
+    pub fn attach(key: Key, value: impl Into<Bytes>, uid: impl Into<String>) -> Addition {
+        Addition { change: Change::update_view(key, value, uid), before: None }
     }
 
     /// A new value for a record that must still be as it was read.
@@ -48,8 +54,8 @@ impl Addition {
     /// Whether the record is as the change was to leave it.
     pub(crate) fn is_done(&self, found: Option<&Record>) -> bool {
         match (&self.change.write, found) {
-            (Write::Put(value), Some(record)) => record.value == *value,
-            (Write::Delete, found) => found.is_none(),
+            (Write::Put(value), Some(record)) => is_as_written(value, record),
+            (Write::Delete, found) => is_gone(found),
             (Write::Put(_), None) => false,
             (Write::Nothing, _) => true,
         }
@@ -59,14 +65,32 @@ impl Addition {
     pub(crate) fn undo(&self, found: Option<&Record>) -> Option<Change> {
         let key = self.change.key.clone();
         match (&self.change.write, found) {
-            (Write::Put(value), Some(record)) if record.value == *value => Some(match &self.before {
+            (Write::Put(value), Some(record)) if is_as_written(value, record) => Some(match &self.before {
                 Some(before) => Change::update(key, before.clone(), record.revision.clone()),
                 None => Change::delete(key, record.revision.clone()),
             }),
             (Write::Delete, None) => self.before.clone().map(|before| Change::create(key, before)),
+            (Write::Delete, Some(record)) if is_gone(found) => {
+                let revision = record.revision.clone();
+                self.before.clone().map(|before| Change::update(key, before, revision))
+            }
             _ => None,
         }
     }
+}
+
+/// Whether a record is as a change left it. A view of a pod shows more than was written.
+pub(crate) fn is_as_written(value: &Bytes, record: &Record) -> bool {
+    record.value == *value || is_endpoint(record) && is_same_attachment(value, &record.value)
+}
+
+/// Whether a record was removed. A view of a pod stays while the pod does.
+pub(crate) fn is_gone(found: Option<&Record>) -> bool {
+    found.is_none_or(|record| is_endpoint(record) && is_detached(&record.value))
+}
+
+fn is_endpoint(record: &Record) -> bool {
+    matches!(record.key, Key::Resource { kind: Kind::WorkloadEndpoint, .. })
 }
 
 type Make = dyn Fn(&[Granted]) -> Result<Vec<Addition>, Box<dyn Error + Send + Sync>> + Send + Sync;

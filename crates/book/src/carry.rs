@@ -8,6 +8,8 @@ use model::Key;
 use store::{Change, Precondition, Revision, Store, StoreError, Write};
 use tracing::warn;
 
+use crate::additions::{is_as_written, is_gone};
+
 /// What belongs together.
 #[derive(Debug, Default)]
 pub(crate) struct Commit<'a> {
@@ -140,16 +142,16 @@ impl Walk<'_> {
     ) -> Result<Revision, StoreError> {
         let found = self.store.get(&change.key).await?;
         let before = match &change.precondition {
-            Precondition::Absent => None,
+            Precondition::Absent | Precondition::Uid(_) => None,
             Precondition::At(revision) => Some(revision),
         };
         match (&change.write, found) {
             (Write::Put(value), Some(record))
-                if record.value == *value && Some(&record.revision) != before =>
+                if is_as_written(value, &record) && Some(&record.revision) != before =>
             {
                 Ok(record.revision)
             }
-            (Write::Delete, None) => Ok(Revision::new("")),
+            (Write::Delete, found) if is_gone(found.as_ref()) => Ok(Revision::new("")),
             // Not done, or not yet: whoever starts over meets it at the same revision.
             _ => Err(StoreError::Uncertain { source }),
         }

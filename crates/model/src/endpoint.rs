@@ -44,8 +44,55 @@ pub fn endpoint_spec(of: &EndpointSpec<'_>) -> Value {
     spec
 }
 
+/// Whether two values of an endpoint's record describe the same attachment: one sandbox, with the same addresses and devices.
+/// What others write into the record (labels, ports) may differ.
+pub fn is_same_attachment(one: &[u8], other: &[u8]) -> bool {
+    match (attachment(one), attachment(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Whether a record has neither sandbox nor addresses, as a pod that is not attached to the network shows it where endpoints are
+/// views of pods.
+pub fn is_detached(value: &[u8]) -> bool {
+    attachment(value).is_some_and(|[sandbox, networks, ..]| {
+        let is_empty = |value: &Value| match value {
+            Value::Array(list) => list.is_empty(),
+            Value::String(text) => text.is_empty(),
+            other => other.is_null(),
+        };
+        is_empty(&sandbox) && is_empty(&networks)
+    })
+}
+
+fn attachment(value: &[u8]) -> Option<[Value; 4]> {
+    let mut value: Value = serde_json::from_slice(value).ok()?;
+    let spec = value.get_mut("spec")?.as_object_mut()?;
+    Some(
+        ["containerID", "ipNetworks", "interfaceName", "mac"]
+            .map(|field| spec.remove(field).unwrap_or_default()),
+    )
+}
+
 /// Addresses as a record lists them: networks of one address each.
 pub fn endpoint_networks(addresses: &[IpAddr]) -> Vec<String> {
     let length = |address: &IpAddr| if address.is_ipv4() { 32 } else { 128 };
     addresses.iter().map(|address| format!("{address}/{}", length(address))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attachment_is_recognised_whatever_else_the_record_says() {
+        let written = br#"{"spec":{"containerID":"a","ipNetworks":["10.0.0.1/32"],"interfaceName":"cali1","mac":"02:00:00:00:00:01"}}"#;
+        let read = br#"{"metadata":{"labels":{"x":"y"}},"spec":{"containerID":"a","ipNetworks":["10.0.0.1/32"],"interfaceName":"cali1","mac":"02:00:00:00:00:01","ports":[]}}"#;
+        let other = br#"{"spec":{"containerID":"b","ipNetworks":["10.0.0.1/32"],"interfaceName":"cali1","mac":"02:00:00:00:00:01"}}"#;
+        assert!(is_same_attachment(written, read) && !is_same_attachment(written, other));
+        assert!(!is_same_attachment(b"", b"") && !is_detached(b"{}") && !is_detached(written));
+        assert!(is_detached(br#"{"spec":{"node":"n","ipNetworks":[]}}"#));
+        assert!(!is_detached(br#"{"spec":{"ipNetworks":["10.0.0.1/32"]}}"#), "it may be anybody's");
+    }
 }

@@ -192,6 +192,9 @@ pub enum KeyRange {
     /// Resources of one kind whose name starts so. Calico's endpoint names need this: `node1-k8s-pod-` also
     /// matches pod `pod-1`, so callers look again at what they get.
     NamePrefix { kind: Kind, namespace: Option<String>, prefix: String },
+    /// The endpoints of one node. A store that cannot single them out shows those of all nodes, so callers look again at
+    /// what they get.
+    EndpointsOf(String),
     /// All blocks of one IP version.
     Blocks(IpVersion),
     /// All affinities of nodes. Owners that are not nodes are in `VirtualAffinities`.
@@ -220,6 +223,7 @@ impl KeyRange {
             KeyRange::NamePrefix { kind, namespace: Some(namespace), prefix } => {
                 format!("{RESOURCES}{}/{namespace}/{prefix}", kind.plural())
             }
+            KeyRange::EndpointsOf(_) => KeyRange::Kind(Kind::WorkloadEndpoint).etcd_prefix(),
             KeyRange::Blocks(version) => format!("{BLOCKS}{}/block/", version.key_segment()),
             KeyRange::HostAffinities => HOST_AFFINITIES.to_owned(),
             KeyRange::AffinitiesOf(owner, version) => {

@@ -169,10 +169,12 @@ impl Ledger {
         changes.iter().find_map(|change| match (&change.precondition, self.now.get(&change.key)) {
             (Precondition::Absent, None) => None,
             (Precondition::Absent, Some(record)) => Some(Refusal::Exists(record.clone())),
-            (Precondition::At(_), None) => Some(Refusal::Missing(change.key.clone())),
+            (Precondition::At(_) | Precondition::Uid(_), None) => Some(Refusal::Missing(change.key.clone())),
             (Precondition::At(revision), Some(record)) => {
                 (record.revision != *revision).then(|| Refusal::Moved(record.clone()))
             }
+            // Records of their own are views of nothing.
+            (Precondition::Uid(_), Some(record)) => Some(Refusal::Moved(record.clone())),
         })
     }
 }

@@ -9,8 +9,16 @@ use crate::{Change, Lookup, Precondition, Record, Revision, StoreError, Write};
 /// The most changes one commit may hold: what etcd accepts in one transaction as it comes out of the box.
 pub const MAX_CHANGES: usize = 128;
 
-/// Refuses a commit that makes no sense, whatever is in the store.
+/// Refuses a commit that makes no sense to a store in which every record is its own, whatever is in it.
 pub(crate) fn check_commit(changes: &[Change]) -> Result<(), StoreError> {
+    if let Some(change) = changes.iter().find(|change| matches!(change.precondition, Precondition::Uid(_))) {
+        return invalid(format!("{} is a record of its own here, not a view of an object", change.key));
+    }
+    check_commit_with_views(changes)
+}
+
+/// Refuses a commit that makes no sense to any store.
+pub(crate) fn check_commit_with_views(changes: &[Change]) -> Result<(), StoreError> {
     if changes.len() > MAX_CHANGES {
         return invalid(format!("{} changes in one commit; at most {MAX_CHANGES} fit", changes.len()));
     }
@@ -48,9 +56,13 @@ pub(crate) fn check_precondition(change: &Change, current: Option<Record>) -> Re
     match (&change.precondition, current) {
         (Precondition::Absent, None) => Ok(()),
         (Precondition::Absent, Some(record)) => Err(StoreError::AlreadyExists { existing: Box::new(record) }),
-        (Precondition::At(_), None) => Err(StoreError::NotFound { key: change.key.clone() }),
+        (Precondition::At(_) | Precondition::Uid(_), None) => {
+            Err(StoreError::NotFound { key: change.key.clone() })
+        }
         (Precondition::At(revision), Some(record)) if *revision == record.revision => Ok(()),
-        (Precondition::At(_), Some(record)) => Err(StoreError::Conflict { current: Box::new(record) }),
+        (Precondition::At(_) | Precondition::Uid(_), Some(record)) => {
+            Err(StoreError::Conflict { current: Box::new(record) })
+        }
     }
 }
 

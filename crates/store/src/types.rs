@@ -77,6 +77,9 @@ pub enum Precondition {
     Absent,
     /// The record is at this revision.
     At(Revision),
+    /// The record is a view of the object with this UID, whatever its revision. Only where endpoints are views: the caller
+    /// knows which pod it serves without reading it, and a later pod of the same name is left alone.
+    Uid(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +97,11 @@ impl Change {
 
     pub fn update(key: Key, value: impl Into<Bytes>, revision: Revision) -> Change {
         Change { key, precondition: Precondition::At(revision), write: Write::Put(value.into()) }
+    }
+
+    /// Writes a view of the object with this UID.
+    pub fn update_view(key: Key, value: impl Into<Bytes>, uid: impl Into<String>) -> Change {
+        Change { key, precondition: Precondition::Uid(uid.into()), write: Write::Put(value.into()) }
     }
 
     pub fn delete(key: Key, revision: Revision) -> Change {

@@ -53,6 +53,8 @@ fn comparison(change: &Change) -> Compare {
     let (target, expected) = match &change.precondition {
         Precondition::Absent => (CompareTarget::Version, TargetUnion::Version(0)),
         Precondition::At(revision) => (CompareTarget::Mod, TargetUnion::ModRevision(expected(revision))),
+        // Refused before; it would match nothing.
+        Precondition::Uid(_) => (CompareTarget::Mod, TargetUnion::ModRevision(NEVER)),
     };
     Compare {
         result: CompareResult::Equal.into(),

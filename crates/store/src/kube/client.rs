@@ -44,11 +44,23 @@ pub(super) struct Request {
     pub(super) path: String,
     pub(super) body: Bytes,
     pub(super) effect: Effect,
+    /// Of the objects in the answer only the metadata is wanted.
+    pub(super) wants_metadata_only: bool,
 }
+
+/// An answer with whole objects.
+const WHOLE: &str = "application/json";
+/// An answer with the metadata of objects; whole ones from whoever cannot leave out the rest.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// How Calico patches: fields that are not named stay as they are, and `null` removes one.
+const PATCH: &str = "application/strategic-merge-patch+json";
 
 impl Request {
     pub(super) fn get(path: String) -> Request {
-        Request { method: Method::GET, path, body: Bytes::new(), effect: Effect::Reads }
+        let (method, body) = (Method::GET, Bytes::new());
+        Request { method, path, body, effect: Effect::Reads, wants_metadata_only: false }
     }
 
     pub(super) fn list(path: String) -> Request {
@@ -56,7 +68,25 @@ impl Request {
     }
 
     pub(super) fn write(method: Method, path: String, body: Vec<u8>) -> Request {
-        Request { method, path, body: body.into(), effect: Effect::Writes }
+        Request { method, body: body.into(), effect: Effect::Writes, ..Request::get(path) }
+    }
+
+    #[must_use]
+    pub(super) fn metadata_only(mut self, only: bool) -> Request {
+        self.wants_metadata_only = only;
+        self
+    }
+
+    fn accepted(&self) -> &'static str {
+        match (self.wants_metadata_only, self.effect) {
+            (false, _) => WHOLE,
+            (true, Effect::Lists) => METADATA_LIST,
+            (true, _) => METADATA,
+        }
+    }
+
+    fn content_type(&self) -> &'static str {
+        if self.method == Method::PATCH { PATCH } else { WHOLE }
     }
 }
 
@@ -214,8 +244,8 @@ impl Client {
             *message.method_mut() = request.method.clone();
             *message.uri_mut() = request.path.parse().map_err(|_| invalid_path(&request.path))?;
             let headers = message.headers_mut();
-            headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            headers.insert(ACCEPT, HeaderValue::from_static(request.accepted()));
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(request.content_type()));
             headers
                 .insert(USER_AGENT, HeaderValue::from_static(concat!("plumb/", env!("CARGO_PKG_VERSION"))));
             let token = self.token.as_ref().map(TokenFile::header).transpose().map_err(Tried::Refused)?;

@@ -4,6 +4,7 @@
 //!   rushed. `failure`: what went wrong, whether anything was done, and how to say it.
 //! * `layout`: which of Calico's two API groups keeps the records.
 //! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests.
+//!   `views`: changes of the Pods and Nodes behind records.
 //!
 //! How a record becomes a document and back is in `model::kube`.
 //!
@@ -19,6 +20,7 @@ mod layout;
 mod range;
 mod read;
 mod token;
+mod views;
 mod watch;
 mod write;
 
@@ -30,7 +32,7 @@ use model::{Key, KeyRange};
 
 use self::client::Client;
 use self::failure::Trouble;
-use crate::request::{check_commit, check_key};
+use crate::request::{check_commit_with_views, check_key};
 use crate::steps::one_by_one;
 use crate::{
     Capabilities, Change, Committed, ListPage, ListRequest, Record, Revision, Store, StoreError, Watch,
@@ -81,7 +83,7 @@ impl Store for KubeStore {
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
-        check_commit(&changes)?;
+        check_commit_with_views(&changes)?;
         one_by_one(changes, |change| self.shared.change(change)).await
     }
 

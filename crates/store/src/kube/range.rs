@@ -34,6 +34,11 @@ impl Source {
         }
     }
 
+    /// Whether the metadata of an object is all that its record is made of.
+    pub(super) fn is_in_metadata(self) -> bool {
+        matches!(self, Source::View(Shown::Namespace | Shown::ServiceAccount))
+    }
+
     /// The record in an object, if it holds one.
     pub(super) fn decode(
         self,
@@ -68,6 +73,12 @@ impl Location {
 
     pub(super) fn path(&self, layout: Layout) -> String {
         format!("{}/{}", self.source.path(layout, self.namespace.as_deref()), escaped(&self.name))
+    }
+
+    /// A list of this object alone.
+    pub(super) fn path_as_list(&self, layout: Layout) -> String {
+        let selector = escaped(&format!("metadata.name={}", self.name));
+        format!("{}?fieldSelector={selector}", self.source.path(layout, self.namespace.as_deref()))
     }
 }
 
@@ -112,9 +123,13 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
                 .then(|| EndpointName::node_of_prefix(prefix))
                 .flatten();
             for collection in &mut collections {
-                let selector = node.as_ref().map(|node| escaped(&format!("spec.nodeName={node}")));
-                collection.selector = selector.map(|selector| format!("fieldSelector={selector}"));
+                collection.selector = node.as_deref().map(pods_of);
             }
+            collections
+        }
+        KeyRange::EndpointsOf(node) => {
+            let mut collections = of_kind(Kind::WorkloadEndpoint, range, None);
+            collections.iter_mut().for_each(|collection| collection.selector = Some(pods_of(node)));
             collections
         }
         KeyRange::Blocks(_) => vec![custom(Kind::IpamBlock, range)],
@@ -127,6 +142,10 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
         KeyRange::Handles => vec![custom(Kind::IpamHandle, range)],
         KeyRange::IpamConfig => vec![custom(Kind::IpamConfiguration, range)],
     }
+}
+
+fn pods_of(node: &str) -> String {
+    format!("fieldSelector={}", escaped(&format!("spec.nodeName={node}")))
 }
 
 /// The collections to watch: each once.
@@ -224,6 +243,8 @@ mod tests {
         };
         let path = collections(&range)[0].path(Layout::V1);
         assert_eq!(path, "/api/v1/namespaces/blue/pods?fieldSelector=spec.nodeName%3Dnode-a&");
+        let path = collections(&KeyRange::EndpointsOf("node-a".into()))[0].path(Layout::V1);
+        assert_eq!(path, "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a&");
     }
 
     #[test]

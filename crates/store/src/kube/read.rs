@@ -55,7 +55,9 @@ impl Shared {
         location: &Location,
     ) -> Result<Option<Decoded>, StoreError> {
         let operation = format!("reading {key}");
-        let answer = self.client.send(&Request::get(location.path(self.layout))).await?;
+        let request =
+            Request::get(location.path(self.layout)).metadata_only(location.source.is_in_metadata());
+        let answer = self.client.send(&request).await?;
         match answer.status {
             StatusCode::OK => {
                 let object =
@@ -119,7 +121,8 @@ impl Shared {
             (token, _) => path.push_str(&format!("&continue={}", escaped(token))),
         }
         let operation = format!("listing {}", collection.source.plural(self.layout));
-        let answer = self.client.send(&Request::list(path)).await?;
+        let request_of_page = Request::list(path).metadata_only(collection.source.is_in_metadata());
+        let answer = self.client.send(&request_of_page).await?;
         match answer.status {
             StatusCode::OK => {
                 serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))

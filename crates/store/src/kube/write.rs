@@ -18,11 +18,14 @@ const TRIES: usize = 8;
 
 impl Shared {
     pub(super) async fn change(&self, change: Change) -> Result<Revision, StoreError> {
-        let place = place(&change.key).ok_or_else(|| StoreError::Unsupported {
-            operation: format!("write {}: it is a view of an object of Kubernetes", change.key),
-        })?;
+        if change.write == Write::Nothing {
+            return self.require(&change).await;
+        }
+        let Some(place) = place(&change.key) else { return self.change_view(&change).await };
         match (&change.precondition, &change.write) {
-            (_, Write::Nothing) => self.require(&change, &place).await,
+            (Precondition::Uid(_), _) => Err(StoreError::Invalid {
+                problem: format!("{} is a record of its own, not a view of an object", change.key),
+            }),
             (Precondition::Absent, Write::Put(value)) => self.create(&change.key, &place, value).await,
             (Precondition::At(revision), _) if revision.number().is_none_or(|number| number == 0) => {
                 // The server would take some of these for "whatever is there".
@@ -32,6 +35,7 @@ impl Shared {
                 self.replace(&change, &place, value, revision).await
             }
             (Precondition::At(revision), Write::Delete) => self.delete(&change, &place, revision).await,
+            (_, Write::Nothing) => self.require(&change).await,
             (Precondition::Absent, Write::Delete) => Err(StoreError::Invalid {
                 problem: format!("{} is to be absent and to be deleted", change.key),
             }),
@@ -135,7 +139,7 @@ impl Shared {
     }
 
     /// What a change that lost a race found.
-    async fn lost(&self, change: &Change, answer: &Answer) -> Result<Revision, StoreError> {
+    pub(super) async fn lost(&self, change: &Change, answer: &Answer) -> Result<Revision, StoreError> {
         if answer.status == StatusCode::NOT_FOUND && !is_absence(answer) {
             let operation = format!("changing {}", change.key);
             return Err(refusal(self.client.address(), &operation, answer));
@@ -143,7 +147,7 @@ impl Shared {
         self.unmet(change).await
     }
 
-    async fn unmet(&self, change: &Change) -> Result<Revision, StoreError> {
+    pub(super) async fn unmet(&self, change: &Change) -> Result<Revision, StoreError> {
         let found = self.found(&change.key).await?;
         Err(match found.filter(|found| !found.is_tombstone && found.key == change.key) {
             Some(current) => StoreError::Conflict { current: Box::new(record(current)) },
@@ -152,26 +156,24 @@ impl Shared {
     }
 
     /// Checks what a commit relies on. A list of one name also tells the store's revision.
-    async fn require(&self, change: &Change, place: &Place) -> Result<Revision, StoreError> {
+    async fn require(&self, change: &Change) -> Result<Revision, StoreError> {
         let operation = format!("reading {}", change.key);
-        let collection = self.collection_of(place);
-        let selector = escaped(&format!("metadata.name={}", place.name));
-        let path = format!("{collection}?fieldSelector={selector}");
-        let answer = self.client.send(&Request::get(path)).await?;
+        let location = Location::of(&change.key).ok_or_else(|| not_kept(&change.key))?;
+        let answer = self.client.send(&Request::get(location.path_as_list(self.layout))).await?;
         if answer.status != StatusCode::OK {
             return Err(refusal(self.client.address(), &operation, &answer));
         }
         let mut page: Map<String, Value> =
             serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
         let found = page.get_mut("items").and_then(Value::as_array_mut).and_then(Vec::pop);
-        let current = match found {
-            Some(Value::Object(document)) => {
-                let decoded = model::kube::decode(self.layout, place.kind, document)
-                    .map_err(|error| unreadable(&operation, error))?;
-                Some(decoded).filter(|found| !found.is_tombstone && found.key == change.key).map(record)
-            }
+        let decoded = match found {
+            Some(Value::Object(document)) => location
+                .source
+                .decode(self.layout, document)
+                .map_err(|error| unreadable(&operation, error))?,
             _ => None,
         };
+        let current = decoded.filter(|found| !found.is_tombstone && found.key == change.key).map(record);
         check_precondition(change, current)?;
         revision_of(&answer).ok_or_else(|| StoreError::Other {
             operation,
@@ -227,12 +229,17 @@ impl Shared {
     }
 }
 
+/// No object of Kubernetes can hold the record.
+pub(super) fn not_kept(key: &Key) -> StoreError {
+    StoreError::Unsupported { operation: format!("keep {key}: no object of Kubernetes stands for it") }
+}
+
 fn in_the_way(key: &Key, namesake: &Decoded) -> StoreError {
     let source = format!("its custom resource would have the same name as that of {}", namesake.key).into();
     StoreError::Other { operation: format!("creating {key}"), source }
 }
 
-fn body(document: &Map<String, Value>) -> Vec<u8> {
+pub(super) fn body(document: &Map<String, Value>) -> Vec<u8> {
     serde_json::to_vec(document).expect("a JSON value can always be written")
 }
 
@@ -242,7 +249,7 @@ fn set_revision(document: &mut Map<String, Value>, revision: &str) {
     }
 }
 
-fn revision_of(answer: &Answer) -> Option<Revision> {
+pub(super) fn revision_of(answer: &Answer) -> Option<Revision> {
     revision_in(&serde_json::from_slice(&answer.body).ok()?)
 }
 

@@ -98,11 +98,118 @@ async fn objects_of_kubernetes_are_records() {
     assert_eq!(spec(&profile)["labelsToApply"]["pcns.team"], "x");
     let (everything, _) = store.list_all(KeyRange::Everything).await.unwrap();
     assert!(everything.contains(&record) && everything.contains(&node) && everything.contains(&profile));
+}
 
+/// The endpoint of a sandbox, as the agent writes it.
+fn attached(record: &Record, sandbox: &str, address: &str) -> Vec<u8> {
+    let mut value: Value = serde_json::from_slice(&record.value).unwrap();
+    value["spec"]["containerID"] = sandbox.into();
+    value["spec"]["ipNetworks"] = json!([format!("{address}/32")]);
+    value["spec"]["mac"] = "02:00:00:00:00:07".into();
+    serde_json::to_vec(&value).unwrap()
+}
+
+async fn found(store: &dyn Store, key: &Key) -> Record {
+    store.get(key).await.unwrap().expect("the object is there")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_is_written_onto_the_pod_that_was_meant() {
+    let test = "an_endpoint_is_written_onto_the_pod_that_was_meant";
+    let Some(server) = start(test, Setup::default(), Layout::V1) else { return };
+    let api = server.api();
+    populate(&api);
+    let store = connect(server.kubeconfig().unwrap()).await;
+    let store: &dyn Store = &store;
+    let (key, path) = (endpoint("node--a-k8s-web--0-eth0"), "/api/v1/namespaces/blue/pods/web-0");
+    let uid = api.read(path).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let before = found(store, &key).await;
+    assert_eq!((spec(&before).get("containerID"), spec(&before).get("ipNetworks")), (None, None));
+
+    // No read is spent on it: the UID says which pod.
+    let change = Change::update_view(key.clone(), attached(&before, "0f3a", "10.0.0.7"), uid.clone());
+    let written = store.commit(vec![change]).await.unwrap();
+    let record = found(store, &key).await;
+    assert_eq!(record.revision, written.revisions[0]);
+    let noted = &api.read(path).unwrap()["metadata"]["annotations"];
+    assert_eq!(noted["cni.projectcalico.org/podIP"], "10.0.0.7/32");
+    assert_eq!(noted["cni.projectcalico.org/podIPs"], "10.0.0.7/32");
+    assert_eq!(
+        (&spec(&record)["containerID"], &spec(&record)["mac"]),
+        (&json!("0f3a"), &json!("02:00:00:00:00:07"))
+    );
+
+    // One that was read before refuses; the current one is changed, and removed.
+    let late = Change::update(key.clone(), attached(&before, "dead", "10.0.0.8"), before.revision.clone());
+    assert!(matches!(store.commit(vec![late]).await, Err(StoreError::Conflict { .. })));
+    let late = Change::delete(key.clone(), before.revision);
+    assert!(matches!(store.commit(vec![late]).await, Err(StoreError::Conflict { .. })));
+    let next =
+        store.update(key.clone(), attached(&record, "1f3a", "10.0.0.9"), record.revision).await.unwrap();
+    assert_eq!(spec(&found(store, &key).await)["ipNetworks"], json!(["10.0.0.9/32"]));
+    store.delete(key.clone(), next).await.unwrap();
+    let detached = spec(&found(store, &key).await);
+    assert_eq!(
+        (detached.get("containerID"), detached.get("ipNetworks"), detached.get("mac")),
+        (None, None, None)
+    );
+    let noted = &api.read(path).unwrap()["metadata"]["annotations"];
+    assert_eq!(
+        (&noted["cni.projectcalico.org/podIP"], &noted["cni.projectcalico.org/containerID"]),
+        (&json!(""), &json!("1f3a"))
+    );
+
+    // A later pod of that name is another.
+    let options = json!({ "gracePeriodSeconds": 0 });
+    assert_eq!(api.request("DELETE", path, Some(&options)).unwrap().status, 200);
+    let change = Change::update_view(key.clone(), attached(&record_of(&key), "0f3a", "10.0.0.7"), uid);
+    let gone = store.commit(vec![change.clone()]).await;
+    assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
+    api.create("/api/v1/namespaces/blue/pods", &pod("web-0", Some("node-a"), false)).unwrap();
+    let other = store.commit(vec![change]).await;
+    assert!(matches!(other, Err(StoreError::Conflict { .. })), "{other:?}");
+    assert_eq!(api.read(path).unwrap()["metadata"].get("annotations"), None, "the new pod is untouched");
+}
+
+/// An endpoint that was never read.
+fn record_of(key: &Key) -> Record {
+    let value = br#"{"spec":{"node":"node-a"}}"#.to_vec().into();
+    Record { key: key.clone(), value, revision: store::Revision::new("1") }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_changed_by_compare_and_swap_and_views_are_not_made_here() {
+    let test = "a_node_is_changed_by_compare_and_swap_and_views_are_not_made_here";
+    let Some(server) = start(test, Setup::default(), Layout::V3) else { return };
+    let api = server.api();
+    populate(&api);
+    let store = connect(server.kubeconfig().unwrap()).await;
+    let store: &dyn Store = &store;
+    let key = Key::cluster(Kind::Node, "node-a");
+    let node = found(store, &key).await;
+    let mut value: Value = serde_json::from_slice(&node.value).unwrap();
+    value["spec"]["bgp"]["ipv4Address"] = "172.30.0.2/24".into();
+    value["spec"]["ipv4VXLANTunnelAddr"] = "10.0.0.1".into();
+    let changed = serde_json::to_vec(&value).unwrap();
+    let revision = store.update(key.clone(), changed.clone(), node.revision.clone()).await.unwrap();
+    let after = found(store, &key).await;
+    assert_eq!((&after.revision, &spec(&after)["ipv4VXLANTunnelAddr"]), (&revision, &json!("10.0.0.1")));
+    let annotations = &api.read("/api/v1/nodes/node-a").unwrap()["metadata"]["annotations"];
+    assert_eq!(annotations["projectcalico.org/IPv4Address"], "172.30.0.2/24");
+    let late = store.update(key.clone(), changed, node.revision).await;
+    assert!(matches!(late, Err(StoreError::Conflict { .. })), "{late:?}");
+    let required = store.commit(vec![Change::require(key.clone(), revision.clone())]).await;
+    assert!(required.is_ok(), "{required:?}");
+
+    let there = store.create(key.clone(), b"{}".to_vec()).await;
+    assert!(matches!(there, Err(StoreError::AlreadyExists { .. })), "{there:?}");
+    let profile = found(store, &Key::cluster(Kind::Profile, "kns.blue")).await;
     for change in [
+        Change::delete(key, revision),
+        Change::create(Key::cluster(Kind::Node, "node-z"), b"{}".to_vec()),
         Change::create(endpoint("node--a-k8s-new-eth0"), b"{}".to_vec()),
-        Change::delete(record.key.clone(), record.revision.clone()),
-        Change::update(node.key.clone(), node.value.clone(), node.revision.clone()),
+        Change::create(endpoint("node--a-cni-0f3a-eth0"), b"{}".to_vec()),
+        Change::update(profile.key, profile.value, profile.revision),
     ] {
         let refused = store.commit(vec![change]).await;
         assert!(matches!(refused, Err(StoreError::Unsupported { .. })), "{refused:?}");

@@ -7,7 +7,7 @@ mod pod;
 mod profile;
 mod qos;
 
-pub use patch::{endpoint_patch, endpoint_removal_patch, node_patch};
+pub use patch::{Fence, endpoint_patch, endpoint_removal_patch, node_patch};
 
 use serde_json::{Map, Value, json};
 
@@ -127,6 +127,11 @@ impl<'a> Object<'a> {
     fn labels(&self) -> impl Iterator<Item = (&'a String, &'a str)> {
         let labels = self.at(&["metadata", "labels"]).and_then(Value::as_object);
         labels.into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)))
+    }
+
+    fn annotations(&self) -> impl Iterator<Item = (&'a String, &'a str)> {
+        let annotations = self.at(&["metadata", "annotations"]).and_then(Value::as_object);
+        annotations.into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)))
     }
 
     fn annotation(&self, name: &str) -> Option<&'a str> {

@@ -9,41 +9,52 @@ use super::pod::{CONTAINER_ID, DEVICE, MAC, POD_IP, POD_IPS};
 use crate::Resource;
 use crate::names::host_interface_name;
 
-/// Writes an endpoint: a strategic merge patch of the pod's status. It carries the UID of the pod that was meant, so that a later
-/// pod of the same name refuses it; no read is spent on it.
-pub fn endpoint_patch(endpoint: &Resource) -> Value {
+/// Which object a patch is meant for. One that is not so refuses the patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence<'a> {
+    /// The object with this UID: a later one of the same name is another.
+    Uid(&'a str),
+    /// The object at this `resourceVersion`.
+    Revision(&'a str),
+}
+
+impl Fence<'_> {
+    fn metadata(self, annotations: Value) -> Value {
+        match self {
+            Fence::Uid(uid) => json!({"metadata": {"uid": uid, "annotations": annotations}}),
+            Fence::Revision(revision) => {
+                json!({"metadata": {"resourceVersion": revision, "annotations": annotations}})
+            }
+        }
+    }
+}
+
+/// Writes an endpoint: a strategic merge patch of the pod's status.
+pub fn endpoint_patch(endpoint: &Resource, fence: Fence<'_>) -> Value {
     let networks = endpoint.spec("ipNetworks").and_then(Value::as_array).into_iter().flatten();
     let networks: Vec<&str> = networks.filter_map(Value::as_str).collect();
     let text = |field| endpoint.spec(field).and_then(Value::as_str);
     let namespace = endpoint.metadata.namespace.as_deref().unwrap_or_default();
     let usual = host_interface_name(namespace, text("pod").unwrap_or_default()).ok();
     let is_usual = |name: &str| usual.as_ref().is_some_and(|usual| usual.as_str() == name);
-    json!({"metadata": {
-        "uid": endpoint.metadata.uid,
-        "annotations": {
-            POD_IP: networks.first().copied().unwrap_or_default(),
-            POD_IPS: networks.join(","),
-            CONTAINER_ID: text("containerID").unwrap_or_default(),
-            MAC: text("mac"),
-            // The usual name needs no annotation, and that of an earlier sandbox must go.
-            DEVICE: text("interfaceName").filter(|name| !is_usual(name)),
-        },
-    }})
+    fence.metadata(json!({
+        POD_IP: networks.first().copied().unwrap_or_default(),
+        POD_IPS: networks.join(","),
+        CONTAINER_ID: text("containerID").unwrap_or_default(),
+        MAC: text("mac"),
+        // The usual name needs no annotation, and that of an earlier sandbox must go.
+        DEVICE: text("interfaceName").filter(|name| !is_usual(name)),
+    }))
 }
 
-/// Removes an endpoint: the addresses go, the container ID stays, as Calico leaves it. A pod with another UID refuses it, and one
-/// that has changed since `revision`.
-pub fn endpoint_removal_patch(uid: &str, revision: &str) -> Value {
-    json!({"metadata": {
-        "uid": uid,
-        "resourceVersion": revision,
-        "annotations": {POD_IP: "", POD_IPS: "", MAC: null, DEVICE: null},
-    }})
+/// Removes an endpoint: the addresses go, the container ID stays, as Calico leaves it.
+pub fn endpoint_removal_patch(fence: Fence<'_>) -> Value {
+    fence.metadata(json!({POD_IP: "", POD_IPS: "", MAC: null, DEVICE: null}))
 }
 
-/// Writes a node: a merge patch of the Kubernetes Node's status, with the revision that the record was read at. Calico overwrites
-/// what others wrote since then.
-pub fn node_patch(node: &Resource, revision: &str) -> Value {
+/// Writes a node: a merge patch of the Kubernetes Node's status. Calico names no revision, and overwrites what others wrote since
+/// it read the node.
+pub fn node_patch(node: &Resource, fence: Fence<'_>) -> Value {
     let mut annotations = Map::new();
     for field in &FIELDS {
         let (first, rest) = field.path.split_first().unwrap_or((&"", &[]));
@@ -56,7 +67,7 @@ pub fn node_patch(node: &Resource, revision: &str) -> Value {
     let (labels, own) = own_labels_and_annotations(node);
     annotations.insert(format!("{PREFIX}labels"), as_json(&labels));
     annotations.insert(format!("{PREFIX}annotations"), as_json(&own));
-    json!({"metadata": {"resourceVersion": revision, "annotations": annotations}})
+    fence.metadata(annotations.into())
 }
 
 /// `null` removes an annotation.
@@ -129,16 +140,15 @@ mod tests {
         ] {
             written.spec_mut().insert(field.to_owned(), value);
         }
-        let patch = endpoint_patch(&written);
+        let patch = endpoint_patch(&written, Fence::Uid("u-1"));
         assert_eq!(patch["metadata"]["uid"], "u-1");
         assert_eq!(patch["metadata"].get("resourceVersion"), None, "no read is spent on it");
         let after = patched(&a_pod(), &patch);
         assert_eq!(endpoint(&after).body, written.body);
 
-        let removed = endpoint(&patched(&after, &endpoint_removal_patch("u-1", "78")));
+        let removed = endpoint(&patched(&after, &endpoint_removal_patch(Fence::Revision("78"))));
         assert_eq!(removed.spec("ipNetworks"), None);
-        assert_eq!(removed.spec("containerID"), Some(&json!("beef")));
-        assert_eq!(removed.spec("mac"), None);
+        assert_eq!((removed.spec("containerID"), removed.spec("mac")), (None, None), "no sandbox has it");
     }
 
     #[test]
@@ -168,7 +178,7 @@ mod tests {
         written.spec_mut().remove("ipv4VXLANTunnelAddr");
         written.spec_mut().insert("ipv6VXLANTunnelAddr".to_owned(), "fd00::1".into());
         written.metadata.labels.insert("own".to_owned(), "changed".to_owned());
-        let patch = node_patch(&written, "5");
+        let patch = node_patch(&written, Fence::Revision("5"));
         assert_eq!(patch["metadata"]["resourceVersion"], "5");
         let after = patched(&object, &patch);
         let annotations = after["metadata"]["annotations"].as_object().unwrap();

@@ -10,6 +10,8 @@ use crate::{DeviceName, Kind, Mac, Resource};
 /// The one interface of a pod that Calico knows.
 pub(super) const INTERFACE: &str = "eth0";
 
+/// What pods ask of Calico's plugin, and what it notes on them.
+const CALICO_CNI: &str = "cni.projectcalico.org/";
 pub(super) const POD_IP: &str = "cni.projectcalico.org/podIP";
 pub(super) const POD_IPS: &str = "cni.projectcalico.org/podIPs";
 const AMAZON_POD_IPS: &str = "vpc.amazonaws.com/pod-ips";
@@ -37,12 +39,18 @@ pub(super) fn endpoint(pod: &Object<'_>) -> Result<Option<Resource>, DecodeError
     resource.metadata.namespace = Some(namespace.to_owned());
     set_unless_empty(&mut resource.metadata.extra, "generateName", pod.metadata("generateName"));
     label(pod, namespace, &mut resource);
-    if let Some(status) = pod.annotation(NETWORK_STATUS) {
-        resource.metadata.annotations.insert(NETWORK_STATUS.to_owned(), status.to_owned());
-    }
+    let annotations = pod.annotations().filter(|(name, _)| concerns_network(name));
+    resource.metadata.annotations.extend(annotations.map(|(name, value)| (name.clone(), value.to_owned())));
     let spec = spec(pod, node, namespace)?;
     resource.body.insert("spec".to_owned(), Value::Object(spec));
     Ok(Some(resource))
+}
+
+/// Whether a pod's annotation is the endpoint's, too. Calico copies the network status only; the plugin needs what the pod asks
+/// for, without asking the API server again. What the plugin writes itself is in the spec.
+fn concerns_network(name: &str) -> bool {
+    let is_written = [POD_IP, POD_IPS, CONTAINER_ID].contains(&name);
+    name == NETWORK_STATUS || name.starts_with(CALICO_CNI) && !is_written
 }
 
 fn label(pod: &Object<'_>, namespace: &str, resource: &mut Resource) {
@@ -63,7 +71,7 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Result<Map<String, Val
         ("node", node),
         ("pod", pod.name()),
         ("endpoint", INTERFACE),
-        ("containerID", pod.annotation(CONTAINER_ID).unwrap_or_default()),
+        ("containerID", sandbox(pod)),
     ] {
         set_unless_empty(&mut spec, field, text);
     }
@@ -97,6 +105,16 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Result<Map<String, Val
         spec.insert("qosControls".into(), Value::Object(controls));
     }
     Ok(spec)
+}
+
+/// The container ID of the pod's sandbox. It stays in the annotation after the sandbox has given its addresses back.
+fn sandbox<'a>(pod: &Object<'a>) -> &'a str {
+    if is_detached(pod) { "" } else { pod.annotation(CONTAINER_ID).unwrap_or_default() }
+}
+
+/// The plugin has taken the addresses of the last sandbox back.
+fn is_detached(pod: &Object<'_>) -> bool {
+    pod.annotation(POD_IP) == Some("")
 }
 
 /// Calico's name for the device, unless the node had to use another one. Whoever makes pods can write the annotation, so it
@@ -147,12 +165,12 @@ fn single_address(text: &str) -> Option<String> {
     (length.unwrap_or(whole) == whole).then(|| format!("{address}/{whole}"))
 }
 
-/// It ran to its end, or the plugin has taken its addresses back while it is being deleted.
+/// It ran to its end, or the plugin has taken its addresses back. Calico goes by the status of a pod that is not being deleted, in
+/// which the addresses stay until the kubelet has a new sandbox; by then they may be another pod's.
 fn has_ended(pod: &Object<'_>) -> bool {
     let is_finished = matches!(pod.text(&["status", "phase"]), "Failed" | "Succeeded" | "Completed");
     let is_leaving = !pod.metadata("deletionTimestamp").is_empty();
-    let is_empty = |name| pod.annotation(name) == Some("");
-    is_finished || is_leaving && (is_empty(POD_IP) || is_empty(AMAZON_POD_IPS))
+    is_finished || is_detached(pod) || is_leaving && pod.annotation(AMAZON_POD_IPS) == Some("")
 }
 
 fn nats(pod: &Object<'_>, networks: &[String]) -> Result<Value, DecodeError> {
