@@ -100,7 +100,8 @@ fn a_pod_that_has_ended_has_no_address() {
     for (phase, deleted, annotation, has_address) in [
         ("Running", false, "10.0.0.7/32", true),
         ("Running", true, "10.0.0.7/32", true),
-        ("Running", false, "", true),
+        // The plugin has taken it back, whatever the kubelet still shows.
+        ("Running", false, "", false),
         ("Running", true, "", false),
         ("Succeeded", false, "10.0.0.7/32", false),
         ("Failed", false, "10.0.0.7/32", false),
