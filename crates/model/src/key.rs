@@ -195,6 +195,9 @@ pub enum KeyRange {
     /// The endpoints of one node. A store that cannot single them out shows those of all nodes, so callers look again at
     /// what they get.
     EndpointsOf(String),
+    /// All nodes, for those who need what Calico notes on them, and their labels. Where nodes are views of Kubernetes' Nodes the
+    /// rest is left out: kubelets report it all the time, and it is long.
+    NodesInBrief,
     /// All blocks of one IP version.
     Blocks(IpVersion),
     /// All affinities of nodes. Owners that are not nodes are in `VirtualAffinities`.
@@ -223,6 +226,7 @@ impl KeyRange {
             KeyRange::NamePrefix { kind, namespace: Some(namespace), prefix } => {
                 format!("{RESOURCES}{}/{namespace}/{prefix}", kind.plural())
             }
+            KeyRange::NodesInBrief => KeyRange::Kind(Kind::Node).etcd_prefix(),
             KeyRange::EndpointsOf(_) => KeyRange::Kind(Kind::WorkloadEndpoint).etcd_prefix(),
             KeyRange::Blocks(version) => format!("{BLOCKS}{}/block/", version.key_segment()),
             KeyRange::HostAffinities => HOST_AFFINITIES.to_owned(),

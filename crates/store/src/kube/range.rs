@@ -89,12 +89,15 @@ pub(super) struct Collection {
     namespace: Option<String>,
     /// Selectors, as a query has them.
     selector: Option<String>,
+    /// The metadata of its objects is enough.
+    pub(super) is_in_metadata: bool,
     range: KeyRange,
 }
 
 impl Collection {
     fn new(source: Source, range: &KeyRange) -> Collection {
-        Collection { source, namespace: None, selector: None, range: range.clone() }
+        let is_in_metadata = source.is_in_metadata();
+        Collection { source, namespace: None, selector: None, is_in_metadata, range: range.clone() }
     }
 
     pub(super) fn holds(&self, key: &Key) -> bool {
@@ -125,6 +128,11 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
             for collection in &mut collections {
                 collection.selector = node.as_deref().map(pods_of);
             }
+            collections
+        }
+        KeyRange::NodesInBrief => {
+            let mut collections = of_kind(Kind::Node, range, None);
+            collections.iter_mut().for_each(|collection| collection.is_in_metadata = true);
             collections
         }
         KeyRange::EndpointsOf(node) => {

@@ -121,7 +121,7 @@ impl Shared {
             (token, _) => path.push_str(&format!("&continue={}", escaped(token))),
         }
         let operation = format!("listing {}", collection.source.plural(self.layout));
-        let request_of_page = Request::list(path).metadata_only(collection.source.is_in_metadata());
+        let request_of_page = Request::list(path).metadata_only(collection.is_in_metadata);
         let answer = self.client.send(&request_of_page).await?;
         match answer.status {
             StatusCode::OK => {

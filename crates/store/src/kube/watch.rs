@@ -163,7 +163,7 @@ impl Stream {
             self.position,
             STREAM_FOR.as_secs()
         );
-        let request = Request::get(path).metadata_only(self.collection.source.is_in_metadata());
+        let request = Request::get(path).metadata_only(self.collection.is_in_metadata);
         match self.shared.client.open(&request).await {
             Ok(Ok(body)) => {
                 (self.was_open, self.refused_since) = (true, None);

@@ -100,6 +100,43 @@ async fn objects_of_kubernetes_are_records() {
     assert!(everything.contains(&record) && everything.contains(&node) && everything.contains(&profile));
 }
 
+/// Kubelets report their nodes' state all the time; whoever needs Calico's fields alone is spared it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_in_brief_have_what_calico_notes_and_their_labels() {
+    let test = "nodes_in_brief_have_what_calico_notes_and_their_labels";
+    let Some(server) = start(test, Setup::default(), Layout::V1) else { return };
+    let api = server.api();
+    populate(&api);
+    let mut node = api.read("/api/v1/nodes/node-a").unwrap();
+    node["status"]["addresses"] = json!([{ "type": "InternalIP", "address": "192.0.2.1" }]);
+    api.replace("/api/v1/nodes/node-a/status", &node).unwrap();
+    let store = connect(server.kubeconfig().unwrap()).await;
+    let store: &dyn Store = &store;
+    let whole = found(store, &Key::cluster(Kind::Node, "node-a")).await;
+    let (brief, from) = store.list_all(KeyRange::NodesInBrief).await.unwrap();
+    assert_eq!((brief[0].key.clone(), brief[0].revision.clone()), (whole.key.clone(), whole.revision));
+    let types = |record: &Record| -> Vec<Value> {
+        let addresses = spec(record)["addresses"].as_array().cloned().unwrap_or_default();
+        addresses.into_iter().map(|entry| entry["type"].clone()).collect()
+    };
+    assert_eq!(types(&found(store, &whole.key).await), ["CalicoNodeIP", "InternalIP"]);
+    assert_eq!(types(&brief[0]), ["CalicoNodeIP"]);
+    assert_eq!(spec(&brief[0])["bgp"]["ipv4Address"], "172.30.0.1/24");
+
+    let mut watch = store.watch(KeyRange::NodesInBrief, from).await.unwrap();
+    let mut node = api.read("/api/v1/nodes/node-a").unwrap();
+    node["metadata"]["labels"] = json!({ "rack": "r1" });
+    api.replace("/api/v1/nodes/node-a", &node).unwrap();
+    match next(&mut watch).await {
+        Event::Put(record) => {
+            let value: Value = serde_json::from_slice(&record.value).unwrap();
+            assert_eq!(value["metadata"]["labels"]["rack"], "r1");
+            assert_eq!(types(&record), ["CalicoNodeIP"], "{value}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 /// The endpoint of a sandbox, as the agent writes it.
 fn attached(record: &Record, sandbox: &str, address: &str) -> Vec<u8> {
     let mut value: Value = serde_json::from_slice(&record.value).unwrap();
