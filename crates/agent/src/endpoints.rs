@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ipnet::IpNet;
 use model::names::EndpointName;
 use model::originals::Named;
-use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox};
+use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox, is_detached};
 use plan::between::AllowedSource;
 use serde_json::Value;
 use store::{Record, Store};
@@ -44,6 +44,8 @@ pub(crate) struct Endpoints {
 #[derive(Debug, Default)]
 struct Records {
     endpoints: BTreeMap<Key, LocalEndpoint>,
+    /// Pods without a sandbox, where endpoints are views of pods.
+    detached: BTreeMap<Key, Record>,
     vouching: BTreeMap<Key, Vouched>,
 }
 
@@ -78,6 +80,13 @@ impl Endpoints {
         cached.endpoints.values().flat_map(of).collect()
     }
 
+    /// The cached record at this key, whosever sandbox it names.
+    pub(crate) fn record_at(&self, key: &Key) -> Option<Record> {
+        let cached = self.cached();
+        let attached = cached.endpoints.get(key).map(|endpoint| &endpoint.record);
+        attached.or_else(|| cached.detached.get(key)).cloned()
+    }
+
     /// The cached record at this key, if it is this sandbox's. A change by its revision fails if it is out of date.
     pub(crate) fn record_of(&self, key: &Key, sandbox: &Sandbox) -> Option<Record> {
         let cached = self.cached();
@@ -102,7 +111,7 @@ impl Endpoints {
             Update::Deleted(key) => self.change(&key, |records| records.remove(&key)),
             Update::OutOfSync => in_sync(false),
         };
-        follow(store, KeyRange::Kind(Kind::WorkloadEndpoint), "endpoints", on_update).await;
+        follow(store, KeyRange::EndpointsOf(node.to_owned()), "endpoints", on_update).await;
     }
 
     fn change(&self, key: &Key, change: impl FnOnce(&mut Records)) {
@@ -122,6 +131,12 @@ impl Endpoints {
 impl Records {
     fn put(&mut self, record: &Record, node: &str) {
         self.remove(&record.key);
+        if is_detached(&record.value) {
+            if is_of_node(&record.key, node) {
+                self.detached.insert(record.key.clone(), record.clone());
+            }
+            return;
+        }
         let endpoint = read(record, node);
         if endpoint.as_ref().is_none_or(|endpoint| endpoint.addresses.is_empty())
             && let Some(vouched) = vouched(record, node)
@@ -137,8 +152,15 @@ impl Records {
 
     fn remove(&mut self, key: &Key) {
         self.endpoints.remove(key);
+        self.detached.remove(key);
         self.vouching.remove(key);
     }
+}
+
+/// Whether an endpoint's name is one of this node's. A name that cannot be read may be.
+fn is_of_node(key: &Key, node: &str) -> bool {
+    let Key::Resource { name, .. } = key else { return false };
+    !name.parse::<EndpointName>().is_ok_and(|name| name.node != node)
 }
 
 /// The addresses of a record in which [`read`] finds no sandbox or no addresses. `None` if it is another node's.
@@ -146,9 +168,7 @@ fn vouched(record: &Record, node: &str) -> Option<Vouched> {
     let resource =
         Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str());
     let Ok(resource) = resource else {
-        let Key::Resource { name, .. } = &record.key else { return None };
-        let is_of_another = name.parse::<EndpointName>().is_ok_and(|name| name.node != node);
-        return (!is_of_another).then_some(Vouched::AnyAddress);
+        return is_of_node(&record.key, node).then_some(Vouched::AnyAddress);
     };
     if resource.spec("node").and_then(Value::as_str) != Some(node) {
         return None;

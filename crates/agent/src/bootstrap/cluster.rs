@@ -9,25 +9,45 @@ use serde_json::{Value, json};
 use store::{Store, StoreError};
 use uuid::Uuid;
 
-use super::{Environment, Failure, ensure, find, replace};
+use super::{Environment, Failure, ensure, find, is_in_kubernetes, replace};
 
 const DEFAULT: &str = "default";
+/// What the type of a cluster says if its records are in Kubernetes.
+const KUBERNETES_TYPE: &str = "kdd";
 
 pub(super) async fn ensure_information(
     store: &dyn Store,
     environment: Environment<'_>,
 ) -> Result<(), Failure> {
+    let is_in_kubernetes = is_in_kubernetes(store);
     let Some((record, mut information)) = find(store, Kind::ClusterInformation, CLUSTER_INFORMATION).await?
     else {
         let mut information = new_cluster_information(&new_guid());
-        let cluster_type = environment("CLUSTER_TYPE").unwrap_or_default();
+        let configured = environment("CLUSTER_TYPE").unwrap_or_default();
+        let cluster_type = if is_in_kubernetes { with_kubernetes(&configured) } else { configured };
         information.spec_mut().insert("clusterType".to_owned(), cluster_type.into());
         return Ok(ensure(store, information).await?);
     };
-    if complete_cluster_information(&mut information, new_guid) {
+    let mut is_changed = complete_cluster_information(&mut information, new_guid);
+    if is_in_kubernetes {
+        let recorded = information.spec("clusterType").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let cluster_type = with_kubernetes(&recorded);
+        is_changed |= cluster_type != recorded;
+        information.spec_mut().insert("clusterType".to_owned(), cluster_type.into());
+    }
+    if is_changed {
         replace(store, record, &information).await?;
     }
     Ok(())
+}
+
+/// Calico's tools expect it at the end of the list.
+fn with_kubernetes(cluster_type: &str) -> String {
+    match cluster_type {
+        "" => KUBERNETES_TYPE.to_owned(),
+        listed if listed.split(',').any(|word| word == KUBERNETES_TYPE) => listed.to_owned(),
+        listed => format!("{listed},{KUBERNETES_TYPE}"),
+    }
 }
 
 pub(super) async fn ensure_tiers(store: &dyn Store) -> Result<(), Failure> {
@@ -41,8 +61,11 @@ pub(super) async fn ensure_tiers(store: &dyn Store) -> Result<(), Failure> {
 pub(super) async fn ensure_settings(store: &dyn Store, node: &str) -> Result<(), Failure> {
     let felix = json!({"reportingInterval": "0s", "logSeverityScreen": "Info"});
     ensure(store, resource(Kind::FelixConfiguration, DEFAULT, felix)).await?;
-    let of_node = json!({"defaultEndpointToHostAction": "Return"});
-    ensure(store, resource(Kind::FelixConfiguration, &format!("node.{node}"), of_node)).await?;
+    if !is_in_kubernetes(store) {
+        // In Kubernetes, Calico's manifests set this for all nodes.
+        let of_node = json!({"defaultEndpointToHostAction": "Return"});
+        ensure(store, resource(Kind::FelixConfiguration, &format!("node.{node}"), of_node)).await?;
+    }
     ensure(store, resource(Kind::BgpConfiguration, DEFAULT, json!({}))).await?;
     if store.get(&Key::IpamConfig).await?.is_none() {
         match store.create(Key::IpamConfig, IpamConfig::default().encode()).await {
@@ -81,6 +104,15 @@ mod tests {
         assert_eq!(information.spec("datastoreReady"), Some(&json!(true)));
         assert_eq!(information.spec("later"), Some(&json!(9007199254740993u64)));
         assert_eq!(information.spec("clusterGUID").unwrap().as_str().unwrap().len(), 32);
+    }
+
+    #[test]
+    fn a_cluster_in_kubernetes_is_marked_as_one() {
+        for (recorded, expected) in
+            [("", "kdd"), ("k8s,bgp", "k8s,bgp,kdd"), ("k8s,kdd,bgp", "k8s,kdd,bgp"), ("xkdd", "xkdd,kdd")]
+        {
+            assert_eq!(with_kubernetes(recorded), expected);
+        }
     }
 
     #[tokio::test]

@@ -16,24 +16,41 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::failpoint::{self, Point};
+use crate::health::{Condition, Health};
+use crate::store_health;
 use crate::variables;
 
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
 /// Reads a setting of the environment; empty counts as not set.
 type Environment<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
 
-/// Retries until all records exist. Fails only where a retry would be wrong.
-pub(crate) async fn run(store: &dyn Store, config: &StoreConfig, reason: Reason, node: &str) -> Result<()> {
+/// Retries until all records exist, and reports as not ready why they do not. Fails only where a retry would be wrong.
+pub(crate) async fn run(
+    store: &dyn Store,
+    config: &StoreConfig,
+    reason: Reason,
+    node: &str,
+    health: &Health,
+) -> Result<()> {
+    let (mut delay, mut logged) = (RETRY_DELAY_MIN, None);
     loop {
-        match try_run(store, config, reason, node, &variables::text).await {
+        let problem = match try_run(store, config, reason, node, &variables::text).await {
             Ok(()) => return Ok(()),
-            Err(Failure::Store(error)) => {
-                warn!(%error, "cannot create the basic records; retrying");
-                tokio::time::sleep(RETRY_DELAY).await;
-            }
             Err(Failure::Refused(reason)) => bail!(reason),
+            Err(Failure::Waits(problem)) => problem,
+            Err(Failure::Store(error)) => {
+                format!("cannot create the basic records: {}", store_health::describe(&error))
+            }
+        };
+        health.set_condition(Condition::Records, vec![problem.clone()]);
+        if logged.as_ref() != Some(&problem) {
+            warn!("{problem}; retrying");
+            logged = Some(problem);
         }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(RETRY_DELAY_MAX);
     }
 }
 
@@ -55,6 +72,9 @@ enum Failure {
     Store(#[from] StoreError),
     #[error("{0}")]
     Refused(String),
+    /// Another program has to act first.
+    #[error("{0}")]
+    Waits(String),
 }
 
 async fn try_run(
@@ -95,6 +115,11 @@ async fn refuse_other_machines_file(
         "refusing to fall back to {config}: it holds another machine's node {} but not {node}; set DATASTORE_TYPE=sqlite to use it",
         nodes.first().map(|record| record.key.to_string()).unwrap_or_default()
     )))
+}
+
+/// Whether nodes and endpoints are views of what Kubernetes keeps.
+fn is_in_kubernetes(store: &dyn Store) -> bool {
+    !store.capabilities().endpoints_are_records
 }
 
 /// Creates a record unless it exists.

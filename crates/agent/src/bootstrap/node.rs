@@ -7,7 +7,7 @@ use serde_json::json;
 use store::Store;
 use tracing::{info, warn};
 
-use super::{Environment, Failure, ensure as ensure_record, find, replace};
+use super::{Environment, Failure, ensure as ensure_record, find, is_in_kubernetes, replace};
 use crate::address::{self, AddressSettings, LocalAddresses};
 
 pub(super) async fn ensure(
@@ -19,6 +19,9 @@ pub(super) async fn ensure(
     if existing.is_none() && store.get(&Key::cluster(Kind::Node, node)).await?.is_some() {
         // It cannot be read, and stays as it is.
         return Ok(());
+    }
+    if existing.is_none() && is_in_kubernetes(store) {
+        return Err(Failure::Waits(not_registered(node)));
     }
     let settings = AddressSettings::read(&|name| environment(name))
         .map_err(|error| Failure::Refused(error.to_string()))?;
@@ -47,11 +50,25 @@ pub(super) async fn ensure(
     };
     let mut resource = earlier.clone();
     describe(&mut resource, &found, environment)?;
+    if is_in_kubernetes(store)
+        && let Some(reference) = earlier.spec("orchRefs")
+    {
+        // It is the Kubernetes node, so there is nothing to refer to.
+        resource.spec_mut().insert("orchRefs".to_owned(), reference.clone());
+    }
     if resource == earlier {
         return Ok(());
     }
     info!(node, addresses = ?found, "changing this node's record");
     Ok(replace(store, record, &resource).await?)
+}
+
+/// The kubelet may start after this agent, or under another name.
+fn not_registered(node: &str) -> String {
+    format!(
+        "Kubernetes has no Node {node} yet: the kubelet registers it (kubectl get node {node}); if the node has another name there, \
+         set NODENAME to that"
+    )
 }
 
 /// The chosen address and why, doubts about it, and refused addresses.

@@ -32,8 +32,8 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     failpoint::hit(Point::StartBegin);
-    let node = arguments.name()?;
     let (config, reason) = settings::store_config()?;
+    let node = settings::name_in(&config, arguments.name()?);
     let bgp = arguments.bgp()?;
     info!(node, store = %config, version = env!("CARGO_PKG_VERSION"), "starting");
     if let Some(warning) = config.warning() {
@@ -147,7 +147,7 @@ async fn work(
         let (agent, store) = (agent.clone(), store.clone());
         async move { store_health::watch(&agent.health, &*store).await }
     });
-    bootstrap::run(&*store, &config, reason, &agent.node).await?;
+    bootstrap::run(&*store, &config, reason, &agent.node, &agent.health).await?;
     failpoint::hit(Point::StartBootstrapped);
     agent.book.open(Book::following(store.clone(), Settings::default(), &agent.node));
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {

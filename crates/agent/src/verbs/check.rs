@@ -6,7 +6,7 @@ use host::PodNamespace;
 use model::{DeviceName, Key, Resource};
 use plan::{Attachment, PodWiring};
 
-use super::endpoint::{EndpointId, Wired};
+use super::endpoint::{EndpointId, Keeping, Wired};
 use super::error::{CniError, code};
 use super::records::Held;
 use super::{Call, delegate, endpoint, node, result};
@@ -48,9 +48,9 @@ async fn check_records(
             return Ok(None);
         }
     };
-    let id = EndpointId::new(&services.node_name(&call.netconf)?, call.request.pod.as_ref(), &call.sandbox);
-    let key = id.key()?;
-    let recorded = Held::read(&book, &call.sandbox, vec![key.clone()]).await?;
+    let (keeping, node) = (Keeping::of(&book), services.node_name(&call.netconf)?);
+    let key = EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox).key()?;
+    let recorded = Held::read(&book, &call.sandbox, key.clone().into_iter().collect()).await?;
     let mut held = recorded.addresses();
     held.sort_unstable();
     if call.netconf.goes_without_book() {
@@ -60,7 +60,8 @@ async fn check_records(
         problems.push(format!("the IPAM records hold {held:?} for it, expected {answered:?}"));
     }
     let endpoint = recorded.endpoints.first().map(|(_, resource)| resource);
-    Ok(check_endpoint(call, &key, endpoint, &held, problems))
+    // Where endpoints are views of pods, not every attachment has one.
+    Ok(key.and_then(|key| check_endpoint(call, &key, endpoint, &held, problems)))
 }
 
 fn check_endpoint(

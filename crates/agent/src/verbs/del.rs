@@ -8,7 +8,7 @@ use book::Book;
 use model::{Key, Sandbox};
 use tracing::{info, warn};
 
-use super::endpoint::EndpointId;
+use super::endpoint::{EndpointId, Keeping};
 use super::error::{CniError, code};
 use super::{Call, delegate, records};
 use crate::failpoint::{self, Point};
@@ -125,12 +125,14 @@ async fn release(call: &Call, services: Services<'_>) -> Result<(), CniError> {
 }
 
 async fn release_records(call: &Call, services: Services<'_>) -> Result<(), CniError> {
-    let key = endpoint_key(call, services);
     match services.existing_book(&call.netconf).await? {
-        FoundBook::Book(book) => match services.agent() {
-            Some(agent) => release_in(&book, &call.sandbox, key, agent).await,
-            None => records::release(&book, &call.sandbox, key, None).await,
-        },
+        FoundBook::Book(book) => {
+            let key = endpoint_key(call, &book, services);
+            match services.agent() {
+                Some(agent) => release_in(&book, &call.sandbox, key, agent).await,
+                None => records::release(&book, &call.sandbox, key, None).await,
+            }
+        }
         FoundBook::NoStore(reason) => {
             info!(sandbox = %call.sandbox, "no records to remove: {reason}");
             Ok(())
@@ -142,7 +144,7 @@ async fn release_records(call: &Call, services: Services<'_>) -> Result<(), CniE
 async fn release_in(book: &Book, sandbox: &Sandbox, key: Option<Key>, agent: &Agent) -> Result<(), CniError> {
     let cached = key.as_ref().and_then(|key| agent.endpoints.record_of(key, sandbox));
     if let Some(endpoint) = cached
-        && records::release_cached(book, sandbox, &endpoint).await?
+        && records::release_cached(book, sandbox, endpoint).await?
     {
         return Ok(());
     }
@@ -150,9 +152,10 @@ async fn release_in(book: &Book, sandbox: &Sandbox, key: Option<Key>, agent: &Ag
 }
 
 /// The key of the endpoint record if node and pod still have the same names.
-fn endpoint_key(call: &Call, services: Services<'_>) -> Option<Key> {
+fn endpoint_key(call: &Call, book: &Book, services: Services<'_>) -> Option<Key> {
     let node = services.node_name(&call.netconf).ok()?;
-    EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox).key().ok()
+    let keeping = Keeping::of(book);
+    EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox).key().ok()?
 }
 
 /// A DEL without a call, for what has no owner. To be called with the sandbox locked.

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use book::Book;
 use jiff::Timestamp;
 use model::ipam::BlockAttribute;
+use model::kube::views;
 use model::names::EndpointName;
 use model::originals::{Named, shortened, stand_in};
 use model::validate::validate;
@@ -19,9 +21,25 @@ use super::request::PodName;
 /// The namespace of containers that are not pods, as with Calico.
 const NAMESPACE_DEFAULT: &str = "default";
 
+/// How a store keeps endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeping {
+    /// Each is a record of its own, which may need another name than the pod has.
+    Records,
+    /// Those of pods are views of them. Other attachments have none.
+    Views,
+}
+
+impl Keeping {
+    pub(super) fn of(book: &Book) -> Keeping {
+        if book.store().capabilities().endpoints_are_records { Keeping::Records } else { Keeping::Views }
+    }
+}
+
 /// The endpoint record of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndpointId {
+    keeping: Keeping,
     pub(super) namespace: String,
     pub(super) name: EndpointName,
     /// As the record names it.
@@ -34,22 +52,24 @@ pub(super) struct EndpointId {
 const NAME_LENGTH_MAX: usize = 253;
 
 impl EndpointId {
-    pub(super) fn new(node: &str, pod: Option<&PodName>, sandbox: &Sandbox) -> EndpointId {
-        let id =
-            EndpointId::with(node, pod, sandbox, |named, original| named.recorded(original).into_owned());
-        let is_too_long = |id: &EndpointId| id.name.compute().is_ok_and(|name| name.len() > NAME_LENGTH_MAX);
-        if is_too_long(&id) {
-            return EndpointId::with(node, pod, sandbox, |_, original| shortened(original));
+    pub(super) fn new(keeping: Keeping, node: &str, pod: Option<&PodName>, sandbox: &Sandbox) -> EndpointId {
+        let named =
+            |record: &dyn Fn(Named, &str) -> String| EndpointId::with(keeping, node, pod, sandbox, record);
+        if keeping == Keeping::Views {
+            return named(&|_, original| original.to_owned());
         }
-        id
+        let id = named(&|named, original| named.recorded(original).into_owned());
+        let is_too_long = |id: &EndpointId| id.name.compute().is_ok_and(|name| name.len() > NAME_LENGTH_MAX);
+        if is_too_long(&id) { named(&|_, original| shortened(original)) } else { id }
     }
 
     /// `record` gives the valid form of each name.
     fn with(
+        keeping: Keeping,
         node: &str,
         pod: Option<&PodName>,
         sandbox: &Sandbox,
-        record: impl Fn(Named, &str) -> String,
+        record: &dyn Fn(Named, &str) -> String,
     ) -> EndpointId {
         let mut originals = BTreeMap::new();
         let mut record = |named: Named, original: &str| {
@@ -81,22 +101,29 @@ impl EndpointId {
         };
         let (node, orchestrator) = (node.to_owned(), orchestrator.to_owned());
         let name = EndpointName { node, orchestrator, workload, endpoint };
-        EndpointId { namespace, name, container_id, originals }
+        EndpointId { keeping, namespace, name, container_id, originals }
     }
 
     /// As it was when the address was allocated, whatever node and pod are called now.
-    pub(super) fn from_allocation(attribute: &BlockAttribute, sandbox: &Sandbox) -> Option<EndpointId> {
+    pub(super) fn from_allocation(
+        keeping: Keeping,
+        attribute: &BlockAttribute,
+        sandbox: &Sandbox,
+    ) -> Option<EndpointId> {
         let recorded = |key: &str| attribute.secondary.get(key).cloned();
         let pod = match (recorded("namespace"), recorded("pod")) {
             (Some(namespace), Some(name)) => Some(PodName { namespace, name, uid: None }),
             _ => None,
         };
-        Some(EndpointId::new(&recorded("node")?, pod.as_ref(), sandbox))
+        Some(EndpointId::new(keeping, &recorded("node")?, pod.as_ref(), sandbox))
     }
 
-    pub(super) fn key(&self) -> Result<Key, CniError> {
+    /// `None` if the store keeps no record of such an attachment.
+    pub(super) fn key(&self) -> Result<Option<Key>, CniError> {
         let name = self.name.compute().map_err(|error| CniError::environment(error.to_string()))?;
-        Ok(Key::namespaced(Kind::WorkloadEndpoint, &self.namespace, name))
+        let key = Key::namespaced(Kind::WorkloadEndpoint, &self.namespace, name);
+        let is_kept = self.keeping == Keeping::Records || views::behind(&key).is_some();
+        Ok(is_kept.then_some(key))
     }
 }
 
@@ -139,6 +166,10 @@ pub(super) fn record(
     }
     endpoint.body.insert("spec".to_owned(), spec(id, wired));
     endpoint.fill_defaults();
+    if id.keeping == Keeping::Views {
+        // Kubernetes has checked the pod's names, and whatever the sandbox is called goes into an annotation.
+        return Ok(endpoint);
+    }
     match validate(&endpoint).first() {
         None => Ok(endpoint),
         Some(violation) => Err(CniError::environment(format!("cannot record the endpoint: {violation}"))),
@@ -216,13 +247,13 @@ mod tests {
 
     #[test]
     fn a_pods_record_is_calicos() {
-        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &sandbox());
         let endpoint = record(&id, &example(), None, now()).unwrap();
         assert_eq!(
-            id.key().unwrap().etcd_text(),
+            id.key().unwrap().unwrap().etcd_text(),
             "/calico/resources/v3/projectcalico.org/workloadendpoints/shop/node--a-k8s-web--0-eth0"
         );
-        assert_eq!(endpoint.key(), id.key().unwrap());
+        assert_eq!(Some(endpoint.key()), id.key().unwrap());
         assert_eq!(endpoint.metadata.labels["projectcalico.org/orchestrator"], "k8s");
         assert_eq!(endpoint.metadata.labels["projectcalico.org/namespace"], "shop");
         assert_eq!(endpoint.spec("ipNetworks"), Some(&json!(["10.0.0.5/32"])));
@@ -233,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_container_without_a_pod_is_recorded_by_its_id() {
-        let id = EndpointId::new("node-a", None, &sandbox());
+        let id = EndpointId::new(Keeping::Records, "node-a", None, &sandbox());
         let endpoint = record(&id, &example(), None, now()).unwrap();
         assert_eq!(endpoint.metadata.name, "node--a-cni-0f3a-eth0");
         assert_eq!(endpoint.metadata.namespace.as_deref(), Some("default"));
@@ -241,10 +272,10 @@ mod tests {
 
     #[test]
     fn a_new_sandbox_takes_over_the_record_but_not_its_identity() {
-        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &sandbox());
         let earlier = record(&id, &example(), None, now()).unwrap();
         let next = Sandbox::new("net", "1f3a", "eth0").unwrap();
-        let id = EndpointId::new("node-a", Some(&pod()), &next);
+        let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &next);
         let wired = Wired { mac: next.mac(), ..example() };
         let later = record(&id, &wired, Some(&earlier), now()).unwrap();
         assert_eq!(later.metadata.uid, earlier.metadata.uid);
@@ -257,9 +288,12 @@ mod tests {
         let secondary: BTreeMap<String, String> =
             secondary.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         let attribute = BlockAttribute { secondary, ..BlockAttribute::default() };
-        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
-        assert_eq!(EndpointId::from_allocation(&attribute, &sandbox()), Some(id));
-        assert_eq!(EndpointId::from_allocation(&BlockAttribute::default(), &sandbox()), None);
+        let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &sandbox());
+        assert_eq!(EndpointId::from_allocation(Keeping::Records, &attribute, &sandbox()), Some(id));
+        assert_eq!(
+            EndpointId::from_allocation(Keeping::Records, &BlockAttribute::default(), &sandbox()),
+            None
+        );
     }
 
     #[test]
@@ -283,9 +317,9 @@ mod tests {
         let count = callers.len();
         for (pod, container, interface) in callers {
             let sandbox = Sandbox::new("net", container, interface).unwrap();
-            let id = EndpointId::new("node-a", pod.as_ref(), &sandbox);
+            let id = EndpointId::new(Keeping::Records, "node-a", pod.as_ref(), &sandbox);
             let endpoint = record(&id, &example(), None, now()).unwrap();
-            assert_eq!(endpoint.key(), id.key().unwrap());
+            assert_eq!(Some(endpoint.key()), id.key().unwrap());
             assert!(keys.insert(endpoint.key()), "{} is another's", endpoint.key());
             assert_eq!(container_id(&endpoint), container);
             assert_eq!(Named::Interface.original(&endpoint), Some(interface));
@@ -301,7 +335,7 @@ mod tests {
     fn what_is_no_name_by_anybodys_rules_is_refused() {
         for name in ["web/0", "web 0", "", "../x"] {
             let pod = PodName { namespace: "shop".to_owned(), name: name.to_owned(), uid: None };
-            let id = EndpointId::new("node-a", Some(&pod), &sandbox());
+            let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod), &sandbox());
             assert!(record(&id, &example(), None, now()).is_err(), "{name:?}");
         }
     }
@@ -310,9 +344,10 @@ mod tests {
     fn the_next_sandbox_does_not_inherit_a_name_that_is_not_its_own() {
         let old = Sandbox::new("net", "C_1", "eth0").unwrap();
         let earlier =
-            record(&EndpointId::new("node-a", Some(&pod()), &old), &example(), None, now()).unwrap();
+            record(&EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &old), &example(), None, now())
+                .unwrap();
         assert_eq!(container_id(&earlier), "C_1");
-        let id = EndpointId::new("node-a", Some(&pod()), &sandbox());
+        let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &sandbox());
         let later = record(&id, &example(), Some(&earlier), now()).unwrap();
         assert_eq!((container_id(&later), later.metadata.annotations.len()), ("0f3a", 0));
     }

@@ -26,6 +26,7 @@ mod gc;
 mod netconf;
 pub(crate) mod node;
 mod one_shot;
+mod pod;
 mod queued;
 pub(crate) mod records;
 mod request;

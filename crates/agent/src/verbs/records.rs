@@ -7,12 +7,12 @@ use std::time::Duration;
 use book::{Addition, Book, BookError, HandleRequest, HeldAddress};
 use ipam::INTERFACE_ATTRIBUTE;
 use model::ipam::BlockAttribute;
-use model::{Key, Kind, Resource, Sandbox};
+use model::{Key, Kind, Resource, Sandbox, is_detached};
 use store::config::{Overrides, Sources};
-use store::{OpenMode, Record, StoreConfig};
+use store::{OpenMode, Record, StoreConfig, StoreError};
 use tracing::{info, warn};
 
-use super::endpoint::{self, EndpointId};
+use super::endpoint::{self, EndpointId, Keeping};
 use super::error::{CniError, code};
 use super::netconf::NetConf;
 
@@ -74,8 +74,8 @@ impl Held {
     }
 
     /// The endpoint's key when the first address was allocated, whatever node and pod are called now.
-    fn original_key(&self, sandbox: &Sandbox) -> Option<Key> {
-        EndpointId::from_allocation(&self.addresses.first()?.attribute, sandbox)?.key().ok()
+    fn original_key(&self, keeping: Keeping, sandbox: &Sandbox) -> Option<Key> {
+        EndpointId::from_allocation(keeping, &self.addresses.first()?.attribute, sandbox)?.key().ok()?
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) async fn find_endpoint(book: &Book, key: &Key) -> Result<Option<(Reco
     book.store().get(key).await?.map(decode).transpose()
 }
 
-fn decode(record: Record) -> Result<(Record, Resource), CniError> {
+pub(super) fn decode(record: Record) -> Result<(Record, Resource), CniError> {
     let decoded =
         Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str());
     match decoded {
@@ -94,17 +94,34 @@ fn decode(record: Record) -> Result<(Record, Resource), CniError> {
 }
 
 /// Releases the attachment's addresses and removes its cached endpoint record, in one commit and without reading it.
-/// `false`: the record changed since it was cached, and must be read.
+/// `false`: the record is no longer this sandbox's, and must be read.
 pub(super) async fn release_cached(
     book: &Book,
     sandbox: &Sandbox,
-    endpoint: &Record,
+    mut endpoint: Record,
 ) -> Result<bool, CniError> {
-    match release_with(book, sandbox, vec![Addition::delete(endpoint)]).await {
-        Ok(()) => Ok(true),
-        Err(error) if has_endpoint_changed(&error) => Ok(false),
-        Err(error) => Err(error.into()),
+    let mut tries = Tries::default();
+    loop {
+        let error = match release_with(book, sandbox, vec![Addition::delete(&endpoint)]).await {
+            Ok(()) => return Ok(true),
+            Err(error) if has_endpoint_changed(&error) => error,
+            Err(error) => return Err(error.into()),
+        };
+        // A pod changes for many reasons. What the store found in the way need not be read again.
+        match changed_endpoint(&error, sandbox) {
+            Some(found) => endpoint = found,
+            None => return Ok(false),
+        }
+        tries.again(sandbox).await?;
     }
+}
+
+/// The endpoint's record as another writer left it, if it still is this sandbox's.
+fn changed_endpoint(error: &BookError, sandbox: &Sandbox) -> Option<Record> {
+    let BookError::Addition { source: Some(source), .. } = error else { return None };
+    let StoreError::Conflict { current } = &**source else { return None };
+    let (record, resource) = decode((**current).clone()).ok()?;
+    (endpoint::container_id(&resource) == sandbox.container_id()).then_some(record)
 }
 
 /// Releases the attachment's addresses and removes its endpoint record, in one commit. With `restore`, that record replaces the
@@ -118,7 +135,8 @@ pub(super) async fn release(
     let mut tries = Tries::default();
     loop {
         let mut held = Held::read(book, sandbox, key.clone().into_iter().collect()).await?;
-        if let Some(original) = held.original_key(sandbox).filter(|original| Some(original) != key.as_ref()) {
+        let original = held.original_key(Keeping::of(book), sandbox);
+        if let Some(original) = original.filter(|original| Some(original) != key.as_ref()) {
             held.endpoints.extend(find_endpoint(book, &original).await?);
         }
         let additions = endpoint_changes(sandbox, &held, restore);
@@ -156,7 +174,7 @@ fn has_endpoint_changed(error: &BookError) -> bool {
 
 fn endpoint_changes(sandbox: &Sandbox, held: &Held, restore: Option<&Record>) -> Vec<Addition> {
     let mut changes = Vec::new();
-    for (record, resource) in &held.endpoints {
+    for (record, resource) in held.endpoints.iter().filter(|(record, _)| !is_detached(&record.value)) {
         if !is_of_sandbox(resource, sandbox, &held.addresses()) {
             let owner = endpoint::container_id(resource);
             info!(endpoint = %record.key, owner, "kept the endpoint record of another sandbox");

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod on_etcd;
+mod on_kubernetes;
 mod running;
 
 mod adoption;
@@ -14,6 +15,7 @@ mod churn;
 mod dels;
 mod hanging;
 mod hostile;
+mod kubernetes;
 mod leaks;
 mod memory;
 mod mending;

@@ -8,6 +8,7 @@ use model::ipam::Block;
 use model::{Key, KeyRange, Kind, Resource};
 use serde_json::Value;
 use store::etcd::EtcdConfig;
+use store::kube::KubeConfig;
 use store::{OpenMode, Store, StoreConfig};
 
 /// The records of one store, read anew for each question.
@@ -30,6 +31,12 @@ impl Books {
     pub(crate) fn on_etcd_as(endpoint: String, user: &str, password: &str) -> Books {
         let (username, password) = (Some(user.to_owned()), Some(password.to_owned()));
         Books { config: StoreConfig::Etcd(EtcdConfig { username, password, ..EtcdConfig::new([endpoint]) }) }
+    }
+
+    /// Only from where this API server can be reached.
+    pub(crate) fn on_kubernetes(kubeconfig: &Path) -> Books {
+        let kubeconfig = Some(kubeconfig.to_owned());
+        Books { config: StoreConfig::Kubernetes(KubeConfig { kubeconfig, ..KubeConfig::default() }) }
     }
 
     pub(crate) fn with_store<T>(&self, act: impl AsyncFnOnce(&dyn Store) -> T) -> T {

@@ -108,7 +108,7 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
         }
         StatusCode::NOT_FOUND => StoreError::Unsupported {
             operation: format!(
-                "do this ({operation}): the cluster serves no such custom resource. Are Calico's definitions installed (kubectl get crd), and in a version that has it?"
+                "do this ({operation}): the cluster serves no such custom resource. `plumb install --crds` installs Calico's definitions; `kubectl get crd` shows those that are there"
             ),
         },
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {

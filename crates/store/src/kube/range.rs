@@ -39,6 +39,16 @@ impl Source {
         matches!(self, Source::View(Shown::Namespace | Shown::ServiceAccount))
     }
 
+    /// Whether names of its records can start so.
+    fn may_show(self, prefix: &str) -> bool {
+        let all = match self {
+            Source::View(Shown::Namespace) => "kns.",
+            Source::View(Shown::ServiceAccount) => "ksa.",
+            _ => return true,
+        };
+        all.starts_with(prefix) || prefix.starts_with(all)
+    }
+
     /// The record in an object, if it holds one.
     pub(super) fn decode(
         self,
@@ -122,6 +132,7 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
         KeyRange::Namespace(kind, namespace) => of_kind(*kind, range, Some(namespace)),
         KeyRange::NamePrefix { kind, namespace, prefix } => {
             let mut collections = of_kind(*kind, range, namespace.as_deref());
+            collections.retain(|collection| collection.source.may_show(prefix));
             let node = (*kind == Kind::WorkloadEndpoint && namespace.is_some())
                 .then(|| EndpointName::node_of_prefix(prefix))
                 .flatten();
@@ -253,6 +264,18 @@ mod tests {
         assert_eq!(path, "/api/v1/namespaces/blue/pods?fieldSelector=spec.nodeName%3Dnode-a&");
         let path = collections(&KeyRange::EndpointsOf("node-a".into()))[0].path(Layout::V1);
         assert_eq!(path, "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a&");
+    }
+
+    #[test]
+    fn profiles_of_namespaces_are_found_without_accounts() {
+        let paths = |prefix: &str| {
+            let prefix = prefix.to_owned();
+            let range = KeyRange::NamePrefix { kind: Kind::Profile, namespace: None, prefix };
+            collections(&range).iter().map(|part| part.path(Layout::V1)).collect::<Vec<_>>()
+        };
+        assert_eq!(paths("kns."), ["/api/v1/namespaces?"]);
+        assert_eq!(paths("ksa.blue."), ["/api/v1/serviceaccounts?"]);
+        assert_eq!(paths("k").len(), 2);
     }
 
     #[test]

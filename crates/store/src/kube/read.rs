@@ -16,8 +16,9 @@ use crate::{Continuation, ListPage, ListRequest, Record, Revision, StoreError};
 #[derive(Debug, Deserialize)]
 struct Page {
     metadata: PageMetadata,
+    /// `null` in an empty list of metadata.
     #[serde(default)]
-    items: Vec<Map<String, Value>>,
+    items: Option<Vec<Map<String, Value>>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -92,7 +93,7 @@ impl Shared {
                 (false, _) => Mark { token: page.metadata.next, ..mark },
                 (true, following) => Mark { collection: following, token: String::new() },
             };
-            let records = records(self.layout, collection, page.items);
+            let records = records(self.layout, collection, page.items.unwrap_or_default());
             let next = (mark.collection < collections.len()).then(|| Continuation {
                 after: format!("{} {}", mark.collection, mark.token),
                 revision: revision.clone(),
@@ -132,7 +133,7 @@ impl Shared {
             StatusCode::NOT_FOUND if request.range == model::KeyRange::Everything && moment.is_some() => {
                 let resource_version = moment.map(ToString::to_string).unwrap_or_default();
                 let metadata = PageMetadata { resource_version, next: String::new() };
-                Ok(Page { metadata, items: Vec::new() })
+                Ok(Page { metadata, items: None })
             }
             _ => Err(refusal(self.client.address(), &operation, &answer)),
         }
@@ -181,4 +182,20 @@ pub(super) fn unreadable(
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> StoreError {
     StoreError::Other { operation: operation.to_owned(), source: Box::new(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_page_may_have_no_items() {
+        for text in [
+            r#"{"metadata":{"resourceVersion":"7"},"items":null}"#,
+            r#"{"metadata":{"resourceVersion":"7"}}"#,
+        ] {
+            let page: Page = serde_json::from_str(text).unwrap();
+            assert_eq!(page.items, None);
+        }
+    }
 }

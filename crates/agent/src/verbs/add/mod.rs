@@ -1,24 +1,26 @@
 //! ADD: the records in one commit, and the bare veth at the same time; then the rest of the kernel, read back; then the journal. A failure
 //! undoes what was done.
 
+mod endpoint_write;
 mod recording;
 mod wiring;
 
 use std::sync::PoisonError;
 
 use host::{Ahead, HostError, PodInterface, PodNamespace, Prepared};
-use model::{DeviceName, Mac};
+use model::{DeviceName, Mac, Resource};
 use plan::between::Trouble;
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
+use store::Record;
 use tracing::{info, warn};
 
 use recording::{Recorded, Recording};
 use wiring::{Observed, Preparation, WireError};
 
-use super::endpoint::{EndpointId, Wired};
+use super::endpoint::{EndpointId, Keeping, Wired};
 use super::error::CniError;
-use super::{Call, Caller, del, delegate, node, queued, records, result};
+use super::{Call, Caller, del, delegate, node, pod, queued, records, result};
 use crate::failpoint::{self, Point};
 use crate::journal::Entry;
 use crate::services::Services;
@@ -31,6 +33,8 @@ struct Add<'a> {
     pod: Option<PodNamespace>,
     node: String,
     id: EndpointId,
+    /// The record of the pod, where endpoints are views of pods.
+    recorded_pod: Option<(Record, Resource)>,
 }
 
 pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) -> Result<Value, CniError> {
@@ -48,8 +52,10 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     }
     queued::run_earlier(call, services).await?;
     let book = services.book(&call.netconf).await?;
-    let id = EndpointId::new(&node, call.request.pod.as_ref(), &call.sandbox);
-    let mut add = Add { call, services, book, pod: None, node, id };
+    let recorded_pod = pod::find(call, &node, &book, services).await?;
+    let keeping = Keeping::of(&book);
+    let id = EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox);
+    let mut add = Add { call, services, book, pod: None, node, id, recorded_pod };
     let (recorded, wiring) = add.connect(mtu).await?;
     let done = add
         .remember(&recorded, mtu)
@@ -153,6 +159,7 @@ impl Add<'_> {
             book: &self.book,
             node: &self.node,
             id: &self.id,
+            pod: self.recorded_pod.as_ref(),
             device: if observed.is_taken { self.own_device_name() } else { device.clone() },
             interface: observed.interface,
         };
@@ -230,7 +237,7 @@ impl Add<'_> {
             return;
         }
         failpoint::hit(Point::AddUndoDetached);
-        let key = self.id.key().ok();
+        let key = self.id.key().ok().flatten();
         if let Err(error) = records::release(&self.book, sandbox, key, made.replaced.as_ref()).await {
             warn!(%sandbox, %error, "cannot undo the ADD: the records remain");
         }

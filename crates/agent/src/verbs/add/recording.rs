@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use book::{Addition, Additions, AssignRequest, Book, BookError, GivenRequest};
+use book::{Additions, AssignRequest, Book, BookError, GivenRequest};
 use host::{Host, PodInterface};
 use ipam::{INTERFACE_ATTRIBUTE, Owner};
 use jiff::Timestamp;
@@ -13,7 +13,8 @@ use tracing::debug;
 use super::super::endpoint::{self, EndpointId, Wired};
 use super::super::error::CniError;
 use super::super::records::{Held, Tries, find_endpoint};
-use super::super::{Call, delegate, node};
+use super::super::{Call, delegate, node, pod};
+use super::endpoint_write::EndpointWrite;
 use super::mac;
 use crate::failpoint::{self, Point};
 use crate::services::Services;
@@ -38,6 +39,8 @@ pub(super) struct Recording<'a> {
     pub(super) book: &'a Book,
     pub(super) node: &'a str,
     pub(super) id: &'a EndpointId,
+    /// The record of the pod, where endpoints are views of pods.
+    pub(super) pod: Option<&'a (Record, Resource)>,
     /// The host end's name, if the records are new.
     pub(super) device: DeviceName,
     /// The pod's interface of that name. One that another program made is an error.
@@ -48,7 +51,7 @@ impl Recording<'_> {
     /// Makes sure that the store holds addresses and endpoint of this sandbox. Those of an earlier call are reused.
     pub(super) async fn ensure(&self, services: Services<'_>) -> Result<Recorded, CniError> {
         let may_exist = self.interface != PodInterface::None || self.asks_for_addresses();
-        let (mut endpoint, mut handle_exists) = (None, false);
+        let (mut endpoint, mut handle_exists) = (self.first_write()?, false);
         if may_exist {
             let held = self.read().await?;
             if !held.addresses.is_empty() || self.is_recorded_without_book(&held) {
@@ -60,13 +63,13 @@ impl Recording<'_> {
                 return Err(CniError::environment(message).hint(hint));
             }
             handle_exists = held.handle_exists;
-            endpoint = held.endpoints.into_iter().next();
+            endpoint = self.write_after(held)?;
         }
         let mut tries = Tries::default();
         loop {
-            match self.try_record(endpoint.as_ref(), handle_exists).await {
+            match self.try_record(&endpoint, handle_exists).await {
                 Ok(addresses) => {
-                    let made = Some(Made { replaced: endpoint.map(|(record, _)| record) });
+                    let made = Some(Made { replaced: endpoint.into_replaced() });
                     return Ok(Recorded { wired: self.wired(addresses), made });
                 }
                 // Either this sandbox again, or another interface of it.
@@ -75,15 +78,46 @@ impl Recording<'_> {
                     if !held.addresses.is_empty() {
                         return self.reuse(held, services).await;
                     }
-                    (handle_exists, endpoint) = (true, held.endpoints.into_iter().next());
+                    (handle_exists, endpoint) = (true, self.write_after(held)?);
                 }
                 Err(Obstacle::EndpointChanged) => {
-                    debug!("endpoint record {} changed or exists already", self.id.key()?);
-                    endpoint = find_endpoint(self.book, &self.id.key()?).await?;
+                    debug!(sandbox = %self.call.sandbox, "the endpoint record changed or exists already");
+                    endpoint = self.read_write().await?;
                     tries.again(&self.call.sandbox).await?;
                 }
                 Err(Obstacle::Final(error)) => return Err(error),
             }
+        }
+    }
+
+    /// How the endpoint is written, without reading: most pods are new, and where they are not, their record is at hand.
+    fn first_write(&self) -> Result<EndpointWrite, CniError> {
+        Ok(match (self.id.key()?, self.pod) {
+            (None, _) => EndpointWrite::Nothing,
+            (Some(_), Some(pod)) => EndpointWrite::of_view(pod.clone()),
+            (Some(_), None) => EndpointWrite::Create,
+        })
+    }
+
+    /// The same after the record was read, if there is one.
+    fn write_after(&self, held: Held) -> Result<EndpointWrite, CniError> {
+        let found = held.endpoints.into_iter().next();
+        Ok(match (self.pod, found) {
+            (Some(_), Some(found)) => EndpointWrite::of_view(found),
+            (Some(_), None) => self.first_write()?,
+            (None, _) if self.id.key()?.is_none() => EndpointWrite::Nothing,
+            (None, found) => EndpointWrite::of_record(found),
+        })
+    }
+
+    /// The same, read now. A pod that is another one by now is an error.
+    async fn read_write(&self) -> Result<EndpointWrite, CniError> {
+        let Some(key) = self.id.key()? else { return Ok(EndpointWrite::Nothing) };
+        match (self.pod, &self.call.request.pod) {
+            (Some(_), Some(name)) => {
+                Ok(EndpointWrite::of_view(pod::read(name, self.node, &key, self.book).await?))
+            }
+            _ => Ok(EndpointWrite::of_record(find_endpoint(self.book, &key).await?)),
         }
     }
 
@@ -96,7 +130,7 @@ impl Recording<'_> {
     }
 
     async fn read(&self) -> Result<Held, CniError> {
-        Held::read(self.book, &self.call.sandbox, vec![self.id.key()?]).await
+        Held::read(self.book, &self.call.sandbox, self.id.key()?.into_iter().collect()).await
     }
 
     fn asks_for_addresses(&self) -> bool {
@@ -106,7 +140,7 @@ impl Recording<'_> {
     /// One commit, or none.
     async fn try_record(
         &self,
-        endpoint: Option<&(Record, Resource)>,
+        endpoint: &EndpointWrite,
         handle_exists: bool,
     ) -> Result<Vec<IpAddr>, Obstacle> {
         if self.call.netconf.goes_without_book() {
@@ -135,18 +169,12 @@ impl Recording<'_> {
     }
 
     /// Another plugin allocates the addresses; only the endpoint is recorded here.
-    async fn record_delegated(&self, endpoint: Option<&(Record, Resource)>) -> Result<Vec<IpAddr>, Obstacle> {
+    async fn record_delegated(&self, endpoint: &EndpointWrite) -> Result<Vec<IpAddr>, Obstacle> {
         let addresses = delegate::add(self.call).await?;
         failpoint::hit(Point::AddDelegated);
-        let resource = self.endpoint(&addresses, endpoint.map(|(_, earlier)| earlier))?;
-        let store = self.book.store();
-        let written = match endpoint {
-            Some((record, _)) => {
-                store.update(resource.key(), resource.encode(), record.revision.clone()).await
-            }
-            None => store.create(resource.key(), resource.encode()).await,
-        };
-        match written {
+        let resource = self.endpoint(&addresses, endpoint.earlier())?;
+        let change = endpoint.change(&resource);
+        match self.book.store().commit(change.into_iter().collect()).await {
             Ok(_) => Ok(addresses),
             Err(error) => {
                 // The next attempt asks it again.
@@ -170,18 +198,15 @@ impl Recording<'_> {
     }
 
     /// The endpoint's record, as a function of the addresses that it gets.
-    fn endpoint_addition(&self, endpoint: Option<&(Record, Resource)>) -> Result<Additions, CniError> {
+    fn endpoint_addition(&self, endpoint: &EndpointWrite) -> Result<Additions, CniError> {
         // Invalid names fail here, before addresses are allocated.
-        let template = self.endpoint(&[], endpoint.map(|(_, earlier)| earlier))?;
-        let record = endpoint.map(|(record, _)| record.clone());
-        Ok(Additions::new(1, move |granted| {
+        let template = self.endpoint(&[], endpoint.earlier())?;
+        let endpoint = endpoint.clone();
+        Ok(Additions::new(endpoint.count(), move |granted| {
             let addresses: Vec<IpAddr> = granted.iter().map(|granted| granted.address).collect();
             let mut resource = template.clone();
             endpoint::set_addresses(&mut resource, &addresses);
-            Ok(vec![match &record {
-                Some(record) => Addition::replace(record, resource.encode()),
-                None => Addition::create(resource.key(), resource.encode()),
-            }])
+            Ok(endpoint.addition(&resource).into_iter().collect())
         }))
     }
 
@@ -208,9 +233,10 @@ impl Recording<'_> {
         let own = own.and_then(|link| DeviceName::new(&link.name).ok());
         let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
         let wired = Wired { device, mac: mac(self.call), addresses: held.addresses() };
-        if recorded.is_none() {
-            let resource = endpoint::record(self.id, &wired, None, Timestamp::now())?;
-            self.book.store().create(resource.key(), resource.encode()).await?;
+        let endpoint = self.write_after(held)?;
+        if !matches!(endpoint, EndpointWrite::Replace(..)) {
+            let resource = endpoint::record(self.id, &wired, endpoint.earlier(), Timestamp::now())?;
+            self.book.store().commit(endpoint.change(&resource).into_iter().collect()).await?;
         }
         Ok(Recorded { wired, made: None })
     }

@@ -11,7 +11,7 @@ use crate::{DeviceName, Kind, Mac, Resource};
 pub(super) const INTERFACE: &str = "eth0";
 
 /// What pods ask of Calico's plugin, and what it notes on them.
-const CALICO_CNI: &str = "cni.projectcalico.org/";
+pub(super) const CALICO_CNI: &str = "cni.projectcalico.org/";
 pub(super) const POD_IP: &str = "cni.projectcalico.org/podIP";
 pub(super) const POD_IPS: &str = "cni.projectcalico.org/podIPs";
 const AMAZON_POD_IPS: &str = "vpc.amazonaws.com/pod-ips";
@@ -19,6 +19,8 @@ pub(super) const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
 const FLOATING_IPS: &str = "cni.projectcalico.org/floatingIPs";
 const SOURCE_PREFIXES: &str = "cni.projectcalico.org/allowedSourcePrefixes";
 const NETWORK_STATUS: &str = "k8s.v1.cni.cncf.io/network-status";
+/// On a pod that the kubelet shows for a manifest of its own: the UID that the runtime has been given for it.
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 /// What Calico's annotations have no place for. Calico ignores them.
 pub(super) const DEVICE: &str = "plumbline.io/interface-name";
 pub(super) const MAC: &str = "plumbline.io/mac";
@@ -47,10 +49,10 @@ pub(super) fn endpoint(pod: &Object<'_>) -> Result<Option<Resource>, DecodeError
 }
 
 /// Whether a pod's annotation is the endpoint's, too. Calico copies the network status only; the plugin needs what the pod asks
-/// for, without asking the API server again. What the plugin writes itself is in the spec.
+/// for and whom the runtime takes it for, without asking the API server again. What the plugin writes itself is in the spec.
 fn concerns_network(name: &str) -> bool {
     let is_written = [POD_IP, POD_IPS, CONTAINER_ID].contains(&name);
-    name == NETWORK_STATUS || name.starts_with(CALICO_CNI) && !is_written
+    name == NETWORK_STATUS || name == MIRROR || name.starts_with(CALICO_CNI) && !is_written
 }
 
 fn label(pod: &Object<'_>, namespace: &str, resource: &mut Resource) {
@@ -139,13 +141,17 @@ fn networks(pod: &Object<'_>) -> Result<Vec<String>, DecodeError> {
     let of_annotation = |name: &str| -> Vec<&str> {
         pod.annotation(name).unwrap_or_default().split(',').map(str::trim).collect()
     };
-    let sources = [
+    let mut sources = [
         of_status,
         vec![pod.text(&["status", "podIP"])],
         of_annotation(POD_IPS),
         of_annotation(POD_IP),
         of_annotation(AMAZON_POD_IPS),
     ];
+    // The kubelet changes the status seconds after a new sandbox was attached. Until then it has the addresses of the last one.
+    if pod.annotation(MAC).is_some() {
+        sources.rotate_left(2);
+    }
     let first = sources
         .into_iter()
         .map(|source| source.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>())

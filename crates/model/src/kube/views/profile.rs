@@ -3,16 +3,21 @@
 use serde_json::{Map, Value, json};
 
 use super::Object;
+use super::pod::CALICO_CNI;
 use crate::kube::convert_uid;
 use crate::{Kind, Resource};
 
-/// What is in a namespace may talk to anybody, until a policy says otherwise.
+/// What is in a namespace may talk to anybody, until a policy says otherwise. What the namespace asks for its pods, such as pools,
+/// is shown, too: the plugin needs it.
 pub(super) fn of_namespace(namespace: &Object<'_>) -> Resource {
     let name = namespace.name();
     let mut spec = Map::new();
     spec.insert("ingress".into(), json!([{ "action": "Allow" }]));
     spec.insert("egress".into(), json!([{ "action": "Allow" }]));
-    profile(namespace, format!("kns.{name}"), "pcns.", spec)
+    let mut profile = profile(namespace, format!("kns.{name}"), "pcns.", spec);
+    let asked = namespace.annotations().filter(|(name, _)| name.starts_with(CALICO_CNI));
+    profile.metadata.annotations.extend(asked.map(|(name, value)| (name.clone(), value.to_owned())));
+    profile
 }
 
 pub(super) fn of_service_account(account: &Object<'_>) -> Resource {

@@ -66,6 +66,23 @@ fn a_pod_without_a_network_of_its_own_is_none() {
 }
 
 #[test]
+fn a_new_sandbox_counts_before_the_kubelet_has_noticed_it() {
+    let mut pod = pod();
+    pod["status"]["podIPs"] = json!([{ "ip": "10.0.0.1" }]);
+    pod["metadata"]["annotations"]["plumbline.io/mac"] = json!("02:00:00:00:00:07");
+    assert_eq!(shown(Shown::Pod, pod).1["spec"]["ipNetworks"], json!(["10.0.0.7/32", "fd00::7/128"]));
+}
+
+#[test]
+fn a_static_pod_is_known_by_the_uid_that_the_runtime_has() {
+    let mut pod = pod();
+    pod["metadata"]["annotations"]["kubernetes.io/config.mirror"] = json!("hash");
+    let (key, record) = shown(Shown::Pod, pod);
+    let record = Resource::decode(&key, Kind::WorkloadEndpoint, record.to_string().as_bytes(), "9").unwrap();
+    assert!(is_pod(&record, "hash") && is_pod(&record, "u") && !is_pod(&record, "other"));
+}
+
+#[test]
 fn addresses_are_taken_from_the_first_source_that_has_any() {
     let networks = |change: &dyn Fn(&mut Value)| {
         let mut pod = pod();
@@ -159,10 +176,14 @@ fn a_node_has_calicos_fields_in_annotations() {
 #[test]
 fn namespaces_and_accounts_are_profiles() {
     let uid = "01234567-89ab-4def-8123-456789abcdef";
-    let namespace = json!({ "metadata": { "name": "blue", "uid": uid, "labels": { "team": "x" } } });
+    let annotations = json!({ "cni.projectcalico.org/ipv4pools": "[\"a\"]", "other": "x" });
+    let namespace = json!({ "metadata": { "name": "blue", "uid": uid, "labels": { "team": "x" },
+        "annotations": annotations } });
     let (key, record) = shown(Shown::Namespace, namespace);
     assert_eq!(key, Key::cluster(Kind::Profile, "kns.blue"));
     assert_eq!(record["metadata"]["uid"], "80c4a2e6-91d5-4df7-81c4-a2e691d5b3f7");
+    let asked = json!({ "cni.projectcalico.org/ipv4pools": "[\"a\"]" });
+    assert_eq!(record["metadata"]["annotations"], asked);
     let allow = json!([{ "action": "Allow" }]);
     let labels = json!({ "pcns.team": "x", "pcns.projectcalico.org/name": "blue" });
     assert_eq!(record["spec"], json!({ "ingress": allow, "egress": allow, "labelsToApply": labels }));

@@ -1,0 +1,98 @@
+//! The pod of a call as Kubernetes has it, where endpoints are views of pods.
+//!
+//! A runtime names the pod's UID, so an ADD whose pod was deleted and created again under its name is refused before it takes anything.
+
+use book::Book;
+use model::kube::views::is_pod;
+use model::{Key, Resource};
+use store::Record;
+
+use super::Call;
+use super::endpoint::{EndpointId, Keeping};
+use super::error::CniError;
+use super::records::{decode, find_endpoint};
+use super::request::PodName;
+use crate::services::Services;
+
+/// The one interface of a pod that has an endpoint record.
+const INTERFACE: &str = "eth0";
+
+/// The record of the call's pod: cached, or read. `None` if it has none: it is not a pod, or endpoints are records of their own.
+pub(super) async fn find(
+    call: &Call,
+    node: &str,
+    book: &Book,
+    services: Services<'_>,
+) -> Result<Option<(Record, Resource)>, CniError> {
+    let (Keeping::Views, Some(pod)) = (Keeping::of(book), &call.request.pod) else { return Ok(None) };
+    let Some(key) = key_of(call, pod, node)? else { return Ok(None) };
+    let cached = services.agent().and_then(|agent| agent.endpoints.record_at(&key));
+    if let Some((record, resource)) = cached.map(decode).transpose()?
+        && is_meant(pod, &resource)
+    {
+        return Ok(Some((record, resource)));
+    }
+    read(pod, node, &key, book).await.map(Some)
+}
+
+/// The record of the pod, read now. An error if that pod is no longer there.
+pub(super) async fn read(
+    pod: &PodName,
+    node: &str,
+    key: &Key,
+    book: &Book,
+) -> Result<(Record, Resource), CniError> {
+    let found = find_endpoint(book, key).await?.ok_or_else(|| gone(pod, node))?;
+    if is_meant(pod, &found.1) { Ok(found) } else { Err(is_another(pod, &found.1)) }
+}
+
+/// Whichever interface the call is for: a pod's annotations count for all of them.
+fn key_of(call: &Call, pod: &PodName, node: &str) -> Result<Option<Key>, CniError> {
+    let sandbox = model::Sandbox::new(call.sandbox.network(), call.sandbox.container_id(), INTERFACE)?;
+    EndpointId::new(Keeping::Views, node, Some(pod), &sandbox).key()
+}
+
+fn is_meant(pod: &PodName, found: &Resource) -> bool {
+    pod.uid.as_deref().is_none_or(|uid| is_pod(found, uid))
+}
+
+fn gone(pod: &PodName, node: &str) -> CniError {
+    let PodName { namespace, name, uid } = pod;
+    let uid = uid.as_ref().map(|uid| format!(" (UID {uid})")).unwrap_or_default();
+    let message =
+        format!("Kubernetes has no pod {namespace}/{name}{uid} with a network of its own on node {node}");
+    CniError::environment(message).hint("the pod was deleted, or this node has another name in Kubernetes")
+}
+
+fn is_another(pod: &PodName, found: &Resource) -> CniError {
+    let PodName { namespace, name, uid } = pod;
+    let message = format!(
+        "the sandbox is of pod {namespace}/{name} with UID {}, but Kubernetes has that pod with UID {}",
+        uid.as_deref().unwrap_or_default(),
+        found.metadata.uid.as_deref().unwrap_or_default()
+    );
+    CniError::environment(message)
+        .hint("the pod was deleted and created again; the runtime must make a new sandbox")
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Kind;
+
+    use super::*;
+
+    fn pod(uid: Option<&str>) -> PodName {
+        PodName { namespace: "shop".to_owned(), name: "web-0".to_owned(), uid: uid.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_pod_that_was_created_again_is_another() {
+        let mut found = Resource::new(Kind::WorkloadEndpoint, "node-k8s-web--0-eth0");
+        found.metadata.uid = Some("u-2".to_owned());
+        assert!(is_meant(&pod(None), &found) && is_meant(&pod(Some("u-2")), &found));
+        assert!(!is_meant(&pod(Some("u-1")), &found));
+        let error = is_another(&pod(Some("u-1")), &found);
+        assert!(error.message.contains("UID u-1") && error.message.contains("UID u-2"), "{error}");
+        assert!(error.is_permanent() && gone(&pod(Some("u-1")), "n").is_permanent());
+    }
+}

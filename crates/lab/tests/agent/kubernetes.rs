@@ -1,0 +1,126 @@
+//! Records in Kubernetes: endpoints are pods, and nodes are nodes.
+
+use serde_json::json;
+
+use crate::common::DelOutcome as _;
+use crate::on_kubernetes::{OnKubernetes, install, noted, on_bare_kubernetes, on_kubernetes};
+use crate::running::wait_until;
+
+fn cluster_type(place: &OnKubernetes<'_>) -> String {
+    let path = "/apis/crd.projectcalico.org/v1/clusterinformations/default";
+    place.api().read(path).unwrap()["spec"]["clusterType"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn an_agent_waits_for_definitions_and_for_its_node() {
+    on_bare_kubernetes("an_agent_waits_for_definitions_and_for_its_node", |place| {
+        let bench = place.bench;
+        let mut agent =
+            place.start_agent(&[("IP", ""), ("NO_DEFAULT_POOLS", ""), ("CLUSTER_TYPE", "k8s,bgp")]);
+        wait_until(|| bench.socket().exists(), || agent.log());
+        let says = |words: &str| bench.page("readiness").contains(words);
+        wait_until(
+            || says("plumb install --crds"),
+            || format!("{}\n{}", bench.page("readiness"), agent.log()),
+        );
+        install(&place.api());
+        wait_until(
+            || says("Kubernetes has no Node node-a yet"),
+            || format!("{}\n{}", bench.page("readiness"), agent.log()),
+        );
+        assert_eq!(agent.log().matches("Kubernetes has no Node node-a yet").count(), 1, "{}", agent.log());
+        assert!(agent.is_running());
+        place.register_node();
+        bench.wait_until_ready(&agent);
+        assert_eq!(cluster_type(&place), "k8s,bgp,kdd");
+        let felix = "/apis/crd.projectcalico.org/v1/felixconfigurations";
+        let listed = place.api().read(felix).unwrap();
+        assert_eq!(listed["items"].as_array().unwrap().len(), 1, "none for the node: {listed}");
+        agent.stop();
+    });
+}
+
+#[test]
+fn a_pod_gets_its_network_and_gives_it_back() {
+    on_kubernetes("a_pod_gets_its_network_and_gives_it_back", |place| {
+        let (agent, bench) = (place.agent(&[]), place.bench);
+        place.namespace("shop", json!({}));
+        let uid = place.schedule("shop", "web-0", json!({"own": "stays"}));
+        let pod = bench.pod("shop", "web-0");
+        let address = place.add(&pod, &uid).address().unwrap();
+        assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+        let recorded = place.read_pod("shop", "web-0");
+        assert_eq!(noted(&recorded, "podIP"), format!("{address}/32"));
+        assert_eq!(noted(&recorded, "containerID"), pod.container_id);
+        assert_eq!(recorded["metadata"]["annotations"]["own"], "stays");
+        let again = place.add(&pod, &uid).address().unwrap();
+        assert_eq!(again, address, "{}", agent.log());
+        place
+            .call("CHECK", &pod, &uid)
+            .with_netconf("prevResult", place.add(&pod, &uid).result().unwrap())
+            .run(&bench.node)
+            .unwrap()
+            .result_of_del();
+        place.del(&pod, &uid).result_of_del();
+        let recorded = place.read_pod("shop", "web-0");
+        assert_eq!(noted(&recorded, "podIP"), "");
+        assert_eq!(noted(&recorded, "containerID"), pod.container_id, "as Calico leaves it");
+        assert_eq!(place.books.handles(), [] as [String; 0]);
+
+        // The next sandbox of the same pod, whose pod goes before its DEL.
+        let next = bench.pod("shop", "web-0");
+        place.add(&next, &uid).result().unwrap();
+        assert_eq!(noted(&place.read_pod("shop", "web-0"), "containerID"), next.container_id);
+        place.delete_pod("shop", "web-0");
+        place.del(&next, &uid).result_of_del();
+        place.del(&next, &uid).result_of_del();
+        assert_eq!(place.books.handles(), [] as [String; 0]);
+        agent.stop();
+    });
+}
+
+/// The runtime's DEL of the old sandbox comes when a new pod of the same name runs.
+#[test]
+fn a_late_del_leaves_a_pod_alone_that_was_created_again() {
+    on_kubernetes("a_late_del_leaves_a_pod_alone_that_was_created_again", |place| {
+        let (agent, bench) = (place.agent(&[]), place.bench);
+        place.namespace("shop", json!({}));
+        let old_uid = place.schedule("shop", "web-0", json!({}));
+        let old = bench.pod("shop", "web-0");
+        place.add(&old, &old_uid).result().unwrap();
+        place.delete_pod("shop", "web-0");
+        let uid = place.schedule("shop", "web-0", json!({}));
+        assert_ne!(uid, old_uid);
+        let pod = bench.pod("shop", "web-0");
+        let address = place.add(&pod, &uid).address().unwrap();
+        let before = place.read_pod("shop", "web-0");
+        for _ in 0..2 {
+            place.del(&old, &old_uid).result_of_del();
+        }
+        assert_eq!(place.read_pod("shop", "web-0"), before, "not even its revision changed");
+        assert_eq!(place.books.allocations().into_values().collect::<Vec<_>>(), [address]);
+        assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+
+        // A late ADD of the old sandbox gets nothing.
+        let (code, message) = place.add(&old, &old_uid).error().unwrap();
+        assert!(message.contains(&uid) && message.contains(&old_uid), "{code}: {message}");
+        assert_eq!(place.books.allocations().into_values().collect::<Vec<_>>(), [address]);
+        assert_eq!(place.read_pod("shop", "web-0"), before);
+        place.del(&pod, &uid).result_of_del();
+        assert_eq!(place.books.handles(), [] as [String; 0]);
+        agent.stop();
+    });
+}
+
+#[test]
+fn a_pod_that_kubernetes_does_not_have_gets_nothing() {
+    on_kubernetes("a_pod_that_kubernetes_does_not_have_gets_nothing", |place| {
+        let (agent, bench) = (place.agent(&[]), place.bench);
+        place.namespace("shop", json!({}));
+        let pod = bench.pod("shop", "nobody");
+        let (code, message) = place.add(&pod, "u-1").error().unwrap();
+        assert!(code == 4 && message.contains("shop/nobody (UID u-1)"), "{code}: {message}");
+        assert_eq!(place.books.handles(), [] as [String; 0]);
+        agent.stop();
+    });
+}
