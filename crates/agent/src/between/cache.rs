@@ -35,7 +35,7 @@ impl Part {
 
     fn range(self) -> KeyRange {
         match self {
-            Part::Nodes => KeyRange::Kind(Kind::Node),
+            Part::Nodes => KeyRange::NodesInBrief,
             Part::Pools => KeyRange::Kind(Kind::IpPool),
             Part::BlocksV4 => KeyRange::Blocks(IpVersion::V4),
             Part::BlocksV6 => KeyRange::Blocks(IpVersion::V6),

@@ -31,6 +31,10 @@ const KINDS: [(Kind, &str); 6] = [
     (Kind::BgpFilter, "BGP filters"),
 ];
 
+fn range_of(kind: Kind) -> KeyRange {
+    if kind == Kind::Node { KeyRange::NodesInBrief } else { KeyRange::Kind(kind) }
+}
+
 #[derive(Debug)]
 pub(super) struct Cache {
     node: String,
@@ -63,8 +67,7 @@ impl Cache {
 
     /// Never ends.
     pub(super) async fn follow(&self, store: &dyn Store) {
-        let [a, b, c, d, e, f] =
-            KINDS.map(|(kind, what)| self.follow_range(store, KeyRange::Kind(kind), what));
+        let [a, b, c, d, e, f] = KINDS.map(|(kind, what)| self.follow_range(store, range_of(kind), what));
         let [v4, v6] = [IpVersion::V4, IpVersion::V6].map(|version| {
             let owner = AffinityOwner::Host(self.node.clone());
             self.follow_range(store, KeyRange::AffinitiesOf(owner, version), "blocks of this node")
