@@ -58,11 +58,13 @@ impl NetNs {
     }
 
     pub fn is_same(&self, other: &NetNs) -> Result<bool, HostError> {
-        let identity = |ns: &NetNs| {
-            let status = ns.file.metadata().map_err(|source| failed(&ns.path, source))?;
-            Ok((status.dev(), status.ino()))
-        };
-        Ok(identity(self)? == identity(other)?)
+        Ok(self.identity()? == other.identity()?)
+    }
+
+    /// Device and inode, which no other namespace has while this one is held open.
+    pub(crate) fn identity(&self) -> Result<(u64, u64), HostError> {
+        let status = self.file.metadata().map_err(|source| failed(&self.path, source))?;
+        Ok((status.dev(), status.ino()))
     }
 
     /// Runs `act` in this namespace, on a thread of its own. The thread ends with the visit, also when `act`

@@ -7,8 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use model::Sandbox;
 
@@ -43,12 +42,13 @@ impl Host {
         }
         let Some(number) = self.namespace_behind(link)? else { return Ok(None) };
         for sandbox in ready {
-            let Some(netns) = &sandbox.netns else { continue };
-            if self.has_number(netns, number)? {
+            let Some(path) = &sandbox.netns else { continue };
+            let Some(netns) = open_if_there(path)? else { continue };
+            if self.has_number(&netns, number)? {
                 return Ok(Some(format!("it leads to sandbox {}, which is ready", sandbox.container_id)));
             }
         }
-        for (process, netns) in namespaces_of_processes() {
+        for (process, netns) in namespaces_of_processes()? {
             if self.has_number(&netns, number)? {
                 return Ok(Some(format!("process {process} lives where it leads")));
             }
@@ -64,12 +64,10 @@ impl Host {
         Ok(number.and_then(|(_, number)| read_u32(number, 0)))
     }
 
-    /// One that is gone by now is nobody's.
-    fn has_number(&mut self, netns: &Path, number: u32) -> Result<bool, HostError> {
-        let Ok(namespace) = NetNs::open(netns) else { return Ok(false) };
+    fn has_number(&mut self, netns: &NetNs, number: u32) -> Result<bool, HostError> {
         let message = Message::new(RTM_GETNSID, &[AF_UNSPEC, 0, 0, 0])
-            .with(NETNSA_FD, &namespace.as_raw_fd().to_ne_bytes());
-        let what = format!("ask for the number of namespace {}", netns.display());
+            .with(NETNSA_FD, &netns.as_raw_fd().to_ne_bytes());
+        let what = format!("ask for the number of namespace {}", netns.path().display());
         let answer = self.netlink.get(Request::new(what, message, 0))?;
         let mut attributes = Attributes::after(&answer.body, NAMESPACE_HEADER);
         let told = attributes.find(|(kind, _)| *kind == NETNSA_NSID);
@@ -77,22 +75,30 @@ impl Host {
     }
 }
 
-/// One process for each namespace in which there are any, and the path to that.
-fn namespaces_of_processes() -> Vec<(String, PathBuf)> {
+/// One process for each namespace in which there are any. The namespaces are held open: the process may end before
+/// the kernel is asked, while another one goes on living there.
+fn namespaces_of_processes() -> Result<Vec<(String, NetNs)>, HostError> {
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        let netns = entry.path().join("ns/net");
-        // A process that ended in the meantime has none.
-        let Ok(status) = fs::metadata(&netns) else { continue };
-        if seen.insert((status.dev(), status.ino())) {
+        let Some(netns) = open_if_there(&entry.path().join("ns/net"))? else { continue };
+        if seen.insert(netns.identity()?) {
             found.push((name, netns));
         }
     }
-    found
+    Ok(found)
+}
+
+/// What is gone by now is nobody's. What is there and cannot be opened may be anybody's.
+fn open_if_there(path: &Path) -> Result<Option<NetNs>, HostError> {
+    match NetNs::open(path) {
+        Ok(netns) => Ok(Some(netns)),
+        Err(_) if fs::metadata(path).is_err() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -101,11 +107,10 @@ mod tests {
 
     #[test]
     fn processes_tell_where_they_live() {
-        let found = namespaces_of_processes();
-        let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
-        assert!(found.iter().any(|(_, netns)| fs::metadata(netns).is_ok_and(|status| status.ino() == own)));
-        let places: BTreeSet<u64> =
-            found.iter().filter_map(|(_, netns)| Some(fs::metadata(netns).ok()?.ino())).collect();
-        assert!(places.len() <= found.len(), "each namespace once");
+        let found = namespaces_of_processes().unwrap();
+        let own = NetNs::current().unwrap();
+        assert!(found.iter().any(|(_, netns)| netns.is_same(&own).unwrap()));
+        let places: BTreeSet<_> = found.iter().map(|(_, netns)| netns.identity().unwrap()).collect();
+        assert_eq!(places.len(), found.len(), "each namespace once");
     }
 }

@@ -1,7 +1,6 @@
 //! Pods' devices on the node: removed when nobody lives behind them, and never otherwise.
 
-use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 
 use plan::task::{KernelChange, RepairTask, Veth};
 
@@ -86,8 +85,10 @@ fn what_is_no_pods_device_stays() {
 struct Inhabitant(Child);
 
 impl Inhabitant {
+    /// It ends with the test, whose end closes its input. A signal at its parent's death would come too early: its
+    /// parent is the thread that visits the namespace.
     fn of(bench: &Bench) -> Inhabitant {
-        let start = || testkit::process::command(Path::new("sleep")).arg("600").spawn();
+        let start = || Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         Inhabitant(bench.pod.netns().visit(start).unwrap().unwrap())
     }
 }
