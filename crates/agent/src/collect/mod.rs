@@ -8,6 +8,7 @@ mod adopt;
 mod blocks;
 mod inventory;
 mod neighbours;
+mod orchestrator;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tracing::{debug, info, warn};
 
 use blocks::Blocks;
 use inventory::Inventory;
+use orchestrator::Orchestrator;
 
 use crate::failpoint::{self, Point};
 use crate::services::{Agent, Services};
@@ -58,17 +60,22 @@ async fn collect(
     let ready = agent.sandboxes().await;
     let inventory = Inventory::of_agent(agent, blocks).await?;
     adopt::adopt_all(agent, ready.as_ref(), &inventory).await;
-    let Some(ready) = ready else {
+    let orchestrator = Orchestrator::of(agent);
+    if ready.is_none() && !orchestrator.answers() {
         return Err(CniError::internal("the container runtime does not answer"));
-    };
+    }
     let mut gone = Vec::new();
     for sandbox in inventory.sandboxes() {
         if agent.locks.is_busy(sandbox) {
             continue;
         }
-        let runtime = if ready.is_ready(sandbox.container_id()) { Word::Alive } else { Word::Gone };
-        // The orchestrator is not asked yet.
-        if say_gone(&[runtime, inventory.kernel_word(sandbox), Word::Nothing]) {
+        let runtime =
+            ready.as_ref().map_or(Word::Nothing, |ready| match ready.is_ready(sandbox.container_id()) {
+                true => Word::Alive,
+                false => Word::Gone,
+            });
+        let kubernetes = orchestrator.word(sandbox, inventory.owner_of(sandbox));
+        if say_gone(&[runtime, inventory.kernel_word(sandbox), kubernetes]) {
             gone.push(sandbox.clone());
         }
     }

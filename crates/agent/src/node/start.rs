@@ -157,6 +157,7 @@ async fn work(
             failpoint::hit(Point::StartReady);
         }
     });
+    let namespaces = agent.namespaces.follow(&*store);
     let policies = policies::watch(&*store, &agent.node, agent.metrics());
     let (held, held_blocks) = tokio::sync::watch::channel(None);
     let between = between::run(&agent, &store, &mtu_file, &held);
@@ -169,6 +170,7 @@ async fn work(
     };
     tokio::join!(
         following,
+        namespaces,
         del_queue::work(&agent),
         collect::run(&agent, grace),
         policies,

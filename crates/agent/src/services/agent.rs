@@ -16,6 +16,7 @@ use super::Common;
 use crate::endpoints::Endpoints;
 use crate::health::Health;
 use crate::journal::{Entry, Journal};
+use crate::namespaces::Namespaces;
 use crate::runtime::Runtime;
 use crate::state::{self, State};
 use crate::verbs::{CniError, code};
@@ -31,6 +32,7 @@ pub(crate) struct Agent {
     pub(crate) book: AgentBook,
     pub(crate) runtime: Runtime,
     pub(crate) endpoints: Endpoints,
+    pub(crate) namespaces: Namespaces,
     /// There are links to remove.
     pub(crate) sweep: Notify,
     pub(crate) journal: Journal,
@@ -73,6 +75,7 @@ impl Agent {
             book: AgentBook::default(),
             runtime,
             endpoints: Endpoints::default(),
+            namespaces: Namespaces::default(),
             sweep: Notify::new(),
             journal,
             rules_touched: Notify::new(),

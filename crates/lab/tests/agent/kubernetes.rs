@@ -1,5 +1,6 @@
 //! Records in Kubernetes: endpoints are pods, and nodes are nodes.
 
+use model::Kind;
 use serde_json::json;
 
 use crate::common::DelOutcome as _;
@@ -121,6 +122,62 @@ fn a_pod_that_kubernetes_does_not_have_gets_nothing() {
         let (code, message) = place.add(&pod, "u-1").error().unwrap();
         assert!(code == 4 && message.contains("shop/nobody (UID u-1)"), "{code}: {message}");
         assert_eq!(place.books.handles(), [] as [String; 0]);
+        agent.stop();
+    });
+}
+
+/// Names of annotations as people write them.
+fn asks(name: &str, value: &str) -> serde_json::Value {
+    json!({format!("cni.projectcalico.org/{name}"): value})
+}
+
+#[test]
+fn annotations_of_pods_and_namespaces_count() {
+    on_kubernetes("annotations_of_pods_and_namespaces_count", |place| {
+        for (name, cidr) in [("blue", "10.1.0.0/24"), ("green", "10.2.0.0/24")] {
+            place.books.put(Kind::IpPool, name, json!({"cidr": cidr, "nodeSelector": "all()"}));
+        }
+        let (agent, bench) = (place.agent(&[]), place.bench);
+        place.namespace("plain", json!({}));
+        place.namespace("blue", asks("ipv4pools", "[\"blue\"]"));
+        let add = |namespace: &str, name: &str, annotations| {
+            let uid = place.schedule(namespace, name, annotations);
+            let pod = bench.pod(namespace, name);
+            let outcome = place.add(&pod, &uid);
+            (pod, uid, outcome)
+        };
+        let address = |namespace: &str, name: &str, annotations| {
+            add(namespace, name, annotations).2.address().unwrap().to_string()
+        };
+        assert!(address("blue", "inherits", json!({})).starts_with("10.1.0."), "{}", agent.log());
+        let own = address("blue", "own", asks("ipv4pools", "[\"10.2.0.0/24\"]"));
+        assert!(own.starts_with("10.2.0."), "{own}");
+        assert_eq!(address("plain", "fixed", asks("ipAddrs", "[\"10.2.0.77\"]")), "10.2.0.77");
+        let (pod, ..) = add("plain", "mac", asks("hwAddr", "02:00:00:00:00:42"));
+        assert!(pod.netns().ip(&["link", "show", "eth0"]).unwrap().contains("02:00:00:00:00:42"));
+        let (_, _, refused) = add("plain", "floating", asks("floatingIPs", "[\"192.0.2.9\"]"));
+        assert!(refused.error().unwrap().1.contains("floatingIPs is not supported yet"));
+        let (pod, uid, refused) = add("plain", "brings-its-own", asks("ipAddrsNoIpam", "[\"10.9.9.9\"]"));
+        assert!(refused.error().unwrap().1.contains("ipAddrsNoIpam"));
+        let allowed = json!({"ip_addrs_no_ipam": true});
+        let call = place.call("ADD", &pod, &uid).with_netconf("feature_control", allowed.clone());
+        let result = call.run(&bench.node).unwrap();
+        assert_eq!(result.address().unwrap().to_string(), "10.9.9.9");
+        let check = place.call("CHECK", &pod, &uid).with_netconf("feature_control", allowed);
+        check.with_netconf("prevResult", result.result().unwrap()).run(&bench.node).unwrap().result_of_del();
+        place.del(&pod, &uid).result_of_del();
+        assert_eq!(noted(&place.read_pod("plain", "brings-its-own"), "podIP"), "");
+        // A change of a namespace counts for the next pod.
+        let path = "/api/v1/namespaces/blue";
+        let mut namespace = place.api().read(path).unwrap();
+        namespace["metadata"]["annotations"] = asks("ipv4pools", "[\"green\"]");
+        place.api().replace(path, &namespace).unwrap();
+        let mut number = 0;
+        let is_followed = || {
+            number += 1;
+            address("blue", &format!("later-{number}"), json!({})).starts_with("10.2.0.")
+        };
+        wait_until(is_followed, || agent.log());
         agent.stop();
     });
 }

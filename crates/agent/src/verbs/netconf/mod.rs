@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 pub(crate) use asked::Asked;
+pub(super) use asked::annotations_of_pod;
 use read::{Object, flag, number, section, text, texts};
 
 use super::error::{CniError, code};
@@ -112,9 +113,23 @@ impl NetConf {
         let document: Value = serde_json::from_slice(input).map_err(|error| {
             CniError::new(code::NOT_DECODED, "the network configuration is not JSON").because(&error)
         })?;
-        let Value::Object(document) = document else {
-            return Err(CniError::new(code::NOT_DECODED, "the network configuration is not a JSON object"));
-        };
+        match document {
+            Value::Object(document) => NetConf::read(document),
+            _ => Err(CniError::new(code::NOT_DECODED, "the network configuration is not a JSON object")),
+        }
+    }
+
+    /// The same with annotations of the pod as if the runtime had passed them. Those that it really passed count more.
+    pub(super) fn with_annotations(
+        &self,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<NetConf, CniError> {
+        let mut document = self.document.clone();
+        asked::pass_annotations(&mut document, annotations);
+        NetConf::read(document)
+    }
+
+    fn read(document: Object) -> Result<NetConf, CniError> {
         let container = section(&document, "container_settings")?;
         let (mut ipam, mut unsupported) = or_default(IpamConf::read(&section(&document, "ipam")?));
         let (asked, problem) = or_default(Asked::read(&document, &mut ipam));
@@ -144,6 +159,11 @@ impl NetConf {
 }
 
 impl NetConf {
+    /// Whether an ADD can do what is asked.
+    pub(crate) fn check(&self) -> Result<(), CniError> {
+        self.unsupported.clone().map_or(Ok(()), Err)
+    }
+
     /// Whether the attachment's addresses are not from our pools.
     pub(crate) fn goes_without_book(&self) -> bool {
         self.ipam.other.is_some() || !self.asked.without_ipam.is_empty()
