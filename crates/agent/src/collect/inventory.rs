@@ -12,7 +12,7 @@ use ipam::{
 use model::ipam::{Block, BlockAttribute};
 use model::{Key, Sandbox};
 
-use super::blocks::Blocks;
+use super::blocks;
 use super::orchestrator::PodOwner;
 use crate::endpoints::{LocalEndpoint, Vouched};
 use crate::journal::Journal;
@@ -46,7 +46,7 @@ pub(super) struct Inventory {
 
 impl Inventory {
     /// With the endpoints that the agent has cached.
-    pub(super) async fn of_agent(agent: &Agent, blocks: &mut Blocks) -> Result<Inventory, CniError> {
+    pub(super) async fn of_agent(agent: &Agent) -> Result<Inventory, CniError> {
         let book = agent.book.get_or_fail()?;
         let mut inventory = Inventory::of_kernel_and_journal(Services::Agent(agent)).await?;
         let endpoints = agent.endpoints.all();
@@ -54,7 +54,8 @@ impl Inventory {
             inventory.add_user(&endpoint.container_id, &endpoint.addresses);
         }
         inventory.vouched = agent.endpoints.vouched();
-        blocks.read(book, &agent.node, &mut inventory).await?;
+        let followed = agent.routes.get().and_then(|routes| routes.blocks_of_node());
+        blocks::read(book, &agent.node, followed, &mut inventory).await?;
         inventory.add_endpoints(endpoints);
         Ok(inventory)
     }
@@ -64,7 +65,7 @@ impl Inventory {
         let mut inventory = Inventory::of_kernel_and_journal(services).await?;
         if let Some(book) = services.existing_book_if_any(netconf).await? {
             let node = services.node_name(netconf)?;
-            Blocks::default().read(&book, &node, &mut inventory).await?;
+            blocks::read(&book, &node, None, &mut inventory).await?;
         }
         Ok(inventory)
     }
@@ -139,9 +140,8 @@ impl Inventory {
         }
     }
 
-    /// Adds the sandboxes of this node that hold addresses in a block. Whether there are any.
-    pub(super) fn add_block(&mut self, block: &Block, node: &str) -> bool {
-        let mut has_some = false;
+    /// Adds the sandboxes of this node that hold addresses in a block.
+    pub(super) fn add_block(&mut self, block: &Block, node: &str) {
         for ordinal in 0..block.capacity() {
             let Some(attribute) = block.attribute(ordinal) else { continue };
             let Some(sandbox) = sandbox_of(attribute, node) else { continue };
@@ -162,9 +162,7 @@ impl Inventory {
             // The one record that has the pod's UID.
             self.owners.extend(owner_of(attribute).map(|owner| (sandbox.clone(), owner)));
             self.sandboxes.insert(sandbox);
-            has_some = true;
         }
-        has_some
     }
 
     fn add_user(&mut self, container_id: &str, addresses: &[IpAddr]) {

@@ -32,8 +32,8 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     failpoint::hit(Point::StartBegin);
+    let node = arguments.name()?;
     let (config, reason) = settings::store_config()?;
-    let node = settings::name_in(&config, arguments.name()?);
     let bgp = arguments.bgp()?;
     info!(node, store = %config, version = env!("CARGO_PKG_VERSION"), "starting");
     if let Some(warning) = config.warning() {

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::Common;
+use crate::between;
 use crate::endpoints::Endpoints;
 use crate::health::Health;
 use crate::journal::{Entry, Journal};
@@ -41,6 +42,8 @@ pub(crate) struct Agent {
     pub(crate) state: State,
     /// Addresses that no pod may have, as far as the records are cached.
     pub(crate) protected: RwLock<Protected>,
+    /// The records that decide about routes to other nodes, once they are followed.
+    pub(crate) routes: OnceLock<Arc<between::Cache>>,
     /// BIRD's control socket, if there must be one.
     pub(crate) bird_socket: Option<PathBuf>,
 }
@@ -81,6 +84,7 @@ impl Agent {
             rules_touched: Notify::new(),
             state,
             protected: RwLock::default(),
+            routes: OnceLock::new(),
             bird_socket,
         };
         agent.count_attachments();

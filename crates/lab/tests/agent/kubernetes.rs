@@ -181,3 +181,107 @@ fn annotations_of_pods_and_namespaces_count() {
         agent.stop();
     });
 }
+
+/// Nobody calls DEL: the kernel and Kubernetes say that a sandbox is gone. There is no runtime to ask here.
+#[test]
+fn a_sandbox_is_collected_once_its_pod_is_gone_and_only_once() {
+    on_kubernetes("a_sandbox_is_collected_once_its_pod_is_gone_and_only_once", |place| {
+        let (agent, bench) = (place.agent(&[("PLUMB_GRACE", "500ms")]), place.bench);
+        place.namespace("shop", json!({}));
+        let add = |name: &str| {
+            let uid = place.schedule("shop", name, json!({}));
+            let pod = bench.pod("shop", name);
+            let address = place.add(&pod, &uid).address().unwrap();
+            (pod, uid, address)
+        };
+        let (kept, kept_uid, address) = add("kept");
+        let (gone, ..) = add("gone");
+        kept.netns().delete().unwrap();
+        gone.netns().delete().unwrap();
+        place.delete_pod("shop", "gone");
+        wait_until(|| place.books.handles().len() == 1, || agent.log());
+        assert_eq!(bench.metric("collected_total"), 1, "{}", agent.log());
+        let recorded = place.read_pod("shop", "kept");
+        assert_eq!(noted(&recorded, "podIP"), format!("{address}/32"), "its pod vouches for it");
+
+        // A pod whose sandbox was given back is no leftover: nothing is removed again and again.
+        place.del(&kept, &kept_uid).result_of_del();
+        let (other, ..) = add("other");
+        other.netns().delete().unwrap();
+        place.delete_pod("shop", "other");
+        wait_until(|| place.books.handles().is_empty(), || agent.log());
+        wait_until(|| bench.metric("collected_total") == 2, || agent.log());
+        let recorded = place.read_pod("shop", "kept");
+        let revision = &recorded["metadata"]["resourceVersion"];
+        let (last, ..) = add("last");
+        last.netns().delete().unwrap();
+        place.delete_pod("shop", "last");
+        wait_until(|| bench.metric("collected_total") == 3, || agent.log());
+        assert_eq!(&place.read_pod("shop", "kept")["metadata"]["resourceVersion"], revision);
+        agent.stop();
+    });
+}
+
+/// The API server goes away while pods come and go.
+#[test]
+fn an_outage_of_the_api_server_queues_dels_and_refuses_adds() {
+    on_kubernetes("an_outage_of_the_api_server_queues_dels_and_refuses_adds", |mut place| {
+        let (agent, bench) = (place.agent(&[]), place.bench);
+        place.namespace("shop", json!({}));
+        let names = ["a", "b", "c", "d"];
+        let uids = names.map(|name| place.schedule("shop", name, json!({})));
+        let pods = names.map(|name| bench.pod("shop", name));
+        for (pod, uid) in pods.iter().zip(&uids).take(3) {
+            place.add(pod, uid).result().unwrap();
+        }
+        place.server.kill();
+        place.del(&pods[0], &uids[0]).result_of_del();
+        let (code, message) = place.add(&pods[3], &uids[3]).error().unwrap();
+        assert_eq!(code, 11, "{message}");
+        place.del(&pods[1], &uids[1]).result_of_del();
+        let not_ready = || bench.page("readiness");
+        wait_until(|| not_ready().contains("cannot use the store"), not_ready);
+        assert!(pods[2].netns().can_ping(bench.node.address()).unwrap(), "who runs is not disturbed");
+        place.server.restart().unwrap();
+        wait_until(|| place.books.handles().len() == 1, || agent.log());
+        bench.wait_until_ready(&agent);
+        wait_until(|| not_ready().starts_with("HTTP/1.1 200"), not_ready);
+        let address = place.add(&pods[3], &uids[3]).address().unwrap();
+        assert_eq!(noted(&place.read_pod("shop", "d"), "podIP"), format!("{address}/32"));
+        for name in ["a", "b"] {
+            assert_eq!(noted(&place.read_pod("shop", name), "podIP"), "", "{name}");
+        }
+        for number in [2, 3] {
+            place.del(&pods[number], &uids[number]).result_of_del();
+        }
+        assert_eq!(place.books.handles(), [] as [String; 0]);
+        agent.stop();
+    });
+}
+
+/// Without an agent: the plugin finds the API server in the network configuration.
+#[test]
+fn a_single_call_finds_the_api_server_in_its_configuration() {
+    on_kubernetes("a_single_call_finds_the_api_server_in_its_configuration", |place| {
+        let bench = place.bench;
+        place.namespace("shop", asks("ipv4pools", "[\"pods\"]"));
+        let uid = place.schedule("shop", "web-0", json!({}));
+        let pod = bench.pod("shop", "web-0");
+        let call = |verb: &str| {
+            let kubernetes = json!({"kubeconfig": place.kubeconfig, "k8s_api_root": place.server.url()});
+            let mut call = place.call(verb, &pod, &uid).with_netconf("kubernetes", kubernetes);
+            call = call.with_netconf("datastore_type", "kubernetes");
+            for key in ["agent_socket", "sqlite_path"] {
+                call.netconf.as_object_mut().unwrap().remove(key);
+            }
+            call.run(&bench.node).unwrap()
+        };
+        let address = call("ADD").address().unwrap();
+        assert_eq!(noted(&place.read_pod("shop", "web-0"), "podIP"), format!("{address}/32"));
+        assert!(pod.netns().can_ping(bench.node.address()).unwrap());
+        call("DEL").result_of_del();
+        call("DEL").result_of_del();
+        assert_eq!(place.books.handles(), [] as [String; 0]);
+        assert_eq!(noted(&place.read_pod("shop", "web-0"), "podIP"), "");
+    });
+}
