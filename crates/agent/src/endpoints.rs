@@ -5,9 +5,10 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ipnet::IpNet;
+use model::kube::views;
 use model::names::EndpointName;
 use model::originals::Named;
-use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox, is_detached};
+use model::{DeviceName, Key, KeyRange, Kind, Mac, Resource, Sandbox, is_detached, is_same_attachment};
 use plan::between::AllowedSource;
 use serde_json::Value;
 use store::{Record, Store};
@@ -31,6 +32,28 @@ pub(crate) struct LocalEndpoint {
     pub(crate) more_sources: Vec<IpNet>,
     /// Namespace and name, if it is a pod's.
     pub(crate) pod: Option<(String, String)>,
+    /// Of the record; where that is a view, of the pod.
+    pub(crate) uids: Vec<String>,
+}
+
+/// A pod that Kubernetes has on this node, where endpoints are views of pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodOnNode {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    /// As Kubernetes and as the runtime call it.
+    pub(crate) uids: Vec<String>,
+    /// Of the sandbox that the record names.
+    pub(crate) container_id: Option<String>,
+    /// A pod that has ended has none.
+    pub(crate) has_addresses: bool,
+}
+
+impl LocalEndpoint {
+    /// Whether both describe the same attachment. The rest of a record changes for many reasons, above all where it is a pod.
+    pub(crate) fn is_same_attachment(&self, other: &LocalEndpoint) -> bool {
+        is_same_attachment(&self.record.value, &other.record.value)
+    }
 }
 
 /// Only those of one node are cached, however many the cluster has.
@@ -45,8 +68,14 @@ pub(crate) struct Endpoints {
 struct Records {
     endpoints: BTreeMap<Key, LocalEndpoint>,
     /// Pods without a sandbox, where endpoints are views of pods.
-    detached: BTreeMap<Key, Record>,
+    detached: BTreeMap<Key, Detached>,
     vouching: BTreeMap<Key, Vouched>,
+}
+
+#[derive(Debug)]
+struct Detached {
+    record: Record,
+    uids: Vec<String>,
 }
 
 /// Addresses of an endpoint record that names no sandbox of this node, but may be a running pod's all the same.
@@ -84,7 +113,26 @@ impl Endpoints {
     pub(crate) fn record_at(&self, key: &Key) -> Option<Record> {
         let cached = self.cached();
         let attached = cached.endpoints.get(key).map(|endpoint| &endpoint.record);
-        attached.or_else(|| cached.detached.get(key)).cloned()
+        attached.or_else(|| cached.detached.get(key).map(|detached| &detached.record)).cloned()
+    }
+
+    /// Every pod with a network of its own. Only of use where endpoints are views of pods.
+    pub(crate) fn pods(&self) -> Vec<PodOnNode> {
+        let cached = self.cached();
+        let attached = cached.endpoints.iter().map(|(key, endpoint)| {
+            let container_id = Some(endpoint.container_id.clone());
+            (key, endpoint.uids.clone(), container_id, !endpoint.addresses.is_empty())
+        });
+        let detached = cached.detached.iter().map(|(key, pod)| (key, pod.uids.clone(), None, false));
+        let is_other = |key: &&Key| !cached.endpoints.contains_key(*key);
+        let others = cached.vouching.keys().filter(is_other).map(|key| (key, Vec::new(), None, true));
+        let pods = attached.chain(detached).chain(others);
+        let pods = pods.filter_map(|(key, uids, container_id, has_addresses)| {
+            let behind = views::behind(key)?;
+            let (namespace, name) = (behind.namespace?, behind.name);
+            Some(PodOnNode { namespace, name, uids, container_id, has_addresses })
+        });
+        pods.collect()
     }
 
     /// The cached record at this key, if it is this sandbox's. A change by its revision fails if it is out of date.
@@ -133,7 +181,8 @@ impl Records {
         self.remove(&record.key);
         if is_detached(&record.value) {
             if is_of_node(&record.key, node) {
-                self.detached.insert(record.key.clone(), record.clone());
+                let uids = decode(record).map(|resource| views::uids(&resource)).unwrap_or_default();
+                self.detached.insert(record.key.clone(), Detached { record: record.clone(), uids });
             }
             return;
         }
@@ -165,9 +214,7 @@ fn is_of_node(key: &Key, node: &str) -> bool {
 
 /// The addresses of a record in which [`read`] finds no sandbox or no addresses. `None` if it is another node's.
 fn vouched(record: &Record, node: &str) -> Option<Vouched> {
-    let resource =
-        Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str());
-    let Ok(resource) = resource else {
+    let Some(resource) = decode(record) else {
         return is_of_node(&record.key, node).then_some(Vouched::AnyAddress);
     };
     if resource.spec("node").and_then(Value::as_str) != Some(node) {
@@ -182,9 +229,7 @@ fn vouched(record: &Record, node: &str) -> Option<Vouched> {
 
 /// `None` if the record is another node's, or cannot be read.
 pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
-    let resource =
-        Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str())
-            .ok()?;
+    let resource = decode(record)?;
     let text = |field: &str| resource.spec(field).and_then(Value::as_str).filter(|text| !text.is_empty());
     if text("node") != Some(node) {
         return None;
@@ -201,7 +246,12 @@ pub(crate) fn read(record: &Record, node: &str) -> Option<LocalEndpoint> {
             let namespace = Named::Namespace.original(&resource).unwrap_or_default();
             (namespace.to_owned(), pod.to_owned())
         }),
+        uids: views::uids(&resource),
     })
+}
+
+fn decode(record: &Record) -> Option<Resource> {
+    Resource::decode(&record.key, Kind::WorkloadEndpoint, &record.value, record.revision.as_str()).ok()
 }
 
 /// Networks or single addresses; anything else is skipped.
@@ -274,6 +324,41 @@ mod tests {
         store.delete(key, revision).await.unwrap();
         until(|| endpoints.more_sources().is_empty()).await;
         following.abort();
+    }
+
+    #[test]
+    fn a_pod_without_a_sandbox_vouches_for_nothing_but_is_known() {
+        let record = |name: &str, spec: serde_json::Value| Record {
+            key: Key::namespaced(Kind::WorkloadEndpoint, "shop", format!("a-k8s-{name}-eth0")),
+            value: json!({"metadata": {"namespace": "shop", "uid": format!("u-{name}")}, "spec": spec})
+                .to_string()
+                .into(),
+            revision: store::Revision::new("1"),
+        };
+        let endpoints = Endpoints::default();
+        let put = |record: Record| endpoints.cached().put(&record, "a");
+        put(record("fresh", json!({"node": "a", "pod": "fresh", "endpoint": "eth0"})));
+        let attached = json!({
+            "node": "a", "pod": "runs", "endpoint": "eth0", "containerID": "c", "ipNetworks": ["10.0.0.1/32"],
+        });
+        put(record("runs", attached));
+        put(record("foreign", json!({"node": "a", "pod": "foreign", "ipNetworks": ["10.0.0.2/32"]})));
+        assert_eq!(endpoints.all().len(), 1);
+        let addresses = Vouched::Addresses(vec!["10.0.0.2".parse().unwrap()]);
+        assert_eq!(endpoints.vouched(), [addresses], "of a pod that another program has attached");
+        let known: Vec<_> =
+            endpoints.pods().into_iter().map(|pod| (pod.name, pod.uids, pod.container_id)).collect();
+        let of = |name: &str, container: Option<&str>| {
+            (name.to_owned(), vec![format!("u-{name}")], container.map(str::to_owned))
+        };
+        assert_eq!(
+            known,
+            [of("runs", Some("c")), of("fresh", None), ("foreign".to_owned(), Vec::new(), None)]
+        );
+        let fresh = record("fresh", json!({})).key;
+        assert!(endpoints.record_at(&fresh).is_some());
+        endpoints.cached().remove(&fresh);
+        assert_eq!(endpoints.record_at(&fresh), None);
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod guard;
 mod health;
 mod journal;
 mod log;
+mod namespaces;
 mod node;
 mod node_status;
 mod policies;

@@ -1,4 +1,4 @@
-//! Whether the store can be used: probed every two seconds, for readiness, STATUS, the metrics and the doctor.
+//! Whether the store can be used: probed every few seconds, for readiness, STATUS, the metrics and the doctor.
 //!
 //! Nothing else notices at once: watches reconnect silently, and an idle node commits nothing for hours.
 
@@ -11,14 +11,18 @@ use tracing::{info, warn};
 use crate::health::Health;
 
 const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// An API server serves every node of a cluster, and much else. The kubelets renew their leases as often.
+const PROBE_API_SERVER_EVERY: Duration = Duration::from_secs(10);
 /// Longer than a busy store takes, and short enough that readiness shows it within seconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Probes again and again; never ends.
 pub(crate) async fn watch(health: &Health, store: &dyn Store) {
+    let is_kubernetes = !store.capabilities().endpoints_are_records;
+    let every = if is_kubernetes { PROBE_API_SERVER_EVERY } else { PROBE_EVERY };
     loop {
         report(health, probe(store).await);
-        sleep(PROBE_EVERY).await;
+        sleep(every).await;
     }
 }
 

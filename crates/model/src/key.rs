@@ -200,6 +200,8 @@ pub enum KeyRange {
     NodesInBrief,
     /// All blocks of one IP version.
     Blocks(IpVersion),
+    /// All blocks: one watch where both IP versions are in one collection.
+    AllBlocks,
     /// All affinities of nodes. Owners that are not nodes are in `VirtualAffinities`.
     HostAffinities,
     /// The affinities of one owner, of one IP version.
@@ -229,6 +231,7 @@ impl KeyRange {
             KeyRange::NodesInBrief => KeyRange::Kind(Kind::Node).etcd_prefix(),
             KeyRange::EndpointsOf(_) => KeyRange::Kind(Kind::WorkloadEndpoint).etcd_prefix(),
             KeyRange::Blocks(version) => format!("{BLOCKS}{}/block/", version.key_segment()),
+            KeyRange::AllBlocks => BLOCKS.to_owned(),
             KeyRange::HostAffinities => HOST_AFFINITIES.to_owned(),
             KeyRange::AffinitiesOf(owner, version) => {
                 format!("{}{}/{}/block/", affinity_root(owner), owner.name(), version.key_segment())

@@ -197,6 +197,7 @@ impl StoreConfig {
                 kubeconfig: settings.kubeconfig.map(PathBuf::from),
                 context: settings.k8s_current_context,
                 api_group: settings.calico_api_group,
+                api_endpoint: settings.k8s_api_endpoint,
             }),
         };
         Ok(Selected { config, reason, origin })

@@ -26,12 +26,25 @@ enum Part {
     Pools,
     BlocksV4,
     BlocksV6,
+    /// In place of the two, where a store keeps them together.
+    Blocks,
     Felix,
     Bgp,
 }
 
 impl Part {
-    const ALL: [Part; 6] = [Part::Nodes, Part::Pools, Part::BlocksV4, Part::BlocksV6, Part::Felix, Part::Bgp];
+    const ALL: [Part; 7] =
+        [Part::Nodes, Part::Pools, Part::BlocksV4, Part::BlocksV6, Part::Blocks, Part::Felix, Part::Bgp];
+
+    /// Whether this part of a store is followed.
+    fn is_followed(self, store: &dyn Store) -> bool {
+        let is_kubernetes = !store.capabilities().endpoints_are_records;
+        match self {
+            Part::BlocksV4 | Part::BlocksV6 => !is_kubernetes,
+            Part::Blocks => is_kubernetes,
+            Part::Nodes | Part::Pools | Part::Felix | Part::Bgp => true,
+        }
+    }
 
     fn range(self) -> KeyRange {
         match self {
@@ -39,6 +52,7 @@ impl Part {
             Part::Pools => KeyRange::Kind(Kind::IpPool),
             Part::BlocksV4 => KeyRange::Blocks(IpVersion::V4),
             Part::BlocksV6 => KeyRange::Blocks(IpVersion::V6),
+            Part::Blocks => KeyRange::AllBlocks,
             Part::Felix => KeyRange::Kind(Kind::FelixConfiguration),
             Part::Bgp => KeyRange::Kind(Kind::BgpConfiguration),
         }
@@ -48,7 +62,7 @@ impl Part {
         match self {
             Part::Nodes => "nodes",
             Part::Pools => "pools",
-            Part::BlocksV4 | Part::BlocksV6 => "blocks",
+            Part::BlocksV4 | Part::BlocksV6 | Part::Blocks => "blocks",
             Part::Felix => "Felix settings",
             Part::Bgp => "BGP settings",
         }
@@ -56,7 +70,7 @@ impl Part {
 }
 
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     state: Mutex<State>,
     /// The records have changed.
     pub(super) changed: Notify,
@@ -83,8 +97,10 @@ pub(super) struct State {
     pub(super) has_adopted: bool,
     /// By IP version: the VXLAN device exists, so that its address may be recorded.
     pub(super) has_device: [bool; 2],
-    /// Parts that have been listed at least once.
-    complete: BTreeSet<Part>,
+    /// Blocks in which this node has something: its own, and those that it borrowed addresses from.
+    blocks_of_node: BTreeSet<Cidr>,
+    /// Parts that have to be listed before anything is decided.
+    incomplete: BTreeSet<Part>,
 }
 
 impl Cache {
@@ -101,7 +117,8 @@ impl Cache {
             doubts: Vec::new(),
             has_adopted: false,
             has_device: [false, false],
-            complete: BTreeSet::new(),
+            blocks_of_node: BTreeSet::new(),
+            incomplete: Part::ALL.into(),
         };
         let settings = state.settings();
         state.between.set_settings(settings);
@@ -124,11 +141,26 @@ impl Cache {
 
     /// Never ends.
     pub(super) async fn follow(&self, store: &dyn Store) {
-        let [a, b, c, d, e, f] = Part::ALL.map(|part| self.follow_part(store, part));
-        tokio::join!(a, b, c, d, e, f);
+        self.lock().incomplete.retain(|part| part.is_followed(store));
+        let [a, b, c, d, e, f, g] = Part::ALL.map(|part| self.follow_part(store, part));
+        tokio::join!(a, b, c, d, e, f, g);
+    }
+
+    /// Whether everything has been listed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lock().is_complete()
+    }
+
+    /// The blocks in which this node has something; `None` until all have been listed.
+    pub(crate) fn blocks_of_node(&self) -> Option<BTreeSet<Cidr>> {
+        let state = self.lock();
+        state.is_complete().then(|| state.blocks_of_node.clone())
     }
 
     async fn follow_part(&self, store: &dyn Store, part: Part) {
+        if !part.is_followed(store) {
+            return;
+        }
         let mut listed: BTreeSet<Key> = BTreeSet::new();
         let on_update = |update| {
             match update {
@@ -164,7 +196,7 @@ fn kubernetes_service() -> Option<IpNet> {
 impl State {
     /// Whether everything has been listed. Before that it is unknown which routes are superfluous.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete.len() == Part::ALL.len()
+        self.incomplete.is_empty()
     }
 
     fn put(&mut self, record: &Record) {
@@ -194,6 +226,12 @@ impl State {
             Some(Err(error)) => return warn!(%error, "cannot read a block; its routes stay"),
             None => None,
         };
+        let is_of_node = view.as_ref().is_some_and(|view| view.nodes().any(|node| node == self.node));
+        if is_of_node {
+            self.blocks_of_node.insert(cidr);
+        } else {
+            self.blocks_of_node.remove(&cidr);
+        }
         self.between.set_block(cidr, view);
     }
 
@@ -236,8 +274,9 @@ impl State {
         let cached: Vec<Key> = match part {
             Part::Nodes => self.between.nodes().map(|(name, _)| of_kind(Kind::Node, name)).collect(),
             Part::Pools => self.between.pool_names().map(|name| of_kind(Kind::IpPool, name)).collect(),
-            Part::BlocksV4 => self.blocks(IpVersion::V4),
-            Part::BlocksV6 => self.blocks(IpVersion::V6),
+            Part::BlocksV4 => self.blocks(Some(IpVersion::V4)),
+            Part::BlocksV6 => self.blocks(Some(IpVersion::V6)),
+            Part::Blocks => self.blocks(None),
             Part::Felix => vec![
                 of_kind(Kind::FelixConfiguration, DEFAULT),
                 of_kind(Kind::FelixConfiguration, &format!("node.{}", self.node)),
@@ -245,11 +284,13 @@ impl State {
             Part::Bgp => vec![of_kind(Kind::BgpConfiguration, DEFAULT)],
         };
         cached.iter().filter(|key| !listed.contains(key)).for_each(|key| self.set(key, None));
-        self.complete.insert(part);
+        self.incomplete.remove(&part);
     }
 
-    fn blocks(&self, version: IpVersion) -> Vec<Key> {
-        let of_version = self.between.block_cidrs().filter(|cidr| cidr.version() == version);
+    /// Of one IP version, or all.
+    fn blocks(&self, version: Option<IpVersion>) -> Vec<Key> {
+        let is_meant = |cidr: &&Cidr| version.is_none_or(|version| cidr.version() == version);
+        let of_version = self.between.block_cidrs().filter(is_meant);
         of_version.map(|cidr| Key::Block(*cidr)).collect()
     }
 }
@@ -300,8 +341,14 @@ mod tests {
         assert_eq!(cache.lock().between.settings().vxlan_vni, 7);
         assert_eq!(cache.lock().between.nodes().count(), 1);
         assert_eq!(cache.lock().between.block_cidrs().count(), 1);
+        assert_eq!(cache.blocks_of_node(), Some(BTreeSet::new()));
         put_block(&*store, "10.0.2.0/26", "c").await;
         until(&cache, |state| state.between.block_cidrs().count() == 2).await;
+        let own = put_block(&*store, "10.0.3.0/26", "a").await;
+        until(&cache, |state| !state.blocks_of_node.is_empty()).await;
+        let record = store.get(&own).await.unwrap().unwrap();
+        store.delete(own, record.revision).await.unwrap();
+        until(&cache, |state| state.blocks_of_node.is_empty()).await;
         for key in [b, block] {
             let record = store.get(&key).await.unwrap().unwrap();
             store.delete(key, record.revision).await.unwrap();

@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::services::Agent;
-use cache::Cache;
+pub(crate) use cache::Cache;
 use keep::Keeper;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     mtu_file: &Path,
     held: &watch::Sender<HeldBlocks>,
 ) {
-    let cache = Arc::new(Cache::new(&agent.node));
+    let cache = Arc::clone(agent.routes.get_or_init(|| Arc::new(Cache::new(&agent.node))));
     let keeping = async {
         loop {
             // Listening starts before the first observation, so that nothing is missed in between.

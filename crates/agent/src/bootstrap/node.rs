@@ -83,7 +83,7 @@ fn log(choice: &Choice) {
 
 /// Every other node with an address.
 async fn other_nodes(store: &dyn Store, node: &str) -> Result<Vec<OtherNode>, Failure> {
-    let (nodes, _) = store.list_all(KeyRange::Kind(Kind::Node)).await?;
+    let (nodes, _) = store.list_all(KeyRange::NodesInBrief).await?;
     let own = Key::cluster(Kind::Node, node);
     let mut others = Vec::new();
     for record in nodes.iter().filter(|record| record.key != own) {

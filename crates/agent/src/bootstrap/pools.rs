@@ -42,7 +42,7 @@ async fn is_ipv6_wanted(store: &dyn Store, environment: Environment<'_>) -> Resu
     if environment("CALICO_IPV6POOL_CIDR").is_some() {
         return Ok(true);
     }
-    let (nodes, _) = store.list_all(KeyRange::Kind(Kind::Node)).await?;
+    let (nodes, _) = store.list_all(KeyRange::NodesInBrief).await?;
     let has_ipv6 = |record: &store::Record| {
         Resource::decode(&record.key, Kind::Node, &record.value, record.revision.as_str())
             .is_ok_and(|node| crate::address::recorded(&node, IpVersion::V6).is_some())

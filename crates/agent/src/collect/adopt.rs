@@ -76,7 +76,8 @@ async fn adopt(
 /// A DEL may have come first.
 async fn is_still_recorded(agent: &Agent, endpoint: &LocalEndpoint) -> Result<bool, CniError> {
     let record = agent.book.get_or_fail()?.store().get(&endpoint.record.key).await?;
-    Ok(record.and_then(|record| endpoints::read(&record, &agent.node)).as_ref() == Some(endpoint))
+    let found = record.and_then(|record| endpoints::read(&record, &agent.node));
+    Ok(found.is_some_and(|found| found.is_same_attachment(endpoint)))
 }
 
 fn record(agent: &Agent, entry: Entry) -> Result<(), CniError> {

@@ -1,7 +1,7 @@
 //! Which blocks hold addresses of this node's pods: its own, and those that it borrowed from.
 //!
-//! No record leads from a node to the blocks that it borrowed from, and most nodes never borrow. So all blocks of the cluster are searched at
-//! the first observation and rarely afterwards; the blocks found are read at each.
+//! The agent follows all blocks for its routes, and so knows them. A single call does not: no record leads from a node to the blocks that
+//! it borrowed from, so it searches all.
 
 use std::collections::BTreeSet;
 
@@ -16,42 +16,31 @@ use crate::verbs::CniError;
 
 /// How many blocks are read in one request.
 const BLOCKS_AT_ONCE: usize = 64;
-/// All blocks are searched at every tenth observation.
-const SEARCH_EVERY: u32 = 10;
 const VERSIONS: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
-#[derive(Debug, Default)]
-pub(super) struct Blocks {
-    /// Other nodes' blocks with addresses of this node's pods, from the last search.
-    borrowed_from: BTreeSet<Cidr>,
-    observations: u32,
-}
-
-impl Blocks {
-    /// Adds the sandboxes that hold addresses.
-    pub(super) async fn read(
-        &mut self,
-        book: &Book,
-        node: &str,
-        inventory: &mut Inventory,
-    ) -> Result<(), CniError> {
-        let mut blocks = own_blocks(book, node).await?;
-        if self.observations.is_multiple_of(SEARCH_EVERY) {
-            self.borrowed_from = find_borrowed(book, node, inventory).await?;
-        } else {
-            blocks.extend(&self.borrowed_from);
+/// Adds the sandboxes that hold addresses. `followed`: the blocks of this node, if they are known.
+pub(super) async fn read(
+    book: &Book,
+    node: &str,
+    followed: Option<BTreeSet<Cidr>>,
+    inventory: &mut Inventory,
+) -> Result<(), CniError> {
+    let blocks: Vec<Cidr> = match followed {
+        Some(followed) => followed.into_iter().collect(),
+        None => {
+            add_borrowed(book, node, inventory).await?;
+            own_blocks(book, node).await?
         }
-        self.observations = self.observations.wrapping_add(1);
-        for some in blocks.chunks(BLOCKS_AT_ONCE) {
-            let lookups = some.iter().map(|block| Lookup::Record(Key::Block(*block))).collect();
-            for record in book.store().read(lookups).await?.into_iter().flatten() {
-                if let Some(block) = decode(&record) {
-                    inventory.add_block(&block, node);
-                }
+    };
+    for some in blocks.chunks(BLOCKS_AT_ONCE) {
+        let lookups = some.iter().map(|block| Lookup::Record(Key::Block(*block))).collect();
+        for record in book.store().read(lookups).await?.into_iter().flatten() {
+            if let Some(block) = decode(&record) {
+                inventory.add_block(&block, node);
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
 async fn own_blocks(book: &Book, node: &str) -> Result<Vec<Cidr>, CniError> {
@@ -65,22 +54,16 @@ async fn own_blocks(book: &Book, node: &str) -> Result<Vec<Cidr>, CniError> {
     Ok(blocks.collect())
 }
 
-/// Searches all blocks, a page at a time.
-async fn find_borrowed(
-    book: &Book,
-    node: &str,
-    inventory: &mut Inventory,
-) -> Result<BTreeSet<Cidr>, CniError> {
+/// Searches all blocks of other nodes, a page at a time.
+async fn add_borrowed(book: &Book, node: &str, inventory: &mut Inventory) -> Result<(), CniError> {
     let own = Some(AffinityOwner::Host(node.to_owned()));
-    let mut found = BTreeSet::new();
     for version in VERSIONS {
         let mut request = ListRequest::new(KeyRange::Blocks(version));
         loop {
             let page = book.store().list(request.clone()).await?;
             for record in page.records.iter().filter(|record| mentions(&record.value, node)) {
-                let Some(block) = decode(record).filter(|block| block.owner() != own) else { continue };
-                if inventory.add_block(&block, node) {
-                    found.insert(block.cidr);
+                if let Some(block) = decode(record).filter(|block| block.owner() != own) {
+                    inventory.add_block(&block, node);
                 }
             }
             match page.next {
@@ -89,7 +72,7 @@ async fn find_borrowed(
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Whether a record contains the node's name: most blocks of a cluster do not, and need not be decoded.

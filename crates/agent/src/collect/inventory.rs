@@ -5,11 +5,15 @@ use std::net::IpAddr;
 
 use doctor::mended::Leftovers;
 use host::OwnedLink;
-use ipam::{INTERFACE_ATTRIBUTE, NODE_ATTRIBUTE, ROLE_ATTRIBUTE, TYPE_ATTRIBUTE};
+use ipam::{
+    INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, POD_UID_ATTRIBUTE,
+    ROLE_ATTRIBUTE, TYPE_ATTRIBUTE,
+};
 use model::ipam::{Block, BlockAttribute};
 use model::{Key, Sandbox};
 
-use super::blocks::Blocks;
+use super::blocks;
+use super::orchestrator::PodOwner;
 use crate::endpoints::{LocalEndpoint, Vouched};
 use crate::journal::Journal;
 use crate::services::{Agent, Services};
@@ -36,11 +40,13 @@ pub(super) struct Inventory {
     users: BTreeMap<IpAddr, BTreeSet<String>>,
     /// Addresses of endpoint records that name no sandbox, or cannot be read.
     vouched: Vec<Vouched>,
+    /// The pods that sandboxes were made for.
+    owners: BTreeMap<Sandbox, PodOwner>,
 }
 
 impl Inventory {
     /// With the endpoints that the agent has cached.
-    pub(super) async fn of_agent(agent: &Agent, blocks: &mut Blocks) -> Result<Inventory, CniError> {
+    pub(super) async fn of_agent(agent: &Agent) -> Result<Inventory, CniError> {
         let book = agent.book.get_or_fail()?;
         let mut inventory = Inventory::of_kernel_and_journal(Services::Agent(agent)).await?;
         let endpoints = agent.endpoints.all();
@@ -48,7 +54,8 @@ impl Inventory {
             inventory.add_user(&endpoint.container_id, &endpoint.addresses);
         }
         inventory.vouched = agent.endpoints.vouched();
-        blocks.read(book, &agent.node, &mut inventory).await?;
+        let followed = agent.routes.get().and_then(|routes| routes.blocks_of_node());
+        blocks::read(book, &agent.node, followed, &mut inventory).await?;
         inventory.add_endpoints(endpoints);
         Ok(inventory)
     }
@@ -58,7 +65,7 @@ impl Inventory {
         let mut inventory = Inventory::of_kernel_and_journal(services).await?;
         if let Some(book) = services.existing_book_if_any(netconf).await? {
             let node = services.node_name(netconf)?;
-            Blocks::default().read(&book, &node, &mut inventory).await?;
+            blocks::read(&book, &node, None, &mut inventory).await?;
         }
         Ok(inventory)
     }
@@ -72,14 +79,22 @@ impl Inventory {
         let mut sandboxes: BTreeSet<Sandbox> = devices.keys().cloned().collect();
         let mut inventory = Inventory { links, foreign_devices, devices, ..Inventory::default() };
         for entry in services.journal().map(Journal::all).unwrap_or_default() {
-            inventory.add_user(entry.attachment.sandbox.container_id(), &entry.attachment.addresses);
-            sandboxes.insert(entry.attachment.sandbox);
+            let sandbox = entry.attachment.sandbox;
+            inventory.add_user(sandbox.container_id(), &entry.attachment.addresses);
+            inventory.owners.extend(
+                entry.pod.map(|(namespace, name)| (sandbox.clone(), PodOwner { namespace, name, uid: None })),
+            );
+            sandboxes.insert(sandbox);
         }
         Ok(Inventory { sandboxes, ..inventory })
     }
 
     pub(super) fn sandboxes(&self) -> impl Iterator<Item = &Sandbox> {
         self.sandboxes.iter()
+    }
+
+    pub(super) fn owner_of(&self, sandbox: &Sandbox) -> Option<&PodOwner> {
+        self.owners.get(sandbox)
     }
 
     pub(super) fn endpoint_of(&self, sandbox: &Sandbox) -> Option<Key> {
@@ -125,9 +140,8 @@ impl Inventory {
         }
     }
 
-    /// Adds the sandboxes of this node that hold addresses in a block. Whether there are any.
-    pub(super) fn add_block(&mut self, block: &Block, node: &str) -> bool {
-        let mut has_some = false;
+    /// Adds the sandboxes of this node that hold addresses in a block.
+    pub(super) fn add_block(&mut self, block: &Block, node: &str) {
         for ordinal in 0..block.capacity() {
             let Some(attribute) = block.attribute(ordinal) else { continue };
             let Some(sandbox) = sandbox_of(attribute, node) else { continue };
@@ -145,10 +159,10 @@ impl Inventory {
                 self.only_addresses.insert(sandbox.clone());
             }
             self.with_addresses.insert(sandbox.clone());
+            // The one record that has the pod's UID.
+            self.owners.extend(owner_of(attribute).map(|owner| (sandbox.clone(), owner)));
             self.sandboxes.insert(sandbox);
-            has_some = true;
         }
-        has_some
     }
 
     fn add_user(&mut self, container_id: &str, addresses: &[IpAddr]) {
@@ -189,6 +203,13 @@ impl Inventory {
 /// The network of an endpoint that has neither an address nor a device nor a journal entry.
 const UNKNOWN_NETWORK: &str = "unknown";
 
+/// The pod that an address was allocated for.
+fn owner_of(attribute: &BlockAttribute) -> Option<PodOwner> {
+    let recorded = |key: &str| attribute.secondary.get(key).cloned();
+    let (namespace, name) = (recorded(NAMESPACE_ATTRIBUTE)?, recorded(POD_ATTRIBUTE)?);
+    Some(PodOwner { namespace, name, uid: recorded(POD_UID_ATTRIBUTE) })
+}
+
 /// The sandbox on this node that holds an address; `None` for addresses of nodes, tunnels and virtual machines.
 fn sandbox_of(attribute: &BlockAttribute, node: &str) -> Option<Sandbox> {
     let recorded = |key: &str| attribute.secondary.get(key).map(String::as_str);
@@ -223,6 +244,7 @@ mod tests {
             addresses: Vec::new(),
             more_sources: Vec::new(),
             pod: None,
+            uids: Vec::new(),
         }
     }
 

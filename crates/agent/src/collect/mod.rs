@@ -8,6 +8,7 @@ mod adopt;
 mod blocks;
 mod inventory;
 mod neighbours;
+mod orchestrator;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use host::Host;
 use model::Sandbox;
 use tracing::{debug, info, warn};
 
-use blocks::Blocks;
 use inventory::Inventory;
+use orchestrator::Orchestrator;
 
 use crate::failpoint::{self, Point};
 use crate::services::{Agent, Services};
@@ -33,13 +34,14 @@ const SYNC_POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Observes again and again; never ends. Begins when the store's records are cached.
 pub(crate) async fn run(agent: &Agent, grace: Duration) {
-    let (mut suspects, mut blocks) = (Suspects::new(grace), Blocks::default());
-    let mut strays = Suspects::new(grace);
+    let (mut suspects, mut strays) = (Suspects::new(grace), Suspects::new(grace));
     loop {
-        while !agent.health.is_store_in_sync() {
+        while !(agent.health.is_store_in_sync()
+            && agent.routes.get().is_some_and(|routes| routes.is_complete()))
+        {
             tokio::time::sleep(SYNC_POLL_EVERY).await;
         }
-        if let Err(error) = collect(agent, &mut suspects, &mut blocks).await {
+        if let Err(error) = collect(agent, &mut suspects).await {
             // Suspects keep their time: a failed observation says nothing about them.
             debug!(%error, "cannot observe the sandboxes of this node");
         }
@@ -50,25 +52,26 @@ pub(crate) async fn run(agent: &Agent, grace: Duration) {
     }
 }
 
-async fn collect(
-    agent: &Agent,
-    suspects: &mut Suspects<Sandbox>,
-    blocks: &mut Blocks,
-) -> Result<(), CniError> {
+async fn collect(agent: &Agent, suspects: &mut Suspects<Sandbox>) -> Result<(), CniError> {
     let ready = agent.sandboxes().await;
-    let inventory = Inventory::of_agent(agent, blocks).await?;
+    let inventory = Inventory::of_agent(agent).await?;
     adopt::adopt_all(agent, ready.as_ref(), &inventory).await;
-    let Some(ready) = ready else {
+    let orchestrator = Orchestrator::of(agent);
+    if ready.is_none() && !orchestrator.answers() {
         return Err(CniError::internal("the container runtime does not answer"));
-    };
+    }
     let mut gone = Vec::new();
     for sandbox in inventory.sandboxes() {
         if agent.locks.is_busy(sandbox) {
             continue;
         }
-        let runtime = if ready.is_ready(sandbox.container_id()) { Word::Alive } else { Word::Gone };
-        // The orchestrator is not asked yet.
-        if say_gone(&[runtime, inventory.kernel_word(sandbox), Word::Nothing]) {
+        let runtime =
+            ready.as_ref().map_or(Word::Nothing, |ready| match ready.is_ready(sandbox.container_id()) {
+                true => Word::Alive,
+                false => Word::Gone,
+            });
+        let kubernetes = orchestrator.word(sandbox, inventory.owner_of(sandbox));
+        if say_gone(&[runtime, inventory.kernel_word(sandbox), kubernetes]) {
             gone.push(sandbox.clone());
         }
     }
@@ -111,7 +114,7 @@ pub(crate) async fn sandboxes_of_node(
     services: Services<'_>,
 ) -> Result<BTreeSet<Sandbox>, CniError> {
     let inventory = match services {
-        Services::Agent(agent) => Inventory::of_agent(agent, &mut Blocks::default()).await?,
+        Services::Agent(agent) => Inventory::of_agent(agent).await?,
         Services::OneShot(_) => Inventory::of_call(netconf, services).await?,
     };
     Ok(inventory.sandboxes().cloned().collect())

@@ -159,15 +159,6 @@ impl NodeArguments {
     }
 }
 
-/// The node's name as the store has it. Kubernetes has lower case names only, and the kubelet registers the node under such a one
-/// whatever the machine is called.
-pub(crate) fn name_in(config: &StoreConfig, name: String) -> String {
-    match config {
-        StoreConfig::Kubernetes(_) => name.to_lowercase(),
-        StoreConfig::Sqlite { .. } | StoreConfig::Etcd(_) => name,
-    }
-}
-
 /// The store that the environment selects. Inside Kubernetes, a SQLite file on one node is never meant.
 pub(super) fn store_config() -> Result<(StoreConfig, Reason)> {
     store_config_from(&variables::os)
@@ -246,14 +237,6 @@ mod tests {
         assert_eq!(socket(usual, &bgp).as_deref(), Some(Path::new(usual)), "the agent runs BGP through it");
         let observes = [&bgp[..], &["--observe"]].concat();
         assert_eq!(socket(usual, &observes), None, "an observer runs no BGP");
-    }
-
-    #[test]
-    fn nodes_of_kubernetes_have_lower_case_names() {
-        let kubernetes = StoreConfig::Kubernetes(store::kube::KubeConfig::default());
-        assert_eq!(name_in(&kubernetes, "Node-A".to_owned()), "node-a");
-        let file = StoreConfig::Sqlite { path: "/x.db".into() };
-        assert_eq!(name_in(&file, "Node-A".to_owned()), "Node-A");
     }
 
     #[test]

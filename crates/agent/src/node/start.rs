@@ -32,8 +32,8 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(arguments: NodeArguments) -> Result<()> {
     failpoint::hit(Point::StartBegin);
+    let node = arguments.name()?;
     let (config, reason) = settings::store_config()?;
-    let node = settings::name_in(&config, arguments.name()?);
     let bgp = arguments.bgp()?;
     info!(node, store = %config, version = env!("CARGO_PKG_VERSION"), "starting");
     if let Some(warning) = config.warning() {
@@ -157,6 +157,7 @@ async fn work(
             failpoint::hit(Point::StartReady);
         }
     });
+    let namespaces = agent.namespaces.follow(&*store);
     let policies = policies::watch(&*store, &agent.node, agent.metrics());
     let (held, held_blocks) = tokio::sync::watch::channel(None);
     let between = between::run(&agent, &store, &mtu_file, &held);
@@ -169,6 +170,7 @@ async fn work(
     };
     tokio::join!(
         following,
+        namespaces,
         del_queue::work(&agent),
         collect::run(&agent, grace),
         policies,

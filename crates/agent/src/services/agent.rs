@@ -13,9 +13,11 @@ use tokio::sync::Notify;
 use tracing::warn;
 
 use super::Common;
+use crate::between;
 use crate::endpoints::Endpoints;
 use crate::health::Health;
 use crate::journal::{Entry, Journal};
+use crate::namespaces::Namespaces;
 use crate::runtime::Runtime;
 use crate::state::{self, State};
 use crate::verbs::{CniError, code};
@@ -31,6 +33,7 @@ pub(crate) struct Agent {
     pub(crate) book: AgentBook,
     pub(crate) runtime: Runtime,
     pub(crate) endpoints: Endpoints,
+    pub(crate) namespaces: Namespaces,
     /// There are links to remove.
     pub(crate) sweep: Notify,
     pub(crate) journal: Journal,
@@ -39,6 +42,8 @@ pub(crate) struct Agent {
     pub(crate) state: State,
     /// Addresses that no pod may have, as far as the records are cached.
     pub(crate) protected: RwLock<Protected>,
+    /// The records that decide about routes to other nodes, once they are followed.
+    pub(crate) routes: OnceLock<Arc<between::Cache>>,
     /// BIRD's control socket, if there must be one.
     pub(crate) bird_socket: Option<PathBuf>,
 }
@@ -73,11 +78,13 @@ impl Agent {
             book: AgentBook::default(),
             runtime,
             endpoints: Endpoints::default(),
+            namespaces: Namespaces::default(),
             sweep: Notify::new(),
             journal,
             rules_touched: Notify::new(),
             state,
             protected: RwLock::default(),
+            routes: OnceLock::new(),
             bird_socket,
         };
         agent.count_attachments();

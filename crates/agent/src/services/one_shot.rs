@@ -42,6 +42,6 @@ impl OneShot {
     }
 
     pub(super) fn node_name(&self, netconf: &NetConf) -> Result<String, CniError> {
-        Ok(crate::node::name_in(&records::store_config(netconf)?, node::name(netconf)?))
+        node::name(netconf)
     }
 }

@@ -21,9 +21,7 @@ use crate::services::{FoundBook, Services};
 
 /// Allocates addresses together with their network: a bridge or a point-to-point link needs one, and an address in it for the node.
 pub(super) async fn add(call: &Call, caller: &Caller, services: Services<'_>) -> Result<Value, CniError> {
-    if let Some(reason) = &call.netconf.unsupported {
-        return Err(reason.clone());
-    }
+    call.netconf.check()?;
     let node = services.node_name(&call.netconf)?;
     let _locked = services.locks.acquire(&call.sandbox).await;
     if !caller.is_waiting() {

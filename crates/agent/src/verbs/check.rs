@@ -9,7 +9,7 @@ use plan::{Attachment, PodWiring};
 use super::endpoint::{EndpointId, Keeping, Wired};
 use super::error::{CniError, code};
 use super::records::Held;
-use super::{Call, delegate, endpoint, node, result};
+use super::{Call, delegate, endpoint, node, pod, result};
 use crate::services::{FoundBook, Services};
 
 pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniError> {
@@ -22,6 +22,8 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
         .prev_result
         .as_ref()
         .ok_or_else(|| CniError::configuration("CHECK needs prevResult, the result of ADD"))?;
+    let annotated = annotated(call, services).await?;
+    let call = annotated.as_ref().unwrap_or(call);
     let mut answered = result::addresses_of(earlier, call.sandbox.interface());
     answered.sort_unstable();
     let mut problems = Vec::new();
@@ -32,6 +34,13 @@ pub(super) async fn run(call: &Call, services: Services<'_>) -> Result<(), CniEr
     }
     Err(CniError::new(code::CHECK, format!("{} is not wired as expected", call.sandbox))
         .hint(problems.join("; ")))
+}
+
+/// The call with what its pod asks for, where the store tells that.
+async fn annotated(call: &Call, services: Services<'_>) -> Result<Option<Call>, CniError> {
+    let Some(book) = services.existing_book_if_any(&call.netconf).await? else { return Ok(None) };
+    let recorded = pod::find(call, &services.node_name(&call.netconf)?, &book, services).await?;
+    pod::annotated(call, recorded.as_ref(), &book, services).await
 }
 
 /// IPAM records and endpoint must agree with ADD's result. Returns the wiring that the endpoint records.

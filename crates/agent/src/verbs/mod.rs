@@ -33,6 +33,8 @@ mod request;
 mod result;
 mod status;
 
+use std::collections::BTreeMap;
+
 use model::{Key, Sandbox};
 use serde_json::Value;
 
@@ -142,11 +144,26 @@ impl Call {
     fn new(verb: Verb, mut netconf: NetConf, message: &wire::Call) -> Result<Call, CniError> {
         let request = Request::of(verb, message)?;
         let sandbox = Sandbox::new(&netconf.name, &request.container_id, &request.interface)?;
-        let (addresses, mac) = (request.asked_addresses.as_deref(), request.asked_mac.as_deref());
-        if let Err(error) = netconf.asked.add_arguments(addresses, mac) {
-            netconf.unsupported.get_or_insert(error);
-        }
+        netconf.add_arguments(&request);
         Ok(Call { request, netconf, sandbox, message: message.clone() })
+    }
+
+    /// The same for a pod with these annotations.
+    fn annotated(&self, annotations: &BTreeMap<String, String>) -> Result<Call, CniError> {
+        let mut netconf = self.netconf.with_annotations(annotations)?;
+        netconf.add_arguments(&self.request);
+        let (request, sandbox, message) = (self.request.clone(), self.sandbox.clone(), self.message.clone());
+        Ok(Call { request, netconf, sandbox, message })
+    }
+}
+
+impl NetConf {
+    /// Adds what `CNI_ARGS` asks for.
+    fn add_arguments(&mut self, request: &Request) {
+        let (addresses, mac) = (request.asked_addresses.as_deref(), request.asked_mac.as_deref());
+        if let Err(error) = self.asked.add_arguments(addresses, mac) {
+            self.unsupported.get_or_insert(error);
+        }
     }
 }
 

@@ -1,17 +1,20 @@
 //! The pod of a call as Kubernetes has it, where endpoints are views of pods.
 //!
 //! A runtime names the pod's UID, so an ADD whose pod was deleted and created again under its name is refused before it takes anything.
+//! The annotations of the pod and of its namespace count as if the runtime had passed them.
 
 use book::Book;
-use model::kube::views::is_pod;
+use model::kube::views;
 use model::{Key, Resource};
 use store::Record;
 
 use super::Call;
 use super::endpoint::{EndpointId, Keeping};
 use super::error::CniError;
+use super::netconf::annotations_of_pod;
 use super::records::{decode, find_endpoint};
 use super::request::PodName;
+use crate::namespaces::{self, Annotations};
 use crate::services::Services;
 
 /// The one interface of a pod that has an endpoint record.
@@ -46,6 +49,28 @@ pub(super) async fn read(
     if is_meant(pod, &found.1) { Ok(found) } else { Err(is_another(pod, &found.1)) }
 }
 
+/// The call with what its pod and the pod's namespace ask for; `None` if they ask for nothing.
+pub(super) async fn annotated(
+    call: &Call,
+    recorded: Option<&(Record, Resource)>,
+    book: &Book,
+    services: Services<'_>,
+) -> Result<Option<Call>, CniError> {
+    let (Some((_, recorded)), Some(pod)) = (recorded, &call.request.pod) else { return Ok(None) };
+    let cached = services.agent().and_then(|agent| agent.namespaces.annotations_of(&pod.namespace));
+    let of_namespace = match cached {
+        Some(cached) => cached,
+        None => read_namespace(&pod.namespace, book).await?,
+    };
+    let asked = annotations_of_pod(&of_namespace, &recorded.metadata.annotations);
+    if asked.is_empty() { Ok(None) } else { call.annotated(&asked).map(Some) }
+}
+
+async fn read_namespace(name: &str, book: &Book) -> Result<Annotations, CniError> {
+    let record = book.store().get(&namespaces::key_of(name)).await?;
+    Ok(record.as_ref().and_then(namespaces::read).map(|(_, annotations)| annotations).unwrap_or_default())
+}
+
 /// Whichever interface the call is for: a pod's annotations count for all of them.
 fn key_of(call: &Call, pod: &PodName, node: &str) -> Result<Option<Key>, CniError> {
     let sandbox = model::Sandbox::new(call.sandbox.network(), call.sandbox.container_id(), INTERFACE)?;
@@ -53,7 +78,7 @@ fn key_of(call: &Call, pod: &PodName, node: &str) -> Result<Option<Key>, CniErro
 }
 
 fn is_meant(pod: &PodName, found: &Resource) -> bool {
-    pod.uid.as_deref().is_none_or(|uid| is_pod(found, uid))
+    pod.uid.as_deref().is_none_or(|uid| views::uids(found).iter().any(|known| known == uid))
 }
 
 fn gone(pod: &PodName, node: &str) -> CniError {

@@ -41,7 +41,8 @@ pub(crate) fn store_config(netconf: &NetConf) -> Result<StoreConfig, CniError> {
 
 /// The network configuration's value for a variable, also under the variable's longer name.
 fn configured(netconf: &NetConf, name: &str) -> Option<String> {
-    netconf.store.get(name.strip_prefix("CALICO_").unwrap_or(name)).cloned()
+    let short = name.strip_prefix("CALICO_").unwrap_or(name);
+    netconf.store.get(name).or_else(|| netconf.store.get(short)).cloned()
 }
 
 pub(crate) async fn open(config: &StoreConfig, mode: OpenMode) -> Result<Book, CniError> {
@@ -241,5 +242,14 @@ mod tests {
         let netconf = NetConf::parse(br#"{"name": "n", "sqlite_path": "/x.db"}"#).unwrap();
         let expected = StoreConfig::Sqlite { path: "/x.db".into() };
         assert_eq!(store_config(&netconf).unwrap(), expected);
+        let netconf =
+            br#"{"name": "n", "datastore_type": "kubernetes", "calico_api_group": "projectcalico.org/v3",
+            "kubernetes": {"kubeconfig": "/kc", "k8s_api_root": "https://a:1"}}"#;
+        let StoreConfig::Kubernetes(found) = store_config(&NetConf::parse(netconf).unwrap()).unwrap() else {
+            panic!("another store")
+        };
+        assert_eq!(found.kubeconfig, Some("/kc".into()));
+        assert_eq!(found.api_group.as_deref(), Some("projectcalico.org/v3"));
+        assert_eq!(found.api_endpoint.as_deref(), Some("https://a:1"));
     }
 }

@@ -100,11 +100,13 @@ fn a_kubernetes_store_is_reached_as_the_variables_say() {
         ("KUBECONFIG", "/a:/b"),
         ("K8S_CURRENT_CONTEXT", "far"),
         ("CALICO_API_GROUP", "projectcalico.org/v3"),
+        ("K8S_API_ENDPOINT", "https://a:6443"),
     ]);
     let expected = KubeConfig {
         kubeconfig: Some("/a:/b".into()),
         context: Some("far".to_owned()),
         api_group: Some("projectcalico.org/v3".to_owned()),
+        api_endpoint: Some("https://a:6443".to_owned()),
     };
     assert_eq!(selected.config, StoreConfig::Kubernetes(expected));
 }

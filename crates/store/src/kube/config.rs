@@ -17,10 +17,21 @@ pub struct KubeConfig {
     pub context: Option<String>,
     /// Calico's `CALICO_API_GROUP`: decides which API group keeps the records. `None`: what the cluster serves decides.
     pub api_group: Option<String>,
+    /// Another address of the API server than the kubeconfig's.
+    pub api_endpoint: Option<String>,
 }
 
 impl KubeConfig {
     pub(super) async fn load(&self) -> Result<Config, StoreError> {
+        let mut loaded = self.load_file().await?;
+        if let Some(endpoint) = &self.api_endpoint {
+            let setting = || format!("the address {endpoint:?} of the API server");
+            loaded.cluster_url = endpoint.parse().map_err(|error| invalid(setting(), &error))?;
+        }
+        Ok(loaded)
+    }
+
+    async fn load_file(&self) -> Result<Config, StoreError> {
         let options = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         match &self.kubeconfig {
             Some(paths) => {

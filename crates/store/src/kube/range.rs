@@ -151,7 +151,7 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
             collections.iter_mut().for_each(|collection| collection.selector = Some(pods_of(node)));
             collections
         }
-        KeyRange::Blocks(_) => vec![custom(Kind::IpamBlock, range)],
+        KeyRange::Blocks(_) | KeyRange::AllBlocks => vec![custom(Kind::IpamBlock, range)],
         KeyRange::HostAffinities | KeyRange::VirtualAffinities => vec![custom(Kind::BlockAffinity, range)],
         KeyRange::AffinitiesOf(owner, version) => {
             let labels = affinity_labels(owner, *version).map(|(label, text)| format!("{label}={text}"));

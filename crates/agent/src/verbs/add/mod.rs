@@ -39,9 +39,7 @@ struct Add<'a> {
 
 pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) -> Result<Value, CniError> {
     failpoint::hit(Point::AddStart);
-    if let Some(reason) = &call.netconf.unsupported {
-        return Err(reason.clone());
-    }
+    call.netconf.check()?;
     let node = services.node_name(&call.netconf)?;
     let mtu = node::mtu(&call.netconf)?;
     let netns = call.request.netns.as_deref().ok_or_else(|| CniError::environment("CNI_NETNS is not set"))?;
@@ -53,6 +51,9 @@ pub(super) async fn run(call: &Call, caller: &Caller, services: Services<'_>) ->
     queued::run_earlier(call, services).await?;
     let book = services.book(&call.netconf).await?;
     let recorded_pod = pod::find(call, &node, &book, services).await?;
+    let annotated = pod::annotated(call, recorded_pod.as_ref(), &book, services).await?;
+    let call = annotated.as_ref().unwrap_or(call);
+    call.netconf.check()?;
     let keeping = Keeping::of(&book);
     let id = EndpointId::new(keeping, &node, call.request.pod.as_ref(), &call.sandbox);
     let mut add = Add { call, services, book, pod: None, node, id, recorded_pod };

@@ -1,6 +1,7 @@
 //! What a runtime asks for beyond the network's own settings: addresses, a MAC, pools. It can do so in several places, and pods in their
-//! annotations, where the runtime passes them on.
+//! annotations, where the runtime passes them on or the store has them.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -14,9 +15,51 @@ use super::{CniError, IpamConf};
 const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 const PREFIX: &str = "cni.projectcalico.org/";
 /// Annotations that change what a pod gets but are not supported yet. Ignoring them would be a wrong answer.
-const NOT_YET: [&str; 2] = ["floatingIPs", "allowedSourcePrefixes"];
+const NOT_YET: [&str; 2] = ["floatingIPs", SHOWN_BY_VIEWS];
+/// One of them is in the record of a pod where that is a view, and the agent acts on the record.
+const SHOWN_BY_VIEWS: &str = "allowedSourcePrefixes";
 /// An annotation that the network configuration must allow, as with Calico.
 const WITHOUT_IPAM: &str = "ipAddrsNoIpam";
+
+/// What a namespace may ask for on behalf of its pods.
+const OF_NAMESPACE: [&str; 3] = ["ipv4pools", "ipv6pools", "ipFamilies"];
+
+/// The annotations that count for a pod: its own before its namespace's. Records that are views of pods show which further networks a
+/// pod may send from, so nothing has to be done for that here.
+pub(in crate::verbs) fn annotations_of_pod(
+    namespace: &BTreeMap<String, String>,
+    pod: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let is_inherited = |name: &&str| OF_NAMESPACE.contains(name);
+    let mut merged = namespace.clone();
+    merged.retain(|name, _| name.strip_prefix(PREFIX).as_ref().is_some_and(is_inherited));
+    merged.extend(
+        pod.iter()
+            .filter(|(name, _)| name.starts_with(PREFIX))
+            .map(|(name, value)| (name.clone(), value.clone())),
+    );
+    merged.remove(&format!("{PREFIX}{SHOWN_BY_VIEWS}"));
+    merged
+}
+
+/// Adds annotations to those that the runtime passed.
+pub(super) fn pass_annotations(document: &mut Object, annotations: &BTreeMap<String, String>) {
+    let runtime = document.entry("runtimeConfig").or_insert_with(|| Object::new().into());
+    if runtime.is_null() {
+        *runtime = Object::new().into();
+    }
+    // Anything else than an object is refused when it is read.
+    let Some(runtime) = runtime.as_object_mut() else { return };
+    let passed = runtime.entry(ANNOTATIONS).or_insert_with(|| Object::new().into());
+    if passed.is_null() {
+        *passed = Object::new().into();
+    }
+    let Some(passed) = passed.as_object_mut() else { return };
+    passed.remove(&format!("{PREFIX}{SHOWN_BY_VIEWS}"));
+    for (name, value) in annotations {
+        passed.entry(name.clone()).or_insert_with(|| value.as_str().into());
+    }
+}
 
 /// What is asked for one attachment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -197,6 +240,29 @@ mod tests {
         assert_eq!(addresses(&asked), ["10.0.0.9"]);
         assert_eq!(ipam.ipv4_pools, ["special"]);
         assert!(ipam.assign_v4 && ipam.assign_v6 && asked.mac.is_some());
+    }
+
+    #[test]
+    fn a_pod_counts_more_than_its_namespace_and_the_runtime_more_than_both() {
+        let map = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| (format!("{PREFIX}{name}"), (*value).to_owned()));
+            pairs.collect::<BTreeMap<_, _>>()
+        };
+        let namespace =
+            map(&[("ipv4pools", "[\"n\"]"), ("ipv6pools", "[\"n\"]"), ("hwAddr", "no"), ("ipAddrs", "no")]);
+        let pod = map(&[("ipv4pools", "[\"p\"]"), ("allowedSourcePrefixes", "[\"10.0.0.0/8\"]")]);
+        let merged = annotations_of_pod(&namespace, &pod);
+        assert_eq!(merged, map(&[("ipv4pools", "[\"p\"]"), ("ipv6pools", "[\"n\"]")]));
+        for (runtime, expected) in [
+            (json!({}), "p"),
+            (json!({"runtimeConfig": null}), "p"),
+            (json!({"runtimeConfig": {ANNOTATIONS: {"cni.projectcalico.org/ipv4pools": "[\"r\"]"}}}), "r"),
+        ] {
+            let Value::Object(mut document) = runtime else { unreachable!("tests give objects") };
+            pass_annotations(&mut document, &merged);
+            let (_, ipam) = read(Value::Object(document)).unwrap();
+            assert_eq!((ipam.ipv4_pools, ipam.ipv6_pools), (vec![expected.to_owned()], vec!["n".to_owned()]));
+        }
     }
 
     #[test]

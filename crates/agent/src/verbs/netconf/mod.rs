@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 pub(crate) use asked::Asked;
+pub(super) use asked::annotations_of_pod;
 use read::{Object, flag, number, section, text, texts};
 
 use super::error::{CniError, code};
@@ -65,7 +66,7 @@ pub(crate) struct IpamConf {
 const VERSION_DEFAULT: &str = "0.2.0";
 
 /// Keys of the store's settings, with the equivalent environment variable.
-const STORE_KEYS: [(&str, &str); 7] = [
+const STORE_KEYS: [(&str, &str); 8] = [
     ("datastore_type", "DATASTORE_TYPE"),
     ("sqlite_path", "SQLITE_PATH"),
     ("etcd_endpoints", "ETCD_ENDPOINTS"),
@@ -73,7 +74,12 @@ const STORE_KEYS: [(&str, &str); 7] = [
     ("etcd_key_file", "ETCD_KEY_FILE"),
     ("etcd_cert_file", "ETCD_CERT_FILE"),
     ("etcd_ca_cert_file", "ETCD_CA_CERT_FILE"),
+    ("calico_api_group", "CALICO_API_GROUP"),
 ];
+
+/// The same in the section `kubernetes`.
+const KUBERNETES_KEYS: [(&str, &str); 2] =
+    [("kubeconfig", "KUBECONFIG"), ("k8s_api_root", "K8S_API_ENDPOINT")];
 
 /// Keys that are used, or that change nothing: the specification's own, and Calico's for a log file.
 const KNOWN_KEYS: [&str; 26] = [
@@ -112,9 +118,23 @@ impl NetConf {
         let document: Value = serde_json::from_slice(input).map_err(|error| {
             CniError::new(code::NOT_DECODED, "the network configuration is not JSON").because(&error)
         })?;
-        let Value::Object(document) = document else {
-            return Err(CniError::new(code::NOT_DECODED, "the network configuration is not a JSON object"));
-        };
+        match document {
+            Value::Object(document) => NetConf::read(document),
+            _ => Err(CniError::new(code::NOT_DECODED, "the network configuration is not a JSON object")),
+        }
+    }
+
+    /// The same with annotations of the pod as if the runtime had passed them. Those that it really passed count more.
+    pub(super) fn with_annotations(
+        &self,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<NetConf, CniError> {
+        let mut document = self.document.clone();
+        asked::pass_annotations(&mut document, annotations);
+        NetConf::read(document)
+    }
+
+    fn read(document: Object) -> Result<NetConf, CniError> {
         let container = section(&document, "container_settings")?;
         let (mut ipam, mut unsupported) = or_default(IpamConf::read(&section(&document, "ipam")?));
         let (asked, problem) = or_default(Asked::read(&document, &mut ipam));
@@ -144,6 +164,11 @@ impl NetConf {
 }
 
 impl NetConf {
+    /// Whether an ADD can do what is asked.
+    pub(crate) fn check(&self) -> Result<(), CniError> {
+        self.unsupported.clone().map_or(Ok(()), Err)
+    }
+
     /// Whether the attachment's addresses are not from our pools.
     pub(crate) fn goes_without_book(&self) -> bool {
         self.ipam.other.is_some() || !self.asked.without_ipam.is_empty()
@@ -206,8 +231,11 @@ fn store_settings(document: &Object) -> Result<BTreeMap<String, String>, CniErro
             settings.insert(variable.to_owned(), value);
         }
     }
-    if let Some(path) = text(&section(document, "kubernetes")?, "kubeconfig")? {
-        settings.insert("KUBECONFIG".to_owned(), path);
+    let kubernetes = section(document, "kubernetes")?;
+    for (key, variable) in KUBERNETES_KEYS {
+        if let Some(value) = text(&kubernetes, key)? {
+            settings.insert(variable.to_owned(), value);
+        }
     }
     let implied = if settings.contains_key("SQLITE_PATH") {
         Some("sqlite")
@@ -271,6 +299,23 @@ mod tests {
         assert_eq!(netconf.store["KUBECONFIG"], "/kc");
         assert!(netconf.pod_forwards);
         assert_eq!(netconf.ignored, ["device_type", "policy", "feature_control.floating_ips"]);
+    }
+
+    #[test]
+    fn a_kubernetes_store_is_configured_as_with_calico() {
+        let netconf = parse(json!({
+            "name": "n", "datastore_type": "kubernetes", "calico_api_group": "projectcalico.org/v3",
+            "kubernetes": {"kubeconfig": "/kc", "k8s_api_root": "https://10.0.0.1:6443", "node_name": "x"},
+            "policy": {"type": "k8s"},
+        }))
+        .unwrap();
+        let expected = [
+            ("CALICO_API_GROUP", "projectcalico.org/v3"),
+            ("DATASTORE_TYPE", "kubernetes"),
+            ("K8S_API_ENDPOINT", "https://10.0.0.1:6443"),
+            ("KUBECONFIG", "/kc"),
+        ];
+        assert!(netconf.store.iter().map(|(name, value)| (name.as_str(), value.as_str())).eq(expected));
     }
 
     #[test]

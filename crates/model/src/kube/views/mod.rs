@@ -79,11 +79,11 @@ pub fn behind(key: &Key) -> Option<Behind> {
     }
 }
 
-/// Whether an endpoint is a view of the pod that a runtime calls by this UID. A static pod has one UID to the runtime and, as the
-/// pod that the kubelet shows for it, another one in the API.
-pub fn is_pod(endpoint: &Resource, uid: &str) -> bool {
+/// The UIDs of the pod behind an endpoint: a static pod has one UID to the runtime and, as the pod that the kubelet shows for it,
+/// another one in the API.
+pub fn uids(endpoint: &Resource) -> Vec<String> {
     let metadata = &endpoint.metadata;
-    metadata.uid.as_deref() == Some(uid) || metadata.annotations.get(pod::MIRROR).is_some_and(|of| of == uid)
+    metadata.uid.iter().chain(metadata.annotations.get(pod::MIRROR)).cloned().collect()
 }
 
 /// The record that an object shows; `None` if it shows none, as a pod does that uses its node's network.
