@@ -12,11 +12,13 @@ mod metadata;
 mod names;
 #[cfg(test)]
 mod properties;
+mod pruned;
 mod uid;
 pub mod views;
 
 pub use definition::{definition, definitions};
 pub use names::{AFFINITY_TYPE_LABEL, HOSTNAME_HASH_LABEL, IP_VERSION_LABEL, affinity_labels, affinity_name};
+pub use pruned::{Shortfall, shortfall};
 pub use uid::convert_uid;
 
 use serde_json::{Map, Value};
@@ -38,6 +40,12 @@ pub enum Layout {
 }
 
 impl Layout {
+    /// What Calico's setting `CALICO_API_GROUP` means.
+    pub fn configured(api_group: &str) -> Layout {
+        let is_v3 = api_group.eq_ignore_ascii_case(&Layout::V3.api_version());
+        if is_v3 { Layout::V3 } else { Layout::V1 }
+    }
+
     pub fn group(self) -> &'static str {
         match self {
             Layout::V1 => "crd.projectcalico.org",
