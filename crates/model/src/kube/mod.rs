@@ -6,6 +6,7 @@
 //! Nothing is lost on the way in either direction: fields that are not named here stay where they are, and what only the
 //! custom resource has (finalizers, owners) travels with the value under [`OF_CUSTOM_RESOURCE`].
 
+pub mod access;
 mod definition;
 mod ipam;
 mod metadata;
