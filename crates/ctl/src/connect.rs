@@ -42,7 +42,7 @@ async fn open(global: &Global, mode: OpenMode) -> Result<Arc<dyn Store>, Failure
     Ok(store::open(&config, mode).await?)
 }
 
-fn select(global: &Global) -> Result<Selected, Failure> {
+pub(crate) fn select(global: &Global) -> Result<Selected, Failure> {
     let overrides = Overrides { kube_context: global.context.clone(), ..Overrides::default() };
     Ok(StoreConfig::from_sources(&Sources::of_process(global.config.clone(), overrides))?)
 }

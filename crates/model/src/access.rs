@@ -36,8 +36,8 @@ pub enum GrantedNamespaces {
 /// Containers that are no pods have records, too.
 const ORCHESTRATORS: [&str; 2] = ["k8s", "cni"];
 
-/// Settings of the cluster that an agent works by.
-const READ_KINDS: [Kind; 14] = [
+/// Records of the cluster that an agent works by.
+pub const READ_KINDS: [Kind; 14] = [
     Kind::Node,
     Kind::IpPool,
     Kind::IpReservation,

@@ -1,4 +1,4 @@
-//! Every test that the threat model and the page about etcd roles name is there, and every promise names one.
+//! Every test that the threat model and the pages about roles name is there, and every promise names one.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::Verdict;
 use crate::workspace;
 
-const PAGES: [&str; 2] = ["docs/threat-model.md", "docs/etcd-roles.md"];
+const PAGES: [&str; 3] = ["docs/threat-model.md", "docs/etcd-roles.md", "docs/kubernetes.md"];
 /// The last column of a table of promises.
 const HELD_BY: &str = "held by";
 

@@ -2,15 +2,19 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use model::kube::Layout;
 
-/// Installs Plumbline on this node: binaries, CNI configuration, systemd unit
+/// Installs Plumbline on this node: binaries, CNI configuration, systemd unit; or prints manifests for Kubernetes
 ///
 /// Idempotent: files that are up to date are left alone, and binaries are replaced atomically, even while they run. An
 /// existing CNI configuration and existing settings of the agent are kept.
 ///
 /// Every setting of the agent that is set in the environment is written to /etc/default/plumbd, which only root can
 /// read. plumb on this node uses the same settings unless a configuration file or the environment chooses a store.
+///
+/// With --print or --crds nothing is installed on this node. They print manifests for `kubectl apply -f -`: the
+/// definitions of Calico's kinds, accounts and roles, and admission policies. A DaemonSet for the agents is not printed yet.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Install {
     /// Show what would be done, and change nothing
@@ -40,7 +44,49 @@ pub(crate) struct Install {
     /// Replace the agent's existing settings with those of the environment
     #[arg(long)]
     pub(crate) replace_settings: bool,
-    /// Print Kubernetes manifests instead (not implemented yet)
-    #[arg(long)]
-    pub(crate) print: bool,
+    /// Print manifests for Kubernetes: crds, rbac, admission, or several of them with commas [default: all]
+    #[arg(long, value_name = "PART", value_enum, num_args = 0.., value_delimiter = ',', require_equals = true)]
+    #[arg(help_heading = "Kubernetes", hide_possible_values = true, conflicts_with = "crds")]
+    pub(crate) print: Option<Vec<Part>>,
+    /// Print the CustomResourceDefinitions of Calico's kinds, as --print=crds does
+    #[arg(long, help_heading = "Kubernetes")]
+    pub(crate) crds: bool,
+    /// With --crds: create the definitions that the cluster lacks; existing ones stay, and fields that they would drop are
+    /// reported
+    #[arg(long, help_heading = "Kubernetes", requires = "crds")]
+    pub(crate) apply: bool,
+    /// API group of the records: crd.projectcalico.org/v1 or projectcalico.org/v3 [default: CALICO_API_GROUP, else
+    /// crd.projectcalico.org/v1; with --apply, what the cluster uses]
+    #[arg(long, value_name = "GROUP", help_heading = "Kubernetes", value_parser = parse_api_group)]
+    pub(crate) api_group: Option<Layout>,
+    /// Namespace of the service accounts
+    #[arg(long, value_name = "NAMESPACE", help_heading = "Kubernetes", value_parser = parse_namespace)]
+    #[arg(default_value = model::kube::access::NAMESPACE)]
+    pub(crate) namespace: String,
+}
+
+/// What `--print` can print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Definitions of Calico's kinds
+    Crds,
+    /// Accounts, roles and bindings
+    Rbac,
+    /// Policies that hold a node's agent to its own node
+    Admission,
+}
+
+fn parse_api_group(text: &str) -> Result<Layout, String> {
+    let known = [Layout::V1, Layout::V3];
+    let found = known.into_iter().find(|layout| text.eq_ignore_ascii_case(&layout.api_version()));
+    found.ok_or_else(|| format!("expected {}", known.map(Layout::api_version).join(" or ")))
+}
+
+/// It becomes part of an expression in a policy.
+fn parse_namespace(text: &str) -> Result<String, String> {
+    let is_plain =
+        text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let has_ends = !text.starts_with('-') && !text.ends_with('-');
+    let is_namespace = !text.is_empty() && text.len() <= 63 && is_plain && has_ends;
+    is_namespace.then(|| text.to_owned()).ok_or_else(|| "not a valid name of a namespace".to_owned())
 }

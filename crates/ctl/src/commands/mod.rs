@@ -37,7 +37,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failures> {
         Command::Doctor(doctor) => doctor::run(global, doctor).await,
         Command::Repair(repair) => repair::run(global, repair).await,
         Command::Lab(lab) => lab::run(&lab.words),
-        Command::Install(install) => install::run(install),
+        Command::Install(install) => install::run(global, install).await,
         Command::Version(version) => version::run(global, version).await,
         Command::Completion(completion) => completion::run(completion),
     }

@@ -6,17 +6,20 @@
 //! Nothing is lost on the way in either direction: fields that are not named here stay where they are, and what only the
 //! custom resource has (finalizers, owners) travels with the value under [`OF_CUSTOM_RESOURCE`].
 
+pub mod access;
 mod definition;
 mod ipam;
 mod metadata;
 mod names;
 #[cfg(test)]
 mod properties;
+mod pruned;
 mod uid;
 pub mod views;
 
 pub use definition::{definition, definitions};
 pub use names::{AFFINITY_TYPE_LABEL, HOSTNAME_HASH_LABEL, IP_VERSION_LABEL, affinity_labels, affinity_name};
+pub use pruned::{Shortfall, shortfall};
 pub use uid::convert_uid;
 
 use serde_json::{Map, Value};
@@ -38,6 +41,12 @@ pub enum Layout {
 }
 
 impl Layout {
+    /// What Calico's setting `CALICO_API_GROUP` means.
+    pub fn configured(api_group: &str) -> Layout {
+        let is_v3 = api_group.eq_ignore_ascii_case(&Layout::V3.api_version());
+        if is_v3 { Layout::V3 } else { Layout::V1 }
+    }
+
     pub fn group(self) -> &'static str {
         match self {
             Layout::V1 => "crd.projectcalico.org",

@@ -108,7 +108,7 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
         }
         StatusCode::NOT_FOUND => StoreError::Unsupported {
             operation: format!(
-                "do this ({operation}): the cluster serves no such custom resource. `plumb install --crds` installs Calico's definitions; `kubectl get crd` shows those that are there"
+                "do this ({operation}): the cluster serves no such custom resource. `plumb install --crds --apply` creates Calico's definitions that are missing; `kubectl get crd` shows those that are there"
             ),
         },
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
@@ -126,7 +126,7 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
 
 /// The server's message names user, verb and resource.
 fn forbidden(address: &str, message: String) -> StoreError {
-    let hint = grant(&message);
+    let hint = grant(&message).or_else(|| policy(&message));
     StoreError::AccessDenied { address: address.to_owned(), reason: message, hint }
 }
 
@@ -151,6 +151,15 @@ fn grant(message: &str) -> Option<String> {
     ))
 }
 
+/// Where an admission policy refused, no role helps.
+fn policy(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
+    let (name, _) = rest.split_once('\'')?;
+    Some(format!(
+        "the admission policy {name} forbids it; docs/kubernetes.md lists what a node's agent may write, and with which credential"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -171,6 +180,15 @@ mod tests {
         let of_core = "nodes \"a\" is forbidden: User \"joe\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope";
         assert!(grant(of_core).unwrap().contains("--verb=patch --resource=nodes &&"));
         assert_eq!(grant("no"), None);
+    }
+
+    #[test]
+    fn a_policy_that_forbids_is_named() {
+        let message = "pods \"web\" is forbidden: ValidatingAdmissionPolicy 'plumb-node-pods' with binding \
+            'plumb-node-pods' denied request: the pod runs on another node";
+        let hint = forbidden("https://a:1", message.to_owned()).hint().unwrap();
+        assert!(hint.contains("policy plumb-node-pods forbids"), "{hint}");
+        assert_eq!(policy("ValidatingAdmissionPolicy 'cut"), None);
     }
 
     proptest! {

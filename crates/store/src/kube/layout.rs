@@ -22,8 +22,7 @@ struct Group {
 /// that an aggregated server gives of the v1 resources.
 pub(super) async fn choose(client: &Client, configured: Option<&str>) -> Result<Layout, StoreError> {
     if let Some(group) = configured.filter(|group| !group.is_empty()) {
-        let is_v3 = group.eq_ignore_ascii_case(&Layout::V3.api_version());
-        return Ok(if is_v3 { Layout::V3 } else { Layout::V1 });
+        return Ok(Layout::configured(group));
     }
     let answer = client.send(&Request::get("/apis".to_owned())).await?;
     if answer.status == http::StatusCode::UNAUTHORIZED {

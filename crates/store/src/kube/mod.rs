@@ -2,7 +2,7 @@
 //!
 //! * `config`, `token`: which API server, as whom. `dial`, `client`: requests that survive a server's death and its refusal to be
 //!   rushed. `failure`: what went wrong, whether anything was done, and how to say it.
-//! * `layout`: which of Calico's two API groups keeps the records.
+//! * `layout`: which of Calico's two API groups keeps the records. `definitions`: the CustomResourceDefinitions behind them.
 //! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests.
 //!   `views`: changes of the Pods and Nodes behind records.
 //!
@@ -14,6 +14,7 @@
 
 mod client;
 mod config;
+mod definitions;
 mod dial;
 mod failure;
 mod layout;
@@ -39,6 +40,7 @@ use crate::{
 };
 
 pub use config::KubeConfig;
+pub use definitions::Definitions;
 
 /// The records of one cluster. Clones share the connection.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::PATIENCE;
 
@@ -64,12 +64,32 @@ impl Api {
         expect_success("DELETE", path, self.request("DELETE", path, None)?).map(drop)
     }
 
+    /// Changes part of an object. `how` is the kind of patch: `merge`, `strategic-merge`, `apply`.
+    pub fn patch(&self, how: &str, path: &str, change: &Value) -> Result<Answer> {
+        // JSON is YAML, too.
+        let format = if how == "apply" { "yaml" } else { "json" };
+        self.exchange("PATCH", path, &format!("application/{how}-patch+{format}"), Some(change))
+    }
+
+    /// A token of a service account, bound to a `Pod` (in the account's namespace) or a `Node`.
+    pub fn token_of(&self, namespace: &str, account: &str, kind: &str, name: &str) -> Result<String> {
+        let bound = json!({ "apiVersion": "v1", "kind": kind, "name": name });
+        let request = json!({ "spec": { "boundObjectRef": bound, "expirationSeconds": 3600 } });
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let answer = self.create(&path, &request)?;
+        Ok(answer["status"]["token"].as_str().context("a token")?.to_owned())
+    }
+
     pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
+        self.exchange(method, path, "application/json", body)
+    }
+
+    fn exchange(&self, method: &str, path: &str, content: &str, body: Option<&Value>) -> Result<Answer> {
         let body = body.map(Value::to_string).unwrap_or_default();
         // Of version 1.0, so that the answer comes in one piece and its end is the connection's.
         let head = format!(
             "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+             Content-Type: {content}\r\nContent-Length: {}\r\n\r\n",
             self.token,
             body.len()
         );

@@ -37,6 +37,8 @@ pub fn missing() -> Option<String> {
 pub struct Setup {
     /// More users than the administrator, by their tokens. They may do what RBAC lets them.
     pub users: Vec<User>,
+    /// Groups that users are in: the user's name and the group.
+    pub groups: Vec<(String, String)>,
     pub extra_args: Vec<String>,
 }
 
@@ -214,7 +216,10 @@ impl KubeApiServer {
     fn write_tokens(&self) -> Result<()> {
         let mut lines = format!("{ADMIN_TOKEN},admin-by-token,uid-of-admin,\"system:masters\"\n");
         for user in &self.setup.users {
-            lines.push_str(&format!("{},{},uid-of-{}\n", user.token, user.name, user.name));
+            let groups = self.setup.groups.iter().filter(|(name, _)| *name == user.name);
+            let groups: Vec<&str> = groups.map(|(_, group)| group.as_str()).collect();
+            let User { name, token } = user;
+            lines.push_str(&format!("{token},{name},uid-of-{name},\"{}\"\n", groups.join(",")));
         }
         Ok(std::fs::write(self.directory.path().join("tokens.csv"), lines)?)
     }

@@ -1,16 +1,19 @@
-//! `plumb install`: what a node needs, put in place.
+//! `plumb install`: what a node needs, put in place; and what a cluster needs, as manifests.
 //!
 //! First everything is laid out as a list of files, then the list is compared with what is there and carried out.
 
 mod agent_settings;
 mod content;
+mod definitions;
 mod files;
+mod manifests;
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use crate::cli::install::Install;
+use crate::cli::Global;
+use crate::cli::install::{Install, Part};
 use crate::failure::{Failure, Failures};
 
 use content::AgentSettings;
@@ -24,11 +27,16 @@ const PROGRAMS: [&str; 2] = ["plumb", "plumbd"];
 const CONFLIST: &str = "10-plumb.conflist";
 const UNIT: &str = "plumbd.service";
 
-pub(super) fn run(command: &Install) -> Result<(), Failures> {
-    if command.print {
-        let failure = Failure::new("--print (Kubernetes manifests) is not implemented yet");
-        return Err(failure.hint("without --print, plumb install installs on this node").into());
+pub(super) async fn run(global: &Global, command: &Install) -> Result<(), Failures> {
+    match &command.print {
+        _ if command.crds && command.apply => definitions::apply(global, command).await,
+        _ if command.crds => manifests::print(command, &[Part::Crds]),
+        Some(parts) => manifests::print(command, parts),
+        None => on_this_node(command),
     }
+}
+
+fn on_this_node(command: &Install) -> Result<(), Failures> {
     let source = source(command)?;
     let settings = AgentSettings::read(&|name| std::env::var_os(name))?;
     let items = items(command, &source, &settings)?;

@@ -1,0 +1,8 @@
+//! `plumb install` for Kubernetes, against a real API server: the definitions, and what the shipped roles and policies allow.
+
+mod acts;
+mod agent;
+mod definitions;
+mod fixture;
+mod operators;
+mod refused;
