@@ -13,7 +13,7 @@ use crate::workspace::{has_program, root, search_path};
 use crate::{go_tools, process};
 
 /// The names under which the one program is called.
-const PROGRAMS: &[&str] = &["kube-apiserver", "kube-controller-manager"];
+const PROGRAMS: &[&str] = &["kube-apiserver", "kube-controller-manager", "kubectl"];
 /// What makes another build.
 const SOURCES: &[&str] = &["go.mod", "go.sum", "main.go"];
 /// From an empty cache, on two busy cores.
