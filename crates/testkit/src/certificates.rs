@@ -1,4 +1,4 @@
-//! Certificates for servers on loopback and their clients, made anew for each test.
+//! Certificates for servers and their clients, made anew for each test and each lab. Tests have their servers on loopback.
 
 use std::path::{Path, PathBuf};
 
@@ -30,12 +30,19 @@ impl Certificates {
                 certificates.pair(expired("expired-client")?, "expired-client", &issuer)?;
                 let elsewhere = params("misnamed-server", &["elsewhere.example"])?;
                 certificates.pair(elsewhere, "misnamed-server", &issuer)?;
-                let mut admin = named("admin")?;
-                // Kubernetes' group of those who may do everything.
-                admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
-                certificates.pair(admin, "admin", &issuer)?;
+                certificates.pair(admin()?, "admin", &issuer)?;
             }
         }
+        Ok(certificates)
+    }
+
+    /// Writes an authority, a pair for a server that is reached at these addresses, and the pair `admin`.
+    pub fn of_server(directory: impl AsRef<Path>, addresses: &[&str]) -> Result<Certificates> {
+        let certificates = Certificates { directory: directory.as_ref().to_owned() };
+        std::fs::create_dir_all(&certificates.directory)?;
+        let issuer = certificates.authority("ca")?;
+        certificates.pair(params("server", addresses)?, "server", &issuer)?;
+        certificates.pair(admin()?, "admin", &issuer)?;
         Ok(certificates)
     }
 
@@ -73,6 +80,13 @@ impl Certificates {
         std::fs::write(self.key(name), key.serialize_pem())?;
         Ok(())
     }
+}
+
+fn admin() -> Result<CertificateParams> {
+    let mut admin = named("admin")?;
+    // Kubernetes' group of those who may do everything.
+    admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+    Ok(admin)
 }
 
 fn named(name: &str) -> Result<CertificateParams> {

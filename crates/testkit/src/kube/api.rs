@@ -2,7 +2,7 @@
 //! so it must not be that code.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::PATIENCE;
+use crate::process::wait_until;
 
 /// One user's way to the server.
 #[derive(Clone, Debug)]
 pub struct Api {
-    port: u16,
+    address: SocketAddr,
     authority: PathBuf,
     token: String,
 }
@@ -36,8 +37,9 @@ impl Answer {
 }
 
 impl Api {
-    pub(super) fn new(port: u16, authority: &Path, token: &str) -> Api {
-        Api { port, authority: authority.to_owned(), token: token.to_owned() }
+    /// For whoever has the token. `authority` is the file of the certificate that vouches for the server.
+    pub fn new(address: SocketAddr, authority: &Path, token: &str) -> Api {
+        Api { address, authority: authority.to_owned(), token: token.to_owned() }
     }
 
     pub fn get(&self, path: &str) -> Result<Answer> {
@@ -80,6 +82,22 @@ impl Api {
         Ok(answer["status"]["token"].as_str().context("a token")?.to_owned())
     }
 
+    /// Makes the server serve kinds, each by its CustomResourceDefinition, and waits until it does.
+    pub fn define(&self, definitions: &[Value]) -> Result<()> {
+        for definition in definitions {
+            self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)?;
+        }
+        for definition in definitions {
+            let spec = &definition["spec"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let version = text(&spec["versions"][0]["name"]);
+            let path = format!("/apis/{}/{version}/{}", text(&spec["group"]), text(&spec["names"]["plural"]));
+            let is_served = || self.get(&path).is_ok_and(|answer| answer.status == 200);
+            wait_until(&format!("{path} to be served"), is_served)?;
+        }
+        Ok(())
+    }
+
     pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
         self.exchange(method, path, "application/json", body)
     }
@@ -88,8 +106,9 @@ impl Api {
         let body = body.map(Value::to_string).unwrap_or_default();
         // Of version 1.0, so that the answer comes in one piece and its end is the connection's.
         let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
              Content-Type: {content}\r\nContent-Length: {}\r\n\r\n",
+            self.address.ip(),
             self.token,
             body.len()
         );
@@ -114,8 +133,9 @@ impl Api {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let connection = ClientConnection::new(Arc::new(config), ServerName::try_from("127.0.0.1")?)?;
-        let stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let name = ServerName::from(self.address.ip());
+        let connection = ClientConnection::new(Arc::new(config), name)?;
+        let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(StreamOwned::new(connection, stream))
     }

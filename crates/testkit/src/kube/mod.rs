@@ -2,17 +2,19 @@
 //! no controllers: what a test needs of those it writes itself.
 
 mod api;
+mod files;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
-use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub use api::{Answer, Api};
+pub use files::ServerFiles;
 
 use crate::certificates::Certificates;
 use crate::etcd::{self, EtcdCluster};
@@ -64,7 +66,7 @@ pub struct KubeApiServer {
     etcd: EtcdCluster,
     setup: Setup,
     port: u16,
-    certificates: Certificates,
+    files: ServerFiles,
     directory: TempDir,
 }
 
@@ -73,10 +75,9 @@ impl KubeApiServer {
     pub fn start(setup: Setup) -> Result<KubeApiServer> {
         let directory = scratch("kube")?;
         let certificates = Certificates::create(directory.path().join("pki"))?;
-        write_account_keys(directory.path())?;
+        let files = ServerFiles::create(directory.path(), certificates)?;
         let etcd = EtcdCluster::single()?;
-        let mut server =
-            KubeApiServer { server: None, etcd, setup, port: free_port(), certificates, directory };
+        let mut server = KubeApiServer { server: None, etcd, setup, port: free_port(), files, directory };
         server.write_tokens()?;
         server.launch()?;
         server.wait_ready()?;
@@ -93,7 +94,7 @@ impl KubeApiServer {
 
     /// The authority `ca` has signed the server's certificate and is trusted with clients': `admin` may do everything.
     pub fn certificates(&self) -> &Certificates {
-        &self.certificates
+        self.files.certificates()
     }
 
     pub fn etcd(&mut self) -> &mut EtcdCluster {
@@ -106,7 +107,8 @@ impl KubeApiServer {
     }
 
     pub fn api_as(&self, token: &str) -> Api {
-        Api::new(self.port, &self.certificates.cert("ca"), token)
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        Api::new(address, &self.certificates().cert("ca"), token)
     }
 
     /// `kill -9`.
@@ -130,23 +132,16 @@ impl KubeApiServer {
     /// A kubeconfig with the administrator's client certificate.
     pub fn kubeconfig(&self) -> Result<PathBuf> {
         let user = json!({
-            "client-certificate": self.certificates.cert("admin"),
-            "client-key": self.certificates.key("admin"),
+            "client-certificate": self.certificates().cert("admin"),
+            "client-key": self.certificates().key("admin"),
         });
         self.write_kubeconfig("admin", &self.url(), user)
     }
 
     /// A kubeconfig for this server, or for a proxy before it, with a user as kubeconfig files describe one.
     pub fn write_kubeconfig(&self, name: &str, url: &str, user: Value) -> Result<PathBuf> {
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{ "name": "test", "cluster": {
-                "server": url, "certificate-authority": self.certificates.cert("ca") } }],
-            "users": [{ "name": "test", "user": user }],
-            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
-        });
         let path = self.directory.path().join(format!("{name}.kubeconfig"));
-        std::fs::write(&path, config.to_string())?;
+        self.files.write_kubeconfig(&path, url, user)?;
         Ok(path)
     }
 
@@ -162,7 +157,7 @@ impl KubeApiServer {
 
     /// The last lines the server has written.
     pub fn log_tail(&self) -> String {
-        let log = std::fs::read_to_string(self.log_path()).unwrap_or_default();
+        let log = std::fs::read_to_string(self.files.log()).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
@@ -181,32 +176,9 @@ impl KubeApiServer {
     }
 
     fn launch(&mut self) -> Result<()> {
-        let log = File::options().create(true).append(true).open(self.log_path())?;
-        let file = |name: &str| self.directory.path().join(name);
+        let log = File::options().create(true).append(true).open(self.files.log())?;
         let mut command = process::command(PROGRAM);
-        command.arg(format!("--etcd-servers={}", self.etcd.endpoint(0)));
-        command.args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"]);
-        command.arg(format!("--secure-port={}", self.port));
-        for (flag, path) in [
-            ("--tls-cert-file", self.certificates.cert("server")),
-            ("--tls-private-key-file", self.certificates.key("server")),
-            ("--client-ca-file", self.certificates.cert("ca")),
-            ("--token-auth-file", file("tokens.csv")),
-            ("--service-account-key-file", file("accounts.pub")),
-            ("--service-account-signing-key-file", file("accounts.key")),
-            ("--cert-dir", file("certs")),
-        ] {
-            command.arg(flag).arg(path);
-        }
-        command.args([
-            "--service-account-issuer=https://kubernetes.default.svc",
-            "--authorization-mode=Node,RBAC",
-            // Accounts and their tokens are made by controllers, and none runs here.
-            "--disable-admission-plugins=ServiceAccount",
-            "--endpoint-reconciler-type=none",
-            "--service-cluster-ip-range=10.96.0.0/16",
-            "--allow-privileged=true",
-        ]);
+        command.args(self.files.arguments(&self.etcd.endpoint(0), Ipv4Addr::LOCALHOST.into(), self.port));
         command.args(&self.setup.extra_args);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         self.server = Some(Process::spawn(command).with_context(|| format!("cannot start {PROGRAM}"))?);
@@ -221,20 +193,8 @@ impl KubeApiServer {
             let User { name, token } = user;
             lines.push_str(&format!("{token},{name},uid-of-{name},\"{}\"\n", groups.join(",")));
         }
-        Ok(std::fs::write(self.directory.path().join("tokens.csv"), lines)?)
+        self.files.write_tokens(&lines)
     }
-
-    fn log_path(&self) -> PathBuf {
-        self.directory.path().join("apiserver.log")
-    }
-}
-
-/// The pair that tokens of service accounts are signed with.
-fn write_account_keys(directory: &Path) -> Result<()> {
-    let pair = KeyPair::generate()?;
-    std::fs::write(directory.join("accounts.key"), pair.serialize_pem())?;
-    std::fs::write(directory.join("accounts.pub"), pair.public_key_pem())?;
-    Ok(())
 }
 
 /// Skips the calling test if there is no API server:
