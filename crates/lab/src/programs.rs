@@ -99,13 +99,35 @@ fn missing_program(wanted: &[(&str, &str)]) -> Option<String> {
     Some(format!("it needs `{program}` (Debian package {package})"))
 }
 
-/// What is missing for a lab of whole nodes; `None` if it can run.
-pub fn missing_for_cluster(store: StoreKind) -> Option<String> {
+/// What is missing for a lab of whole nodes; `None` if it can run. Kubernetes' programs are in the given folder or where others
+/// are.
+pub fn missing_for_cluster(store: StoreKind, kubernetes_bin: Option<&Path>) -> Option<String> {
     let mut wanted = vec![("nsenter", "util-linux"), ("unshare", "util-linux")];
-    if store == StoreKind::Etcdv3 {
+    if store != StoreKind::Sqlite {
         wanted.push(("etcd", "etcd-server"));
     }
-    missing().or_else(|| missing_program(&wanted)).or_else(missing_in_kernel)
+    let kubernetes = || match store {
+        StoreKind::Kubernetes => missing_api_server(kubernetes_bin),
+        StoreKind::Sqlite | StoreKind::Etcdv3 => None,
+    };
+    missing().or_else(|| missing_program(&wanted)).or_else(kubernetes).or_else(missing_in_kernel)
+}
+
+/// Kubernetes' own program, which no package of Debian has.
+pub(crate) const API_SERVER: &str = "kube-apiserver";
+
+fn missing_api_server(bin: Option<&Path>) -> Option<String> {
+    let is_there = match bin {
+        Some(bin) => bin.join(API_SERVER).is_file(),
+        None => testkit::process::on_path(API_SERVER),
+    };
+    if is_there {
+        return None;
+    }
+    let place = bin.map_or("in PATH".to_owned(), |bin| format!("in {}", bin.display()));
+    Some(format!(
+        "{API_SERVER} is not {place}; `cargo xtask kubernetes` builds it, and prints the directory for --kubernetes-bin"
+    ))
 }
 
 /// Tries what a lab does, in namespaces that go away at once.

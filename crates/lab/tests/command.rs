@@ -216,9 +216,10 @@ fn an_up_that_was_killed_is_removed_by_down() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_refused_clearly() {
-    let Some(desk) = Desk::new("what_is_not_there_yet_is_refused_clearly") else { return };
-    desk.refused(&["up", "--store", "kubernetes"], 1, "a lab with a Kubernetes store is not implemented yet");
+fn what_is_not_there_is_refused_clearly() {
+    let Some(desk) = Desk::new("what_is_not_there_is_refused_clearly") else { return };
+    let nowhere = ["up", "--store", "kubernetes", "--kubernetes-bin", "/nowhere"];
+    desk.refused(&nowhere, 1, "kube-apiserver is not in /nowhere; `cargo xtask kubernetes` builds it");
     desk.refused(&["up", "--nodes", "0"], 1, "a lab can have 1 to 100 nodes, not 0");
     desk.refused(
         &["up", "--bin-dir", "/nowhere"],

@@ -35,6 +35,9 @@ pub struct Description {
     pub grace: Duration,
     /// The pods' pools.
     pub pools: Vec<String>,
+    /// Where Kubernetes' programs lie. `None`: they are found as other programs are.
+    #[serde(default)]
+    pub kubernetes_bin: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,11 +48,16 @@ pub enum Stage {
     Up,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What keeps the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum StoreKind {
+    /// One file for all nodes
     Sqlite,
+    /// A real etcd
     Etcdv3,
+    /// A real Kubernetes API server
+    Kubernetes,
 }
 
 /// How traffic gets from node to node.
@@ -119,6 +127,7 @@ pub struct Plan {
     pub grace: Duration,
     pub has_agents: bool,
     pub programs: PathBuf,
+    pub kubernetes_bin: Option<PathBuf>,
 }
 
 impl Plan {
@@ -140,6 +149,7 @@ impl Plan {
             grace: Duration::from_secs(60),
             has_agents: true,
             programs: programs.folder().to_owned(),
+            kubernetes_bin: None,
         }
     }
 
@@ -162,6 +172,7 @@ impl Plan {
             has_agents: self.has_agents,
             grace: self.grace,
             pools,
+            kubernetes_bin: self.kubernetes_bin.clone(),
         })
     }
 }
@@ -231,6 +242,7 @@ mod tests {
             grace: Duration::from_secs(60),
             has_agents: true,
             programs: PathBuf::from("/bin"),
+            kubernetes_bin: None,
         }
     }
 

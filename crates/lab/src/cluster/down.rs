@@ -112,7 +112,7 @@ fn inhabitants(identities: &[(u64, u64)]) -> Vec<u32> {
     processes.filter(|process| *process != own && lives_there(process)).collect()
 }
 
-fn identity(namespace: &Path) -> Option<(u64, u64)> {
+pub(super) fn identity(namespace: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(namespace).ok()?;
     Some((metadata.dev(), metadata.ino()))
 }

@@ -7,6 +7,7 @@ mod description;
 mod down;
 mod fabric;
 mod http;
+mod kubernetes;
 mod name;
 mod partition;
 mod place;
@@ -26,6 +27,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 pub use description::{Card, Description, Mode, Network, NodeDescription, Plan, Stage, StoreKind};
 pub use down::{Removed, down, remove_abandoned};
+pub(crate) use kubernetes::api;
 pub use name::{LabName, LabNameError};
 pub(crate) use place::Place;
 pub use place::VARIABLE as FOLDER_VARIABLE;

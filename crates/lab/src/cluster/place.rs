@@ -36,6 +36,16 @@ impl Place {
         self.folder.join("etcd")
     }
 
+    /// What the API server keeps, and what lets programs in.
+    pub(crate) fn kubernetes_folder(&self) -> PathBuf {
+        self.folder.join("kubernetes")
+    }
+
+    /// May do everything.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.kubernetes_folder().join("kubeconfig")
+    }
+
     /// What a node keeps: its disk, its logs, the sockets at which its processes take orders.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
         self.folder.join("nodes").join(node)

@@ -1,10 +1,11 @@
 //! A lab's records, past all checks of whoever serves them: for those who break things on purpose.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use host::NetNs;
-use store::etcd::EtcdConfig;
+use store::config::{Overrides, Sources};
 use store::{OpenMode, Store, StoreConfig};
 
 use super::Cluster;
@@ -12,13 +13,16 @@ use super::Cluster;
 impl Cluster {
     /// Where the records are, as a node of the lab sees it.
     pub fn store_config(&self) -> Result<StoreConfig> {
-        let settings: BTreeMap<String, String> =
+        let variables: BTreeMap<String, String> =
             self.environment_of(self.first_node()?)?.into_iter().collect();
-        match (settings.get("SQLITE_PATH"), settings.get("ETCD_ENDPOINTS")) {
-            (Some(path), _) => Ok(StoreConfig::Sqlite { path: path.into() }),
-            (None, Some(endpoint)) => Ok(StoreConfig::Etcd(EtcdConfig::new([endpoint.clone()]))),
-            (None, None) => bail!("the description of the lab names no store"),
-        }
+        let sources = Sources {
+            overrides: Overrides::default(),
+            config_file: None,
+            default_config_file: PathBuf::new(),
+            environment: &|wanted| variables.get(wanted).map(Into::into),
+            agent_settings: None,
+        };
+        Ok(StoreConfig::from_sources(&sources)?.config)
     }
 
     /// Does something with the records. etcd stands on the fabric, where only nodes reach it.

@@ -1,5 +1,6 @@
 //! What a lab tells the programs on its nodes: environment and network configuration.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -73,15 +74,24 @@ pub(crate) fn store_settings(description: &Description, place: &Place) -> Vec<(S
         StoreKind::Etcdv3 => {
             vec![("DATASTORE_TYPE", "etcdv3".to_owned()), ("ETCD_ENDPOINTS", etcd_endpoint(description))]
         }
+        StoreKind::Kubernetes => vec![
+            ("DATASTORE_TYPE", "kubernetes".to_owned()),
+            ("KUBECONFIG", place.kubeconfig().display().to_string()),
+        ],
     };
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// etcd stands on the fabric, where every node reaches it.
 pub(super) fn etcd_endpoint(description: &Description) -> String {
-    let networks = description.networks.iter();
-    let address = networks.flat_map(|network| &network.fabric_addresses).map(|(address, _)| address).next();
+    let address = fabric_address(description);
     address.map_or_else(|| format!("http://{FABRIC}"), |address| format!("http://{address}:{ETCD_PORT}"))
+}
+
+/// By which every node reaches the fabric.
+pub(super) fn fabric_address(description: &Description) -> Option<IpAddr> {
+    let networks = description.networks.iter();
+    networks.flat_map(|network| &network.fabric_addresses).map(|(address, _)| *address).next()
 }
 
 /// What a runtime finds in the node's /etc/cni/net.d.
@@ -98,7 +108,12 @@ pub(crate) fn conflist(description: &Description, node: &NodeDescription, place:
         plugin["agent_socket"] = json!(AGENT_SOCKET);
     }
     for (variable, value) in store_settings(description, place) {
-        plugin[variable.to_lowercase()] = json!(value);
+        match (&*variable, description.has_agents) {
+            // The agent has it, and nobody else on the node needs it.
+            ("KUBECONFIG", true) => {}
+            ("KUBECONFIG", false) => plugin["kubernetes"] = json!({ "kubeconfig": value }),
+            _ => plugin[variable.to_lowercase()] = json!(value),
+        }
     }
     json!({"cniVersion": "1.1.0", "name": NETWORK, "plugins": [plugin]})
 }

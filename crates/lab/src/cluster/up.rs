@@ -20,7 +20,7 @@ const HEALTH_PORT: u16 = 9099;
 impl Cluster {
     /// Makes a lab. `tell` hears what is being done. What was made so far goes away again if it fails.
     pub fn up(plan: &Plan, tell: &dyn Fn(&str)) -> Result<Cluster> {
-        if let Some(reason) = super::super::missing_for_cluster(plan.store) {
+        if let Some(reason) = crate::missing_for_cluster(plan.store, plan.kubernetes_bin.as_deref()) {
             bail!("a lab cannot run here: {reason}");
         }
         let description = plan.describe()?;
@@ -79,21 +79,22 @@ impl Cluster {
                 Ok(fs::create_dir_all(file.parent().context("the store has a folder")?)?)
             }
             StoreKind::Etcdv3 => {
-                tell(&format!("store: etcd on the fabric ({})", settings::etcd_endpoint(&self.description)));
-                self.start_etcd()
+                let endpoint = settings::etcd_endpoint(&self.description);
+                tell(&format!("store: etcd on the fabric ({endpoint})"));
+                self.start_etcd(&endpoint)
             }
+            StoreKind::Kubernetes => self.start_kubernetes(tell),
         }
     }
 
-    fn start_etcd(&self) -> Result<()> {
+    pub(super) fn start_etcd(&self, endpoint: &str) -> Result<()> {
         let namespace = fabric::namespace_path(self.name(), fabric::FABRIC);
         let folder = self.place.etcd_folder();
         fs::create_dir_all(&folder)?;
-        let endpoint = settings::etcd_endpoint(&self.description);
         let mut etcd = Command::new("nsenter");
         etcd.arg(format!("--net={namespace}")).args(["--", "etcd", "--name", "lab", "--logger", "zap"]);
         etcd.arg("--data-dir").arg(folder.join("data"));
-        etcd.args(["--listen-client-urls", &endpoint, "--advertise-client-urls", &endpoint]);
+        etcd.args(["--listen-client-urls", endpoint, "--advertise-client-urls", endpoint]);
         etcd.args(["--listen-peer-urls", "http://127.0.0.1:2380"]);
         etcd.args(["--initial-advertise-peer-urls", "http://127.0.0.1:2380"]);
         etcd.args(["--initial-cluster", "lab=http://127.0.0.1:2380"]);
@@ -156,6 +157,9 @@ impl Cluster {
 
     fn wait_for_services(&self, node: &str) -> Result<()> {
         self.wait_for_service(node, "kubelet")?;
+        if self.description.store == StoreKind::Kubernetes {
+            self.wait_for_registration(node)?;
+        }
         if self.description.has_agents {
             self.wait_for_service(node, "agent")?;
         }
@@ -228,7 +232,7 @@ impl Cluster {
 }
 
 /// Starts what outlives us: with its own process group, so that Ctrl-C at our terminal does not reach it.
-fn detach(mut command: Command, log: &Path) -> Result<Child> {
+pub(super) fn detach(mut command: Command, log: &Path) -> Result<Child> {
     let file = File::options().create(true).append(true).open(log);
     let file = file.with_context(|| format!("cannot open {}", log.display()))?;
     command.process_group(0).stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);

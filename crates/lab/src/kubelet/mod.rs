@@ -11,6 +11,7 @@ mod conflist;
     reason = "generated"
 )]
 mod generated;
+mod kubernetes;
 mod listing;
 mod pods;
 mod protocol;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::cluster::{LabName, Place};
+use crate::cluster::{Description, LabName, Place, StoreKind, api};
 use crate::control;
 pub use listing::Listing;
 pub use protocol::{
@@ -39,8 +40,20 @@ pub fn run(lab: &LabName, node: &str, is_forgetful: bool) -> Result<()> {
     let place = Place::of(lab);
     let records = records::Records::open(Path::new(MEMORY), is_forgetful)?;
     let runtime = Arc::new(runtime::Runtime::new(records));
-    let kubelet = pods::Kubelet::start(Arc::clone(&runtime))?;
+    let kubernetes = kubernetes(&place, node)?;
+    let kubelet = pods::Kubelet::start(Arc::clone(&runtime), kubernetes)?;
     service::serve_in_background(Path::new(CRI_SOCKET), runtime)?;
     let listener = control::listen(&place.kubelet_socket(node))?;
     control::serve(&listener, move |request| kubelet.handle(request))
+}
+
+/// Where the lab has an API server.
+fn kubernetes(place: &Place, node: &str) -> Result<Option<kubernetes::Kubernetes>> {
+    let description = Description::load(place.folder())?;
+    if description.store != StoreKind::Kubernetes {
+        return Ok(None);
+    }
+    let node = description.node(node)?;
+    let addresses = node.address().into_iter().chain(node.address6()).collect();
+    Ok(Some(kubernetes::Kubernetes::new(api(place)?, &node.name, addresses)))
 }

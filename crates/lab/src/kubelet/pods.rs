@@ -10,8 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use uuid::Uuid;
 
+use super::kubernetes::{Kubernetes, ListedPod};
 use super::protocol::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport, PodState};
-use super::records::{Memory, PodRecord, State};
+use super::records::{Memory, PodRecord, SandboxRecord, State};
 use super::runtime::{Runtime, attachment};
 
 /// The real one waits seconds and then minutes; a lab is in more of a hurry.
@@ -25,17 +26,51 @@ const STOPS: usize = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Kubelet {
     runtime: Arc<Runtime>,
+    /// `None`: pods and their UIDs are this program's own.
+    kubernetes: Option<Kubernetes>,
 }
 
 impl Kubelet {
     /// Takes up the work where it was left.
-    pub(super) fn start(runtime: Arc<Runtime>) -> Result<Kubelet> {
-        let kubelet = Kubelet { runtime };
+    pub(super) fn start(runtime: Arc<Runtime>, kubernetes: Option<Kubernetes>) -> Result<Kubelet> {
+        let kubelet = Kubelet { runtime, kubernetes };
         kubelet.runtime.records.change(retire_sandboxes_without_namespace)?;
         for pod in kubelet.runtime.records.look().pods.into_values() {
             kubelet.work_on(pod);
         }
+        if let Some(kubernetes) = kubelet.kubernetes.clone() {
+            let kubelet = kubelet.clone();
+            std::thread::spawn(move || kubelet.join(&kubernetes));
+        }
         Ok(kubelet)
+    }
+
+    /// Registers the node, and takes up the pods that only Kubernetes knows of. Until Kubernetes answers, the pods that are known
+    /// run all the same.
+    fn join(&self, kubernetes: &Kubernetes) {
+        let mut back_off = BACK_OFF_MIN;
+        while let Err(error) = kubernetes.register().and_then(|()| self.take_up(kubernetes)) {
+            eprintln!("joining the cluster: {error:#}");
+            std::thread::sleep(back_off);
+            back_off = (back_off * 2).min(BACK_OFF_MAX);
+        }
+        kubernetes.beat();
+    }
+
+    fn take_up(&self, kubernetes: &Kubernetes) -> Result<()> {
+        for ListedPod { key, uid, is_deleted } in kubernetes.pods()? {
+            let PodKey { namespace, name } = key;
+            let pod = PodRecord { namespace, name, uid, is_deleted, ..PodRecord::default() };
+            let is_new = self.runtime.records.change(|memory| {
+                let is_new = !memory.pods.contains_key(&pod.uid);
+                memory.pods.entry(pod.uid.clone()).or_insert_with(|| pod.clone());
+                is_new
+            })?;
+            if is_new {
+                self.work_on(pod);
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn handle(&self, request: KubeletRequest) -> Result<Vec<PodReport>> {
@@ -57,24 +92,29 @@ impl Kubelet {
     fn add(&self, pods: Vec<NewPod>, waits: bool) -> Result<Vec<PodReport>> {
         let mut uids = Vec::new();
         for pod in pods {
-            let record = PodRecord {
-                namespace: pod.namespace,
-                name: pod.name,
-                uid: Uuid::new_v4().to_string(),
-                offers: pod.offers,
-                ..PodRecord::default()
+            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
+            if self.runtime.records.look().find(&key).is_some() {
+                bail!("pod {key} already exists");
+            }
+            let uid = match &self.kubernetes {
+                Some(kubernetes) => kubernetes.create(&pod)?,
+                None => Uuid::new_v4().to_string(),
             };
+            let NewPod { namespace, name, offers, .. } = pod;
+            let record = PodRecord { namespace, name, uid, offers, ..PodRecord::default() };
             uids.push(record.uid.clone());
             self.runtime.records.change(|memory| {
                 if memory.find(&record.key()).is_some() {
-                    bail!("pod {}/{} already exists", record.namespace, record.name);
+                    bail!("pod {key} already exists");
                 }
                 memory.pods.insert(record.uid.clone(), record.clone());
                 Ok(())
             })??;
             self.work_on(record);
         }
-        let is_running = |memory: &Memory| uids.iter().all(|uid| memory.ready_sandbox(uid).is_some());
+        let is_told = |sandbox: &SandboxRecord| sandbox.is_reported || self.kubernetes.is_none();
+        let is_running =
+            |memory: &Memory| uids.iter().all(|uid| memory.ready_sandbox(uid).is_some_and(is_told));
         let is_done = !waits || self.runtime.records.wait(PATIENCE, is_running);
         let memory = self.runtime.records.look();
         if !is_done {
@@ -89,13 +129,20 @@ impl Kubelet {
     fn delete(&self, pods: &[PodKey], waits: bool) -> Result<()> {
         let mut uids = Vec::new();
         for key in pods {
-            let pod = self.runtime.records.change(|memory| {
-                let uid = memory.find(key)?;
-                let pod = memory.pods.get_mut(&uid)?;
-                pod.is_deleted = true;
-                Some(pod.clone())
+            let memory = self.runtime.records.look();
+            let known = memory.find(key).and_then(|uid| memory.pods.get(&uid));
+            let pod = PodRecord {
+                is_deleted: true,
+                ..known.with_context(|| format!("pod {key} does not exist"))?.clone()
+            };
+            if let Some(kubernetes) = &self.kubernetes {
+                kubernetes.begin_deletion(&pod)?;
+            }
+            self.runtime.records.change(|memory| {
+                if let Some(known) = memory.pods.get_mut(&pod.uid) {
+                    known.is_deleted = true;
+                }
             })?;
-            let pod = pod.with_context(|| format!("pod {key} does not exist"))?;
             uids.push(pod.uid.clone());
             self.work_on(pod);
         }
@@ -111,11 +158,15 @@ impl Kubelet {
             // Together: whoever looks after a pod that is gone ends its sandboxes with a DEL.
             let lost = self.runtime.records.change(|memory| {
                 let uid = memory.find(key)?;
-                memory.pods.remove(&uid);
+                let pod = memory.pods.remove(&uid)?;
                 let ids = memory.sandboxes_of(&uid);
-                Some(ids.iter().filter_map(|id| memory.sandboxes.remove(id)).collect::<Vec<_>>())
+                Some((pod, ids.iter().filter_map(|id| memory.sandboxes.remove(id)).collect::<Vec<_>>()))
             })?;
-            for sandbox in lost.with_context(|| format!("pod {key} does not exist"))? {
+            let (pod, sandboxes) = lost.with_context(|| format!("pod {key} does not exist"))?;
+            if let Some(kubernetes) = &self.kubernetes {
+                kubernetes.finish_deletion(&pod)?;
+            }
+            for sandbox in sandboxes {
                 self.runtime.leave_behind(&sandbox, leaves)?;
             }
         }
@@ -150,37 +201,54 @@ impl Kubelet {
         });
     }
 
-    /// Until the pod has a sandbox that is ready, or is not wanted any more.
+    /// Until the pod has a sandbox that is ready, and Kubernetes knows, or is not wanted any more.
     fn begin(&self, pod: &PodRecord) -> Result<()> {
         let is_unwanted = |memory: &Memory| memory.pods.get(&pod.uid).is_none_or(|pod| pod.is_deleted);
         let mut back_off = BACK_OFF_MIN;
         loop {
             let memory = self.runtime.records.look();
-            if is_unwanted(&memory) || memory.ready_sandbox(&pod.uid).is_some() {
+            if is_unwanted(&memory) {
                 return Ok(());
             }
-            self.remove_sandboxes(&pod.uid);
-            self.count_attempt(pod)?;
-            match self.runtime.run_sandbox(pod) {
-                Ok(_) => {
-                    // Deleted meanwhile, while there was no sandbox to stop.
-                    if is_unwanted(&self.runtime.records.look()) {
-                        self.end(pod)?;
-                    }
-                    return Ok(());
+            if let Some(ready) = memory.ready_sandbox(&pod.uid) {
+                match self.report(pod, ready) {
+                    Ok(()) => return Ok(()),
+                    Err(error) => self.note_error(pod, &error)?,
                 }
-                Err(error) => self.note_error(pod, &error)?,
+            } else {
+                self.remove_sandboxes(&pod.uid);
+                self.count_attempt(pod)?;
+                match self.runtime.run_sandbox(pod) {
+                    // Deleted meanwhile, while there was no sandbox to stop.
+                    Ok(_) if is_unwanted(&self.runtime.records.look()) => return self.end(pod),
+                    Ok(_) => continue,
+                    Err(error) => self.note_error(pod, &error)?,
+                }
             }
             self.runtime.records.wait(back_off, is_unwanted);
             back_off = (back_off * 2).min(BACK_OFF_MAX);
         }
     }
 
+    fn report(&self, pod: &PodRecord, sandbox: &SandboxRecord) -> Result<()> {
+        let Some(kubernetes) = self.kubernetes.as_ref().filter(|_| !sandbox.is_reported) else {
+            return Ok(());
+        };
+        kubernetes.report(pod, &sandbox.addresses)?;
+        self.runtime.records.change(|memory| {
+            if let Some(sandbox) = memory.sandboxes.get_mut(&sandbox.id) {
+                sandbox.is_reported = true;
+            }
+        })
+    }
+
     /// Until nothing of the pod is left.
     fn end(&self, pod: &PodRecord) -> Result<()> {
         let mut back_off = BACK_OFF_MIN;
         loop {
-            match self.end_once(&pod.uid) {
+            let finish =
+                || self.kubernetes.as_ref().map_or(Ok(()), |kubernetes| kubernetes.finish_deletion(pod));
+            match self.end_once(&pod.uid).and_then(|()| finish()) {
                 Ok(()) => break,
                 Err(error) => self.note_error(pod, &error)?,
             }
@@ -255,7 +323,7 @@ impl Memory {
 }
 
 impl PodRecord {
-    fn key(&self) -> PodKey {
+    pub(super) fn key(&self) -> PodKey {
         PodKey { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }

@@ -1,5 +1,6 @@
 //! What the kubelet stand-in can be told and asked, over its socket.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,7 +20,7 @@ pub enum KubeletRequest {
     Delete { pods: Vec<PodKey>, waits: bool },
     /// While held, no DEL is made for sandboxes that end.
     HoldDels { is_held: bool },
-    /// Forgets pods and their sandboxes without a DEL, as after an upgrade gone wrong.
+    /// Forgets pods and their sandboxes without a DEL, as after an upgrade gone wrong. Kubernetes forgets the pods, too.
     Lose { pods: Vec<PodKey>, leaves: LeftBehind },
     /// One more DEL for a sandbox, with an empty `CNI_NETNS`, whatever became of it.
     RepeatDel { sandbox: SandboxKey },
@@ -46,6 +47,9 @@ pub struct NewPod {
     pub name: String,
     /// What plugins that declare the capability get as runtimeConfig.
     pub offers: Map<String, Value>,
+    /// Of the pod in Kubernetes, where the lab has it: what the pod asks of the plugin.
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
 }
 
 /// A pod by its name.
@@ -99,7 +103,8 @@ impl PodReport {
 
 impl NewPod {
     pub fn new(key: &PodKey) -> NewPod {
-        NewPod { namespace: key.namespace.clone(), name: key.name.clone(), offers: Map::new() }
+        let (namespace, name) = (key.namespace.clone(), key.name.clone());
+        NewPod { namespace, name, offers: Map::new(), annotations: BTreeMap::new() }
     }
 }
 

@@ -40,6 +40,9 @@ pub(super) struct SandboxRecord {
     pub(super) state: State,
     pub(super) addresses: Vec<String>,
     pub(super) device: String,
+    /// Kubernetes, where the lab has it, has been told that the pod runs in it.
+    #[serde(default)]
+    pub(super) is_reported: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -51,7 +51,7 @@ fn a_partition_heals_without_a_trace() {
 #[test]
 fn a_node_that_loses_its_store_as_well_is_back_after_the_partition() {
     let test = "a_node_that_loses_its_store_as_well_is_back_after_the_partition";
-    if let Some(reason) = lab::missing_for_cluster(StoreKind::Etcdv3) {
+    if let Some(reason) = lab::missing_for_cluster(StoreKind::Etcdv3, None) {
         return testkit::skip(test, &reason);
     }
     let on_etcd =

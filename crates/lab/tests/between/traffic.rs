@@ -60,7 +60,7 @@ fn agents_that_are_stopped_killed_and_started_lose_no_packet() {
 #[test]
 fn a_store_that_is_away_costs_no_packet() {
     let test = "a_store_that_is_away_costs_no_packet";
-    if let Some(reason) = lab::missing_for_cluster(StoreKind::Etcdv3) {
+    if let Some(reason) = lab::missing_for_cluster(StoreKind::Etcdv3, None) {
         return testkit::skip(test, &reason);
     }
     let on_etcd = || Plan { store: StoreKind::Etcdv3, ..plan(2, Mode::Vxlan, Topology::Shared, false) };

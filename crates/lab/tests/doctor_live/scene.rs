@@ -8,14 +8,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
-use host::NetNs;
 use lab::Programs;
 use lab::cluster::{Cluster, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodReport};
 use model::{Cidr, FindingCode, Key, KeyRange};
 use serde_json::Value;
-use store::etcd::EtcdConfig;
-use store::{Change, OpenMode, Store, StoreConfig};
+use store::Change;
 
 use crate::{bird, kubernetes};
 
@@ -35,7 +33,6 @@ pub(crate) struct Scene {
     /// Where repairs are remembered.
     repairs: tempfile::TempDir,
     healthy: BTreeMap<Key, Vec<u8>>,
-    store: StoreConfig,
     /// Where a node's agent is asked, if not at its own socket.
     sockets: Mutex<BTreeMap<&'static str, PathBuf>>,
     /// Whether nodes send packets when they are looked at.
@@ -52,8 +49,7 @@ pub(crate) struct Verdict {
 
 /// Why a scene cannot be made here.
 pub(crate) fn missing(store: StoreKind) -> Option<String> {
-    let etcd = || testkit::etcd::missing().filter(|_| store == StoreKind::Etcdv3);
-    lab::missing().or_else(etcd).or_else(bird::missing)
+    lab::missing_for_cluster(store, None).or_else(bird::missing)
 }
 
 pub(crate) fn plan(store: StoreKind, nodes: usize) -> Result<Plan> {
@@ -79,20 +75,10 @@ impl Scene {
             added.sort_by(|a, b| a.name.cmp(&b.name));
             pods.insert(node, added);
         }
-        let settings = lab.environment_of(NODES[0])?;
-        let setting = |name: &str| settings.iter().find(|(known, _)| known == name).map(|(_, value)| value);
-        let store = match store {
-            StoreKind::Sqlite => {
-                StoreConfig::Sqlite { path: setting("SQLITE_PATH").context("a store")?.into() }
-            }
-            StoreKind::Etcdv3 => {
-                StoreConfig::Etcd(EtcdConfig::new([setting("ETCD_ENDPOINTS").context("a store")?.clone()]))
-            }
-        };
         let texts = tempfile::tempdir()?;
         let (sockets, probes) = (Mutex::default(), AtomicBool::new(false));
         let (healthy, repairs) = (BTreeMap::new(), tempfile::tempdir()?);
-        let mut scene = Scene { lab, pods, texts, repairs, healthy, store, sockets, probes };
+        let mut scene = Scene { lab, pods, texts, repairs, healthy, sockets, probes };
         for node in NODES {
             scene.lab.stop(node, "agent")?;
             scene.lab.start(node, "agent", agent(node))?;
@@ -165,7 +151,7 @@ impl Scene {
     }
 
     pub(crate) fn records(&self) -> Result<BTreeMap<Key, Vec<u8>>> {
-        self.with_store(async |store| {
+        self.lab.with_store(async |store| {
             let (records, _) = store.list_all(KeyRange::Everything).await?;
             Ok(records.into_iter().map(|record| (record.key, record.value.to_vec())).collect())
         })
@@ -182,7 +168,7 @@ impl Scene {
 
     /// Writes records as they are said, whatever they were.
     fn change_all(&self, changes: Vec<(Key, Option<Vec<u8>>)>) -> Result<()> {
-        self.with_store(async |store| {
+        self.lab.with_store(async |store| {
             for (key, value) in changes {
                 let known = store.get(&key).await?;
                 let change = match (known, value) {
@@ -195,18 +181,6 @@ impl Scene {
             }
             Ok(())
         })
-    }
-
-    /// etcd stands on the fabric, where only nodes reach it.
-    fn with_store<T: Send>(&self, act: impl AsyncFnOnce(&dyn Store) -> Result<T> + Send) -> Result<T> {
-        let network = NetNs::open(&self.lab.network_of(NODES[0])?)?;
-        network.visit(|| {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(async {
-                let store = store::open(&self.store, OpenMode::Existing).await?;
-                act(&*store).await
-            })
-        })?
     }
 
     /// From now on a node's agent is asked there, or at its own socket again.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lab::cluster::{LabName, Mode, Plan, Topology};
+use lab::cluster::{LabName, Mode, Plan, StoreKind, Topology};
 use lab::kubelet::PodKey;
 
 /// Runs a whole pod network on this machine: each node is a network namespace that runs the real programs
@@ -75,7 +75,8 @@ pub(crate) struct Which {
 Examples:
   plumb lab up
   plumb lab up --mode crosssubnet --ipv6
-  plumb lab up --name second --nodes 10 --store etcdv3 --ipv6")]
+  plumb lab up --name second --nodes 10 --store etcdv3 --ipv6
+  plumb lab up --store kubernetes --kubernetes-bin \"$(cargo xtask kubernetes)\"")]
 pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) which: Which,
@@ -83,8 +84,8 @@ pub(crate) struct Up {
     #[arg(long, value_name = "N", default_value_t = Plan::NODES)]
     pub(crate) nodes: usize,
     /// Store for the records
-    #[arg(long, value_enum, default_value_t = LabStore::Sqlite)]
-    pub(crate) store: LabStore,
+    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
+    pub(crate) store: StoreKind,
     /// How traffic gets from node to node
     #[arg(long, value_enum, default_value_t = Mode::Direct)]
     pub(crate) mode: Mode,
@@ -110,13 +111,9 @@ pub(crate) struct Making {
     /// Run no agents: the plugin carries out each call itself
     #[arg(long)]
     pub(crate) without_agents: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LabStore {
-    Sqlite,
-    Etcdv3,
-    Kubernetes,
+    /// With --store kubernetes: directory that contains kube-apiserver [default: searched in PATH]
+    #[arg(long, value_name = "DIR", env = "PLUMB_KUBERNETES_BIN", hide_env_values = true)]
+    pub(crate) kubernetes_bin: Option<PathBuf>,
 }
 
 /// Removes a lab, even one that was only partly created; succeeds if there is none
@@ -220,8 +217,8 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N")]
     pub(crate) leaks: Option<usize>,
     /// Store for the records
-    #[arg(long, value_enum, default_value_t = LabStore::Sqlite)]
-    pub(crate) store: LabStore,
+    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
+    pub(crate) store: StoreKind,
     #[command(flatten)]
     pub(crate) making: Making,
 }

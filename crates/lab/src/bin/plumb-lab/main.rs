@@ -16,7 +16,7 @@ use lab::Programs;
 use lab::cluster::{self, Cluster, Mode, OwnCluster, Plan, StoreKind};
 use lab::kubelet::{KubeletRequest, NewPod, PodKey};
 
-use crate::cli::{Exec, Lab, LabCommand, LabStore, Making, PodCommand, PodsOnNode, Up};
+use crate::cli::{Exec, Lab, LabCommand, Making, PodCommand, PodsOnNode, Up};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -135,28 +135,20 @@ fn open(name: &cluster::LabName) -> Result<Cluster, Failure> {
 }
 
 /// A lab of this process, for a replay.
-fn own(nodes: usize, wanted: LabStore, mode: Mode, making: &Making) -> Result<OwnCluster, Failure> {
-    Ok(OwnCluster::up(plan(nodes, wanted, mode, making)?, &tell)?)
+fn own(nodes: usize, store: StoreKind, mode: Mode, making: &Making) -> Result<OwnCluster, Failure> {
+    Ok(OwnCluster::up(plan(nodes, store, mode, making)?, &tell)?)
 }
 
-fn plan(nodes: usize, wanted: LabStore, mode: Mode, making: &Making) -> Result<Plan, Failure> {
+fn plan(nodes: usize, store: StoreKind, mode: Mode, making: &Making) -> Result<Plan, Failure> {
     Ok(Plan {
         nodes,
-        store: store(wanted)?,
+        store,
         mode,
         grace: making.grace,
         has_agents: !making.without_agents,
+        kubernetes_bin: making.kubernetes_bin.clone(),
         ..Plan::new(&programs(making)?)
     })
-}
-
-fn store(store: LabStore) -> Result<StoreKind, Failure> {
-    match store {
-        LabStore::Sqlite => Ok(StoreKind::Sqlite),
-        LabStore::Etcdv3 => Ok(StoreKind::Etcdv3),
-        LabStore::Kubernetes => Err(Failure::new("a lab with a Kubernetes store is not implemented yet")
-            .hint("use --store sqlite or --store etcdv3")),
-    }
 }
 
 fn programs(making: &Making) -> Result<Programs, Failure> {

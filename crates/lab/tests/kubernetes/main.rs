@@ -1,0 +1,5 @@
+//! Labs whose store is a real Kubernetes API server: the stand-ins register their nodes, make their pods there, and tell what becomes
+//! of them.
+
+mod pods;
+mod scene;
