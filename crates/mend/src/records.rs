@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use model::Key;
-use repair::{Edit, Edited, Page};
+use repair::{Edit, Edited, Page, is_same_record};
 use store::{Change, Lookup, MAX_CHANGES, Revision, Store, StoreError};
 
 use crate::history::How;
@@ -216,8 +216,10 @@ fn edit(part: &Part<'_>, pages: &mut BTreeMap<Key, Page>, now: Timestamp) -> Mad
 impl Draft {
     /// Whether the store has what this would have written.
     fn is_in(&self, pages: &BTreeMap<Key, Page>) -> bool {
-        self.becomes
-            .iter()
-            .all(|(key, text)| pages.get(key).is_some_and(|page| page.text() == text.as_deref()))
+        let is_same = |text: &Option<Vec<u8>>, page: &Page| match (text, page.text()) {
+            (Some(text), Some(found)) => is_same_record(text, found),
+            (text, found) => text.is_none() && found.is_none(),
+        };
+        self.becomes.iter().all(|(key, text)| pages.get(key).is_some_and(|page| is_same(text, page)))
     }
 }

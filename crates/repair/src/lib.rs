@@ -25,7 +25,7 @@ pub use depends::Footing;
 pub use draft::{Draft, Ground, Target};
 pub use edit::{Edit, Holding, Is};
 use model::FindingCode;
-pub use page::{Edited, Page, Surprise};
+pub use page::{Edited, Page, Surprise, is_same_record};
 pub use plan::{Dropped, Fixed, Left, OnNode, PLAN_VERSION, Plan, Step, StepId, Still};
 pub use remedies::{ALL, Remedy, find};
 pub use scope::{Scope, ScopeError};

@@ -269,7 +269,7 @@ impl Page {
     fn record(&mut self, from: Option<&Is>, to: Option<&str>, now: Timestamp) -> Result<Edited, Surprise> {
         let same_as_to = match (self.now.as_deref(), to) {
             (None, None) => true,
-            (Some(found), Some(to)) => found == to.as_bytes(),
+            (Some(found), Some(to)) => is_same_record(found, to.as_bytes()),
             _ => false,
         };
         if same_as_to {
@@ -301,7 +301,7 @@ impl Page {
     fn is(&self, is: &Is, found: &[u8]) -> bool {
         match is {
             Is::Revision(revision) => !self.is_touched && self.revision.as_deref() == Some(revision),
-            Is::Text(text) => found == text.as_bytes(),
+            Is::Text(text) => is_same_record(found, text.as_bytes()),
             Is::Sandbox(id) => {
                 let document: Option<Value> = serde_json::from_slice(found).ok();
                 let named = document.as_ref().and_then(|document| document.pointer("/spec/containerID"));
@@ -311,6 +311,27 @@ impl Page {
             Is::Unreadable => !is_readable(&self.key, found),
             Is::EmptyBlock => self.block().is_ok_and(|block| ipam::is_empty(&block)),
         }
+    }
+}
+
+/// Whether two texts are the same record. A store that keeps fields, as Kubernetes does, returns them in another order, and without
+/// those that say nothing.
+pub fn is_same_record(one: &[u8], other: &[u8]) -> bool {
+    let parsed = |text: &[u8]| serde_json::from_slice(text).map(without_nulls).ok();
+    one == other || parsed(one).is_some_and(|one: Value| parsed(other) == Some(one))
+}
+
+/// Entries of lists stay: their places mean something.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name, without_nulls(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect::<Vec<_>>().into(),
+        other => other,
     }
 }
 
@@ -392,4 +413,25 @@ fn set_field(document: &mut Value, pointer: &str, to: Option<&Value>) -> Option<
         place = object.entry(name).or_insert(Value::Null);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_the_same_in_any_order_of_its_fields() {
+        let written =
+            br#"{"cidr":"10.0.0.0/30","affinity":"host:a","hostAffinity":null,"allocations":[0,null]}"#;
+        let same = br#"{"affinity":"host:a","allocations":[0,null],"cidr":"10.0.0.0/30"}"#;
+        assert!(is_same_record(written, same));
+        for other in [
+            &br#"{"affinity":"host:a","allocations":[null,0],"cidr":"10.0.0.0/30"}"#[..],
+            br#"{"allocations":[0]"#,
+            b"",
+        ] {
+            assert!(!is_same_record(written, other), "{}", String::from_utf8_lossy(other));
+        }
+        assert!(is_same_record(b"no record", b"no record"));
+    }
 }
