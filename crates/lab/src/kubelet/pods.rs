@@ -4,7 +4,7 @@
 //! each step is repeated until it succeeds. Every pod is worked on by itself, so that two pods of one name, the old
 //! one ending and the new one starting, go on side by side.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -28,12 +28,14 @@ pub(super) struct Kubelet {
     runtime: Arc<Runtime>,
     /// `None`: pods and their UIDs are this program's own.
     kubernetes: Option<Kubernetes>,
+    /// Held while the pods that Kubernetes has and those of the memory are brought together: a list of the former is soon old.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Kubelet {
     /// Takes up the work where it was left.
     pub(super) fn start(runtime: Arc<Runtime>, kubernetes: Option<Kubernetes>) -> Result<Kubelet> {
-        let kubelet = Kubelet { runtime, kubernetes };
+        let kubelet = Kubelet { runtime, kubernetes, turn: Arc::default() };
         kubelet.runtime.records.change(retire_sandboxes_without_namespace)?;
         for pod in kubelet.runtime.records.look().pods.into_values() {
             kubelet.work_on(pod);
@@ -58,6 +60,7 @@ impl Kubelet {
     }
 
     fn take_up(&self, kubernetes: &Kubernetes) -> Result<()> {
+        let _turn = self.take_turn();
         for ListedPod { key, uid, is_deleted } in kubernetes.pods()? {
             let PodKey { namespace, name } = key;
             let pod = PodRecord { namespace, name, uid, is_deleted, ..PodRecord::default() };
@@ -71,6 +74,10 @@ impl Kubelet {
             }
         }
         Ok(())
+    }
+
+    fn take_turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn handle(&self, request: KubeletRequest) -> Result<Vec<PodReport>> {
@@ -92,25 +99,9 @@ impl Kubelet {
     fn add(&self, pods: Vec<NewPod>, waits: bool) -> Result<Vec<PodReport>> {
         let mut uids = Vec::new();
         for pod in pods {
-            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
-            if self.runtime.records.look().find(&key).is_some() {
-                bail!("pod {key} already exists");
-            }
-            let uid = match &self.kubernetes {
-                Some(kubernetes) => kubernetes.create(&pod)?,
-                None => Uuid::new_v4().to_string(),
-            };
-            let NewPod { namespace, name, offers, .. } = pod;
-            let record = PodRecord { namespace, name, uid, offers, ..PodRecord::default() };
-            uids.push(record.uid.clone());
-            self.runtime.records.change(|memory| {
-                if memory.find(&record.key()).is_some() {
-                    bail!("pod {key} already exists");
-                }
-                memory.pods.insert(record.uid.clone(), record.clone());
-                Ok(())
-            })??;
-            self.work_on(record);
+            let admitted = self.admit(pod)?;
+            uids.push(admitted.uid.clone());
+            self.work_on(admitted);
         }
         let is_told = |sandbox: &SandboxRecord| sandbox.is_reported || self.kubernetes.is_none();
         let is_running =
@@ -124,6 +115,22 @@ impl Kubelet {
         let mut reports = reports(&memory);
         reports.retain(|report| uids.contains(&report.uid));
         Ok(reports)
+    }
+
+    fn admit(&self, pod: NewPod) -> Result<PodRecord> {
+        let _turn = self.take_turn();
+        let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
+        if self.runtime.records.look().find(&key).is_some() {
+            bail!("pod {key} already exists");
+        }
+        let uid = match &self.kubernetes {
+            Some(kubernetes) => kubernetes.create(&pod)?,
+            None => Uuid::new_v4().to_string(),
+        };
+        let NewPod { namespace, name, offers, .. } = pod;
+        let record = PodRecord { namespace, name, uid, offers, ..PodRecord::default() };
+        self.runtime.records.change(|memory| memory.pods.insert(record.uid.clone(), record.clone()))?;
+        Ok(record)
     }
 
     fn delete(&self, pods: &[PodKey], waits: bool) -> Result<()> {
@@ -154,6 +161,7 @@ impl Kubelet {
     }
 
     fn lose(&self, pods: &[PodKey], leaves: LeftBehind) -> Result<()> {
+        let _turn = self.take_turn();
         for key in pods {
             // Together: whoever looks after a pod that is gone ends its sandboxes with a DEL.
             let lost = self.runtime.records.change(|memory| {
@@ -245,18 +253,20 @@ impl Kubelet {
     /// Until nothing of the pod is left.
     fn end(&self, pod: &PodRecord) -> Result<()> {
         let mut back_off = BACK_OFF_MIN;
-        loop {
-            let finish =
-                || self.kubernetes.as_ref().map_or(Ok(()), |kubernetes| kubernetes.finish_deletion(pod));
-            match self.end_once(&pod.uid).and_then(|()| finish()) {
-                Ok(()) => break,
-                Err(error) => self.note_error(pod, &error)?,
-            }
+        while let Err(error) = self.end_once(&pod.uid).and_then(|()| self.forget(pod)) {
+            self.note_error(pod, &error)?;
             std::thread::sleep(back_off);
             back_off = (back_off * 2).min(BACK_OFF_MAX);
         }
-        self.runtime.records.change(|memory| memory.pods.remove(&pod.uid))?;
         Ok(())
+    }
+
+    fn forget(&self, pod: &PodRecord) -> Result<()> {
+        let _turn = self.take_turn();
+        if let Some(kubernetes) = &self.kubernetes {
+            kubernetes.finish_deletion(pod)?;
+        }
+        self.runtime.records.change(|memory| memory.pods.remove(&pod.uid)).map(drop)
     }
 
     fn end_once(&self, uid: &str) -> Result<()> {
