@@ -11,13 +11,7 @@ fn up(test: &str, nodes: usize, store: StoreKind) -> Option<OwnCluster> {
 }
 
 fn up_in(test: &str, nodes: usize, store: StoreKind, mode: Mode) -> Option<OwnCluster> {
-    if let Some(reason) = lab::missing() {
-        testkit::skip(test, &reason);
-        return None;
-    }
-    if store == StoreKind::Etcdv3
-        && let Some(reason) = testkit::etcd::missing()
-    {
+    if let Some(reason) = lab::missing_for_cluster(store, None) {
         testkit::skip(test, &reason);
         return None;
     }
@@ -95,17 +89,27 @@ fn a_replay_notices_a_ping_that_is_lost() {
     assert!(error.contains("pings were lost"), "{error}");
 }
 
-#[test]
-fn the_wrong_card_is_not_taken_and_when_forced_everybody_says_so() {
-    let test = "the_wrong_card_is_not_taken_and_when_forced_everybody_says_so";
+#[track_caller]
+fn the_wrong_card(test: &str, store: StoreKind) {
     if !testkit::process::on_path("bird") {
         return testkit::skip(test, "there is no bird here");
     }
-    let Some(lab) = up_in(test, 3, StoreKind::Sqlite, Mode::Bgp) else { return };
+    let Some(lab) = up_in(test, 3, store, Mode::Bgp) else { return };
     let (outcome, story) = told(|tell| replay::wrong_nic(&lab, tell));
     outcome.unwrap_or_else(|error| panic!("{story}{error:#}"));
     assert_eq!(story.matches(" pings answered, 0 lost").count(), 2, "{story}");
     assert!(story.contains("plumb doctor, after "), "{story}");
+}
+
+#[test]
+fn the_wrong_card_is_not_taken_and_when_forced_everybody_says_so() {
+    let test = "the_wrong_card_is_not_taken_and_when_forced_everybody_says_so";
+    the_wrong_card(test, StoreKind::Sqlite);
+}
+
+#[test]
+fn the_wrong_card_is_not_taken_on_kubernetes() {
+    the_wrong_card("the_wrong_card_is_not_taken_on_kubernetes", StoreKind::Kubernetes);
 }
 
 #[track_caller]
@@ -119,12 +123,12 @@ fn repaired(test: &str, nodes: usize, store: StoreKind, play: replay::Play) {
 
 #[test]
 fn the_drifted_address_book_is_rebuilt_on_sqlite() {
-    repaired("the_drifted_address_book_is_rebuilt_on_sqlite", 2, StoreKind::Sqlite, replay::ipam_drift);
+    repaired("the_drifted_address_book_is_rebuilt_on_sqlite", 3, StoreKind::Sqlite, replay::ipam_drift);
 }
 
 #[test]
 fn the_drifted_address_book_is_rebuilt_on_etcd() {
-    repaired("the_drifted_address_book_is_rebuilt_on_etcd", 2, StoreKind::Etcdv3, replay::ipam_drift);
+    repaired("the_drifted_address_book_is_rebuilt_on_etcd", 3, StoreKind::Etcdv3, replay::ipam_drift);
 }
 
 #[test]
@@ -157,4 +161,30 @@ fn outages_under_calico_are_repaired_taken_back_and_repaired_again_on_sqlite() {
 fn outages_under_calico_are_repaired_taken_back_and_repaired_again_on_etcd() {
     let test = "outages_under_calico_are_repaired_taken_back_and_repaired_again_on_etcd";
     repaired(test, 2, StoreKind::Etcdv3, replay::under_calico);
+}
+
+#[test]
+fn the_stale_delete_is_survived_on_kubernetes() {
+    stale_delete("the_stale_delete_is_survived_on_kubernetes", StoreKind::Kubernetes);
+}
+
+#[test]
+fn leaked_endpoints_are_put_right_on_kubernetes() {
+    leaked_endpoints("leaked_endpoints_are_put_right_on_kubernetes", StoreKind::Kubernetes);
+}
+
+#[test]
+fn the_drifted_address_book_is_rebuilt_on_kubernetes() {
+    repaired(
+        "the_drifted_address_book_is_rebuilt_on_kubernetes",
+        3,
+        StoreKind::Kubernetes,
+        replay::ipam_drift,
+    );
+}
+
+#[test]
+fn the_shared_address_goes_to_its_rightful_owner_on_kubernetes() {
+    let test = "the_shared_address_goes_to_its_rightful_owner_on_kubernetes";
+    repaired(test, 1, StoreKind::Kubernetes, replay::shared_address);
 }

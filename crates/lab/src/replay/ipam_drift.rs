@@ -30,8 +30,10 @@ const BROKEN: [&str; 8] = [
 const LEAKS: usize = 5;
 const UNUSED_HANDLES: usize = 4;
 
-/// The lab needs two nodes with agents.
+/// The lab needs three nodes with agents. Pods start on the last one meanwhile: what a repair made of a whole block can be undone only
+/// if nothing has changed the block since.
 pub fn replay(cluster: &Cluster, tell: &dyn Fn(&str)) -> Result<()> {
+    ensure!(cluster.description().nodes.len() >= 3, "this replay needs three nodes at least");
     Replay { cluster, surgery: Surgery::new(cluster)?, story: Story(tell) }.run()
 }
 
@@ -163,7 +165,7 @@ impl Replay<'_> {
 
     /// Does something, and starts pods all the time until it is done.
     fn while_pods_start<T: Send>(&self, act: impl FnOnce() -> Result<T>) -> Result<(T, usize)> {
-        let (cluster, node) = (self.cluster, self.node(1));
+        let (cluster, node) = (self.cluster, self.node(2));
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
             let starting = scope.spawn(|| -> Result<usize> {

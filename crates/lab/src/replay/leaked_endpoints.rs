@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::state::State;
 use super::story::{Story, ping};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, StoreKind};
 use crate::kubelet::{KubeletRequest, LeftBehind, NewPod, PodKey, PodReport};
 use crate::pinger::Pinger;
 
@@ -60,7 +60,7 @@ impl Replay<'_> {
         super::wait_for("records, kernels and runtimes to agree", || {
             State::look(self.cluster)?.ensure_in_order()
         })?;
-        self.story.note("their endpoints and addresses follow; records, kernels and runtimes agree");
+        self.story.note("what was recorded of them follows; records, kernels and runtimes agree");
         Ok(())
     }
 
@@ -103,23 +103,27 @@ impl Replay<'_> {
     fn look_at_damage(&self) -> Result<State> {
         let nodes = self.nodes().len();
         let leaking: usize = (0..nodes).map(|index| self.leaking(index).len()).sum();
-        let expected = (leaking + nodes, leaking + nodes, self.leaks + nodes);
+        let expected = Ownerless {
+            endpoints: self.recorded(leaking + nodes),
+            addresses: leaking + nodes,
+            devices: self.leaks + nodes,
+        };
         // The kernel removes a namespace, and what is in it, behind the scenes.
         let state = super::wait_for("the lost namespaces to go", || {
             let state = State::look(self.cluster)?;
-            let found = ownerless(&state);
-            ensure!(
-                found == expected,
-                "leaked endpoints, addresses, devices: {found:?}, expected {expected:?}"
-            );
+            let found = Ownerless::of(&state);
+            ensure!(found == expected, "leaked: {found:?}, expected {expected:?}");
             Ok(state)
         })?;
-        let (endpoints, addresses, devices) = expected;
+        let Ownerless { endpoints, addresses, devices } = expected;
         self.story.note(&format!(
             "the runtimes list {} sandboxes; beyond them the store holds {endpoints} endpoints and {addresses} \
              addresses, the kernels {devices} devices",
             state.living().len()
         ));
+        if !self.endpoints_are_records() {
+            self.story.note("on Kubernetes an endpoint is its Pod, and went with it");
+        }
         self.story.note(&format!(
             "{nodes} of each are of sandboxes that no runtime lists, but whose namespaces exist: they have an owner"
         ));
@@ -169,20 +173,21 @@ impl Replay<'_> {
         let limit = 2 * self.cluster.description().grace + crate::wait::PATIENCE;
         loop {
             let state = State::look(self.cluster)?;
+            let (kept, left) = (unlisted.len(), Ownerless::of(&state));
             for (_, pod) in unlisted {
-                ensure!(state.endpoints.contains(&pod.container_id), "{} has lost its endpoint", pod.key());
+                let has_endpoint =
+                    !self.endpoints_are_records() || state.endpoints.contains(&pod.container_id);
+                ensure!(has_endpoint, "{} has lost its endpoint", pod.key());
+                let has_address = state.addresses.contains_key(&pod.container_id);
+                ensure!(has_address, "{} has lost its address", pod.key());
             }
-            let left = ownerless(&state);
-            if left == (unlisted.len(), unlisted.len(), unlisted.len()) {
+            if left == (Ownerless { endpoints: self.recorded(kept), addresses: kept, devices: kept }) {
                 return Ok(state);
             }
             ensure!(
                 ready.elapsed() < limit,
-                "after {} s {} endpoints, {} addresses and {} devices that no runtime lists still exist",
-                limit.as_secs(),
-                left.0,
-                left.1,
-                left.2
+                "after {} s, what no runtime lists still exists: {left:?}",
+                limit.as_secs()
             );
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -190,9 +195,11 @@ impl Replay<'_> {
 
     fn say_what_was_swept(&self, before: &State, after: &State, ready: Instant) -> Result<()> {
         let gone = before.endpoints.difference(&after.endpoints).count();
+        let addresses = before.addresses.keys().filter(|id| !after.addresses.contains_key(*id)).count();
         let devices = before.devices.difference(&after.devices).count();
         self.story.note(&format!(
-            "{gone} endpoints and {devices} devices without an owner were removed, {:.1} s after the agents were ready",
+            "{gone} endpoints, {addresses} addresses and {devices} devices without an owner were removed, {:.1} s after the \
+             agents were ready",
             ready.elapsed().as_secs_f32()
         ));
         let living = after.living();
@@ -222,6 +229,16 @@ impl Replay<'_> {
         (0..count).map(|number| key(&format!("bare-{number}"), self.nodes()[node_index])).collect()
     }
 
+    /// On Kubernetes an endpoint is a Pod, and nothing is left of a Pod that was deleted.
+    fn endpoints_are_records(&self) -> bool {
+        self.cluster.description().store != StoreKind::Kubernetes
+    }
+
+    /// How many endpoints remain of so many sandboxes whose pods are gone.
+    fn recorded(&self, sandboxes: usize) -> usize {
+        if self.endpoints_are_records() { sandboxes } else { 0 }
+    }
+
     fn leaking(&self, node_index: usize) -> Vec<PodKey> {
         [self.leaking_with_device(node_index), self.leaking_without_device(node_index)].concat()
     }
@@ -239,9 +256,22 @@ impl Replay<'_> {
     }
 }
 
-/// Endpoints, addresses and devices that no runtime knows.
-fn ownerless(state: &State) -> (usize, usize, usize) {
-    (state.ownerless_endpoints(), state.ownerless_addresses(), state.ownerless_devices())
+/// How much there is that no runtime knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ownerless {
+    endpoints: usize,
+    addresses: usize,
+    devices: usize,
+}
+
+impl Ownerless {
+    fn of(state: &State) -> Ownerless {
+        Ownerless {
+            endpoints: state.ownerless_endpoints(),
+            addresses: state.ownerless_addresses(),
+            devices: state.ownerless_devices(),
+        }
+    }
 }
 
 fn key(name: &str, node: &str) -> PodKey {

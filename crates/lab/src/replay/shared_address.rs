@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::story::{Story, add, ip, ping, restart_agents};
 use super::surgery::Surgery;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, StoreKind};
 use crate::kubelet::{KubeletRequest, PodReport};
 
 /// As many as in the outage; one of them has no pod any more.
@@ -45,14 +45,11 @@ impl Replay<'_> {
         let lost = &others[others.len() - 1];
         self.story.step("One of the pods is lost without a DEL");
         self.lose(lost)?;
-        self.story.step("plumb repair --apply");
-        let (id, recreate) = self.repair(&shared, rightful, lost)?;
-        self.story.step(&format!("plumb repair undo {id}, and repair again"));
-        self.surgery.undo(&id)?;
-        ensure!(self.has_endpoint(lost)?, "undo did not restore the record");
-        self.surgery.repair(&[])?;
-        ensure!(!self.has_endpoint(lost)?, "the second repair did not delete the record");
-        self.story.note("undo restored the record, and the repair deleted it again");
+        let recreate = match self.cluster.description().store {
+            // There an endpoint is its Pod, and went with it.
+            StoreKind::Kubernetes => self.plan(&shared, rightful)?,
+            StoreKind::Sqlite | StoreKind::Etcdv3 => self.repair_twice(&shared, rightful, lost)?,
+        };
         self.story.step("The operator recreates the pods that the plan lists");
         restart_agents(self.cluster, &[])?;
         self.recreate(others, &recreate)?;
@@ -68,6 +65,9 @@ impl Replay<'_> {
             let own = pod.addresses[0].clone();
             self.surgery.free(pod)?;
             self.edit_endpoint(pod, |spec| spec["ipNetworks"] = json!([format!("{shared}/32")]))?;
+            if self.cluster.description().store == StoreKind::Kubernetes {
+                self.surgery.report_address(pod, shared)?;
+            }
             let inside = |words: &str| -> Result<()> {
                 let mut command = self.cluster.command_in(&self.node, &pod.netns)?;
                 let output = command.arg("ip").args(words.split(' ')).output()?;
@@ -111,20 +111,29 @@ impl Replay<'_> {
         })
     }
 
-    /// The record of the one that is gone goes; the others are named. The repair's ID, and who is to be recreated.
-    fn repair(
-        &self,
-        shared: &str,
-        rightful: &PodReport,
-        lost: &PodReport,
-    ) -> Result<(String, BTreeSet<String>)> {
-        let left = self.surgery.left_to_people()?;
+    /// The record of the one that is gone goes; the others are named. Who is to be recreated.
+    fn repair_twice(&self, shared: &str, rightful: &PodReport, lost: &PodReport) -> Result<BTreeSet<String>> {
+        let recreate = self.plan(shared, rightful)?;
+        self.story.step("plumb repair --apply");
         let (id, steps) = self.surgery.repair(&[])?;
         ensure!(!self.has_endpoint(lost)?, "the record of {} still exists", lost.key());
         self.story.note(&format!(
             "steps applied: {steps}; the record of {}, which two witnesses report gone, is deleted",
             lost.key()
         ));
+        self.story.step(&format!("plumb repair undo {id}, and repair again"));
+        self.surgery.undo(&id)?;
+        ensure!(self.has_endpoint(lost)?, "undo did not restore the record");
+        self.surgery.repair(&[])?;
+        ensure!(!self.has_endpoint(lost)?, "the second repair did not delete the record");
+        self.story.note("undo restored the record, and the repair deleted it again");
+        Ok(recreate)
+    }
+
+    /// Who is to be recreated.
+    fn plan(&self, shared: &str, rightful: &PodReport) -> Result<BTreeSet<String>> {
+        self.story.step("plumb repair");
+        let left = self.surgery.left_to_people()?;
         let commands =
             left.iter().filter(|(code, ..)| code == "address-shared").flat_map(|(_, _, commands)| commands);
         let recreate: BTreeSet<String> = commands.cloned().collect();
@@ -141,7 +150,7 @@ impl Replay<'_> {
             !recreate.iter().any(|command| command.ends_with(&rightful.name)),
             "the plan recreates the rightful owner: {recreate:?}"
         );
-        Ok((id, recreate))
+        Ok(recreate)
     }
 
     /// What `kubectl delete pod` leads to.

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, NETWORK};
+use crate::cluster::{Cluster, NETWORK, StoreKind};
 use crate::kubelet::PodReport;
 
 /// One look at everything.
@@ -29,7 +29,8 @@ impl State {
         for node in &cluster.description().nodes {
             state.look_at_node(cluster, &node.name)?;
         }
-        state.look_at_endpoints(&json(cluster, &["get", "wep", "-A", "-o", "json"])?)?;
+        let is_kubernetes = cluster.description().store == StoreKind::Kubernetes;
+        state.look_at_endpoints(&json(cluster, &["get", "wep", "-A", "-o", "json"])?, is_kubernetes)?;
         state.look_at_blocks(&json(cluster, &["get", "ipamblocks", "-o", "json"])?)?;
         Ok(state)
     }
@@ -47,10 +48,14 @@ impl State {
         Ok(())
     }
 
-    fn look_at_endpoints(&mut self, list: &Value) -> Result<()> {
+    fn look_at_endpoints(&mut self, list: &Value, is_kubernetes: bool) -> Result<()> {
         for item in items(list)? {
-            let id = item["spec"]["containerID"].as_str().context("an endpoint names its sandbox")?;
-            self.endpoints.insert(id.to_owned());
+            match item["spec"]["containerID"].as_str() {
+                Some(id) => self.endpoints.insert(id.to_owned()),
+                // A Pod that has no sandbox yet, or none any more.
+                None if is_kubernetes => continue,
+                None => bail!("an endpoint names no sandbox: {item}"),
+            };
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use anyhow::{Context as _, Result, ensure};
 use model::ipam::Block;
 use model::{Cidr, Key, Kind};
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::Change;
 
 use super::story::handle_of;
@@ -81,6 +81,16 @@ impl<'a> Surgery<'a> {
         self.put(&Key::Handle(handle_of(pod)), None)
     }
 
+    /// What a kubelet reports of a pod to Kubernetes, where it counts for more than what the plugin noted.
+    pub(super) fn report_address(&self, pod: &PodReport, address: &str) -> Result<()> {
+        let list = json!([{ "$patch": "replace" }, { "ip": address }]);
+        let status = json!({ "status": { "podIP": address, "podIPs": list } });
+        let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+        let answer = self.cluster.with_api(|api| api.patch("strategic-merge", &path, &status))?;
+        ensure!(answer.status == 200, "{path}: {}", answer.text);
+        Ok(())
+    }
+
     /// The block that holds an address.
     pub(super) fn block_of(&self, address: &str) -> Result<Cidr> {
         Cidr::containing(address.parse()?, 26).context("an address lies in a block")
@@ -113,7 +123,7 @@ impl<'a> Surgery<'a> {
     pub(super) fn findings(&self) -> Result<BTreeMap<(String, String), String>> {
         let live: &[&str] = if self.texts.is_empty() { &[] } else { &["--live"] };
         let words = ["doctor", "-o", "json", "--settle", "0.5", "--grace", GRACE];
-        let report = json(&self.plumb(&[&words, live].concat())?)?;
+        let report = parsed(&self.plumb(&[&words, live].concat())?)?;
         let mut found = BTreeMap::new();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         for finding in report["findings"].as_array().context("a list of findings")? {
@@ -132,14 +142,14 @@ impl<'a> Surgery<'a> {
         let output = self.plumb(&words)?;
         let printed = [&output.stderr[..], &output.stdout].concat();
         ensure!(output.status.success(), "the repair failed: {}", String::from_utf8_lossy(&printed));
-        let outcome = json(&output)?;
+        let outcome = parsed(&output)?;
         let id = outcome["id"].as_str().context("a repair has an ID")?.to_owned();
         Ok((id, outcome["done"].as_u64().unwrap_or_default()))
     }
 
     /// What would be left to people: each finding with the commands.
     pub(super) fn left_to_people(&self) -> Result<Vec<(String, String, Vec<String>)>> {
-        let plan = json(&self.plumb(&["repair", "-o", "json", "--settle", "0.5", "--grace", GRACE])?)?;
+        let plan = parsed(&self.plumb(&["repair", "-o", "json", "--settle", "0.5", "--grace", GRACE])?)?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let left = plan["left"].as_array().context("a list")?.iter();
         Ok(left
@@ -174,7 +184,7 @@ impl<'a> Surgery<'a> {
 }
 
 /// What a program printed; if that is no JSON, what it said about it.
-pub(super) fn json(output: &Output) -> Result<Value> {
+pub(super) fn parsed(output: &Output) -> Result<Value> {
     serde_json::from_slice(&output.stdout)
         .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())
 }

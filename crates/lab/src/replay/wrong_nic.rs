@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::story::{Story, add, ip};
-use super::surgery::{Surgery, json};
+use super::surgery::{Surgery, parsed};
 use crate::cluster::Cluster;
 use crate::kubelet::PodReport;
 use crate::pinger::Pinger;
@@ -149,7 +149,7 @@ impl Replay<'_> {
     /// The doctor, with the store and every node's agent.
     fn diagnosis(&self) -> Result<String> {
         let surgery = Surgery::new(self.cluster)?;
-        let report = json(&surgery.plumb(&["doctor", "-o", "json", "--settle", "0"])?)?;
+        let report = parsed(&surgery.plumb(&["doctor", "-o", "json", "--settle", "0"])?)?;
         let findings = report["findings"].as_array().context("a list of findings")?;
         let is_it = |finding: &&Value| {
             finding["code"] == "node-address-wrong" && finding["subject"] == format!("node {}", self.moved)

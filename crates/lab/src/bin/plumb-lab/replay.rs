@@ -16,7 +16,7 @@ pub(super) fn run(command: &Replay) -> Result<(), Failure> {
         Incident::StaleDelete => (1, Mode::Direct, &replay::stale_delete),
         Incident::LeakedEndpoints => (10, Mode::Direct, &leaked),
         Incident::WrongNic => (3, Mode::Bgp, &replay::wrong_nic),
-        Incident::IpamDrift => (2, Mode::Direct, &replay::ipam_drift),
+        Incident::IpamDrift => (3, Mode::Direct, &replay::ipam_drift),
         Incident::SharedAddress => (1, Mode::Direct, &replay::shared_address),
     };
     let cluster = own(command.nodes.unwrap_or(nodes), command.store, mode, &command.making)?;
