@@ -16,6 +16,7 @@ mod dels;
 mod hanging;
 mod hostile;
 mod kubernetes;
+mod kubernetes_away;
 mod leaks;
 mod memory;
 mod mending;
