@@ -88,7 +88,7 @@ pub use owner::{
 pub use owner_change::{Attributes, Expected, OwnerChange, OwnerChangeError, OwnerUpdate};
 pub use parts::{Parts, leave_free};
 pub use pool::{Pool, PoolError, PoolUse};
-pub use recover::{Fault, Repair, recover, seen_twice};
+pub use recover::{Fault, Repair, recover, recover_claims, seen_twice};
 pub use release::{
     AddressLookup, AddressRelease, Allocation, HandleRelease, ReleaseItem, Released, Unreleased, Why,
     release_handle, settle_cooldown,
