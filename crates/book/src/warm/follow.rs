@@ -44,7 +44,8 @@ impl Part {
             Part::Config => KeyRange::IpamConfig,
             Part::Pools => KeyRange::Kind(Kind::IpPool),
             Part::Reservations => KeyRange::Kind(Kind::IpReservation),
-            Part::Node => KeyRange::NamePrefix { kind: Kind::Node, namespace: None, prefix: host.to_owned() },
+            // Its labels are what matters.
+            Part::Node => KeyRange::NodeInBrief(host.to_owned()),
             Part::AffinitiesV4 => affinities(IpVersion::V4),
             Part::AffinitiesV6 => affinities(IpVersion::V6),
         }
