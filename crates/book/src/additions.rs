@@ -5,10 +5,11 @@ use std::fmt;
 
 use bytes::Bytes;
 use ipam::Granted;
-use model::{Key, Kind, is_detached, is_same_attachment};
+use model::{Key, Kind};
 use store::{Change, Record, Revision, Write};
 
 use crate::BookError;
+use crate::sameness::{is_as_written, is_gone};
 
 /// One change of the caller's, and how it is taken back if the caller is gone when it has been made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,20 +78,6 @@ impl Addition {
             _ => None,
         }
     }
-}
-
-/// Whether a record is as a change left it. A view of a pod shows more than was written.
-pub(crate) fn is_as_written(value: &Bytes, record: &Record) -> bool {
-    record.value == *value || is_endpoint(record) && is_same_attachment(value, &record.value)
-}
-
-/// Whether a record was removed. A view of a pod stays while the pod does.
-pub(crate) fn is_gone(found: Option<&Record>) -> bool {
-    found.is_none_or(|record| is_endpoint(record) && is_detached(&record.value))
-}
-
-fn is_endpoint(record: &Record) -> bool {
-    matches!(record.key, Key::Resource { kind: Kind::WorkloadEndpoint, .. })
 }
 
 type Make = dyn Fn(&[Granted]) -> Result<Vec<Addition>, Box<dyn Error + Send + Sync>> + Send + Sync;

@@ -9,12 +9,12 @@ use ipam::{
 };
 use model::ipam::BlockAttribute;
 use model::{AffinityOwner, Cidr, HandleId, Key, KeyRange, Kind};
-use store::{Lookup, MAX_CHANGES, Record, StoreError};
+use store::{Lookup, Record, StoreError};
 use tokio::sync::oneshot;
 
 use crate::batch::Unwanted;
 use crate::book::{Book, Inner};
-use crate::carry::Commit;
+use crate::carry::{Commit, Order};
 use crate::error::subject;
 use crate::look::{self, Reader, read_records};
 use crate::request::AssignRequest;
@@ -118,7 +118,7 @@ impl Book {
         while !items.is_empty() {
             let ground = inner.release_ground(&[], true).await?;
             let required = inner.required(&ground.lock)?;
-            let (now, changes_max) = (inner.now(), MAX_CHANGES - required.len());
+            let (now, changes_max) = (inner.now(), inner.changes_max() - required.len());
             let cooldown_from = ground.cooldown_from(now);
             let mut release =
                 AddressRelease::new(items.clone(), ground.pools.clone(), cooldown_from, changes_max);
@@ -164,14 +164,14 @@ impl Book {
         look::check_handle(handle)?;
         let key = Key::Handle(handle.clone());
         let keys = also.iter().cloned().chain([key.clone()]).collect();
-        let mut found = read_records(&*self.inner.store, keys).await?;
+        let mut found = read_records(&self.inner.store, keys).await?;
         let record = found.remove(&key).flatten();
         let also = also.iter().filter_map(|key| found.remove(key).flatten()).collect();
         let mut holding = Holding { exists: record.is_some(), ..Holding::default() };
         match look::read(&key, record.as_ref()) {
             Answer::Handle(stored) => {
                 let blocks = stored.value.blocks().map(Key::Block).collect();
-                for (key, answer) in Reader::new(&*self.inner.store).look(blocks).await? {
+                for (key, answer) in Reader::new(&self.inner.store).look(blocks).await? {
                     holding.add(handle, &key, answer);
                 }
             }
@@ -216,15 +216,20 @@ async fn assign_given(inner: &Arc<Inner>, request: &GivenRequest) -> Result<(Gra
             let unwanted = attempt.unwanted(request, additions, true);
             return Ok((attempt.grant, unwanted));
         }
+        if !inner.is_atomic() && attempt.has_unchanged_handle {
+            let unwanted = Unwanted { addresses: Vec::new(), ..attempt.unwanted(request, Vec::new(), false) };
+            unwanted.take_back(inner).await?;
+            continue;
+        }
         let additions = request.additions.make(&attempt.grant.addresses)?;
         let changes = additions.iter().map(|addition| addition.change.clone()).collect();
         let commit = Commit {
             requires: attempt.required.clone(),
             steps: Some(&attempt.steps),
             additions: changes,
-            rest_may_fail: true,
+            order: Order::StepsFirst,
         };
-        let stopped = match commit.carry_out(&*inner.store).await {
+        let stopped = match commit.carry_out(&inner.store).await {
             Ok(written) => {
                 inner.forget(written.into_iter().map(|written| written.key));
                 let unwanted = attempt.unwanted(request, additions, true);
@@ -235,7 +240,11 @@ async fn assign_given(inner: &Arc<Inner>, request: &GivenRequest) -> Result<(Gra
         let is_uncertain = matches!(stopped.error, StoreError::Uncertain { .. });
         if stopped.is_partial {
             let unwanted = attempt.unwanted(request, additions.clone(), !is_uncertain);
-            unwanted.take_back(inner, &stopped.error).await;
+            if stopped.error.is_lost_race() || is_uncertain {
+                unwanted.take_back(inner).await?;
+            } else {
+                unwanted.spawn(inner);
+            }
         }
         if let Some(key) = subject(&stopped.error)
             && additions.iter().any(|addition| addition.key() == key)
@@ -253,6 +262,8 @@ struct Attempt {
     grant: Grant,
     steps: ipam::Steps,
     required: Vec<store::Change>,
+    /// See [`ipam::Assigned::unchanged_handles`].
+    has_unchanged_handle: bool,
 }
 
 impl Attempt {
@@ -278,7 +289,8 @@ impl Attempt {
         let mut decision = AddressAssignment::new(wanted, ground.scene.surroundings(inner.now()));
         let mut assigned = inner.decide(&mut decision).await?;
         let grant = assigned.grants.pop().unwrap_or_default();
-        Ok(Attempt { grant, steps: assigned.steps, required })
+        let has_unchanged_handle = !assigned.unchanged_handles.is_empty();
+        Ok(Attempt { grant, steps: assigned.steps, required, has_unchanged_handle })
     }
 
     fn unwanted(&self, request: &GivenRequest, additions: Vec<Addition>, is_settled: bool) -> Unwanted {
@@ -290,7 +302,7 @@ impl Attempt {
 
 async fn are_done(inner: &Inner, additions: &[Addition]) -> Result<bool, BookError> {
     let keys = additions.iter().map(|addition| addition.key().clone()).collect();
-    let found = read_records(&*inner.store, keys).await?;
+    let found = read_records(&inner.store, keys).await?;
     let record = |addition: &Addition| found.get(addition.key()).and_then(Option::as_ref);
     Ok(additions.iter().all(|addition| addition.is_done(record(addition))))
 }

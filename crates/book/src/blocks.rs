@@ -70,7 +70,7 @@ impl Book {
         loop {
             let ground = inner.ground(request, &[], true).await?;
             let required = inner.required(&ground.scene.lock)?;
-            let wanted = group_request(request, Vec::new(), &ground.scene, MAX_CHANGES - required.len());
+            let wanted = group_request(inner, request, Vec::new(), &ground.scene, required.len());
             let surroundings = ground.scene.surroundings(inner.now());
             let ensured = inner.decide(&mut BlockEnsurance::new(wanted, versions, surroundings)?).await?;
             match inner.carry_out(required, &ensured.steps).await {
@@ -212,7 +212,7 @@ impl Inner {
     async fn spare_blocks(&self, owner: &AffinityOwner) -> Result<Vec<(Cidr, u64)>, BookError> {
         let keys = self.blocks_of(owner).await?.into_iter().map(Key::Block).collect();
         let mut blocks = Vec::new();
-        for (_, answer) in Reader::new(&*self.store).look(keys).await? {
+        for (_, answer) in Reader::new(&self.store).look(keys).await? {
             match answer {
                 Answer::Block(stored) if stored.value.owner().as_ref() == Some(owner) => {
                     blocks.push(stored.value)
@@ -231,7 +231,7 @@ impl Inner {
         for steps in ipam::pack(decisions.iter().cloned(), changes_max) {
             let requires = required.to_vec();
             let commit = Commit { requires, steps: Some(&steps), ..Commit::default() };
-            match commit.carry_out(&*self.store).await {
+            match commit.carry_out(&self.store).await {
                 Ok(written) => self.forget(written.into_iter().map(|written| written.key)),
                 Err(stopped) => failure = Some(stopped.error),
             }

@@ -7,7 +7,7 @@ use ipam::{AffinityRelease, Answer, Decision, Grant, Pool, ReleaseRule, Steps, S
 use jiff::Timestamp;
 use model::ipam::IpamConfig;
 use model::{AffinityOwner, Cidr, HandleId, Key, KeyRange, Kind};
-use store::{Change, Lookup, Record, Store, StoreError};
+use store::{Change, Lookup, MAX_CHANGES, Record, Store, StoreError};
 use tracing::{debug, warn};
 
 use crate::batch::{Assigning, Job, Queue, Releasing};
@@ -19,8 +19,12 @@ use crate::scene::{
     Lock, RawScene, Scene, cluster_information, cooldown_seconds, decode, understand_config,
     understandable_pools,
 };
+use crate::tend::{self, Tending};
 use crate::warm::Warm;
 use crate::{BookError, GivenBack, Settings};
+
+/// Two hundred pods that start or end together, and what they share.
+const CHANGES_ONE_BY_ONE_MAX: usize = 408;
 
 /// The address book on a store. Cheap to clone; all clones share one queue.
 #[derive(Clone, Debug)]
@@ -35,6 +39,7 @@ pub(crate) struct Inner {
     pub(crate) queue: Queue,
     /// What is remembered for the node of a long-lived agent.
     pub(crate) warm: Option<Warm>,
+    pub(crate) tending: Tending,
 }
 
 /// What a round of assignments starts from.
@@ -69,19 +74,22 @@ impl Book {
     }
 
     pub fn with_settings(store: Arc<dyn Store>, settings: Settings) -> Book {
-        Book { inner: Arc::new(Inner { store, settings, queue: Queue::default(), warm: None }) }
+        Book { inner: Arc::new(Inner::new(store, settings, None)) }
     }
 
     /// A book for a long-lived agent: it remembers what assignments on its node start from, and keeps it up to date by
     /// watches, so that an address out of a block that the node has costs one commit and nothing else. Requests for
     /// other nodes are served as well, only not from memory.
     ///
-    /// On a store without transactions nothing is remembered: a commit decided on what is out of date would have to be
-    /// taken back step by step.
+    /// On a store without transactions it also puts right, in the background, what it could not finish itself and what claims
+    /// and releases of the node's blocks have left that were cut off.
     pub fn following(store: Arc<dyn Store>, settings: Settings, node: &str) -> Book {
-        let is_atomic = store.capabilities().atomic_commits;
-        let warm = is_atomic.then(|| Warm::start(&store, node));
-        Book { inner: Arc::new(Inner { store, settings, queue: Queue::default(), warm }) }
+        let warm = Some(Warm::start(&store, node));
+        let book = Book { inner: Arc::new(Inner::new(store, settings, warm)) };
+        if !book.inner.is_atomic() {
+            tend::start(&book.inner);
+        }
+        book
     }
 
     /// Waits until what is remembered is in step with the store. Until then everything works all the same, and reads.
@@ -122,6 +130,10 @@ impl Book {
 }
 
 impl Inner {
+    fn new(store: Arc<dyn Store>, settings: Settings, warm: Option<Warm>) -> Inner {
+        Inner { store, settings, queue: Queue::default(), warm, tending: Tending::default() }
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         (self.settings.clock)()
     }
@@ -130,11 +142,18 @@ impl Inner {
         self.store.capabilities().atomic_commits
     }
 
+    /// How many changes go together. Where each is a request of its own, the bound only keeps the first from waiting for too
+    /// many others.
+    pub(crate) fn changes_max(&self) -> usize {
+        if self.is_atomic() { MAX_CHANGES } else { CHANGES_ONE_BY_ONE_MAX }
+    }
+
     pub(crate) fn patience(&self) -> Patience {
         Patience::new(self.settings.patience)
     }
 
-    /// What every commit requires.
+    /// What every commit requires, if the store is not locked. A store without transactions cannot require it: there a lock
+    /// holds for what is decided after it was noticed.
     pub(crate) fn required(&self, lock: &Lock) -> Result<Vec<Change>, BookError> {
         if self.settings.heeds_lock { Ok(vec![lock.heeded()?]) } else { Ok(Vec::new()) }
     }
@@ -165,7 +184,7 @@ impl Inner {
         }
         let mut lookups: Vec<Lookup> = RawScene::lookups(&request.host, &owner).into();
         lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
-        let mut answers = self.store.read(lookups).await?.into_iter();
+        let mut answers = look::read_all(&self.store, lookups).await?.into_iter();
         let scene = Arc::new(Scene::understand(&RawScene::from_answers(&mut answers))?);
         Ok(Ground { scene, handles: understand_handles(handles, answers), is_remembered: false })
     }
@@ -193,7 +212,7 @@ impl Inner {
             Lookup::Range(KeyRange::Kind(Kind::IpPool)),
         ];
         lookups.extend(handles.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))));
-        let mut answers = self.store.read(lookups).await?.into_iter();
+        let mut answers = look::read_all(&self.store, lookups).await?.into_iter();
         let mut next = || answers.next().unwrap_or_default();
         Ok(ReleaseGround {
             lock: Lock::understand(next().pop().as_ref())?,
@@ -215,7 +234,8 @@ impl Inner {
         let unknown: Vec<HandleId> = handles.iter().filter(|id| !known.contains_key(*id)).cloned().collect();
         if !unknown.is_empty() {
             let lookups = unknown.iter().map(|id| Lookup::Record(Key::Handle(id.clone()))).collect();
-            known.extend(understand_handles(&unknown, self.store.read(lookups).await?.into_iter()));
+            let answers = look::read_all(&self.store, lookups).await?;
+            known.extend(understand_handles(&unknown, answers.into_iter()));
         }
         Ok(known)
     }
@@ -240,7 +260,7 @@ impl Inner {
         D: Decision,
         BookError: From<D::Error>,
     {
-        Reader::new(&*self.store).decide(decision).await
+        Reader::new(&self.store).decide(decision).await
     }
 
     /// Carries out steps that are decided beside the queue.
@@ -249,7 +269,7 @@ impl Inner {
             return Ok(());
         }
         let commit = Commit { requires, steps: Some(steps), ..Commit::default() };
-        let written = commit.carry_out(&*self.store).await?;
+        let written = commit.carry_out(&self.store).await?;
         self.forget(written.into_iter().map(|written| written.key));
         Ok(())
     }
@@ -274,7 +294,12 @@ impl Inner {
         };
         let mut deselected = Vec::new();
         for (owner, block) in emptied.iter().filter(|(_, block)| may_be_deselected(block)) {
-            match self.node_labels(owner.name()).await {
+            let remembered = self.warm.as_ref().filter(|warm| warm.host == owner.name());
+            let labels = match remembered.and_then(Warm::scene) {
+                Some(scene) => Ok(scene.node_labels.clone()),
+                None => self.node_labels(owner.name()).await,
+            };
+            match labels {
                 Ok(labels) if !deselected_blocks([*block], pools, &labels).is_empty() => {
                     deselected.push((owner.clone(), *block));
                 }

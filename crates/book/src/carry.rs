@@ -1,25 +1,36 @@
-//! Carrying out steps: in one commit where the store can, else one after the other.
+//! Carrying out steps: in one commit where the store can, else one by one, and handles beside each other.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ipam::{Ordered, Step, Steps};
 use model::Key;
-use store::{Change, Precondition, Revision, Store, StoreError, Write};
+use store::{Change, Revision, Store, StoreError, Write};
 use tracing::warn;
 
-use crate::additions::{is_as_written, is_gone};
+use crate::beside::beside;
+use crate::make::{NotMade, make};
 
 /// What belongs together.
 #[derive(Debug, Default)]
 pub(crate) struct Commit<'a> {
-    /// What is relied on beyond the steps.
+    /// What is relied on beyond the steps. Only in a transaction: see [`Ordered::is_courtesy`].
     pub(crate) requires: Vec<Change>,
     pub(crate) steps: Option<&'a Steps>,
     /// Changes of the caller's own.
     pub(crate) additions: Vec<Change>,
-    /// Once the outcome stands ([`Steps::decided_after`]), what is left may fail: recovery finishes it.
-    pub(crate) rest_may_fail: bool,
+    pub(crate) order: Order,
+}
+
+/// What comes first where records are written one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The caller's changes: whatever goes with an address goes before it is free.
+    #[default]
+    AdditionsFirst,
+    /// The steps. Once the outcome stands, what is left of them may fail: recovery finishes it.
+    StepsFirst,
 }
 
 /// A record as it is now: its value, unless it is gone, and the revision of the change.
@@ -45,14 +56,20 @@ impl From<Stopped> for StoreError {
 }
 
 impl Commit<'_> {
-    pub(crate) async fn carry_out(self, store: &dyn Store) -> Result<Vec<Written>, Stopped> {
+    pub(crate) async fn carry_out(self, store: &Arc<dyn Store>) -> Result<Vec<Written>, Stopped> {
         if self.steps.is_none_or(Steps::is_empty) && self.additions.is_empty() {
             return Ok(Vec::new());
         }
         if store.capabilities().atomic_commits {
-            self.at_once(store).await
-        } else {
-            self.in_order(store).await
+            return self.at_once(&**store).await;
+        }
+        let mut walk = Walk::new(store);
+        match self.in_order(&mut walk).await {
+            Ok(()) => Ok(walk.written),
+            Err(not_made) => {
+                let is_partial = !walk.written.is_empty() || not_made.is_doubtful || not_made.is_uncertain();
+                Err(Stopped { error: not_made.error, is_partial })
+            }
         }
     }
 
@@ -68,25 +85,21 @@ impl Commit<'_> {
         Ok(written.filter_map(|((key, write), revision)| Written::new(key, write, revision)).collect())
     }
 
-    async fn in_order(self, store: &dyn Store) -> Result<Vec<Written>, Stopped> {
-        let mut walk = Walk { store, revisions: BTreeMap::new(), written: Vec::new() };
-        for required in self.requires {
-            walk.go(required).await.map_err(|error| walk.stopped(error))?;
+    async fn in_order(self, walk: &mut Walk) -> Result<(), NotMade> {
+        if self.order == Order::AdditionsFirst {
+            walk.changes(&self.additions).await?;
         }
-        for (position, ordered) in self.steps.iter().flat_map(|steps| steps.in_order()).enumerate() {
-            let change = walk.change(ordered);
-            let Err(error) = walk.go(change).await else { continue };
-            let is_decided = self.steps.is_some_and(|steps| position >= steps.decided_after());
-            if !(is_decided && self.rest_may_fail) {
-                return Err(walk.stopped(error));
+        let parts = self.steps.map(Steps::parts).unwrap_or_default();
+        walk.steps(&parts.before).await?;
+        walk.beside(&parts.handles).await.into_iter().collect::<Result<(), NotMade>>()?;
+        walk.steps(&parts.blocks).await?;
+        match self.order {
+            Order::AdditionsFirst => walk.steps(&parts.rest).await,
+            Order::StepsFirst => {
+                walk.housekeeping(&parts.rest).await;
+                walk.changes(&self.additions).await
             }
-            warn!("left for recovery: {} ({error})", ordered.key());
-            break;
         }
-        for addition in self.additions {
-            walk.go(addition).await.map_err(|error| walk.stopped(error))?;
-        }
-        Ok(walk.written)
     }
 }
 
@@ -101,15 +114,70 @@ impl Written {
     }
 }
 
-/// One record after the other.
-struct Walk<'a> {
-    store: &'a dyn Store,
+/// The steps of one list on a store that writes record by record.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    store: Arc<dyn Store>,
     /// Where the steps so far have left their records.
     revisions: BTreeMap<Key, Revision>,
-    written: Vec<Written>,
+    pub(crate) written: Vec<Written>,
 }
 
-impl Walk<'_> {
+impl Walk {
+    pub(crate) fn new(store: &Arc<dyn Store>) -> Walk {
+        Walk { store: Arc::clone(store), revisions: BTreeMap::new(), written: Vec::new() }
+    }
+
+    /// One after the other, up to the first that fails.
+    pub(crate) async fn steps(&mut self, steps: &[Ordered]) -> Result<(), NotMade> {
+        for ordered in steps {
+            self.step(ordered).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn step(&mut self, ordered: &Ordered) -> Result<(), NotMade> {
+        let change = self.change(ordered);
+        let revision = make(&*self.store, &change).await?;
+        self.note(change, revision);
+        Ok(())
+    }
+
+    /// Steps that do not depend on each other. Each has its own outcome.
+    pub(crate) async fn beside(&mut self, steps: &[Ordered]) -> Vec<Result<(), NotMade>> {
+        let changes: Vec<Change> = steps.iter().map(|ordered| self.change(ordered)).collect();
+        let outcomes = make_beside(&self.store, changes.iter().cloned()).await;
+        let noted = changes.into_iter().zip(outcomes);
+        noted.map(|(change, outcome)| outcome.map(|revision| self.note(change, revision))).collect()
+    }
+
+    /// What recovery would finish as well.
+    pub(crate) async fn housekeeping(&mut self, steps: &[Ordered]) {
+        for ordered in steps {
+            if let Err(not_made) = self.step(ordered).await {
+                return warn!("left for recovery: {} ({})", ordered.key(), not_made.error);
+            }
+        }
+    }
+
+    async fn changes(&mut self, changes: &[Change]) -> Result<(), NotMade> {
+        for change in changes {
+            let revision = make(&*self.store, change).await?;
+            self.note(change.clone(), revision);
+        }
+        Ok(())
+    }
+
+    /// Where a step has left its record.
+    pub(crate) fn revision(&self, key: &Key) -> Option<&Revision> {
+        self.revisions.get(key)
+    }
+
+    fn note(&mut self, change: Change, revision: Revision) {
+        self.revisions.insert(change.key.clone(), revision.clone());
+        self.written.extend(Written::new(change.key, change.write, revision));
+    }
+
     fn change(&self, ordered: &Ordered) -> Change {
         // A step that speaks of an earlier one which is not there cannot happen; no record is at such a revision.
         let left_at = |key: &Key| self.revisions.get(key).cloned().unwrap_or_else(|| Revision::new(""));
@@ -122,45 +190,18 @@ impl Walk<'_> {
             Ordered::Remove { key } => Change::delete(key.clone(), left_at(key)),
         }
     }
+}
 
-    async fn go(&mut self, change: Change) -> Result<(), StoreError> {
-        let revision = match self.store.commit(vec![change.clone()]).await {
-            Ok(mut committed) => committed.revisions.remove(0),
-            Err(StoreError::Uncertain { source }) => self.settle(&change, source).await?,
-            Err(error) => return Err(error),
-        };
-        self.revisions.insert(change.key.clone(), revision.clone());
-        self.written.extend(Written::new(change.key, change.write, revision));
-        Ok(())
-    }
-
-    /// Whether a change whose answer was lost has happened: the record says so.
-    async fn settle(
-        &self,
-        change: &Change,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    ) -> Result<Revision, StoreError> {
-        let found = self.store.get(&change.key).await?;
-        let before = match &change.precondition {
-            Precondition::Absent | Precondition::Uid(_) => None,
-            Precondition::At(revision) => Some(revision),
-        };
-        match (&change.write, found) {
-            (Write::Put(value), Some(record))
-                if is_as_written(value, &record) && Some(&record.revision) != before =>
-            {
-                Ok(record.revision)
-            }
-            (Write::Delete, found) if is_gone(found.as_ref()) => Ok(Revision::new("")),
-            // Not done, or not yet: whoever starts over meets it at the same revision.
-            _ => Err(StoreError::Uncertain { source }),
-        }
-    }
-
-    fn stopped(&self, error: StoreError) -> Stopped {
-        let is_partial = !self.written.is_empty() || matches!(error, StoreError::Uncertain { .. });
-        Stopped { error, is_partial }
-    }
+/// Changes that do not depend on each other. Each has its own outcome.
+pub(crate) async fn make_beside(
+    store: &Arc<dyn Store>,
+    changes: impl IntoIterator<Item = Change>,
+) -> Vec<Result<Revision, NotMade>> {
+    let work = changes.into_iter().map(|change| {
+        let store = Arc::clone(store);
+        async move { make(&*store, &change).await }
+    });
+    beside(work).await
 }
 
 /// The store's words for a step.

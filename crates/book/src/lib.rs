@@ -49,6 +49,7 @@
 mod additions;
 mod addresses;
 mod batch;
+mod beside;
 mod blocks;
 mod book;
 mod carry;
@@ -56,10 +57,13 @@ mod error;
 /// Whole parts of a store at once. The recovery pass and `plumb ipam check` both read the books with it.
 pub mod load;
 mod look;
+mod make;
 mod patience;
 mod request;
+mod sameness;
 mod scene;
 mod settings;
+mod tend;
 mod tunnel;
 mod upkeep;
 mod warm;

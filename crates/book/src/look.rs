@@ -1,18 +1,20 @@
 //! Showing a decision the records it asks for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ipam::{Answer, Decision, Next};
 use model::{HandleId, Key};
 use store::{Lookup, MAX_CHANGES, Record, Store, StoreError};
 
+use crate::beside::beside;
 use crate::error::BookError;
 use crate::warm::Warm;
 
 /// Where the records come from that decisions ask for: what is known already, else the store, in one round trip.
 #[derive(Debug)]
 pub(crate) struct Reader<'a> {
-    store: &'a dyn Store,
+    store: &'a Arc<dyn Store>,
     /// Answers that are at hand.
     known: BTreeMap<Key, Answer>,
     /// Where blocks are remembered. Those that are read are remembered, too.
@@ -28,7 +30,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(store: &'a dyn Store) -> Reader<'a> {
+    pub(crate) fn new(store: &'a Arc<dyn Store>) -> Reader<'a> {
         Reader {
             store,
             known: BTreeMap::new(),
@@ -137,15 +139,31 @@ pub(crate) fn read(key: &Key, record: Option<&Record>) -> Answer {
 
 /// Records by key; as few round trips as there can be.
 pub(crate) async fn read_records(
-    store: &dyn Store,
+    store: &Arc<dyn Store>,
     keys: Vec<Key>,
 ) -> Result<BTreeMap<Key, Option<Record>>, StoreError> {
     let mut found = BTreeMap::new();
     if !keys.is_empty() {
-        let answers = store.read(keys.iter().cloned().map(Lookup::Record).collect()).await?;
+        let answers = read_all(store, keys.iter().cloned().map(Lookup::Record).collect()).await?;
         found.extend(keys.into_iter().zip(answers.into_iter().map(|mut records| records.pop())));
     }
     Ok(found)
+}
+
+/// Several things: in one round trip where the store can, else beside each other.
+pub(crate) async fn read_all(
+    store: &Arc<dyn Store>,
+    lookups: Vec<Lookup>,
+) -> Result<Vec<Vec<Record>>, StoreError> {
+    if store.capabilities().atomic_commits {
+        return store.read(lookups).await;
+    }
+    let work = lookups.into_iter().map(|lookup| {
+        let store = Arc::clone(store);
+        async move { store.read(vec![lookup]).await }
+    });
+    let answers: Result<Vec<_>, StoreError> = beside(work).await.into_iter().collect();
+    Ok(answers?.into_iter().map(|mut answer| answer.pop().unwrap_or_default()).collect())
 }
 
 /// A handle that no key can be made of would spoil the read of everyone it goes with.

@@ -9,6 +9,8 @@ use crate::error::{BookError, subject};
 
 const DELAY_MS_MIN: u64 = 2;
 const DELAY_MS_MAX: u64 = 100;
+/// So many lost races in a row are no coincidence.
+const OFTEN: u32 = 2;
 
 /// How long to go on when others keep winning, and how long to wait each time.
 #[derive(Clone, Debug)]
@@ -69,6 +71,11 @@ impl Patience {
 
     pub(crate) fn is_exhausted(&self) -> bool {
         self.started.elapsed() >= self.limit
+    }
+
+    /// What is remembered is not to be trusted any more.
+    pub(crate) fn has_lost_often(&self) -> bool {
+        self.losses >= OFTEN
     }
 
     #[cfg(test)]

@@ -14,13 +14,21 @@ pub struct Settings {
     /// Refuse to assign, release, claim and repair while an operator has locked the store for a migration, and notice
     /// a lock that comes in between. Tools that work on a locked store turn this off.
     pub heeds_lock: bool,
+    /// Of a book that follows a node on a store without transactions: how long a claim or release of one of the node's blocks
+    /// must stand half done before it is put right, and how often to look.
+    pub tend_every: Duration,
     /// What time it is.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { patience: Duration::from_secs(30), heeds_lock: true, clock: Arc::new(Timestamp::now) }
+        Settings {
+            patience: Duration::from_secs(30),
+            heeds_lock: true,
+            tend_every: Duration::from_secs(60),
+            clock: Arc::new(Timestamp::now),
+        }
     }
 }
 
@@ -29,6 +37,7 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("patience", &self.patience)
             .field("heeds_lock", &self.heeds_lock)
+            .field("tend_every", &self.tend_every)
             .finish_non_exhaustive()
     }
 }

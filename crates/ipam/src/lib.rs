@@ -53,6 +53,7 @@ mod host_reserve;
 mod mend;
 mod owner;
 mod owner_change;
+mod parts;
 mod pool;
 pub mod recover;
 mod release;
@@ -85,8 +86,9 @@ pub use owner::{
     POD_UID_ATTRIBUTE, ROLE_ATTRIBUTE, TIMESTAMP_ATTRIBUTE, TYPE_ATTRIBUTE, allocated_at,
 };
 pub use owner_change::{Attributes, Expected, OwnerChange, OwnerChangeError, OwnerUpdate};
+pub use parts::{Parts, leave_free};
 pub use pool::{Pool, PoolError, PoolUse};
-pub use recover::{Fault, Repair, recover, seen_twice};
+pub use recover::{Fault, Repair, recover, recover_claims, seen_twice};
 pub use release::{
     AddressLookup, AddressRelease, Allocation, HandleRelease, ReleaseItem, Released, Unreleased, Why,
     release_handle, settle_cooldown,

@@ -67,14 +67,18 @@ pub enum Fault {
 /// Records that cannot be read and blocks that contradict themselves are left alone, and so is everything that may belong to them
 /// ([`Doubt`]).
 pub fn recover(books: &Books) -> Vec<Repair> {
-    let sound: BTreeMap<&Cidr, &Stored<Block>> =
-        books.blocks.iter().filter(|(cidr, stored)| contradictions(cidr, &stored.value).is_empty()).collect();
-    let pass = Pass { books, sound, doubt: Doubt::of(books) };
+    let pass = Pass::new(books);
     let mut repairs = pass.tombstones();
     repairs.extend(pass.handles());
     repairs.extend(pass.affinities());
     repairs.extend(pass.blocks());
     repairs
+}
+
+/// What claims and releases of blocks have left half done, for one who has read these affinities and their blocks and nothing
+/// else: no handle is looked at.
+pub fn recover_claims(books: &Books) -> Vec<Repair> {
+    Pass::new(books).affinities()
 }
 
 /// Those of the second look's repairs that the first look wanted too, on the very same revisions: nobody has moved in
@@ -90,7 +94,14 @@ struct Pass<'a> {
     doubt: Doubt<'a>,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
+    fn new(books: &'a Books) -> Pass<'a> {
+        let is_sound =
+            |(cidr, stored): &(&Cidr, &Stored<Block>)| contradictions(cidr, &stored.value).is_empty();
+        let sound = books.blocks.iter().filter(is_sound).collect();
+        Pass { books, sound, doubt: Doubt::of(books) }
+    }
+
     fn tombstones(&self) -> Vec<Repair> {
         let blocks = self.books.blocks.iter().filter(|(_, stored)| stored.value.deleted);
         let blocks = blocks.map(|(cidr, stored)| (Key::Block(*cidr), &stored.revision));

@@ -3,9 +3,11 @@
 //! # One list for two kinds of store
 //!
 //! Every decision ends in one [`Steps`]. A store with transactions commits [`Steps::atomic`]: one change per record,
-//! all or nothing. A store without carries out [`Steps::in_order`], one after the other, and stops at the first that
-//! fails. Whoever is stopped in an assignment before [`Steps::decided_after`] gives back what its owners got so far,
-//! with a [`crate::HandleRelease::after_own_failure`] for each, and starts over; after it, the addresses are theirs.
+//! all or nothing. A store without carries out [`Steps::parts`]: one step after the other, except for the handles, which are
+//! written beside each other. An owner whose handle cannot be written drops out of an assignment, and its addresses stay free
+//! ([`crate::Parts::leave_free`]). An owner has its addresses as soon as its blocks are written; whoever is stopped before
+//! gives back what it got so far, with a [`crate::HandleRelease::after_own_failure`], and starts over. A handle that was just
+//! made, and of whose blocks none was written, is simply deleted at the revision it was made with.
 //! Whoever dies there leaves that to the owner's own release. The order is such that each prefix is harmless and put right by [`mod@crate::recover`]:
 //!
 //! | operation | its writes, in order | what a crash after each leaves, and what becomes of it |
@@ -25,7 +27,9 @@
 //!
 //! Whoever removes a count from a handle first writes the block anew ([`Ordered::Touch`]). Without it, an assigner
 //! that wrote the handle but not yet the block would succeed after all, with an address that its handle does not
-//! know: whoever then releases by handle would leave it behind.
+//! know: whoever then releases by handle would leave it behind. For the same reason no handle is written as it is
+//! ([`crate::Assigned::unchanged_handles`]): Kubernetes takes such a write for none, and whoever removes the count would not
+//! notice it.
 
 use std::collections::BTreeSet;
 
@@ -97,6 +101,23 @@ impl Ordered {
             Ordered::Touch { key, .. } | Ordered::Again { key, .. } | Ordered::Remove { key } => key,
         }
     }
+
+    /// A requirement on the settings or on a pool. In a transaction it guarantees that what was decided on still holds. Where
+    /// records are written one by one it would be a look shortly before the write, which promises nothing: what changes after
+    /// the look is not noticed either.
+    pub fn is_courtesy(&self) -> bool {
+        let is_of_others = matches!(self.key(), Key::Resource { .. } | Key::IpamConfig);
+        is_of_others && matches!(self, Ordered::Step(step) if !step.is_write())
+    }
+
+    /// Writes what a block says about its addresses.
+    pub(crate) fn is_decisive(&self) -> bool {
+        match self {
+            Ordered::Step(step) => step.is_write() && matches!(step.key(), Key::Block(_)),
+            Ordered::Again { key, .. } | Ordered::Remove { key } => matches!(key, Key::Block(_)),
+            Ordered::Touch { .. } => false,
+        }
+    }
 }
 
 /// What a decision wants done: everything or nothing where the store can, else in this order.
@@ -139,12 +160,7 @@ impl Steps {
     /// After so many steps of [`Steps::in_order`] the outcome stands, whatever becomes of the others: all blocks are
     /// written, and the blocks are the truth. What is left then is housekeeping that recovery finishes.
     pub fn decided_after(&self) -> usize {
-        let is_decisive = |ordered: &Ordered| match ordered {
-            Ordered::Step(step) => step.is_write() && matches!(step.key(), Key::Block(_)),
-            Ordered::Again { key, .. } | Ordered::Remove { key } => matches!(key, Key::Block(_)),
-            Ordered::Touch { .. } => false,
-        };
-        self.0.iter().rposition(is_decisive).map_or(self.0.len(), |last| last + 1)
+        self.0.iter().rposition(Ordered::is_decisive).map_or(self.0.len(), |last| last + 1)
     }
 
     /// How many changes the commit has: what stores put a bound on.

@@ -198,6 +198,8 @@ pub enum KeyRange {
     /// All nodes, for those who need what Calico notes on them, and their labels. Where nodes are views of Kubernetes' Nodes the
     /// rest is left out: kubelets report it all the time, and it is long.
     NodesInBrief,
+    /// One node, in brief. A store that cannot single it out also shows nodes whose names start so.
+    NodeInBrief(String),
     /// All blocks of one IP version.
     Blocks(IpVersion),
     /// All blocks: one watch where both IP versions are in one collection.
@@ -229,6 +231,7 @@ impl KeyRange {
                 format!("{RESOURCES}{}/{namespace}/{prefix}", kind.plural())
             }
             KeyRange::NodesInBrief => KeyRange::Kind(Kind::Node).etcd_prefix(),
+            KeyRange::NodeInBrief(name) => Key::cluster(Kind::Node, name.as_str()).etcd_text(),
             KeyRange::EndpointsOf(_) => KeyRange::Kind(Kind::WorkloadEndpoint).etcd_prefix(),
             KeyRange::Blocks(version) => format!("{BLOCKS}{}/block/", version.key_segment()),
             KeyRange::AllBlocks => BLOCKS.to_owned(),

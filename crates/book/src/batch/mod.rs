@@ -6,6 +6,9 @@
 //!   release ─┘                    └─ releases ─▶ every block written once ─▶ one commit
 //! ```
 //!
+//! On a store without transactions a batch shares the writes of its blocks all the same ([`assign::one_by_one`],
+//! [`release::one_by_one`]): handles and the members' own changes are made beside each other, each block once.
+//!
 //! The worker is a task that lives as long as the queue is not empty, so that a caller who goes away stops nothing. It
 //! takes the oldest request and all others that go with it, as many as fit into one commit. There is no waiting for
 //! more to come.
@@ -21,7 +24,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::HandleId;
-use store::MAX_CHANGES;
 use tokio::sync::oneshot;
 
 pub(crate) use assign::{Assigning, group_request};
@@ -84,13 +86,13 @@ impl Queue {
     }
 
     /// The oldest job and those that go with it; none of a handle that an earlier one in the queue has to do with.
-    fn next_batch(&self) -> Vec<Job> {
+    fn next_batch(&self, changes_max: usize) -> Vec<Job> {
         let mut waiting = self.lock();
         let Some(first) = waiting.jobs.pop_front() else {
             waiting.has_worker = false;
             return Vec::new();
         };
-        let mut room = MAX_CHANGES.saturating_sub(SHARED_CHANGES + first.changes_min());
+        let mut room = changes_max.saturating_sub(SHARED_CHANGES + first.changes_min());
         let mut handles = BTreeSet::from([first.handle().to_owned()]);
         let (mut batch, mut rest) = (vec![first], VecDeque::new());
         // Those behind the ones that fill the commit need not be looked at.
@@ -152,7 +154,7 @@ struct Worker {
 impl Worker {
     async fn run(mut self) {
         loop {
-            let batch = self.inner.queue.next_batch();
+            let batch = self.inner.queue.next_batch(self.inner.changes_max());
             if batch.is_empty() {
                 self.is_finished = true;
                 return;

@@ -31,41 +31,57 @@ pub(crate) struct Unwanted {
 }
 
 impl Unwanted {
-    /// Gives back what an attempt got before it was stopped by this error. Whoever may try again waits for that; to
-    /// whom the store does not answer any more, an error now is better than one later.
-    pub(crate) async fn take_back(self, inner: &Arc<Inner>, error: &StoreError) {
-        let may_try_again = error.is_lost_race() || matches!(error, StoreError::Uncertain { .. });
-        if !may_try_again {
-            return self.spawn(inner);
+    /// Gives back what an attempt got before it was stopped. Whoever tries again waits for that. If the store does not answer any
+    /// more it goes on behind the scenes, and an error now is better than one later.
+    pub(crate) async fn take_back(self, inner: &Arc<Inner>) -> Result<(), BookError> {
+        let given_back = give_back(inner, &self, Waits::No).await;
+        if given_back.is_err() {
+            self.spawn(inner);
         }
-        if let Err(error) = give_back(inner, &self).await {
-            warn!("{} may hold {:?}, which nobody uses: {error}", self.owner.handle, self.addresses);
-        }
+        given_back
     }
 
     /// Gives it back behind the scenes.
     pub(crate) fn spawn(self, inner: &Arc<Inner>) {
+        Unwanted::spawn_all(vec![self], inner);
+    }
+
+    /// Of several that share their blocks, one after the other: beside each other they would only defeat each other.
+    pub(crate) fn spawn_all(all: Vec<Unwanted>, inner: &Arc<Inner>) {
+        if all.is_empty() {
+            return;
+        }
         let inner = Arc::clone(inner);
         tokio::spawn(async move {
-            match give_back(&inner, &self).await {
-                Ok(()) => {
-                    debug!("{}: gave back {:?}, which nobody waits for", self.owner.handle, self.addresses)
-                }
-                Err(error) => {
-                    warn!("{} may hold {:?}, which nobody uses: {error}", self.owner.handle, self.addresses);
+            for unwanted in all {
+                let (handle, addresses) = (&unwanted.owner.handle, &unwanted.addresses);
+                match give_back(&inner, &unwanted, Waits::Yes).await {
+                    Ok(()) => debug!("{handle}: gave back {addresses:?}, which nobody waits for"),
+                    Err(error) => warn!("{handle} may hold {addresses:?}, which nobody uses: {error}"),
                 }
             }
         });
     }
 }
 
+/// Whether to wait for a store that does not answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Yes,
+    No,
+}
+
 /// Gives it back, as far as it is still there and still the same.
-pub(crate) async fn give_back(inner: &Inner, unwanted: &Unwanted) -> Result<(), BookError> {
+async fn give_back(inner: &Inner, unwanted: &Unwanted, waits: Waits) -> Result<(), BookError> {
     let mut patience = Patience::new(inner.settings.patience);
     loop {
         match attempt(inner, unwanted).await {
             Ok(()) => return Ok(()),
-            Err(error) if matches!(*error, StoreError::Unreachable { .. }) && !patience.is_exhausted() => {
+            Err(error)
+                if waits == Waits::Yes
+                    && matches!(*error, StoreError::Unreachable { .. })
+                    && !patience.is_exhausted() =>
+            {
                 tokio::time::sleep(UNREACHABLE_DELAY).await;
             }
             Err(error) => {
@@ -86,22 +102,21 @@ async fn attempt(inner: &Inner, unwanted: &Unwanted) -> Result<(), Arc<StoreErro
     if unwanted.is_settled {
         release = release.after_own_failure();
     }
-    let released = match Reader::new(&*inner.store).decide(&mut release).await {
+    let released = match Reader::new(&inner.store).decide(&mut release).await {
         Ok(released) => released,
         Err(BookError::Store(error)) => return Err(error),
         Err(error) => unreachable!("a release refuses nothing: {error}"),
     };
     let additions = undone(inner, &unwanted.additions).await?;
-    let commit =
-        Commit { requires: Vec::new(), steps: Some(&released.steps), additions, rest_may_fail: false };
-    let written = commit.carry_out(&*inner.store).await.map_err(|stopped| Arc::new(stopped.error))?;
+    let commit = Commit { steps: Some(&released.steps), additions, ..Commit::default() };
+    let written = commit.carry_out(&inner.store).await.map_err(|stopped| Arc::new(stopped.error))?;
     inner.forget(written.into_iter().map(|written| written.key));
     Ok(())
 }
 
 async fn undone(inner: &Inner, additions: &[Addition]) -> Result<Vec<Change>, StoreError> {
     let keys = additions.iter().map(|addition| addition.key().clone()).collect();
-    let found = read_records(&*inner.store, keys).await?;
+    let found = read_records(&inner.store, keys).await?;
     let record = |addition: &Addition| found.get(addition.key()).and_then(Option::as_ref);
     let undone = additions.iter().filter_map(|addition| addition.undo(record(addition)));
     // Several attempts may have wanted the same.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind};
-use store::{Event, Record, Store, StoreError};
+use store::{Event, Record, Revision, Store, StoreError};
 use tracing::{debug, warn};
 
 use super::{Memory, State};
@@ -43,7 +44,8 @@ impl Part {
             Part::Config => KeyRange::IpamConfig,
             Part::Pools => KeyRange::Kind(Kind::IpPool),
             Part::Reservations => KeyRange::Kind(Kind::IpReservation),
-            Part::Node => KeyRange::NamePrefix { kind: Kind::Node, namespace: None, prefix: host.to_owned() },
+            // Its labels are what matters.
+            Part::Node => KeyRange::NodeInBrief(host.to_owned()),
             Part::AffinitiesV4 => affinities(IpVersion::V4),
             Part::AffinitiesV6 => affinities(IpVersion::V6),
         }
@@ -124,8 +126,12 @@ impl State {
         self.scene = None;
     }
 
-    fn apply(&mut self, part: Part, key: Key, record: Option<Record>, revision: &store::Revision) {
-        if self.own.get(&key).is_some_and(|(_, awaited)| awaited == revision) {
+    fn apply(&mut self, part: Part, key: Key, record: Option<Record>, revision: &Revision) {
+        // Kubernetes does not tell the revision of a deletion, but shows the deletion itself.
+        let is_awaited = |(value, awaited): &(Option<Bytes>, Revision)| {
+            awaited == revision || value.is_none() && record.is_none()
+        };
+        if self.own.get(&key).is_some_and(is_awaited) {
             self.own.remove(&key);
         }
         if let (None, Key::Affinity { block, .. }) = (&record, &key)

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use ipam::Answer;
+use model::ipam::{Affinity, AffinityState};
 use model::{AffinityOwner, Cidr, HandleId, Key};
 use store::{Record, Revision, Store};
 use tokio::sync::watch;
@@ -106,6 +107,17 @@ impl Warm {
         let mut synced = self.memory.synced.subscribe();
         // The sender is in `memory`: it cannot be gone.
         let _ = synced.wait_for(|synced| *synced == Part::ALL.len()).await;
+    }
+
+    /// The node's affinities that say that a claim or a release is under way, with their revisions.
+    pub(crate) fn unfinished(&self) -> BTreeMap<Key, String> {
+        let Some(scene) = self.scene() else { return BTreeMap::new() };
+        let is_unfinished = |affinity: &Affinity| {
+            matches!(affinity.state, AffinityState::Pending | AffinityState::PendingDeletion)
+        };
+        let unfinished = scene.affinities.iter().filter(|(_, stored)| is_unfinished(&stored.value));
+        let key = |block| Key::Affinity { owner: self.memory.owner.clone(), block };
+        unfinished.map(|(block, stored)| (key(*block), stored.revision.clone())).collect()
     }
 
     /// A block that need not be read.

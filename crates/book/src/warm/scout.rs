@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ipam::{Request, Surroundings, claim_candidates};
 use model::{Cidr, IpVersion, Key};
-use store::MAX_CHANGES;
 use tracing::debug;
 
 use super::Warm;
@@ -15,10 +14,19 @@ use crate::look::read_records;
 use crate::request::AssignRequest;
 use crate::scene::Scene;
 
-/// So many unclaimed blocks of each IP version at least are known ahead: enough for two full commits in a row.
-const KNOWN_MIN: usize = 4;
-/// Blocks that are looked at in one round trip.
-const LOOK: usize = 16;
+/// How far to look ahead.
+#[derive(Clone, Copy, Debug)]
+struct Foresight {
+    /// So many unclaimed blocks of each IP version at least are known.
+    known_min: usize,
+    /// Blocks that are looked at together.
+    look: usize,
+}
+
+/// Enough for two full commits in a row; a look is one round trip.
+const FAR: Foresight = Foresight { known_min: 4, look: 16 };
+/// For stores in which each block that is looked at costs a request.
+const NEAR: Foresight = Foresight { known_min: 1, look: 1 };
 /// In a pool with next to nothing left it is not worth looking further for what may never be needed.
 const LOOKS_MAX: usize = 4;
 
@@ -48,13 +56,13 @@ impl Scouted {
         }
     }
 
-    fn has_enough(&self, version: IpVersion) -> bool {
-        self.unclaimed.iter().filter(|block| block.version() == version).count() >= KNOWN_MIN
+    fn has_enough(&self, version: IpVersion, known_min: usize) -> bool {
+        self.unclaimed.iter().filter(|block| block.version() == version).count() >= known_min
     }
 
-    fn take_in(&mut self, version: IpVersion, looked_at: &[Cidr], absent: Vec<Cidr>) {
+    fn take_in(&mut self, version: IpVersion, looked_at: &[Cidr], absent: Vec<Cidr>, look: usize) {
         match looked_at.last() {
-            Some(last) if looked_at.len() == LOOK => drop(self.last.insert(version, *last)),
+            Some(last) if looked_at.len() == look => drop(self.last.insert(version, *last)),
             // Round once: what was given back since may be met next time.
             _ => drop(self.last.remove(&version)),
         }
@@ -88,7 +96,7 @@ pub(crate) fn look_ahead(inner: &Arc<Inner>, request: &AssignRequest, scene: &Sc
     }
     let is_own = |block: &Cidr| scene.affinities.iter().any(|(own, _)| own == block);
     warm.memory.lock().scouted.unclaimed.retain(|block| !is_own(block));
-    let request = group_request(request, Vec::new(), scene, MAX_CHANGES);
+    let request = group_request(inner, request, Vec::new(), scene, 0);
     let (inner, surroundings) = (Arc::clone(inner), scene.surroundings(inner.now()));
     tokio::spawn(async move {
         let Some(warm) = &inner.warm else { return };
@@ -111,15 +119,16 @@ async fn look(
     surroundings: &Surroundings,
     version: IpVersion,
 ) -> bool {
+    let Foresight { known_min, look } = if inner.is_atomic() { FAR } else { NEAR };
     let after = {
         let scouted = &warm.memory.lock().scouted;
-        if scouted.has_enough(version) {
+        if scouted.has_enough(version, known_min) {
             return false;
         }
         scouted.last.get(&version).copied()
     };
-    let blocks = claim_candidates(request, surroundings, version, after, LOOK);
-    let records = match read_records(&*inner.store, blocks.iter().copied().map(Key::Block).collect()).await {
+    let blocks = claim_candidates(request, surroundings, version, after, look);
+    let records = match read_records(&inner.store, blocks.iter().copied().map(Key::Block).collect()).await {
         Ok(records) => records,
         Err(error) => {
             // Whoever needs a block will look, and say so.
@@ -129,6 +138,6 @@ async fn look(
     };
     let is_absent = |block: &Cidr| matches!(records.get(&Key::Block(*block)), Some(None));
     let absent = blocks.iter().copied().filter(is_absent).collect();
-    warm.memory.lock().scouted.take_in(version, &blocks, absent);
-    blocks.len() == LOOK
+    warm.memory.lock().scouted.take_in(version, &blocks, absent, look);
+    blocks.len() == look
 }

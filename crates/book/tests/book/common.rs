@@ -10,6 +10,7 @@ use ipam::{Owner, recover};
 use model::ipam::Block;
 use model::{Cidr, HandleId, IpVersion, Key, Kind, Resource};
 use serde_json::{Value, json};
+use store::wrap::StepwiseStore;
 use store::{Change, MemoryStore, Store};
 
 pub(crate) fn cidr(text: &str) -> Cidr {
@@ -22,6 +23,11 @@ pub(crate) fn address(text: &str) -> IpAddr {
 
 pub(crate) fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new())
+}
+
+/// The store without transactions.
+pub(crate) fn one_by_one(store: Arc<dyn Store>) -> Arc<dyn Store> {
+    if store.capabilities().atomic_commits { Arc::new(StepwiseStore::new(store)) } else { store }
 }
 
 /// A store in memory with pools called `pool-0`, `pool-1` …
@@ -46,6 +52,14 @@ pub(crate) async fn put_pools(store: &Arc<dyn Store>, specs: &[Value]) {
 pub(crate) async fn put(store: &Arc<dyn Store>, kind: Kind, name: &str, spec: Value) {
     let mut resource = Resource::new(kind, name);
     resource.body.insert("spec".to_owned(), spec);
+    put_record(store, resource.key(), resource.encode()).await;
+}
+
+/// A resource of the cluster with labels and nothing else.
+pub(crate) async fn put_labelled(store: &Arc<dyn Store>, kind: Kind, name: &str, labels: &[(&str, &str)]) {
+    let mut resource = Resource::new(kind, name);
+    resource.metadata.labels =
+        labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     put_record(store, resource.key(), resource.encode()).await;
 }
 

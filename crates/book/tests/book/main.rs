@@ -3,6 +3,7 @@
 mod bad;
 mod batching;
 mod common;
+mod kubernetes;
 mod lasting;
 #[path = "../../../ipam/tests/naive/mod.rs"]
 mod naive;
@@ -11,6 +12,7 @@ mod places;
 mod processes;
 mod races;
 mod random;
+mod requests;
 mod scenarios;
 mod stepwise;
 mod stores;

@@ -1,20 +1,27 @@
-//! Stores that last: SQLite in a folder of its own, and one real etcd that all tests of this program take turns with.
+//! Stores that last: SQLite in a folder of its own, and one real etcd and one real API server of Kubernetes that all tests of this
+//! program take turns with.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use model::Kind;
 use store::etcd::{EtcdConfig, EtcdStore};
 use store::sqlite::SqliteStore;
 use store::{OpenMode, Store};
 use tempfile::TempDir;
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
+use testkit::kube::Api;
 use testkit::process::run;
 use tokio::sync::OwnedMutexGuard;
+
+use crate::common::put_labelled;
+use crate::kubernetes::{self, Cluster};
 
 /// An empty store, for as long as this lives.
 #[derive(Debug)]
 pub(crate) enum Place {
     Sqlite(TempDir),
     Etcd { cluster: Arc<EtcdCluster>, _turn: OwnedMutexGuard<()> },
+    Kubernetes { cluster: Arc<Cluster>, _turn: OwnedMutexGuard<()> },
 }
 
 /// Goes away with the last test that uses it or waits for it.
@@ -34,6 +41,12 @@ impl Place {
         Some(Place::Etcd { cluster, _turn: turn })
     }
 
+    /// `None` where there is no API server: the test is skipped.
+    pub(crate) async fn kubernetes(test: &str) -> Option<Place> {
+        let (cluster, turn) = kubernetes::take_turn(test).await?;
+        Some(Place::Kubernetes { cluster, _turn: turn })
+    }
+
     /// A connection of its own, as another process would have.
     pub(crate) async fn open(&self) -> Arc<dyn Store> {
         open(&self.address()).await
@@ -44,11 +57,30 @@ impl Place {
         match self {
             Place::Sqlite(folder) => folder.path().join("plumb.db").to_str().unwrap().to_owned(),
             Place::Etcd { cluster, .. } => cluster.endpoint(0),
+            Place::Kubernetes { cluster, .. } => cluster.kubeconfig().to_str().unwrap().to_owned(),
+        }
+    }
+
+    /// Removes all records of a cluster that is used again, and gives a way to it that shares nothing with the store.
+    pub(crate) fn clear(&self) -> Api {
+        let Place::Kubernetes { cluster, .. } = self else { unreachable!("the others are not used again") };
+        cluster.clear();
+        cluster.api()
+    }
+
+    /// A node with labels, as whoever registers nodes there makes it.
+    pub(crate) async fn put_node(&self, store: &Arc<dyn Store>, name: &str, labels: &[(&str, &str)]) {
+        match self {
+            Place::Kubernetes { cluster, .. } => cluster.put_node(name, labels),
+            _ => put_labelled(store, Kind::Node, name, labels).await,
         }
     }
 }
 
 pub(crate) async fn open(address: &str) -> Arc<dyn Store> {
+    if address.ends_with(kubernetes::KUBECONFIG) {
+        return kubernetes::connect(address.as_ref()).await;
+    }
     if address.starts_with("http") {
         return Arc::new(EtcdStore::connect(EtcdConfig::new([address])).await.expect("etcd is there"));
     }
@@ -65,7 +97,7 @@ fn shared_cluster(test: &str) -> Option<Arc<EtcdCluster>> {
     Some(cluster)
 }
 
-/// Makes two tests of each scenario: one on SQLite, one on etcd.
+/// Makes three tests of each scenario: one on SQLite, one on etcd, one on Kubernetes.
 macro_rules! on_every_store {
     ($($scenario:ident)*) => {
         mod on_sqlite {
@@ -80,6 +112,15 @@ macro_rules! on_every_store {
             async fn $scenario() {
                 let name = concat!(module_path!(), "::", stringify!($scenario));
                 let Some(place) = $crate::places::Place::etcd(name).await else { return };
+                super::$scenario(place).await;
+            })*
+        }
+
+        mod on_kubernetes {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $scenario() {
+                let name = concat!(module_path!(), "::", stringify!($scenario));
+                let Some(place) = $crate::places::Place::kubernetes(name).await else { return };
                 super::$scenario(place).await;
             })*
         }

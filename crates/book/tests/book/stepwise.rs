@@ -4,16 +4,23 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use book::load::{Progress, books};
 use book::{Addition, Additions, Book, BookError, GivenRequest, HandleRequest, Looks, Settings};
 use ipam::ReleaseRule;
 use jiff::{SignedDuration, Timestamp};
-use model::{AffinityOwner, HandleId, Key, Kind};
+use model::ipam::AffinityState;
+use model::{AffinityOwner, HandleId, Key, Kind, is_detached};
 use serde_json::json;
-use store::wrap::{FailingStore, Failure, StepwiseStore};
+use store::wrap::{FailingStore, Failure};
 use store::{MemoryStore, Store};
 
-use crate::common::{address, assert_clean, assign, cidr, holders, one, owner, put_pools, wait_for};
+use crate::common::{
+    address, assert_clean, assign, cidr, holders, one, one_by_one, owner, put_pools, wait_for,
+};
+use crate::kubernetes::Pod;
+use crate::places::Place;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operation {
@@ -48,13 +55,62 @@ fn is_release(operation: Operation) -> bool {
     matches!(operation, Operation::ReleaseHandle | Operation::ReleaseAddresses)
 }
 
-fn endpoint() -> Key {
-    Key::namespaced(Kind::WorkloadEndpoint, "shop", "web")
+/// Where the clusters of these tests are made, one after the other.
+enum Ground {
+    /// A store that could write several records at once, and is not let.
+    Memory,
+    /// A store that cannot.
+    Kubernetes(Place),
+}
+
+/// A cluster, and what an endpoint is there.
+struct Cluster {
+    store: Arc<dyn Store>,
+    pod: Option<Pod>,
+}
+
+impl Ground {
+    async fn kubernetes(test: &str) -> Option<Ground> {
+        Place::kubernetes(test).await.map(Ground::Kubernetes)
+    }
+
+    /// Without any records.
+    async fn empty(&self) -> Cluster {
+        match self {
+            Ground::Memory => Cluster { store: Arc::new(MemoryStore::new()), pod: None },
+            Ground::Kubernetes(place) => {
+                let api = place.clear();
+                let pod = Pod::create(&api, "node-a", "web");
+                Cluster { store: place.open().await, pod: Some(pod) }
+            }
+        }
+    }
+}
+
+impl Cluster {
+    fn endpoint(&self) -> Key {
+        let record = || Key::namespaced(Kind::WorkloadEndpoint, "shop", "web");
+        self.pod.as_ref().map_or_else(record, |pod| pod.key.clone())
+    }
+
+    fn additions(&self) -> Additions {
+        let (pod, key) = (self.pod.clone(), self.endpoint());
+        Additions::new(1, move |granted| {
+            let record = || Addition::create(key.clone(), "{}");
+            Ok(vec![pod.as_ref().map_or_else(record, |pod| pod.attach("new", granted))])
+        })
+    }
+
+    async fn has_endpoint(&self) -> bool {
+        let found = self.store.get(&self.endpoint()).await.unwrap();
+        found.is_some_and(|record| !is_detached(&record.value))
+    }
 }
 
 /// node-a holds a, b and c in two blocks, node-b d in one, and node-c has an empty one; one block is free.
-async fn cluster(operation: Operation) -> Arc<dyn Store> {
-    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+async fn cluster(ground: &Ground, operation: Operation) -> Cluster {
+    let cluster = ground.empty().await;
+    let store = cluster.store.clone();
     let is_crowded = matches!(operation, Operation::Borrow | Operation::TakeOverABlock);
     let network = if is_crowded { "10.0.0.0/28" } else { "10.0.0.0/27" };
     put_pools(&store, &[json!({"cidr": network, "blockSize": 30})]).await;
@@ -75,10 +131,10 @@ async fn cluster(operation: Operation) -> Arc<dyn Store> {
     if operation == Operation::Borrow {
         assign(&book, "node-c", "f").await;
     }
-    store
+    cluster
 }
 
-async fn run(operation: Operation, book: &Book) -> Result<(), BookError> {
+async fn run(operation: Operation, cluster: &Cluster, book: &Book) -> Result<(), BookError> {
     let mut request = one("node-a", "new");
     match operation {
         Operation::AssignFromOwnBlock => drop(book.assign(request).await?),
@@ -95,7 +151,7 @@ async fn run(operation: Operation, book: &Book) -> Result<(), BookError> {
             book.assign_addresses(GivenRequest::new("node-a", owner("new"), addresses)).await?;
         }
         Operation::AssignWithEndpoint => {
-            request.additions = Additions::new(1, |_| Ok(vec![Addition::create(endpoint(), "{}")]));
+            request.additions = cluster.additions();
             book.assign(request).await?;
         }
         Operation::ReleaseHandle => drop(book.release_handle(HandleRequest::all("a")).await?),
@@ -123,30 +179,35 @@ fn settings() -> Settings {
 }
 
 fn book_on(store: Arc<dyn Store>) -> Book {
-    Book::with_settings(Arc::new(StepwiseStore::new(store)), settings())
+    Book::with_settings(one_by_one(store), settings())
 }
 
 struct Outcome {
-    store: Arc<dyn Store>,
+    cluster: Cluster,
     before: BTreeMap<IpAddr, HandleId>,
     result: Result<(), BookError>,
 }
 
 /// The operation with one write that fails; `None` if it has fewer writes.
-async fn interrupted(operation: Operation, failure: Failure, at_write: u64) -> Option<Outcome> {
-    let store = cluster(operation).await;
-    let before = holders(&store).await;
-    let failing = Arc::new(FailingStore::new(store.clone(), failure, at_write));
-    let result = run(operation, &book_on(failing.clone())).await;
-    failing.has_failed().then_some(Outcome { store, before, result })
+async fn interrupted(
+    ground: &Ground,
+    operation: Operation,
+    failure: Failure,
+    at_write: u64,
+) -> Option<Outcome> {
+    let cluster = cluster(ground, operation).await;
+    let before = holders(&cluster.store).await;
+    let failing = Arc::new(FailingStore::new(cluster.store.clone(), failure, at_write));
+    let result = run(operation, &cluster, &book_on(failing.clone())).await;
+    failing.has_failed().then_some(Outcome { cluster, before, result })
 }
 
 /// What the operation does when nothing is in its way.
-async fn undisturbed(operation: Operation) -> BTreeMap<IpAddr, HandleId> {
-    let store = cluster(operation).await;
-    run(operation, &book_on(store.clone())).await.unwrap();
-    assert_clean(&store).await;
-    holders(&store).await
+async fn undisturbed(ground: &Ground, operation: Operation) -> BTreeMap<IpAddr, HandleId> {
+    let cluster = cluster(ground, operation).await;
+    run(operation, &cluster, &book_on(cluster.store.clone())).await.unwrap();
+    assert_clean(&cluster.store).await;
+    holders(&cluster.store).await
 }
 
 async fn recover_all(store: &Arc<dyn Store>) {
@@ -155,18 +216,18 @@ async fn recover_all(store: &Arc<dyn Store>) {
     assert_clean(store).await;
 }
 
-#[tokio::test]
-async fn whoever_dies_leaves_what_recovery_puts_right() {
+async fn whoever_dies_leaves_what_recovery_puts_right(ground: &Ground) {
     let mut points = 0;
     for operation in ALL {
-        let after = undisturbed(operation).await;
+        let after = undisturbed(ground, operation).await;
         for at_write in 0.. {
-            let Some(Outcome { store, before, result }) =
-                interrupted(operation, Failure::End, at_write).await
+            let Some(Outcome { cluster, before, result }) =
+                interrupted(ground, operation, Failure::End, at_write).await
             else {
                 break;
             };
             points += 1;
+            let store = cluster.store.clone();
             let name = format!("{operation:?}, write {at_write}: {result:?}");
             let left = holders(&store).await;
             for (address, handle) in before.iter().filter(|(address, _)| after.contains_key(*address)) {
@@ -180,7 +241,9 @@ async fn whoever_dies_leaves_what_recovery_puts_right() {
                 held.into_values().filter(|handle| *handle == "new").count()
             };
             assert_eq!(of_new(holders(&store).await), 0, "{name}");
-            run(operation, &book_on(store.clone())).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+            run(operation, &cluster, &book_on(store.clone()))
+                .await
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
             recover_all(&store).await;
         }
     }
@@ -189,20 +252,20 @@ async fn whoever_dies_leaves_what_recovery_puts_right() {
 }
 
 /// A write that was not done is an error, and the one who meets it takes back what it has got so far.
-#[tokio::test]
-async fn whoever_fails_takes_back_what_it_got() {
+async fn whoever_fails_takes_back_what_it_got(ground: &Ground) {
     for operation in ALL {
-        let after = undisturbed(operation).await;
+        let after = undisturbed(ground, operation).await;
         for at_write in 0.. {
-            let Some(Outcome { store, before, result }) =
-                interrupted(operation, Failure::NotDone, at_write).await
+            let Some(Outcome { cluster, before, result }) =
+                interrupted(ground, operation, Failure::NotDone, at_write).await
             else {
                 break;
             };
+            let store = cluster.store.clone();
             let name = format!("{operation:?}, write {at_write}: {result:?}");
             if result.is_err() && !is_release(operation) {
                 wait_for(&name, || async { holders(&store).await == before }).await;
-                wait_for(&name, || async { store.get(&endpoint()).await.unwrap().is_none() }).await;
+                wait_for(&name, || async { !cluster.has_endpoint().await }).await;
             }
             let left = holders(&store).await;
             if result.is_ok() {
@@ -214,21 +277,110 @@ async fn whoever_fails_takes_back_what_it_got() {
 }
 
 /// A write whose answer was lost is looked at: the operation succeeds as if nothing had happened.
-#[tokio::test]
-async fn lost_answers_make_no_difference() {
+async fn lost_answers_make_no_difference(ground: &Ground) {
     for operation in ALL {
-        let after = undisturbed(operation).await;
+        let after = undisturbed(ground, operation).await;
         for at_write in 0.. {
-            let Some(Outcome { store, result, .. }) =
-                interrupted(operation, Failure::AnswerLost, at_write).await
+            let Some(Outcome { cluster, result, .. }) =
+                interrupted(ground, operation, Failure::AnswerLost, at_write).await
             else {
                 break;
             };
+            let store = cluster.store.clone();
             let name = format!("{operation:?}, write {at_write}: {result:?}");
             assert!(result.is_ok(), "{name}");
             assert_eq!(holders(&store).await, after, "{name}");
             assert_clean(&store).await;
         }
+    }
+}
+
+/// What a claim or a release of the node's own blocks left half done, its next agent finishes without being asked.
+async fn a_successor_finishes_what_was_begun_with_its_blocks(ground: &Ground) {
+    let mut unfinished = 0;
+    for operation in [Operation::AssignWithNewBlocks, Operation::ClaimBlocks, Operation::ReleaseBlockInUse] {
+        for at_write in 0.. {
+            let Some(Outcome { cluster, .. }) = interrupted(ground, operation, Failure::End, at_write).await
+            else {
+                break;
+            };
+            let store = cluster.store.clone();
+            if is_finished(&store).await {
+                continue;
+            }
+            unfinished += 1;
+            let held = holders(&store).await;
+            let settings = Settings { tend_every: Duration::from_millis(20), ..settings() };
+            let successor = Book::following(one_by_one(store.clone()), settings, "node-a");
+            let name = format!("{operation:?}, write {at_write}");
+            wait_for(&name, || is_finished(&store)).await;
+            drop(successor);
+            assert_eq!(holders(&store).await, held, "nothing is freed: {name}");
+        }
+    }
+    assert!(unfinished > 5, "{unfinished}");
+}
+
+/// Whether no affinity says that something is under way.
+async fn is_finished(store: &Arc<dyn Store>) -> bool {
+    let books = books(&**store, &Progress::default()).await.unwrap();
+    let mut affinities = books.affinities.values().map(|stored| &stored.value.state);
+    affinities.all(|state| *state == AffinityState::Confirmed)
+}
+
+mod in_memory {
+    use super::Ground;
+
+    #[tokio::test]
+    async fn whoever_dies_leaves_what_recovery_puts_right() {
+        super::whoever_dies_leaves_what_recovery_puts_right(&Ground::Memory).await;
+    }
+
+    #[tokio::test]
+    async fn whoever_fails_takes_back_what_it_got() {
+        super::whoever_fails_takes_back_what_it_got(&Ground::Memory).await;
+    }
+
+    #[tokio::test]
+    async fn lost_answers_make_no_difference() {
+        super::lost_answers_make_no_difference(&Ground::Memory).await;
+    }
+
+    #[tokio::test]
+    async fn a_successor_finishes_what_was_begun_with_its_blocks() {
+        super::a_successor_finishes_what_was_begun_with_its_blocks(&Ground::Memory).await;
+    }
+}
+
+mod on_kubernetes {
+    use super::Ground;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_dies_leaves_what_recovery_puts_right() {
+        let test = "stepwise::on_kubernetes::whoever_dies_leaves_what_recovery_puts_right";
+        let Some(ground) = Ground::kubernetes(test).await else { return };
+        super::whoever_dies_leaves_what_recovery_puts_right(&ground).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_fails_takes_back_what_it_got() {
+        let test = "stepwise::on_kubernetes::whoever_fails_takes_back_what_it_got";
+        let Some(ground) = Ground::kubernetes(test).await else { return };
+        super::whoever_fails_takes_back_what_it_got(&ground).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn lost_answers_make_no_difference() {
+        let test = "stepwise::on_kubernetes::lost_answers_make_no_difference";
+        let Some(ground) = Ground::kubernetes(test).await else { return };
+        super::lost_answers_make_no_difference(&ground).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_successor_finishes_what_was_begun_with_its_blocks() {
+        let test = "stepwise::on_kubernetes::a_successor_finishes_what_was_begun_with_its_blocks";
+        let Some(ground) = Ground::kubernetes(test).await else { return };
+        super::a_successor_finishes_what_was_begun_with_its_blocks(&ground).await;
     }
 }
 

@@ -52,7 +52,7 @@ impl BlockEnsurance {
                 writes.add_block(found, block);
             }
         }
-        Ok(Ensured { blocks, steps: writes.steps() })
+        Ok(Ensured { blocks, steps: writes.steps().0 })
     }
 }
 

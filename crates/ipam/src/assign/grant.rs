@@ -83,7 +83,8 @@ pub(super) fn grant(
     let stale = searches.iter().flat_map(|search| &search.stale);
     writes.remove_stale(stale, request.changes_max.saturating_sub(budget.changes));
     let corrupt = searches.iter().flat_map(|search| search.corrupt.clone()).collect();
-    Assigned { grants, steps: writes.steps(), corrupt }
+    let (steps, unchanged_handles) = writes.steps();
+    Assigned { grants, steps, corrupt, unchanged_handles }
 }
 
 impl Pile {

@@ -30,7 +30,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use model::ipam::{Affinity, AffinityState, Handle, IpamConfig};
-use model::{AffinityOwner, Cidr, IpVersion, Key};
+use model::{AffinityOwner, Cidr, HandleId, IpVersion, Key};
 
 pub use ensure::{BlockEnsurance, Ensured};
 pub use error::{AssignError, Version};
@@ -71,6 +71,9 @@ pub struct Request {
     pub host_reserve: Option<HostReserve>,
     /// How many changes one commit may have. Owners that do not fit are told to come again.
     pub changes_max: usize,
+    /// Every record that is looked at costs a request of its own, so the search does not look at several in case the first is
+    /// taken.
+    pub reads_one_by_one: bool,
 }
 
 /// What one owner wants.
@@ -160,6 +163,10 @@ pub struct Assigned {
     pub steps: Steps,
     /// Blocks that were met and not used, because they contradict themselves.
     pub corrupt: Vec<Corrupt>,
+    /// Handles that already say what they are to say: an earlier attempt died between handle and block. In a transaction
+    /// that is all right. Kubernetes takes a write that changes nothing for none, so it would not stop whoever is about to
+    /// put the handle right ([`crate::HandleRelease`], [`mod@crate::recover`]): there that must be done first.
+    pub unchanged_handles: Vec<HandleId>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -272,6 +279,7 @@ impl Request {
             blocks_max: None,
             host_reserve: None,
             changes_max,
+            reads_one_by_one: false,
         }
     }
 

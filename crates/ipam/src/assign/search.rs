@@ -79,6 +79,10 @@ pub(super) struct Search {
     walk: VecDeque<BlockOrder>,
     known: BTreeSet<Cidr>,
     look: usize,
+    /// Every block that is looked at costs a request of its own.
+    reads_one_by_one: bool,
+    /// The node's own blocks have been looked at.
+    is_walking: bool,
     asked: Vec<Cidr>,
     answers: BTreeMap<Cidr, Sight<Block>>,
     found: Vec<Found>,
@@ -135,6 +139,8 @@ impl Search {
             walk,
             known: surroundings.affinities.iter().map(|(block, _)| *block).collect(),
             look: 1,
+            reads_one_by_one: request.reads_one_by_one,
+            is_walking: false,
             pools,
             asked: Vec::new(),
             answers: BTreeMap::new(),
@@ -227,7 +233,9 @@ impl Search {
         let own = self.look.min(self.own.len());
         let mut blocks: Vec<Cidr> = self.own.drain(..own).collect();
         if blocks.is_empty() && (self.may_claim() || !self.is_strict) {
-            self.look = self.look.max(LOOK_UNCLAIMED_MIN);
+            if !std::mem::replace(&mut self.is_walking, true) {
+                self.look = if self.reads_one_by_one { 1 } else { self.look.max(LOOK_UNCLAIMED_MIN) };
+            }
             while blocks.len() < self.look {
                 let Some(order) = self.walk.front_mut() else { break };
                 match order.find(|block| !self.known.contains(block)) {

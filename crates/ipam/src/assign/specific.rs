@@ -128,8 +128,9 @@ impl AddressAssignment {
                 writes.add_block(found, block);
             }
         }
-        let steps = if is_changed { writes.steps() } else { crate::Steps::default() };
-        Ok(Assigned { grants: vec![Grant { addresses, shortage: None }], steps, corrupt: Vec::new() })
+        let (steps, unchanged_handles) = if is_changed { writes.steps() } else { Default::default() };
+        let grants = vec![Grant { addresses, shortage: None }];
+        Ok(Assigned { grants, steps, corrupt: Vec::new(), unchanged_handles })
     }
 
     /// The block, if something may be taken from it.

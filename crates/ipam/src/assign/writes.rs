@@ -18,7 +18,8 @@ pub(super) struct Writes<'a> {
     owner: AffinityOwner,
     /// How each block was come by, and the block with its addresses taken.
     blocks: Vec<(Found, Block)>,
-    handles: BTreeMap<HandleId, (Handle, Option<String>)>,
+    /// As they will be, and as they were read.
+    handles: BTreeMap<HandleId, (Handle, Option<Stored<Handle>>)>,
     stale: Vec<(Cidr, String)>,
 }
 
@@ -39,9 +40,9 @@ impl<'a> Writes<'a> {
     }
 
     pub(super) fn add_handle(&mut self, id: HandleId, known: Option<&Stored<Handle>>) {
-        self.handles.entry(id).or_insert_with(|| match known {
-            Some(stored) => (stored.value.clone(), Some(stored.revision.clone())),
-            None => (Handle::default(), None),
+        self.handles.entry(id).or_insert_with(|| {
+            let value = known.map_or_else(Handle::default, |stored| stored.value.clone());
+            (value, known.cloned())
         });
     }
 
@@ -61,8 +62,9 @@ impl<'a> Writes<'a> {
         self.stale = known.take(changes_max).collect();
     }
 
-    pub(super) fn steps(mut self) -> Steps {
-        let mut steps = Steps::default();
+    /// The steps, and the handles that would be written as they are ([`super::Assigned::unchanged_handles`]).
+    pub(super) fn steps(mut self) -> (Steps, Vec<HandleId>) {
+        let (mut steps, mut unchanged) = (Steps::default(), Vec::new());
         if !self.blocks.is_empty() {
             steps.push(self.surroundings.settings_step());
         }
@@ -72,8 +74,11 @@ impl<'a> Writes<'a> {
         }
         self.count_addresses();
         self.blocks.sort_by_key(|(_, taken)| taken.cidr);
-        for (id, (handle, revision)) in std::mem::take(&mut self.handles) {
-            steps.put(Key::Handle(id), handle.encode(), revision);
+        for (id, (handle, known)) in std::mem::take(&mut self.handles) {
+            if known.as_ref().is_some_and(|known| known.value == handle) {
+                unchanged.push(id.clone());
+            }
+            steps.put(Key::Handle(id), handle.encode(), known.map(|known| known.revision));
         }
         for (found, taken) in &self.blocks {
             match &found.revision {
@@ -87,7 +92,7 @@ impl<'a> Writes<'a> {
         for (block, revision) in &self.stale {
             steps.push(Step::Delete { key: self.affinity_key(*block), revision: revision.clone() });
         }
-        steps
+        (steps, unchanged)
     }
 
     fn require_pools(&self, steps: &mut Steps) {

@@ -146,6 +146,14 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
             collections.iter_mut().for_each(|collection| collection.is_in_metadata = true);
             collections
         }
+        KeyRange::NodeInBrief(name) => {
+            let selector = format!("fieldSelector={}", escaped(&format!("metadata.name={name}")));
+            let mut collections = collections(&KeyRange::NodesInBrief);
+            for collection in &mut collections {
+                (collection.selector, collection.range) = (Some(selector.clone()), range.clone());
+            }
+            collections
+        }
         KeyRange::EndpointsOf(node) => {
             let mut collections = of_kind(Kind::WorkloadEndpoint, range, None);
             collections.iter_mut().for_each(|collection| collection.selector = Some(pods_of(node)));
@@ -264,6 +272,13 @@ mod tests {
         assert_eq!(path, "/api/v1/namespaces/blue/pods?fieldSelector=spec.nodeName%3Dnode-a&");
         let path = collections(&KeyRange::EndpointsOf("node-a".into()))[0].path(Layout::V1);
         assert_eq!(path, "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-a&");
+    }
+
+    #[test]
+    fn one_node_is_singled_out_by_the_server() {
+        let part = &collections(&KeyRange::NodeInBrief("node-1".into()))[0];
+        assert_eq!(part.path(Layout::V1), "/api/v1/nodes?fieldSelector=metadata.name%3Dnode-1&");
+        assert!(part.is_in_metadata && part.holds(&Key::cluster(Kind::Node, "node-1")));
     }
 
     #[test]

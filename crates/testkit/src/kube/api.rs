@@ -42,6 +42,19 @@ impl Api {
         Api { address, authority: authority.to_owned(), token: token.to_owned() }
     }
 
+    /// The way of another process, by a kubeconfig that has a token.
+    pub fn from_kubeconfig(path: &Path) -> Result<Api> {
+        let config: Value = serde_json::from_slice(&std::fs::read(path)?)?;
+        let cluster = &config["clusters"][0]["cluster"];
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("a kubeconfig with a token");
+        let port = text(&cluster["server"])?.rsplit(':').next().and_then(|port| port.parse().ok());
+        Ok(Api {
+            port: port.context("a port")?,
+            authority: text(&cluster["certificate-authority"])?.into(),
+            token: text(&config["users"][0]["user"]["token"])?,
+        })
+    }
+
     pub fn get(&self, path: &str) -> Result<Answer> {
         self.request("GET", path, None)
     }

@@ -155,6 +155,15 @@ impl KubeApiServer {
         Ok(())
     }
 
+    /// Removes every object under these prefixes in etcd, such as `pods` or a whole API group. The server learns it from etcd.
+    pub fn clear(&self, prefixes: &[&str]) -> Result<()> {
+        for prefix in prefixes {
+            let prefix = format!("/registry/{prefix}/");
+            process::run(self.etcd.etcdctl_at(0).args(["del", "--prefix", &prefix]))?;
+        }
+        Ok(())
+    }
+
     /// The last lines the server has written.
     pub fn log_tail(&self) -> String {
         let log = std::fs::read_to_string(self.files.log()).unwrap_or_default();

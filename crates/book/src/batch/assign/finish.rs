@@ -9,11 +9,11 @@ use store::{Change, StoreError};
 use tracing::warn;
 
 use super::plan::Plan;
-use super::{Assigning, Planned, new_addresses};
+use super::{Assigning, Planned, new_addresses, one_by_one};
 use crate::BookError;
 use crate::batch::{Job, Unwanted};
 use crate::book::{Ground, Inner};
-use crate::carry::{Commit, Stopped};
+use crate::carry::{Commit, Order, Written};
 use crate::error::subject;
 use crate::patience::Patience;
 use crate::warm::scout;
@@ -35,6 +35,9 @@ pub(super) async fn grant(
     for corrupt in &assigned.corrupt {
         warn!("not used: {corrupt}");
     }
+    if !inner.is_atomic() && !assigned.unchanged_handles.is_empty() {
+        return one_by_one::put_right(inner, members, &assigned.unchanged_handles).await;
+    }
     let mut planned = Vec::new();
     let mut unplanned = Vec::new();
     for (member, grant) in members.into_iter().zip(assigned.grants) {
@@ -52,7 +55,11 @@ pub(super) async fn grant(
         return put_back(inner, others.chain(unplanned.into_iter().map(|(member, _)| member)).collect());
     }
     if !planned.is_empty() {
-        commit(inner, planned, &assigned.steps, ground, required).await;
+        if inner.is_atomic() {
+            commit(inner, planned, &assigned.steps, ground, required).await;
+        } else {
+            one_by_one::commit(inner, planned, &assigned.steps, ground).await;
+        }
     }
     refuse(inner, unplanned);
 }
@@ -101,24 +108,33 @@ async fn commit(
 ) {
     let additions = planned.iter().flat_map(|planned| &planned.additions);
     let additions = additions.map(|addition| addition.change.clone()).collect();
-    let commit = Commit { requires, steps: Some(steps), additions, rest_may_fail: true };
-    match commit.carry_out(&*inner.store).await {
+    let commit = Commit { requires, steps: Some(steps), additions, order: Order::StepsFirst };
+    match commit.carry_out(&inner.store).await {
         Ok(written) => {
-            let has_claimed = written.iter().any(|written| matches!(written.key, Key::Affinity { .. }));
-            inner.remember(written);
-            if let Some(first) = planned.first() {
-                if has_claimed {
-                    scout::look_ahead(inner, &first.member.request, &ground.scene);
-                }
-                inner.give_up_deselected(&first.member.request.block_owner(), &ground.scene).await;
-            }
+            after_commit(inner, &planned, written, ground).await;
             succeed(inner, planned);
         }
-        Err(stopped) => stop(inner, planned, steps, stopped).await,
+        Err(stopped) => stop(inner, planned, steps, stopped.error).await,
     }
 }
 
-fn succeed(inner: &Arc<Inner>, planned: Vec<Planned>) {
+/// Remembers what was written, and sees to the node's other blocks.
+pub(super) async fn after_commit(
+    inner: &Arc<Inner>,
+    planned: &[Planned],
+    written: Vec<Written>,
+    ground: &Ground,
+) {
+    let has_claimed = written.iter().any(|written| matches!(written.key, Key::Affinity { .. }));
+    inner.remember(written);
+    let Some(first) = planned.first() else { return };
+    if has_claimed {
+        scout::look_ahead(inner, &first.member.request, &ground.scene);
+    }
+    inner.give_up_deselected(&first.member.request.block_owner(), &ground.scene).await;
+}
+
+pub(super) fn succeed(inner: &Arc<Inner>, planned: Vec<Planned>) {
     let mut next = Vec::new();
     for Planned { mut member, grant, additions } in planned {
         if grant.shortage != Some(AssignError::NextCommit) || member.request.additions.count > 0 {
@@ -140,15 +156,9 @@ fn succeed(inner: &Arc<Inner>, planned: Vec<Planned>) {
 }
 
 /// The commit has not happened, or nobody knows.
-async fn stop(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &Steps, stopped: Stopped) {
-    let Stopped { error, is_partial } = stopped;
+async fn stop(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &Steps, error: StoreError) {
     let error = Arc::new(error);
     let is_uncertain = matches!(*error, StoreError::Uncertain { .. });
-    if is_partial {
-        for planned in &planned {
-            planned.unwanted(!is_uncertain).take_back(inner, &error).await;
-        }
-    }
     if let Some(key) = subject(&error)
         && let Some(position) = planned.iter().position(|planned| planned.is_about(key))
     {
@@ -156,7 +166,7 @@ async fn stop(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &Steps, stopped:
     }
     let mut members = Vec::new();
     for planned in planned {
-        let plan = (is_uncertain && !is_partial).then(|| Plan::new(&planned, steps));
+        let plan = is_uncertain.then(|| Plan::new(&planned, steps));
         let mut member = planned.member;
         member.plans.extend(plan);
         members.push(member);
@@ -198,7 +208,7 @@ impl Planned {
     }
 
     /// What a store that writes record by record may have given this member before it stopped.
-    fn unwanted(&self, is_settled: bool) -> Unwanted {
+    pub(super) fn unwanted(&self, is_settled: bool) -> Unwanted {
         let addresses = new_addresses(&self.grant.addresses);
         let owner = self.member.request.owner.clone();
         Unwanted { owner, addresses, additions: self.additions.clone(), is_settled }

@@ -1,6 +1,7 @@
 //! One round for requests for addresses that go together: one decision, one commit.
 
 mod finish;
+pub(super) mod one_by_one;
 mod plan;
 
 use std::collections::BTreeSet;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use ipam::{Answer, AssignError, Assignment, Corrupt, Grant, Granted, Request, Stored, Surroundings, Want};
 use model::ipam::Handle;
 use model::{HandleId, Key};
-use store::{MAX_CHANGES, StoreError};
+use store::StoreError;
 use tokio::sync::oneshot;
 
 use self::finish::{fail_all, grant, put_back, read_first, try_again};
@@ -38,6 +39,8 @@ pub(crate) struct Assigning {
     granted: Vec<Granted>,
     /// Commits whose answer was lost. At most one of them happened: all create or replace the owner's handle.
     plans: Vec<Plan>,
+    /// On a store without transactions: whether its handle was made is not known.
+    may_have_handle: bool,
 }
 
 /// A member with what the next commit gives it.
@@ -60,6 +63,7 @@ impl Assigning {
             must_read: false,
             granted: Vec::new(),
             plans: Vec::new(),
+            may_have_handle: false,
         }
     }
 
@@ -81,7 +85,7 @@ impl Assigning {
         let addresses = new_addresses(self.granted.iter().chain(planned));
         let additions: Vec<_> = self.plans.iter().flat_map(|plan| plan.additions.clone()).collect();
         let owner = self.request.owner.clone();
-        let has_any = !addresses.is_empty() || !additions.is_empty();
+        let has_any = !addresses.is_empty() || !additions.is_empty() || self.may_have_handle;
         has_any.then_some(Unwanted { owner, addresses, additions, is_settled: false })
     }
 
@@ -126,9 +130,11 @@ pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Assigning>) {
     let (mut members, gone): (Vec<_>, Vec<_>) =
         members.into_iter().partition(|member| !member.answer.is_closed());
     gone.iter().filter_map(Assigning::unwanted).for_each(|unwanted| unwanted.spawn(inner));
-    if !inner.is_atomic() && members.len() > 1 {
-        // Where several records cannot be written at once, a failure in the middle would be everyone's.
-        put_back(inner, members.split_off(1));
+    let must_read = members.iter().any(|member| member.must_read);
+    if must_read && !inner.is_atomic() {
+        // Where each record costs a request, not everyone has to read what one of them must.
+        let others = members.extract_if(.., |member| !member.must_read).collect();
+        put_back(inner, others);
     }
     if members.is_empty() {
         return;
@@ -136,7 +142,6 @@ pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Assigning>) {
     for member in &mut members {
         member.patience.get_or_insert_with(|| Patience::new(inner.settings.patience));
     }
-    let must_read = members.iter().any(|member| member.must_read);
     match inner.ground(&members[0].request, &handles(&members), must_read).await {
         Ok(ground) => decide(inner, members, &ground).await,
         Err(BookError::Store(error)) => try_again(inner, members, &error).await,
@@ -159,8 +164,7 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
         Err((members, error)) => return try_again(inner, members, &Arc::new(error)).await,
     };
     let Some(first) = members.first() else { return };
-    let changes_max = MAX_CHANGES - required.len();
-    let request = group_request(&first.request, wants, &ground.scene, changes_max);
+    let request = group_request(inner, &first.request, wants, &ground.scene, required.len());
     let mut reader = reader(inner, ground);
     let decided = match Assignment::new(request, surroundings(inner, ground)) {
         Ok(mut assignment) => reader.decide(&mut assignment).await,
@@ -178,12 +182,13 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
     }
 }
 
-/// What is wanted, in the words of the decision.
+/// What is wanted, in the words of the decision, for a commit that requires so many other records.
 pub(crate) fn group_request(
+    inner: &Inner,
     first: &AssignRequest,
     wants: Vec<Want>,
     scene: &Scene,
-    changes_max: usize,
+    required: usize,
 ) -> Request {
     Request {
         host: first.host.clone(),
@@ -195,13 +200,16 @@ pub(crate) fn group_request(
         namespace_labels: first.namespace_labels.clone(),
         blocks_max: first.blocks_max,
         host_reserve: first.host_reserve,
-        changes_max,
+        changes_max: inner.changes_max() - required,
+        reads_one_by_one: !inner.is_atomic(),
     }
 }
 
 fn reader<'a>(inner: &'a Inner, ground: &Ground) -> Reader<'a> {
-    let own = ground.scene.affinities.iter().take(BLOCKS_AHEAD).map(|(block, _)| Key::Block(*block));
-    let reader = Reader::new(&*inner.store).reading_ahead(own);
+    // Where several records cannot be read at once, each costs as much as the first.
+    let ahead = if inner.is_atomic() { BLOCKS_AHEAD } else { 0 };
+    let own = ground.scene.affinities.iter().take(ahead).map(|(block, _)| Key::Block(*block));
+    let reader = Reader::new(&inner.store).reading_ahead(own);
     reader.with_memory(inner.warm.as_ref(), ground.is_remembered)
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn settled_plans(
         matches!(ground.handles.get(&member.request.owner.handle), Some(Answer::Handle(_)))
     };
     let mut settled = Vec::new();
-    let mut reader = Reader::new(&*inner.store);
+    let mut reader = Reader::new(&inner.store);
     for member in members {
         let mut found = None;
         for plan in member.plans.iter().filter(|_| has_handle(member)) {

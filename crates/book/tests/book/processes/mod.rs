@@ -3,7 +3,7 @@
 mod ledger;
 mod worker;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use book::load::{Progress, facts};
 use book::{Book, Looks};
 use ipam::ReleaseRule;
 use ipam::check::{Evidence, Problem, analyse};
-use model::{Key, KeyRange, Kind};
+use model::{Key, KeyRange, is_detached};
 use serde_json::json;
 use store::Store;
-use store::wrap::StepwiseStore;
 use tempfile::TempDir;
 use testkit::Dice;
 use testkit::process::Process;
 
-use crate::common::{holders, put, put_pools};
+use crate::common::{holders, one_by_one, put_pools};
+use crate::kubernetes::Pod;
 use crate::places::Place;
 use ledger::{Event, Standing, judge};
 use worker::{Orders, settings, work};
@@ -45,6 +45,16 @@ struct Crowd {
 }
 
 impl Crowd {
+    fn node(&self, number: usize) -> String {
+        format!("node-{}", number % self.nodes)
+    }
+
+    /// Where the owner of a handle is: `net.NUMBER.LIFE-…`.
+    fn node_of(&self, handle: &str) -> String {
+        let number = handle.split('.').nth(1).and_then(|number| number.parse().ok());
+        self.node(number.expect("the number of a process"))
+    }
+
     /// What the issue asks for.
     fn sixteen(test: &'static str, assignments: usize) -> Crowd {
         Crowd {
@@ -95,7 +105,7 @@ impl Run<'_> {
             is_stepwise: self.crowd.is_stepwise,
             ledger: self.ledger(),
             name: format!("{number}.{life}"),
-            node: format!("node-{}", number % self.crowd.nodes),
+            node: self.crowd.node(number),
             seed: testkit::seed(),
             assignments: self.crowd.assignments.saturating_sub(assignments_of(&events, number)),
             held_max: self.crowd.held_max,
@@ -225,21 +235,33 @@ impl Aftermath {
     }
 
     /// What a runtime does for sandboxes that are gone.
-    async fn release_rest(&self, book: &Book) {
+    async fn release_rest(&self, book: &Book, place: &Place, crowd: &Crowd) {
         for (handle, standing) in &self.standings {
+            let endpoint = match place {
+                Place::Kubernetes { .. } => Pod::key(&crowd.node_of(handle), handle),
+                _ => worker::endpoint_key(handle),
+            };
             if *standing != Standing::Gone {
-                worker::release(book, handle).await;
+                worker::release(book, &endpoint, handle).await;
             }
         }
     }
 }
 
-async fn prepare(store: &Arc<dyn Store>, crowd: &Crowd, v4: &str) {
+/// Gives what there is before anyone has got an address.
+async fn prepare(place: &Place, store: &Arc<dyn Store>, crowd: &Crowd, v4: &str) -> BTreeSet<Key> {
     let pools = [json!({"cidr": v4, "blockSize": 30}), json!({"cidr": "fd00::/116", "blockSize": 126})];
     put_pools(store, &pools).await;
     for number in 0..crowd.nodes {
-        put(store, Kind::Node, &format!("node-{number}"), json!({})).await;
+        place.put_node(store, &crowd.node(number), &[]).await;
     }
+    keys(store).await
+}
+
+/// Of all records, except for pods that are not attached.
+async fn keys(store: &Arc<dyn Store>) -> BTreeSet<Key> {
+    let all = store.list_all(KeyRange::Everything).await.unwrap().0.into_iter();
+    all.filter(|record| !is_detached(&record.value)).map(|record| record.key).collect()
 }
 
 async fn problems(store: &Arc<dyn Store>) -> Vec<Problem> {
@@ -256,21 +278,19 @@ async fn problems(store: &Arc<dyn Store>) -> Vec<Problem> {
 }
 
 /// Nothing is left but what was there at the beginning.
-async fn assert_empty_after_giving_up(store: &Arc<dyn Store>, book: &Book, crowd: &Crowd) {
+async fn assert_empty_after_giving_up(book: &Book, crowd: &Crowd, before: &BTreeSet<Key>) {
     let rule = ReleaseRule { must_be_empty: true, sequence_number: None };
     for number in 0..crowd.nodes {
-        for given_up in book.release_host(&format!("node-{number}"), rule).await.unwrap() {
+        for given_up in book.release_host(&crowd.node(number), rule).await.unwrap() {
             assert_eq!(given_up.result, Ok(true), "{}", given_up.block);
         }
     }
-    let left: Vec<Key> =
-        store.list_all(KeyRange::Everything).await.unwrap().0.into_iter().map(|record| record.key).collect();
-    assert_eq!(left.len(), 2 + crowd.nodes, "{left:?}");
+    assert_eq!(keys(book.store()).await, *before);
 }
 
 async fn kill_and_judge(crowd: &Crowd, place: &Place) {
     let store = place.open().await;
-    prepare(&store, crowd, "10.0.0.0/20").await;
+    let before = prepare(place, &store, crowd, "10.0.0.0/20").await;
     let aftermath = tokio::task::block_in_place(|| run(crowd, place.address()));
     aftermath.report(crowd);
     // Those whose moment came when everyone was done already have not happened.
@@ -278,7 +298,7 @@ async fn kill_and_judge(crowd: &Crowd, place: &Place) {
     let is_refused = |event: &Event| matches!(event, Event::Refused(_));
     assert!(!aftermath.events.iter().any(|(_, event)| is_refused(event)), "there is enough for all");
     let book = if crowd.is_stepwise {
-        Book::with_settings(Arc::new(StepwiseStore::new(store.clone())), settings())
+        Book::with_settings(one_by_one(store.clone()), settings())
     } else {
         // Together or not at all: there is nothing to repair, and nothing that nobody knows of.
         aftermath.compare(&store).await;
@@ -289,10 +309,10 @@ async fn kill_and_judge(crowd: &Crowd, place: &Place) {
     eprintln!("{}: {} faults put right: {:?}", crowd.test, recovery.repaired.len(), recovery.repaired);
     assert_eq!((&recovery.left, &recovery.unreadable), (&vec![], &vec![]));
     assert!(crowd.is_stepwise || recovery.repaired.is_empty(), "{recovery:?}");
-    aftermath.release_rest(&book).await;
+    aftermath.release_rest(&book, place, crowd).await;
     assert_eq!(problems(&store).await, [], "seed {}", testkit::seed());
     assert_eq!(holders(&store).await.len(), 0);
-    assert_empty_after_giving_up(&store, &book, crowd).await;
+    assert_empty_after_giving_up(&book, crowd, &before).await;
 }
 
 /// Plays its part if this is one of the crowd.
@@ -333,6 +353,17 @@ async fn sixteen_processes_that_write_record_by_record() {
     kill_and_judge(&crowd, &Place::sqlite()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixteen_processes_on_kubernetes() {
+    const TEST: &str = "processes::sixteen_processes_on_kubernetes";
+    if is_worker().await {
+        return;
+    }
+    let Some(place) = Place::kubernetes(TEST).await else { return };
+    let crowd = Crowd { is_stepwise: true, ..Crowd::sixteen(TEST, testkit::count(10, 500)) };
+    kill_and_judge(&crowd, &place).await;
+}
+
 /// A pool that is too small for those who want something of it.
 async fn crowd_a_small_pool(test: &'static str, place: &Place) {
     let crowd = Crowd {
@@ -344,7 +375,7 @@ async fn crowd_a_small_pool(test: &'static str, place: &Place) {
         ..Crowd::sixteen(test, testkit::count(25, 250))
     };
     let store = place.open().await;
-    prepare(&store, &crowd, "10.0.0.0/28").await;
+    prepare(place, &store, &crowd, "10.0.0.0/28").await;
     let aftermath = tokio::task::block_in_place(|| run(&crowd, place.address()));
     aftermath.report(&crowd);
     let refusals: Vec<&String> = aftermath

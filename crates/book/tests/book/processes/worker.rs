@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use book::{Addition, Additions, AssignRequest, Book, BookError, HandleRequest, Settings};
 use ipam::{Granted, Owner};
-use model::{IpVersion, Key, Kind, Resource};
+use model::{IpVersion, Key, Kind, Resource, is_detached};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::Store;
-use store::wrap::{CountingStore, StepwiseStore};
+use store::wrap::CountingStore;
 use testkit::Dice;
+use testkit::kube::Api;
 
 use super::ledger::{Event, Ledger};
+use crate::common::one_by_one;
+use crate::kubernetes::{self, Pod};
 use crate::places;
 
 /// What a process is told.
@@ -42,18 +45,21 @@ struct Worker {
     ledger: Ledger,
     dice: Dice,
     held: Vec<String>,
+    /// Where endpoints are pods.
+    api: Option<Api>,
 }
 
 pub(crate) async fn work(orders: Orders) {
     let mut store = places::open(&orders.store).await;
     if orders.is_stepwise {
-        store = Arc::new(StepwiseStore::new(store));
+        store = one_by_one(store);
     }
     let counting = Arc::new(CountingStore::new(store));
     let book = Book::with_settings(counting.clone(), settings());
     let ledger = Ledger::open(&orders.ledger);
     let dice = Dice::for_purpose(orders.seed, &orders.name);
-    let mut worker = Worker { orders, book, counting, ledger, dice, held: Vec::new() };
+    let api = kubernetes::api_at(&orders.store);
+    let mut worker = Worker { orders, book, counting, ledger, dice, held: Vec::new(), api };
     worker.run().await;
 }
 
@@ -93,11 +99,7 @@ impl Worker {
         };
         let owner = Owner::on_node(&handle, &self.orders.node, jiff::Timestamp::now());
         let mut request = AssignRequest::new(&self.orders.node, owner, versions);
-        let of_handle = handle.clone();
-        request.additions = Additions::new(1, move |granted| {
-            let addresses: Vec<IpAddr> = granted.iter().map(|granted: &Granted| granted.address).collect();
-            Ok(vec![Addition::create(endpoint_key(&of_handle), endpoint(&of_handle, &addresses))])
-        });
+        request.additions = self.additions(handle.clone());
         self.ledger.write(&handle, &Event::Try);
         match self.book.assign(request).await {
             Ok(grant) => {
@@ -110,17 +112,33 @@ impl Worker {
         }
     }
 
+    fn additions(&self, handle: String) -> Additions {
+        if let Some(api) = &self.api {
+            let pod = tokio::task::block_in_place(|| Pod::create(api, &self.orders.node, &handle));
+            return Additions::new(1, move |granted| Ok(vec![pod.attach(&handle, granted)]));
+        }
+        Additions::new(1, move |granted| {
+            let addresses: Vec<IpAddr> = granted.iter().map(|granted: &Granted| granted.address).collect();
+            Ok(vec![Addition::create(endpoint_key(&handle), endpoint(&handle, &addresses))])
+        })
+    }
+
     async fn release(&mut self, handle: &str) {
         self.ledger.write(handle, &Event::Drop);
-        release(&self.book, handle).await;
+        let endpoint = match &self.api {
+            Some(_) => Pod::key(&self.orders.node, handle),
+            None => endpoint_key(handle),
+        };
+        release(&self.book, &endpoint, handle).await;
         self.ledger.write(handle, &Event::Gone);
     }
 }
 
 /// The addresses of a handle and its endpoint, whatever there is of them.
-pub(crate) async fn release(book: &Book, handle: &str) {
+pub(crate) async fn release(book: &Book, endpoint: &Key, handle: &str) {
     let store: &dyn Store = &**book.store();
-    let endpoint = store.get(&endpoint_key(handle)).await.unwrap();
+    let endpoint = store.get(endpoint).await.unwrap();
+    let endpoint = endpoint.filter(|record| !is_detached(&record.value));
     let additions = endpoint.iter().map(Addition::delete).collect();
     book.release_handle(HandleRequest::all(handle).with(additions)).await.expect("a release always ends");
 }

@@ -1,5 +1,5 @@
-//! The checklist of Calico's own IPAM tests, on SQLite and on a real etcd. The words are the checklist's. What it says
-//! about one block in memory, and its longer tables, are in `crates/ipam/tests`.
+//! The checklist of Calico's own IPAM tests, on SQLite, on a real etcd and on a real API server of Kubernetes. The words are the
+//! checklist's. What it says about one block in memory, and its longer tables, are in `crates/ipam/tests`.
 
 mod affinities;
 mod handles;

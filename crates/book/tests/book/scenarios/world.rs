@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use book::{AssignRequest, Book, BookError, GivenRequest, HandleRequest, Settings};
+use book::{AssignRequest, Book, BookError, GivenRequest, HandleRequest, Looks, Settings};
 use ipam::{AssignError, Grant, PoolUse, ReleaseItem, ReleaseRule};
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{Affinity, AffinityState, Block};
-use model::{AffinityOwner, Cidr, Key, KeyRange, Kind, Resource};
+use model::{AffinityOwner, Cidr, Key, KeyRange, Kind};
 use serde_json::Value;
 use store::Store;
 
@@ -48,6 +48,17 @@ impl World {
         World { place, store, book, seconds_ahead }
     }
 
+    pub(crate) fn is_atomic(&self) -> bool {
+        self.store.capabilities().atomic_commits
+    }
+
+    /// What those who lost a race in the middle leave to recovery: something only where records are written one by one.
+    pub(crate) async fn finish_what_was_begun(&self) {
+        let recovery = self.book.recover(Looks::Once).await.unwrap();
+        assert_eq!(recovery.left, []);
+        assert!(recovery.repaired.is_empty() || !self.is_atomic(), "{:?}", recovery.repaired);
+    }
+
     /// The book of another process.
     pub(crate) async fn another(&self) -> Book {
         Book::with_settings(self.place.open().await, settings(&self.seconds_ahead))
@@ -77,10 +88,7 @@ impl World {
     }
 
     pub(crate) async fn put_node(&self, name: &str, labels: &[(&str, &str)]) {
-        let mut node = Resource::new(Kind::Node, name);
-        node.metadata.labels =
-            labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        put_record(&self.store, node.key(), node.encode()).await;
+        self.place.put_node(&self.store, name, labels).await;
     }
 
     pub(crate) async fn assign(&self, node: &str, handle: &str) -> Result<IpAddr, AssignError> {

@@ -10,6 +10,8 @@ use model::Key;
 pub(crate) struct Store {
     records: BTreeMap<Key, (Vec<u8>, u64)>,
     writes: BTreeMap<Key, u64>,
+    /// As Kubernetes does: a write that changes nothing makes no new revision.
+    pub(crate) takes_same_for_none: bool,
 }
 
 /// The record whose precondition did not hold.
@@ -31,6 +33,9 @@ impl Store {
     }
 
     pub(crate) fn put(&mut self, key: Key, value: Vec<u8>) {
+        if self.takes_same_for_none && self.records.get(&key).is_some_and(|(known, _)| *known == value) {
+            return;
+        }
         let writes = self.writes.entry(key.clone()).or_default();
         *writes += 1;
         self.records.insert(key, (value, *writes));

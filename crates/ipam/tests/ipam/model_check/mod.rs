@@ -15,6 +15,8 @@
 //! for the sake of a loop of forty lines.
 
 mod process;
+mod scenario;
 mod search;
 mod state;
 mod tests;
+mod writing;

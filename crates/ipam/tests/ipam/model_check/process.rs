@@ -1,18 +1,19 @@
-//! An operation under way: what it has read, or what it still has to write.
+//! An operation under way: what it has read, and what it decides.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ipam::{
     AddressRelease, AffinityRelease, Answer, Assignment, Books, Decision, HandleRelease, Next, Ordered,
-    Owner, Pool, PoolUse, ReleaseItem, ReleaseRule, Request, Step, Steps, Stored, Surroundings, Want,
+    Owner, Pool, PoolUse, ReleaseItem, ReleaseRule, Request, Steps, Stored, Surroundings, Want, held_by,
     recover,
 };
 use jiff::Timestamp;
 use model::ipam::IpamConfig;
 use model::{AffinityOwner, Cidr, IpVersion, Key, Kind, Resource};
 
-use super::state::{Fault, Scenario};
+use super::scenario::{Fault, Scenario};
+use super::writing::Writing;
 use crate::common::{Store, labels};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +25,19 @@ pub(crate) enum Op {
         batch: Vec<usize>,
         done: usize,
     },
+    /// Removes handles that a failed ADD has made, then starts the ADD over.
+    TakeBack(Vec<usize>),
+    /// Puts a handle right that already says what the ADD would write, then starts the ADD over.
+    Mend {
+        batch: Vec<usize>,
+        sandbox: usize,
+    },
     Del(usize),
+    /// Several DELs that share their writes. Those of which handle and blocks do not agree are done one by one afterwards.
+    DelTogether {
+        batch: Vec<usize>,
+        careful: Vec<usize>,
+    },
     /// The controller gives up the empty blocks of a host.
     ReleaseHost(usize),
     /// A collector that saw this allocation leak gives it back.
@@ -52,13 +65,7 @@ pub(crate) enum Process {
         started: Option<Timestamp>,
         seen: Vec<Read>,
     },
-    /// What is left to do: lists of steps, the first of them begun.
-    Writing {
-        op: Op,
-        lists: Vec<Vec<Ordered>>,
-        own: BTreeMap<Key, String>,
-        addresses: Granted,
-    },
+    Writing(Writing),
 }
 
 /// The addresses of each sandbox of a batch; none for one that was refused.
@@ -68,6 +75,11 @@ pub(crate) type Granted = Vec<Vec<IpAddr>>;
 pub(crate) enum Turn {
     Goes(Process),
     Done(Op, Granted),
+    /// These sandboxes have what they get; for the others it goes on.
+    Partly {
+        settled: Vec<(usize, Vec<IpAddr>)>,
+        process: Process,
+    },
     /// There is no address to be had.
     Refused(Op),
 }
@@ -78,39 +90,40 @@ impl Process {
     }
 
     /// The next turn, in words.
-    pub(crate) fn describe(&self) -> String {
+    pub(crate) fn describe(&self, choice: usize) -> String {
         match self {
             Process::Idle => "nothing".to_owned(),
             Process::Reading { op, rounds, .. } => format!("{op:?} reads, round {rounds}"),
-            Process::Writing { op, lists, .. } => {
-                let ordered = lists.first().and_then(|list| list.first());
-                let kind = match ordered {
-                    Some(Ordered::Step(step)) => {
-                        format!("{step:?}").split(' ').next().unwrap_or_default().to_owned()
-                    }
-                    Some(Ordered::Touch { .. }) => "touch".to_owned(),
-                    Some(Ordered::Again { .. }) => "write again".to_owned(),
-                    Some(Ordered::Remove { .. }) => "remove".to_owned(),
-                    None => String::new(),
-                };
-                format!(
-                    "{op:?} writes: {kind} {}",
-                    ordered.map_or(String::new(), |step| step.key().to_string())
-                )
-            }
+            Process::Writing(writing) => writing.describe(choice),
         }
     }
 
     /// Those whose ADD or DEL this is.
     pub(crate) fn sandboxes(&self) -> Vec<usize> {
-        match self {
-            Process::Idle => Vec::new(),
-            Process::Reading { op, .. } | Process::Writing { op, .. } => match op {
-                Op::Add(batch) | Op::Undo { batch, .. } => batch.clone(),
-                Op::Del(sandbox) => vec![*sandbox],
-                Op::ReleaseHost(_) | Op::Collect(_) | Op::Recover => Vec::new(),
-            },
+        let op = match self {
+            Process::Idle => return Vec::new(),
+            Process::Reading { op, .. } => op,
+            Process::Writing(writing) => writing.op(),
+        };
+        match op {
+            Op::Add(batch) | Op::TakeBack(batch) => batch.clone(),
+            Op::Undo { batch, .. } | Op::Mend { batch, .. } | Op::DelTogether { batch, .. } => batch.clone(),
+            Op::Del(sandbox) => vec![*sandbox],
+            Op::ReleaseHost(_) | Op::Collect(_) | Op::Recover => Vec::new(),
         }
+    }
+
+    /// How many different things it may do next.
+    pub(crate) fn choices(&self, scenario: &Scenario) -> usize {
+        match self {
+            Process::Idle => 0,
+            Process::Reading { .. } => 1,
+            Process::Writing(writing) => writing.choices(scenario),
+        }
+    }
+
+    pub(crate) fn can_be_refused(&self, choice: usize) -> bool {
+        matches!(self, Process::Writing(writing) if writing.can_be_refused(choice))
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -118,12 +131,12 @@ impl Process {
     }
 
     /// One round trip: a read, or a write.
-    pub(crate) fn turn(&self, store: &mut Store, now: Timestamp, scenario: &Scenario) -> Turn {
+    pub(crate) fn turn(self, choice: usize, store: &mut Store, now: Timestamp, scenario: &Scenario) -> Turn {
         match self {
             Process::Idle => unreachable!("the idle have no turn"),
-            Process::Reading { op, rounds, started, seen } => {
-                let (mut seen, now) = (seen.clone(), started.unwrap_or(now));
-                let wanted = match wants(op, *rounds, &seen, now, scenario) {
+            Process::Reading { op, rounds, started, mut seen } => {
+                let now = started.unwrap_or(now);
+                let wanted = match wants(&op, rounds, &seen, now, scenario) {
                     Wants::Keys(keys) => keys,
                     Wants::Lists(of) => store.keys().filter(|key| of(key)).cloned().collect(),
                 };
@@ -131,11 +144,16 @@ impl Process {
                     let found = store.get(&key).map(|(value, revision)| (value.to_vec(), revision));
                     seen.push((key, found));
                 }
-                decide(op.clone(), rounds + 1, seen, now, scenario)
+                decide(op, rounds + 1, seen, now, scenario)
             }
-            Process::Writing { op, lists, own, addresses } => {
-                write(op, lists, own, addresses, store, scenario)
-            }
+            Process::Writing(writing) => writing.turn(choice, store, scenario),
+        }
+    }
+
+    pub(crate) fn refuse(self, choice: usize, scenario: &Scenario) -> Turn {
+        match self {
+            Process::Writing(writing) => writing.refuse(choice, scenario),
+            other => unreachable!("nothing to refuse: {other:?}"),
         }
     }
 }
@@ -161,6 +179,10 @@ fn wants(op: &Op, rounds: u8, seen: &[Read], now: Timestamp, scenario: &Scenario
                 _ => false,
             }))
         }
+        (Op::DelTogether { batch, .. }, 0) => {
+            let handles: Vec<Key> = batch.iter().map(|sandbox| scenario.handle_key(*sandbox)).collect();
+            Wants::Lists(Box::new(move |key| matches!(key, Key::Resource { .. }) || handles.contains(key)))
+        }
         (Op::ReleaseHost(node), 0) => {
             let owner = owner(*node);
             Wants::Lists(Box::new(move |key| matches!(key, Key::Affinity { owner: of, .. } if *of == owner)))
@@ -181,6 +203,10 @@ fn wants(op: &Op, rounds: u8, seen: &[Read], now: Timestamp, scenario: &Scenario
 enum Progress {
     Look(Vec<Key>),
     Write(Vec<Steps>, Granted),
+    /// Something else comes first.
+    First(Op),
+    /// The DELs cannot share their writes.
+    Apart,
     Refused,
 }
 
@@ -191,6 +217,13 @@ fn decide(op: Op, rounds: u8, seen: Vec<Read>, now: Timestamp, scenario: &Scenar
     match progress(&op, &seen, now, scenario) {
         // That something was looked at is all that counts from now on; how often is not.
         Progress::Look(_) => Turn::Goes(Process::Reading { op, rounds: 1, started: Some(now), seen }),
+        Progress::First(op) => Turn::Goes(Process::start(op)),
+        Progress::Apart => match op {
+            Op::DelTogether { batch, .. } => {
+                Turn::Done(Op::DelTogether { careful: batch.clone(), batch }, Vec::new())
+            }
+            op => unreachable!("{op:?} is not several DELs"),
+        },
         Progress::Refused => Turn::Refused(op),
         Progress::Write(steps, addresses) => {
             let lists: Vec<Vec<Ordered>> =
@@ -198,7 +231,7 @@ fn decide(op: Op, rounds: u8, seen: Vec<Read>, now: Timestamp, scenario: &Scenar
             if lists.is_empty() {
                 return Turn::Done(op, addresses);
             }
-            Turn::Goes(Process::Writing { op, lists, own: BTreeMap::new(), addresses })
+            Turn::Goes(Process::Writing(Writing::new(op, lists, addresses)))
         }
     }
 }
@@ -206,24 +239,7 @@ fn decide(op: Op, rounds: u8, seen: Vec<Read>, now: Timestamp, scenario: &Scenar
 /// Makes the decision from everything that was read.
 fn progress(op: &Op, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Progress {
     match op {
-        Op::Add(batch) => {
-            let (request, surroundings) = request(batch, seen, now, scenario);
-            let Ok(mut assignment) = Assignment::new(request, surroundings) else { return Progress::Refused };
-            match drive(&mut assignment, seen) {
-                Err(_) => Progress::Refused,
-                Ok(Next::Look(keys)) => Progress::Look(keys),
-                Ok(Next::Done(assigned)) => {
-                    let addresses = |grant: &ipam::Grant| {
-                        grant.addresses.iter().map(|granted| granted.address).collect::<Vec<_>>()
-                    };
-                    let granted: Granted = assigned.grants.iter().map(addresses).collect();
-                    if granted.iter().all(Vec::is_empty) {
-                        return Progress::Refused;
-                    }
-                    Progress::Write(vec![assigned.steps], granted)
-                }
-            }
-        }
+        Op::Add(batch) => add(batch, seen, now, scenario),
         Op::Del(sandbox) if scenario.fault == Some(Fault::ReleaseByPodName) => {
             release_by_name(&scenario.sandboxes[*sandbox].pod, seen)
         }
@@ -237,6 +253,13 @@ fn progress(op: &Op, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Prog
             let release = HandleRelease::new(handle, |_, _, _| true, None).after_own_failure();
             finish(release, seen, |released| vec![released.steps])
         }
+        Op::Mend { sandbox, .. } => {
+            let handle = scenario.sandboxes[*sandbox].handle.clone();
+            let release = HandleRelease::new(handle, |_, _, _| false, None);
+            finish(release, seen, |released| vec![released.steps])
+        }
+        Op::TakeBack(_) => unreachable!("it reads nothing"),
+        Op::DelTogether { batch, .. } => del_together(batch, seen, scenario),
         Op::ReleaseHost(_) => {
             let listed = seen.iter().filter_map(|(key, _)| match key {
                 Key::Affinity { owner, block } => Some((owner.clone(), *block)),
@@ -263,6 +286,77 @@ fn progress(op: &Op, seen: &[Read], now: Timestamp, scenario: &Scenario) -> Prog
             Progress::Write(recover(&books).into_iter().map(|repair| repair.steps).collect(), Vec::new())
         }
     }
+}
+
+fn add(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) -> Progress {
+    let (request, surroundings) = request(batch, seen, now, scenario);
+    let Ok(mut assignment) = Assignment::new(request, surroundings) else { return Progress::Refused };
+    match drive(&mut assignment, seen) {
+        Err(_) => Progress::Refused,
+        Ok(Next::Look(keys)) => Progress::Look(keys),
+        Ok(Next::Done(assigned)) => {
+            let addresses = |grant: &ipam::Grant| {
+                grant.addresses.iter().map(|granted| granted.address).collect::<Vec<_>>()
+            };
+            let granted: Granted = assigned.grants.iter().map(addresses).collect();
+            if granted.iter().all(Vec::is_empty) {
+                return Progress::Refused;
+            }
+            let unchanged = assigned.unchanged_handles.first().filter(|_| scenario.mends_handles());
+            if let Some(handle) = unchanged {
+                let is_its = |sandbox: &&usize| *handle == scenario.sandboxes[**sandbox].handle;
+                let sandbox = *batch.iter().find(is_its).expect("one of the batch");
+                return Progress::First(Op::Mend { batch: batch.to_vec(), sandbox });
+            }
+            Progress::Write(vec![assigned.steps], granted)
+        }
+    }
+}
+
+/// The addresses of all in one decision, if every handle agrees with its blocks.
+fn del_together(batch: &[usize], seen: &[Read], scenario: &Scenario) -> Progress {
+    let found =
+        |key: &Key| seen.iter().find(|(known, _)| known == key).map(|(key, found)| answer(key, found));
+    let (mut items, mut missing, mut is_sound) = (Vec::new(), Vec::new(), true);
+    for sandbox in batch {
+        let Some(Answer::Handle(handle)) = found(&scenario.handle_key(*sandbox)) else { continue };
+        let id = scenario.sandboxes[*sandbox].handle.as_str().into();
+        for cidr in handle.value.blocks() {
+            let Some(looked) = found(&Key::Block(cidr)) else {
+                missing.push(Key::Block(cidr));
+                continue;
+            };
+            let Answer::Block(Stored { value: block, .. }) = looked else {
+                is_sound = false;
+                continue;
+            };
+            let held = held_by(&block, &id).map(|(ordinal, _)| ReleaseItem {
+                address: block.address(ordinal).unwrap(),
+                handle: Some(id.clone()),
+                sequence_number: Some(block.sequence_of(ordinal)),
+            });
+            let held: Vec<ReleaseItem> = held.collect();
+            is_sound &= i64::try_from(held.len()) == Ok(handle.value.count(&cidr));
+            items.extend(held);
+        }
+    }
+    if !missing.is_empty() {
+        return Progress::Look(missing);
+    }
+    if !is_sound {
+        return Progress::Apart;
+    }
+    let pools = pools(seen).into_iter().map(|pool| pool.value).collect();
+    finish(AddressRelease::new(items, pools, None, 128), seen, |released| vec![released.steps])
+}
+
+fn pools(seen: &[Read]) -> Vec<Stored<Pool>> {
+    let pool = |(key, found): &Read| {
+        let (Key::Resource { .. }, Some((value, revision))) = (key, found) else { return None };
+        let resource = Resource::decode(key, Kind::IpPool, value, revision).unwrap();
+        Some(Stored::new(Pool::new(&resource).unwrap(), revision.clone()))
+    };
+    seen.iter().filter_map(pool).collect()
 }
 
 fn answer(key: &Key, found: &Option<(Vec<u8>, String)>) -> Answer {
@@ -298,15 +392,9 @@ fn finish<D: Decision<Error = std::convert::Infallible>>(
 
 fn request(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) -> (Request, Surroundings) {
     let node = &scenario.nodes[scenario.sandboxes[batch[0]].node];
-    let (mut pools, mut affinities, mut handles, mut config) =
-        (Vec::new(), Vec::new(), BTreeMap::new(), None);
+    let (mut affinities, mut handles, mut config) = (Vec::new(), BTreeMap::new(), None);
     for (key, found) in seen {
         match (key, answer(key, found)) {
-            (Key::Resource { .. }, _) => {
-                let (value, revision) = found.as_ref().expect("listed");
-                let resource = Resource::decode(key, Kind::IpPool, value, revision).unwrap();
-                pools.push(Stored::new(Pool::new(&resource).unwrap(), revision.clone()));
-            }
             (Key::IpamConfig, _) => {
                 let (value, revision) = found.as_ref().expect("listed");
                 config = Some(Stored::new(IpamConfig::decode(value).unwrap(), revision.clone()));
@@ -330,6 +418,7 @@ fn request(batch: &[usize], seen: &[Read], now: Timestamp, scenario: &Scenario) 
         Want::one_each(owner, handles.get(spec.handle.as_str()).cloned(), versions)
     };
     let request = Request::new(node, batch.iter().map(want).collect(), PoolUse::Workload, 128);
+    let pools = pools(seen);
     (request, Surroundings { config, pools, reserved: Vec::new(), affinities, unclaimed: Vec::new(), now })
 }
 
@@ -348,66 +437,4 @@ fn release_by_name(pod: &str, seen: &[Read]) -> Progress {
         }
     }
     finish(AddressRelease::new(items, Vec::new(), None, 128), seen, |released| vec![released.steps])
-}
-
-/// One write. Requirements on pools and settings are looked at together with the write that follows: without transactions they are
-/// a courtesy, not a guarantee.
-fn write(
-    op: &Op,
-    lists: &[Vec<Ordered>],
-    own: &BTreeMap<Key, String>,
-    addresses: &Granted,
-    store: &mut Store,
-    scenario: &Scenario,
-) -> Turn {
-    let (mut lists, mut own) = (lists.to_vec(), own.clone());
-    let before = lists[0].clone();
-    let written = if scenario.is_atomic {
-        let steps = std::mem::take(&mut lists[0]);
-        store.commit_all(steps.into_iter().map(plain).collect()).map_err(|_| ())
-    } else {
-        write_one(&mut lists[0], &mut own, store)
-    };
-    let is_block = |step: &Ordered| matches!(step.key(), Key::Block(_));
-    let was_block = scenario.is_atomic || before.first().is_some_and(is_block);
-    if written.is_err() {
-        match op {
-            // Every block is written: the address is the sandbox's, the rest is housekeeping.
-            Op::Add(_) if !was_block && !lists[0].iter().any(is_block) => {
-                return Turn::Done(op.clone(), addresses.clone());
-            }
-            Op::Add(batch) if !scenario.is_atomic => {
-                return Turn::Goes(Process::start(Op::Undo { batch: batch.clone(), done: 0 }));
-            }
-            // What was overtaken is left to the next pass.
-            Op::Recover | Op::ReleaseHost(_) => lists[0].clear(),
-            op => return Turn::Goes(Process::start(op.clone())),
-        }
-    }
-    if lists[0].is_empty() {
-        lists.remove(0);
-        own.clear();
-    }
-    if lists.is_empty() {
-        return Turn::Done(op.clone(), addresses.clone());
-    }
-    Turn::Goes(Process::Writing { op: op.clone(), lists, own, addresses: addresses.clone() })
-}
-
-fn write_one(list: &mut Vec<Ordered>, own: &mut BTreeMap<Key, String>, store: &mut Store) -> Result<(), ()> {
-    loop {
-        let ordered = list.remove(0);
-        store.apply(&ordered, own).map_err(|_| ())?;
-        let is_courtesy = matches!(ordered.key(), Key::Resource { .. } | Key::IpamConfig);
-        if !is_courtesy || list.is_empty() {
-            return Ok(());
-        }
-    }
-}
-
-fn plain(ordered: Ordered) -> Step {
-    match ordered {
-        Ordered::Step(step) => step,
-        other => unreachable!("folded before: {other:?}"),
-    }
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
-use super::state::{Action, Broken, Scenario, State};
+use super::scenario::Scenario;
+use super::state::{Action, Broken, State};
 
 /// How much was looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,72 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ipam::{Books, Ordered, ReleaseRule, Step, Steps, recover};
+use ipam::{Books, ReleaseRule, recover};
 use jiff::{SignedDuration, Timestamp};
 use model::ipam::{AffinityState, Block};
 use model::{AffinityOwner, Cidr, HandleId, Key};
 use serde_json::json;
 
 use super::process::{Op, Process, ReleaseItemKey, Turn};
+use super::scenario::{Closed, Fault, Scenario};
 use crate::common::{Store, World, now};
-
-/// What the cluster is made of, and how much may happen in it.
-#[derive(Clone, Debug)]
-pub(crate) struct Scenario {
-    pub(crate) nodes: Vec<String>,
-    pub(crate) sandboxes: Vec<SandboxSpec>,
-    pub(crate) pool: &'static str,
-    pub(crate) block_size: u8,
-    /// With this, every sandbox wants an address of each IP version.
-    pub(crate) pool_v6: Option<(&'static str, u8)>,
-    /// Sandboxes that come together; the others come alone.
-    pub(crate) batches: Vec<Vec<usize>>,
-    /// A block that an absent node holds, empty, since long ago.
-    pub(crate) old_block: Option<(usize, &'static str)>,
-    pub(crate) is_atomic: bool,
-    pub(crate) is_strict: bool,
-    pub(crate) fault: Option<Fault>,
-    pub(crate) crashes: u8,
-    /// How often a DEL comes once more for a sandbox that is gone.
-    pub(crate) stale_dels: u8,
-    /// How often a sandbox that is gone comes back under the same handle.
-    pub(crate) returns: u8,
-    pub(crate) host_releases: Vec<usize>,
-    pub(crate) collections: u8,
-    /// How often recovery runs beside everything else.
-    pub(crate) recoveries: u8,
-    /// Whether recovery also runs when nobody is at work.
-    pub(crate) recovers_at_rest: bool,
-    /// Something that is allowed at first and forbidden in the middle of it all.
-    pub(crate) closed: Option<Closed>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
-    Pool,
-    Borrowing,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct SandboxSpec {
-    pub(crate) node: usize,
-    pub(crate) handle: String,
-    pub(crate) pod: String,
-}
-
-/// Faults that are put in on purpose, to see that they are found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    ReleaseByPodName,
-    HandleAfterBlock,
-    NoSequenceNumber,
-    NoPoolRevision,
-    NoSettingsRevision,
-    NoTouch,
-    NoAbsence,
-    BlockNotEmptyAtFirst,
-    ReleaseInAnotherOrder,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
@@ -91,6 +34,8 @@ pub(crate) struct State {
     crashes: u8,
     stale_dels: Vec<u8>,
     returns: Vec<u8>,
+    repeats: u8,
+    refusals: u8,
     host_releases: Vec<usize>,
     collections: u8,
     recoveries: u8,
@@ -104,14 +49,19 @@ pub(crate) struct State {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Add(usize),
+    AddAgain(usize),
     Del(usize),
+    DelTogether(Vec<usize>),
     DelAgain(usize),
     ComeBack(usize),
     ReleaseHost(usize),
     Collect(ReleaseItemKey),
     Recover,
     Close,
-    Turn(usize),
+    /// Who, and which of the things that may come next.
+    Turn(usize, usize),
+    /// The same, but the store does not take it.
+    Refuse(usize, usize),
     Crash(usize),
 }
 
@@ -136,6 +86,7 @@ impl Scenario {
             world.put_affinity(&self.nodes[node], block.cidr, AffinityState::Confirmed);
         }
         let count = self.sandboxes.len();
+        world.store.takes_same_for_none = !self.is_atomic;
         State {
             store: world.store,
             phases: vec![Phase::Waiting; count],
@@ -144,6 +95,8 @@ impl Scenario {
             crashes: self.crashes,
             stale_dels: vec![self.stale_dels; count],
             returns: vec![self.returns; count],
+            repeats: self.repeats,
+            refusals: self.refusals,
             host_releases: self.host_releases.clone(),
             collections: self.collections,
             recoveries: self.recoveries,
@@ -152,72 +105,6 @@ impl Scenario {
             is_taken_too_late: false,
         }
     }
-
-    /// Those that come with a sandbox; none if it comes with another.
-    fn batch_of(&self, sandbox: usize) -> Vec<usize> {
-        match self.batches.iter().find(|batch| batch.contains(&sandbox)) {
-            Some(batch) if batch[0] == sandbox => batch.clone(),
-            Some(_) => Vec::new(),
-            None => vec![sandbox],
-        }
-    }
-
-    /// The steps as this store does them, with the fault put in.
-    pub(crate) fn ordered(&self, steps: &Steps) -> Vec<Ordered> {
-        let is_pool = |key: &Key| matches!(key, Key::Resource { .. });
-        let mut ordered: Vec<Ordered> = if self.is_atomic {
-            steps.atomic().into_iter().map(Ordered::Step).collect()
-        } else {
-            steps.in_order().to_vec()
-        };
-        match self.fault {
-            Some(Fault::NoPoolRevision) => ordered.retain(|step| !is_pool(step.key())),
-            Some(Fault::NoSettingsRevision) => ordered.retain(|step| *step.key() != Key::IpamConfig),
-            Some(Fault::HandleAfterBlock) => {
-                let is_handle = |step: &Ordered| matches!(step.key(), Key::Handle(_));
-                let (handles, mut others): (Vec<_>, Vec<_>) = ordered.into_iter().partition(is_handle);
-                others.extend(handles);
-                ordered = others;
-            }
-            Some(Fault::NoTouch) => {
-                for step in &mut ordered {
-                    if let Ordered::Touch { key, revision, .. } = step {
-                        *step = Ordered::Step(Step::Require { key: key.clone(), revision: revision.clone() });
-                    }
-                }
-            }
-            Some(Fault::NoAbsence) => {
-                ordered.retain(|step| !matches!(step, Ordered::Step(Step::RequireAbsent { .. })));
-            }
-            Some(Fault::ReleaseInAnotherOrder) => ordered = with_blocks_reversed(ordered),
-            Some(Fault::BlockNotEmptyAtFirst) if !self.is_atomic => ordered = with_full_first_block(ordered),
-            _ => {}
-        }
-        ordered
-    }
-}
-
-/// Where blocks come before the handle, as in a release, the last block comes first.
-fn with_blocks_reversed(mut ordered: Vec<Ordered>) -> Vec<Ordered> {
-    let blocks = ordered.iter().take_while(|step| matches!(step.key(), Key::Block(_))).count();
-    ordered[..blocks].reverse();
-    ordered
-}
-
-/// A new block is written once, with its addresses, after the handle.
-fn with_full_first_block(mut ordered: Vec<Ordered>) -> Vec<Ordered> {
-    let is_creation = |step: &Ordered| matches!(step, Ordered::Step(Step::Create { key: Key::Block(_), .. }));
-    if let Some(place) = ordered.iter().position(is_creation) {
-        let created = ordered.remove(place);
-        for step in &mut ordered {
-            if let Ordered::Again { key, value } = step
-                && key == created.key()
-            {
-                *step = Ordered::Step(Step::Create { key: key.clone(), value: value.clone() });
-            }
-        }
-    }
-    ordered
 }
 
 impl State {
@@ -230,12 +117,18 @@ impl State {
             match phase {
                 Phase::Waiting if scenario.batch_of(sandbox).is_empty() => {}
                 Phase::Waiting => actions.push(Action::Add(sandbox)),
-                Phase::Live | Phase::Failed => actions.push(Action::Del(sandbox)),
+                Phase::Live | Phase::Failed => {
+                    actions.push(Action::Del(sandbox));
+                    actions.extend(self.dels_with(sandbox, scenario).map(Action::DelTogether));
+                }
                 Phase::Gone if self.stale_dels[sandbox] > 0 => actions.push(Action::DelAgain(sandbox)),
                 _ => {}
             }
             if *phase == Phase::Gone && self.returns[sandbox] > 0 {
                 actions.push(Action::ComeBack(sandbox));
+            }
+            if *phase == Phase::Failed && self.repeats > 0 {
+                actions.push(Action::AddAgain(sandbox));
             }
         }
         let [controller, collector, recovery] = self.others();
@@ -253,7 +146,12 @@ impl State {
         }
         for (actor, process) in self.processes.iter().enumerate() {
             if !process.is_idle() {
-                actions.push(Action::Turn(actor));
+                for choice in 0..process.choices(scenario) {
+                    actions.push(Action::Turn(actor, choice));
+                    if self.refusals > 0 && process.can_be_refused(choice) {
+                        actions.push(Action::Refuse(actor, choice));
+                    }
+                }
                 if self.crashes > 0 {
                     actions.push(Action::Crash(actor));
                 }
@@ -271,7 +169,16 @@ impl State {
                 batch.iter().for_each(|sandbox| next.phases[*sandbox] = Phase::Adding);
                 next.processes[*sandbox] = Process::start(Op::Add(batch));
             }
+            Action::AddAgain(sandbox) => {
+                next.repeats -= 1;
+                next.begin(*sandbox, Phase::Adding, Op::Add(vec![*sandbox]));
+            }
             Action::Del(sandbox) => next.begin(*sandbox, Phase::Deleting, Op::Del(*sandbox)),
+            Action::DelTogether(batch) => {
+                batch.iter().for_each(|sandbox| next.phases[*sandbox] = Phase::Deleting);
+                let op = Op::DelTogether { batch: batch.clone(), careful: Vec::new() };
+                next.processes[batch[0]] = Process::start(op);
+            }
             Action::DelAgain(sandbox) => {
                 next.stale_dels[*sandbox] -= 1;
                 next.processes[*sandbox] = Process::start(Op::Del(*sandbox));
@@ -304,7 +211,15 @@ impl State {
                 }
                 next.store = world.store;
             }
-            Action::Turn(actor) => next.turn(*actor, scenario),
+            Action::Turn(actor, choice) => {
+                next.turn(*actor, scenario, |process, store, now| {
+                    process.turn(*choice, store, now, scenario)
+                });
+            }
+            Action::Refuse(actor, choice) => {
+                next.refusals -= 1;
+                next.turn(*actor, scenario, |process, _, _| process.refuse(*choice, scenario));
+            }
             Action::Crash(actor) => {
                 next.crashes -= 1;
                 let died = std::mem::replace(&mut next.processes[*actor], Process::Idle);
@@ -321,8 +236,11 @@ impl State {
     /// An action in this state, in words.
     pub(crate) fn describe(&self, action: &Action) -> String {
         match action {
-            Action::Turn(actor) => self.processes[*actor].describe(),
-            Action::Crash(actor) => format!("crash before: {}", self.processes[*actor].describe()),
+            Action::Turn(actor, choice) => self.processes[*actor].describe(*choice),
+            Action::Refuse(actor, choice) => {
+                format!("refused: {}", self.processes[*actor].describe(*choice))
+            }
+            Action::Crash(actor) => format!("crash before: {}", self.processes[*actor].describe(0)),
             action => format!("{action:?}"),
         }
     }
@@ -422,11 +340,26 @@ impl State {
         self.processes[sandbox] = Process::start(op);
     }
 
-    fn turn(&mut self, actor: usize, scenario: &Scenario) {
+    /// Those that are deleted together with a sandbox, if it is the first of them.
+    fn dels_with(&self, sandbox: usize, scenario: &Scenario) -> Option<Vec<usize>> {
+        let is_ready = |sandbox: &usize| {
+            self.processes[*sandbox].is_idle() && matches!(self.phases[*sandbox], Phase::Live | Phase::Failed)
+        };
+        let batch =
+            Some(scenario.batch_of(sandbox)).filter(|batch| scenario.dels_together && batch.len() > 1);
+        batch.filter(|batch| batch.iter().all(is_ready))
+    }
+
+    fn turn(
+        &mut self,
+        actor: usize,
+        scenario: &Scenario,
+        act: impl FnOnce(Process, &mut Store, Timestamp) -> Turn,
+    ) {
         let (blocks, held) = (self.world().blocks(), holders(&self.world()));
         let process = std::mem::replace(&mut self.processes[actor], Process::Idle);
         let now = self.now();
-        let turn = process.turn(&mut self.store, now, scenario);
+        let turn = act(process, &mut self.store, now);
         let is_gone = |block: &&Cidr| self.store.get(&Key::Block(**block)).is_none();
         self.blocks_gone += u8::try_from(blocks.iter().filter(is_gone).count()).unwrap();
         let is_closed = scenario.closed.is_some() && self.closings == 0;
@@ -436,11 +369,15 @@ impl State {
             });
         match turn {
             Turn::Goes(process) => self.processes[actor] = process,
-            Turn::Done(Op::Add(batch), granted) => {
-                for (sandbox, addresses) in batch.into_iter().zip(granted) {
-                    self.phases[sandbox] = if addresses.is_empty() { Phase::Failed } else { Phase::Live };
-                    self.addresses[sandbox] = addresses;
-                }
+            Turn::Done(Op::Add(batch), granted) => self.settle(batch.into_iter().zip(granted)),
+            Turn::Partly { settled, process } => {
+                self.settle(settled);
+                // The next sandbox's own place is free: its ADD is under way.
+                let first = process.sandboxes()[0];
+                self.processes[first] = process;
+            }
+            Turn::Done(Op::TakeBack(batch) | Op::Mend { batch, .. }, _) => {
+                self.processes[actor] = Process::start(Op::Add(batch));
             }
             Turn::Done(Op::Undo { batch, done }, _) => {
                 let next =
@@ -451,11 +388,29 @@ impl State {
                 self.phases[sandbox] = Phase::Gone;
                 self.addresses[sandbox].clear();
             }
+            Turn::Done(Op::DelTogether { batch, careful }, _) => {
+                for sandbox in batch {
+                    if careful.contains(&sandbox) {
+                        self.processes[sandbox] = Process::start(Op::Del(sandbox));
+                    } else {
+                        self.phases[sandbox] = Phase::Gone;
+                        self.addresses[sandbox].clear();
+                    }
+                }
+            }
             Turn::Done(..) => {}
             Turn::Refused(Op::Add(batch)) => {
                 batch.into_iter().for_each(|sandbox| self.phases[sandbox] = Phase::Failed);
             }
             Turn::Refused(op) => unreachable!("{op:?} is never refused"),
+        }
+    }
+
+    /// What the ADD of these sandboxes has come to.
+    fn settle(&mut self, granted: impl IntoIterator<Item = (usize, Vec<IpAddr>)>) {
+        for (sandbox, addresses) in granted {
+            self.phases[sandbox] = if addresses.is_empty() { Phase::Failed } else { Phase::Live };
+            self.addresses[sandbox] = addresses;
         }
     }
 

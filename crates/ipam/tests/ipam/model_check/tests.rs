@@ -1,7 +1,7 @@
 //! The clusters that are searched, and the faults that must be found.
 
+use super::scenario::{Closed, Fault, SandboxSpec, Scenario};
 use super::search::{Counted, explore};
-use super::state::{Closed, Fault, SandboxSpec, Scenario};
 
 fn sandbox(node: usize, number: usize, pod: &str) -> SandboxSpec {
     SandboxSpec { node, handle: format!("net.{number}"), pod: pod.to_owned() }
@@ -23,6 +23,9 @@ fn base(is_atomic: bool) -> Scenario {
         crashes: 1,
         stale_dels: 0,
         returns: 0,
+        repeats: 0,
+        refusals: 0,
+        dels_together: false,
         host_releases: Vec::new(),
         collections: 0,
         recoveries: 0,
@@ -165,6 +168,84 @@ fn sandboxes_that_share_their_writes() {
     for is_atomic in [true, false] {
         search("batches", &batches(is_atomic));
     }
+}
+
+/// Handles are written beside each other, and the store refuses one of them. The others do not suffer for it.
+fn refusing() -> Scenario {
+    let mut sandboxes = vec![sandbox(0, 0, "web"), sandbox(0, 1, "api")];
+    if is_full() {
+        sandboxes.push(sandbox(0, 2, "db"));
+    }
+    Scenario { batches: vec![(0..sandboxes.len()).collect()], sandboxes, refusals: 1, ..base(false) }
+}
+
+#[test]
+fn one_of_a_batch_is_refused() {
+    search("refusing", &refusing());
+    let mut beside_recovery = Scenario { recoveries: 1, pool: "10.0.0.0/31", ..refusing() };
+    beside_recovery.sandboxes.truncate(2);
+    beside_recovery.batches = vec![vec![0, 1]];
+    search("refusing beside recovery", &beside_recovery);
+}
+
+/// A batch over two blocks, with a competitor for both: some have their address when the others lose theirs.
+#[test]
+fn a_batch_that_gets_half_way() {
+    let mut sandboxes = vec![sandbox(0, 0, "web"), sandbox(0, 1, "api"), sandbox(1, 2, "db")];
+    sandboxes.truncate(if is_full() { 3 } else { 2 });
+    let scenario = Scenario {
+        batches: vec![vec![0, 1]],
+        sandboxes,
+        pool: "10.0.0.0/31",
+        block_size: 32,
+        recoveries: u8::from(!is_full()),
+        crashes: u8::from(is_full()),
+        ..base(false)
+    };
+    search("half way", &scenario);
+}
+
+#[test]
+fn dels_that_share_their_writes() {
+    let scenario = Scenario {
+        sandboxes: vec![sandbox(0, 0, "web"), sandbox(0, 1, "api")],
+        batches: vec![vec![0, 1]],
+        pool: "10.0.0.0/31",
+        dels_together: true,
+        recoveries: 1,
+        stale_dels: u8::from(is_full()),
+        ..base(false)
+    };
+    search("DELs together", &scenario);
+}
+
+/// An ADD died between handle and block, and is repeated under the same handle beside recovery.
+fn repeating() -> Scenario {
+    Scenario {
+        sandboxes: vec![sandbox(0, 0, "web")],
+        pool: "10.0.0.0/32",
+        block_size: 32,
+        repeats: 1,
+        recoveries: 1,
+        ..base(false)
+    }
+}
+
+#[test]
+fn adds_that_are_repeated_under_their_handle() {
+    search("repeating", &repeating());
+}
+
+/// Why a handle that already says what it is to say is put right first: Kubernetes takes the write for none, and recovery
+/// removes the handle all the same.
+#[test]
+fn a_handle_that_is_written_as_it_is_is_found() {
+    find(&Scenario { fault: Some(Fault::SameHandleAgain), ..repeating() }, "which is Some(Gone)");
+}
+
+#[test]
+fn an_address_of_one_that_dropped_out_is_found() {
+    find(&Scenario { fault: Some(Fault::AddressKept), crashes: 0, ..refusing() }, "which is Some(Gone)");
 }
 
 /// Both IP versions and a shared write at once, next to recovery.

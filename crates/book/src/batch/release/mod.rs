@@ -1,5 +1,7 @@
 //! One round for handles that give back what they hold: every block is written once, in one commit.
 
+pub(super) mod one_by_one;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,7 +9,7 @@ use std::sync::Arc;
 use ipam::{AddressRelease, Answer, Corrupt, HandleRelease, ReleaseItem, Released, Stored, held_by};
 use model::ipam::Handle;
 use model::{Cidr, HandleId, Key};
-use store::{Change, MAX_CHANGES, StoreError};
+use store::{Change, StoreError};
 use tokio::sync::oneshot;
 use tracing::warn;
 
@@ -38,6 +40,8 @@ pub(crate) struct Releasing {
     must_read: bool,
     /// The answer to an earlier commit was lost: what it was to change may have changed.
     may_be_done: bool,
+    /// Released by earlier rounds, on a store without transactions.
+    freed: Vec<IpAddr>,
 }
 
 /// What a member asks for, in terms of addresses.
@@ -54,10 +58,14 @@ impl Releasing {
         answer: oneshot::Sender<Result<GivenBack, BookError>>,
         patience: Patience,
     ) -> Releasing {
-        Releasing { request, answer, patience, must_read: false, may_be_done: false }
+        Releasing { request, answer, patience, must_read: false, may_be_done: false, freed: Vec::new() }
     }
 
-    fn answer(self, result: Result<GivenBack, BookError>) {
+    fn answer(mut self, result: Result<GivenBack, BookError>) {
+        let result = result.map(|mut given_back| {
+            given_back.addresses.append(&mut self.freed);
+            given_back
+        });
         // A caller who is gone wanted it done all the same.
         let _ = self.answer.send(result);
     }
@@ -118,8 +126,12 @@ impl Releasing {
     }
 }
 
-pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Releasing>) {
+pub(super) async fn serve(inner: &Arc<Inner>, mut members: Vec<Releasing>) {
     let must_read = members.iter().any(|member| member.must_read);
+    if must_read && !inner.is_atomic() {
+        // Where each record costs a request, not everyone has to read what one of them must.
+        put_back(inner, members.extract_if(.., |member| !member.must_read).collect());
+    }
     let handles: Vec<HandleId> = members.iter().map(|member| member.request.handle.clone()).collect();
     let ground = match inner.release_ground(&handles, must_read).await {
         Ok(ground) => ground,
@@ -131,22 +143,26 @@ pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Releasing>) {
         Err(error) if must_read || !ground.is_remembered => return fail_all(members, &error),
         Err(_) => return read_first(inner, members),
     };
-    if !inner.is_atomic() {
-        return apart(inner, members, &ground, &required).await;
-    }
     let mut reader = reader(inner, &ground);
     let blocks = match reader.look(blocks_of(&ground)).await {
         Ok(blocks) => blocks.into_iter().collect(),
         Err(error) => return try_again(inner, members, &Arc::new(error)).await,
     };
-    let (together, careful) = sort(inner, members, &ground, &blocks, MAX_CHANGES - required.len());
-    release_together(inner, together, &ground, &required, &mut reader).await;
-    apart(inner, careful, &ground, &required).await;
+    let changes_max = inner.changes_max() - required.len();
+    let (together, careful) = sort(inner, members, &ground, &blocks, changes_max);
+    if inner.is_atomic() {
+        release_together(inner, together, &ground, &required, &mut reader).await;
+        apart(inner, careful, &ground, &required).await;
+    } else {
+        one_by_one::release_together(inner, together, &ground, &mut reader).await;
+        let careful = one_by_one::add(inner, careful).await;
+        apart(inner, careful, &ground, &required).await;
+    }
 }
 
 fn reader<'a>(inner: &'a Inner, ground: &ReleaseGround) -> Reader<'a> {
     let handles = ground.handles.iter().map(|(id, answer)| (Key::Handle(id.clone()), answer.clone()));
-    let reader = Reader::new(&*inner.store).knowing(handles);
+    let reader = Reader::new(&inner.store).knowing(handles);
     reader.with_memory(inner.warm.as_ref(), ground.is_remembered)
 }
 
@@ -216,10 +232,7 @@ async fn release_together(
     if members.is_empty() {
         return;
     }
-    let cooldown_from = ground.cooldown_from(inner.now());
-    let all = items.iter().flatten().cloned();
-    let mut release = AddressRelease::new(all, ground.pools.clone(), cooldown_from, MAX_CHANGES);
-    let released = match reader.decide(&mut release).await {
+    let released = match decide(inner, &items, ground, reader).await {
         Ok(released) => released,
         Err(BookError::Store(error)) => return try_again(inner, members, &error).await,
         Err(error) => return fail_all(members, &error),
@@ -236,6 +249,18 @@ async fn release_together(
     }
 }
 
+async fn decide(
+    inner: &Inner,
+    items: &[Vec<ReleaseItem>],
+    ground: &ReleaseGround,
+    reader: &mut Reader<'_>,
+) -> Result<Released, BookError> {
+    let all = items.iter().flatten().cloned();
+    let cooldown_from = ground.cooldown_from(inner.now());
+    let mut release = AddressRelease::new(all, ground.pools.clone(), cooldown_from, inner.changes_max());
+    reader.decide(&mut release).await
+}
+
 /// Each on its own, and with the handle put right.
 async fn apart(inner: &Arc<Inner>, members: Vec<Releasing>, ground: &ReleaseGround, required: &[Change]) {
     for member in members {
@@ -243,7 +268,7 @@ async fn apart(inner: &Arc<Inner>, members: Vec<Releasing>, ground: &ReleaseGrou
         let is_meant = move |address, attribute: &_, number| is_meant(address, attribute, number);
         let cooldown_from = ground.cooldown_from(inner.now());
         let mut release = HandleRelease::new(member.request.handle.as_str(), is_meant, cooldown_from);
-        let released = match Reader::new(&*inner.store).decide(&mut release).await {
+        let released = match Reader::new(&inner.store).decide(&mut release).await {
             Ok(released) => released,
             Err(BookError::Store(error)) => {
                 try_again(inner, vec![member], &error).await;
@@ -276,8 +301,8 @@ async fn carry_out(
         warn!("nothing is released into it: {corrupt}");
     }
     let requires = required.to_vec();
-    let commit = Commit { requires, steps: Some(&released.steps), additions, rest_may_fail: false };
-    let written = commit.carry_out(&*inner.store).await?;
+    let commit = Commit { requires, steps: Some(&released.steps), additions, ..Commit::default() };
+    let written = commit.carry_out(&inner.store).await?;
     inner.remember(written);
     inner.give_up_emptied(&released.emptied, &ground.pools).await;
     Ok(())
