@@ -7,7 +7,6 @@ use model::kube::{Layout, definitions, is_custom_resource};
 use store::kube::{KubeConfig, KubeStore};
 use store::{Event, Watch};
 use testkit::kube::{Api, KubeApiServer, Setup, start_or_skip};
-use testkit::process::wait_until;
 
 /// A server with the definitions of one layout. `None` if the test is skipped.
 pub(crate) fn start(test: &str, setup: Setup, layout: Layout) -> Option<KubeApiServer> {
@@ -18,17 +17,7 @@ pub(crate) fn start(test: &str, setup: Setup, layout: Layout) -> Option<KubeApiS
 
 /// Makes the server serve Calico's kinds, and waits until it does.
 pub(crate) fn install(api: &Api, layout: Layout) {
-    for definition in definitions(layout) {
-        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
-            .unwrap_or_else(|error| panic!("the server does not take our definition: {error}"));
-    }
-    for kind in kept() {
-        let path = collection(layout, kind);
-        wait_until(&format!("{path} to be served"), || {
-            api.get(&path).is_ok_and(|answer| answer.status == 200)
-        })
-        .unwrap();
-    }
+    api.define(&definitions(layout)).unwrap();
 }
 
 pub(crate) fn kept() -> impl Iterator<Item = Kind> {

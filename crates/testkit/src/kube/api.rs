@@ -13,6 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::PATIENCE;
+use crate::process::wait_until;
 
 /// One user's way to the server.
 #[derive(Clone, Debug)]
@@ -78,6 +79,22 @@ impl Api {
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
         let answer = self.create(&path, &request)?;
         Ok(answer["status"]["token"].as_str().context("a token")?.to_owned())
+    }
+
+    /// Makes the server serve kinds, each by its CustomResourceDefinition, and waits until it does.
+    pub fn define(&self, definitions: &[Value]) -> Result<()> {
+        for definition in definitions {
+            self.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)?;
+        }
+        for definition in definitions {
+            let spec = &definition["spec"];
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let version = text(&spec["versions"][0]["name"]);
+            let path = format!("/apis/{}/{version}/{}", text(&spec["group"]), text(&spec["names"]["plural"]));
+            let is_served = || self.get(&path).is_ok_and(|answer| answer.status == 200);
+            wait_until(&format!("{path} to be served"), is_served)?;
+        }
+        Ok(())
     }
 
     pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
