@@ -20,7 +20,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Verb::Apply => "apply",
             Verb::Create => "create",

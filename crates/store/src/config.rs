@@ -1,8 +1,8 @@
 //! Which store, and how to reach it: from flags, a file in calicoctl's format, or the environment.
 //!
 //! A configuration file that can be read is the only source besides flags; without one the environment is; where that names no store, on a
-//! node that was installed, the settings of its agent are. Within a source, what is said outright decides; else etcd endpoints mean etcd; else a cluster around us or a
-//! kubeconfig mean Kubernetes; else the store is a SQLite file on this machine.
+//! node that was installed, the settings of its agent are. Within a source, what is said outright decides; else etcd endpoints mean etcd; else a cluster around us, a
+//! kubeconfig or a context mean Kubernetes; else the store is a SQLite file on this machine.
 
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
@@ -18,7 +18,7 @@ use model::settings::{SETTINGS_FILE, SettingsFileError, parse_settings_file};
 use settings::Settings;
 
 use crate::etcd::{EtcdConfig, PemSource};
-use crate::kube::KubeConfig;
+use crate::kube::{KubeConfig, KubeSettings};
 
 /// Where calicoctl looks for its configuration, and so do we.
 pub const DEFAULT_CONFIG_FILE: &str = "/etc/calico/calicoctl.cfg";
@@ -197,7 +197,15 @@ impl StoreConfig {
                 kubeconfig: settings.kubeconfig.map(PathBuf::from),
                 context: settings.k8s_current_context,
                 api_group: settings.calico_api_group,
-                api_endpoint: settings.k8s_api_endpoint,
+                settings: KubeSettings {
+                    inline: settings.kubeconfig_inline,
+                    server: settings.k8s_api_endpoint,
+                    authority_file: settings.k8s_ca_file,
+                    certificate_file: settings.k8s_cert_file,
+                    key_file: settings.k8s_key_file,
+                    token: settings.k8s_api_token,
+                    skips_verification: settings.k8s_insecure_skip_tls_verify,
+                },
             }),
         };
         Ok(Selected { config, reason, origin })
@@ -207,14 +215,19 @@ impl StoreConfig {
 impl StoreConfig {
     /// What an operator should know before it is used: a warning in words, if there is one.
     pub fn warning(&self) -> Option<String> {
-        let StoreConfig::Etcd(etcd) = self else { return None };
-        let open = etcd.open_endpoints();
-        (!open.is_empty()).then(|| {
-            format!(
-                "the user name and the password for etcd are sent unencrypted to {}: use https:// endpoints",
-                open.join(",")
-            )
-        })
+        match self {
+            StoreConfig::Sqlite { .. } => None,
+            StoreConfig::Etcd(etcd) => {
+                let open = etcd.open_endpoints();
+                (!open.is_empty()).then(|| {
+                    format!(
+                        "the user name and the password for etcd are sent unencrypted to {}: use https:// endpoints",
+                        open.join(",")
+                    )
+                })
+            }
+            StoreConfig::Kubernetes(kube) => kube.warning(),
+        }
     }
 }
 
@@ -226,7 +239,13 @@ impl fmt::Display for StoreConfig {
             StoreConfig::Kubernetes(KubeConfig { kubeconfig: Some(path), .. }) => {
                 write!(f, "Kubernetes by {}", path.display())
             }
-            StoreConfig::Kubernetes(KubeConfig { kubeconfig: None, .. }) => f.write_str("Kubernetes"),
+            StoreConfig::Kubernetes(KubeConfig {
+                settings: KubeSettings { server: Some(server), .. },
+                ..
+            }) => {
+                write!(f, "Kubernetes at {server}")
+            }
+            StoreConfig::Kubernetes(_) => f.write_str("Kubernetes"),
         }
     }
 }
@@ -264,7 +283,8 @@ impl Sources<'_> {
             read => return Ok((read?, Origin::ConfigFile(path.clone()))),
         }
         let environment = Settings::from_environment(self.environment)?;
-        if environment.names_store() || self.overrides.meant_type().is_some() {
+        let is_chosen = self.overrides.meant_type().is_some() || self.overrides.kube_context.is_some();
+        if environment.names_store() || is_chosen {
             return Ok((environment, Origin::Environment));
         }
         match &self.agent_settings {
@@ -349,7 +369,8 @@ fn chosen_kind(
     let kubernetes = in_cluster
         || settings.kubeconfig.is_some()
         || settings.kubeconfig_inline.is_some()
-        || settings.k8s_api_endpoint.is_some();
+        || settings.k8s_api_endpoint.is_some()
+        || settings.k8s_current_context.is_some();
     if settings.etcd_endpoints.is_some() || settings.etcd_discovery_srv.is_some() {
         Ok((DatastoreType::Etcd, Reason::Implied))
     } else if kubernetes {

@@ -250,6 +250,6 @@ mod tests {
         };
         assert_eq!(found.kubeconfig, Some("/kc".into()));
         assert_eq!(found.api_group.as_deref(), Some("projectcalico.org/v3"));
-        assert_eq!(found.api_endpoint.as_deref(), Some("https://a:1"));
+        assert_eq!(found.settings.server.as_deref(), Some("https://a:1"));
     }
 }

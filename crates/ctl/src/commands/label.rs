@@ -16,6 +16,7 @@ pub(crate) async fn run(global: &Global, label: &Label) -> Result<(), Failures> 
     let named = subject(label)?;
     let dry_run = label.dry_run.dry_run;
     let writer = Writer::open_for_changing(global, dry_run).await?;
+    writer.refuse_view(&named, "label")?;
     let overwritten = RefCell::new(Vec::new());
     let changed = writer
         .change(&named, None, |stored| {

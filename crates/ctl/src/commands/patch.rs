@@ -27,6 +27,7 @@ pub(crate) async fn run(global: &Global, patch: &Patch) -> Result<(), Failures> 
 
     let dry_run = patch.dry_run.dry_run;
     let writer = Writer::open_for_changing(global, dry_run).await?;
+    writer.refuse_view(&named, "patch")?;
     let done = writer.change(&named, wanted.as_deref(), |stored| patched(stored, &changes)).await;
     let done =
         done.map_err(|error| error.into_failure().within(format!("failed to patch '{kind}' resource")))?;

@@ -7,6 +7,7 @@ use store::Record;
 use super::replace::refuse_outdated;
 use super::{Done, Tries, WriteError, Writer, refuse_ipam_record};
 use crate::failure::Failure;
+use crate::report::Verb;
 use crate::scope::Named;
 use crate::{reader, records};
 
@@ -14,6 +15,7 @@ impl Writer {
     /// Deletes a resource; only the version `wanted` if one is given.
     pub(crate) async fn delete(&self, named: &Named, wanted: Option<&str>) -> Result<Done, WriteError> {
         refuse_ipam_record(named.kind)?;
+        self.refuse_view(named, Verb::Delete.word())?;
         let mut tries = Tries::default();
         loop {
             let Some(record) = reader::find(&self.store, named).await? else {

@@ -9,6 +9,7 @@ mod prepare;
 mod references;
 mod replace;
 mod unknown;
+mod view;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -7,6 +7,7 @@ use model::validate::{validate_pool_against, validate_update};
 use model::{AffinityOwner, Cidr, HandleId, Key, KeyRange, Kind, Resource};
 use serde_json::Value;
 use store::{Change, Record, StoreError};
+use uuid::Uuid;
 
 use super::basics::one_at_a_time;
 use super::{Done, Prepared, Tries, WriteError, Writer};
@@ -45,24 +46,67 @@ impl Writer {
     /// Creates a pool that overlaps no other. Pools are made one at a time: two that are created at the same
     /// moment would not see each other.
     pub(super) async fn create_pool(&self, pool: Resource) -> Result<Done, WriteError> {
-        let named = Named::of(&pool);
+        if !self.store.capabilities().atomic_commits {
+            return self.create_pool_in_steps(pool).await;
+        }
         let mut tries = Tries::default();
         loop {
             let turn = one_at_a_time(self).await?;
-            let others = stored_pools(self).await?;
-            let blocks = blocks_inside(self, &pool).await?;
-            if others.iter().any(|other| other.metadata.name == pool.metadata.name) {
-                return Err(WriteError::Exists(named));
-            }
-            if let Some(violation) = validate_pool_against(&pool, &others, &blocks).into_iter().next() {
-                return Err(Failure::new(format!("{named}: {violation}")).into());
-            }
+            self.refuse_pool(&pool).await?;
             match self.store.commit(vec![Change::create(pool.key(), pool.encode()), turn]).await {
                 Ok(_) => return Ok(Done::Created),
                 Err(error) if error.is_lost_race() && tries.again().await => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// The same where several records cannot be written together: the pool is disabled until it is seen that no other was
+    /// created at the same moment. Of two that overlap each is seen by the one who looks last. Who sees another withdraws, and
+    /// tries again.
+    async fn create_pool_in_steps(&self, pool: Resource) -> Result<Done, WriteError> {
+        let (key, mut waiting) = (pool.key(), pool.clone());
+        waiting.spec_mut().insert("disabled".into(), true.into());
+        let mut tries = Tries::default();
+        loop {
+            self.refuse_pool(&pool).await?;
+            let revision = match self.store.create(key.clone(), waiting.encode()).await {
+                Err(StoreError::AlreadyExists { .. }) => return Err(WriteError::Exists(Named::of(&pool))),
+                created => created?,
+            };
+            let Err(failure) = refuse_clash(&pool, &stored_pools(self).await?, &[]) else { break };
+            self.store.delete(key.clone(), revision).await?;
+            // Those who withdrew together must not come back together.
+            tokio::time::sleep(DISABLED_GRACE.mul_f64(f64::from(Uuid::new_v4().as_bytes()[0]) / 256.0)).await;
+            if !tries.again().await {
+                return Err(failure.into());
+            }
+        }
+        self.enable_pool(&pool).await?;
+        Ok(Done::Created)
+    }
+
+    /// Puts a pool that was created disabled into service, if it is meant to be.
+    async fn enable_pool(&self, pool: &Resource) -> Result<Done, WriteError> {
+        let disabled = pool.spec("disabled");
+        let enabled = |stored: &Resource| {
+            let mut next = stored.clone();
+            match disabled {
+                Some(disabled) => drop(next.spec_mut().insert("disabled".into(), disabled.clone())),
+                None => drop(next.spec_mut().remove("disabled")),
+            }
+            Ok(next)
+        };
+        self.change(&Named::of(pool), None, enabled).await
+    }
+
+    /// Refuses a pool that exists, or that overlaps others or their blocks.
+    async fn refuse_pool(&self, pool: &Resource) -> Result<(), WriteError> {
+        let others = stored_pools(self).await?;
+        if others.iter().any(|other| other.metadata.name == pool.metadata.name) {
+            return Err(WriteError::Exists(Named::of(pool)));
+        }
+        Ok(refuse_clash(pool, &others, &blocks_inside(self, pool).await?)?)
     }
 
     /// Deletes a pool: disables it, gives up the blocks inside it, then removes the record. Blocks with addresses
@@ -133,6 +177,13 @@ impl Writer {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+fn refuse_clash(pool: &Resource, others: &[Resource], blocks: &[Cidr]) -> Result<(), Failure> {
+    match validate_pool_against(pool, others, blocks).into_iter().next() {
+        Some(violation) => Err(Failure::new(format!("{}: {violation}", Named::of(pool)))),
+        None => Ok(()),
     }
 }
 

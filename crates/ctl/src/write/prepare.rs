@@ -62,6 +62,7 @@ pub(crate) async fn check_against_store(
     verb: Verb,
 ) -> Result<(), Failures> {
     writer.coming.borrow_mut().extend(prepared.iter().map(|one| one.resource.key()));
+    Failures::collect(writer.refuse_views(prepared, verb).await?)?;
     let mut failures = references::missing(writer, prepared, verb).await?;
     if prepared.iter().any(|one| one.resource.kind == Kind::IpPool) {
         failures.extend(pool::clashes(writer, prepared, verb).await?);

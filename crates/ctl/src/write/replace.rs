@@ -5,6 +5,7 @@ use model::validate::{Violation, validate_update};
 use model::{Kind, Metadata, Resource};
 use store::{Record, StoreError};
 
+use super::view::{Author, warn_of_kept};
 use super::{Done, Tries, WriteError, Writer, restore_unknown};
 use crate::failure::Failure;
 use crate::scope::Named;
@@ -15,15 +16,26 @@ impl Writer {
     /// resourceVersion exactly that version is replaced; without one, whatever is there.
     pub(crate) async fn replace(&self, input: &Resource) -> Result<Done, WriteError> {
         let wanted = input.metadata.resource_version.as_deref();
-        self.change(&Named::of(input), wanted, |stored| Ok(merged(stored, input))).await
+        self.rewrite(&Named::of(input), wanted, Author::Manifest, |stored| Ok(merged(stored, input))).await
     }
 
-    /// Reads a resource, has it changed, and writes it back if nobody else wrote meanwhile; else again from the
-    /// start, unless the change was meant for the version `wanted` alone.
+    /// Changes a resource as an operator asks for; only the version `wanted` if one is given.
     pub(crate) async fn change(
         &self,
         named: &Named,
         wanted: Option<&str>,
+        change: impl Fn(&Resource) -> Result<Resource, Failure>,
+    ) -> Result<Done, WriteError> {
+        self.rewrite(named, wanted, Author::Operator, change).await
+    }
+
+    /// Reads a resource, has it changed, and writes it back if nobody else wrote meanwhile; else again from the
+    /// start, unless the change was meant for the version `wanted` alone.
+    async fn rewrite(
+        &self,
+        named: &Named,
+        wanted: Option<&str>,
+        author: Author,
         change: impl Fn(&Resource) -> Result<Resource, Failure>,
     ) -> Result<Done, WriteError> {
         let mut tries = Tries::default();
@@ -32,18 +44,24 @@ impl Writer {
             let record = record.ok_or_else(|| WriteError::Missing(named.clone()))?;
             refuse_outdated(named, wanted, &record)?;
             let stored = records::to_resource(&record)?;
-            let next = change(&stored)?;
+            let mut next = change(&stored)?;
+            let kept = self.keep_computed(named, &stored, &mut next, author)?;
             if next == stored {
+                warn_of_kept(named, &kept);
                 return Ok(Done::Unchanged);
             }
             refuse(named, validate_update(&stored, &next))?;
             refuse(named, self.missing_references(&next, false).await?)?;
             let value = encode(named, &next, &record)?;
-            if self.dry_run {
-                return Ok(Done::Replaced);
-            }
-            match self.store.update(record.key.clone(), value, record.revision).await {
-                Ok(_) => return Ok(Done::Replaced),
+            let written = match self.dry_run {
+                true => Ok(record.revision),
+                false => self.store.update(record.key.clone(), value, record.revision).await,
+            };
+            match written {
+                Ok(_) => {
+                    warn_of_kept(named, &kept);
+                    return Ok(Done::Replaced);
+                }
                 Err(StoreError::Conflict { .. }) if wanted.is_none() && tries.again().await => {}
                 Err(StoreError::NotFound { .. }) => return Err(WriteError::Missing(named.clone())),
                 Err(error) => return Err(error.into()),

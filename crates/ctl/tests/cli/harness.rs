@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use model::KeyRange;
+use model::{Key, KeyRange, Kind};
+use serde_json::{Value, json};
 use store::etcd::{EtcdConfig, EtcdStore};
-use store::{Change, OpenMode, SqliteStore, Store};
+use store::kube::{KubeConfig, KubeStore};
+use store::{Change, OpenMode, Precondition, SqliteStore, Store, Write};
 use tempfile::TempDir;
 use testkit::etcd::EtcdCluster;
+use testkit::kube::Api;
 
 pub(crate) const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 
@@ -28,6 +31,7 @@ pub(crate) fn machine_has_own_config(test: &str) -> bool {
 pub(crate) enum Place {
     Sqlite(PathBuf),
     Etcd(String),
+    Kubernetes { kubeconfig: PathBuf, api: Api },
 }
 
 /// One operator at one store.
@@ -57,6 +61,11 @@ impl Desk {
         Desk { folder, place: Place::Etcd(cluster.endpoint(0)) }
     }
 
+    pub(crate) fn on_kubernetes(kubeconfig: PathBuf, api: Api) -> Desk {
+        let folder = TempDir::with_prefix("plumb-cli-").unwrap();
+        Desk { folder, place: Place::Kubernetes { kubeconfig, api } }
+    }
+
     /// A file in the operator's folder, which is also where commands run.
     pub(crate) fn file(&self, name: &str, text: impl AsRef<[u8]>) {
         let path = self.folder.path().join(name);
@@ -72,6 +81,7 @@ impl Desk {
         match &self.place {
             Place::Sqlite(path) => command.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", path),
             Place::Etcd(endpoint) => command.env("ETCD_ENDPOINTS", endpoint),
+            Place::Kubernetes { kubeconfig, .. } => command.env("KUBECONFIG", kubeconfig),
         };
         command
     }
@@ -103,11 +113,18 @@ impl Desk {
                 let config = EtcdConfig::new([endpoint.as_str()]);
                 Some(Arc::new(runtime().block_on(EtcdStore::connect(config)).unwrap()))
             }
+            Place::Kubernetes { kubeconfig, .. } => {
+                let config = KubeConfig { kubeconfig: Some(kubeconfig.clone()), ..KubeConfig::default() };
+                Some(Arc::new(runtime().block_on(KubeStore::connect(config)).unwrap()))
+            }
         }
     }
 
     /// Writes records past all rules, as other programs may.
-    pub(crate) fn write(&self, changes: Vec<Change>) {
+    pub(crate) fn write(&self, mut changes: Vec<Change>) {
+        if let Place::Kubernetes { api, .. } = &self.place {
+            changes.retain(|change| !make_view(api, change));
+        }
         runtime().block_on(self.open().unwrap().commit(changes)).unwrap();
     }
 
@@ -122,11 +139,70 @@ impl Desk {
     }
 }
 
+/// Where endpoints are Pods and nodes are Nodes, Kubernetes makes them. `false`: the change is for the store to make.
+fn make_view(api: &Api, change: &Change) -> bool {
+    let (Key::Resource { kind, namespace, name }, Precondition::Absent) = (&change.key, &change.precondition)
+    else {
+        return false;
+    };
+    let Write::Put(value) = &change.write else { return false };
+    let record: Value = serde_json::from_slice(value).unwrap();
+    let spec = &record["spec"];
+    match kind {
+        Kind::WorkloadEndpoint => {
+            let networks = json!(spec["ipNetworks"].as_array().unwrap()[0]);
+            let annotations = json!({ "cni.projectcalico.org/podIP": networks,
+                "cni.projectcalico.org/podIPs": networks, "cni.projectcalico.org/containerID": spec["containerID"] });
+            let pod = json!({ "metadata": { "name": spec["pod"], "annotations": annotations },
+                "spec": { "nodeName": spec["node"], "containers": [{ "name": "c", "image": "i" }] } });
+            let namespace = namespace.as_deref().unwrap();
+            api.create(&format!("/api/v1/namespaces/{namespace}/pods"), &pod).unwrap();
+        }
+        Kind::Node => {
+            let mut annotations = serde_json::Map::new();
+            for (field, annotation) in [
+                ("ipv4VXLANTunnelAddr", "projectcalico.org/IPv4VXLANTunnelAddr"),
+                ("ipv6VXLANTunnelAddr", "projectcalico.org/IPv6VXLANTunnelAddr"),
+            ] {
+                annotations.extend(spec.get(field).map(|value| (annotation.to_owned(), value.clone())));
+            }
+            api.create("/api/v1/nodes", &json!({ "metadata": { "name": name, "annotations": annotations } }))
+                .unwrap();
+        }
+        _ => return false,
+    }
+    true
+}
+
 /// The manifest of a pool.
 pub(crate) fn pool(name: &str, cidr: &str) -> String {
     format!(
         "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata: {{name: {name}}}\nspec: {{cidr: {cidr}}}\n"
     )
+}
+
+/// Of pools that overlap and are created at the same moment, one wins.
+pub(crate) fn one_of_many_pools_wins(desk: &Desk, rounds: usize) {
+    for round in 0..rounds {
+        let wins = std::thread::scope(|scope| {
+            let tries: Vec<_> = (0..4)
+                .map(|number| {
+                    let manifest =
+                        pool(&format!("p{round}-{number}"), &format!("10.{round}.0.0/{}", 16 + number));
+                    scope.spawn(move || {
+                        let ran = desk.plumb_with_stdin(&["create", "-f", "-"], manifest.as_bytes());
+                        let lost = ran.stderr.contains("overlaps pool");
+                        assert_ne!(ran.code == Some(0), lost, "{ran:?}");
+                        ran.code == Some(0)
+                    })
+                })
+                .collect();
+            tries.into_iter().map(|thread| thread.join().unwrap()).filter(|won| *won).count()
+        });
+        assert_eq!(wins, 1, "round {round}");
+    }
+    let listed = desk.plumb(&["get", "ippools", "-o", "name"]);
+    assert_eq!(listed.succeeded().lines().count(), rounds);
 }
 
 /// One runtime for all: the connections of a store live in the runtime that made it.

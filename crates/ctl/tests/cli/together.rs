@@ -2,31 +2,7 @@
 
 use testkit::etcd::EtcdCluster;
 
-use crate::harness::{Desk, pool};
-
-/// Of pools that overlap and are created at the same moment, one wins.
-fn one_of_many_pools_wins(desk: &Desk, rounds: usize) {
-    for round in 0..rounds {
-        let wins = std::thread::scope(|scope| {
-            let tries: Vec<_> = (0..4)
-                .map(|number| {
-                    let manifest =
-                        pool(&format!("p{round}-{number}"), &format!("10.{round}.0.0/{}", 16 + number));
-                    scope.spawn(move || {
-                        let ran = desk.plumb_with_stdin(&["create", "-f", "-"], manifest.as_bytes());
-                        let lost = ran.stderr.contains("overlaps pool");
-                        assert_ne!(ran.code == Some(0), lost, "{ran:?}");
-                        ran.code == Some(0)
-                    })
-                })
-                .collect();
-            tries.into_iter().map(|thread| thread.join().unwrap()).filter(|won| *won).count()
-        });
-        assert_eq!(wins, 1, "round {round}");
-    }
-    let listed = desk.plumb(&["get", "ippools", "-o", "name"]);
-    assert_eq!(listed.succeeded().lines().count(), rounds);
-}
+use crate::harness::{Desk, one_of_many_pools_wins};
 
 #[test]
 fn two_overlapping_pools_cannot_both_be_created() {

@@ -1,4 +1,4 @@
-//! Sessions as text files: `tests/transcripts/*.txt`. Each runs on SQLite and on etcd, and must read the same.
+//! Sessions as text files: `tests/transcripts/*.txt`. Each runs on SQLite and on etcd, one on Kubernetes, and must read the same.
 //!
 //! A line `$ command` is run by the shell; below it stands what it prints. Lines of stderr begin with `! `, and an
 //! exit code other than 0 ends it as `[1]`. `<<< NAME` and `>>>` enclose a file. What differs from run to run
@@ -6,7 +6,9 @@
 
 use std::path::{Path, PathBuf};
 
+use model::kube::{Layout, definitions};
 use testkit::etcd::EtcdCluster;
+use testkit::kube::{Setup, start_or_skip};
 
 use crate::harness::{Desk, PLUMB, finish, machine_has_own_config};
 
@@ -32,6 +34,17 @@ fn sessions_on_etcd_read_as_written() {
         let cluster = EtcdCluster::single().unwrap();
         check(&path, &Desk::on_etcd(&cluster));
     }
+}
+
+/// The session that makes neither nodes nor endpoints.
+#[test]
+fn a_session_on_kubernetes_reads_as_written() {
+    let Some(server) = start_or_skip("a_session_on_kubernetes_reads_as_written", Setup::default()) else {
+        return;
+    };
+    server.api().define(&definitions(Layout::V1)).unwrap();
+    let path = sessions().into_iter().find(|path| path.ends_with("3-address-management.txt")).unwrap();
+    check(&path, &Desk::on_kubernetes(server.kubeconfig().unwrap(), server.api()));
 }
 
 fn sessions() -> Vec<PathBuf> {

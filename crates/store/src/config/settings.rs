@@ -35,15 +35,15 @@ pub(crate) struct Settings {
     #[serde(rename = "k8sAPIEndpoint")]
     pub(crate) k8s_api_endpoint: Option<String>,
     #[serde(rename = "k8sKeyFile")]
-    k8s_key_file: Option<String>,
+    pub(crate) k8s_key_file: Option<String>,
     #[serde(rename = "k8sCertFile")]
-    k8s_cert_file: Option<String>,
+    pub(crate) k8s_cert_file: Option<String>,
     #[serde(rename = "k8sCAFile")]
-    k8s_ca_file: Option<String>,
+    pub(crate) k8s_ca_file: Option<String>,
     #[serde(rename = "k8sAPIToken")]
-    k8s_api_token: Option<String>,
+    pub(crate) k8s_api_token: Option<String>,
     #[serde(rename = "k8sInsecureSkipTLSVerify")]
-    k8s_insecure_skip_tls_verify: Option<bool>,
+    pub(crate) k8s_insecure_skip_tls_verify: Option<bool>,
     #[serde(rename = "k8sDisableNodePoll")]
     k8s_disable_node_poll: Option<bool>,
     #[serde(rename = "usePodCIDR")]
@@ -83,7 +83,13 @@ impl Settings {
             etcd_cert_file: get("ETCD_CERT_FILE")?,
             etcd_ca_cert_file: get("ETCD_CA_CERT_FILE")?,
             kubeconfig: get("KUBECONFIG")?,
+            kubeconfig_inline: get("KUBECONFIG_INLINE")?,
             k8s_api_endpoint: get("K8S_API_ENDPOINT")?,
+            k8s_key_file: get("K8S_KEY_FILE")?,
+            k8s_cert_file: get("K8S_CERT_FILE")?,
+            k8s_ca_file: get("K8S_CA_FILE")?,
+            k8s_api_token: get("K8S_API_TOKEN")?,
+            k8s_insecure_skip_tls_verify: get("K8S_INSECURE_SKIP_TLS_VERIFY")?.map(|word| is_true(&word)),
             k8s_current_context: get("K8S_CURRENT_CONTEXT")?,
             calico_api_group: get("CALICO_API_GROUP")?,
             ..Settings::default()
@@ -143,12 +149,22 @@ impl Settings {
             &mut self.kubeconfig,
             &mut self.kubeconfig_inline,
             &mut self.k8s_api_endpoint,
+            &mut self.k8s_key_file,
+            &mut self.k8s_cert_file,
+            &mut self.k8s_ca_file,
+            &mut self.k8s_api_token,
             &mut self.k8s_current_context,
+            &mut self.calico_api_group,
         ] {
             field.take_if(|text| text.is_empty());
         }
         self
     }
+}
+
+/// As Go reads a boolean from the environment.
+fn is_true(word: &str) -> bool {
+    matches!(word, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
 /// Names what is set, never what it is set to: passwords, keys and tokens are among it.

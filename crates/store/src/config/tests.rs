@@ -100,15 +100,37 @@ fn a_kubernetes_store_is_reached_as_the_variables_say() {
         ("KUBECONFIG", "/a:/b"),
         ("K8S_CURRENT_CONTEXT", "far"),
         ("CALICO_API_GROUP", "projectcalico.org/v3"),
-        ("K8S_API_ENDPOINT", "https://a:6443"),
+        ("K8S_API_ENDPOINT", "https://far:6443"),
+        ("K8S_CA_FILE", "/ca"),
+        ("K8S_API_TOKEN", "hunter2"),
+        ("K8S_INSECURE_SKIP_TLS_VERIFY", "true"),
     ]);
+    assert!(!format!("{selected:?}").contains("hunter2"), "{selected:?}");
+    let settings = KubeSettings {
+        server: Some("https://far:6443".to_owned()),
+        authority_file: Some("/ca".to_owned()),
+        token: Some("hunter2".to_owned()),
+        skips_verification: Some(true),
+        ..KubeSettings::default()
+    };
     let expected = KubeConfig {
         kubeconfig: Some("/a:/b".into()),
         context: Some("far".to_owned()),
         api_group: Some("projectcalico.org/v3".to_owned()),
-        api_endpoint: Some("https://a:6443".to_owned()),
+        settings,
     };
     assert_eq!(selected.config, StoreConfig::Kubernetes(expected));
+}
+
+#[test]
+fn a_context_means_kubernetes_unless_another_store_is_named() {
+    let overrides = || Overrides { kube_context: Some("far".to_owned()), ..Overrides::default() };
+    let config = |variables: &[(&str, &str)]| select_with(variables, None, overrides()).unwrap().config;
+    assert!(
+        matches!(config(&[]), StoreConfig::Kubernetes(KubeConfig { context: Some(far), .. }) if far == "far")
+    );
+    assert!(matches!(config(&[("ETCD_ENDPOINTS", "http://a")]), StoreConfig::Etcd(_)));
+    assert!(matches!(config(&[("DATASTORE_TYPE", "sqlite")]), StoreConfig::Sqlite { .. }));
 }
 
 #[test]

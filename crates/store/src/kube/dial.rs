@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::config::invalid;
+use super::proxy;
 use crate::StoreError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -93,10 +94,22 @@ impl Dial {
         tcp.set_keepalive(Some(PROBE_EVERY));
         let Some(proxy) = &config.proxy_url else { return Ok(Dial::Straight(tcp)) };
         match proxy.scheme_str() {
-            Some("http") => Ok(Dial::Http(Tunnel::new(proxy.clone(), tcp))),
-            Some("socks5") => Ok(Dial::Socks(SocksV5::new(proxy.clone(), tcp))),
+            Some("http") => {
+                let tunnel = Tunnel::new(proxy.clone(), tcp);
+                Ok(Dial::Http(match proxy::basic(proxy) {
+                    Some(header) => tunnel.with_auth(header),
+                    None => tunnel,
+                }))
+            }
+            Some("socks5" | "socks5h") => {
+                let socks = SocksV5::new(proxy.clone(), tcp);
+                Ok(Dial::Socks(match proxy::credentials(proxy) {
+                    Some((name, password)) => socks.with_auth(name, password),
+                    None => socks,
+                }))
+            }
             _ => Err(StoreError::BadSetting {
-                setting: format!("the proxy {proxy} of the kubeconfig"),
+                setting: format!("the proxy {}", proxy::shown(proxy)),
                 problem: "is neither http:// nor socks5://".to_owned(),
             }),
         }

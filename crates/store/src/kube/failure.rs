@@ -3,6 +3,8 @@
 use http::StatusCode;
 use serde::Deserialize;
 
+use model::shell::quoted;
+
 use super::client::Answer;
 use crate::StoreError;
 use crate::etcd::Trouble as Cause;
@@ -108,7 +110,10 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
         }
         StatusCode::NOT_FOUND => StoreError::Unsupported {
             operation: format!(
-                "do this ({operation}): the cluster serves no such custom resource. `plumb install --crds --apply` creates Calico's definitions that are missing; `kubectl get crd` shows those that are there"
+                "do this ({operation}): the cluster does not serve that kind. Calico's CustomResourceDefinitions are \
+                 missing, or of a version that does not have it. `kubectl get crd` lists them, and \
+                 `plumb install --crds --apply` creates those that are missing. If the records are in the other of \
+                 Calico's API groups, set CALICO_API_GROUP"
             ),
         },
         StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => {
@@ -126,29 +131,71 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
 
 /// The server's message names user, verb and resource.
 fn forbidden(address: &str, message: String) -> StoreError {
-    let hint = grant(&message).or_else(|| policy(&message));
-    StoreError::AccessDenied { address: address.to_owned(), reason: message, hint }
+    let hint = match Missing::of(&message) {
+        Some(missing) => format!("grant it: {}", missing.grant()),
+        None => policy(&message)
+            .unwrap_or_else(|| "a rule of this cluster refuses it: the message names the rule".to_owned()),
+    };
+    StoreError::AccessDenied { address: address.to_owned(), reason: message, hint: Some(hint) }
 }
 
-/// The command that grants what was missing, as far as the message says what that was.
-fn grant(message: &str) -> Option<String> {
-    let quoted = |after: &str| {
-        let (_, rest) = message.split_once(after)?;
-        rest.split('"').nth(1).map(str::to_owned)
-    };
-    let (_, rest) = message.split_once(" cannot ")?;
-    let verb = rest.split(' ').next()?;
-    let (user, resource) = (quoted("User ")?, quoted("resource ")?);
-    let group = quoted("API group ").filter(|group| !group.is_empty());
-    let resource = group.map_or_else(|| resource.clone(), |group| format!("{resource}.{group}"));
-    let subject = match user.strip_prefix("system:serviceaccount:") {
-        Some(account) => format!("--serviceaccount={account}"),
-        None => format!("--user={user}"),
-    };
-    Some(format!(
-        "grant it: kubectl create clusterrole plumb-more --verb={verb} --resource={resource} && \
-         kubectl create clusterrolebinding plumb-more --clusterrole=plumb-more {subject}"
-    ))
+/// A right that a user lacks, as far as the server says what it was.
+#[derive(Debug, PartialEq, Eq)]
+struct Missing {
+    user: String,
+    verb: String,
+    /// `pods/status`, `ippools.crd.projectcalico.org`: as kubectl spells it.
+    resource: String,
+    /// `None`: in the whole cluster.
+    namespace: Option<String>,
+}
+
+impl Missing {
+    fn of(message: &str) -> Option<Missing> {
+        let quoted = |after: &str| {
+            let (_, rest) = message.split_once(after)?;
+            rest.split('"').nth(1).map(str::to_owned)
+        };
+        let (_, rest) = message.split_once(" cannot ")?;
+        let (user, resource) = (quoted("User ")?, quoted("resource ")?);
+        let group = quoted("API group ").filter(|group| !group.is_empty());
+        Some(Missing {
+            user,
+            verb: rest.split(' ').next()?.to_owned(),
+            resource: match (group, resource.split_once('/')) {
+                (None, _) => resource,
+                (Some(group), None) => format!("{resource}.{group}"),
+                (Some(group), Some((resource, part))) => format!("{resource}.{group}/{part}"),
+            },
+            namespace: quoted("in the namespace "),
+        })
+    }
+
+    /// The commands that grant it. Each right has a role of its own, so that granting the next one does not collide.
+    fn grant(&self) -> String {
+        let Missing { user, verb, resource, namespace } = self;
+        let tame = |text: &str| -> String {
+            let keep =
+                |next: char| if next.is_ascii_alphanumeric() { next.to_ascii_lowercase() } else { '-' };
+            text.chars().map(keep).collect()
+        };
+        let plural = resource.split('.').next().unwrap_or_default();
+        let name = format!("plumb-{}-{}-{}", tame(verb), tame(plural), tame(user));
+        let subject = match user.strip_prefix("system:serviceaccount:") {
+            Some(account) => quoted(&format!("--serviceaccount={account}")),
+            None => quoted(&format!("--user={user}")),
+        };
+        let (role, scope) = match namespace {
+            Some(namespace) => ("role", format!(" {}", quoted(&format!("--namespace={namespace}")))),
+            None => ("clusterrole", String::new()),
+        };
+        format!(
+            "kubectl create {role} {name} --verb={} --resource={}{scope} && \
+             kubectl create {role}binding {name} --{role}={name} {subject}{scope}",
+            quoted(verb),
+            quoted(resource)
+        )
+    }
 }
 
 /// Where an admission policy refused, no role helps.
@@ -177,9 +224,31 @@ mod tests {
         {
             assert!(hint.contains(words), "{hint}");
         }
+        assert!(
+            hint.contains("clusterrole plumb-list-ippools-system-serviceaccount-kube-system-plumb "),
+            "{hint}"
+        );
+    }
+
+    #[test]
+    fn rights_in_a_namespace_and_to_parts_are_granted_as_narrowly() {
+        let grant = |message: &str| Missing::of(message).map(|missing| missing.grant());
         let of_core = "nodes \"a\" is forbidden: User \"joe\" cannot patch resource \"nodes\" in API group \"\" at the cluster scope";
         assert!(grant(of_core).unwrap().contains("--verb=patch --resource=nodes &&"));
+        let in_namespace = "pods \"a\" is forbidden: User \"joe's\" cannot patch resource \"pods/status\" in API group \"\" in the \
+            namespace \"shop\"";
+        assert_eq!(
+            grant(in_namespace).unwrap(),
+            "kubectl create role plumb-patch-pods-status-joe-s --verb=patch --resource=pods/status --namespace=shop && \
+             kubectl create rolebinding plumb-patch-pods-status-joe-s --role=plumb-patch-pods-status-joe-s \
+             '--user=joe'\\''s' --namespace=shop"
+        );
         assert_eq!(grant("no"), None);
+        let by_policy = "ipamblocks.crd.projectcalico.org \"x\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no";
+        assert_eq!(grant(by_policy), None);
+        let hint = |message: &str| forbidden("https://a", message.to_owned()).hint().unwrap().to_string();
+        assert!(hint(by_policy).contains("the admission policy p forbids it"));
+        assert!(hint("admission webhook \"w\" denied the request").contains("a rule of this cluster"));
     }
 
     #[test]

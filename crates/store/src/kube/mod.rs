@@ -1,6 +1,6 @@
 //! Records in Kubernetes, as Calico's custom resources.
 //!
-//! * `config`, `token`: which API server, as whom. `dial`, `client`: requests that survive a server's death and its refusal to be
+//! * `config`, `proxy`, `token`: which API server, as whom, by which way. `dial`, `client`: requests that survive a server's death and its refusal to be
 //!   rushed. `failure`: what went wrong, whether anything was done, and how to say it.
 //! * `layout`: which of Calico's two API groups keeps the records. `definitions`: the CustomResourceDefinitions behind them.
 //! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests.
@@ -18,6 +18,7 @@ mod definitions;
 mod dial;
 mod failure;
 mod layout;
+mod proxy;
 mod range;
 mod read;
 mod token;
@@ -39,7 +40,7 @@ use crate::{
     Capabilities, Change, Committed, ListPage, ListRequest, Record, Revision, Store, StoreError, Watch,
 };
 
-pub use config::KubeConfig;
+pub use config::{KubeConfig, KubeSettings};
 pub use definitions::Definitions;
 
 /// The records of one cluster. Clones share the connection.

@@ -101,9 +101,9 @@ async fn missing_rights_and_definitions_are_named() {
     let Some(server) = start_or_skip("missing_rights_and_definitions_are_named", setup) else { return };
     let admin = connect(server.kubeconfig().unwrap()).await;
     let error = admin.get(&pool("a")).await.unwrap_err();
-    assert!(error.to_string().contains("definitions"), "{error}");
+    assert!(error.to_string().contains("Definitions"), "{error}");
     let error = (&admin as &dyn Store).list_all(KeyRange::Everything).await.unwrap_err();
-    assert!(error.to_string().contains("definitions"), "{error}");
+    assert!(error.to_string().contains("Definitions"), "{error}");
 
     install(&server.api(), Layout::V1);
     let error = refused(user(&server, "wrong", json!({ "token": "expired" }))).await;

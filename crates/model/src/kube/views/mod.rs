@@ -1,12 +1,14 @@
 //! Records that Kubernetes keeps as objects of its own: a Pod is an endpoint, a Node a node, a Namespace or a ServiceAccount a
 //! profile. [`view`] shows what an object is to Calico; the patches are how Calico writes such a record.
 
+mod computed;
 mod node;
 mod patch;
 mod pod;
 mod profile;
 mod qos;
 
+pub use computed::{Kept, keep_computed};
 pub use patch::{Fence, endpoint_patch, endpoint_removal_patch, node_patch};
 
 use serde_json::{Map, Value, json};

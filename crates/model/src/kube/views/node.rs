@@ -10,6 +10,8 @@ use crate::validate::formats::{self, parse_as_number};
 use crate::{Kind, Resource};
 
 pub(super) const PREFIX: &str = "projectcalico.org/";
+/// The type of an address that follows from `spec.bgp`.
+pub(super) const CALICO_ADDRESS: &str = "CalicoNodeIP";
 
 /// An annotation, the field it is, and what it must be to count.
 pub(super) struct Annotated {
@@ -84,7 +86,7 @@ fn addresses(node: &Object<'_>, resource: &Resource) -> Vec<Value> {
     let of_calico = ["ipv4Address", "ipv6Address"]
         .into_iter()
         .filter_map(|field| bgp?.get(field)?.as_str())
-        .map(|address| json!({ "address": address, "type": "CalicoNodeIP" }));
+        .map(|address| json!({ "address": address, "type": CALICO_ADDRESS }));
     let of_kubernetes = node.list(&["status", "addresses"]).iter().filter_map(|entry| {
         let (kind, address) = (entry.get("type")?.as_str()?, entry.get("address")?.as_str()?);
         matches!(kind, "InternalIP" | "ExternalIP").then(|| json!({ "address": address, "type": kind }))
@@ -102,7 +104,7 @@ fn as_number(text: &str) -> Result<(), String> {
     parse_as_number(text).map(drop).ok_or_else(|| format!("{text:?} is not an AS number"))
 }
 
-fn set(body: &mut Map<String, Value>, path: &[&str], value: Value) {
+pub(super) fn set(body: &mut Map<String, Value>, path: &[&str], value: Value) {
     let Some((last, parents)) = path.split_last() else { return };
     let mut map = body;
     for parent in parents {

@@ -213,10 +213,12 @@ impl Work {
     async fn unchanged(&self, handles: &[LeakedHandle]) -> Result<Vec<HandleId>, StoreError> {
         let ids: Vec<HandleId> = handles.iter().map(|handle| handle.id.clone()).collect();
         let found = self.read(&ids).await?;
+        // Only the Kubernetes store has UIDs: elsewhere a report with one is of another store. There no two objects ever have
+        // the same revision, so that is enough.
+        let has_uids = !self.releaser.store.capabilities().endpoints_are_records;
         let is_same = |(handle, record): &(&LeakedHandle, Option<Record>)| {
-            // Only the Kubernetes store has UIDs: a report with one is of another store.
             let is_at = record.as_ref().is_some_and(|record| record.revision.as_str() == handle.revision);
-            is_at && handle.uid.is_none()
+            is_at && (has_uids || handle.uid.is_none())
         };
         Ok(handles.iter().zip(found).filter(is_same).map(|(handle, _)| handle.id.clone()).collect())
     }
