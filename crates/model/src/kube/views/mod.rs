@@ -2,11 +2,13 @@
 //! profile. [`view`] shows what an object is to Calico; the patches are how Calico writes such a record.
 
 mod node;
+mod onto;
 mod patch;
 mod pod;
 mod profile;
 mod qos;
 
+pub use onto::{NodeOnto, calicos_part, node_onto};
 pub use patch::{Fence, endpoint_patch, endpoint_removal_patch, node_patch};
 
 use serde_json::{Map, Value, json};

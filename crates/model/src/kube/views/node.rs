@@ -102,7 +102,7 @@ fn as_number(text: &str) -> Result<(), String> {
     parse_as_number(text).map(drop).ok_or_else(|| format!("{text:?} is not an AS number"))
 }
 
-fn set(body: &mut Map<String, Value>, path: &[&str], value: Value) {
+pub(super) fn set(body: &mut Map<String, Value>, path: &[&str], value: Value) {
     let Some((last, parents)) = path.split_last() else { return };
     let mut map = body;
     for parent in parents {
