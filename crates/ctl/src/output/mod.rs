@@ -7,7 +7,7 @@ pub(crate) mod endpoint;
 pub(crate) mod format;
 pub(crate) mod jsonpath;
 mod row;
-mod table;
+pub(crate) mod table;
 
 use std::io::{self, Write};
 

@@ -2,8 +2,7 @@
 
 use jiff::{Timestamp, Unit};
 use model::cluster::{
-    CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, is_locked,
-    new_cluster_information,
+    CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, is_locked, new_cluster_information,
 };
 use model::{Key, Kind, Resource};
 use store::{Change, StoreError};
@@ -74,7 +73,7 @@ pub(crate) async fn warn_if_locked(writer: &Writer) {
     }
 }
 
-fn new_guid() -> String {
+pub(crate) fn new_guid() -> String {
     Uuid::new_v4().simple().to_string()
 }
 
