@@ -1,6 +1,7 @@
 //! The command line: what can be typed. What it means is the business of `commands`.
 
 mod codes;
+pub(crate) mod copy;
 pub(crate) mod doctor;
 pub(crate) mod install;
 mod ipam;
@@ -256,7 +257,7 @@ pub(crate) struct Validate {
     pub(crate) namespace: Namespace,
 }
 
-/// Prepares the store for a migration, and prints etcd roles
+/// Copies a store to another, locks it for a migration, and prints etcd roles
 #[derive(Args, Debug)]
 pub(crate) struct Datastore {
     #[command(subcommand)]
@@ -265,6 +266,7 @@ pub(crate) struct Datastore {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatastoreCommand {
+    Copy(copy::Copy),
     Migrate(Migrate),
     EtcdRole(EtcdRole),
 }

@@ -1,5 +1,6 @@
 //! Opens the store that the flags, the configuration file or the environment name.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use store::config::{Origin, Overrides, Selected, Sources};
@@ -34,17 +35,31 @@ pub(crate) async fn open_for_trying(global: &Global) -> Result<Arc<dyn Store>, F
 async fn open(global: &Global, mode: OpenMode) -> Result<Arc<dyn Store>, Failure> {
     let selected = select(global)?;
     say_origin(&selected);
-    let config = selected.config;
-    tracing::info!(store = %config, origin = %selected.origin, "opening the store");
-    if let Some(warning) = config.warning() {
+    say_opening(&selected);
+    Ok(store::open(&selected.config, mode).await?)
+}
+
+/// Says in the log which store is used, and on the terminal what is wrong with how it is reached.
+pub(crate) fn say_opening(selected: &Selected) {
+    tracing::info!(store = %selected.config, origin = %selected.origin, "opening the store");
+    if let Some(warning) = selected.config.warning() {
         eprintln!("warning: {warning}");
     }
-    Ok(store::open(&config, mode).await?)
 }
 
 pub(crate) fn select(global: &Global) -> Result<Selected, Failure> {
-    let overrides = Overrides { kube_context: global.context.clone(), ..Overrides::default() };
-    Ok(StoreConfig::from_sources(&Sources::of_process(global.config.clone(), overrides))?)
+    select_with(global, None, Overrides::default())
+}
+
+/// The store that is meant by more than the flags that every command takes.
+pub(crate) fn select_with(
+    global: &Global,
+    config: Option<PathBuf>,
+    mut overrides: Overrides,
+) -> Result<Selected, Failure> {
+    overrides.kube_context = overrides.kube_context.or_else(|| global.context.clone());
+    let config = config.or_else(|| global.config.clone());
+    Ok(StoreConfig::from_sources(&Sources::of_process(config, overrides))?)
 }
 
 /// Nobody has named this store on the command line or in the shell, so it is said which one it is and why.

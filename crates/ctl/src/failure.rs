@@ -145,11 +145,15 @@ impl Problems {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Result<(), Failures> {
+    pub(crate) fn finish(self) -> Result<(), Failures> {
+        Failures::collect(self.into_failures())
+    }
+
+    pub(crate) fn into_failures(mut self) -> Vec<Failure> {
         if self.untold > 0 {
             self.told.push(Failure::new(format!("{} more such errors", self.untold)));
         }
-        Failures::collect(self.told)
+        self.told
     }
 }
 
@@ -161,6 +165,13 @@ impl Failures {
     /// `Ok` if there are none.
     pub(crate) fn collect(failures: Vec<Failure>) -> Result<(), Failures> {
         if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
+    }
+
+    /// Says what all of them come to.
+    #[must_use]
+    pub(crate) fn and(mut self, last: Failure) -> Failures {
+        self.0.push(last);
+        self
     }
 
     /// For a command that looks for problems: failing means that it could not look.

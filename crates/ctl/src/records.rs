@@ -9,17 +9,6 @@ use store::{Record, Revision};
 
 use crate::failure::Failure;
 
-/// The kind of resource a record is shown as.
-pub(crate) fn kind(record: &Record) -> Option<Kind> {
-    Some(match &record.key {
-        Key::Resource { kind, .. } => *kind,
-        Key::Block(_) => Kind::IpamBlock,
-        Key::Affinity { .. } => Kind::BlockAffinity,
-        Key::Handle(_) => Kind::IpamHandle,
-        Key::IpamConfig => Kind::IpamConfiguration,
-    })
-}
-
 /// The name that `plumb get` finds the record by.
 pub(crate) fn name(record: &Record) -> String {
     match &record.key {
@@ -68,7 +57,7 @@ pub(crate) fn to_resource(record: &Record) -> Result<Resource, Failure> {
 
 /// Whether the labels of a record match. Records without labels, such as blocks, match only what needs none.
 pub(crate) fn matches(record: &Record, selector: &Selector) -> Result<bool, Failure> {
-    if kind(record) == Some(Kind::WorkloadEndpoint) {
+    if record.key.kind() == Kind::WorkloadEndpoint {
         // There may be very many of these; nothing but the labels is read.
         let labelled: Labelled = serde_json::from_slice(&record.value).map_err(|error| {
             Failure::new(format!("{}: the stored value cannot be read", record.key)).caused_by(&error)

@@ -26,6 +26,11 @@ pub fn new_cluster_information(guid: &str) -> Resource {
     resource(Kind::ClusterInformation, CLUSTER_INFORMATION, spec)
 }
 
+/// Whether the cluster's own record says that no addresses may be allocated or released: the store is being migrated.
+pub fn is_locked(information: &Resource) -> bool {
+    information.spec("datastoreReady") == Some(&Value::Bool(false))
+}
+
 /// Adds what is missing in the cluster's own record; whether anything was. Calico's tools read these without asking
 /// whether they are there. A store that is locked stays locked.
 pub fn complete_cluster_information(information: &mut Resource, guid: impl FnOnce() -> String) -> bool {

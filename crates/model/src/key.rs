@@ -79,6 +79,17 @@ impl Key {
         Key::Resource { kind, namespace: Some(namespace.into()), name: name.into() }
     }
 
+    /// The kind of resource that the record is shown as.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Key::Resource { kind, .. } => *kind,
+            Key::Block(_) => Kind::IpamBlock,
+            Key::Affinity { .. } => Kind::BlockAffinity,
+            Key::Handle(_) => Kind::IpamHandle,
+            Key::IpamConfig => Kind::IpamConfiguration,
+        }
+    }
+
     /// The key of Calico's etcd layout.
     pub fn etcd_text(&self) -> String {
         match self {

@@ -8,6 +8,7 @@
 //!   [`yaml`]: values back to text.
 //! * [`ipam`]: the records of address management, which are no v3 resources.
 //! * [`kube`]: the same records as custom resources of Kubernetes.
+//! * [`transfer`]: copying all records of one store to another.
 //! * [`names`]: names that are computed from other names.
 //! * [`FindingCode`]: what the doctor can find.
 //! * [`HandleId`]: which sandbox it names, if it can name one.
@@ -42,6 +43,7 @@ pub mod settings;
 pub mod shell;
 pub mod suggest;
 pub mod text;
+pub mod transfer;
 pub mod validate;
 mod word;
 pub mod yaml;

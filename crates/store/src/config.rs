@@ -57,6 +57,7 @@ pub struct Overrides {
     pub datastore_type: Option<String>,
     pub sqlite_path: Option<PathBuf>,
     pub etcd_endpoints: Option<String>,
+    pub kubeconfig: Option<PathBuf>,
     pub kube_context: Option<String>,
 }
 
@@ -67,6 +68,7 @@ impl fmt::Debug for Overrides {
             .field("datastore_type", &self.datastore_type)
             .field("sqlite_path", &self.sqlite_path)
             .field("etcd_endpoints", &endpoints)
+            .field("kubeconfig", &self.kubeconfig)
             .field("kube_context", &self.kube_context)
             .finish()
     }
@@ -194,7 +196,7 @@ impl StoreConfig {
             }
             DatastoreType::Etcd => StoreConfig::Etcd(etcd_config(settings)?),
             DatastoreType::Kubernetes => StoreConfig::Kubernetes(KubeConfig {
-                kubeconfig: settings.kubeconfig.map(PathBuf::from),
+                kubeconfig: overrides.kubeconfig.or(settings.kubeconfig.map(PathBuf::from)),
                 context: settings.k8s_current_context,
                 api_group: settings.calico_api_group,
                 settings: KubeSettings {

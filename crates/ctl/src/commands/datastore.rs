@@ -1,19 +1,21 @@
-//! `plumb datastore migrate lock|unlock`: stops and restarts the cluster's work on its records.
+//! `plumb datastore migrate lock|unlock`: stops and restarts the cluster's work on its records. Its other commands are elsewhere.
 
 use std::io::Write as _;
 
-use model::Kind;
 use model::cluster::CLUSTER_INFORMATION;
+use model::transfer::information::unfinished;
+use model::{Kind, Resource};
 
 use crate::cli::{Datastore, DatastoreCommand, Global, MigrateCommand};
 use crate::connect;
-use crate::failure::Failures;
+use crate::failure::{Failure, Failures};
 use crate::scope::Named;
 use crate::write::{Writer, ensure_basics};
 
 pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Failures> {
     let migrate = match &datastore.command {
         DatastoreCommand::Migrate(migrate) => migrate,
+        DatastoreCommand::Copy(wanted) => return super::copy::run(global, wanted).await,
         DatastoreCommand::EtcdRole(wanted) => return super::etcd_role::run(wanted),
     };
     let (ready, done) = match migrate.command {
@@ -28,6 +30,7 @@ pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Fa
         Named { kind: Kind::ClusterInformation, namespace: None, name: CLUSTER_INFORMATION.to_owned() };
     let changed = writer
         .change(&named, None, |stored| {
+            refuse_unfinished(stored, ready)?;
             let mut next = stored.clone();
             next.spec_mut().insert("datastoreReady".into(), ready.into());
             Ok(next)
@@ -36,4 +39,13 @@ pub(crate) async fn run(global: &Global, datastore: &Datastore) -> Result<(), Fa
     changed.map_err(|error| error.into_failure())?;
     writeln!(std::io::stdout(), "{done}")?;
     Ok(())
+}
+
+/// Half of a cluster's records must not be used: addresses of the other half would be allocated a second time.
+fn refuse_unfinished(information: &Resource, is_ready: bool) -> Result<(), Failure> {
+    match unfinished(information).filter(|_| is_ready) {
+        None => Ok(()),
+        Some(from) => Err(Failure::new(format!("the datastore holds an unfinished copy of {from}"))
+            .hint("run plumb datastore copy again: it unlocks the datastore when every record is there")),
+    }
 }

@@ -2,6 +2,7 @@
 
 mod change;
 mod completion;
+mod copy;
 mod datastore;
 mod delete;
 mod doctor;

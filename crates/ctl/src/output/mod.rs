@@ -7,7 +7,7 @@ pub(crate) mod endpoint;
 pub(crate) mod format;
 pub(crate) mod jsonpath;
 mod row;
-mod table;
+pub(crate) mod table;
 
 use std::io::{self, Write};
 
@@ -109,12 +109,11 @@ impl Output {
         records: &[Record],
         problems: &mut Problems,
     ) -> Result<(), Failure> {
-        for (index, run) in records.chunk_by(|a, b| records::kind(a) == records::kind(b)).enumerate() {
+        for (index, run) in records.chunk_by(|a, b| a.key.kind() == b.key.kind()).enumerate() {
             if index > 0 {
                 writeln!(out)?;
             }
-            let Some(kind) = records::kind(&run[0]) else { continue };
-            let mut list = List { output: self, sink: self.table(kind)? };
+            let mut list = List { output: self, sink: self.table(run[0].key.kind())? };
             run.iter().try_for_each(|record| list.push(out, record, problems))?;
             list.end(out)?;
         }
@@ -189,10 +188,7 @@ pub(crate) fn short_name(kind: Kind, name: &str) -> String {
 }
 
 fn write_name(out: &mut dyn Write, record: &Record) -> io::Result<()> {
-    match records::kind(record) {
-        Some(kind) => writeln!(out, "{}", short_name(kind, &records::name(record))),
-        None => Ok(()),
-    }
+    writeln!(out, "{}", short_name(record.key.kind(), &records::name(record)))
 }
 
 fn write_template(

@@ -2,10 +2,9 @@
 
 use jiff::{Timestamp, Unit};
 use model::cluster::{
-    CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, new_cluster_information,
+    CLUSTER_INFORMATION, basic_tiers, complete_cluster_information, is_locked, new_cluster_information,
 };
 use model::{Key, Kind, Resource};
-use serde_json::Value;
 use store::{Change, StoreError};
 use uuid::Uuid;
 
@@ -66,7 +65,7 @@ pub(crate) async fn warn_if_locked(writer: &Writer) {
     let key = Key::cluster(Kind::ClusterInformation, CLUSTER_INFORMATION);
     let Ok(Some(record)) = writer.store.get(&key).await else { return };
     let Ok(information) = records::to_resource(&record) else { return };
-    if information.spec("datastoreReady") == Some(&Value::Bool(false)) {
+    if is_locked(&information) {
         eprintln!(
             "warning: the datastore is locked for a migration; a change made now may not be carried over\n\
              hint: after the migration, unlock it with plumb datastore migrate unlock"
@@ -74,7 +73,7 @@ pub(crate) async fn warn_if_locked(writer: &Writer) {
     }
 }
 
-fn new_guid() -> String {
+pub(crate) fn new_guid() -> String {
     Uuid::new_v4().simple().to_string()
 }
 

@@ -24,7 +24,7 @@ use crate::connect;
 use crate::failure::Failure;
 use crate::scope::Named;
 
-pub(crate) use basics::{born, ensure_basics, warn_if_locked};
+pub(crate) use basics::{born, ensure_basics, new_guid, warn_if_locked};
 pub(crate) use prepare::{Prepared, check_against_store, prepare, refuse_ipam_record};
 pub(crate) use unknown::{restore_unknown, without_unknown};
 

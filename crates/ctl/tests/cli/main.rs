@@ -2,6 +2,7 @@
 //!
 //! * `transcripts`: whole sessions as text files, on SQLite and on etcd.
 //! * `across_records`: records that name, hold or hide one another.
+//! * `copy`: all records of one store to another.
 //! * `doctor`: findings in a live store.
 //! * `ipam`: address management on a small cluster.
 //! * `bad_input`: what must be refused, with a clear word and without a trace.
@@ -12,6 +13,7 @@
 
 mod across_records;
 mod bad_input;
+mod copy;
 mod doctor;
 mod harness;
 mod ipam;

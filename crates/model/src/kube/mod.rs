@@ -12,7 +12,7 @@ mod ipam;
 mod metadata;
 mod names;
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 mod pruned;
 mod uid;
 pub mod views;

@@ -49,7 +49,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
 }
 
 prop_compose! {
-    fn resource()(
+    pub(crate) fn resource()(
         kind in kinds(), name in words(), namespace in words(), labels in texts(), annotations in texts(),
         uid in "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}",
         of_metadata in unknown(), of_spec in unknown(), of_body in unknown(), owned in any::<bool>(),
@@ -92,7 +92,7 @@ fn owners() -> impl Strategy<Value = AffinityOwner> {
 }
 
 /// A record of IPAM, with what its value must at least hold to come back the same.
-fn of_ipam() -> impl Strategy<Value = (Key, Map<String, Value>)> {
+pub(crate) fn of_ipam() -> impl Strategy<Value = (Key, Map<String, Value>)> {
     let block = (cidrs(), prop::option::of("(host|virtual):[a-z]{1,5}"), any::<u64>()).prop_map(|(cidr, affinity, number)| {
         let value = json!({ "cidr": cidr.to_string(), "affinity": affinity, "allocations": [0, null], "unallocated": [1],
             "attributes": [{ "handle_id": "h", "secondary": { "pod": "p" } }], "affinity_claim_time": "2026-08-22T06:33:20Z",
@@ -126,7 +126,7 @@ fn of_ipam() -> impl Strategy<Value = (Key, Map<String, Value>)> {
 }
 
 /// What the API server does to a document that it stores.
-fn stored(mut document: Map<String, Value>) -> Map<String, Value> {
+pub(crate) fn stored(mut document: Map<String, Value>) -> Map<String, Value> {
     let metadata = document.get_mut("metadata").and_then(Value::as_object_mut).expect("metadata");
     metadata.insert("resourceVersion".into(), "7".into());
     metadata.insert("generation".into(), 2.into());

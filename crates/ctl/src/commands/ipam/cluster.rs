@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::cluster::CLUSTER_INFORMATION;
+use model::cluster::{CLUSTER_INFORMATION, is_locked};
 use model::{Key, Kind};
 use serde_json::Value;
 use store::{Revision, Store};
@@ -33,7 +33,7 @@ impl Cluster {
         Ok(Cluster {
             guid: text("clusterGUID"),
             kind: text("clusterType"),
-            is_locked: information.spec("datastoreReady") == Some(&Value::Bool(false)),
+            is_locked: is_locked(&information),
             revision: Some(record.revision),
         })
     }

@@ -3,12 +3,14 @@
 
 mod computed;
 mod node;
+mod onto;
 mod patch;
 mod pod;
 mod profile;
 mod qos;
 
 pub use computed::{Kept, keep_computed};
+pub use onto::{NodeOnto, calicos_part, node_onto};
 pub use patch::{Fence, endpoint_patch, endpoint_removal_patch, node_patch};
 
 use serde_json::{Map, Value, json};

@@ -84,7 +84,9 @@ fn as_json(map: &BTreeMap<String, String>) -> Value {
 }
 
 /// What Calico's node has and Kubernetes' does not.
-fn own_labels_and_annotations(node: &Resource) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+pub(super) fn own_labels_and_annotations(
+    node: &Resource,
+) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
     let mut annotations = node.metadata.annotations.clone();
     let noted = annotations.remove(&format!("{PREFIX}kube-labels"));
     let of_kubernetes: BTreeMap<String, String> =
