@@ -47,9 +47,9 @@ impl Api {
         let config: Value = serde_json::from_slice(&std::fs::read(path)?)?;
         let cluster = &config["clusters"][0]["cluster"];
         let text = |value: &Value| value.as_str().map(str::to_owned).context("a kubeconfig with a token");
-        let port = text(&cluster["server"])?.rsplit(':').next().and_then(|port| port.parse().ok());
+        let server = text(&cluster["server"])?;
         Ok(Api {
-            port: port.context("a port")?,
+            address: server.trim_start_matches("https://").parse().context("a server's address and port")?,
             authority: text(&cluster["certificate-authority"])?.into(),
             token: text(&config["users"][0]["user"]["token"])?,
         })
