@@ -105,6 +105,10 @@ impl Cluster {
         let found = self.store.get(&self.endpoint()).await.unwrap();
         found.is_some_and(|record| !is_detached(&record.value))
     }
+
+    async fn has_handle(&self, handle: &str) -> bool {
+        self.store.get(&Key::Handle(handle.into())).await.unwrap().is_some()
+    }
 }
 
 /// node-a holds a, b and c in two blocks, node-b d in one, and node-c has an empty one; one block is free.
@@ -266,6 +270,8 @@ async fn whoever_fails_takes_back_what_it_got(ground: &Ground) {
             if result.is_err() && !is_release(operation) {
                 wait_for(&name, || async { holders(&store).await == before }).await;
                 wait_for(&name, || async { !cluster.has_endpoint().await }).await;
+                // Taking back goes on in the background, and the handle is the last of it.
+                wait_for(&name, || async { !cluster.has_handle("new").await }).await;
             }
             let left = holders(&store).await;
             if result.is_ok() {

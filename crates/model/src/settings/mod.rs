@@ -102,6 +102,10 @@ const fn secret(setting: Setting) -> Setting {
     Setting { is_secret: true, ..setting }
 }
 
+const fn kubernetes(setting: Setting) -> Setting {
+    carried(Carried::WithKubernetesStore, setting)
+}
+
 const fn carried(carried: Carried, setting: Setting) -> Setting {
     Setting { carried, ..setting }
 }
@@ -128,10 +132,16 @@ pub const SETTINGS: &[Setting] = &[
     store("ETCD_CERT_FILE"),
     store("ETCD_KEY_FILE"),
     store("SSL_CERT_FILE"),
-    carried(Carried::WithKubernetesStore, store("KUBECONFIG")),
-    carried(Carried::WithKubernetesStore, store("K8S_API_ENDPOINT")),
-    carried(Carried::WithKubernetesStore, store("CALICO_API_GROUP")),
-    carried(Carried::WithKubernetesStore, store("K8S_CURRENT_CONTEXT")),
+    kubernetes(store("KUBECONFIG")),
+    secret(kubernetes(store("KUBECONFIG_INLINE"))),
+    kubernetes(store("K8S_API_ENDPOINT")),
+    secret(kubernetes(store("K8S_API_TOKEN"))),
+    kubernetes(store("K8S_CA_FILE")),
+    kubernetes(store("K8S_CERT_FILE")),
+    kubernetes(store("K8S_KEY_FILE")),
+    kubernetes(store("K8S_INSECURE_SKIP_TLS_VERIFY")),
+    kubernetes(store("CALICO_API_GROUP")),
+    kubernetes(store("K8S_CURRENT_CONTEXT")),
     carried(Carried::Never, store("KUBERNETES_SERVICE_HOST")),
     pool("NO_DEFAULT_POOLS"),
     pool("CALICO_IPV4POOL_CIDR"),
@@ -150,6 +160,13 @@ pub const SETTINGS: &[Setting] = &[
     agent("CALICO_NETWORKING_BACKEND"),
     agent("CALICO_ROUTER_ID"),
     agent("CONTAINER_RUNTIME_ENDPOINT"),
+    // The way to the API server. A proxy's address may carry a user and a password.
+    secret(kubernetes(agent("HTTPS_PROXY"))),
+    secret(kubernetes(agent("https_proxy"))),
+    secret(kubernetes(agent("HTTP_PROXY"))),
+    secret(kubernetes(agent("http_proxy"))),
+    kubernetes(agent("NO_PROXY")),
+    kubernetes(agent("no_proxy")),
     agent("PLUMB_BIRD"),
     agent("PLUMB_BIRD_CONFIG"),
     agent("PLUMB_BIRD_SOCKET"),

@@ -11,6 +11,7 @@ use kube_client::config::{
 };
 
 use model::kube::Layout;
+use model::settings::Setting;
 
 use super::proxy;
 use crate::StoreError;
@@ -82,8 +83,7 @@ impl KubeConfig {
         let loaded = Config::from_custom_kubeconfig(kubeconfig, &options).await;
         let mut config =
             loaded.map_err(|error| StoreError::BadSetting { setting, problem: words(&error) })?;
-        let variable = |name: &str| std::env::var(name).ok();
-        config.proxy_url = proxy::choose(of_cluster.as_deref(), &config.cluster_url, &variable)?;
+        config.proxy_url = proxy::choose(of_cluster.as_deref(), &config.cluster_url, &listed_variable)?;
         Ok(config)
     }
 
@@ -275,6 +275,12 @@ fn words(error: &KubeconfigError) -> String {
         KubeconfigError::MissingClusterUrl => "has no server in its cluster".to_owned(),
         error => format!("cannot be used: {error}"),
     }
+}
+
+/// A variable of the environment, if `plumb install` would carry it over to the agent.
+fn listed_variable(name: &str) -> Option<String> {
+    debug_assert!(Setting::find(name).is_some(), "{name} has no row in model::settings::SETTINGS");
+    Setting::find(name).and_then(|_| std::env::var(name).ok())
 }
 
 fn is_in_cluster() -> bool {

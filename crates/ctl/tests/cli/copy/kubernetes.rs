@@ -74,7 +74,7 @@ fn a_cluster_without_definitions_is_named() {
     let Some(cluster) = Cluster::bare(test, Layout::V1, &[]) else { return };
     let town = town();
     copy(&town.desk, "sqlite:plumb.db", &cluster.name(), &[])
-        .refused(1, &["the cluster serves no such custom resource"]);
+        .refused(1, &["the cluster does not serve that kind"]);
 }
 
 #[test]
