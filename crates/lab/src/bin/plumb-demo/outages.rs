@@ -41,7 +41,7 @@ pub(super) fn wrong_nic(programs: &Programs) -> Result<()> {
 pub(super) fn repaired(programs: &Programs) -> Result<()> {
     let plays: [(&str, usize, replay::Play); 2] = [
         ("The fourth outage live, fixed with plumb repair", 1, replay::shared_address),
-        ("The fifth outage live, fixed with plumb repair", 2, replay::ipam_drift),
+        ("The fifth outage live, fixed with plumb repair", 3, replay::ipam_drift),
     ];
     for (title, nodes, play) in plays {
         step(title);
