@@ -2,6 +2,8 @@
 
 #[expect(dead_code, reason = "shared with the tests of the agent, which use more of it")]
 mod common;
+#[path = "common/stories.rs"]
+mod stories;
 
 use std::net::IpAddr;
 
@@ -9,10 +11,9 @@ use common::hostile::refused_adds;
 use common::{Bench, DelOutcome as _, sandbox_of};
 use model::{Key, Kind};
 use serde_json::json;
+use stories::on_sqlite_and_kubernetes;
 
-#[test]
-fn two_pods_reach_each_other_and_the_node_and_leave_nothing() {
-    let Some(bench) = Bench::new("two_pods_reach_each_other_and_the_node_and_leave_nothing") else { return };
+fn two_pods_reach_each_other_and_the_node_and_leave_nothing(bench: &Bench) {
     let (web, db) = (bench.pod("shop", "web-0"), bench.pod("shop", "db-0"));
     let web_address = bench.add(&web).address().unwrap();
     let db_address = bench.add(&db).address().unwrap();
@@ -32,11 +33,7 @@ fn two_pods_reach_each_other_and_the_node_and_leave_nothing() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn every_version_gets_its_shape_and_check_passes_right_after_add() {
-    let Some(bench) = Bench::new("every_version_gets_its_shape_and_check_passes_right_after_add") else {
-        return;
-    };
+fn every_version_gets_its_shape_and_check_passes_right_after_add(bench: &Bench) {
     for version in ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
         let pod = bench.pod("shop", "web-0");
         let result = bench.call("ADD", &pod).with_netconf("cniVersion", version).run(&bench.node).unwrap();
@@ -58,9 +55,7 @@ fn every_version_gets_its_shape_and_check_passes_right_after_add() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn the_same_add_gets_the_same_answer() {
-    let Some(bench) = Bench::new("the_same_add_gets_the_same_answer") else { return };
+fn the_same_add_gets_the_same_answer(bench: &Bench) {
     let pod = bench.pod("shop", "web-0");
     let first = bench.add(&pod).result().unwrap();
     let before = bench.records();
@@ -74,9 +69,7 @@ fn the_same_add_gets_the_same_answer() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn a_del_can_be_repeated_and_needs_neither_namespace_nor_add() {
-    let Some(bench) = Bench::new("a_del_can_be_repeated_and_needs_neither_namespace_nor_add") else { return };
+fn a_del_can_be_repeated_and_needs_neither_namespace_nor_add(bench: &Bench) {
     let never = bench.pod("shop", "never");
     bench.del(&never).result_of_del();
     let pod = bench.pod("shop", "web-0");
@@ -103,9 +96,7 @@ fn a_del_can_be_repeated_and_needs_neither_namespace_nor_add() {
 }
 
 /// Incident `stale-delete`: the runtime retries the DEL of an old sandbox after a new one of the same pod is up.
-#[test]
-fn a_late_del_of_an_old_sandbox_leaves_the_new_pod_alone() {
-    let Some(bench) = Bench::new("a_late_del_of_an_old_sandbox_leaves_the_new_pod_alone") else { return };
+fn a_late_del_of_an_old_sandbox_leaves_the_new_pod_alone(bench: &Bench) {
     let old = bench.pod("lijiaob", "etcd1-0");
     bench.add(&old).result().unwrap();
     bench.del(&old).result_of_del();
@@ -125,9 +116,7 @@ fn a_late_del_of_an_old_sandbox_leaves_the_new_pod_alone() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn two_live_sandboxes_of_one_pod_both_have_a_network() {
-    let Some(bench) = Bench::new("two_live_sandboxes_of_one_pod_both_have_a_network") else { return };
+fn two_live_sandboxes_of_one_pod_both_have_a_network(bench: &Bench) {
     let (old, new) = (bench.pod("shop", "web-0"), bench.pod("shop", "web-0"));
     let old_address = bench.add(&old).address().unwrap();
     let new_address = bench.add(&new).address().unwrap();
@@ -145,9 +134,7 @@ fn two_live_sandboxes_of_one_pod_both_have_a_network() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn a_second_interface_that_fails_leaves_the_first_alone() {
-    let Some(bench) = Bench::new("a_second_interface_that_fails_leaves_the_first_alone") else { return };
+fn a_second_interface_that_fails_leaves_the_first_alone(bench: &Bench) {
     let pod = bench.pod("shop", "web-0");
     bench.add(&pod).result().unwrap();
     // Somebody's route stands where the second interface's belongs: the second attachment fails and the first stays.
@@ -161,12 +148,7 @@ fn a_second_interface_that_fails_leaves_the_first_alone() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn an_interface_that_is_there_fails_the_add_before_anything_is_written() {
-    let Some(bench) = Bench::new("an_interface_that_is_there_fails_the_add_before_anything_is_written")
-    else {
-        return;
-    };
+fn an_interface_that_is_there_fails_the_add_before_anything_is_written(bench: &Bench) {
     let pod = bench.pod("shop", "web-0");
     pod.netns().ip(&["link", "add", "eth0", "type", "veth", "peer", "name", "other"]).unwrap();
     let before = bench.records();
@@ -176,9 +158,7 @@ fn an_interface_that_is_there_fails_the_add_before_anything_is_written() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn an_add_that_fails_late_is_undone() {
-    let Some(bench) = Bench::new("an_add_that_fails_late_is_undone") else { return };
+fn an_add_that_fails_late_is_undone(bench: &Bench) {
     let first = bench.pod("shop", "first");
     let address = bench.add(&first).address().unwrap();
     // A stranger holds the route of the address that comes next, so the last step fails.
@@ -206,9 +186,7 @@ fn an_add_that_fails_late_is_undone() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn concurrent_adds_get_an_address_each() {
-    let Some(bench) = Bench::new("concurrent_adds_get_an_address_each") else { return };
+fn concurrent_adds_get_an_address_each(bench: &Bench) {
     let pods: Vec<_> =
         (0..testkit::count(8, 60)).map(|number| bench.pod("shop", &format!("web-{number}"))).collect();
     let children: Vec<_> =
@@ -227,9 +205,7 @@ fn concurrent_adds_get_an_address_each() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn check_finds_what_is_missing() {
-    let Some(bench) = Bench::new("check_finds_what_is_missing") else { return };
+fn check_finds_what_is_missing(bench: &Bench) {
     let pod = bench.pod("shop", "web-0");
     let answer = bench.add(&pod).result().unwrap();
     let address = bench.add(&pod).address().unwrap().to_string();
@@ -265,9 +241,7 @@ fn without_a_pool_the_error_says_how_to_make_one() {
     assert!(bench.records().is_empty());
 }
 
-#[test]
-fn a_locked_store_is_left_alone_until_it_is_unlocked() {
-    let Some(bench) = Bench::new("a_locked_store_is_left_alone_until_it_is_unlocked") else { return };
+fn a_locked_store_is_left_alone_until_it_is_unlocked(bench: &Bench) {
     let (pod, late) = (bench.pod("shop", "web-0"), bench.pod("shop", "late"));
     bench.add(&pod).result().unwrap();
     bench.set_ready(false);
@@ -283,9 +257,7 @@ fn a_locked_store_is_left_alone_until_it_is_unlocked() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn pools_and_reservations_decide_the_address() {
-    let Some(bench) = Bench::new("pools_and_reservations_decide_the_address") else { return };
+fn pools_and_reservations_decide_the_address(bench: &Bench) {
     bench.put(
         Kind::IpPool,
         "special",
@@ -302,9 +274,7 @@ fn pools_and_reservations_decide_the_address() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn bad_input_gets_a_clean_error() {
-    let Some(bench) = Bench::new("bad_input_gets_a_clean_error") else { return };
+fn bad_input_gets_a_clean_error(bench: &Bench) {
     let pod = bench.pod("shop", "web-0");
     let mut calls = refused_adds(|| bench.call("ADD", &pod));
     let add = || bench.call("ADD", &pod);
@@ -329,4 +299,21 @@ fn plugin_and_daemon_name_the_same_versions() {
         .unwrap();
     let daemon: serde_json::Value = serde_json::from_slice(&daemon.stdout).unwrap();
     assert_eq!(plugin, daemon);
+}
+
+on_sqlite_and_kubernetes! {
+    two_pods_reach_each_other_and_the_node_and_leave_nothing
+    every_version_gets_its_shape_and_check_passes_right_after_add
+    the_same_add_gets_the_same_answer
+    a_del_can_be_repeated_and_needs_neither_namespace_nor_add
+    a_late_del_of_an_old_sandbox_leaves_the_new_pod_alone
+    two_live_sandboxes_of_one_pod_both_have_a_network
+    a_second_interface_that_fails_leaves_the_first_alone
+    an_interface_that_is_there_fails_the_add_before_anything_is_written
+    an_add_that_fails_late_is_undone
+    concurrent_adds_get_an_address_each
+    check_finds_what_is_missing
+    a_locked_store_is_left_alone_until_it_is_unlocked
+    pools_and_reservations_decide_the_address
+    bad_input_gets_a_clean_error
 }

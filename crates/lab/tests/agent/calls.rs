@@ -6,10 +6,9 @@ use serde_json::json;
 
 use crate::common::{Bench, DelOutcome as _, sandbox_of};
 use crate::running::wait_until;
+use crate::stories::on_sqlite_and_kubernetes;
 
-#[test]
-fn the_agent_connects_pods_and_leaves_nothing() {
-    let Some(bench) = Bench::new("the_agent_connects_pods_and_leaves_nothing") else { return };
+fn the_agent_connects_pods_and_leaves_nothing(bench: &Bench) {
     let agent = bench.agent(&[]);
     let (web, db) = (bench.pod("shop", "web-0"), bench.pod("shop", "db-0"));
     let web_address = bench.agent_add(&web).address().unwrap();
@@ -31,9 +30,7 @@ fn the_agent_connects_pods_and_leaves_nothing() {
     assert!(!bench.socket().exists());
 }
 
-#[test]
-fn the_same_add_gets_the_same_answer_also_after_a_restart() {
-    let Some(bench) = Bench::new("the_same_add_gets_the_same_answer_also_after_a_restart") else { return };
+fn the_same_add_gets_the_same_answer_also_after_a_restart(bench: &Bench) {
     let agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
     let first = bench.agent_add(&pod).result().unwrap();
@@ -49,9 +46,7 @@ fn the_same_add_gets_the_same_answer_also_after_a_restart() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn a_graceful_stop_and_a_kill_leave_pods_connected() {
-    let Some(bench) = Bench::new("a_graceful_stop_and_a_kill_leave_pods_connected") else { return };
+fn a_graceful_stop_and_a_kill_leave_pods_connected(bench: &Bench) {
     let pod = bench.pod("shop", "web-0");
     let agent = bench.agent(&[]);
     let address = bench.agent_add(&pod).address().unwrap();
@@ -65,9 +60,7 @@ fn a_graceful_stop_and_a_kill_leave_pods_connected() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn a_second_interface_and_given_addresses_work() {
-    let Some(bench) = Bench::new("a_second_interface_and_given_addresses_work") else { return };
+fn a_second_interface_and_given_addresses_work(bench: &Bench) {
     let _agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
     let asked = json!({"ips": ["10.244.0.77/24"], "mac": "02:11:22:33:44:55"});
@@ -89,9 +82,7 @@ fn a_second_interface_and_given_addresses_work() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn both_ip_versions_at_once() {
-    let Some(bench) = Bench::new("both_ip_versions_at_once") else { return };
+fn both_ip_versions_at_once(bench: &Bench) {
     bench.put(model::Kind::IpPool, "pods6", json!({"cidr": "fd00:244::/112"}));
     let _agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
@@ -114,9 +105,7 @@ fn address_of(ip: &serde_json::Value) -> IpAddr {
     ip["address"].as_str().unwrap().split('/').next().unwrap().parse().unwrap()
 }
 
-#[test]
-fn many_at_once_get_an_address_each() {
-    let Some(bench) = Bench::new("many_at_once_get_an_address_each") else { return };
+fn many_at_once_get_an_address_each(bench: &Bench) {
     let _agent = bench.agent(&[]);
     let pods: Vec<_> = (0..testkit::count(12, 60)).map(|n| bench.pod("shop", &format!("web-{n}"))).collect();
     let calls: Vec<_> =
@@ -135,9 +124,7 @@ fn many_at_once_get_an_address_each() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn gc_removes_what_the_runtime_does_not_list() {
-    let Some(bench) = Bench::new("gc_removes_what_the_runtime_does_not_list") else { return };
+fn gc_removes_what_the_runtime_does_not_list(bench: &Bench) {
     let _agent = bench.agent(&[]);
     let (kept, gone) = (bench.pod("shop", "kept"), bench.pod("shop", "gone"));
     let address = bench.agent_add(&kept).address().unwrap();
@@ -169,4 +156,14 @@ fn an_empty_store_is_filled_as_by_a_first_calico_node() {
     let pod = bench.pod("shop", "web-0");
     assert!(bench.agent_add(&pod).address().unwrap().to_string().starts_with("10.9."));
     bench.agent_del(&pod).result_of_del();
+}
+
+on_sqlite_and_kubernetes! {
+    the_agent_connects_pods_and_leaves_nothing
+    the_same_add_gets_the_same_answer_also_after_a_restart
+    a_graceful_stop_and_a_kill_leave_pods_connected
+    a_second_interface_and_given_addresses_work
+    both_ip_versions_at_once
+    many_at_once_get_an_address_each
+    gc_removes_what_the_runtime_does_not_list
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Bench, DelOutcome as _, sandbox_of};
 use crate::running::wait_until;
+use crate::stories::on_sqlite_and_kubernetes;
 
 fn queued(bench: &Bench) -> usize {
     let entries = std::fs::read_dir(bench.state_folder().join("queue")).into_iter().flatten();
@@ -13,9 +14,7 @@ fn queued(bench: &Bench) -> usize {
         .count()
 }
 
-#[test]
-fn without_an_agent_a_del_is_queued_and_done_when_it_is_back() {
-    let Some(bench) = Bench::new("without_an_agent_a_del_is_queued_and_done_when_it_is_back") else { return };
+fn without_an_agent_a_del_is_queued_and_done_when_it_is_back(bench: &Bench) {
     let agent = bench.agent(&[]);
     let (pod, other) = (bench.pod("shop", "web-0"), bench.pod("shop", "other"));
     bench.agent_add(&pod).result().unwrap();
@@ -23,23 +22,19 @@ fn without_an_agent_a_del_is_queued_and_done_when_it_is_back() {
     agent.kill();
     bench.agent_del(&pod).result_of_del();
     bench.agent_del(&pod).result_of_del();
-    assert_eq!(queued(&bench), 1, "the same DEL twice is one");
+    assert_eq!(queued(bench), 1, "the same DEL twice is one");
     assert_eq!(bench.agent_add(&pod).error().unwrap().0, 11);
     let status =
         bench.agent_call("STATUS", &pod).with_netconf("cniVersion", "1.1.0").run(&bench.node).unwrap();
     assert_eq!(status.error().unwrap().0, 50);
     let agent = bench.agent(&[]);
-    wait_until(|| queued(&bench) == 0, || agent.log());
+    wait_until(|| queued(bench) == 0, || agent.log());
     bench.assert_books_match_pods(&[(&other, address)]);
     bench.agent_del(&other).result_of_del();
     bench.assert_nothing_left();
 }
 
-#[test]
-fn a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox() {
-    let Some(bench) = Bench::new("a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox") else {
-        return;
-    };
+fn a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox(bench: &Bench) {
     let agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
     bench.agent_add(&pod).result().unwrap();
@@ -47,7 +42,7 @@ fn a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox() {
     bench.agent_del(&pod).result_of_del();
     let agent = bench.agent(&[]);
     let address = bench.agent_add(&pod).address().unwrap();
-    wait_until(|| queued(&bench) == 0, || agent.log());
+    wait_until(|| queued(bench) == 0, || agent.log());
     bench.assert_books_match_pods(&[(&pod, address)]);
     assert!(pod.netns().can_ping(bench.node.address()).unwrap());
     bench.agent_del(&pod).result_of_del();
@@ -55,9 +50,7 @@ fn a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox() {
 }
 
 /// The worker of the queue waits for an ADD of the same sandbox. The ADD does the queued DEL itself: the worker must not do it again.
-#[test]
-fn a_del_that_an_add_has_done_is_not_done_again() {
-    let Some(bench) = Bench::new("a_del_that_an_add_has_done_is_not_done_again") else { return };
+fn a_del_that_an_add_has_done_is_not_done_again(bench: &Bench) {
     let agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
     bench.agent_add(&pod).result().unwrap();
@@ -68,7 +61,7 @@ fn a_del_that_an_add_has_done_is_not_done_again() {
     let agent = bench.agent(&[("PLUMB_FAILPOINT", point.as_str())]);
     bench.set_ready(false);
     bench.agent_del(&pod).result_of_del();
-    assert_eq!(queued(&bench), 1);
+    assert_eq!(queued(bench), 1);
     let address = std::thread::scope(|scope| {
         let add = scope.spawn(|| bench.agent_add(&pod).address().unwrap());
         wait_until(|| agent.log().contains("failpoint add.fenced reached"), || agent.log());
@@ -78,14 +71,14 @@ fn a_del_that_an_add_has_done_is_not_done_again() {
         std::fs::write(&gate, "").unwrap();
         add.join().unwrap()
     });
-    assert_eq!(queued(&bench), 0, "the ADD did it");
+    assert_eq!(queued(bench), 0, "the ADD did it");
     // Whatever is queued and done after it shows that the worker is past it.
     let other = bench.pod("shop", "web-1");
     bench.agent_add(&other).result().unwrap();
     bench.set_ready(false);
     bench.agent_del(&other).result_of_del();
     bench.set_ready(true);
-    wait_until(|| queued(&bench) == 0, || agent.log());
+    wait_until(|| queued(bench) == 0, || agent.log());
     bench.assert_books_match_pods(&[(&pod, address)]);
     assert!(pod.netns().can_ping(bench.node.address()).unwrap());
     bench.agent_del(&pod).result_of_del();
@@ -119,9 +112,7 @@ fn a_record_that_names_no_sandbox_goes_with_the_one_that_holds_its_address() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn a_locked_store_takes_no_release_but_the_kernel_is_clean() {
-    let Some(bench) = Bench::new("a_locked_store_takes_no_release_but_the_kernel_is_clean") else { return };
+fn a_locked_store_takes_no_release_but_the_kernel_is_clean(bench: &Bench) {
     let agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
     bench.agent_add(&pod).result().unwrap();
@@ -133,19 +124,17 @@ fn a_locked_store_takes_no_release_but_the_kernel_is_clean() {
     bench.set_ready(false);
     bench.agent_del(&pod).result_of_del();
     assert_eq!(pod.netns().ip(&["-br", "link", "show", "up"]).unwrap().lines().count(), 1, "only lo is up");
-    assert!(bench.handle_count(sandbox_of(&pod).handle().as_str()) == 1 && queued(&bench) == 1);
+    assert!(bench.handle_count(sandbox_of(&pod).handle().as_str()) == 1 && queued(bench) == 1);
     // It survives a restart.
     agent.kill();
     let agent = bench.start_agent(&[]);
     bench.set_ready(true);
-    wait_until(|| queued(&bench) == 0, || agent.log());
+    wait_until(|| queued(bench) == 0, || agent.log());
     bench.assert_nothing_left();
     assert!(!before.is_empty() && key.to_string().starts_with("ClusterInformation"));
 }
 
-#[test]
-fn dels_that_have_nothing_to_do_succeed_and_touch_nothing() {
-    let Some(bench) = Bench::new("dels_that_have_nothing_to_do_succeed_and_touch_nothing") else { return };
+fn dels_that_have_nothing_to_do_succeed_and_touch_nothing(bench: &Bench) {
     let _agent = bench.agent(&[]);
     let (pod, stale) = (bench.pod("shop", "web-0"), bench.pod("shop", "web-0"));
     // The old sandbox of the same pod, whose DEL comes late.
@@ -166,11 +155,7 @@ fn dels_that_have_nothing_to_do_succeed_and_touch_nothing() {
     bench.assert_nothing_left();
 }
 
-#[test]
-fn two_dels_at_once_and_an_add_right_after_in_the_same_namespace() {
-    let Some(bench) = Bench::new("two_dels_at_once_and_an_add_right_after_in_the_same_namespace") else {
-        return;
-    };
+fn two_dels_at_once_and_an_add_right_after_in_the_same_namespace(bench: &Bench) {
     let _agent = bench.agent(&[]);
     let pod = bench.pod("shop", "web-0");
     for _ in 0..testkit::count(3, 30) {
@@ -186,5 +171,14 @@ fn two_dels_at_once_and_an_add_right_after_in_the_same_namespace() {
         bench.agent_del(&pod).result_of_del();
     }
     bench.assert_nothing_left();
-    assert_eq!(json!(0), queued(&bench));
+    assert_eq!(json!(0), queued(bench));
+}
+
+on_sqlite_and_kubernetes! {
+    without_an_agent_a_del_is_queued_and_done_when_it_is_back
+    a_queued_del_does_not_undo_a_later_add_of_the_same_sandbox
+    a_del_that_an_add_has_done_is_not_done_again
+    a_locked_store_takes_no_release_but_the_kernel_is_clean
+    dels_that_have_nothing_to_do_succeed_and_touch_nothing
+    two_dels_at_once_and_an_add_right_after_in_the_same_namespace
 }

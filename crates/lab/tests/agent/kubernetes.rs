@@ -4,7 +4,8 @@ use model::Kind;
 use serde_json::json;
 
 use crate::common::DelOutcome as _;
-use crate::on_kubernetes::{OnKubernetes, install, noted, on_bare_kubernetes, on_kubernetes};
+use crate::common::kubernetes::install;
+use crate::on_kubernetes::{OnKubernetes, noted, on_bare_kubernetes, on_kubernetes};
 use crate::running::wait_until;
 
 fn cluster_type(place: &OnKubernetes<'_>) -> String {
@@ -234,7 +235,7 @@ fn an_outage_of_the_api_server_queues_dels_and_refuses_adds() {
         for (pod, uid) in pods.iter().zip(&uids).take(3) {
             place.add(pod, uid).result().unwrap();
         }
-        place.server.kill();
+        place.cluster.server.kill();
         place.del(&pods[0], &uids[0]).result_of_del();
         let (code, message) = place.add(&pods[3], &uids[3]).error().unwrap();
         assert_eq!(code, 11, "{message}");
@@ -242,7 +243,7 @@ fn an_outage_of_the_api_server_queues_dels_and_refuses_adds() {
         let not_ready = || bench.page("readiness");
         wait_until(|| not_ready().contains("cannot use the store"), not_ready);
         assert!(pods[2].netns().can_ping(bench.node.address()).unwrap(), "who runs is not disturbed");
-        place.server.restart().unwrap();
+        place.cluster.server.restart().unwrap();
         wait_until(|| place.books.handles().len() == 1, || agent.log());
         bench.wait_until_ready(&agent);
         wait_until(|| not_ready().starts_with("HTTP/1.1 200"), not_ready);
@@ -268,7 +269,8 @@ fn a_single_call_finds_the_api_server_in_its_configuration() {
         let uid = place.schedule("shop", "web-0", json!({}));
         let pod = bench.pod("shop", "web-0");
         let call = |verb: &str| {
-            let kubernetes = json!({"kubeconfig": place.kubeconfig, "k8s_api_root": place.server.url()});
+            let kubernetes =
+                json!({"kubeconfig": place.cluster.kubeconfig, "k8s_api_root": place.cluster.server.url()});
             let mut call = place.call(verb, &pod, &uid).with_netconf("kubernetes", kubernetes);
             call = call.with_netconf("datastore_type", "kubernetes");
             for key in ["agent_socket", "sqlite_path"] {

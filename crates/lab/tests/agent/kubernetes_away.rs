@@ -36,10 +36,10 @@ fn an_api_server_that_is_away_costs_no_address() {
             (0..ENDING).map(|number| scheduled(&place, "coming", number)).collect();
         let before = objects(&place, &staying);
 
-        place.server.kill();
+        place.cluster.server.kill();
         churn_without_server(&place, &ending, &coming);
         assert_reachable(&place, &staying);
-        place.server.restart().unwrap();
+        place.cluster.server.restart().unwrap();
 
         wait_until(|| place.books.allocations() == held_by(&staying), || agent.log());
         assert_eq!(place.books.handles().len(), staying.len(), "{}", agent.log());

@@ -6,6 +6,8 @@ mod common;
 mod on_etcd;
 mod on_kubernetes;
 mod running;
+#[path = "../common/stories.rs"]
+mod stories;
 
 mod adoption;
 mod calls;

@@ -57,7 +57,10 @@ impl Bench {
         agent.args(starter).arg(self.programs().daemon()).arg("node");
         agent.args(["--node-name", self.node.name(), "--health-address", "127.0.0.1:9099"]);
         agent.arg("--socket").arg(self.socket()).arg("--state-dir").arg(state);
-        agent.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", self.lab.store_path());
+        match self.cluster() {
+            Some(cluster) => agent.envs(cluster.settings()),
+            None => agent.env("DATASTORE_TYPE", "sqlite").env("SQLITE_PATH", self.lab.store_path()),
+        };
         agent.env("NO_DEFAULT_POOLS", "true").env("IP", "none");
         agent.envs(settings.iter().copied());
         agent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);

@@ -110,9 +110,17 @@ impl Books {
         names.collect()
     }
 
-    /// All endpoint records, as text.
+    /// All endpoint records, as text. In Kubernetes a pod without a network is shown as one without sandbox and addresses.
     pub(crate) fn endpoints(&self) -> Vec<String> {
         let is_endpoint = |key: &Key| matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint, .. });
-        self.records().into_iter().filter(|(key, _)| is_endpoint(key)).map(|(_, value)| value).collect()
+        let endpoints = self.records().into_iter().filter(|(key, _)| is_endpoint(key));
+        endpoints.map(|(_, value)| value).filter(|value| has_network(value)).collect()
     }
+}
+
+fn has_network(endpoint: &str) -> bool {
+    let endpoint: Value = serde_json::from_str(endpoint).unwrap();
+    let says =
+        |field: &str| !matches!(&endpoint["spec"][field], Value::Null) && endpoint["spec"][field] != "";
+    says("containerID") || says("ipNetworks")
 }

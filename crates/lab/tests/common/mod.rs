@@ -2,11 +2,14 @@
 
 pub(crate) mod books;
 pub(crate) mod hostile;
+pub(crate) mod kubernetes;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::OnceLock;
 
 use books::Books;
+use kubernetes::Cluster;
 use lab::{CniCall, CniOutcome, Lab, Node, Pod, Programs};
 use model::ipam::Handle;
 use model::{Key, Kind, Sandbox};
@@ -15,6 +18,8 @@ use serde_json::{Value, json};
 pub(crate) struct Bench {
     // Before the lab, so that namespaces go before the folder.
     pub(crate) node: Node,
+    /// Where records are, if not in SQLite.
+    cluster: OnceLock<Cluster>,
     pub(crate) lab: Lab,
 }
 
@@ -47,7 +52,33 @@ impl Bench {
         }
         let lab = Lab::new(Programs::of_test().unwrap()).unwrap();
         let node = lab.node("node-a").unwrap();
-        Some(Bench { node, lab })
+        Some(Bench { node, lab, cluster: OnceLock::new() })
+    }
+
+    /// Tells a story on SQLite.
+    pub(crate) fn on_sqlite(test: &str, story: fn(&Bench)) {
+        if let Some(bench) = Bench::new(test) {
+            story(&bench);
+        }
+    }
+
+    /// Tells a story on a Kubernetes API server, which is on the node's loopback: only there can its records be read.
+    pub(crate) fn on_kubernetes(test: &str, story: fn(&Bench)) {
+        let Some(bench) = Bench::empty(test) else { return };
+        let run = || {
+            let Some(cluster) = Cluster::start_bare(test) else { return };
+            kubernetes::install(&cluster.api());
+            cluster.register_node(bench.node.name());
+            bench.cluster.set(cluster).expect("set once");
+            bench.put(Kind::IpPool, "pods", json!({"cidr": "10.244.0.0/24"}));
+            story(&bench);
+        };
+        bench.node.namespace().visit(run).unwrap();
+    }
+
+    /// The API server with the records, if that is where they are.
+    pub(crate) fn cluster(&self) -> Option<&Cluster> {
+        self.cluster.get()
     }
 
     pub(crate) fn programs(&self) -> &Programs {
@@ -55,11 +86,22 @@ impl Bench {
     }
 
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> Pod {
-        self.lab.pod(namespace, name).unwrap()
+        let pod = self.lab.pod(namespace, name).unwrap();
+        if let Some(cluster) = self.cluster() {
+            cluster.ensure(self.node.name(), &pod);
+        }
+        pod
     }
 
     pub(crate) fn call(&self, verb: &str, pod: &Pod) -> CniCall {
-        CniCall::new(&self.lab, &self.node, verb, pod)
+        let call = CniCall::new(&self.lab, &self.node, verb, pod);
+        let Some(cluster) = self.cluster() else { return call };
+        let mut call = call
+            .with("CNI_ARGS", &cluster.arguments(pod))
+            .with_netconf("datastore_type", "kubernetes")
+            .with_netconf("kubernetes", json!({"kubeconfig": cluster.kubeconfig}));
+        call.netconf.as_object_mut().unwrap().remove("sqlite_path");
+        call
     }
 
     pub(crate) fn add(&self, pod: &Pod) -> CniOutcome {
@@ -71,7 +113,10 @@ impl Bench {
     }
 
     pub(crate) fn books(&self) -> Books {
-        Books::at(self.lab.store_path())
+        match self.cluster() {
+            Some(cluster) => Books::on_kubernetes(&cluster.kubeconfig),
+            None => Books::at(self.lab.store_path()),
+        }
     }
 
     /// Makes a record, or replaces it.
