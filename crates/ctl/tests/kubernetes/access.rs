@@ -95,6 +95,36 @@ fn contexts_and_several_files_are_one_kubeconfig() {
     assert_eq!(at_home(&["get", "ippools", "--context", "test"], "").succeeded(), NO_POOLS);
 }
 
+/// As a pod has it: files where the kubelet mounts them, and the server's address in the environment.
+#[test]
+fn the_service_account_of_a_pod_lets_in() {
+    let test = "the_service_account_of_a_pod_lets_in";
+    if !rustix::process::geteuid().is_root() {
+        testkit::skip(test, "mounting needs root");
+        return;
+    }
+    let Some(cluster) = Cluster::for_test(test) else { return };
+    let desk = cluster.desk();
+    let ca = std::fs::read(cluster.server.certificates().cert("ca")).unwrap();
+    desk.file("account/ca.crt", ca);
+    desk.file("account/namespace", "kube-system");
+    desk.file("account/token", ADMIN_TOKEN);
+    let get = || {
+        // Only this command sees the mount.
+        let mounted = "mount -t tmpfs none /var/run/ && mkdir -p /var/run/secrets/kubernetes.io && \
+            cp -r account /var/run/secrets/kubernetes.io/serviceaccount && exec \"$@\"";
+        let mut command = desk.command("unshare");
+        command
+            .args(["--mount", "sh", "-c", mounted, "sh", PLUMB, "get", "ippools"])
+            .env_remove("KUBECONFIG");
+        command.env("KUBERNETES_SERVICE_HOST", "127.0.0.1");
+        finish(command.env("KUBERNETES_SERVICE_PORT", cluster.server.port().to_string()))
+    };
+    assert_eq!(get().succeeded(), NO_POOLS);
+    desk.file("account/token", "expired");
+    get().refused(1, &["it does not accept the credentials (401)"]);
+}
+
 /// calicoctl's settings for single parts of a kubeconfig.
 #[test]
 fn calicoctls_settings_are_taken() {
