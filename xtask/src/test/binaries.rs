@@ -18,6 +18,8 @@ use super::{Run, options::Options};
 use crate::metadata::Metadata;
 use crate::workspace;
 
+/// How many tests of one program run at once, for each core. Integration tests mostly wait: for timers, probes and other programs.
+const TESTS_PER_CORE: usize = 2;
 /// How often a sign of life is given by a program that takes long.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
@@ -141,6 +143,9 @@ fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &mut Ki
         // As under `cargo test`.
         command.env("CARGO_MANIFEST_DIR", &program.package_dir).env("CARGO_PKG_NAME", &program.package);
         command.env("PLUMB_TEST_SKIPS", skip_list.path());
+        if program.kind == "integration" && std::env::var_os("RUST_TEST_THREADS").is_none() {
+            command.env("RUST_TEST_THREADS", tests_at_once().to_string());
+        }
         describe_run(run, &mut command);
         command
     };
@@ -152,6 +157,10 @@ fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &mut Ki
     let (tally, finished) = harness.run(&mut |line| progress.line(line))?;
     report.add_program(name, &tally, skip_list.read(), &finished);
     Ok(())
+}
+
+fn tests_at_once() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from) * TESTS_PER_CORE
 }
 
 /// What every child of this run is told: the seed, and a place for its temporary files that goes away with us.
