@@ -41,14 +41,19 @@ impl Named {
 
     /// The name as a record has it: the same where that can be. What is no name by anybody's rules (`a/b`) is not made one.
     pub fn recorded(self, original: &str) -> Cow<'_, str> {
-        let can_be = match self {
-            Named::ContainerId => formats::container_id(original),
-            Named::Namespace | Named::Pod | Named::Interface => formats::name(original),
-        };
-        if can_be.is_ok() || !is_word(original) {
+        if self.allows(original) || !is_word(original) {
             return Cow::Borrowed(original);
         }
         Cow::Owned(stand_in(original))
+    }
+
+    /// Whether a record, and Kubernetes, can have this name.
+    pub fn allows(self, name: &str) -> bool {
+        let can_be = match self {
+            Named::ContainerId => formats::container_id(name),
+            Named::Namespace | Named::Pod | Named::Interface => formats::name(name),
+        };
+        can_be.is_ok()
     }
 
     /// The caller's own name, out of a record. An annotation that does not belong to what is recorded is passed over.

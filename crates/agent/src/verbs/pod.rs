@@ -5,6 +5,7 @@
 
 use book::Book;
 use model::kube::views;
+use model::originals::Named;
 use model::{Key, Resource};
 use store::Record;
 
@@ -28,6 +29,10 @@ pub(super) async fn find(
     services: Services<'_>,
 ) -> Result<Option<(Record, Resource)>, CniError> {
     let (Keeping::Views, Some(pod)) = (Keeping::of(book), &call.request.pod) else { return Ok(None) };
+    // It is not even asked for: such a name could lead to another object.
+    if !Named::Namespace.allows(&pod.namespace) || !Named::Pod.allows(&pod.name) {
+        return Err(gone(pod, node));
+    }
     let Some(key) = key_of(call, pod, node)? else { return Ok(None) };
     let cached = services.agent().and_then(|agent| agent.endpoints.record_at(&key));
     if let Some((record, resource)) = cached.map(decode).transpose()?
