@@ -44,6 +44,10 @@ pub(crate) struct Install {
     /// Replace the agent's existing settings with those of the environment
     #[arg(long)]
     pub(crate) replace_settings: bool,
+    /// Have the plugin work without the agent, on the Kubernetes store: writes the credentials of this command to
+    /// plumb-kubeconfig beside the network configuration, readable by root only
+    #[arg(long, conflicts_with_all = ["print", "crds"])]
+    pub(crate) one_shot_kubeconfig: bool,
     /// Print manifests for Kubernetes: crds, rbac, admission, or several of them with commas [default: all]
     #[arg(long, value_name = "PART", value_enum, num_args = 0.., value_delimiter = ',', require_equals = true)]
     #[arg(help_heading = "Kubernetes", hide_possible_values = true, conflicts_with = "crds")]

@@ -66,7 +66,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--print=everything"], "crds, rbac, admission"),
         (&["--crds", "--api-group", "crd.projectcalico.org/v2"], "projectcalico.org/v3"),
         (&["--print", "--namespace", "a' || true || '"], "not a valid name of a namespace"),
-        (&["--crds", "--apply"], "the store is not Kubernetes"),
+        (&["--crds", "--apply"], "--apply requires the Kubernetes store"),
     ] {
         let output = plumb(&[("DATASTORE_TYPE", "sqlite")], arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -125,6 +125,51 @@ fn the_service_account_of_a_pod_lets_in() {
     get().refused(1, &["it does not accept the credentials (401)"]);
 }
 
+/// `plumb install` gives the plugin credentials only if asked, and then all that it needs in one file.
+#[test]
+fn credentials_of_one_shot_calls_are_installed_if_asked() {
+    let Some(cluster) = Cluster::for_test("credentials_of_one_shot_calls_are_installed_if_asked") else {
+        return;
+    };
+    let desk = cluster.desk();
+    for program in ["plumb", "plumbd", "plumb-cni"] {
+        desk.file(&format!("programs/{program}"), program);
+    }
+    let install = |flags: &[&str]| {
+        desk.plumb(&[&["install", "--root", "image", "--bin-dir", "programs"], flags].concat())
+    };
+    let folder = desk.folder.path().join("image/etc/cni/net.d");
+    let plugin = || {
+        let conflist = std::fs::read(folder.join("10-plumb.conflist")).unwrap();
+        serde_json::from_slice::<Value>(&conflist).unwrap()["plugins"][0].clone()
+    };
+    assert_eq!(install(&[]).code, Some(0));
+    assert!(!folder.join("plumb-kubeconfig").exists() && plugin()["kubernetes"].is_null());
+    assert_eq!(plugin()["agent_socket"], "/run/plumb/agent.sock");
+
+    let installed = install(&["--one-shot-kubeconfig", "--replace-config"]);
+    let line = "installed image/etc/cni/net.d/plumb-kubeconfig\n";
+    assert!(installed.code == Some(0) && installed.stdout.contains(line), "{installed:?}");
+    assert_eq!(plugin()["kubernetes"]["kubeconfig"], "/etc/cni/net.d/plumb-kubeconfig");
+    assert!(plugin()["agent_socket"].is_null());
+    let written = folder.join("plumb-kubeconfig");
+    assert_eq!(std::fs::metadata(&written).unwrap().permissions().mode() & 0o777, 0o600);
+    // It names no file that may go.
+    let text = std::fs::read_to_string(&written).unwrap();
+    assert!(text.contains("client-key-data") && !text.contains("pki"), "{text}");
+    assert_eq!(get(&cluster.desk_with(written)).succeeded(), NO_POOLS);
+
+    let exec = json!({ "exec": { "apiVersion": "client.authentication.k8s.io/v1", "command": "login",
+        "interactiveMode": "Never" } });
+    let words = ["install", "--root", "other", "--bin-dir", "programs", "--one-shot-kubeconfig"];
+    let kubeconfig = cluster.server.write_kubeconfig("by-program", &cluster.server.url(), exec).unwrap();
+    with(&desk, &words, &[("KUBECONFIG", kubeconfig.to_str().unwrap())])
+        .refused(1, &["gets its credentials from a program"]);
+    with(&desk, &words, &[("DATASTORE_TYPE", "sqlite"), ("SQLITE_PATH", "x.db")])
+        .refused(2, &["--one-shot-kubeconfig requires the Kubernetes store"]);
+    assert!(!desk.folder.path().join("other").exists());
+}
+
 /// calicoctl's settings for single parts of a kubeconfig.
 #[test]
 fn calicoctls_settings_are_taken() {

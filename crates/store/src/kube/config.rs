@@ -98,7 +98,7 @@ impl KubeConfig {
     }
 
     /// What is to be read, and what it is called. `None`: the service account is meant.
-    fn read(&self) -> Result<Option<(String, Kubeconfig)>, StoreError> {
+    pub(super) fn read(&self) -> Result<Option<(String, Kubeconfig)>, StoreError> {
         if let Some(paths) = &self.kubeconfig {
             return read_all(paths).map(|read| Some((named(paths), read)));
         }
@@ -123,7 +123,11 @@ impl KubeConfig {
         read_one(&path).map(|read| Some((named(&path), read)))
     }
 
-    fn chosen_context(&self, setting: &str, kubeconfig: &Kubeconfig) -> Result<String, StoreError> {
+    pub(super) fn chosen_context(
+        &self,
+        setting: &str,
+        kubeconfig: &Kubeconfig,
+    ) -> Result<String, StoreError> {
         let bad = |problem: String| StoreError::BadSetting { setting: setting.to_owned(), problem };
         let known: Vec<&str> = kubeconfig.contexts.iter().map(|context| context.name.as_str()).collect();
         let current = kubeconfig.current_context.clone().filter(|name| !name.is_empty());
@@ -147,7 +151,7 @@ impl KubeSettings {
     }
 
     /// Single settings come before what the kubeconfig says, as in Calico.
-    fn put_into(&self, kubeconfig: &mut Kubeconfig, context: &str) {
+    pub(super) fn put_into(&self, kubeconfig: &mut Kubeconfig, context: &str) {
         if *self == (KubeSettings { inline: self.inline.clone(), ..KubeSettings::default() }) {
             return;
         }
@@ -191,27 +195,27 @@ fn set<T: Clone>(field: &mut Option<T>, said: &Option<T>) {
     }
 }
 
-fn context_of<'k>(kubeconfig: &'k Kubeconfig, name: &str) -> Option<&'k Context> {
+pub(super) fn context_of<'k>(kubeconfig: &'k Kubeconfig, name: &str) -> Option<&'k Context> {
     kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()
 }
 
-fn cluster_of<'k>(kubeconfig: &'k mut Kubeconfig, context: &str) -> Option<&'k mut Cluster> {
+pub(super) fn cluster_of<'k>(kubeconfig: &'k mut Kubeconfig, context: &str) -> Option<&'k mut Cluster> {
     let name = context_of(kubeconfig, context)?.cluster.clone();
     kubeconfig.clusters.iter_mut().find(|cluster| cluster.name == name)?.cluster.as_mut()
 }
 
-fn user_of<'k>(kubeconfig: &'k mut Kubeconfig, context: &str) -> Option<&'k mut AuthInfo> {
+pub(super) fn user_of<'k>(kubeconfig: &'k mut Kubeconfig, context: &str) -> Option<&'k mut AuthInfo> {
     let name = context_of(kubeconfig, context)?.user.clone()?;
     kubeconfig.auth_infos.iter_mut().find(|user| user.name == name)?.auth_info.as_mut()
 }
 
-fn put_cluster(kubeconfig: &mut Kubeconfig, context: &str, cluster: Cluster) {
+pub(super) fn put_cluster(kubeconfig: &mut Kubeconfig, context: &str, cluster: Cluster) {
     let Some(name) = context_of(kubeconfig, context).map(|context| context.cluster.clone()) else { return };
     kubeconfig.clusters.retain(|known| known.name != name);
     kubeconfig.clusters.push(NamedCluster { name, cluster: Some(cluster), ..NamedCluster::default() });
 }
 
-fn put_user(kubeconfig: &mut Kubeconfig, context: &str, user: AuthInfo) {
+pub(super) fn put_user(kubeconfig: &mut Kubeconfig, context: &str, user: AuthInfo) {
     let Some(chosen) = kubeconfig.contexts.iter_mut().find(|known| known.name == context) else { return };
     let Some(chosen) = &mut chosen.context else { return };
     let name = chosen.user.get_or_insert_with(|| OF_SETTINGS.to_owned()).clone();

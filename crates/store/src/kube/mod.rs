@@ -17,6 +17,7 @@ mod config;
 mod definitions;
 mod dial;
 mod failure;
+mod flatten;
 mod layout;
 mod proxy;
 mod range;

@@ -1,7 +1,7 @@
 //! The texts that are installed: network configuration, systemd unit, the agent's settings.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::settings::{AGENT_CAPABILITIES, Carried, SETTINGS, Setting, SettingGroup, quote_setting};
 use serde_json::{Value, json};
@@ -10,14 +10,26 @@ use crate::failure::Failure;
 
 const AGENT_SOCKET: &str = "/run/plumb/agent.sock";
 
+/// Who reads and writes records for the plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// The agent, so the plugin needs no credentials.
+    Agent,
+    /// Each call, with this kubeconfig.
+    Kubeconfig(PathBuf),
+}
+
 /// Our plugin, then those that are customary after it, where the node has them.
-pub(super) fn conflist(cni_bin: &Path) -> String {
-    let mut plugins = vec![json!({
-        "type": "plumb-cni",
-        "agent_socket": AGENT_SOCKET,
-        "log_level": "info",
-        "ipam": {"type": "plumb-ipam"},
-    })];
+pub(super) fn conflist(cni_bin: &Path, access: &Access) -> String {
+    let mut plugin = json!({"type": "plumb-cni", "log_level": "info", "ipam": {"type": "plumb-ipam"}});
+    match access {
+        Access::Agent => plugin["agent_socket"] = json!(AGENT_SOCKET),
+        Access::Kubeconfig(path) => {
+            plugin["datastore_type"] = json!("kubernetes");
+            plugin["kubernetes"] = json!({"kubeconfig": path});
+        }
+    }
+    let mut plugins = vec![plugin];
     let customary = [
         json!({"type": "portmap", "snat": true, "capabilities": {"portMappings": true}}),
         json!({"type": "bandwidth", "capabilities": {"bandwidth": true}}),
@@ -116,7 +128,7 @@ mod tests {
     fn a_chain_names_only_plugins_that_are_there() {
         let folder = tempfile::tempdir().unwrap();
         let types = || {
-            let list: Value = serde_json::from_str(&conflist(folder.path())).unwrap();
+            let list: Value = serde_json::from_str(&conflist(folder.path(), &Access::Agent)).unwrap();
             let plugins = list["plugins"].as_array().unwrap().iter();
             plugins.map(|plugin| plugin["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };

@@ -5,24 +5,16 @@ use std::io::Write as _;
 use model::Kind;
 use model::kube::{Shortfall, definition, is_custom_resource, shortfall};
 use serde_json::Value;
-use store::StoreConfig;
 use store::kube::Definitions;
 
 use super::files::Outcome;
 use super::tell;
 use crate::cli::Global;
 use crate::cli::install::Install;
-use crate::connect;
 use crate::failure::{Failure, Failures};
 
 pub(super) async fn apply(global: &Global, command: &Install) -> Result<(), Failures> {
-    let mut config = match connect::select(global)?.config {
-        StoreConfig::Kubernetes(config) => config,
-        other => {
-            let failure = Failure::usage(format!("the store is not Kubernetes but the {other}"));
-            return Err(failure.hint("set DATASTORE_TYPE=kubernetes, and KUBECONFIG or --context").into());
-        }
-    };
+    let mut config = super::kubernetes_store(global, "--apply")?;
     if let Some(layout) = command.api_group {
         config.api_group = Some(layout.api_version());
     }

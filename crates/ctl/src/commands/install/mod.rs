@@ -14,11 +14,14 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::Global;
 use crate::cli::install::{Install, Part};
+use crate::connect;
 use crate::failure::{Failure, Failures};
 
-use content::AgentSettings;
+use content::{Access, AgentSettings};
 use files::{Content, Existing, Item, Outcome};
 use model::settings::SETTINGS_FILE;
+use store::StoreConfig;
+use store::kube::KubeConfig;
 
 const PLUGIN: &str = "plumb-cni";
 /// The same program under another name is the plugin for addresses.
@@ -26,20 +29,23 @@ const PLUGIN_LINK: &str = "plumb-ipam";
 const PROGRAMS: [&str; 2] = ["plumb", "plumbd"];
 const CONFLIST: &str = "10-plumb.conflist";
 const UNIT: &str = "plumbd.service";
+/// No runtime takes it for a network configuration.
+const KUBECONFIG: &str = "plumb-kubeconfig";
 
 pub(super) async fn run(global: &Global, command: &Install) -> Result<(), Failures> {
     match &command.print {
         _ if command.crds && command.apply => definitions::apply(global, command).await,
         _ if command.crds => manifests::print(command, &[Part::Crds]),
         Some(parts) => manifests::print(command, parts),
-        None => on_this_node(command),
+        None => on_this_node(global, command),
     }
 }
 
-fn on_this_node(command: &Install) -> Result<(), Failures> {
+fn on_this_node(global: &Global, command: &Install) -> Result<(), Failures> {
     let source = source(command)?;
     let settings = AgentSettings::read(&|name| std::env::var_os(name))?;
-    let items = items(command, &source, &settings)?;
+    let kubeconfig = if command.one_shot_kubeconfig { Some(one_shot_kubeconfig(global)?) } else { None };
+    let items = items(command, &source, &settings, kubeconfig)?;
     let mut out = std::io::stdout().lock();
     for item in &items {
         let outcome = if command.dry_run { item.compare()? } else { item.put_in_place()? };
@@ -54,7 +60,30 @@ fn on_this_node(command: &Install) -> Result<(), Failures> {
     Ok(())
 }
 
-fn items(command: &Install, source: &Path, settings: &AgentSettings) -> Result<Vec<Item>, Failure> {
+/// The text of a kubeconfig with what this command would use.
+fn one_shot_kubeconfig(global: &Global) -> Result<String, Failure> {
+    let config = kubernetes_store(global, "--one-shot-kubeconfig")?;
+    Ok(config.flattened()?)
+}
+
+/// The chosen store, which must be Kubernetes for this flag.
+fn kubernetes_store(global: &Global, flag: &str) -> Result<KubeConfig, Failure> {
+    match connect::select(global)?.config {
+        StoreConfig::Kubernetes(config) => Ok(config),
+        other => {
+            let failure =
+                Failure::usage(format!("{flag} requires the Kubernetes store, but the store is the {other}"));
+            Err(failure.hint("set DATASTORE_TYPE=kubernetes, and KUBECONFIG or --context"))
+        }
+    }
+}
+
+fn items(
+    command: &Install,
+    source: &Path,
+    settings: &AgentSettings,
+    kubeconfig: Option<String>,
+) -> Result<Vec<Item>, Failure> {
     let at = |folder: &Path, name: &str| below(&command.root, &folder.join(name));
     let program = |folder: &Path, name: &str| -> Result<Item, Failure> {
         Ok(Item::new(at(folder, name), 0o755, Content::Text(read(&source.join(name))?)))
@@ -70,8 +99,13 @@ fn items(command: &Install, source: &Path, settings: &AgentSettings) -> Result<V
     let path = below(&command.root, Path::new(SETTINGS_FILE));
     let settings = Item::new(path, 0o600, Content::Text(settings.file().into_bytes()));
     items.push(settings.or_kept(Existing::kept_unless(command.replace_settings)));
+    let mut access = Access::Agent;
+    if let Some(text) = kubeconfig {
+        access = Access::Kubeconfig(command.cni_conf_dir.join(KUBECONFIG));
+        items.push(Item::new(at(&command.cni_conf_dir, KUBECONFIG), 0o600, Content::Text(text.into_bytes())));
+    }
     // Last: from then on the runtime makes use of the rest.
-    let conflist = content::conflist(&below(&command.root, &command.cni_bin_dir));
+    let conflist = content::conflist(&below(&command.root, &command.cni_bin_dir), &access);
     let conflist =
         Item::new(at(&command.cni_conf_dir, CONFLIST), 0o600, Content::Text(conflist.into_bytes()));
     items.push(conflist.or_kept(Existing::kept_unless(command.replace_config)));
