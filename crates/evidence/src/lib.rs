@@ -25,6 +25,7 @@ pub mod probe;
 pub mod readiness;
 #[cfg(feature = "sample")]
 pub mod sample;
+pub mod trouble;
 mod unseen;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub use log::{Happening, LogEvent};
 pub use need::Need;
 pub use node::{NodeEvidence, same_id};
 pub use origin::{Exhibit, Origin, SharedText, Sighted};
+pub use trouble::Trouble;
 pub use unseen::{FileGap, NodeGap, PartialList, Unseen};
 
 /// Everything that was collected in one look.

@@ -31,6 +31,10 @@ pub(crate) struct Draft {
     pub(crate) nodes: BTreeMap<Option<NodeName>, NodeEvidence>,
     /// Lists of which it is known that nothing is missing.
     pub(crate) whole: WholeLists,
+    /// From which event on its log is which pod's, by the commands between.
+    pub(crate) log_pods: Vec<(usize, Option<String>)>,
+    /// It holds custom resources of Calico, so the store is Kubernetes.
+    pub(crate) has_custom_resources: bool,
     /// About how many bytes are kept of it.
     kept: Cell<usize>,
     /// Where views from inside pods stand in their node's list.
