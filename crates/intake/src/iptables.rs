@@ -76,7 +76,12 @@ impl IptablesReader {
         if is_ipv6 || chains.iter().flat_map(|chain| &chain.rules).any(holds_ipv6) {
             chains.iter_mut().for_each(|chain| "ip6".clone_into(&mut chain.family));
         }
-        Some(Sighted::new(Firewall { chains, has_legacy_rules: false }, self.first?))
+        // What matters of so many lines the checks say themselves.
+        let origin = match self.first? {
+            Origin::File { name, line, .. } => Origin::File { name, line, text: None },
+            other => other,
+        };
+        Some(Sighted::new(Firewall { chains, has_legacy_rules: false }, origin))
     }
 }
 

@@ -45,7 +45,7 @@ fn collect(case: &Case<'_>) -> Troubles {
         if let Some((trouble, mut told)) = of_log(event) {
             told.is_over = successes.get(&place_of(event)).is_some_and(|last| index < *last)
                 || is_history(case, event)
-                || trouble == Trouble::PluginMissing && is_ready(case, event);
+                || is_without_configuration(&told) && is_ready(case, event);
             troubles.entry(trouble).or_default().push(told);
         }
     }
@@ -75,7 +75,14 @@ fn is_history(case: &Case<'_>, event: &Sighted<LogEvent>) -> bool {
     now.duration_since(at) > ZONES + LASTS
 }
 
-/// Whether Kubernetes holds the node of a line for ready: then the runtime has found its plugin since.
+/// What every runtime says until calico-node has written the configuration. A plugin that is missing is another thing.
+fn is_without_configuration(told: &Told) -> bool {
+    ["initialized", "no networks found", "no CNI configuration"]
+        .iter()
+        .any(|words| told.message.contains(words))
+}
+
+/// Whether Kubernetes holds the node of a line for ready: then the runtime has found its configuration since.
 fn is_ready(case: &Case<'_>, event: &Sighted<LogEvent>) -> bool {
     let node = event.seen.node.as_ref().and_then(|node| case.kube_node(node));
     node.is_some_and(|node| node.seen.is_ready() == Some(true))

@@ -55,6 +55,9 @@ impl Report {
         };
         let finding = look.found(subject, words(&place));
         finding.known_by(format!("{:?}", self.trouble));
+        if self.is_of_cluster && !nodes.is_empty() {
+            finding.because(format!("reported on {place}"));
+        }
         say(finding, &told, count);
         explain(case, finding, &told, &nodes, self);
         Some(finding)
@@ -109,11 +112,13 @@ fn explain(
     }
 }
 
-/// The words that matter of a message, which may be long.
+/// The words that matter of a message: what the runtime and the kubelet put before the plugin's own is cut.
 fn brief(message: &str) -> String {
     const CHARS_MAX: usize = 200;
-    let text: String = message.chars().take(CHARS_MAX).collect();
-    if text.len() < message.len() { format!("{text} …") } else { text }
+    const BEFORE: [&str; 3] = ["failed (add): ", "failed (delete): ", "desc = "];
+    let own = BEFORE.iter().find_map(|before| message.rsplit_once(before)).map_or(message, |(_, own)| own);
+    let text: String = own.chars().take(CHARS_MAX).collect();
+    if text.len() < own.len() { format!("{text} …") } else { text }
 }
 
 /// One line that names the trouble, for tests.

@@ -64,7 +64,7 @@ fn rights_missing(evidence: &mut Evidence, node: usize) -> String {
 }
 
 fn cni_plugin_missing(evidence: &mut Evidence, node: usize) -> String {
-    say(evidence, node, 2, "Network plugin returns error: cni plugin not initialized");
+    say(evidence, node, 2, "failed to find plugin \"calico\" in path [/opt/cni/bin]");
     subject(node)
 }
 

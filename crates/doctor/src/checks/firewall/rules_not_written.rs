@@ -19,7 +19,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 const REPORT: Report = Report {
     least: 3,
     passes: true,
-    explains: &[FindingCode::CalicoNodeNotReady],
+    explains: &[FindingCode::CalicoNodeNotReady, FindingCode::KubeProxyNotReady],
     ..Report::of(Trouble::RulesNotWritten)
 };
 

@@ -11,7 +11,7 @@ pub(in crate::checks) const CHECK: Check = Check {
                   connections, or a limit that is too low for the machine, fill it.",
     remedy: "raise net.netfilter.nf_conntrack_max (kube-proxy sets it from conntrack.maxPerCore), and find what opens \
              so many connections: conntrack -S, conntrack -L",
-    needs: &[&[Need::Log], &[Need::Events], &[Need::KubeNodes]],
+    needs: &[&[Need::Log], &[Need::Events], &[Need::Sysctls]],
     certainty: Certainty::Certain,
     ..Check::error(FindingCode::ConntrackFull, look)
 };
@@ -19,7 +19,28 @@ pub(in crate::checks) const CHECK: Check = Check {
 const REPORT: Report =
     Report { explains: &[FindingCode::CalicoNodeNotReady], ..Report::of(Trouble::ConnectionsFull) };
 
+const COUNT: &str = "net/netfilter/nf_conntrack_count";
+const MAX: &str = "net/netfilter/nf_conntrack_max";
+
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    for host in case.hosts() {
+        let read = |path| {
+            let value = host.node.kernel.sysctl(path)?;
+            Some((value, value.seen.trim().parse::<u64>().ok()?))
+        };
+        let (Some((count, held)), Some((limit, max))) = (read(COUNT), read(MAX)) else { continue };
+        if held >= max && max > 0 {
+            let name = host.name();
+            look.found(
+                name,
+                format!("the connection tracking table of node {name} is full: {held} of {max} entries"),
+            )
+            .known_by("full")
+            .seen(count.exhibit(format!("{COUNT} = {held}")))
+            .seen(limit.exhibit(format!("{MAX} = {max}")))
+            .explains(FindingCode::ConntrackFull, name);
+        }
+    }
     REPORT.tell(case, look, |place| {
         format!("the connection tracking table of {place} is full, and new connections are dropped")
     });
@@ -30,6 +51,15 @@ mod tests {
     use super::*;
     use crate::checks::named::{said, said_otherwise};
     use crate::checks::testing::{only, silent};
+
+    #[test]
+    fn fires_for_a_count_at_its_limit() {
+        let text = "[root@n1 ~]# sysctl -a\nnet.netfilter.nf_conntrack_count = 65536\nnet.netfilter.nf_conntrack_max = 65536\n";
+        let finding = only(&CHECK, &intake::read([("a.txt", text.as_bytes())]));
+        assert!(finding.summary.ends_with("is full: 65536 of 65536 entries"), "{}", finding.summary);
+        let text = text.replace("count = 65536", "count = 812");
+        silent(&CHECK, &intake::read([("a.txt", text.as_bytes())]));
+    }
 
     const LINE: &str = "nf_conntrack: nf_conntrack: table full, dropping packet";
 

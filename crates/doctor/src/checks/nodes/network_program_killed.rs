@@ -16,7 +16,10 @@ pub(in crate::checks) const CHECK: Check = Check {
     ..Check::error(FindingCode::NetworkProgramKilled, look)
 };
 
-const REPORT: Report = Report { explains: &[FindingCode::CalicoNodeNotReady], ..Report::of(Trouble::Killed) };
+const REPORT: Report = Report {
+    explains: &[FindingCode::CalicoNodeNotReady, FindingCode::KubeProxyNotReady],
+    ..Report::of(Trouble::Killed)
+};
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     REPORT.tell(case, look, |place| {

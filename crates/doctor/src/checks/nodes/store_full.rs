@@ -23,9 +23,7 @@ const REPORT: Report = Report {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
-    REPORT.tell(case, look, |place| {
-        format!("the store refuses writes because it is full, by what {place} reports")
-    });
+    REPORT.tell(case, look, |_| "the store refuses writes because it is full".to_owned());
 }
 
 #[cfg(test)]
@@ -40,7 +38,7 @@ mod tests {
     fn fires_for_what_a_log_or_an_event_names() {
         let finding = only(&CHECK, &said(LINE, 1));
         assert_eq!(finding.subject.to_string(), "cluster");
-        assert_eq!(finding.summary, "the store refuses writes because it is full, by what node n1 reports");
+        assert_eq!(finding.summary, "the store refuses writes because it is full");
         silent(&CHECK, &said_otherwise());
     }
 }

@@ -1,9 +1,12 @@
 //! Node set-up: the store is locked, as a migration leaves it.
 
+use std::collections::BTreeSet;
+
 use model::Kind;
 use serde_json::Value;
 
 use crate::checks::named::Report;
+use crate::checks::words::{counted, listed};
 use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
 use evidence::Trouble;
 
@@ -33,13 +36,18 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let Some(record) = locked else {
         // The record itself knows better than a log.
         if case.evidence.records.all(Kind::ClusterInformation).is_empty() {
-            REPORT.tell(case, look, |place| format!("the store is locked, by what {place} reports"));
+            REPORT.tell(case, look, |_| "the store is locked".to_owned());
         }
         return;
     };
     let finding = look.found(Subject::Cluster, "the store is locked: datastoreReady is false");
     finding.seen(record.exhibit("datastoreReady: false"));
-    for told in case.told_of(Trouble::StoreLocked) {
+    let told = case.told_of(Trouble::StoreLocked);
+    let refused: BTreeSet<_> = told.iter().filter_map(|told| told.pod.as_ref()).collect();
+    if !refused.is_empty() {
+        finding.because(format!("{} told of it: {}", counted(refused.len(), "pod"), listed(&refused)));
+    }
+    for told in told {
         finding.seen(told.exhibit.clone());
         if let Some(pod) = &told.pod {
             finding.explains(FindingCode::AddFailing, pod.clone());

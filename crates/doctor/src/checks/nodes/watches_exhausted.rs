@@ -18,7 +18,7 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 const REPORT: Report = Report {
     passes: true,
-    explains: &[FindingCode::CalicoNodeNotReady, FindingCode::KubeletFailing],
+    explains: &[FindingCode::CalicoNodeNotReady, FindingCode::KubeletFailing, FindingCode::KubeProxyNotReady],
     ..Report::of(Trouble::WatchesExhausted)
 };
 
