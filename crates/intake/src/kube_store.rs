@@ -65,6 +65,7 @@ fn show_endpoints(evidence: &mut Evidence) {
     }
     evidence.endpoints = Some(endpoints);
     evidence.partial.endpoints = is_partial;
+    evidence.shown.endpoints = true;
 }
 
 /// What a pod shows.
@@ -139,6 +140,7 @@ fn show_nodes(evidence: &mut Evidence) {
     for (record, origin) in shown {
         evidence.records.add(Sighted::new(record, origin));
     }
+    evidence.shown.nodes = true;
 }
 
 fn node_record(node: &KubeNode) -> Option<Resource> {
