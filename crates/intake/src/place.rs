@@ -11,7 +11,7 @@ use evidence::kernel::{Kernel, PodView};
 use evidence::{Evidence, Happening, NodeEvidence, Partial};
 use model::NodeName;
 
-use super::draft::{Draft, WholeLists};
+use super::draft::{Draft, LogOwner, WholeLists};
 
 pub(crate) fn place(drafts: Vec<Draft>) -> Evidence {
     let known = Known::of(&drafts);
@@ -74,8 +74,12 @@ fn name_log(draft: &mut Draft, owners: &[(usize, Option<NodeName>)], node: Optio
 
 /// From which event on a log is whose, where `kubectl logs POD` says so.
 fn log_owners(draft: &Draft, known: &Known) -> Vec<(usize, Option<NodeName>)> {
-    let owner = |pod: &Option<String>| known.host_pods.get(pod.as_ref()?).cloned();
-    draft.log_pods.iter().map(|(start, pod)| (*start, owner(pod))).collect()
+    let owner = |owner: &LogOwner| match &owner.pod {
+        Some(pod) => known.host_pods.get(pod).cloned(),
+        // A client's prompt names the client, who is no node.
+        None => owner.host.as_ref().and_then(|host| known.nodes.get(host).cloned()),
+    };
+    draft.log_owners.iter().map(|of| (of.first, owner(of))).collect()
 }
 
 /// `dir/slave-140.ip-route.txt` is slave-140's, if there is such a node; so are `kubelet-slave-140.log`, `ip-route_slave-140.txt` and

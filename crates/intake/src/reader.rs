@@ -2,7 +2,7 @@
 
 use super::describe::{self, Description};
 use super::document::{Documents, Item, JsonSplitter, YamlSplitter};
-use super::draft::{Draft, Section};
+use super::draft::{Draft, LogOwner, Section};
 use super::ipam_report::{IpamReportReader, Told};
 use super::iproute::IpReader;
 use super::iptables::IptablesReader;
@@ -88,7 +88,11 @@ impl FileReader {
             self.documents.command(section.command.as_deref().unwrap_or_default());
             self.section = section;
             let pod = command::pod_of_logs(self.section.command.as_deref().unwrap_or_default());
-            self.draft.log_pods.push((self.log.len(), pod.map(str::to_owned)));
+            self.draft.log_owners.push(LogOwner {
+                first: self.log.len(),
+                pod: pod.map(str::to_owned),
+                host: self.section.host.clone(),
+            });
             return;
         }
         let is_over = match self.mode {

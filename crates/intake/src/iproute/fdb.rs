@@ -10,7 +10,7 @@ pub(super) enum Entry {
     Other,
 }
 
-/// `None`: it is no such line.
+/// `None`: it is no such line. Where the command asks for one device, its lines do not name it: the one that Calico makes.
 pub(super) fn read(text: &str) -> Option<Entry> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mac: Mac = words.first()?.parse().ok()?;
@@ -18,7 +18,9 @@ pub(super) fn read(text: &str) -> Option<Entry> {
         let at = words.iter().position(|found| *found == word)?;
         words.get(at + 1).copied()
     };
-    let device = after("dev")?.to_owned();
+    let is_entry = words.contains(&"self") || words.contains(&"permanent") || words.contains(&"master");
+    let device =
+        after("dev").or_else(|| (is_entry && words.contains(&"dst")).then_some("vxlan.calico"))?.to_owned();
     let node = after("dst").and_then(|text| text.parse().ok());
     Some(node.map_or(Entry::Other, |node| Entry::Forward(Forward { device, mac, node })))
 }
