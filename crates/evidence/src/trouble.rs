@@ -188,7 +188,7 @@ impl Trouble {
     /// The trouble that a line names. Of several the first of the table.
     pub fn named_in(text: &str) -> Option<Trouble> {
         let has_all = |sign: &Sign| sign.iter().all(|part| text.contains(part));
-        SIGNS.iter().find(|(_, signs)| signs.iter().any(|sign| has_all(sign))).map(|(trouble, _)| *trouble)
+        SIGNS.iter().find(|(_, signs)| signs.iter().any(has_all)).map(|(trouble, _)| *trouble)
     }
 }
 

@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "evidence is files of this test")]
 
 mod broken;
+mod lines;
 
 use std::path::{Path, PathBuf};
 

@@ -23,7 +23,7 @@ impl Listed {
             Some(namespaces) => namespaces,
             None => self.kinds.entry(kind.to_owned()).or_default(),
         };
-        if let Some(namespace) = element["metadata"]["namespace"].as_str()
+        if let Some(namespace) = element.pointer("/metadata/namespace").and_then(Value::as_str)
             && !namespaces.contains(namespace)
         {
             namespaces.insert(namespace.to_owned());
@@ -39,7 +39,10 @@ impl Listed {
     pub(super) fn end(&mut self, frame: Option<&Value>, section: &Section, draft: &mut Draft) {
         let Listed { kinds, has_unread } = std::mem::take(self);
         let frame = frame.unwrap_or(&Value::Null);
-        let continues = frame["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty());
+        let continues = frame
+            .pointer("/metadata/continue")
+            .and_then(Value::as_str)
+            .is_some_and(|token| !token.is_empty());
         let command = section.command.as_deref().unwrap_or_default();
         if continues || has_unread || command::is_selective(command) {
             return;

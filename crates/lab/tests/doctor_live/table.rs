@@ -8,8 +8,8 @@ use model::FindingCode;
 
 use crate::faults;
 
-const NAMED: &str = "a log, an event or a condition names it, and no program of a lab says it: crates/doctor/tests/clusters has the texts";
-const TEXTS: &str = "it is a setting or a state of Kubernetes that a lab does not have: crates/doctor/tests/clusters has the texts";
+const NAMED: &str = "a log, an event or a condition names it, and no program of a lab says it: crates/doctor/tests/clusters has texts";
+const TEXTS: &str = "it is a setting or a state of Kubernetes that a lab does not have: its own tests and crates/doctor/tests/clusters do";
 
 /// Codes that no fault can be made for in a lab.
 const NOT_HERE: &[(FindingCode, &str)] = &[
