@@ -11,7 +11,7 @@
 //! Terminal escapes, control characters and whatever looks like a secret are gone before anything is looked at, so that
 //! everything in the [`Evidence`] is safe to print.
 //!
-//! A file's name up to its first dot may name the node that it was taken on; whether it does is settled when all files
+//! A file's name, or that of its directory, may name the node that it was taken on; whether it does is settled when all files
 //! are read (`place`).
 
 // What is read here was written by strangers: nothing may be cut at a place that need not be there.
