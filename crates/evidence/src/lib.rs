@@ -25,6 +25,7 @@ pub mod probe;
 pub mod readiness;
 #[cfg(feature = "sample")]
 pub mod sample;
+pub mod trouble;
 mod unseen;
 
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub use log::{Happening, LogEvent};
 pub use need::Need;
 pub use node::{NodeEvidence, same_id};
 pub use origin::{Exhibit, Origin, SharedText, Sighted};
+pub use trouble::Trouble;
 pub use unseen::{FileGap, NodeGap, PartialList, Unseen};
 
 /// Everything that was collected in one look.
@@ -66,6 +68,8 @@ pub struct Evidence {
     pub log: Option<Vec<Sighted<LogEvent>>>,
     /// Which lists are only part of what there is, so that what they lack is not gone.
     pub partial: Partial,
+    /// Which lists were made of Kubernetes' own objects, because nobody read the store that has them.
+    pub shown: ShownByKubernetes,
     /// What was there and could not be used: texts of no known format, records that are cut.
     pub unseen: Vec<Unseen>,
     /// An earlier look at the same things. What was not so then, or is not so now, is churn.
@@ -84,6 +88,13 @@ pub struct Partial {
     pub pods: bool,
     pub kube_nodes: bool,
     pub endpoints: bool,
+}
+
+/// Lists that are views of pods and nodes. They give way to what was read from a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShownByKubernetes {
+    pub endpoints: bool,
+    pub nodes: bool,
 }
 
 impl Evidence {
@@ -133,7 +144,11 @@ impl Evidence {
     }
 
     /// Takes in what was collected elsewhere of the same look.
-    pub fn absorb(&mut self, other: Evidence) {
+    pub fn absorb(&mut self, mut other: Evidence) {
+        self.give_way_to(&other);
+        other.give_way_to(self);
+        self.shown.endpoints |= other.shown.endpoints;
+        self.shown.nodes |= other.shown.nodes;
         self.taken_at = self.taken_at.max(other.taken_at);
         // Of several lists the oldest counts: more may have changed since.
         self.pods_at = match (self.pods_at, other.pods_at) {
@@ -162,6 +177,17 @@ impl Evidence {
 }
 
 impl Evidence {
+    /// Forgets what is only a view where another collection has the records themselves.
+    fn give_way_to(&mut self, other: &Evidence) {
+        if self.shown.endpoints && other.endpoints.is_some() && !other.shown.endpoints {
+            (self.endpoints, self.partial.endpoints, self.shown.endpoints) = (None, false, false);
+        }
+        if self.shown.nodes && other.records.of(Kind::Node).is_some() && !other.shown.nodes {
+            self.records.0.remove(&Kind::Node);
+            self.shown.nodes = false;
+        }
+    }
+
     /// Part of a list added to the whole of it leaves it whole.
     fn partial_with(&self, other: &Evidence) -> Partial {
         let join = |mine: (bool, bool), theirs: (bool, bool)| {
@@ -265,6 +291,26 @@ mod tests {
         assert!(!joined(part(), whole()) && !joined(whole(), part()));
         assert!(joined(part(), part()) && joined(part(), Evidence::default()));
         assert!(joined(Evidence::default(), part()) && !joined(Evidence::default(), whole()));
+    }
+
+    #[test]
+    fn views_give_way_to_records() {
+        let endpoint = |name: &str| {
+            let endpoint = Endpoint { name: name.to_owned(), ..Endpoint::default() };
+            Some(vec![Sighted::new(endpoint, Origin::file(name))])
+        };
+        let shown = ShownByKubernetes { endpoints: true, nodes: false };
+        let view = || Evidence { endpoints: endpoint("view"), shown, ..Evidence::default() };
+        let record = || Evidence { endpoints: endpoint("record"), ..Evidence::default() };
+        for (mut one, other) in [(view(), record()), (record(), view())] {
+            one.absorb(other);
+            let names: Vec<&str> =
+                one.endpoints.iter().flatten().map(|known| known.seen.name.as_str()).collect();
+            assert_eq!((names.as_slice(), one.shown.endpoints), (["record"].as_slice(), false));
+        }
+        let mut both = view();
+        both.absorb(view());
+        assert_eq!((both.endpoints.unwrap().len(), both.shown.endpoints), (2, true));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use jiff::civil::DateTime;
 use model::{Cidr, HandleId, Mac, NodeName};
 use serde::{Deserialize, Serialize};
 
-use super::PodName;
+use super::{PodName, Trouble};
 
 /// One thing that a log tells. Lines that say the same one after the other are one event with a count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +98,8 @@ pub enum Happening {
     UnitFailed { unit: String },
     /// A unit of systemd was started.
     UnitStarted { unit: String },
+    /// A trouble that the line names in words of its own.
+    Named { trouble: Trouble, pod: Option<PodName>, message: String },
     /// A program refuses to go on.
     Fatal { program: String, message: String },
     /// A store does not answer, or not in time.

@@ -1,6 +1,6 @@
 //! What was seen on one node: its kernel, its pods from inside, BGP, the runtime, and how it is set up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -254,7 +254,9 @@ impl NodeEvidence {
     /// Takes in what somebody else saw of the same node.
     pub fn absorb(&mut self, other: NodeEvidence) {
         self.kernel.absorb(other.kernel);
-        self.firewall = self.firewall.take().or(other.firewall);
+        if let Some(firewall) = other.firewall {
+            self.absorb_firewall(firewall);
+        }
         super::join(&mut self.pod_views, other.pod_views);
         super::join(&mut self.sandboxes, other.sandboxes);
         super::join(&mut self.containers, other.containers);
@@ -275,6 +277,20 @@ impl NodeEvidence {
         self.state_folder_problem = self.state_folder_problem.take().or(other.state_folder_problem);
         self.store_problem = self.store_problem.take().or(other.store_problem);
         self.setup.absorb(other.setup);
+    }
+
+    /// Takes in rules that were seen elsewhere: those of the other version of IP, unless all were shown at once before.
+    pub fn absorb_firewall(&mut self, firewall: Sighted<Firewall>) {
+        let Some(mine) = &mut self.firewall else {
+            self.firewall = Some(firewall);
+            return;
+        };
+        let known: BTreeSet<(String, String)> =
+            mine.seen.chains.iter().map(|chain| (chain.family.clone(), chain.table.clone())).collect();
+        let new = firewall.seen.chains.into_iter();
+        let new = new.filter(|chain| !known.contains(&(chain.family.clone(), chain.table.clone())));
+        mine.seen.chains.extend(new);
+        mine.seen.has_legacy_rules |= firewall.seen.has_legacy_rules;
     }
 
     /// Nothing but a name.

@@ -31,12 +31,24 @@ pub(crate) struct Draft {
     pub(crate) nodes: BTreeMap<Option<NodeName>, NodeEvidence>,
     /// Lists of which it is known that nothing is missing.
     pub(crate) whole: WholeLists,
+    /// Whose its log is, by the commands between.
+    pub(crate) log_owners: Vec<LogOwner>,
+    /// It holds custom resources of Calico, so the store is Kubernetes.
+    pub(crate) has_custom_resources: bool,
     /// About how many bytes are kept of it.
     kept: Cell<usize>,
     /// Where views from inside pods stand in their node's list.
     views: BTreeMap<(Option<NodeName>, Option<PodName>), usize>,
     /// What could not be read and is only counted.
     more_unseen: usize,
+}
+
+/// From one event on a log is a pod's (`kubectl logs`), or was printed on a host.
+#[derive(Clone, Debug)]
+pub(crate) struct LogOwner {
+    pub(crate) first: usize,
+    pub(crate) pod: Option<String>,
+    pub(crate) host: Option<NodeName>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

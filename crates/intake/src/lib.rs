@@ -11,18 +11,22 @@
 //! Terminal escapes, control characters and whatever looks like a secret are gone before anything is looked at, so that
 //! everything in the [`Evidence`] is safe to print.
 //!
-//! A file's name up to its first dot may name the node that it was taken on; whether it does is settled when all files
+//! A file's name, or that of its directory, may name the node that it was taken on; whether it does is settled when all files
 //! are read (`place`).
 
 // What is read here was written by strangers: nothing may be cut at a place that need not be there.
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
+mod command;
 mod describe;
 mod document;
 mod draft;
 mod ipam_report;
 mod iproute;
+mod iptables;
+mod kube_store;
 mod logs;
+mod moment;
 mod place;
 mod prompt;
 mod reader;
@@ -79,7 +83,9 @@ impl Intake {
 
     /// Everything that was understood, and what was not.
     pub fn finish(self) -> Evidence {
-        tidy::tidy(place::place(self.drafts))
+        let has_custom_resources = self.drafts.iter().any(|draft| draft.has_custom_resources);
+        let evidence = tidy::tidy(place::place(self.drafts));
+        moment::estimate(kube_store::show(evidence, has_custom_resources))
     }
 }
 

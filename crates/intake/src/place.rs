@@ -1,26 +1,37 @@
 //! Which node a file speaks of, once all files are read.
 //!
-//! A prompt names the machine. Else the file's name up to its first dot may: it does if a node of that name (compared without
-//! case) is known from anything that was read, or if no node is known at all. Otherwise what was read stays unplaced.
+//! A prompt names the machine. Else the file's name or its directory's may: they do if a node of that name (compared without case), or
+//! a pod on a node's network, is known from anything that was read; or if no node is known at all. Else the content may: a host name,
+//! an address that a node has. Otherwise what was read stays unplaced.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use evidence::{Evidence, Happening, Partial};
+use evidence::kernel::{Kernel, PodView};
+use evidence::{Evidence, Happening, NodeEvidence, Partial};
 use model::NodeName;
 
-use super::draft::{Draft, WholeLists};
+use super::draft::{Draft, LogOwner, WholeLists};
 
 pub(crate) fn place(drafts: Vec<Draft>) -> Evidence {
-    let known = known_nodes(&drafts);
+    let known = Known::of(&drafts);
     let mut evidence = Evidence::default();
     let mut whole = WholeLists::default();
     for mut draft in drafts {
         let by_name = node_of_file(&draft.file, &known);
-        name_log(&mut draft, by_name.as_ref());
+        let of_pods = log_owners(&draft, &known);
+        name_log(&mut draft, &of_pods, by_name.as_ref());
         for (host, mut node) in std::mem::take(&mut draft.nodes) {
-            match host.or_else(|| by_name.clone()) {
+            let views = take_host_views(&mut node, &known);
+            for (name, kernel) in views {
+                evidence.node_mut(&name).kernel.absorb(kernel);
+            }
+            let has_more = !node.is_empty();
+            let by_content = || node_of_content(&node, &known);
+            match host.or_else(|| by_name.clone()).or_else(by_content) {
+                _ if !has_more => {}
                 Some(name) => {
-                    node.name = known.get(&name).cloned().unwrap_or(name);
+                    node.name = known.nodes.get(&name).cloned().unwrap_or(name);
                     evidence.node_mut(&node.name).absorb(node);
                 }
                 None => evidence.unplaced.push(node),
@@ -40,23 +51,111 @@ pub(crate) fn place(drafts: Vec<Draft>) -> Evidence {
     evidence
 }
 
+/// What was seen from inside a pod on its node's network is the node's own.
+fn take_host_views(node: &mut NodeEvidence, known: &Known) -> Vec<(NodeName, Kernel)> {
+    let Some(views) = node.pod_views.take() else { return Vec::new() };
+    let host_of = |view: &PodView| known.host_pods.get(&view.pod.as_ref()?.name).cloned();
+    let (of_nodes, of_pods): (Vec<PodView>, Vec<PodView>) =
+        views.into_iter().partition(|view| host_of(view).is_some());
+    node.pod_views = (!of_pods.is_empty()).then_some(of_pods);
+    of_nodes.into_iter().filter_map(|view| Some((host_of(&view)?, view.kernel))).collect()
+}
+
 /// Logs without a host of their own were written where the file says.
-fn name_log(draft: &mut Draft, node: Option<&NodeName>) {
-    let Some(node) = node else { return };
-    for event in draft.cluster.log.iter_mut().flatten() {
-        event.seen.node.get_or_insert_with(|| node.clone());
+fn name_log(draft: &mut Draft, owners: &[(usize, Option<NodeName>)], node: Option<&NodeName>) {
+    for (index, event) in draft.cluster.log.iter_mut().flatten().enumerate() {
+        let owner = owners.iter().rev().find(|(start, _)| *start <= index);
+        let owner = owner.and_then(|(_, owner)| owner.as_ref()).or(node);
+        if let (None, Some(owner)) = (&event.seen.node, owner) {
+            event.seen.node = Some(owner.clone());
+        }
     }
 }
 
-/// `dir/slave-140.ip-route.txt` is slave-140's, if there is such a node. Logs are also called for what wrote them:
-/// `kubelet-slave-140.log`.
-fn node_of_file(file: &str, known: &BTreeSet<NodeName>) -> Option<NodeName> {
-    let base = file.rsplit('/').next().unwrap_or(file);
+/// From which event on a log is whose, where `kubectl logs POD` says so.
+fn log_owners(draft: &Draft, known: &Known) -> Vec<(usize, Option<NodeName>)> {
+    let owner = |owner: &LogOwner| match &owner.pod {
+        Some(pod) => known.host_pods.get(pod).cloned(),
+        // A client's prompt names the client, who is no node.
+        None => owner.host.as_ref().and_then(|host| known.nodes.get(host).cloned()),
+    };
+    draft.log_owners.iter().map(|of| (of.first, owner(of))).collect()
+}
+
+/// `dir/slave-140.ip-route.txt` is slave-140's, if there is such a node; so are `kubelet-slave-140.log`, `ip-route_slave-140.txt` and
+/// whatever is in a directory of that name. A name that is part of a longer one does not count.
+fn node_of_file(file: &str, known: &Known) -> Option<NodeName> {
+    let mut parts = file.rsplit('/');
+    let base = parts.next().unwrap_or(file);
     let (stem, rest) = base.split_once('.').unwrap_or((base, ""));
-    let find = |name: &str| known.get(&NodeName::from(name)).cloned();
-    let after_dash = || stem.split_once('-').and_then(|(_, after)| find(after));
-    let is_named = known.is_empty() && rest.contains('.') && !stem.is_empty();
-    find(stem).or_else(after_dash).or_else(|| is_named.then(|| stem.into()))
+    let find = |name: &str| known.nodes.get(&NodeName::from(name)).cloned();
+    let in_directory = || parts.find_map(|directory| find(directory).or_else(|| named_in(directory, known)));
+    let is_named = known.nodes.is_empty() && rest.contains('.') && !stem.is_empty();
+    find(stem)
+        .or_else(|| named_in(base, known))
+        .or_else(in_directory)
+        .or_else(|| is_named.then(|| stem.into()))
+}
+
+/// The one node, or the node of the one pod on its node's network, whose name stands in a text by itself. The longest name counts.
+fn named_in(text: &str, known: &Known) -> Option<NodeName> {
+    let text = text.to_ascii_lowercase();
+    let stands = |name: &str| {
+        text.match_indices(name).any(|(start, _)| {
+            let before = text.get(..start).and_then(|before| before.chars().next_back());
+            let after = text.get(start + name.len()..).and_then(|after| after.chars().next());
+            let is_apart = |near: Option<char>| near.is_none_or(|near| !near.is_ascii_alphanumeric());
+            is_apart(before) && is_apart(after)
+        })
+    };
+    let nodes = known.nodes.iter().map(|node| (node.folded().into_owned(), node));
+    let pods = known.host_pods.iter().map(|(pod, node)| (pod.clone(), node));
+    let found: Vec<(String, &NodeName)> =
+        nodes.chain(pods).filter(|(name, _)| name.len() > 1 && stands(name)).collect();
+    let longest = found.iter().map(|(name, _)| name.len()).max()?;
+    let mut best = found.iter().filter(|(name, _)| name.len() == longest).map(|(_, node)| *node);
+    let first = best.next()?;
+    best.all(|other| other == first).then(|| first.clone())
+}
+
+/// The node that a text's own content names: its host name, or an address that only one node has.
+fn node_of_content(node: &NodeEvidence, known: &Known) -> Option<NodeName> {
+    let named = node.setup.hostname.as_ref().or(node.setup.nodename_file.as_ref());
+    let named = named.and_then(|name| known.nodes.get(&NodeName::from(name.seen.as_str())).cloned());
+    let held = node.kernel.addresses.iter().flatten().map(|held| held.seen.net.addr());
+    named.or_else(|| held.into_iter().find_map(|address| known.addresses.get(&address).cloned()))
+}
+
+/// What the texts tell of nodes.
+#[derive(Debug, Default)]
+struct Known {
+    /// Every name of a node that anything tells, as it was spelled first.
+    nodes: BTreeSet<NodeName>,
+    /// Nodes by their addresses in Kubernetes.
+    addresses: BTreeMap<IpAddr, NodeName>,
+    /// Pods on their nodes' network, which see what the node sees, by name.
+    host_pods: BTreeMap<String, NodeName>,
+}
+
+impl Known {
+    fn of(drafts: &[Draft]) -> Known {
+        let mut known = Known { nodes: known_nodes(drafts), ..Known::default() };
+        for node in drafts.iter().flat_map(|draft| draft.cluster.kube_nodes.iter().flatten()) {
+            for address in &node.seen.internal_ips {
+                known.addresses.insert(*address, node.seen.name.clone());
+            }
+        }
+        for pod in drafts.iter().flat_map(|draft| draft.cluster.pods.iter().flatten()) {
+            let pod = &pod.seen;
+            let is_agent = ["calico-node-", "kube-proxy-", "plumbd-"]
+                .iter()
+                .any(|start| pod.name.name.starts_with(start));
+            if let Some(node) = pod.node.as_ref().filter(|_| pod.host_network.unwrap_or(is_agent)) {
+                known.host_pods.insert(pod.name.name.clone(), node.clone());
+            }
+        }
+        known
+    }
 }
 
 /// Every name of a node that anything tells, as it was spelled first.

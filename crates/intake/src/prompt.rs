@@ -11,7 +11,7 @@ use super::draft::Section;
 const PROGRAMS: &str = "arp bird birdc birdcl brctl bridge calicoctl cat containerd crictl ctr curl date docker \
                         etcdctl free grep hostname ifconfig ip ip6tables iptables iptables-save journalctl kubectl \
                         ls netstat nerdctl nft nsenter oc ping plumb podman ps route ss sudo swapon sysctl systemctl \
-                        tail head tcpdump traceroute uname";
+                        ssh dmesg conntrack ipset ethtool tail head tcpdump traceroute uname";
 
 /// A prompt ends before this.
 const PROMPT_BYTES_MAX: usize = 80;
@@ -21,6 +21,7 @@ pub(crate) fn section(line: &str) -> Option<Section> {
     let (host, command) = split_prompt(line.trim_start())?;
     let command = command.trim();
     let words: Vec<&str> = command.split_whitespace().collect();
+    let host = elsewhere(&words).or(host);
     Some(Section { command: Some(command.to_owned()), host, pod: inside_pod(&words) })
 }
 
@@ -51,6 +52,24 @@ fn split_prompt(line: &str) -> Option<(Option<NodeName>, &str)> {
             || before == "bash-5.1" =>
         {
             is_program(command).then_some((None, command))
+        }
+        _ => None,
+    }
+}
+
+/// The machine that a command is sent to: `ssh root@n1 ip route`, `kubectl debug node/n1 -- …`.
+fn elsewhere(words: &[&str]) -> Option<NodeName> {
+    let mut rest = words.iter().skip_while(|word| **word == "sudo");
+    match *rest.next()? {
+        "ssh" => {
+            let place = rest.find(|word| !word.starts_with('-'))?;
+            // Alone it opens a shell, whose own prompts name the machine.
+            rest.next()?;
+            host(place.rsplit('@').next().unwrap_or(place))
+        }
+        "kubectl" | "oc" if words.contains(&"debug") => {
+            let node = words.iter().find_map(|word| word.strip_prefix("node/"))?;
+            (!node.is_empty()).then(|| node.into())
         }
         _ => None,
     }

@@ -2,12 +2,13 @@
 
 use super::describe::{self, Description};
 use super::document::{Documents, Item, JsonSplitter, YamlSplitter};
-use super::draft::{Draft, Section};
+use super::draft::{Draft, LogOwner, Section};
 use super::ipam_report::{IpamReportReader, Told};
 use super::iproute::IpReader;
+use super::iptables::IptablesReader;
 use super::logs::LogReader;
 use super::tables::{self, Table};
-use super::{prompt, setup};
+use super::{command, prompt, setup};
 use evidence::FileGap;
 use evidence::answers::BgpReader;
 use model::text::Line;
@@ -20,6 +21,7 @@ pub(crate) struct FileReader {
     mode: Mode,
     table: Option<Table>,
     ip: IpReader,
+    iptables: IptablesReader,
     bgp: BgpReader,
     ipam: IpamReportReader,
     log: LogReader,
@@ -65,6 +67,7 @@ impl FileReader {
             mode: Mode::Lines,
             table: None,
             ip: IpReader::default(),
+            iptables: IptablesReader::default(),
             bgp: BgpReader::default(),
             ipam: IpamReportReader::default(),
             log: LogReader::new(events),
@@ -84,6 +87,12 @@ impl FileReader {
             self.end_section();
             self.documents.command(section.command.as_deref().unwrap_or_default());
             self.section = section;
+            let pod = command::pod_of_logs(self.section.command.as_deref().unwrap_or_default());
+            self.draft.log_owners.push(LogOwner {
+                first: self.log.len(),
+                pod: pod.map(str::to_owned),
+                host: self.section.host.clone(),
+            });
             return;
         }
         let is_over = match self.mode {
@@ -170,7 +179,7 @@ impl FileReader {
 
     fn known_line(&mut self, line: &Line) -> bool {
         if let Some(table) = Table::begin(&line.text, &self.section) {
-            table.open(&mut self.draft);
+            table.open(&self.section, &mut self.draft);
             self.table = Some(table);
             return true;
         }
@@ -180,6 +189,9 @@ impl FileReader {
             return true;
         }
         let draft = &self.draft;
+        if self.iptables.line(&line.text, || draft.origin(line)) {
+            return true;
+        }
         if self.bgp.line(&line.text, || draft.origin(line)) || self.ip.line(&line.text, || draft.origin(line))
         {
             return true;
@@ -202,7 +214,7 @@ impl FileReader {
 
     fn item(&mut self, item: Item) {
         if self.draft.kept() > self.room {
-            self.skipped += 1;
+            self.skipped += u64::from(!item.is_frame);
             return;
         }
         let first = item.lines.first().map_or(0, |line| line.number);
@@ -228,6 +240,10 @@ impl FileReader {
             let node = self.draft.node(&self.section);
             let named = evidence::NodeEvidence { bgp: Some(bgp), ..Default::default() };
             node.absorb(named);
+        }
+        let is_ipv6 = self.section.command.as_deref().unwrap_or(&self.draft.file).contains("ip6tables");
+        if let Some(firewall) = std::mem::take(&mut self.iptables).finish(is_ipv6) {
+            self.draft.node(&self.section).absorb_firewall(firewall);
         }
         let mut kernel = std::mem::take(&mut self.ip).finish(self.section.command.as_deref());
         kernel.absorb(std::mem::take(&mut self.documents.kernel));

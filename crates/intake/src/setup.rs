@@ -3,6 +3,7 @@
 use evidence::answers::{ClockLine, clock_line};
 
 use super::draft::{Draft, Section};
+use evidence::Sighted;
 use model::text::Line;
 
 /// Takes in a line. `false`: it says nothing of the kind.
@@ -11,20 +12,87 @@ pub(crate) fn line(line: &Line, section: &Section, draft: &mut Draft) -> bool {
         || clock(line, section, draft)
         || unit(line, section, draft)
         || printed_file(line, section, draft)
+        || listening(line, section, draft)
+        || is_passed_over(&line.text)
+}
+
+/// `LISTEN 0 8 0.0.0.0:179 0.0.0.0:*`: a socket of `ss -lnt`, with the kind of socket before it or without.
+fn listening(line: &Line, section: &Section, draft: &mut Draft) -> bool {
+    let words: Vec<&str> = line.text.split_whitespace().collect();
+    if words.starts_with(&["State", "Recv-Q"]) || words.starts_with(&["Netid", "State"]) {
+        let origin = draft.origin(line);
+        draft.node(section).setup.listening_ports.get_or_insert_with(|| Sighted::new(Vec::new(), origin));
+        return true;
+    }
+    let (words, is_tcp) = match words.as_slice() {
+        [kind @ ("tcp" | "udp" | "u_str" | "raw"), rest @ ..] => (rest, *kind == "tcp"),
+        rest => (rest, true),
+    };
+    let [state, received, sent, local, ..] = words else { return false };
+    const STATES: [&str; 8] =
+        ["LISTEN", "ESTAB", "UNCONN", "TIME-WAIT", "CLOSE-WAIT", "SYN-SENT", "SYN-RECV", "FIN-WAIT-2"];
+    let is_socket = STATES.contains(state) && received.parse::<u64>().is_ok() && sent.parse::<u64>().is_ok();
+    if !is_socket {
+        return false;
+    }
+    let port = local.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+    // One that only the machine itself reaches is nobody else's.
+    let is_local = local.starts_with("127.") || local.starts_with("[::1]");
+    let ports = &mut draft.node(section).setup.listening_ports;
+    if let Some(port) = port.filter(|_| *state == "LISTEN" && is_tcp && !is_local)
+        && let Some(ports) = ports
+    {
+        ports.seen.push(port);
+    }
+    true
+}
+
+/// What tools print that says nothing to the checks: `ip rule`, `conntrack -S`.
+fn is_passed_over(text: &str) -> bool {
+    let text = text.trim();
+    let is_rule = text.split_once(":\t").or_else(|| text.split_once(": ")).is_some_and(|(number, rule)| {
+        number.parse::<u32>().is_ok()
+            && (rule.trim_start().starts_with("from ") || rule.trim_start().starts_with("not from "))
+    });
+    let is_counters = text.strip_prefix("cpu=").is_some_and(|rest| rest.contains("insert_failed="));
+    is_rule || is_counters
 }
 
 /// `net.ipv4.ip_forward = 0`
 fn sysctl(line: &Line, section: &Section, draft: &mut Draft) -> bool {
-    let Some((name, value)) = line.text.split_once('=') else { return false };
-    let (name, value) = (name.trim(), value.trim());
-    let is_name = name.starts_with("net.") && !name.contains(' ');
-    if !is_name || value.contains(' ') {
-        return false;
+    if line.text.starts_with("sysctl: ") {
+        return true;
     }
-    let path = path_of(name);
+    let Some((path, value)) = sysctl_line(&line.text).or_else(|| proc_file(&line.text, section)) else {
+        return false;
+    };
+    if !(path.starts_with("net/") || path.starts_with("fs/inotify/")) {
+        return true;
+    }
     let value = draft.sight(line, value.to_owned());
     draft.node(section).kernel.sysctls.get_or_insert_default().insert(path, value);
     true
+}
+
+/// The path and the value of a setting. `sysctl -a` has those of all kinds, many of several numbers.
+fn sysctl_line(text: &str) -> Option<(String, &str)> {
+    const FIRST: [&str; 9] = ["net", "kernel", "vm", "fs", "dev", "abi", "debug", "user", "crypto"];
+    let (name, value) = text.split_once('=')?;
+    let (name, value) = (name.trim(), value.trim());
+    let (first, rest) = name.split_once(['.', '/'])?;
+    let is_name = FIRST.contains(&first) && !rest.is_empty() && !name.contains([' ', '"', '\'', '(', ',']);
+    is_name.then(|| (path_of(name), value))
+}
+
+/// `cat /proc/sys/net/ipv4/ip_forward`
+fn proc_file<'t>(text: &'t str, section: &Section) -> Option<(String, &'t str)> {
+    let command = section.command.as_deref()?;
+    let mut files = command.split_whitespace().filter_map(|word| word.strip_prefix("/proc/sys/"));
+    let path = files.next().filter(|path| !path.contains(['*', '?', '[']))?;
+    let value = text.trim();
+    let is_value =
+        !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'\t' || byte == b'-');
+    (files.next().is_none() && command.contains("cat ") && is_value).then(|| (path.to_owned(), value))
 }
 
 fn clock(line: &Line, section: &Section, draft: &mut Draft) -> bool {

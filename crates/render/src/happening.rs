@@ -98,6 +98,7 @@ fn troubles(happening: &Happening) -> String {
         Happening::UnitFailed { unit } => format!("unit {unit} failed"),
         Happening::UnitStarted { unit } => format!("unit {unit} started"),
         Happening::Fatal { program, message } => format!("{program} exited: {message}"),
+        Happening::Named { message, pod: of, .. } => format!("trouble{}: {message}", pod(of)),
         Happening::StoreTrouble { message } => format!("the store: {message}"),
         Happening::BgpDown { message, .. } => format!("BGP: {message}"),
         Happening::Error { program, message } => format!("{program}: {message}"),

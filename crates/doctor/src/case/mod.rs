@@ -8,6 +8,7 @@ mod host;
 mod index;
 mod nodes;
 mod sandboxes;
+mod troubles;
 mod ways;
 mod wiring;
 
@@ -32,6 +33,8 @@ pub use index::Index;
 pub(crate) use nodes::orchestrators_name;
 pub use nodes::{NodeView, Recorded};
 use sandboxes::ById;
+pub(crate) use troubles::Told;
+use troubles::Troubles;
 pub use ways::Tried;
 use wiring::NodeEnd;
 pub(crate) use wiring::{PodEnd, attachment_of};
@@ -89,6 +92,7 @@ struct Indexes<'e> {
     node_ends: OnceCell<Vec<NodeEnd<'e>>>,
     pod_ends: OnceCell<Vec<PodEnd<'e>>>,
     timeline: OnceCell<Timeline>,
+    troubles: OnceCell<Troubles>,
     at_work: OnceCell<BTreeSet<&'e str>>,
     running: OnceCell<ById<'e, &'e NodeEvidence>>,
     looked_into: OnceCell<ById<'e, (&'e NodeEvidence, &'e PodView)>>,
@@ -310,7 +314,8 @@ impl<'e> Case<'e> {
     /// Nodes whose kernel somebody looked at.
     pub fn hosts(&self) -> &[Host<'e>] {
         self.made.hosts.get_or_init(|| {
-            let nodes = self.evidence.nodes.values().filter(|node| !node.kernel.is_empty());
+            let is_seen = |node: &&NodeEvidence| !node.kernel.is_empty() || node.firewall.is_some();
+            let nodes = self.evidence.nodes.values().filter(is_seen);
             nodes.map(|node| Host::new(node, self.endpoints_on(&node.name).collect())).collect()
         })
     }

@@ -1,6 +1,7 @@
 //! Calico's own objects: v3, the custom resources, those of 2017, and values of its etcd keys.
 
 use model::ipam::IpamConfig;
+use model::kube::{self, Layout};
 use model::{Key, Kind, Resource};
 use serde_json::{Map, Value, json};
 
@@ -16,11 +17,13 @@ pub(super) fn object(value: &Value, origin: &Origin, draft: &mut Draft) -> bool 
         (value["apiVersion"].as_str().unwrap_or_default(), value["kind"].as_str().unwrap_or_default());
     match api {
         "projectcalico.org/v3" | "crd.projectcalico.org/v1" => {
+            let is_custom = api == "crd.projectcalico.org/v1";
+            draft.has_custom_resources |= is_custom;
             if crd::record(kind, value, origin, draft) {
                 return true;
             }
             let Some(kind) = Kind::from_manifest(kind) else { return false };
-            resource(kind, value, origin, draft)
+            is_custom && custom(kind, value, origin, draft) || resource(kind, value, origin, draft)
         }
         "v1" => object_of_2017(kind, value, origin, draft),
         _ if kind == "NodeEvidence" => node_evidence(value, draft),
@@ -42,6 +45,15 @@ pub(super) fn stored(key: &Key, value: &Value, origin: Origin, draft: &mut Draft
             true
         }
     }
+}
+
+/// A custom resource keeps the metadata of the v3 API in an annotation. `false`: it is not as Calico writes it.
+fn custom(kind: Kind, value: &Value, origin: &Origin, draft: &mut Draft) -> bool {
+    let Some(document) = value.as_object() else { return false };
+    let Ok(decoded) = kube::decode(Layout::V1, kind, document.clone()) else { return false };
+    let Ok(resource) = Resource::decode(&decoded.key, kind, &decoded.value, "") else { return false };
+    add(resource, origin, draft);
+    true
 }
 
 fn resource(kind: Kind, value: &Value, origin: &Origin, draft: &mut Draft) -> bool {

@@ -68,7 +68,7 @@ impl Buffer {
         }
         let text = text.trim().trim_matches(',');
         let value: Option<Value> = serde_json::from_str(text).ok().filter(|_| !is_too_large);
-        Some(Item { lines, value, is_listed })
+        Some(Item { lines, value, is_listed, is_frame: false })
     }
 }
 
@@ -182,13 +182,10 @@ impl JsonSplitter {
         }
     }
 
-    /// What is around a list is not worth anything; a document without one is an item.
+    /// What is around a list says that the list has ended, and what it is a list of; a document without one is an item.
     fn end(&mut self, each: &mut impl FnMut(Item)) {
-        let item = self.around.take(false);
-        if !self.had_elements
-            && let Some(item) = item
-        {
-            each(item);
+        if let Some(item) = self.around.take(false) {
+            each(Item { is_frame: self.had_elements, ..item });
         }
         *self = JsonSplitter::default();
     }
@@ -203,16 +200,17 @@ mod tests {
 
     fn split(text: &str) -> Vec<(u32, Option<Value>, bool)> {
         let mut splitter = JsonSplitter::default();
-        let mut items = Vec::new();
+        let mut all = Vec::new();
         let mut is_over = false;
         for (number, text) in (1..).zip(text.lines()) {
             let line = Line { number, text: text.to_owned(), is_cut: false };
-            is_over =
-                splitter.feed(&line, |item| items.push((item.lines[0].number, item.value, item.is_listed)));
+            is_over = splitter.feed(&line, |item| all.push(item));
         }
         if !is_over {
-            splitter.finish(|item| items.push((item.lines[0].number, item.value, item.is_listed)));
+            splitter.finish(|item| all.push(item));
         }
+        let items = all.into_iter().filter(|item| !item.is_frame);
+        let items: Vec<_> = items.map(|item| (item.lines[0].number, item.value, item.is_listed)).collect();
         items
     }
 

@@ -23,10 +23,25 @@ pub(super) fn object(value: &Value, origin: &Origin, draft: &mut Draft) -> bool 
             draft.cluster.events.get_or_insert_default().push(Sighted::new(event(value), origin.clone()));
         }
         // Known, and not looked at: what it holds is nobody's business here.
-        ("v1", "Secret" | "ConfigMap" | "Service" | "Endpoints" | "Namespace" | "ServiceAccount") => {}
+        (api, kind) if is_other_kind(api, kind) => {}
         _ => return false,
     }
     true
+}
+
+/// An object of Kubernetes or of an operator that says nothing to the checks: a dump has many.
+fn is_other_kind(api: &str, kind: &str) -> bool {
+    let is_calico = api.ends_with("projectcalico.org/v3") || api.ends_with("projectcalico.org/v1");
+    let is_version = |word: &str| word.starts_with('v') && word.len() > 1;
+    let is_api = match api.split_once('/') {
+        Some((group, version)) => !group.is_empty() && is_version(version),
+        // Calico's of 2017 began in lower case.
+        None => is_version(api),
+    };
+    is_api
+        && !is_calico
+        && kind.starts_with(|first: char| first.is_ascii_uppercase())
+        && kind != "NodeEvidence"
 }
 
 /// A pod of the API.

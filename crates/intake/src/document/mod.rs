@@ -8,6 +8,7 @@ mod etcd;
 mod json;
 mod kube;
 mod legacy;
+mod listed;
 mod runtime;
 mod yaml;
 
@@ -21,6 +22,8 @@ use evidence::kernel::Kernel;
 use super::draft::{Draft, Section};
 use model::text::Line;
 
+use listed::Listed;
+
 pub(crate) use json::JsonSplitter;
 pub use kube::{event as kube_event, node as kube_node, pod as kube_pod};
 pub(crate) use yaml::YamlSplitter;
@@ -33,6 +36,8 @@ pub(crate) struct Item {
     pub(crate) value: Option<Value>,
     /// It is one of several in a list.
     pub(crate) is_listed: bool,
+    /// It is what stands around a list that was given to its end: its kind, and whether there is more.
+    pub(crate) is_frame: bool,
 }
 
 /// Where items end up.
@@ -42,8 +47,8 @@ pub(crate) struct Documents {
     key: Option<AnyKey>,
     /// What `ip -j` told.
     pub(crate) kernel: Kernel,
-    /// Namespaces of listed pods and endpoints: a list of several is one of all.
-    namespaces: std::collections::BTreeSet<String>,
+    /// What the list that is being read has shown so far.
+    listed: Listed,
 }
 
 #[derive(Debug)]
@@ -75,7 +80,12 @@ impl Documents {
     /// Takes in an item. `false`: nobody here knows it.
     pub(crate) fn item(&mut self, item: Item, section: &Section, draft: &mut Draft) -> bool {
         let Some(first) = item.lines.first() else { return true };
+        if item.is_frame {
+            self.listed.end(item.value.as_ref(), section, draft);
+            return true;
+        }
         let Some(value) = &item.value else {
+            self.listed.note_unread();
             return cut::block(&item, draft) || cut::tell(&item, draft);
         };
         let origin = draft.origin_at(first.number, &shown(&item));
@@ -111,22 +121,9 @@ impl Documents {
             || calico::object(value, &origin, draft)
             || legacy::block(value, &origin, draft);
         if known && item.is_listed {
-            self.note_namespace(value, draft);
+            self.listed.note(value);
         }
         known
-    }
-
-    fn note_namespace(&mut self, value: &Value, draft: &mut Draft) {
-        let metadata = &value["metadata"];
-        let Some(namespace) = metadata["namespace"].as_str() else {
-            draft.whole.kube_nodes |= value["kind"] == "Node";
-            return;
-        };
-        self.namespaces.insert(namespace.to_owned());
-        if self.namespaces.len() > 1 {
-            draft.whole.pods |= value["kind"] == "Pod";
-            draft.whole.endpoints |= value["kind"] == "WorkloadEndpoint";
-        }
     }
 }
 

@@ -99,14 +99,16 @@ impl YamlSplitter {
         let options = serde_saphyr::options! { with_snippet: false };
         let value: Option<Value> =
             is_whole.then(|| serde_saphyr::from_str_with_options(&text, options).ok()).flatten();
-        // What is left around a list.
-        if value.as_ref().is_some_and(|value| value.is_null() || value.as_object().is_some_and(is_frame)) {
+        // What is left around a list. Its kind comes after its items: only then the list has ended.
+        let is_frame = value.as_ref().is_some_and(|value| value.as_object().is_some_and(is_frame));
+        if value.as_ref().is_some_and(Value::is_null) {
             return;
         }
         each(Item {
             value,
             is_listed: self.indent.is_some(),
             lines: lines.into_iter().skip(first).collect(),
+            is_frame,
         });
     }
 }
@@ -127,10 +129,11 @@ mod tests {
         let mut items = Vec::new();
         for (number, text) in (1..).zip(text.lines()) {
             let line = Line { number, text: text.to_owned(), is_cut: false };
-            splitter.feed(&line, |item| items.push((item.lines[0].number, item.value, item.is_listed)));
+            splitter.feed(&line, |item| items.push(item));
         }
-        splitter.finish(|item| items.push((item.lines[0].number, item.value, item.is_listed)));
-        items
+        splitter.finish(|item| items.push(item));
+        let items = items.into_iter().filter(|item| !item.is_frame);
+        items.map(|item| (item.lines[0].number, item.value, item.is_listed)).collect()
     }
 
     fn names(text: &str) -> Vec<(u32, String)> {

@@ -3,6 +3,7 @@
 
 mod arp;
 mod brief;
+mod fdb;
 pub(crate) mod json;
 mod legacy;
 mod link;
@@ -46,6 +47,13 @@ impl IpReader {
         }
         if let Some(address) = link::address(text, self.device.as_deref()) {
             self.kernel.addresses.get_or_insert_default().push(Sighted::new(address, origin()));
+            return true;
+        }
+        if let Some(forward) = fdb::read(text) {
+            let known = self.kernel.forwards.get_or_insert_default();
+            if let fdb::Entry::Forward(forward) = forward {
+                known.push(Sighted::new(forward, origin()));
+            }
             return true;
         }
         if let Some(neighbour) = neigh::read(text) {

@@ -59,6 +59,11 @@ impl LogReader {
         true
     }
 
+    /// How many events it has so far.
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
     /// Whether a line is one of a log. Documents hold none that begin like it, except quoted or indented.
     pub(crate) fn is_log(text: &str) -> bool {
         prefix::read(text).is_some()

@@ -30,7 +30,7 @@ pub(crate) enum Level {
 }
 
 pub(crate) fn read(text: &str) -> Option<LogLine<'_>> {
-    let outer = syslog(text).or_else(|| container(text));
+    let outer = syslog(text).or_else(|| container(text)).or_else(|| kernel_ring(text));
     let (at, host, program, body) = outer.unwrap_or((None, None, None, text));
     if let Some(entry) = json::read(body) {
         let (level, message) = (entry.level, entry.text.clone().into());
@@ -77,6 +77,24 @@ fn syslog(text: &str) -> Option<Outer<'_>> {
         !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./@".contains(&byte))
     };
     (is_name(host) && is_name(name)).then_some((Some(at), Some(host), Some(name), body))
+}
+
+/// `[12345.678901] …` or, with `dmesg -T`, `[Mon May  6 10:00:00 2024] …`
+fn kernel_ring(text: &str) -> Option<Outer<'_>> {
+    let (stamp, body) = text.strip_prefix('[')?.split_once("] ")?;
+    let stamp = stamp.trim();
+    if let Some((seconds, fraction)) = stamp.split_once('.') {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        return (is_number(seconds) && is_number(fraction) && fraction.len() == 6).then_some((
+            None,
+            None,
+            Some("kernel"),
+            body,
+        ));
+    }
+    let bare: Vec<&str> = stamp.split_whitespace().skip(1).collect();
+    let at = DateTime::strptime("%b %d %H:%M:%S %Y", bare.join(" ")).ok()?;
+    Some((Some(at), None, Some("kernel"), body))
 }
 
 /// `2020-01-01T00:00:00.0Z stderr F …`

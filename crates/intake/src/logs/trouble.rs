@@ -1,6 +1,7 @@
 //! Trouble of units, stores, BGP and controllers, and errors that nobody else understands.
 
 use crate::words;
+use evidence::Trouble;
 use evidence::log::Happening;
 
 use super::cni::block_of;
@@ -20,6 +21,9 @@ const STORE_TROUBLE: &[&str] = &[
 
 pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
     let message = line.message.as_ref();
+    if line.program == Some("kernel") || line.program == Some("NetworkManager") {
+        return named(line);
+    }
     if line.program == Some("systemd") {
         return unit(message);
     }
@@ -41,6 +45,9 @@ pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
     if let Some(peers) = evidence::readiness::peers_without_session(message) {
         return Some(Happening::BgpDown { peers, message: shorten(message) });
     }
+    if let Some(named) = named(line) {
+        return Some(named);
+    }
     let program = line.program.unwrap_or_default().to_owned();
     if line.level == Level::Fatal {
         return Some(Happening::Fatal { program, message: shorten(message) });
@@ -51,6 +58,15 @@ pub(super) fn read(line: &LogLine<'_>) -> Option<Happening> {
         Level::Error => Some(Happening::Error { program, message: shorten(message) }),
         _ => None,
     }
+}
+
+/// A trouble that the line names, in its message or in the fields beside it.
+fn named(line: &LogLine<'_>) -> Option<Happening> {
+    let message = line.message.as_ref();
+    let beside = || Trouble::named_in(&line.rest).map(|trouble| (trouble, line.rest.as_ref()));
+    let (trouble, text) = Trouble::named_in(message).map(|trouble| (trouble, message)).or_else(beside)?;
+    let pod = find(&line.rest, "pod").and_then(|text| pod(&text)).map(|(name, _)| name);
+    Some(Happening::Named { trouble, pod, message: shorten(text) })
 }
 
 /// The error beside the message, if it is there: it says more.

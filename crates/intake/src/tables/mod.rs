@@ -9,6 +9,7 @@ mod runtime;
 
 pub(crate) use endpoints::v1 as endpoint_of_2017;
 
+use super::command;
 use super::draft::{Draft, Section};
 use evidence::answers::Header;
 use model::text::Line;
@@ -67,8 +68,10 @@ impl Table {
     }
 
     /// Notes that the table is there, even if no row follows.
-    pub(crate) fn open(&self, draft: &mut Draft) {
-        let is_everywhere = self.header.has(&["NAMESPACE"]);
+    pub(crate) fn open(&self, section: &Section, draft: &mut Draft) {
+        // What went through a `grep` has kept its header and little else.
+        let is_whole = !command::is_selective(section.command.as_deref().unwrap_or_default());
+        let is_everywhere = is_whole && self.header.has(&["NAMESPACE"]);
         match self.kind {
             TableKind::Pods => {
                 draft.cluster.pods.get_or_insert_default();
@@ -76,12 +79,12 @@ impl Table {
             }
             TableKind::Nodes => {
                 draft.cluster.kube_nodes.get_or_insert_default();
-                draft.whole.kube_nodes = true;
+                draft.whole.kube_nodes |= is_whole;
             }
             TableKind::Endpoints => {
                 draft.cluster.endpoints.get_or_insert_default();
                 // Those of 2017 knew no namespaces.
-                draft.whole.endpoints |= is_everywhere || self.header.has(&["ORCHESTRATOR"]);
+                draft.whole.endpoints |= is_everywhere || is_whole && self.header.has(&["ORCHESTRATOR"]);
             }
             TableKind::CalicoNodes => draft.cluster.records.looked_for(model::Kind::Node),
             TableKind::Pools => draft.cluster.records.looked_for(model::Kind::IpPool),
@@ -101,7 +104,7 @@ impl Table {
         }
         let Some(row) = self.header.row(&line.text) else { return false };
         match self.kind {
-            TableKind::Pods => pods::row(&row, line, draft),
+            TableKind::Pods => pods::row(&row, line, section, draft),
             TableKind::Nodes => nodes::row(&row, line, draft),
             TableKind::Endpoints => endpoints::row(&row, line, draft),
             TableKind::CalicoNodes => calico::node_row(&row, line, draft),

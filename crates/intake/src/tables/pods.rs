@@ -2,15 +2,17 @@
 
 use model::NodeName;
 
-use crate::draft::Draft;
+use crate::command;
+use crate::draft::{Draft, Section};
 use crate::words;
 use evidence::answers::Row;
 use evidence::{Pod, PodName};
 use model::text::Line;
 
-pub(super) fn row(row: &Row<'_>, line: &Line, draft: &mut Draft) -> Option<()> {
-    let name =
-        PodName { namespace: row.get("NAMESPACE").map(str::to_owned), name: row.get("NAME")?.to_owned() };
+pub(super) fn row(row: &Row<'_>, line: &Line, section: &Section, draft: &mut Draft) -> Option<()> {
+    let asked = || command::namespace(section.command.as_deref()?);
+    let namespace = row.get("NAMESPACE").or_else(asked).map(str::to_owned);
+    let name = PodName { namespace, name: row.get("NAME")?.to_owned() };
     let mut pod = Pod {
         name,
         status: row.get("STATUS")?.to_owned(),

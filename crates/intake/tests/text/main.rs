@@ -3,3 +3,4 @@
 mod formats;
 mod hostile;
 mod incidents;
+mod terminals;

@@ -8,8 +8,34 @@ use model::FindingCode;
 
 use crate::faults;
 
+const NAMED: &str = "a log, an event or a condition names it, and no program of a lab says it: crates/doctor/tests/clusters has texts";
+const TEXTS: &str = "it is a setting or a state of Kubernetes that a lab does not have: its own tests and crates/doctor/tests/clusters do";
+
 /// Codes that no fault can be made for in a lab.
 const NOT_HERE: &[(FindingCode, &str)] = &[
+    (FindingCode::ConntrackFull, NAMED),
+    (FindingCode::NeighbourTableFull, NAMED),
+    (FindingCode::CredentialsRefused, NAMED),
+    (FindingCode::RightsMissing, NAMED),
+    (FindingCode::CniPluginMissing, NAMED),
+    (FindingCode::StoreFull, NAMED),
+    (FindingCode::TyphaUnreachable, NAMED),
+    (FindingCode::NodeAddressUndetected, NAMED),
+    (FindingCode::AddressesExhausted, NAMED),
+    (FindingCode::TunnelNotMade, NAMED),
+    (FindingCode::RulesNotWritten, NAMED),
+    (FindingCode::NetworkProgramKilled, NAMED),
+    (FindingCode::MartianPackets, NAMED),
+    (FindingCode::NicFailing, NAMED),
+    (FindingCode::DevicesManagedByOthers, NAMED),
+    (FindingCode::WatchesExhausted, NAMED),
+    (FindingCode::StoreLocked, TEXTS),
+    (FindingCode::BgpMeshOff, TEXTS),
+    (FindingCode::TunnelDisabled, TEXTS),
+    (FindingCode::PoolContainsNodes, TEXTS),
+    (FindingCode::TunnelMacShared, TEXTS),
+    (FindingCode::KubeProxyNotReady, TEXTS),
+    (FindingCode::NodeNetworkUnavailable, TEXTS),
     (
         FindingCode::TunnelDeviceWrong,
         "nodes of this cluster reach each other without a tunnel: tunnels.rs has clusters with tunnels",

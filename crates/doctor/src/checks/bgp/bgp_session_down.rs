@@ -37,6 +37,12 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if let Some(other) = other {
             explain_routes(&blocks, finding, &node, other);
             explain_routes(&blocks, finding, other, &node);
+            // The same session, as the other side sees it.
+            let own = case.node_view(&node).into_iter().flat_map(|view| view.addresses.iter());
+            for address in own.map(|recorded| recorded.address()) {
+                finding.explains(FindingCode::BgpSessionDown, Subject::session(other, address));
+            }
+            finding.explains(FindingCode::CalicoNodeNotReady, other);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! BGP: sessions that should be established, and why they are not.
 
 pub(super) mod bgp_as_wrong;
+pub(super) mod bgp_mesh_off;
 pub(super) mod bgp_not_running;
 pub(super) mod bgp_password_wrong;
 pub(super) mod bgp_port_closed;

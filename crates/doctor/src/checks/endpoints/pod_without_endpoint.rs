@@ -101,6 +101,10 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>, words: String)
         )
         .seen(pod.exhibit(words))
         .explains(FindingCode::PodGatewayUnresolved, name.clone());
+    // Whoever deleted the endpoint released its addresses, too.
+    for address in &pod.seen.addresses {
+        finding.explains(FindingCode::AddressUsedButFree, *address);
+    }
     if let Some(node) = pod.seen.node.as_ref() {
         explain_kernel(case, finding, &pod.seen, node);
     }

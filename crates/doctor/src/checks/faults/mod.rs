@@ -4,6 +4,7 @@
 
 mod books;
 mod kernel;
+mod named;
 mod nodes;
 mod records;
 #[cfg(test)]
@@ -36,7 +37,7 @@ pub struct Fault {
 }
 
 pub fn all() -> Vec<Fault> {
-    let plain = [books::FAULTS, records::FAULTS, kernel::FAULTS, nodes::FAULTS];
+    let plain = [books::FAULTS, records::FAULTS, kernel::FAULTS, nodes::FAULTS, named::FAULTS];
     let all = plain.into_iter().flatten().map(|fault| (fault, false));
     all.chain(tunnels::FAULTS.iter().map(|fault| (fault, true)))
         .map(|((code, inject), is_of_tunnel)| Fault { code: *code, inject: *inject, is_of_tunnel })

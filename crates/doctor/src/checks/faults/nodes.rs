@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Inject, OTHER, PODS, TWIN};
 use evidence::kernel::Address;
+use evidence::kubernetes::Condition;
 use evidence::node::{AddressChoice, BgpSession, Setup, UnfinishedDel};
 use evidence::sample::{node_address, node_name, record};
 use evidence::{Evidence, KubeNode, Origin, PodName, Sighted};
@@ -24,6 +25,7 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::DelUnfinished, del_unfinished),
     (FindingCode::EtcdEvenMembers, etcd_even_members),
     (FindingCode::ForwardingOff, forwarding_off),
+    (FindingCode::KubeProxyNotReady, kube_proxy_not_ready),
     (FindingCode::KubeletFailing, kubelet_failing),
     (FindingCode::KubeletRefusesSwap, kubelet_refuses_swap),
     (FindingCode::NodeAddressDoubtful, node_address_doubtful),
@@ -32,13 +34,45 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::NodeAddressUnfit, node_address_unfit),
     (FindingCode::NodeAddressWrong, node_address_wrong),
     (FindingCode::NodeLeftBehind, node_left_behind),
+    (FindingCode::NodeNetworkUnavailable, node_network_unavailable),
     (FindingCode::NodeNotReady, node_not_ready),
     (FindingCode::NodeUnrecorded, node_unrecorded),
     (FindingCode::NodenameDiffers, nodename_differs),
     (FindingCode::RpFilterLoose, rp_filter_loose),
     (FindingCode::StateFolderUnusable, state_folder_unusable),
     (FindingCode::StoreUnreachable, store_unreachable),
+    (FindingCode::TunnelMacShared, tunnel_mac_shared),
 ];
+
+fn kube_proxy_not_ready(evidence: &mut Evidence, node: usize) -> String {
+    let pods = evidence.pods.as_mut().unwrap();
+    let name = format!("calico-node-{node:05}");
+    let mut pod = pods.iter().find(|pod| pod.seen.name.name == name).unwrap().clone();
+    pod.seen.name = PodName::new("kube-system", format!("kube-proxy-{node}"));
+    (pod.seen.status, pod.seen.ready) = ("CrashLoopBackOff".to_owned(), Some((0, 1)));
+    pods.push(pod);
+    subject(node)
+}
+
+fn node_network_unavailable(evidence: &mut Evidence, node: usize) -> String {
+    let condition = Condition {
+        kind: "NetworkUnavailable".to_owned(),
+        status: "True".to_owned(),
+        reason: "NoRouteCreated".to_owned(),
+        ..Condition::default()
+    };
+    kube(evidence, node).conditions.push(condition);
+    subject(node)
+}
+
+/// The machine was cloned.
+fn tunnel_mac_shared(evidence: &mut Evidence, node: usize) -> String {
+    for node in [node, TWIN] {
+        let annotation = "projectcalico.org/VXLANTunnelMACAddr".to_owned();
+        kube(evidence, node).annotations.insert(annotation, "66:05:a1:aa:bb:01".to_owned());
+    }
+    "cluster".to_owned()
+}
 
 fn store_unreachable(evidence: &mut Evidence, node: usize) -> String {
     let problem = "no answer within 5 s".to_owned();

@@ -10,13 +10,14 @@ use serde_json::json;
 use super::books::block;
 use super::{Inject, OTHER, PODS};
 use evidence::log::CniCommand;
-use evidence::sample::{node_name, record};
+use evidence::sample::{node_address, node_name, record};
 use evidence::{Endpoint, Evidence, Happening, LogEvent, Origin, PodName, Sighted};
 
 pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::AddFailing, add_failing),
     (FindingCode::AddressOutsidePools, address_outside_pools),
     (FindingCode::AddressShared, address_shared),
+    (FindingCode::BgpMeshOff, bgp_mesh_off),
     (FindingCode::BgpRecordUnfit, bgp_record_unfit),
     (FindingCode::ClusterRoutesContradictory, cluster_routes_contradictory),
     (FindingCode::DelRetried, del_retried),
@@ -32,9 +33,35 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::PodReplacedWithoutDel, pod_replaced_without_del),
     (FindingCode::PodWithoutEndpoint, pod_without_endpoint),
     (FindingCode::PolicyNotEnforced, policy_not_enforced),
+    (FindingCode::PoolContainsNodes, pool_contains_nodes),
     (FindingCode::StaleDel, stale_del),
+    (FindingCode::StoreLocked, store_locked),
     (FindingCode::StoreUnstable, store_unstable),
 ];
+
+fn store_locked(evidence: &mut Evidence, _: usize) -> String {
+    evidence.records.add(record(Kind::ClusterInformation, "default", json!({"datastoreReady": false})));
+    "cluster".to_owned()
+}
+
+fn pool_contains_nodes(evidence: &mut Evidence, node: usize) -> String {
+    let name = format!("lan-{node}");
+    let spec = json!({"cidr": format!("{}/32", node_address(node)), "blockSize": 32});
+    evidence.records.add(record(Kind::IpPool, &name, spec));
+    format!("IPPool({name})")
+}
+
+fn bgp_mesh_off(evidence: &mut Evidence, _: usize) -> String {
+    if evidence.records.find(Kind::BgpConfiguration, "default").is_none() {
+        evidence.records.add(record(Kind::BgpConfiguration, "default", json!({})));
+    }
+    for bgp in evidence.records.all_mut(Kind::BgpConfiguration) {
+        bgp.seen.spec_mut().insert("nodeToNodeMeshEnabled".to_owned(), json!(false));
+    }
+    // Where all pools go through VXLAN, nobody misses the mesh.
+    evidence.records.add(record(Kind::IpPool, "routed", json!({"cidr": "10.99.0.0/16", "blockSize": 26})));
+    "BGPConfiguration(default)".to_owned()
+}
 
 fn cluster_routes_contradictory(evidence: &mut Evidence, node: usize) -> String {
     let name = format!("node.{}", node_name(node));
@@ -209,7 +236,8 @@ fn call(node: usize, command: CniCommand, id: &str) -> Happening {
 
 fn bgp_record_unfit(evidence: &mut Evidence, node: usize) -> String {
     let name = format!("router-{node}");
-    let spec = json!({"peerIP": "172.16.250.1", "asNumber": 65000, "keepaliveTime": "24h"});
+    let spec =
+        json!({"node": node_name(node), "peerIP": "172.16.250.1", "asNumber": 65000, "keepaliveTime": "24h"});
     evidence.records.add(record(Kind::BgpPeer, &name, spec));
     format!("BGPPeer({name})")
 }

@@ -7,12 +7,13 @@ use super::kernel::{host, links, other_block, route, route_subject, routes};
 use super::{Inject, NODES, OTHER};
 use evidence::Evidence;
 use evidence::firewall::Firewall;
-use evidence::sample::{node_address, node_name};
+use evidence::sample::{node_address, node_name, record};
 
 pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::BlockRouteMissing, tunnelled_route_missing),
     (FindingCode::BlockRouteWrong, past_the_tunnel),
     (FindingCode::TunnelDeviceWrong, tunnel_device_wrong),
+    (FindingCode::TunnelDisabled, tunnel_disabled),
     (FindingCode::TunnelDropped, tunnel_dropped),
     (FindingCode::TunnelEndUnknown, tunnel_end_unknown),
 ];
@@ -22,6 +23,13 @@ const DEVICE: &str = "vxlan.calico";
 fn tunnelled_route_missing(evidence: &mut Evidence, node: usize) -> String {
     routes(evidence, node).retain(|route| route.seen.destination != other_block());
     route_subject(node, other_block())
+}
+
+fn tunnel_disabled(evidence: &mut Evidence, node: usize) -> String {
+    let name = format!("node.{}", node_name(node));
+    let spec = json!({"vxlanEnabled": false});
+    evidence.records.add(record(model::Kind::FelixConfiguration, &name, spec));
+    format!("FelixConfiguration({name})")
 }
 
 /// What an old repair made of it.

@@ -1,12 +1,12 @@
 //! Ready means ready: the network's own pod runs and is not ready.
 
-use super::is_network_pod;
+use super::{is_broken, is_network_pod, shown};
 use crate::{Case, Check, FindingCode, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
-    title: "calico-node is running but not ready",
-    explanation: "The pod that provides a node's network (calico-node or plumbd) is Running, but not all of \
-                  its containers are ready. The readiness of calico-node depends on Felix and on established \
+    title: "calico-node does not run or is not ready",
+    explanation: "The pod that provides a node's network (calico-node or plumbd) fails, or is Running while \
+                  not all of its containers are ready. The readiness of calico-node depends on Felix and on established \
                   BGP sessions. Running alone proves nothing: routes may be outdated or missing.",
     remedy: "check its readiness events (kubectl describe pod) and its BGP sessions (plumb node status)",
     needs: &[&[Need::Pods]],
@@ -15,12 +15,16 @@ pub(in crate::checks) const CHECK: Check = Check {
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     for pod in case.all_pods().iter().filter(|pod| is_network_pod(&pod.seen)) {
-        let (Some((ready, all)), Some(node)) = (pod.seen.ready, pod.seen.node.as_ref()) else { continue };
-        if ready < all && pod.seen.status == "Running" && !case.is_in_flux(&pod.seen) {
-            let name = &pod.seen.name;
-            look.found(node, format!("{name} on {node} is running but not ready ({ready}/{all})"))
-                .seen(pod.exhibit(format!("{name} {ready}/{all} Running")));
-        }
+        let Some(node) = pod.seen.node.as_ref().filter(|_| is_broken(case, &pod.seen)) else { continue };
+        let (name, (ready, all)) = (&pod.seen.name, pod.seen.ready.unwrap_or_default());
+        let summary = match pod.seen.status.as_str() {
+            "Running" => format!("{name} on {node} is running but not ready ({ready}/{all})"),
+            status => format!("{name} on {node} does not run: {status}"),
+        };
+        look.found(node, summary)
+            .known_by("not ready")
+            .explains(FindingCode::NodeNetworkUnavailable, node)
+            .seen(pod.exhibit(format!("{name} {}", shown(&pod.seen))));
     }
 }
 
@@ -29,6 +33,21 @@ mod tests {
     use super::*;
     use crate::checks::testing::{only, silent};
     use evidence::sample::small;
+
+    #[test]
+    fn fires_for_one_that_fails_or_starts_for_ever() {
+        let with = |status: &str| {
+            let mut evidence = small();
+            let pods = evidence.pods.as_mut().unwrap();
+            let pod = pods.iter_mut().find(|pod| pod.seen.name.name == "calico-node-00001").unwrap();
+            (pod.seen.status, pod.seen.ready) = (status.to_owned(), Some((0, 1)));
+            evidence
+        };
+        let summary = "kube-system/calico-node-00001 on worker-0001 does not run: Init:CrashLoopBackOff";
+        assert_eq!(only(&CHECK, &with("Init:CrashLoopBackOff")).summary, summary);
+        only(&CHECK, &with("Init:0/3"));
+        silent(&CHECK, &with("Terminating"));
+    }
 
     #[test]
     fn fires_for_calico_node_and_not_for_others() {

@@ -1,6 +1,8 @@
 //! Node set-up: credentials that have expired.
 
+use crate::checks::named::Report;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need};
+use evidence::Trouble;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node's credentials have expired",
@@ -9,12 +11,20 @@ pub(in crate::checks) const CHECK: Check = Check {
                   ADD and DEL on the node fails once the token expires.",
     remedy: "restart calico-node (or the node's agent) so that it rewrites the file; if a certificate has \
              expired, renew it",
-    needs: &[&[Need::Setup]],
+    needs: &[&[Need::Setup], &[Need::Log], &[Need::Events]],
     certainty: Certainty::Certain,
     ..Check::error(FindingCode::CredentialsExpired, look)
 };
 
+const EXPIRED: Report = Report {
+    explains: &[FindingCode::CalicoNodeNotReady, FindingCode::NodeNotReady, FindingCode::StoreUnstable],
+    ..Report::of(Trouble::CertificateExpired)
+};
+
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    EXPIRED.tell(case, look, |place| {
+        format!("a certificate that programs on {place} meet has expired or is not valid yet")
+    });
     let Some(now) = case.taken_at else { return };
     for node in case.evidence.nodes.values() {
         for (file, expires) in

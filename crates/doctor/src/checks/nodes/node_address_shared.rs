@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use crate::checks::named::Report;
 use crate::checks::reach::explain_ways;
 use crate::checks::words::listed;
 use crate::{Case, Certainty, Check, FindingCode, Look, Need, NodeView, Recorded, Subject};
+use evidence::Trouble;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Several nodes have the same address",
@@ -14,12 +16,20 @@ pub(in crate::checks) const CHECK: Check = Check {
                   up no session with it, and other nodes reach only one of the two.",
     remedy: "set IP_AUTODETECTION_METHOD so that each node chooses its own address. If one of the nodes is \
              gone for good: plumb repair node NAME gone --apply",
-    needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes]],
+    needs: &[&[Need::Record(model::Kind::Node)], &[Need::KubeNodes], &[Need::Log]],
     certainty: Certainty::Certain,
     ..Check::error(FindingCode::NodeAddressShared, look)
 };
 
+const TAKEN: Report = Report {
+    explains: &[FindingCode::CalicoNodeNotReady, FindingCode::NodeAddressMissing],
+    ..Report::of(Trouble::NodeAddressTaken)
+};
+
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    TAKEN.tell(case, look, |place| {
+        format!("calico-node does not start on {place}: another node has its address")
+    });
     let mut holders: BTreeMap<IpAddr, Vec<(&NodeView<'_>, &Recorded<'_>)>> = BTreeMap::new();
     for view in case.node_views().values() {
         for recorded in &view.addresses {

@@ -3,7 +3,9 @@
 use plan::LOOSE_RP_FILTER as PATH;
 
 use super::is_network_pod;
-use crate::{Case, Certainty, Check, FindingCode, Look, Need, Subject};
+use crate::checks::named::Report;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need, Severity, Subject};
+use evidence::Trouble;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Reverse path filtering is loose on a Calico node",
@@ -12,12 +14,24 @@ pub(in crate::checks) const CHECK: Check = Check {
                   Some distributions set the value at boot.",
     remedy: "run plumb repair finding rp-filter-loose --apply, or sysctl -w net.ipv4.conf.all.rp_filter=1 \
              (or 0); then correct the file in sysctl.d that sets it",
-    needs: &[&[Need::Sysctls, Need::Pods]],
+    needs: &[&[Need::Sysctls, Need::Pods], &[Need::Log]],
     certainty: Certainty::Certain,
     ..Check::warning(FindingCode::RpFilterLoose, look)
 };
 
+const REFUSED: Report =
+    Report { explains: &[FindingCode::CalicoNodeNotReady], ..Report::of(Trouble::RpFilterLoose) };
+
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    if let Some(finding) = REFUSED.tell(case, look, |place| {
+        format!("Felix does not start on {place}, because reverse path filtering is loose")
+    }) {
+        // Those who do not start say so themselves: what was set is part of it.
+        finding.severity(Severity::Error);
+        for host in case.hosts() {
+            finding.explains(FindingCode::RpFilterLoose, Subject::sysctl(host.name(), PATH));
+        }
+    }
     let configurations = case.evidence.records.all(model::Kind::FelixConfiguration);
     let is_ignored = configurations
         .iter()

@@ -8,7 +8,9 @@ pub(super) mod route_diverted;
 pub(super) mod route_gateway_unreachable;
 pub(super) mod route_via_wrong_node;
 pub(super) mod tunnel_device_wrong;
+pub(super) mod tunnel_disabled;
 pub(super) mod tunnel_end_unknown;
+pub(super) mod tunnel_mac_shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -40,9 +40,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 || format!("no permanent entry for it on {device}"),
                 |found| format!("found {found} on {device}, which is wrong or not permanent"),
             );
-            look.found(subject(place, end), format!("{device} on {place} has no correct {words}"))
+            let finding =
+                look.found(subject(place, end), format!("{device} on {place} has no correct {words}"));
+            finding
                 .seen(Origin::probe(place, origin).exhibit(seen))
                 .explains(super::packets_lost::CHECK.code, way(place, owner));
+            // Both entries of one node were made and lost together.
+            let others = crossings.ends.iter().filter(|other| other.owner == *owner);
+            for other in others.filter(|other| (other.address, other.device) != (address, device)) {
+                finding.explains(FindingCode::TunnelEndUnknown, subject(place, other));
+            }
         }
     }
 }

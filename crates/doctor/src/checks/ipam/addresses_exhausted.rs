@@ -1,0 +1,41 @@
+//! Addresses: no address can be allocated.
+
+use crate::checks::named::Report;
+use crate::{Case, Certainty, Check, FindingCode, Look, Need};
+use evidence::Trouble;
+
+pub(in crate::checks) const CHECK: Check = Check {
+    title: "No address can be allocated",
+    explanation: "The IPAM plugin reports that it has no address to give: every block that the node may use is full, no \
+                  pool is enabled for it, or the range of host-local is used up by leaked addresses. Pods stay in \
+                  ContainerCreating.",
+    remedy: "run plumb ipam show --show-blocks and plumb ipam check to tell a full pool from leaked addresses; then \
+             release what leaked, or add an IPPool",
+    needs: &[&[Need::Log], &[Need::Events], &[Need::KubeNodes]],
+    certainty: Certainty::Certain,
+    ..Check::error(FindingCode::AddressesExhausted, look)
+};
+
+const REPORT: Report = Report { least: 2, passes: true, ..Report::of(Trouble::AddressesExhausted) };
+
+fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    REPORT.tell(case, look, |place| format!("no address can be allocated on {place}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::named::{said, said_otherwise};
+    use crate::checks::testing::{only, silent};
+
+    const LINE: &str = "failed to request IPv4 addresses: Assigned 0 out of 1 requested IPv4 addresses; No more free affine blocks and strict affinity enabled";
+
+    #[test]
+    fn fires_for_what_a_log_or_an_event_names() {
+        let finding = only(&CHECK, &said(LINE, 2));
+        assert_eq!(finding.subject.to_string(), "node n1");
+        assert_eq!(finding.summary, "no address can be allocated on node n1");
+        silent(&CHECK, &said_otherwise());
+        silent(&CHECK, &said(LINE, 1));
+    }
+}
