@@ -22,7 +22,6 @@ use super::draft::{Draft, Section};
 use model::text::Line;
 
 pub(crate) use json::JsonSplitter;
-pub use kube::{event as kube_event, node as kube_node, pod as kube_pod};
 pub(crate) use yaml::YamlSplitter;
 
 /// An item of a list, or a whole document.
