@@ -1,7 +1,9 @@
 //! `plumb doctor` and `collect` ask Kubernetes itself: as the store, or beside another one.
 
 use model::kube::{Layout, definitions};
+use model::{Key, Kind};
 use serde_json::{Value, json};
+use store::Change;
 use testkit::process::wait_until;
 
 use crate::cluster::{Cluster, JOE, SHOP};
@@ -32,9 +34,9 @@ fn pair(code: &str, subject: &str) -> (String, String) {
     (code.to_owned(), subject.to_owned())
 }
 
-/// A node that Kubernetes calls not ready, and a pod whose address no block has.
+/// A node that Kubernetes calls not ready, and a pod whose address is in no pool.
 fn troubled(cluster: &Cluster, desk: &Desk) {
-    desk.apply(&pool("pods", "10.244.0.0/16"));
+    desk.apply(&pool("pods", "10.64.0.0/16"));
     cluster.node("node-a", &json!({ "projectcalico.org/IPv4Address": "172.30.0.1/24" }));
     let ready =
         json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "silent" });
@@ -50,7 +52,7 @@ fn pods_and_nodes_are_witnesses_without_any_text() {
     let Some(cluster) = Cluster::for_test("pods_and_nodes_are_witnesses_without_any_text") else { return };
     let desk = cluster.desk();
     troubled(&cluster, &desk);
-    let expected = [pair("block-missing", "10.244.0.0/26"), pair("node-not-ready", "node-a")];
+    let expected = [pair("address-outside-pools", "10.244.0.1"), pair("node-not-ready", "node node-a")];
     let ran = desk.plumb(&DOCTOR);
     let live = report(&ran);
     assert_eq!((found(&live), ran.code), (expected.to_vec(), Some(1)), "{live:#}");
@@ -233,16 +235,10 @@ fn a_migration_between_the_api_groups_is_named() {
     assert_eq!(chosen.code, Some(0), "{chosen:?}");
 }
 
-const RECORDS: &str = "apiVersion: projectcalico.org/v3
+const NODE: &str = "apiVersion: projectcalico.org/v3
 kind: Node
 metadata: {name: node-a}
 spec: {bgp: {ipv4Address: 172.30.0.1/24}, orchRefs: [{nodeName: node-a, orchestrator: k8s}]}
----
-apiVersion: projectcalico.org/v3
-kind: WorkloadEndpoint
-metadata: {name: node--a-k8s-ghost-eth0, namespace: shop}
-spec: {node: node-a, orchestrator: k8s, pod: ghost, endpoint: eth0, containerID: 5e7a90c1, interfaceName: cali1,
-  ipNetworks: [10.244.0.9/32]}
 ";
 
 /// The store is another one. Only a cluster that is named is asked, and only the cluster of these records is believed.
@@ -250,10 +246,15 @@ spec: {node: node-a, orchestrator: k8s, pod: ghost, endpoint: eth0, containerID:
 fn a_cluster_is_asked_beside_another_store() {
     let Some(cluster) = Cluster::for_test("a_cluster_is_asked_beside_another_store") else { return };
     let desk = Desk::on_sqlite();
-    desk.apply(RECORDS);
+    desk.apply(NODE);
+    // Not young: it does not say when it was made.
+    let spec = json!({ "node": "node-a", "orchestrator": "k8s", "pod": "ghost", "endpoint": "eth0",
+        "containerID": "5e7a90c1", "interfaceName": "cali1", "ipNetworks": ["10.244.0.9/32"] });
+    let key = Key::namespaced(Kind::WorkloadEndpoint, SHOP, "node--a-k8s-ghost-eth0");
+    desk.write(vec![Change::create(key, json!({ "spec": spec }).to_string())]);
     let kubeconfig = cluster.server.kubeconfig().unwrap();
     let named = ["--kubeconfig", kubeconfig.to_str().unwrap()];
-    let ghost = pair("endpoint-without-pod", "WorkloadEndpoint(shop/node--a-k8s-ghost-eth0)");
+    let ghost = pair("endpoint-without-pod", "endpoint shop/node--a-k8s-ghost-eth0");
     let asked = || desk.plumb(&[&DOCTOR[..], &named].concat());
 
     cluster.node("node-z", &json!({}));

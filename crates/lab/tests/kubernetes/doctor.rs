@@ -100,7 +100,7 @@ fn an_address_is_in_two_pods(desk: &Desk) {
 fn a_route_is_missing(desk: &Desk) {
     let pod = &desk.pods[0];
     desk.lab.run_on("node1", &["ip", "route", "del", &pod.addresses[0]]).unwrap();
-    desk.mends(&[found("route-missing", format!("node1 route {}", pod.addresses[0]))]);
+    desk.mends(&[found("route-missing", format!("route {}/32 on node1", pod.addresses[0]))]);
 }
 
 /// What the controller manager writes when a kubelet has not renewed its lease.
@@ -111,7 +111,7 @@ fn a_kubelet_is_silent(desk: &Desk) {
         ] } })
     };
     desk.patch("/api/v1/nodes/node2/status", &ready("Unknown", "NodeStatusUnknown"));
-    desk.sees(&[found("node-not-ready", "node2")]);
+    desk.sees(&[found("node-not-ready", "node node2")]);
     let report = desk.report();
     let shown = report["findings"][0]["summary"].as_str().unwrap();
     assert_eq!(shown, "node node2 is not ready, but 2 pods there are still shown as Running");
@@ -126,7 +126,7 @@ fn a_node_is_deleted_while_its_records_stay(desk: &Desk) {
     let empty = ipam::new_block(block, &owner, None, "2026-01-01T00:00:00Z".parse().unwrap());
     desk.change(Key::Affinity { owner: owner.clone(), block }, |_| Some(affinity));
     desk.change(Key::Block(block), |_| Some(empty.encode()));
-    desk.mends(&[found("affinity-of-gone-node", "node9")]);
+    desk.mends(&[found("affinity-of-gone-node", "node node9")]);
 }
 
 /// A pod is deleted by force and comes back with another UID, while the DEL of its sandbox is late.

@@ -27,8 +27,8 @@ pub(in crate::commands) async fn open(
     let kubernetes = beside_the_store(global, this_node).await?;
     let store = match connect::open_for_reading(global).await {
         Err(failure) if nodes.is_empty() => {
-            return Err(failure.hint(
-                "choose a store (ETCD_ENDPOINTS, SQLITE_PATH), or observe this machine as a node (--node NAME)",
+            return Err(failure.or_hint(
+                "choose a store (ETCD_ENDPOINTS, SQLITE_PATH, KUBECONFIG), or observe this machine as a node (--node NAME)",
             ));
         }
         store => store.map_err(|failure| failure.words()),

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use model::NodeName;
 
-use super::is_of_pod;
+use super::{is_of_pod, not_inside};
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::{Case, Check, FindingCode, Look, Need, Severity};
-use evidence::{Endpoint, Pod, Sighted};
+use crate::{Case, Check, Finding, FindingCode, Look, Need, Severity, Subject};
+use evidence::{Endpoint, Pod, PodName, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod and endpoint have different addresses",
@@ -47,7 +47,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         if missing.is_empty() {
             tell_noted(look, pod, &noted);
         } else {
-            tell(look, pod, &endpoints, &missing, &known);
+            let finding = tell(look, pod, &endpoints, &missing, &known);
+            explain_recorded(case, finding, &seen.name, &endpoints);
         }
     }
 }
@@ -94,13 +95,31 @@ fn endpoints_of<'e>(case: &Case<'e>, pod: &Pod) -> Vec<&'e Sighted<Endpoint>> {
     endpoints
 }
 
-fn tell(
-    look: &mut Look<'_>,
+/// What the record has and the pod does not: nothing in the kernel leads to it, and no block needs to have it.
+fn explain_recorded(case: &Case<'_>, finding: &mut Finding, pod: &PodName, endpoints: &[&Sighted<Endpoint>]) {
+    for endpoint in endpoints.iter().map(|endpoint| &endpoint.seen) {
+        let (Some(id), Some(node)) = (&endpoint.container_id, &endpoint.node) else { continue };
+        for address in not_inside(case, &endpoint.addresses, id) {
+            finding
+                .explains(FindingCode::AddressUsedButFree, address)
+                .explains(FindingCode::AddressOutsidePools, address)
+                .explains(FindingCode::PodAddressMissing, pod.clone())
+                .explains(FindingCode::RouteMissing, Subject::route(node, address));
+            if let Some(device) = &endpoint.device {
+                let neighbour = Subject::neighbour(node, address, device);
+                finding.explains(FindingCode::NeighbourMissing, neighbour);
+            }
+        }
+    }
+}
+
+fn tell<'l>(
+    look: &'l mut Look<'_>,
     pod: &Sighted<Pod>,
     endpoints: &[&Sighted<Endpoint>],
     missing: &[IpAddr],
     known: &[IpAddr],
-) {
+) -> &'l mut Finding {
     let name = &pod.seen.name;
     let summary = format!("pod {name} shows {}, but its endpoint has {}", listed(missing), listed(known));
     let finding = look.found(name.clone(), summary);
@@ -112,6 +131,7 @@ fn tell(
             .explains(FindingCode::AddressUsedButFree, *address)
             .explains(FindingCode::AddressOutsidePools, *address);
     }
+    finding
 }
 
 #[cfg(test)]
@@ -129,6 +149,16 @@ mod tests {
         assert_eq!(finding.summary, "pod team-0/web-0 shows 10.0.0.63, but its endpoint has 10.0.0.0");
         evidence.pods.as_mut().unwrap()[0].seen.addresses = vec!["fd00::1".parse().unwrap()];
         silent(&CHECK, &evidence);
+    }
+
+    /// As in a Kubernetes store, where the record is what the plugin noted on the pod.
+    #[test]
+    fn explains_what_follows_from_a_wrong_record() {
+        let mut evidence = small();
+        evidence.endpoints.as_mut().unwrap()[0].seen.addresses = vec!["10.0.0.63".parse().unwrap()];
+        let report = crate::diagnose(&evidence);
+        let codes: Vec<_> = report.findings.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [FindingCode::EndpointAddressDiffers], "{:#?}", report.findings);
     }
 
     /// As in a Kubernetes store, where the plugin notes addresses on the pod.

@@ -13,6 +13,7 @@ mod owners;
 pub(super) mod pod_without_endpoint;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crate::Case;
 use evidence::node::RuntimeSandbox;
@@ -48,6 +49,14 @@ fn is_running(case: &Case<'_>, endpoint: &Endpoint) -> bool {
     let sandboxes = node.and_then(|node| node.sandboxes.as_deref()).unwrap_or_default();
     let Some(id) = endpoint.container_id.as_deref() else { return false };
     sandboxes.iter().any(|sandbox| sandbox.seen.is_ready == Some(true) && same_id(&sandbox.seen.id, id))
+}
+
+/// Of these addresses those that a sandbox does not have, if it was observed from inside.
+fn not_inside(case: &Case<'_>, addresses: &[IpAddr], container_id: &str) -> Vec<IpAddr> {
+    let inside = case.view_of(container_id).and_then(|(_, view)| view.kernel.addresses.as_deref());
+    let Some(inside) = inside else { return Vec::new() };
+    let is_inside = |address: &IpAddr| inside.iter().any(|held| held.seen.net.addr() == *address);
+    addresses.iter().copied().filter(|address| !is_inside(address)).collect()
 }
 
 fn is_of_pod(endpoint: &Endpoint) -> bool {
