@@ -1,4 +1,4 @@
-//! An operator of a lab on Kubernetes: what the doctor finds, what a repair does. Agents only observe, so that faults stay.
+//! An operator of a lab on Kubernetes: what the doctor finds, what a repair does. Agents change only what a repair asks for, so that faults stay.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -26,6 +26,9 @@ pub(crate) struct Desk {
     repairs: tempfile::TempDir,
 }
 
+/// An agent that changes nothing by itself.
+pub(crate) const REPAIRS: [&str; 2] = ["--observe", "--repair"];
+
 /// Findings, by code and subject.
 pub(crate) type Findings = BTreeSet<(String, String)>;
 
@@ -48,11 +51,15 @@ impl Desk {
         wait_until("the network to be complete", || desk.findings().is_empty())
             .unwrap_or_else(|error| panic!("{error}: {:?}", desk.findings()));
         for node in NODES {
-            desk.lab.stop(node, "agent").unwrap();
-            desk.lab.start(node, "agent", &["--observe"]).unwrap();
+            desk.restart_agent(node, &REPAIRS);
         }
         desk.sees(&[]);
         Some(desk)
+    }
+
+    pub(crate) fn restart_agent(&self, node: &str, how: &[&str]) {
+        self.lab.stop(node, "agent").unwrap();
+        self.lab.start(node, "agent", how).unwrap();
     }
 
     pub(crate) fn plumb(&self, words: &[&str]) -> Command {

@@ -6,7 +6,7 @@ use model::{AffinityOwner, Cidr, HandleId, Key};
 use serde_json::{Value, json};
 use testkit::process::wait_until;
 
-use crate::desk::{Desk, found, path_of, pod_key, subject};
+use crate::desk::{Desk, REPAIRS, found, path_of, pod_key, subject};
 use crate::scene::{add, delete, holders, noted, read_pod};
 
 fn notes(address: &str) -> Value {
@@ -132,6 +132,8 @@ fn a_node_is_deleted_while_its_records_stay(desk: &Desk) {
 /// A pod is deleted by force and comes back with another UID, while the DEL of its sandbox is late.
 fn a_pod_has_a_namesake(desk: &Desk) {
     let old = &desk.pods[3];
+    // One that observes serves no runtime.
+    desk.restart_agent("node2", &[]);
     desk.lab.kubelet("node2", &KubeletRequest::HoldDels { is_held: true }).unwrap();
     delete(&desk.lab, "node2", "shop/db-1", false);
     let new = add(&desk.lab, "node2", "shop/db-1");
@@ -145,6 +147,7 @@ fn a_pod_has_a_namesake(desk: &Desk) {
     desk.lab.kubelet("node2", &KubeletRequest::HoldDels { is_held: false }).unwrap();
     let is_over = || desk.lab.pods("node2").unwrap().iter().all(|pod| pod.state == PodState::Running);
     wait_until("the old sandbox to end", is_over).unwrap();
+    desk.restart_agent("node2", &REPAIRS);
     desk.sees(&[]);
     assert_eq!(read_pod(&desk.lab, "shop/db-1").unwrap(), before);
 }

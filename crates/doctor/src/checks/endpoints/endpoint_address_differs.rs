@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use model::NodeName;
 
-use super::{is_of_pod, not_inside};
+use super::{explain_not_inside, is_of_pod};
 use crate::checks::words::{endpoint_exhibit, listed};
-use crate::{Case, Check, Finding, FindingCode, Look, Need, Severity, Subject};
-use evidence::{Endpoint, Pod, PodName, Sighted};
+use crate::{Case, Check, Finding, FindingCode, Look, Need, Severity};
+use evidence::{Endpoint, Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Pod and endpoint have different addresses",
@@ -48,7 +48,13 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             tell_noted(look, pod, &noted);
         } else {
             let finding = tell(look, pod, &endpoints, &missing, &known);
-            explain_recorded(case, finding, &seen.name, &endpoints);
+            for endpoint in endpoints.iter().map(|endpoint| &endpoint.seen) {
+                for address in explain_not_inside(case, finding, endpoint, &endpoint.addresses) {
+                    finding
+                        .explains(FindingCode::AddressUsedButFree, address)
+                        .explains(FindingCode::AddressOutsidePools, address);
+                }
+            }
         }
     }
 }
@@ -93,24 +99,6 @@ fn endpoints_of<'e>(case: &Case<'e>, pod: &Pod) -> Vec<&'e Sighted<Endpoint>> {
         is_of_pod(seen) && is_here(seen.node.as_ref()) && !seen.addresses.is_empty()
     });
     endpoints
-}
-
-/// What the record has and the pod does not: nothing in the kernel leads to it, and no block needs to have it.
-fn explain_recorded(case: &Case<'_>, finding: &mut Finding, pod: &PodName, endpoints: &[&Sighted<Endpoint>]) {
-    for endpoint in endpoints.iter().map(|endpoint| &endpoint.seen) {
-        let (Some(id), Some(node)) = (&endpoint.container_id, &endpoint.node) else { continue };
-        for address in not_inside(case, &endpoint.addresses, id) {
-            finding
-                .explains(FindingCode::AddressUsedButFree, address)
-                .explains(FindingCode::AddressOutsidePools, address)
-                .explains(FindingCode::PodAddressMissing, pod.clone())
-                .explains(FindingCode::RouteMissing, Subject::route(node, address));
-            if let Some(device) = &endpoint.device {
-                let neighbour = Subject::neighbour(node, address, device);
-                finding.explains(FindingCode::NeighbourMissing, neighbour);
-            }
-        }
-    }
 }
 
 fn tell<'l>(

@@ -15,7 +15,7 @@ pub(super) mod pod_without_endpoint;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::Case;
+use crate::{Case, Finding, FindingCode, Subject};
 use evidence::node::RuntimeSandbox;
 use evidence::{Endpoint, NodeEvidence, Origin, PodName, Sighted, same_id};
 
@@ -57,6 +57,27 @@ fn not_inside(case: &Case<'_>, addresses: &[IpAddr], container_id: &str) -> Vec<
     let Some(inside) = inside else { return Vec::new() };
     let is_inside = |address: &IpAddr| inside.iter().any(|held| held.seen.net.addr() == *address);
     addresses.iter().copied().filter(|address| !is_inside(address)).collect()
+}
+
+/// What follows where a record has one of these addresses and its sandbox does not: nothing in the kernel leads to it. Gives those addresses.
+fn explain_not_inside(
+    case: &Case<'_>,
+    finding: &mut Finding,
+    endpoint: &Endpoint,
+    addresses: &[IpAddr],
+) -> Vec<IpAddr> {
+    let (Some(id), Some(node)) = (&endpoint.container_id, &endpoint.node) else { return Vec::new() };
+    let absent = not_inside(case, addresses, id);
+    for address in &absent {
+        finding.explains(FindingCode::RouteMissing, Subject::route(node, *address));
+        if let Some(pod) = endpoint.pod_name() {
+            finding.explains(FindingCode::PodAddressMissing, pod);
+        }
+        if let Some(device) = &endpoint.device {
+            finding.explains(FindingCode::NeighbourMissing, Subject::neighbour(node, *address, device));
+        }
+    }
+    absent
 }
 
 fn is_of_pod(endpoint: &Endpoint) -> bool {
