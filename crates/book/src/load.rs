@@ -30,7 +30,8 @@ impl Progress {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn add(&self, records: usize) {
+    /// Something else was read, such as objects that show records.
+    pub fn add(&self, records: usize) {
         self.0.fetch_add(records, Ordering::Relaxed);
     }
 }

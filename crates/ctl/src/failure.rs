@@ -90,6 +90,13 @@ impl Failure {
         self
     }
 
+    /// Advice where the failure has none of its own.
+    #[must_use]
+    pub(crate) fn or_hint(mut self, hint: impl Into<String>) -> Failure {
+        self.hint.get_or_insert_with(|| hint.into());
+        self
+    }
+
     #[must_use]
     pub(crate) fn maybe_hint(mut self, hint: Option<impl Into<String>>) -> Failure {
         if let Some(hint) = hint {

@@ -43,7 +43,7 @@ pub use need::Need;
 pub use node::{NodeEvidence, same_id};
 pub use origin::{Exhibit, Origin, SharedText, Sighted};
 pub use trouble::Trouble;
-pub use unseen::{FileGap, NodeGap, PartialList, Unseen};
+pub use unseen::{FileGap, KubeList, NodeGap, PartialList, Unseen};
 
 /// Everything that was collected in one look.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +128,16 @@ impl Evidence {
         self.ipam = None;
         self.partial.endpoints = false;
         self.earlier = self.earlier.map(|earlier| Box::new(earlier.without_store()));
+        self
+    }
+
+    /// The same without what Kubernetes says of pods and nodes, and so for the earlier look.
+    pub fn without_kubernetes(mut self) -> Evidence {
+        self.pods = None;
+        self.pods_at = None;
+        self.kube_nodes = None;
+        (self.partial.pods, self.partial.kube_nodes) = (false, false);
+        self.earlier = self.earlier.map(|earlier| Box::new(earlier.without_kubernetes()));
         self
     }
 

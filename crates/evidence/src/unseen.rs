@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use model::{FindingCode, Key, NodeName};
+use model::{FindingCode, Key, Kind, NodeName};
 use serde::{Serialize, Serializer};
 
 use crate::Need;
@@ -13,6 +13,12 @@ use crate::Need;
 pub enum Unseen {
     /// The store could not be read.
     Store { why: String },
+    /// A list of Kubernetes could not be read.
+    Kubernetes { list: KubeList, why: String },
+    /// Kinds of records that a cluster does not serve: its definitions are of another release.
+    NotServed { kinds: Vec<Kind> },
+    /// Records are in both of Calico's API groups, and only those of one were read.
+    DividedGroups { read: String, other: String },
     /// A record could not be read.
     Record { key: Key, why: String },
     /// Something of a node could not be seen.
@@ -67,6 +73,17 @@ pub enum FileGap {
     UnidentifiedRecord { record: String },
 }
 
+/// What Kubernetes was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KubeList {
+    Pods,
+    Nodes,
+    /// When kubelets showed last that they run. Not every cluster lets an operator read them.
+    Leases,
+    /// It is another cluster.
+    All,
+}
+
 /// A list that a check needs as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartialList {
@@ -98,6 +115,15 @@ impl Unseen {
         }
     }
 
+    /// Whether what most checks rest on could not be read: without it nothing found is not the same as nothing wrong.
+    pub fn is_essential(&self) -> bool {
+        match self {
+            Unseen::Store { .. } | Unseen::DividedGroups { .. } => true,
+            Unseen::Kubernetes { list, .. } => *list != KubeList::Leases,
+            _ => false,
+        }
+    }
+
     /// Whether it was not asked for, rather than there and of no use.
     pub fn is_not_collected(&self) -> bool {
         matches!(self, Unseen::NotCollected { .. })
@@ -108,6 +134,21 @@ impl fmt::Display for Unseen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unseen::Store { why } => write!(f, "the store could not be read: {why}"),
+            Unseen::Kubernetes { list, why } => write!(f, "{} could not be read: {why}", list.words()),
+            Unseen::NotServed { kinds } => {
+                let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+                write!(
+                    f,
+                    "the cluster does not serve {}, because its CustomResourceDefinitions are of another release; \
+                     plumb install --crds --apply creates those that are missing",
+                    kinds.join(", ")
+                )
+            }
+            Unseen::DividedGroups { read, other } => write!(
+                f,
+                "Calico's records are in two API groups, {read} and {other}, so a migration is not finished, and only \
+                 those of {read} were read; set CALICO_API_GROUP to the group that the cluster uses"
+            ),
             Unseen::Record { key, why } => write!(f, "{key} could not be read: {why}"),
             Unseen::Node { node, gap } => gap.write(node, f),
             Unseen::UnknownNode { why } => write!(f, "a node was not observed: {why}"),
@@ -127,6 +168,17 @@ impl fmt::Display for Unseen {
                 f,
                 "{more} more findings of {check} were skipped: at most {limit} findings of one code are listed"
             ),
+        }
+    }
+}
+
+impl KubeList {
+    fn words(self) -> &'static str {
+        match self {
+            KubeList::Pods => "the pods of Kubernetes",
+            KubeList::Nodes => "the nodes of Kubernetes",
+            KubeList::Leases => "the leases of kubelets",
+            KubeList::All => "Kubernetes",
         }
     }
 }

@@ -6,6 +6,8 @@
 //! {"plumbBundle":1,"takenAt":"2026-08-22T06:33:20Z"}             begins a look; a later look may follow
 //! {"record":{"key":"/calico/…","value":{…}}}                    a record of the store, as it is; `text` if it is no JSON
 //! {"wholeStore":true}                                           every record of the store stands above
+//! {"pod":{"seen":{…},"origin":{…}}}                             a pod, as far as checks need it; `kubeNode`: a node of Kubernetes
+//! {"wholeKubernetes":["pods","kubeNodes"]}                      every one of these stands above
 //! {"node":{"name":"node-a","kernel":{…},…}}                     one node's evidence
 //! {"unread":"node node-a: … could not be read: …"}
 //! ```
@@ -21,8 +23,11 @@ use evidence::NodeEvidence;
 use evidence::{FileGap, Unseen};
 use jiff::Timestamp;
 use model::Key;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::kubernetes::of_this_cluster;
 use crate::records::Records;
 
 const VERSION: u64 = 1;
@@ -31,6 +36,14 @@ const BEGINNING: &str = "{\"plumbBundle\":";
 /// No piece of evidence is longer, or has more values: a node with a thousand pods has some megabytes. What is larger is left out.
 const LINE_BYTES_MAX: usize = 32 << 20;
 const VALUES_MAX: usize = 2_000_000;
+/// What lines about Kubernetes are called.
+const POD: &str = "pod";
+const KUBE_NODE: &str = "kubeNode";
+const WHOLE_KUBERNETES: &str = "wholeKubernetes";
+/// The lists that such a line may name.
+const PODS: &str = "pods";
+const KUBE_NODES: &str = "kubeNodes";
+
 /// More lines that cannot be used are counted, and not named.
 const UNSEEN_MAX: usize = 100;
 
@@ -73,6 +86,29 @@ impl<W: Write> BundleWriter<W> {
     /// Every record of the store was written.
     pub fn whole_store(&mut self) -> io::Result<()> {
         self.line(&json!({"wholeStore": true}))
+    }
+
+    /// What Kubernetes says of pods and nodes, each list whole, and what of it could not be read.
+    pub fn kubernetes(&mut self, evidence: &Evidence) -> io::Result<()> {
+        let mut whole = Vec::new();
+        if let Some(pods) = &evidence.pods {
+            pods.iter().try_for_each(|pod| self.masked_line(POD, pod))?;
+            whole.push(PODS);
+        }
+        if let Some(nodes) = &evidence.kube_nodes {
+            nodes.iter().try_for_each(|node| self.masked_line(KUBE_NODE, node))?;
+            whole.push(KUBE_NODES);
+        }
+        if !whole.is_empty() {
+            self.line(&json!({WHOLE_KUBERNETES: whole}))?;
+        }
+        evidence.unseen.iter().try_for_each(|unseen| self.unseen(unseen))
+    }
+
+    fn masked_line(&mut self, name: &str, thing: &impl Serialize) -> io::Result<()> {
+        let mut value = serde_json::to_value(thing).map_err(io::Error::other)?;
+        mask(&mut value);
+        self.line(&json!({name: value}))
     }
 
     /// Pods from inside are on lines of their own, which a reader puts together: a pod holds as much as it likes, and what is
@@ -175,6 +211,10 @@ fn next_line(from: &mut dyn BufRead) -> io::Result<Option<Line>> {
 #[derive(Default)]
 struct Reading {
     evidence: Evidence,
+    /// What Kubernetes said.
+    kubernetes: Evidence,
+    has_whole_pods: bool,
+    has_whole_nodes: bool,
     records: Records,
     has_records: bool,
     is_whole: bool,
@@ -201,9 +241,15 @@ impl Reading {
         } else if let Some(record) = value.get("record") {
             self.record(record)?;
         } else if let Some(node) = value.get_mut("node").filter(|node| node.is_object()) {
-            let node: NodeEvidence =
-                serde_json::from_value(node.take()).map_err(|error| error.to_string())?;
+            let node: NodeEvidence = read_as(node)?;
             self.evidence.node_mut(node.name.clone()).absorb(node);
+        } else if let Some(pod) = value.get_mut(POD) {
+            self.kubernetes.pods.get_or_insert_default().push(read_as(pod)?);
+        } else if let Some(node) = value.get_mut(KUBE_NODE) {
+            self.kubernetes.kube_nodes.get_or_insert_default().push(read_as(node)?);
+        } else if let Some(lists) = value.get(WHOLE_KUBERNETES).and_then(Value::as_array) {
+            self.has_whole_pods |= lists.iter().any(|list| list == PODS);
+            self.has_whole_nodes |= lists.iter().any(|list| list == KUBE_NODES);
         } else if let Some(what) = value.get("unread").and_then(Value::as_str) {
             self.unseen(Unseen::Reported(what.to_owned()));
         } else if value.get("wholeStore") == Some(&Value::Bool(true)) {
@@ -238,8 +284,23 @@ impl Reading {
             of_store.taken_at = evidence.taken_at;
             evidence.absorb(of_store);
         }
+        let mut kubernetes = self.kubernetes;
+        if self.has_whole_pods {
+            kubernetes.pods.get_or_insert_default();
+        }
+        if self.has_whole_nodes {
+            kubernetes.kube_nodes.get_or_insert_default();
+        }
+        kubernetes.partial.pods = kubernetes.pods.is_some() && !self.has_whole_pods;
+        kubernetes.partial.kube_nodes = kubernetes.kube_nodes.is_some() && !self.has_whole_nodes;
+        let kubernetes = of_this_cluster(kubernetes, &evidence);
+        evidence.absorb(kubernetes);
         evidence
     }
+}
+
+fn read_as<T: DeserializeOwned>(value: &mut Value) -> Result<T, String> {
+    serde_json::from_value(value.take()).map_err(|error| error.to_string())
 }
 
 /// Texts and numbers under names of secrets, also as `{"name": NAME, "value": …}`, and texts that look like one. What a parser takes is not
@@ -332,6 +393,40 @@ mod tests {
             Some(&9_007_199_254_740_993),
             "to the last digit"
         );
+    }
+
+    #[test]
+    fn what_kubernetes_said_is_read() {
+        let sample = sample::small();
+        let said = |sample: &Evidence| Evidence {
+            pods: sample.pods.clone(),
+            kube_nodes: sample.kube_nodes.clone(),
+            ..Evidence::default()
+        };
+        let bundle = |kubernetes: &Evidence| {
+            write(|writer| {
+                writer.look(at(1))?;
+                writer.kubernetes(kubernetes)?;
+                writer.nodes(sample.clone())
+            })
+        };
+        let evidence = read("b", &mut &bundle(&said(&sample))[..]).unwrap();
+        assert_eq!((&evidence.pods, &evidence.kube_nodes), (&sample.pods, &sample.kube_nodes));
+        assert_eq!(evidence.partial, evidence::Partial::default());
+        let none = Evidence { pods: Some(Vec::new()), ..said(&sample) };
+        assert_eq!(
+            read("b", &mut &bundle(&none)[..]).unwrap().pods,
+            Some(Vec::new()),
+            "that there is none is known"
+        );
+        let cut: Vec<u8> = bundle(&said(&sample))
+            .split_inclusive(|byte| *byte == b'\n')
+            .filter(|line| !line.starts_with(b"{\"wholeKubernetes"))
+            .flatten()
+            .copied()
+            .collect();
+        let cut = read("b", &mut &cut[..]).unwrap();
+        assert!(cut.partial.pods && cut.partial.kube_nodes && cut.pods.is_some());
     }
 
     #[test]

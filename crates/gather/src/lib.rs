@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod bundle;
+mod kubernetes;
 mod live;
 mod node;
 pub mod probe;

@@ -12,9 +12,10 @@ use evidence::{Evidence, Unseen};
 use host::cri::RuntimeClient;
 use model::NodeName;
 use model::text::on_one_line;
+use store::kube::KubeObjects;
 use store::{Store, StoreError};
 
-use crate::{NodeSources, agent};
+use crate::{NodeSources, agent, kubernetes};
 
 /// How long a store may take to answer at all. What it holds may take longer to read.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +37,8 @@ pub struct LiveSources {
     /// Or why it cannot be opened.
     store: Result<Arc<dyn Store>, String>,
     nodes: Vec<NodeSource>,
+    /// Kubernetes, if another store keeps the records.
+    kubernetes: Option<KubeObjects>,
     /// Texts that were added. They are of one moment, and part of every observation.
     texts: Evidence,
     /// Where the agents of nodes listen, by the node's name, as far as they have answered.
@@ -56,7 +59,14 @@ pub enum CollectError {
 
 impl LiveSources {
     pub fn new(store: Result<Arc<dyn Store>, String>, nodes: Vec<NodeSource>) -> LiveSources {
-        LiveSources { store, nodes, texts: Evidence::default(), agents: Mutex::default(), probes: None }
+        let (texts, agents) = (Evidence::default(), Mutex::default());
+        LiveSources { store, nodes, kubernetes: None, texts, agents, probes: None }
+    }
+
+    /// Asks this cluster for its pods and nodes, too. Not needed where it keeps the store.
+    #[must_use]
+    pub fn with_kubernetes(self, kubernetes: Option<KubeObjects>) -> LiveSources {
+        LiveSources { kubernetes, ..self }
     }
 
     /// Adds these texts to every observation.
@@ -73,18 +83,22 @@ impl LiveSources {
 
     /// Everything as it is now.
     pub async fn collect(&self, records: &Progress) -> Result<Evidence, CollectError> {
-        let (of_store, of_nodes) = tokio::join!(self.of_store(records), self.of_nodes());
+        let (of_store, of_nodes, of_kubernetes) =
+            tokio::join!(self.of_store(records), self.of_nodes(), self.of_kubernetes(records));
         let mut evidence = match of_store {
             Ok(evidence) => evidence,
             Err(error) if self.nodes.is_empty() => return Err(error),
             // A node whose store is away is observed all the same: it may be the reason.
             Err(error) => {
-                let unseen = vec![Unseen::Store { why: on_one_line(&error) }];
+                let unseen = vec![Unseen::Store { why: error.words() }];
                 Evidence { unseen, ..Evidence::default() }
             }
         };
         of_nodes.into_iter().for_each(|node| evidence.absorb(node));
-        evidence.absorb(self.texts.clone());
+        let of_kubernetes = kubernetes::of_this_cluster(of_kubernetes, &evidence);
+        evidence.absorb(of_kubernetes);
+        let texts = self.texts_beside(&evidence);
+        evidence.absorb(texts);
         if let Some(targets) = &self.probes {
             self.probe(&mut evidence, targets).await;
         }
@@ -115,6 +129,34 @@ impl LiveSources {
             collected.push(evidence);
         }
         collected
+    }
+
+    /// Pods and nodes, whether Kubernetes keeps the store or is asked beside it. For a bundle, where the records are as they are.
+    pub async fn witnesses(&self, progress: &Progress) -> Evidence {
+        match self.store.as_ref().ok().and_then(|store| store.objects()) {
+            Some(objects) => kubernetes::witnesses(&objects, progress).await,
+            None => self.of_kubernetes(progress).await,
+        }
+    }
+
+    /// Pods and nodes of a cluster that is asked beside the store.
+    async fn of_kubernetes(&self, progress: &Progress) -> Evidence {
+        match &self.kubernetes {
+            None => Evidence::default(),
+            Some(objects) => kubernetes::witnesses(objects, progress).await,
+        }
+    }
+
+    /// The texts, without lists that were read live: those are newer, and whole.
+    fn texts_beside(&self, live: &Evidence) -> Evidence {
+        let mut texts = self.texts.clone();
+        if live.pods.is_some() {
+            (texts.pods, texts.pods_at, texts.partial.pods) = (None, None, false);
+        }
+        if live.kube_nodes.is_some() {
+            (texts.kube_nodes, texts.partial.kube_nodes) = (None, false);
+        }
+        texts
     }
 
     /// Everything in the store. One that does not answer is not waited for as long as one that holds much.
@@ -151,6 +193,16 @@ impl LiveSources {
             answers.extend(node.await.ok().map(|evidence| (source, evidence)));
         }
         answers
+    }
+}
+
+impl CollectError {
+    /// What failed and why, with what to do about it.
+    fn words(&self) -> String {
+        match self {
+            CollectError::Store(error) => kubernetes::with_hint(error),
+            other => on_one_line(other),
+        }
     }
 }
 

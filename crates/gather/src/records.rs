@@ -11,31 +11,77 @@ use model::text::on_one_line;
 use model::{Key, KeyRange, Kind, Resource};
 use store::{Record, Store, StoreError};
 
+use crate::kubernetes::{self, Purpose, Shows};
+
 /// Kinds that are not read as resources: IPAM's own have lists of their own, and of endpoints, of which there are very
 /// many, only what matters is kept.
 const READ_OTHERWISE: [Kind; 4] =
     [Kind::WorkloadEndpoint, Kind::IpamBlock, Kind::IpamHandle, Kind::BlockAffinity];
 
-/// Everything a store holds, read page by page, side by side. The lists are not of one moment: what was found to
-/// disagree may just have changed in between, so whoever concludes anything looks twice.
+/// Everything a store holds, read page by page, side by side; and of Kubernetes, if it keeps the store, what its objects say besides. The
+/// lists are not of one moment: what was found to disagree may just have changed in between, so whoever concludes anything looks twice.
 pub async fn of_store(store: &dyn Store, progress: &Progress) -> Result<Evidence, StoreError> {
     // Of the beginning, so that whatever is made while we read counts as young.
     let taken_at = Timestamp::now();
-    let others: Vec<KeyRange> = other_kinds().map(KeyRange::Kind).collect();
-    let (books, endpoints, others, config) = tokio::try_join!(
+    let (books, endpoints, nodes, others, config, divided) = tokio::try_join!(
         load::books(store, progress),
-        load::gather(store, vec![KeyRange::Kind(Kind::WorkloadEndpoint)], progress, Records::add_record),
-        load::gather(store, others, progress, Records::add_record),
+        endpoints(store, progress),
+        nodes(store, progress),
+        others(store, progress),
         load::gather(store, vec![KeyRange::IpamConfig], progress, Records::add_record),
+        divided_groups(store),
     )?;
     let mut records = Records { books, ..others };
-    records.endpoints = endpoints.endpoints;
-    records.config = config.config;
-    records.unreadable.extend(endpoints.unreadable);
-    records.unseen.extend(endpoints.unseen.into_iter().chain(config.unseen));
+    records.absorb(endpoints.records);
+    records.absorb(nodes.records);
+    records.absorb(config);
     let mut evidence = records.finish(true);
+    evidence.absorb(endpoints.evidence);
+    evidence.absorb(nodes.evidence);
+    evidence.unseen.extend(divided);
     evidence.taken_at = Some(taken_at);
     Ok(evidence)
+}
+
+/// Records of all kinds that have no list of their own. An older Calico has fewer kinds, and pools at least.
+async fn others(store: &dyn Store, progress: &Progress) -> Result<Records, StoreError> {
+    let mut records = Records::default();
+    for kind in other_kinds().filter(|kind| *kind != Kind::Node) {
+        match load::gather(store, vec![KeyRange::Kind(kind)], progress, Records::add_record).await {
+            Ok(found) => records.absorb(found),
+            Err(StoreError::Unsupported { .. }) if kind != Kind::IpPool => records.not_served.push(kind),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(records)
+}
+
+async fn divided_groups(store: &dyn Store) -> Result<Option<Unseen>, StoreError> {
+    let Some(objects) = store.objects() else { return Ok(None) };
+    let divided = objects.divided_groups().await?;
+    Ok(divided
+        .map(|(read, other)| Unseen::DividedGroups { read: read.api_version(), other: other.api_version() }))
+}
+
+/// Where Kubernetes keeps the store, its pods are the endpoints.
+async fn endpoints(store: &dyn Store, progress: &Progress) -> Result<Shows, StoreError> {
+    match store.objects() {
+        Some(objects) => kubernetes::pods(&objects, Purpose::WithRecords, progress).await,
+        None => of_kind(store, Kind::WorkloadEndpoint, progress).await,
+    }
+}
+
+async fn nodes(store: &dyn Store, progress: &Progress) -> Result<Shows, StoreError> {
+    match store.objects() {
+        Some(objects) => kubernetes::nodes(&objects, Purpose::WithRecords, progress).await,
+        None => of_kind(store, Kind::Node, progress).await,
+    }
+}
+
+async fn of_kind(store: &dyn Store, kind: Kind, progress: &Progress) -> Result<Shows, StoreError> {
+    let ranges = vec![KeyRange::Kind(kind)];
+    let records = load::gather(store, ranges, progress, Records::add_record).await?;
+    Ok(Shows { records, ..Shows::default() })
 }
 
 fn other_kinds() -> impl Iterator<Item = Kind> {
@@ -52,6 +98,8 @@ pub(crate) struct Records {
     unseen: Vec<Unseen>,
     /// Endpoints, nodes and pools that cannot be read: they may use any address, or contain it.
     unreadable: Vec<Corrupt>,
+    /// Kinds that the store does not have at all.
+    not_served: Vec<Kind>,
 }
 
 impl Records {
@@ -69,7 +117,13 @@ impl Records {
                 Ok(())
             }
         };
-        let Err(why) = added else { return };
+        if let Err(why) = added {
+            self.refuse(key, why);
+        }
+    }
+
+    /// A record that cannot be read.
+    pub(crate) fn refuse(&mut self, key: &Key, why: String) {
         if matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint | Kind::Node | Kind::IpPool, .. }) {
             self.unreadable.push(Corrupt { key: key.clone(), contradictions: vec![why.clone()] });
         }
@@ -94,12 +148,26 @@ impl Records {
         Ok(())
     }
 
+    /// Takes in other records of the same store, without its books.
+    fn absorb(&mut self, other: Records) {
+        self.others.absorb(other.others);
+        self.endpoints.extend(other.endpoints);
+        self.config = self.config.take().or(other.config);
+        self.unseen.extend(other.unseen);
+        self.unreadable.extend(other.unreadable);
+        self.not_served.extend(other.not_served);
+    }
+
     /// `is_whole`: nothing of the store is missing, so what is not there does not exist.
     pub(crate) fn finish(self, is_whole: bool) -> Evidence {
         let mut evidence = self.others;
         evidence.unseen.extend(self.unseen);
+        if !self.not_served.is_empty() {
+            evidence.unseen.push(Unseen::NotServed { kinds: self.not_served.clone() });
+        }
         if is_whole {
-            other_kinds().for_each(|kind| evidence.records.looked_for(kind));
+            let served = other_kinds().filter(|kind| !self.not_served.contains(kind));
+            served.for_each(|kind| evidence.records.looked_for(kind));
         }
         let is_endpoint =
             |corrupt: &Corrupt| matches!(corrupt.key, Key::Resource { kind: Kind::WorkloadEndpoint, .. });

@@ -41,8 +41,6 @@ use draft::Draft;
 use model::text::LineCutter;
 use reader::FileReader;
 
-pub use document::{kube_event, kube_node, kube_pod};
-
 /// No more is kept than about this much, of all files together; that lines were left out is said. It is a cluster of some
 /// hundred thousand pods.
 const KEPT_BYTES_MAX: usize = 256 << 20;

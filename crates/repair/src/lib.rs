@@ -42,7 +42,9 @@ pub fn plan(evidence: &Evidence, report: &Report, scope: &Scope, options: &Optio
     for finding in &report.findings {
         for target in Target::of(finding) {
             let (rank, remedy) = remedies::ranked(target.code);
-            if !ground.is_wanted(remedy, &target) || remedies::must_wait(finding.code, target.code) {
+            let must_wait = remedies::must_wait(finding.code, target.code)
+                || remedies::follows_from_record(&ground, finding.code, &target);
+            if !ground.is_wanted(remedy, &target) || must_wait {
                 continue;
             }
             if has_wrong_address && remedies::is_made_of_addresses(target.code) {

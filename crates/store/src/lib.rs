@@ -67,6 +67,11 @@ pub use watch::Watch;
 pub trait Store: Send + Sync + std::fmt::Debug {
     fn capabilities(&self) -> Capabilities;
 
+    /// Kubernetes' own objects, where they show records: whoever wants both reads them once.
+    fn objects(&self) -> Option<kube::KubeObjects> {
+        None
+    }
+
     /// The record, or `None` if there is none.
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError>;
 

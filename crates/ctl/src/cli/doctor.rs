@@ -48,7 +48,7 @@ pub(crate) struct Doctor {
     pub(crate) timings: bool,
 }
 
-/// Which node is looked at, besides the store.
+/// What is observed besides the store.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ThisNode {
     /// Socket of a node's agent; may be repeated for several nodes [default: /run/plumb/agent.sock if it exists]
@@ -61,6 +61,9 @@ pub(crate) struct ThisNode {
     /// Socket of the container runtime [default: the first of the usual ones that exists]
     #[arg(long, value_name = "SOCKET", env = "CONTAINER_RUNTIME_ENDPOINT")]
     pub(crate) cri_socket: Option<String>,
+    /// If the store is not Kubernetes: ask this cluster for its pods and nodes, too. A Kubernetes store is always asked
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
 }
 
 /// Collects the evidence of this node and of the store in one file, for plumb doctor --from

@@ -136,7 +136,7 @@ fn applies(subcommand: &str, flag: &str) -> bool {
 
 /// Scripts pass the same waits and sources to every call; where nothing is observed, they do no harm.
 fn is_harmless(flag: &str) -> bool {
-    matches!(flag, "grace" | "settle" | "from" | "agent_socket" | "node" | "cri_socket")
+    matches!(flag, "grace" | "settle" | "from" | "agent_socket" | "node" | "cri_socket" | "kubeconfig")
 }
 
 /// Lets each subcommand take the flags that apply to it. Flags before the subcommand count as well.

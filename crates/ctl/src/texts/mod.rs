@@ -135,17 +135,18 @@ impl Pile {
     fn finish(self) -> Evidence {
         let mut evidence = self.texts.finish();
         evidence.unseen.extend(self.unseen);
-        let newest = self
-            .bundles
-            .iter()
-            .enumerate()
-            .filter(|(_, bundle)| has_whole_store(bundle))
-            .max_by_key(|(_, bundle)| bundle.taken_at)
-            .map(|(index, _)| index);
-        for (index, bundle) in self.bundles.into_iter().enumerate() {
-            // Every node collects the same store. Told twice, each record would seem to be there twice.
-            let is_superseded = has_whole_store(&bundle) && newest != Some(index);
-            let mut bundle = if is_superseded { bundle.without_store() } else { bundle };
+        // Every node collects the same store, and the same of Kubernetes. Told twice, each record would seem to be there twice.
+        let newest_store = newest(&self.bundles, has_whole_store);
+        let newest_pods = newest(&self.bundles, has_pods);
+        for (index, mut bundle) in self.bundles.into_iter().enumerate() {
+            if has_whole_store(&bundle) && newest_store != Some(index) {
+                bundle = bundle.without_store();
+            }
+            if has_pods(&bundle) && newest_pods != Some(index) {
+                bundle = bundle.without_kubernetes();
+            } else if has_pods(&bundle) && newest_store.is_some_and(|store| store != index) {
+                bundle.pods_at = bundle.taken_at;
+            }
             if let Some(earlier) = bundle.earlier.take() {
                 evidence.earlier.get_or_insert_default().absorb(*earlier);
             }
@@ -153,6 +154,16 @@ impl Pile {
         }
         evidence
     }
+}
+
+/// The latest of those bundles that have something.
+fn newest(bundles: &[Evidence], has_it: fn(&Evidence) -> bool) -> Option<usize> {
+    let having = bundles.iter().enumerate().filter(|(_, bundle)| has_it(bundle));
+    having.max_by_key(|(_, bundle)| bundle.taken_at).map(|(index, _)| index)
+}
+
+fn has_pods(evidence: &Evidence) -> bool {
+    evidence.pods.is_some() || evidence.kube_nodes.is_some()
 }
 
 fn has_whole_store(evidence: &Evidence) -> bool {

@@ -1,6 +1,7 @@
 //! The real `plumb` on the Kubernetes store: a real API server, which serves Calico's kinds.
 //!
 //! * `access`: credentials, contexts, proxies.
+//! * `doctor`: what `plumb doctor` and `collect` see of Kubernetes, and what they may not.
 //! * `ipam`: address management, where records are written one by one.
 //! * `records`: Calico's records, and those that are views of Kubernetes' objects.
 //! * `refused`: rights that are missing, and a kubeconfig that cannot be read.
@@ -15,6 +16,7 @@ mod town;
 
 mod access;
 mod cluster;
+mod doctor;
 mod ipam;
 mod records;
 mod refused;

@@ -25,7 +25,6 @@ use model::text::Line;
 use listed::Listed;
 
 pub(crate) use json::JsonSplitter;
-pub use kube::{event as kube_event, node as kube_node, pod as kube_pod};
 pub(crate) use yaml::YamlSplitter;
 
 /// An item of a list, or a whole document.

@@ -1,5 +1,7 @@
 //! Labs whose store is a real Kubernetes API server: the stand-ins register their nodes, make their pods there, and tell what becomes
 //! of them.
 
+mod desk;
+mod doctor;
 mod pods;
 mod scene;

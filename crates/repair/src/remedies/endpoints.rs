@@ -29,8 +29,10 @@ const DELETES: &str = "deletes the record and releases its addresses. Condition:
 pub(super) const GIVING: &[Remedy] = &[
     Remedy {
         does: "writes the endpoint of the running sandbox from its actual state (addresses inside, the \
-               device that leads to it), and allocates its addresses if they are free",
-        undo: "deletes the record, unless it has been changed since, and releases the addresses",
+               device that leads to it), and allocates its addresses if they are free. A record that exists \
+               without an address, as in a Kubernetes store, is completed",
+        undo: "deletes the record, or removes what was added to it, unless it has been changed since, and \
+               releases the addresses",
         ..Remedy::of(FindingCode::PodWithoutEndpoint, Area::Endpoints, write_endpoint)
     },
     Remedy {
@@ -224,26 +226,34 @@ fn field(key: &Key, name: &str, from: Option<Value>, to: Value) -> Option<Edit> 
 
 fn rewrite_for_running(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some(endpoint) = find(draft, &target.subject) else { return };
-    let (Some(key), Some(pod)) = (key_of(endpoint), endpoint.pod_name()) else { return };
-    let Some(running) = Running::of_pod(draft.ground, &pod) else {
+    if let Some(pod) = endpoint.pod_name() {
+        rewrite(draft, target, endpoint, &pod);
+    }
+}
+
+/// Gives a record what the one running sandbox of its pod really has.
+fn rewrite(draft: &mut Draft<'_, '_>, target: &Target, endpoint: &Endpoint, pod: &PodName) {
+    let Some(key) = key_of(endpoint) else { return };
+    let Some(running) = Running::of_pod(draft.ground, pod) else {
         return draft.leave_pod(
             target,
             "exactly one running sandbox of the pod could not be identified",
-            &pod,
+            pod,
         );
     };
     let (Some(inside), Some(device)) = (running.own_addresses(draft.ground), running.device()) else {
         return draft.leave_pod(
             target,
             "the running sandbox was not observed from inside, or no device leads to it",
-            &pod,
+            pod,
         );
     };
     let mut edits: Vec<Edit> = Vec::new();
     let old = endpoint.container_id.clone().map(Value::from);
     edits.extend(field(&key, "containerID", old, json!(running.sandbox.id)));
     if inside != endpoint.addresses {
-        edits.extend(field(&key, "ipNetworks", Some(networks(&endpoint.addresses)), networks(&inside)));
+        let old = (!endpoint.addresses.is_empty()).then(|| networks(&endpoint.addresses));
+        edits.extend(field(&key, "ipNetworks", old, networks(&inside)));
     }
     edits.extend(field(&key, "interfaceName", endpoint.device.clone().map(Value::from), json!(device.name)));
     if let Some(mac) = running.mac() {
@@ -319,7 +329,17 @@ fn correct_addresses(draft: &mut Draft<'_, '_>, target: &Target) {
     let Some(inside) = running.own_addresses(draft.ground) else {
         return draft.leave_pod(target, "the pod was not observed from inside", pod);
     };
-    if inside.iter().all(|address| endpoint.addresses.contains(address)) {
+    let is_shown = |address: &IpAddr| {
+        draft.ground.case.pods_at(*address).iter().any(|shown| shown.seen.name.may_be(pod))
+    };
+    let is_recorded = inside.iter().all(|address| endpoint.addresses.contains(address));
+    if is_recorded && inside.iter().any(is_shown) {
+        let list = networks(&inside);
+        let list: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let why = "the pod has the address that Kubernetes and its endpoint show, so only its annotations are wrong";
+        return draft.leave_with(target, why, vec![annotate(pod, &list)]);
+    }
+    if is_recorded {
         let why = "the pod has the address in its endpoint record, but Kubernetes shows another; the kubelet \
                    must report it again";
         return draft.leave_pod(target, why, pod);
@@ -328,6 +348,19 @@ fn correct_addresses(draft: &mut Draft<'_, '_>, target: &Target) {
     let step = draft.step(target, format!("correct the addresses of endpoint {endpoint}"));
     step.because("the address inside the pod is the one it uses");
     step.edits.extend(field(&key, "ipNetworks", Some(networks(&endpoint.addresses)), networks(&inside)));
+}
+
+/// Has kubectl note on a pod what the plugin would.
+fn annotate(pod: &PodName, networks: &[&str]) -> ShellCommand {
+    let command = ShellCommand::new("kubectl annotate --overwrite pod").value(&pod.name);
+    let command = match &pod.namespace {
+        Some(namespace) => command.plain("--namespace").value(namespace),
+        None => command,
+    };
+    let first = networks.first().copied().unwrap_or_default();
+    command
+        .assigned("cni.projectcalico.org/podIP", first)
+        .assigned("cni.projectcalico.org/podIPs", networks.join(","))
 }
 
 fn correct_node(draft: &mut Draft<'_, '_>, target: &Target) {
@@ -387,6 +420,12 @@ fn write_endpoint(draft: &mut Draft<'_, '_>, target: &Target) {
     let taken = inside.iter().find(has_it);
     if let Some(address) = taken {
         return draft.leave_pod(target, format!("another endpoint has {address}"), pod);
+    }
+    let emptied = draft.ground.case.endpoints_of(pod).find(|endpoint| {
+        endpoint.seen.addresses.is_empty() && endpoint.seen.node.as_ref() == Some(&running.node.name)
+    });
+    if let Some(endpoint) = emptied {
+        return rewrite(draft, target, &endpoint.seen, pod);
     }
     let Some((key, endpoint)) = record_for(pod, &running, inside) else {
         return draft.leave_pod(target, "the name of its record cannot be computed", pod);

@@ -15,7 +15,9 @@ mod shared;
 
 use model::FindingCode;
 
-use super::draft::{Draft, Target};
+use doctor::Subject;
+
+use super::draft::{Draft, Ground, Target};
 
 /// How findings of one code are repaired.
 #[derive(Debug)]
@@ -97,6 +99,26 @@ pub(super) fn ranked(code: FindingCode) -> (usize, &'static Remedy) {
 /// a wrong one they would be wrong themselves.
 pub(super) fn must_wait(cause: FindingCode, symptom: FindingCode) -> bool {
     is_about_address(cause) && crossings::is_way(symptom)
+}
+
+/// Whether a symptom is that nothing leads to an address which only a wrong record of an endpoint has: once the record is right, nothing
+/// must. What is made for such an address would be left over.
+pub(super) fn follows_from_record(ground: &Ground<'_>, cause: FindingCode, symptom: &Target) -> bool {
+    let is_of_record = matches!(cause, FindingCode::EndpointAddressDiffers | FindingCode::AddressShared);
+    let is_only_recorded = || match symptom.subject {
+        Subject::Address(address) => {
+            !ground.case.endpoints_at(address).is_empty() && !ground.case.is_inside_a_pod(address)
+        }
+        _ => false,
+    };
+    is_of_record
+        && match symptom.code {
+            FindingCode::RouteMissing | FindingCode::NeighbourMissing | FindingCode::PodAddressMissing => {
+                true
+            }
+            FindingCode::AddressUsedButFree => is_only_recorded(),
+            _ => false,
+        }
 }
 
 /// Whether this is about the address of a node.

@@ -132,12 +132,17 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
 /// The server's message names user, verb and resource.
 fn forbidden(address: &str, message: String) -> StoreError {
     let hint = match Missing::of(&message) {
+        Some(missing) if READS.contains(&missing.verb.as_str()) => {
+            format!("grant it: {}; the ClusterRole plumb-reader allows all that is read", missing.grant())
+        }
         Some(missing) => format!("grant it: {}", missing.grant()),
         None => policy(&message)
             .unwrap_or_else(|| "a rule of this cluster refuses it: the message names the rule".to_owned()),
     };
     StoreError::AccessDenied { address: address.to_owned(), reason: message, hint: Some(hint) }
 }
+
+const READS: [&str; 3] = ["get", "list", "watch"];
 
 /// A right that a user lacks, as far as the server says what it was.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //!   rushed. `failure`: what went wrong, whether anything was done, and how to say it.
 //! * `layout`: which of Calico's two API groups keeps the records. `definitions`: the CustomResourceDefinitions behind them.
 //! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests.
-//!   `views`: changes of the Pods and Nodes behind records.
+//!   `views`: changes of the Pods and Nodes behind records. `objects`: those and others, whole.
 //!
 //! How a record becomes a document and back is in `model::kube`.
 //!
@@ -19,6 +19,7 @@ mod dial;
 mod failure;
 mod flatten;
 mod layout;
+mod objects;
 mod proxy;
 mod range;
 mod read;
@@ -43,6 +44,7 @@ use crate::{
 
 pub use config::{KubeConfig, KubeSettings};
 pub use definitions::Definitions;
+pub use objects::{KubeObjects, ObjectKind, ObjectPage};
 
 /// The records of one cluster. Clones share the connection.
 #[derive(Clone, Debug)]
@@ -52,8 +54,10 @@ pub struct KubeStore {
 
 #[derive(Debug)]
 struct Shared {
-    client: Client,
+    client: Arc<Client>,
     layout: Layout,
+    /// Nobody has said which it is.
+    is_layout_found: bool,
 }
 
 impl KubeStore {
@@ -62,7 +66,9 @@ impl KubeStore {
         let client = Client::connect(&config).await?;
         let layout = layout::choose(&client, config.api_group.as_deref()).await?;
         tracing::debug!(group = layout.group(), "records are kept as custom resources");
-        Ok(KubeStore { shared: Arc::new(Shared { client, layout }) })
+        let is_layout_found = config.api_group.as_deref().is_none_or(str::is_empty);
+        let client = Arc::new(client);
+        Ok(KubeStore { shared: Arc::new(Shared { client, layout, is_layout_found }) })
     }
 
     /// Which API group keeps the records.
@@ -75,6 +81,11 @@ impl KubeStore {
 impl Store for KubeStore {
     fn capabilities(&self) -> Capabilities {
         Capabilities { atomic_commits: false, endpoints_are_records: false }
+    }
+
+    fn objects(&self) -> Option<KubeObjects> {
+        let found = self.shared.is_layout_found.then_some(self.shared.layout);
+        Some(KubeObjects::of(&self.shared.client, found))
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {

@@ -14,19 +14,19 @@ use crate::{Continuation, ListPage, ListRequest, Record, Revision, StoreError};
 
 /// A page as the API server gives it.
 #[derive(Debug, Deserialize)]
-struct Page {
-    metadata: PageMetadata,
+pub(super) struct Page {
+    pub(super) metadata: PageMetadata,
     /// `null` in an empty list of metadata.
     #[serde(default)]
-    items: Option<Vec<Map<String, Value>>>,
+    pub(super) items: Option<Vec<Map<String, Value>>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PageMetadata {
+pub(super) struct PageMetadata {
     resource_version: String,
     #[serde(default, rename = "continue")]
-    next: String,
+    pub(super) next: String,
 }
 
 /// How far a list has come: which collection, and the server's own mark within it. Empty at a collection's start.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use book::load::Progress;
 use evidence::Unseen;
 use evidence::node::ClockReading;
 use gather::LiveSources;
@@ -81,6 +82,9 @@ async fn look(bundle: &mut BundleWriter<impl Write>, sources: &LiveSources) -> R
             None
         }
     };
+    let witnesses = sources.witnesses(&Progress::default()).await;
+    witnesses.unseen.iter().for_each(|unseen| eprintln!("note: {unseen}"));
+    bundle.kubernetes(&witnesses)?;
     for mut nodes in sources.of_nodes().await {
         if let Some(reading) = reading {
             nodes.note_clock(reading);

@@ -8,6 +8,8 @@ use doctor::{Diagnosis, Next, Options, Report, Rule};
 use evidence::{Evidence, Unseen};
 use gather::{CollectError, LiveSources, ProbeTargets};
 use jiff::{SignedDuration, Timestamp};
+use store::StoreConfig;
+use store::kube::{KubeConfig, KubeObjects};
 
 use super::{Examined, node};
 use crate::cli::Global;
@@ -22,15 +24,29 @@ pub(in crate::commands) async fn open(
     from: &[PathBuf],
 ) -> Result<LiveSources, Failure> {
     let nodes = node::find(this_node)?;
+    let kubernetes = beside_the_store(global, this_node).await?;
     let store = match connect::open_for_reading(global).await {
         Err(failure) if nodes.is_empty() => {
-            return Err(failure.hint(
-                "choose a store (ETCD_ENDPOINTS, SQLITE_PATH), or observe this machine as a node (--node NAME)",
+            return Err(failure.or_hint(
+                "choose a store (ETCD_ENDPOINTS, SQLITE_PATH, KUBECONFIG), or observe this machine as a node (--node NAME)",
             ));
         }
         store => store.map_err(|failure| failure.words()),
     };
-    Ok(LiveSources::new(store, nodes).with_texts(texts(from)?))
+    Ok(LiveSources::new(store, nodes).with_kubernetes(kubernetes).with_texts(texts(from)?))
+}
+
+/// The cluster to ask for pods and nodes, if one is named. One that is only in the environment is not: it may be any other.
+async fn beside_the_store(global: &Global, this_node: &ThisNode) -> Result<Option<KubeObjects>, Failure> {
+    let Some(path) = &this_node.kubeconfig else { return Ok(None) };
+    if matches!(connect::select(global)?.config, StoreConfig::Kubernetes(_)) {
+        return Err(Failure::usage(
+            "--kubeconfig is for other stores; this one is Kubernetes, which is asked anyway",
+        )
+        .hint("set KUBECONFIG to choose the cluster that keeps the records"));
+    }
+    let (kubeconfig, context) = (Some(path.clone()), global.context.clone());
+    Ok(Some(KubeObjects::connect(&KubeConfig { kubeconfig, context, ..KubeConfig::default() }).await?))
 }
 
 /// Has nodes send packets, if that is wanted.
@@ -144,9 +160,13 @@ pub(super) fn note_timings(doctor: &Doctor, examiner: &Examiner<'_>) {
     }
 }
 
-/// Whether the records, which most checks need, could not be checked.
-pub(super) fn is_store_unseen(report: &Report) -> bool {
-    report.unseen.iter().any(|unseen| matches!(unseen, Unseen::Store { .. }))
+/// What could not be read of what most checks need.
+pub(super) fn essential_gap(report: &Report) -> Option<Failure> {
+    let gap = report.unseen.iter().find(|unseen| unseen.is_essential())?;
+    Some(match gap {
+        Unseen::Store { .. } => Failure::new("the records of the store could not be checked"),
+        gap => Failure::new(gap.to_string()),
+    })
 }
 
 /// Two observations, so many seconds apart.

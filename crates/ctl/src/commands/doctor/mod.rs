@@ -34,17 +34,18 @@ async fn examine(global: &Global, doctor: &Doctor) -> Result<Report, Failures> {
     if doctor.watch {
         return watch::run(global, doctor).await;
     }
-    if doctor.probe && !doctor.from.is_empty() && !doctor.live {
+    let is_live = doctor.from.is_empty() || doctor.live;
+    if doctor.probe && !is_live {
         return Err(Failure::usage(
             "--probe sends packets from nodes, but --from does not contact any node; add --live",
         )
         .into());
     }
-    let examined = if doctor.from.is_empty() || doctor.live {
-        live::examine(global, doctor).await?
-    } else {
-        from::examine(doctor)?
-    };
+    if doctor.this_node.kubeconfig.is_some() && !is_live {
+        let problem = "--kubeconfig asks a cluster, but --from does not contact any; add --live";
+        return Err(Failure::usage(problem).into());
+    }
+    let examined = if is_live { live::examine(global, doctor).await? } else { from::examine(doctor)? };
     tell::tell(&doctor.output, &examined)?;
     Ok(examined.report)
 }
@@ -55,7 +56,7 @@ pub(in crate::commands) struct Examined {
     pub(in crate::commands) report: Report,
 }
 
-/// Findings are reported already; they only decide how the process ends. Without the store's records there is no verdict: nothing
+/// Findings are reported already; they only decide how the process ends. Without the store's records, or a cluster that was to be asked, there is no verdict: nothing
 /// found is not the same as nothing wrong.
 fn verdict(report: &Report, fail_on: FailOn) -> Result<(), Failures> {
     let bad = match fail_on {
@@ -64,9 +65,9 @@ fn verdict(report: &Report, fail_on: FailOn) -> Result<(), Failures> {
     };
     match report.worst() {
         Some(worst) if worst >= bad => Err(Failure::found().into()),
-        _ if live::is_store_unseen(report) => {
-            Err(Failures::from(Failure::new("the records of the store could not be checked")).unable())
-        }
-        _ => Ok(()),
+        _ => match live::essential_gap(report) {
+            Some(gap) => Err(Failures::from(gap).unable()),
+            None => Ok(()),
+        },
     }
 }

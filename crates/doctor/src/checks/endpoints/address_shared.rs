@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::explain_not_inside;
 use super::owners::{Owners, neighbours_at_several_devices, workload_neighbours};
 use crate::checks::words::{described as described_endpoint, listed};
 use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
@@ -67,6 +68,7 @@ fn tell<'e>(case: &Case<'e>, look: &mut Look<'_>, address: IpAddr, owners: Owner
     let finding = look.found(address, format!("{}{place} have address {address}", owners.words()));
     for endpoint in &owners.endpoints {
         finding.of_sandbox(endpoint.seen.container_id.as_deref());
+        explain_not_inside(case, finding, &endpoint.seen, &[address]);
     }
     finding.seen_all(
         owners.endpoints.iter().map(|endpoint| endpoint.exhibit(described(&endpoint.seen, address))),

@@ -1,12 +1,10 @@
 //! Identity is the sandbox: an endpoint names another sandbox than the one that runs.
 
-use std::net::IpAddr;
-
-use super::{Sandboxes, is_of_pod};
+use super::{Sandboxes, is_of_pod, not_inside};
 use crate::checks::words::endpoint_exhibit;
 use crate::{Case, Check, FindingCode, Look, Need, Subject};
 use evidence::kubernetes::age;
-use evidence::{Endpoint, same_id};
+use evidence::same_id;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Endpoint refers to a sandbox that is not running",
@@ -53,7 +51,8 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
                 .seen(endpoint_exhibit(endpoint))
                 .seen(ready[0].exhibit(format!("sandbox {running} of pod {name} is ready")))
                 .explains(FindingCode::EndpointWithoutSandbox, &endpoint.seen);
-            for address in former_addresses(case, &endpoint.seen, running) {
+            // What the record has and the sandbox that runs does not: the kernel has nothing for it, and rightly so.
+            for address in not_inside(case, &endpoint.seen.addresses, running) {
                 finding.explains(FindingCode::RouteMissing, Subject::route(&node.name, address));
                 if let Some(device) = &endpoint.seen.device {
                     let neighbour = Subject::neighbour(&node.name, address, device);
@@ -62,14 +61,6 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
             }
         }
     }
-}
-
-/// What the record has and the sandbox that runs does not: the kernel has nothing for it, and rightly so.
-fn former_addresses(case: &Case<'_>, endpoint: &Endpoint, running: &str) -> Vec<IpAddr> {
-    let inside = case.view_of(running).and_then(|(_, view)| view.kernel.addresses.as_deref());
-    let Some(inside) = inside else { return Vec::new() };
-    let is_inside = |address: &IpAddr| inside.iter().any(|held| held.seen.net.addr() == *address);
-    endpoint.addresses.iter().copied().filter(|address| !is_inside(address)).collect()
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ mod owners;
 pub(super) mod pod_without_endpoint;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use crate::Case;
+use crate::{Case, Finding, FindingCode, Subject};
 use evidence::node::RuntimeSandbox;
 use evidence::{Endpoint, NodeEvidence, Origin, PodName, Sighted, same_id};
 
@@ -48,6 +49,35 @@ fn is_running(case: &Case<'_>, endpoint: &Endpoint) -> bool {
     let sandboxes = node.and_then(|node| node.sandboxes.as_deref()).unwrap_or_default();
     let Some(id) = endpoint.container_id.as_deref() else { return false };
     sandboxes.iter().any(|sandbox| sandbox.seen.is_ready == Some(true) && same_id(&sandbox.seen.id, id))
+}
+
+/// Of these addresses those that a sandbox does not have, if it was observed from inside.
+fn not_inside(case: &Case<'_>, addresses: &[IpAddr], container_id: &str) -> Vec<IpAddr> {
+    let inside = case.view_of(container_id).and_then(|(_, view)| view.kernel.addresses.as_deref());
+    let Some(inside) = inside else { return Vec::new() };
+    let is_inside = |address: &IpAddr| inside.iter().any(|held| held.seen.net.addr() == *address);
+    addresses.iter().copied().filter(|address| !is_inside(address)).collect()
+}
+
+/// What follows where a record has one of these addresses and its sandbox does not: nothing in the kernel leads to it. Gives those addresses.
+fn explain_not_inside(
+    case: &Case<'_>,
+    finding: &mut Finding,
+    endpoint: &Endpoint,
+    addresses: &[IpAddr],
+) -> Vec<IpAddr> {
+    let (Some(id), Some(node)) = (&endpoint.container_id, &endpoint.node) else { return Vec::new() };
+    let absent = not_inside(case, addresses, id);
+    for address in &absent {
+        finding.explains(FindingCode::RouteMissing, Subject::route(node, *address));
+        if let Some(pod) = endpoint.pod_name() {
+            finding.explains(FindingCode::PodAddressMissing, pod);
+        }
+        if let Some(device) = &endpoint.device {
+            finding.explains(FindingCode::NeighbourMissing, Subject::neighbour(node, *address, device));
+        }
+    }
+    absent
 }
 
 fn is_of_pod(endpoint: &Endpoint) -> bool {

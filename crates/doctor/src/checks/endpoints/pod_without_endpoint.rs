@@ -6,18 +6,22 @@ use ipnet::IpNet;
 use model::names::host_interface_name;
 use model::{Kind, NodeName};
 
-use crate::checks::words::listed;
+use super::Sandboxes;
+use crate::checks::words::{endpoint_exhibit, listed};
 use crate::{Case, Check, Finding, FindingCode, Look, Need, Subject};
 use evidence::kernel::PodView;
 use evidence::kubernetes::age;
-use evidence::{PartialList, Pod, Sighted};
+use evidence::node::RuntimeSandbox;
+use evidence::{Endpoint, PartialList, Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Running pod has no endpoint",
-    explanation: "A pod runs and has an address, but it has no endpoint record. Agents program only what is \
-                  recorded, so the pod's route and neighbour entries have been or will be removed. The pod \
-                  loses traffic in both directions while Kubernetes still shows it as Running. Typically, a \
-                  late DEL of an older sandbox of the same pod name deleted the record.",
+    explanation: "A pod runs and has an address, but it has no endpoint record, or one without an address. \
+                  Agents program only what is recorded, so the pod's route and neighbour entries have been \
+                  or will be removed. The pod loses traffic in both directions while Kubernetes still shows \
+                  it as Running. Typically, a late DEL of an older sandbox of the same pod name deleted the \
+                  record. In a Kubernetes store the record is the pod itself, and such a DEL empties its \
+                  annotation cni.projectcalico.org/podIP.",
     remedy: "run plumb repair endpoints --apply to write the endpoint and allocation of the running sandbox \
              again, or recreate the pod",
     needs: &[&[Need::Pods, Need::Endpoints], &[Need::Runtime, Need::PodViews, Need::Endpoints]],
@@ -34,9 +38,9 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let is_ours =
         |address: &IpAddr| knows_none || case.pools().iter().any(|(pool, _)| pool.cidr.contains(*address));
     let lacks_one =
-        |pod: &Pod| case.endpoints_of(&pod.name).next().is_none() && pod.addresses.iter().any(is_ours);
+        |pod: &Pod| case.endpoints_of(&pod.name).all(is_emptied) && pod.addresses.iter().any(is_ours);
     for pod in case.all_pods() {
-        if is_networked(case, &pod.seen) && lacks_one(&pod.seen) {
+        if is_networked(case, &pod.seen) && lacks_one(&pod.seen) && !is_between_sandboxes(case, &pod.seen) {
             let words = format!("pod {} shows {}", pod.seen.name, listed(&pod.seen.addresses));
             tell(case, look, pod, words);
         }
@@ -46,6 +50,24 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         let words = format!("sandbox {id} of pod {name} is ready and has {addresses} inside");
         tell(case, look, &pod, words);
     }
+}
+
+/// Whether an endpoint gives its pod no address: as good as none.
+fn is_emptied(endpoint: &Sighted<Endpoint>) -> bool {
+    endpoint.seen.addresses.is_empty() && !endpoint.seen.has_unread_addresses()
+}
+
+/// Whether the endpoint is empty because the pod's sandbox has ended, and the next one is still to come: Kubernetes shows the address of the
+/// former until then. A runtime that was not asked does not say.
+fn is_between_sandboxes(case: &Case<'_>, pod: &Pod) -> bool {
+    let has_endpoint = case.endpoints_of(&pod.name).next().is_some();
+    let node = pod.node.as_ref().and_then(|node| case.node(node));
+    let Some(sandboxes) = node.and_then(Sandboxes::of).filter(|_| has_endpoint) else { return false };
+    let is_settled = |sandbox: &&Sighted<RuntimeSandbox>| {
+        let seen = &sandbox.seen;
+        !case.is_young(age(seen.created_at, seen.age, case.taken_at)) && !case.is_at_work_on(&seen.id)
+    };
+    !sandboxes.ready(&pod.name).iter().any(is_settled)
 }
 
 /// Sandboxes that run, as the pods that nobody listed. Where all pods are listed, theirs have been judged.
@@ -92,8 +114,13 @@ fn tell(case: &Case<'_>, look: &mut Look<'_>, pod: &Sighted<Pod>, words: String)
     let name = &pod.seen.name;
     let place = pod.seen.node.as_ref().map_or_else(String::new, |node| format!(" on node {node}"));
     let addresses = listed(&pod.seen.addresses);
-    let finding =
-        look.found(name.clone(), format!("pod {name}{place} runs with {addresses} but has no endpoint"));
+    let endpoint = case.endpoints_of(name).next();
+    let lacks = if endpoint.is_some() { "its endpoint has no address" } else { "has no endpoint" };
+    let finding = look.found(name.clone(), format!("pod {name}{place} runs with {addresses} but {lacks}"));
+    if let Some(endpoint) = endpoint {
+        finding.seen(endpoint_exhibit(endpoint));
+        finding.explains(FindingCode::EndpointWithoutContainerId, &endpoint.seen);
+    }
     finding
         .because(
             "agents program routes and neighbour entries from endpoint records, so nothing maintains those \
@@ -149,6 +176,32 @@ mod tests {
         );
         evidence.partial.endpoints = true;
         silent(&CHECK, &evidence);
+    }
+
+    /// As a late DEL leaves a pod that is its own endpoint.
+    #[test]
+    fn fires_for_an_endpoint_without_an_address() {
+        let mut evidence = small();
+        let endpoint = &mut evidence.endpoints.as_mut().unwrap()[0].seen;
+        let id = endpoint.container_id.take().unwrap();
+        endpoint.addresses.clear();
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            finding.summary,
+            "pod team-0/web-0 on node worker-0000 runs with 10.0.0.0 but its endpoint has no address"
+        );
+        let endpoint = &mut evidence.endpoints.as_mut().unwrap()[0].seen;
+        endpoint.unread.push("ipNetworks 7".to_owned());
+        silent(&CHECK, &evidence);
+        evidence.endpoints.as_mut().unwrap()[0].seen.unread.clear();
+        // Its sandbox was restarted, and the kubelet has not reported the new one yet.
+        let sandboxes = evidence.node_mut("worker-0000").sandboxes.as_mut().unwrap();
+        sandboxes.iter_mut().filter(|sandbox| sandbox.seen.id == id).for_each(|sandbox| {
+            sandbox.seen.is_ready = Some(false);
+        });
+        silent(&CHECK, &evidence);
+        evidence.node_mut("worker-0000").sandboxes = None;
+        only(&CHECK, &evidence);
     }
 
     /// A cluster whose nodes were asked, but not its API.

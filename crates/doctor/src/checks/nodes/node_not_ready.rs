@@ -1,23 +1,38 @@
 //! Nodes that Kubernetes calls not ready, and what their pods are shown as all the same.
 
+use jiff::{SignedDuration, Timestamp};
+
 use crate::checks::words::{counted, listed};
-use crate::{Case, Check, FindingCode, Look, Need, NodeView, Subject};
+use crate::{Case, Check, FindingCode, Look, Need, NodeView, Severity, Subject};
 use evidence::{Pod, Sighted};
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Node is not ready",
     explanation: "Kubernetes has lost contact with a node, or the node reports NotReady. Its pods are shown \
                   in their last known state, so Running proves nothing. Their addresses and endpoints may \
-                  still be in use on the node.",
+                  still be in use on the node. A node that is shown as ready although its kubelet has \
+                  stopped renewing its lease is a warning: the controller manager, which would report it, \
+                  may not run either.",
     remedy: "check the node's kubelet and network; do not force-delete its pods until you are certain that \
              the machine is off",
     needs: &[&[Need::KubeNodes]],
     ..Check::error(FindingCode::NodeNotReady, look)
 };
 
+/// How long a kubelet's lease counts. It is renewed four times as often.
+const LEASE: SignedDuration = SignedDuration::from_secs(40);
+
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let leases = case.kube_nodes.iter().flatten().filter_map(|node| node.seen.lease_renewed_at);
+    // What the kubelets' own clocks show: whoever looks may have another one.
+    let newest = leases.max();
     for view in case.node_views().values() {
-        let Some(node) = view.kube.iter().find(|kube| kube.seen.is_ready() == Some(false)) else { continue };
+        let Some(node) = view.kube.iter().find(|kube| kube.seen.is_ready() == Some(false)) else {
+            if let Some(newest) = newest {
+                look_at_lease(case, look, view, newest);
+            }
+            continue;
+        };
         if view.kube.iter().any(|kube| case.is_young(kube.seen.age(case.taken_at))) {
             continue;
         }
@@ -47,6 +62,27 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         }
         finding.explains(FindingCode::CalicoNodeNotReady, name);
         explain_sessions(case, finding, view);
+    }
+}
+
+/// A node that is shown as ready while its kubelet is silent.
+fn look_at_lease(case: &Case<'_>, look: &mut Look<'_>, view: &NodeView<'_>, newest: Timestamp) {
+    let bound = LEASE.max(case.options.grace);
+    for node in &view.kube {
+        let Some(renewed) = node.seen.lease_renewed_at else { continue };
+        if newest.duration_since(renewed) <= bound {
+            continue;
+        }
+        let name = &view.name;
+        let summary = format!("node {name} is shown as ready, but its kubelet does not renew its lease");
+        look.found(name, summary)
+            .severity(Severity::Warning)
+            .known_by("silent")
+            .because(format!("its lease was renewed at {renewed}, that of another node at {newest}"))
+            .because(
+                "the kubelet does not run, cannot reach the API server, or its machine's clock is behind",
+            )
+            .seen(node.exhibit(format!("lease of node {name} renewed at {renewed}")));
     }
 }
 
@@ -82,5 +118,28 @@ mod tests {
         assert!(finding.cause[0].ends_with("Kubelet stopped posting node status."));
         evidence.kube_nodes.as_mut().unwrap()[1].seen.created_at = evidence.taken_at;
         silent(&CHECK, &evidence);
+    }
+
+    #[test]
+    fn fires_for_a_kubelet_that_is_silent_as_a_warning() {
+        let mut evidence = small();
+        let now = evidence.taken_at.unwrap();
+        let lease = |evidence: &mut evidence::Evidence, node: usize, seconds: i64| {
+            let node = &mut evidence.kube_nodes.as_mut().unwrap()[node].seen;
+            node.lease_renewed_at = Some(now - SignedDuration::from_secs(seconds));
+        };
+        lease(&mut evidence, 1, 3_600);
+        silent(&CHECK, &evidence);
+        lease(&mut evidence, 0, 3_555);
+        lease(&mut evidence, 2, 3_590);
+        silent(&CHECK, &evidence);
+        lease(&mut evidence, 0, 5);
+        lease(&mut evidence, 2, 20);
+        let finding = only(&CHECK, &evidence);
+        assert_eq!(
+            finding.summary,
+            "node worker-0001 is shown as ready, but its kubelet does not renew its lease"
+        );
+        assert_eq!(finding.severity, Severity::Warning);
     }
 }

@@ -141,7 +141,12 @@ const READER_RULES: &[Rule] = &[
     rule(
         Resources::Kubernetes(CORE, &["nodes", "pods", "namespaces", "serviceaccounts"]),
         READ,
-        "they are nodes, endpoints and profiles",
+        "they are nodes, endpoints and profiles, and `doctor` and `repair` ask what runs",
+    ),
+    rule(
+        Resources::Kubernetes("coordination.k8s.io", &["leases"]),
+        &["list"],
+        "`repair` leaves a node alone whose kubelet renews its lease",
     ),
     rule(
         Resources::Kubernetes("apiextensions.k8s.io", &["customresourcedefinitions"]),

@@ -73,8 +73,15 @@ fn roles_and_policies_name_resources_that_exist() {
             .collect();
         let of_roles = roles().iter().flat_map(|role| role.rules).flat_map(|rule| rule.resources(layout));
         let of_policies = guarded(layout).into_iter().map(|(_, resource, _)| resource);
-        let core =
-            ["nodes", "pods", "namespaces", "serviceaccounts", "customresourcedefinitions", "apiservices"];
+        let core = [
+            "nodes",
+            "pods",
+            "namespaces",
+            "serviceaccounts",
+            "leases",
+            "customresourcedefinitions",
+            "apiservices",
+        ];
         for resource in of_roles.chain(of_policies) {
             let name = resource.split('/').next().unwrap();
             assert!(defined.contains(name) || core.contains(&name), "{resource}");

@@ -1,11 +1,15 @@
 //! What Kubernetes says: pods, nodes, events.
 
+mod object;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 use model::NodeName;
 use serde::{Deserialize, Serialize};
+
+pub use object::lease_of_object;
 
 use super::{Origin, Sighted};
 
