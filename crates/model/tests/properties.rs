@@ -248,8 +248,8 @@ fn attribute() -> impl Strategy<Value = BlockAttribute> {
     (prop::option::of(text()), texts(), texts(), prop::option::of(text()), extra()).prop_map(
         |(handle_id, secondary, alternate_owner, released_at, extra)| BlockAttribute {
             handle_id: handle_id.map(|id: String| id.as_str().into()),
-            secondary,
-            alternate_owner,
+            secondary: (&secondary).into(),
+            alternate_owner: (&alternate_owner).into(),
             released_at,
             extra,
         },
