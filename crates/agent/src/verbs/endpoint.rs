@@ -219,7 +219,6 @@ pub(crate) fn addresses(endpoint: &Resource) -> Option<Vec<IpAddr>> {
 
 #[cfg(test)]
 mod tests {
-
     use serde_json::json;
 
     use super::*;
