@@ -10,7 +10,6 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use sim::kubernetes::Cluster;
 use testkit::figures::{self, Figure, Goal, Peer, median};
-use testkit::kube::{KubeApiServer, Setup};
 use testkit::process::{peak_mib, run, seconds};
 
 const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
@@ -35,7 +34,7 @@ fn main() -> Result<()> {
 
 fn measure(nodes: usize) -> Result<Vec<Figure>> {
     let cluster = Cluster { nodes, pods_per_node: PODS_PER_NODE };
-    let mut server = KubeApiServer::start(Setup::default())?;
+    let mut server = Cluster::server()?;
     cluster.write(&mut server)?;
     let programs = Programs { kubeconfig: server.kubeconfig()?, kubectl: kubectl()?, pods: cluster.pods() };
     programs.see_that_all_is_shown()?;

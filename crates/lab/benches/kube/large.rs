@@ -10,7 +10,7 @@ use sim::kubernetes::Cluster;
 use testkit::effort::resident_bytes;
 use testkit::figures::{Figure, Goal};
 use testkit::forwarder::Forwarder;
-use testkit::kube::{ADMIN_TOKEN, KubeApiServer, Setup};
+use testkit::kube::ADMIN_TOKEN;
 
 use crate::Extent;
 use crate::churn::Churn;
@@ -31,7 +31,7 @@ pub(crate) fn measure(lab: &Lab, extent: Extent) -> Result<Vec<Figure>> {
     let node = lone_node(lab)?;
     eprintln!("measuring: an agent in a cluster of {} nodes and {} pods", cluster.nodes, cluster.pods());
     let (server, wire, kubeconfigs) = node.namespace().visit(|| -> Result<_> {
-        let mut server = KubeApiServer::start(Setup::default())?;
+        let mut server = Cluster::server()?;
         cluster.write(&mut server)?;
         let wire = Forwarder::to(server.port());
         let url = format!("https://127.0.0.1:{}", wire.port());

@@ -41,12 +41,24 @@ impl Requests<'_> {
     pub(crate) fn of(&self, work: impl FnOnce() -> Result<()>) -> Result<(f64, String)> {
         let (started, before) = (Instant::now(), self.counts()?);
         work()?;
-        sleep(SETTLE);
-        let counts = difference(&self.counts()?, &before);
+        let counts = difference(&self.settled()?, &before);
         let idle = self.idle_per_second * started.elapsed().as_secs_f64();
         let words: Vec<String> =
             counts.iter().map(|((verb, resource), count)| format!("{count} {verb} {resource}")).collect();
         Ok(((counts.values().sum::<f64>() - idle).max(0.0), words.join(", ")))
+    }
+
+    /// The counts once nothing more comes: on a busy machine an agent may still be at a DEL that it has answered.
+    fn settled(&self) -> Result<Counts> {
+        let mut counts = self.counts()?;
+        loop {
+            sleep(SETTLE);
+            let later = self.counts()?;
+            if later == counts {
+                return Ok(counts);
+            }
+            counts = later;
+        }
     }
 
     fn counts(&self) -> Result<Counts> {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Result;
 use model::kube::{HOSTNAME_HASH_LABEL, Layout, affinity_labels, definitions};
 use model::{AffinityOwner, IpVersion};
-use testkit::kube::{KubeApiServer, Template};
+use testkit::kube::{KubeApiServer, Setup, Template};
 
 /// How large a cluster is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,12 @@ impl Cluster {
 
     pub fn pods(self) -> usize {
         self.nodes * self.pods_per_node
+    }
+
+    /// A server with an etcd that has room: 150,000 pods take more than half of what etcd allows by itself.
+    pub fn server() -> Result<KubeApiServer> {
+        let etcd_args = vec!["--quota-backend-bytes=8589934592".to_owned()];
+        KubeApiServer::start(Setup { etcd_args, ..Setup::default() })
     }
 
     /// Writes everything to a server that has neither definitions nor objects yet, and starts it again: its caches are then those of
@@ -92,7 +98,7 @@ mod tests {
 
     use ipam::check::{Evidence, analyse};
     use jiff::Timestamp;
-    use testkit::kube::{Setup, start_or_skip};
+    use testkit::kube::start_or_skip;
 
     use super::*;
 
