@@ -91,7 +91,7 @@ pub(super) fn owner_for(ground: &Ground<'_>, endpoint: &Endpoint) -> Option<Bloc
     ];
     for (name, value) in notes {
         if let Some(value) = value {
-            owner.secondary.insert(name.to_owned(), value.to_owned());
+            owner.secondary.insert(name, value.to_owned());
         }
     }
     Some(owner)
