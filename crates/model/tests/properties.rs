@@ -316,7 +316,7 @@ proptest! {
         let owner = AffinityOwner::Virtual("load-balancer".to_owned());
         let affinity = Affinity { state: AffinityState::from(word.clone()), deleted, extra: extra.clone() };
         prop_assert_eq!(Affinity::decode(&owner, &cidr, &affinity.encode()).unwrap(), affinity);
-        let handle = Handle { block: counts, deleted, extra: extra.clone() };
+        let handle = Handle { block: (&counts).into(), deleted, extra: extra.clone() };
         prop_assert_eq!(Handle::decode(&"a".into(), &handle.encode()).unwrap(), handle);
         let config = IpamConfig {
             strict_affinity: flags[0],
