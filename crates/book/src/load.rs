@@ -9,7 +9,7 @@ mod facts;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ipam::{Answer, Books, Corrupt};
-use model::{IpVersion, Key, KeyRange, Kind};
+use model::{Key, KeyRange, Kind};
 use store::{ListRequest, Lookup, Record, Store, StoreError};
 
 pub use facts::{Facts, Pools, Users, facts, pools, users};
@@ -38,7 +38,8 @@ impl Progress {
 
 /// All blocks, handles and affinities.
 pub async fn books(store: &dyn Store, progress: &Progress) -> Result<Books, StoreError> {
-    let blocks = vec![KeyRange::Blocks(IpVersion::V4), KeyRange::Blocks(IpVersion::V6)];
+    // In one list, because Kubernetes keeps both IP versions in one collection.
+    let blocks = vec![KeyRange::AllBlocks];
     let affinities = vec![KeyRange::HostAffinities, KeyRange::VirtualAffinities];
     let (mut books, affinities, handles) = tokio::try_join!(
         gather(store, blocks, progress, add),
@@ -55,7 +56,7 @@ pub async fn books(store: &dyn Store, progress: &Progress) -> Result<Books, Stor
 
 /// Blocks that cannot be read: each may hold addresses of any handle.
 pub async fn unreadable_blocks(store: &dyn Store, progress: &Progress) -> Result<Vec<Corrupt>, StoreError> {
-    let blocks = vec![KeyRange::Blocks(IpVersion::V4), KeyRange::Blocks(IpVersion::V6)];
+    let blocks = vec![KeyRange::AllBlocks];
     let keep = |unreadable: &mut Vec<Corrupt>, record: &Record| {
         let mut books = Books::default();
         add(&mut books, record);

@@ -69,7 +69,7 @@ impl Owner {
     pub(crate) fn attribute(&self) -> BlockAttribute {
         BlockAttribute {
             handle_id: Some((&self.handle).into()),
-            secondary: self.attributes.clone(),
+            secondary: (&self.attributes).into(),
             ..BlockAttribute::default()
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use model::ipam::{Block, BlockAttribute};
-use model::{HandleId, Key};
+use model::{HandleId, Key, TextMap};
 
 use crate::ask::{Pause, Seen, Sight, next};
 use crate::block::{attribute_index, count_write, is_cooling_down, tidy};
@@ -130,17 +130,17 @@ impl OwnerChange {
 }
 
 impl Attributes {
-    fn apply(&self, attributes: &mut BTreeMap<String, String>) {
+    fn apply(&self, attributes: &mut TextMap<String>) {
         match self {
             Attributes::Keep => {}
             Attributes::Clear => attributes.clear(),
-            Attributes::Set(new) => attributes.clone_from(new),
+            Attributes::Set(new) => *attributes = new.into(),
         }
     }
 }
 
 impl Expected {
-    fn is_met_by(&self, found: &BTreeMap<String, String>) -> bool {
+    fn is_met_by(&self, found: &TextMap<String>) -> bool {
         match self {
             Expected::Anyone => true,
             Expected::Nobody => found.is_empty(),
@@ -151,7 +151,7 @@ impl Expected {
     }
 }
 
-fn name_of(found: &BTreeMap<String, String>) -> String {
+fn name_of(found: &TextMap<String>) -> String {
     match (found.get(NAMESPACE_ATTRIBUTE), found.get(POD_ATTRIBUTE)) {
         (Some(namespace), Some(name)) => format!("pod {namespace}/{name}"),
         _ if found.is_empty() => "nobody".to_owned(),

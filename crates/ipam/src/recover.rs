@@ -31,7 +31,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::ipam::{Affinity, AffinityState, Block, Handle};
-use model::{AffinityOwner, Cidr, HandleId, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key, TextMap};
 
 use crate::affinity::{confirm, give_up};
 use crate::block::{count_write, is_empty};
@@ -149,7 +149,7 @@ impl<'a> Pass<'a> {
         if right.block.is_empty() && self.may_be_held(id) {
             return None;
         }
-        let empty = BTreeMap::new();
+        let empty = TextMap::new();
         let said = known.map_or(&empty, |known| &known.value.block);
         let blocks = changed(said, &right.block);
         let mut steps = Steps::default();
@@ -260,8 +260,8 @@ fn one(step: Step) -> Steps {
 }
 
 /// The blocks of which the two say something different.
-fn changed(said: &BTreeMap<String, i64>, right: &BTreeMap<String, i64>) -> Vec<Cidr> {
-    let differs = |name: &&String| said.get(*name) != right.get(*name);
+fn changed(said: &TextMap<i64>, right: &TextMap<i64>) -> Vec<Cidr> {
+    let differs = |name: &&str| said.get(name) != right.get(name);
     let names = said.keys().chain(right.keys()).filter(differs);
     let blocks: BTreeSet<Cidr> = names.filter_map(|name| Cidr::parse_masked(name).ok()).collect();
     blocks.into_iter().collect()

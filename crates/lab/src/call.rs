@@ -31,8 +31,8 @@ pub struct CniOutcome {
 impl CniCall {
     pub fn new(lab: &Lab, node: &Node, verb: &str, pod: &Pod) -> CniCall {
         let arguments = format!(
-            "K8S_POD_UID=;IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={}",
-            pod.namespace, pod.name, pod.container_id
+            "K8S_POD_UID={};IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={};K8S_POD_INFRA_CONTAINER_ID={}",
+            pod.uid, pod.namespace, pod.name, pod.container_id
         );
         let netns = pod.netns().path().display().to_string();
         let environment = [

@@ -40,6 +40,8 @@ pub struct Pod {
     pub name: String,
     pub container_id: String,
     pub interface: String,
+    /// Empty where no API knows the pod.
+    pub uid: String,
     netns: Namespace,
 }
 
@@ -50,6 +52,7 @@ impl Pod {
             name: name.to_owned(),
             container_id,
             interface: "eth0".to_owned(),
+            uid: String::new(),
             netns,
         }
     }

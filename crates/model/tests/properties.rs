@@ -248,8 +248,8 @@ fn attribute() -> impl Strategy<Value = BlockAttribute> {
     (prop::option::of(text()), texts(), texts(), prop::option::of(text()), extra()).prop_map(
         |(handle_id, secondary, alternate_owner, released_at, extra)| BlockAttribute {
             handle_id: handle_id.map(|id: String| id.as_str().into()),
-            secondary,
-            alternate_owner,
+            secondary: (&secondary).into(),
+            alternate_owner: (&alternate_owner).into(),
             released_at,
             extra,
         },
@@ -316,7 +316,7 @@ proptest! {
         let owner = AffinityOwner::Virtual("load-balancer".to_owned());
         let affinity = Affinity { state: AffinityState::from(word.clone()), deleted, extra: extra.clone() };
         prop_assert_eq!(Affinity::decode(&owner, &cidr, &affinity.encode()).unwrap(), affinity);
-        let handle = Handle { block: counts, deleted, extra: extra.clone() };
+        let handle = Handle { block: (&counts).into(), deleted, extra: extra.clone() };
         prop_assert_eq!(Handle::decode(&"a".into(), &handle.encode()).unwrap(), handle);
         let config = IpamConfig {
             strict_affinity: flags[0],

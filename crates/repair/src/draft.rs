@@ -237,7 +237,7 @@ impl<'e> Ground<'e> {
             let mut counting: BTreeMap<Cidr, Vec<(&'e HandleId, i64)>> = BTreeMap::new();
             let handles = self.case.evidence.ipam.iter().flat_map(|ipam| &ipam.books.handles);
             for (id, stored) in handles.filter(|(_, stored)| !stored.value.deleted) {
-                for (block, count) in &stored.value.block {
+                for (block, count) in stored.value.block.iter() {
                     let Ok(block) = Cidr::parse_masked(block) else { continue };
                     counting.entry(block).or_default().push((id, *count));
                 }

@@ -9,12 +9,13 @@
 //! * `ledger`: what the store has said it did, and so what it must show from then on.
 //! * `scheduler`: who runs when, and who crashes.
 //!
-//! Beside that, [`cluster`] makes up the records of whole clusters, for measurements.
+//! Beside that, [`cluster`] and [`kubernetes`] make up the records of whole clusters, for measurements.
 //!
 //! The store must answer within the call, as [`store::MemoryStore`] does: an answer that another process could
 //! overtake would be judged against the wrong moment.
 
 pub mod cluster;
+pub mod kubernetes;
 mod ledger;
 mod observed;
 mod processes;

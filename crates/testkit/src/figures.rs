@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
 /// One line of the result.
@@ -124,6 +125,14 @@ impl Run {
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+/// How many nodes a large cluster has: `usual`, unless `PLUMB_BENCH_NODES` asks for another number, for a trial.
+pub fn nodes(usual: usize) -> anyhow::Result<usize> {
+    match std::env::var("PLUMB_BENCH_NODES") {
+        Ok(text) => text.parse().with_context(|| format!("PLUMB_BENCH_NODES is {text:?}, not a number")),
+        Err(_) => Ok(usual),
+    }
 }
 
 /// Prints the figures of a bench as its caller wants them: one JSON object after `-o json`, else a table.

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::free_port;
@@ -26,6 +27,8 @@ pub struct Forwarder {
 struct Shared {
     target: u16,
     state: Mutex<State>,
+    /// Bytes that have come from the target.
+    answered: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,7 @@ impl Forwarder {
     fn on(listener: TcpListener, target: u16) -> Forwarder {
         let address = listener.local_addr().expect("it listens");
         let state = State { traffic: Traffic::Flows, listening: true, open: Vec::new() };
-        let shared = Arc::new(Shared { target, state: Mutex::new(state) });
+        let shared = Arc::new(Shared { target, state: Mutex::new(state), answered: AtomicU64::new(0) });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || accepting.accept(&listener));
         Forwarder { address, shared }
@@ -61,6 +64,11 @@ impl Forwarder {
 
     pub fn port(&self) -> u16 {
         self.address.port()
+    }
+
+    /// How many bytes have come from the target so far, those of TLS included.
+    pub fn answered_bytes(&self) -> u64 {
+        self.shared.answered.load(Ordering::Relaxed)
     }
 
     /// Turns the switch. `Cut` also ends the connections there are.
@@ -135,6 +143,9 @@ impl Shared {
     fn pump(&self, mut from: TcpStream, mut to: TcpStream, answers: bool) {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
+            if answers {
+                self.answered.fetch_add(length as u64, Ordering::Relaxed);
+            }
             let lost = answers && self.lock().traffic == Traffic::AnswersLost;
             if !lost && to.write_all(&buffer[..length]).is_err() {
                 break;

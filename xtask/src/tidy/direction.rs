@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("mend", &["wire", "model", "ipam", "plan", "evidence", "doctor", "repair", "store", "book", "gather"]),
     // proving grounds
     ("testkit", &[]),
-    ("sim", &["model", "ipam", "plan", "doctor", "store", "book"]),
+    ("sim", &["model", "ipam", "plan", "doctor", "store", "book", "testkit"]),
     ("lab", &["model", "ipam", "plan", "evidence", "doctor", "repair", "host", "store", "book", "testkit"]),
     // programs. The CNI plugin stays small: it shares only the words with the rest.
     ("cni", &["wire"]),

@@ -219,8 +219,6 @@ pub(crate) fn addresses(endpoint: &Resource) -> Option<Vec<IpAddr>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
@@ -285,8 +283,7 @@ mod tests {
     #[test]
     fn an_allocation_leads_to_its_record() {
         let secondary = [("node", "node-a"), ("namespace", "shop"), ("pod", "web-0")];
-        let secondary: BTreeMap<String, String> =
-            secondary.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let secondary = secondary.into_iter().map(|(key, value)| (key, value.to_owned())).collect();
         let attribute = BlockAttribute { secondary, ..BlockAttribute::default() };
         let id = EndpointId::new(Keeping::Records, "node-a", Some(&pod()), &sandbox());
         assert_eq!(EndpointId::from_allocation(Keeping::Records, &attribute, &sandbox()), Some(id));

@@ -89,7 +89,7 @@ fn an_address_borrowed_from_another_nodes_block() {
     let to: IpAddr = "10.0.0.68".parse().unwrap();
     let attribute = block(&mut evidence, "10.0.0.0/26").attribute(0).unwrap().clone();
     let owner =
-        Owner { handle: attribute.handle().cloned().unwrap(), attributes: attribute.secondary.clone() };
+        Owner { handle: attribute.handle().cloned().unwrap(), attributes: (&attribute.secondary).into() };
     ipam::give_back(block(&mut evidence, "10.0.0.0/26"), &[0], None);
     assert!(ipam::take_address(block(&mut evidence, "10.0.0.64/26"), &owner, to));
     evidence.ipam.as_mut().unwrap().books.handles.remove(&owner.handle);

@@ -149,7 +149,7 @@ fn check_handle(
 ) {
     // Nearly every handle has one address and says so; the rest is for the others.
     if let ([held], Some((text, said)), 1) =
-        (held, stored.value.block.first_key_value(), stored.value.block.len())
+        (held, stored.value.block.iter().next(), stored.value.block.len())
         && held.count == *said
         && Cidr::parse_masked(text) == Ok(held.block)
     {

@@ -66,7 +66,8 @@ fn owners_are_set_replaced_and_cleared() {
     let other = OwnerChange { alternate: Attributes::Set(pod("default", "three")), ..change(address) };
     assert_eq!(apply(&mut world, other), Ok(1));
     let (both, _) = known(&world, address);
-    assert_eq!((both.secondary, both.alternate_owner), (pod("default", "two"), pod("default", "three")));
+    assert_eq!(both.secondary, pod("default", "two"));
+    assert_eq!(both.alternate_owner, pod("default", "three"));
     let clears = OwnerChange { active: Attributes::Clear, alternate: Attributes::Clear, ..change(address) };
     assert_eq!(apply(&mut world, clears), Ok(1));
     let (none, same) = known(&world, address);

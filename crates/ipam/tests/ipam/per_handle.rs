@@ -83,7 +83,7 @@ fn more_than_the_maximum_is_a_shortage() {
 fn the_blocks_are_counted_and_not_the_handle() {
     let mut world = World::with_pool("10.0.0.0/24", 26);
     let mut handle = model::ipam::Handle::default();
-    handle.block.insert("10.0.0.0/26".to_owned(), 5);
+    handle.block.insert("10.0.0.0/26", 5);
     world.store.put(Key::Handle("vm".into()), handle.encode());
     let assigned = world.plan(world.request("node-a", vec![limited("vm", 1, 0, 1)])).unwrap();
     assert_eq!(assigned.grants[0].addresses.len(), 1);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipam::{AffinityRelease, Fault, ReleaseRule, Steps, recover, seen_twice};
 use model::ipam::{AffinityState, Block};
-use model::{AffinityOwner, Cidr, HandleId, Key};
+use model::{AffinityOwner, Cidr, HandleId, Key, TextMap};
 
 use crate::common::{World, want};
 
@@ -162,7 +162,7 @@ fn both_kinds_of_store_end_the_same() {
 
 type Damage = fn(&mut World);
 
-fn cut_handle(world: &mut World, id: &str, change: impl Fn(&mut BTreeMap<String, i64>)) {
+fn cut_handle(world: &mut World, id: &str, change: impl Fn(&mut TextMap<i64>)) {
     let mut handle = world.handle(id).unwrap().value;
     change(&mut handle.block);
     world.store.put(Key::Handle(id.into()), handle.encode());
@@ -180,12 +180,12 @@ fn each_kind_of_damage_is_repaired() {
         ("HandleWrong", |world| cut_handle(world, "a.0", |blocks| blocks.clear())),
         ("HandleWrong", |world| {
             cut_handle(world, "a.0", |blocks| {
-                blocks.insert("10.0.0.12/30".into(), 1);
+                blocks.insert("10.0.0.12/30", 1);
             })
         }),
         ("HandleWrong", |world| {
             cut_handle(world, "a.0", |blocks| {
-                blocks.insert("nonsense".into(), 1);
+                blocks.insert("nonsense", 1);
             })
         }),
         ("HandleWrong", |world| world.store.delete(&Key::Handle("a.0".into()))),

@@ -235,7 +235,7 @@ fn a_release_puts_the_handle_right() {
     let gone: Cidr = "10.0.0.8/29".parse().unwrap();
     wrong.block.insert(gone.to_string(), 3);
     wrong.block.insert(world.handle("b.0").unwrap().value.blocks().next().unwrap().to_string(), 2);
-    wrong.block.insert("not a network".to_owned(), 1);
+    wrong.block.insert("not a network", 1);
     wrong.block.values_mut().for_each(|count| *count += 5);
     world.store.put(Key::Handle("a.0".into()), wrong.encode());
     for is_atomic in [true, false] {

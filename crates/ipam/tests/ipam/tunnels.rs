@@ -38,7 +38,7 @@ fn owned(tunnel: Tunnel, node: &str) -> Option<BlockAttribute> {
     let owner = tunnel.owner(node);
     let attribute = BlockAttribute {
         handle_id: Some(owner.handle.into()),
-        secondary: owner.attributes,
+        secondary: (&owner.attributes).into(),
         ..Default::default()
     };
     Some(attribute)
@@ -47,7 +47,7 @@ fn owned(tunnel: Tunnel, node: &str) -> Option<BlockAttribute> {
 /// Under the tunnel's handle of node-a, with attributes that say something else.
 fn noted(tunnel: Tunnel, node: &str, kind: Tunnel) -> Option<BlockAttribute> {
     let handle_id = Some(tunnel.handle("node-a").into());
-    Some(BlockAttribute { handle_id, secondary: kind.owner(node).attributes, ..Default::default() })
+    Some(BlockAttribute { handle_id, secondary: (&kind.owner(node).attributes).into(), ..Default::default() })
 }
 
 fn release(tunnel: Tunnel, address: Option<&str>) -> TunnelRelease {

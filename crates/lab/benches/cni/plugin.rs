@@ -88,7 +88,10 @@ impl Plugin {
             .env("CNI_PATH", PEERS)
             .env(
                 "CNI_ARGS",
-                format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={}", pod.namespace, pod.name),
+                format!(
+                    "K8S_POD_UID={};IgnoreUnknown=1;K8S_POD_NAMESPACE={};K8S_POD_NAME={}",
+                    pod.uid, pod.namespace, pod.name
+                ),
             )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::{DecodeError, decode, encode, null_is_empty, resource_name, view};
-use crate::{AffinityOwner, Cidr, HandleId, Key, Kind, Resource};
+use crate::{AffinityOwner, Cidr, HandleId, Key, Kind, Resource, TextMap};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Block {
@@ -50,16 +50,16 @@ pub struct BlockAttribute {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handle_id: Option<StoredHandle>,
     /// Attributes of the active owner: `pod`, `namespace`, `node`, `type` …
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_is_empty")]
-    pub secondary: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "TextMap::is_empty", deserialize_with = "null_is_empty")]
+    pub secondary: TextMap<String>,
     /// Attributes of the other owner during a live migration.
     #[serde(
         default,
         rename = "alternateOwnerAttrs",
-        skip_serializing_if = "BTreeMap::is_empty",
+        skip_serializing_if = "TextMap::is_empty",
         deserialize_with = "null_is_empty"
     )]
-    pub alternate_owner: BTreeMap<String, String>,
+    pub alternate_owner: TextMap<String>,
     /// Set while an address cools down after its release; RFC 3339.
     #[serde(default, rename = "releasedAt", skip_serializing_if = "Option::is_none")]
     pub released_at: Option<String>,

@@ -1,20 +1,18 @@
 //! A handle: in which blocks the addresses of one owner are. A reverse index of the blocks, and less right than
 //! they are: its counts may be too high.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{DecodeError, decode, encode, null_is_empty, view};
-use crate::{Cidr, HandleId, Key, Kind, Resource};
+use crate::{Cidr, HandleId, Key, Kind, Resource, TextMap};
 
 /// The value of a handle's key; the handle's own ID stands in the key alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Handle {
     /// By the block's network, as text: how many of its addresses the handle holds.
     #[serde(default, deserialize_with = "null_is_empty")]
-    pub block: BTreeMap<String, i64>,
+    pub block: TextMap<i64>,
     #[serde(default, deserialize_with = "null_is_empty")]
     pub deleted: bool,
     #[serde(flatten)]

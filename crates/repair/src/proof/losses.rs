@@ -197,7 +197,7 @@ fn a_node_that_showed_a_sign_of_life_within_the_grace_is_not_buried() {
         let block = &mut blocks.get_mut(&"10.0.0.64/26".parse::<Cidr>().unwrap()).unwrap().value;
         let held = &mut block.attributes[0].secondary;
         let at = ago(seconds).unwrap().strftime("%Y-%m-%d %H:%M:%S.000 +0000 UTC").to_string();
-        held.insert(ipam::TIMESTAMP_ATTRIBUTE.to_owned(), at);
+        held.insert(ipam::TIMESTAMP_ATTRIBUTE, at);
         evidence
     };
     let claim = |seconds| {

@@ -362,7 +362,7 @@ fn sandboxes_under_the_name_of_a_template_are_kept() {
         let block = &mut books.blocks.get_mut(&cidr).unwrap().value;
         block.affinity = Some("host:template".to_owned());
         for owner in &mut block.attributes {
-            owner.secondary.insert(ipam::NODE_ATTRIBUTE.to_owned(), "template".to_owned());
+            owner.secondary.insert(ipam::NODE_ATTRIBUTE, "template".to_owned());
         }
         evidence.node_mut(NODE).setup.nodename_file.as_mut().unwrap().seen = "template".to_owned();
         if !is_there {

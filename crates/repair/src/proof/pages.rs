@@ -29,7 +29,7 @@ fn owner(number: u8) -> BlockAttribute {
     let secondary = BTreeMap::from([("pod".to_owned(), format!("web-{number}"))]);
     BlockAttribute {
         handle_id: Some(HandleId::of_sandbox("net", &number.to_string()).into()),
-        secondary,
+        secondary: (&secondary).into(),
         ..BlockAttribute::default()
     }
 }

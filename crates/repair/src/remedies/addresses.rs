@@ -91,7 +91,7 @@ pub(super) fn owner_for(ground: &Ground<'_>, endpoint: &Endpoint) -> Option<Bloc
     ];
     for (name, value) in notes {
         if let Some(value) = value {
-            owner.secondary.insert(name.to_owned(), value.to_owned());
+            owner.secondary.insert(name, value.to_owned());
         }
     }
     Some(owner)
@@ -109,7 +109,7 @@ pub(super) fn user_of(ground: &Ground<'_>, address: IpAddr) -> Option<BlockAttri
             let owner = tunnel.owner(node.as_str());
             Some(BlockAttribute {
                 handle_id: Some(owner.handle.into()),
-                secondary: owner.attributes,
+                secondary: (&owner.attributes).into(),
                 ..BlockAttribute::default()
             })
         }
@@ -183,7 +183,7 @@ fn name_holder(draft: &mut Draft<'_, '_>, target: &Target) {
 fn with_handle_of(mut known: BlockAttribute, owner: BlockAttribute) -> BlockAttribute {
     known.handle_id = owner.handle_id;
     for (name, value) in owner.secondary {
-        known.secondary.entry(name).or_insert(value);
+        known.secondary.insert_if_absent(name, value);
     }
     known
 }

@@ -3,7 +3,8 @@
 //! * `config`, `proxy`, `token`: which API server, as whom, by which way. `dial`, `client`: requests that survive a server's death and its refusal to be
 //!   rushed. `failure`: what went wrong, whether anything was done, and how to say it.
 //! * `layout`: which of Calico's two API groups keeps the records. `definitions`: the CustomResourceDefinitions behind them.
-//! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests.
+//! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests. `page`: an
+//!   answer with many objects.
 //!   `views`: changes of the Pods and Nodes behind records. `objects`: those and others, whole.
 //!
 //! How a record becomes a document and back is in `model::kube`.
@@ -20,6 +21,7 @@ mod failure;
 mod flatten;
 mod layout;
 mod objects;
+mod page;
 mod proxy;
 mod range;
 mod read;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use http::StatusCode;
 use model::kube::Layout;
 use model::{KeyRange, Kind};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::client::{Client, Request};
 use super::config::KubeConfig;
 use super::failure::refusal;
+use super::page::PageMetadata;
 use super::range::escaped;
-use super::read::{Page, unreadable};
+use super::read::unreadable;
 use crate::StoreError;
 
 /// As many objects are asked for at once. A pod has ten kilobytes.
@@ -33,6 +35,14 @@ pub struct ObjectPage {
     pub objects: Vec<Map<String, Value>>,
     /// Where the next part begins, if there is one.
     pub next: Option<String>,
+}
+
+/// A part as the API server gives it.
+#[derive(Debug, Deserialize)]
+struct Answered {
+    metadata: PageMetadata,
+    #[serde(default)]
+    items: Option<Vec<Map<String, Value>>>,
 }
 
 /// The objects of one cluster. Clones share the connection.
@@ -88,7 +98,7 @@ impl KubeObjects {
         for kind in USUAL {
             let path = format!("/apis/{}/{}?limit=1", other.api_version(), other.plural(kind));
             let answer = self.client.send(&Request::list(path)).await?;
-            let page: Option<Page> = serde_json::from_slice(&answer.body).ok();
+            let page: Option<Answered> = serde_json::from_slice(&answer.body).ok();
             let items = page.filter(|_| answer.status == StatusCode::OK).and_then(|page| page.items);
             has_records |= items.is_some_and(|items| !items.is_empty());
         }
@@ -114,7 +124,7 @@ impl KubeObjects {
         let answer = self.client.send(&Request::list(path)).await?;
         match answer.status {
             StatusCode::OK => {
-                let page: Page =
+                let page: Answered =
                     serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
                 let next = Some(page.metadata.next).filter(|next| !next.is_empty());
                 Ok(ObjectPage { objects: page.items.unwrap_or_default(), next })

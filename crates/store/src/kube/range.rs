@@ -6,6 +6,9 @@ use model::names::EndpointName;
 use model::{IpVersion, Key, KeyRange, Kind};
 use serde_json::{Map, Value};
 
+/// 20 KB each where all addresses are taken.
+const BLOCKS_PER_PAGE: usize = 100;
+
 /// What kind of object keeps records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
@@ -32,6 +35,13 @@ impl Source {
             Some(namespace) => format!("{api}/namespaces/{}/{}", escaped(namespace), self.plural(layout)),
             None => format!("{api}/{}", self.plural(layout)),
         }
+    }
+
+    /// How many objects to ask for where so many may come. Blocks have up to 64 addresses with all about their owners, and whoever
+    /// follows all blocks of a cluster is to hold one page of them, not two dozen MiB.
+    pub(super) fn page(self, limit: usize) -> usize {
+        let most = if self == Source::Custom(Kind::IpamBlock) { BLOCKS_PER_PAGE } else { usize::MAX };
+        limit.clamp(1, most)
     }
 
     /// Whether the metadata of an object is all that its record is made of.

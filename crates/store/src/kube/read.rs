@@ -3,31 +3,14 @@
 use http::StatusCode;
 use model::Key;
 use model::kube::{Decoded, Layout};
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::Shared;
 use super::client::{Answer, Request};
 use super::failure::{Status, refusal};
+use super::page::{Page, PageMetadata};
 use super::range::{Collection, Location, collections, escaped};
 use crate::{Continuation, ListPage, ListRequest, Record, Revision, StoreError};
-
-/// A page as the API server gives it.
-#[derive(Debug, Deserialize)]
-pub(super) struct Page {
-    pub(super) metadata: PageMetadata,
-    /// `null` in an empty list of metadata.
-    #[serde(default)]
-    pub(super) items: Option<Vec<Map<String, Value>>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct PageMetadata {
-    resource_version: String,
-    #[serde(default, rename = "continue")]
-    pub(super) next: String,
-}
 
 /// How far a list has come: which collection, and the server's own mark within it. Empty at a collection's start.
 struct Mark {
@@ -86,14 +69,15 @@ impl Shared {
         };
         loop {
             let collection = &collections[mark.collection];
-            let page = self.fetch(&request, collection, &mark.token, moment.as_ref()).await?;
+            let mut page = self.fetch(&request, collection, &mark.token, moment.as_ref()).await?;
             let revision =
                 moment.clone().unwrap_or_else(|| Revision::new(page.metadata.resource_version.clone()));
             mark = match (page.metadata.next.is_empty(), mark.collection + 1) {
                 (false, _) => Mark { token: page.metadata.next, ..mark },
                 (true, following) => Mark { collection: following, token: String::new() },
             };
-            let records = records(self.layout, collection, page.items.unwrap_or_default());
+            let mut records = std::mem::take(&mut page.records);
+            records.sort_by_cached_key(|record| record.key.etcd_text());
             let next = (mark.collection < collections.len()).then(|| Continuation {
                 after: format!("{} {}", mark.collection, mark.token),
                 revision: revision.clone(),
@@ -112,7 +96,8 @@ impl Shared {
         token: &str,
         moment: Option<&Revision>,
     ) -> Result<Page, StoreError> {
-        let mut path = format!("{}limit={}", collection.path(self.layout), request.limit.max(1));
+        let mut path =
+            format!("{}limit={}", collection.path(self.layout), collection.source.page(request.limit));
         match (token, moment) {
             ("", None) => {}
             // The other collections of a list show the moment of the first.
@@ -125,31 +110,18 @@ impl Shared {
         let request_of_page = Request::list(path).metadata_only(collection.is_in_metadata);
         let answer = self.client.send(&request_of_page).await?;
         match answer.status {
-            StatusCode::OK => {
-                serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))
-            }
+            StatusCode::OK => Page::read(self.layout, collection, &answer.body)
+                .map_err(|error| unreadable(&operation, error)),
             StatusCode::GONE => Err(StoreError::HistoryGone { range: request.range.clone() }),
             // An older Calico has fewer kinds.
             StatusCode::NOT_FOUND if request.range == model::KeyRange::Everything && moment.is_some() => {
                 let resource_version = moment.map(ToString::to_string).unwrap_or_default();
                 let metadata = PageMetadata { resource_version, next: String::new() };
-                Ok(Page { metadata, items: None })
+                Ok(Page { metadata, records: Vec::new() })
             }
             _ => Err(refusal(self.client.address(), &operation, &answer)),
         }
     }
-}
-
-/// The records of a page, in key order. What cannot be read, or is not of the range, is passed over.
-fn records(layout: Layout, collection: &Collection, items: Vec<Map<String, Value>>) -> Vec<Record> {
-    let mut records: Vec<Record> = items
-        .into_iter()
-        .filter_map(|item| readable(layout, collection, item))
-        .filter(|decoded| !decoded.is_tombstone)
-        .map(record)
-        .collect();
-    records.sort_by_cached_key(|record| record.key.etcd_text());
-    records
 }
 
 /// What a document of a collection holds, if it is a record of the range.
@@ -182,20 +154,4 @@ pub(super) fn unreadable(
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> StoreError {
     StoreError::Other { operation: operation.to_owned(), source: Box::new(error) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_empty_page_may_have_no_items() {
-        for text in [
-            r#"{"metadata":{"resourceVersion":"7"},"items":null}"#,
-            r#"{"metadata":{"resourceVersion":"7"}}"#,
-        ] {
-            let page: Page = serde_json::from_str(text).unwrap();
-            assert_eq!(page.items, None);
-        }
-    }
 }

@@ -2,6 +2,7 @@
 //! no controllers: what a test needs of those it writes itself.
 
 mod api;
+mod copies;
 mod files;
 
 use std::fs::File;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub use api::{Answer, Api};
+pub use copies::Template;
 pub use files::ServerFiles;
 
 use crate::certificates::Certificates;
@@ -42,6 +44,8 @@ pub struct Setup {
     /// Groups that users are in: the user's name and the group.
     pub groups: Vec<(String, String)>,
     pub extra_args: Vec<String>,
+    /// Of its etcd.
+    pub etcd_args: Vec<String>,
 }
 
 /// A user that RBAC decides about.
@@ -76,7 +80,10 @@ impl KubeApiServer {
         let directory = scratch("kube")?;
         let certificates = Certificates::create(directory.path().join("pki"))?;
         let files = ServerFiles::create(directory.path(), certificates)?;
-        let etcd = EtcdCluster::single()?;
+        let etcd = EtcdCluster::start(etcd::Setup {
+            extra_args: setup.etcd_args.clone(),
+            ..etcd::Setup::default()
+        })?;
         let mut server = KubeApiServer { server: None, etcd, setup, port: free_port(), files, directory };
         server.write_tokens()?;
         server.launch()?;

@@ -1,13 +1,12 @@
 //! `plumb ipam show`: pools and blocks, one address, what is borrowed, the settings.
 
-use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use book::Book;
 use ipam::{Allocation, is_cooling_down};
-use model::HandleId;
+use model::{HandleId, TextMap};
 use serde_json::{Value, json};
 use store::Store;
 
@@ -69,11 +68,7 @@ fn write_text(address: IpAddr, found: Option<&Allocation>, out: &mut dyn Write) 
     write_attributes("Alternate Owner Attributes", &attribute.alternate_owner, out)
 }
 
-fn write_attributes(
-    title: &str,
-    attributes: &BTreeMap<String, String>,
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
+fn write_attributes(title: &str, attributes: &TextMap<String>, out: &mut dyn Write) -> std::io::Result<()> {
     if attributes.is_empty() {
         return Ok(());
     }

@@ -138,7 +138,7 @@ fn one_address() {
     town.change_block(BLOCK_B, |block| {
         block.attributes[0].handle_id = None;
         block.attributes[0].secondary.clear();
-        block.attributes[0].alternate_owner.insert("vmi-name".to_owned(), "vm\u{1b}[2J".to_owned());
+        block.attributes[0].alternate_owner.insert("vmi-name", "vm\u{1b}[2J".to_owned());
     });
     let bare = "IP 10.65.0.8 is in use\nHandle ID: <none>\nNo Active Owner attributes defined\n\
                 Alternate Owner Attributes:\n  vmi-name: vm [2J\n";

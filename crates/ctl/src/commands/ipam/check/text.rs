@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use ipam::check::{Problem, Unjudged, User};
 use model::ipam::{Block, BlockAttribute};
-use model::{FindingCode, HandleId, Key};
+use model::{FindingCode, HandleId, Key, TextMap};
 
 use super::Found;
 use crate::cli::IpamCheck;
@@ -334,7 +334,7 @@ fn friendly(user: &User) -> String {
 }
 
 fn attributes(attribute: &BlockAttribute) -> String {
-    let listed = |attributes: &BTreeMap<String, String>| {
+    let listed = |attributes: &TextMap<String>| {
         let pairs: Vec<String> = attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
         pairs.join(",")
     };
