@@ -1,5 +1,6 @@
 //! The state folder goes away under a running agent, or cannot be written: it is made anew or reported, everywhere.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,6 +43,17 @@ fn entries(bench: &Bench) -> usize {
     files.filter(|file| file.path().extension().is_some_and(|ending| ending == "json")).count()
 }
 
+/// The agent may put a file into a directory that is just being emptied: then it is tried again, as an operator would.
+fn remove(folder: &Path) {
+    while let Err(error) = std::fs::remove_dir_all(folder) {
+        match error.kind() {
+            ErrorKind::DirectoryNotEmpty => {}
+            ErrorKind::NotFound => return,
+            _ => panic!("{}: {error}", folder.display()),
+        }
+    }
+}
+
 #[test]
 fn a_state_folder_that_is_removed_is_made_anew_and_no_add_fails() {
     let test = "a_state_folder_that_is_removed_is_made_anew_and_no_add_fails";
@@ -51,8 +63,8 @@ fn a_state_folder_that_is_removed_is_made_anew_and_no_add_fails() {
     bench.agent_add(&pods[0]).result().unwrap();
     for (number, pod) in pods.iter().enumerate().skip(1) {
         match number % 3 {
-            0 => std::fs::remove_dir_all(state_of(&bench)).unwrap(),
-            1 => std::fs::remove_dir_all(state_of(&bench).join("attachments")).unwrap(),
+            0 => remove(&state_of(&bench)),
+            1 => remove(&state_of(&bench).join("attachments")),
             _ => {
                 std::fs::rename(state_of(&bench), bench.state_folder().join(format!("old-{number}"))).unwrap()
             }
@@ -66,7 +78,7 @@ fn a_state_folder_that_is_removed_is_made_anew_and_no_add_fails() {
         agent.log()
     );
     // Also when nobody calls.
-    std::fs::remove_dir_all(state_of(&bench)).unwrap();
+    remove(&state_of(&bench));
     wait_until(|| entries(&bench) == pods.len(), || agent.log());
     wait_until(|| is_ready(&bench), || bench.page("readiness"));
     // The next agent knows everything, and a second one is kept out.
