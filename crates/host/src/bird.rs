@@ -53,10 +53,14 @@ pub fn ask(socket: &Path, command: &str) -> io::Result<String> {
 }
 
 /// Reads up to the line that ends an answer.
-fn read_answer(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<()> {
+fn read_answer(stream: &mut impl io::Read, received: &mut Vec<u8>) -> io::Result<()> {
     let mut part = [0; 4096];
     while !is_complete(received) {
-        let length = stream.read(&mut part)?;
+        let length = match stream.read(&mut part) {
+            // A read with a time limit is not started again after a signal.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -138,6 +142,27 @@ mod tests {
         let lines: Vec<&str> = answer.lines().collect();
         assert_eq!(lines.len(), 3, "{answer}");
         assert!(lines[0].starts_with("Name ") && lines[2].starts_with("mesh_1 "), "{answer}");
+    }
+
+    /// Answers, but not at the first call.
+    struct InterruptedOnce(Option<&'static [u8]>, bool);
+
+    impl io::Read for InterruptedOnce {
+        fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+            if !std::mem::replace(&mut self.1, true) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let answer = self.0.take().unwrap_or_default();
+            part[..answer.len()].copy_from_slice(answer);
+            Ok(answer.len())
+        }
+    }
+
+    #[test]
+    fn a_signal_does_not_end_an_answer() {
+        let mut received = Vec::new();
+        read_answer(&mut InterruptedOnce(Some(b"0001 BIRD 2.0.12 ready.\n"), false), &mut received).unwrap();
+        assert_eq!(received, b"0001 BIRD 2.0.12 ready.\n");
     }
 
     #[test]
