@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -112,6 +112,7 @@ fn printed(answer: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::unix::net::UnixListener;
 
     use proptest::prelude::*;
@@ -147,7 +148,7 @@ mod tests {
     /// Answers, but not at the first call.
     struct InterruptedOnce(Option<&'static [u8]>, bool);
 
-    impl io::Read for InterruptedOnce {
+    impl Read for InterruptedOnce {
         fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
             if !std::mem::replace(&mut self.1, true) {
                 return Err(io::ErrorKind::Interrupted.into());
