@@ -6,6 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -20,6 +22,22 @@ use crate::workspace;
 
 /// How many tests of one program run at once, for each core. Integration tests mostly wait: for timers, probes and other programs.
 const TESTS_PER_CORE: usize = 2;
+/// How many programs of integration tests run at once. The last tests of a program often wait alone.
+const PROGRAMS_AT_ONCE: usize = 2;
+/// Programs that take long. They start first, so that none of them is left to run alone at the end.
+const LONG: &[&str] = &[
+    "lab doctor_live",
+    "lab agent",
+    "lab crash_matrix",
+    "lab between",
+    "lab bgp",
+    "lab replays",
+    "lab runtimes",
+    "lab disasters",
+    "lab kubernetes",
+    "store kube",
+    "book book",
+];
 /// How often a sign of life is given by a program that takes long.
 const PROGRESS_EVERY: Duration = Duration::from_secs(30);
 
@@ -118,15 +136,43 @@ pub(crate) fn run_all(run: &Run, built: &Built, report: &mut Report) -> Result<(
         if !run.options.wants_kind(kind) {
             continue;
         }
-        let mut kind_report = KindReport::new(kind);
-        for program in built.tests.iter().filter(|program| program.kind == kind) {
-            if crates.is_empty() || crates.contains(&program.package) {
-                run_one(run, program, &filters, &mut kind_report)?;
-            }
-        }
-        report.add(kind_report);
+        let is_wanted = |program: &&TestProgram| {
+            program.kind == kind && (crates.is_empty() || crates.contains(&program.package))
+        };
+        let mut programs: Vec<&TestProgram> = built.tests.iter().filter(is_wanted).collect();
+        programs
+            .sort_by_key(|program| LONG.iter().position(|name| *name == program.name).unwrap_or(LONG.len()));
+        // Unit tests keep every core busy by themselves.
+        let at_once = if kind == "integration" { PROGRAMS_AT_ONCE } else { 1 };
+        report.add(run_at_once(run, kind, &programs, &filters, at_once)?);
     }
     Ok(())
+}
+
+/// Runs the programs in their order, so many at a time, and reports each when it has ended.
+fn run_at_once(
+    run: &Run,
+    kind: &'static str,
+    programs: &[&TestProgram],
+    filters: &[String],
+    at_once: usize,
+) -> Result<KindReport> {
+    let started = Instant::now();
+    let report = Mutex::new(KindReport::new(kind));
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<()> {
+        while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            run_one(run, program, filters, &report)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..at_once).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })?;
+    let mut report = report.into_inner().expect("a worker does not panic");
+    report.took = started.elapsed();
+    Ok(report)
 }
 
 /// The words of the filter: crates, and parts of test names.
@@ -134,7 +180,7 @@ fn selection(options: &Options, metadata: &Metadata) -> (Vec<String>, Vec<String
     options.words.iter().cloned().partition(|word| metadata.package(word).is_some())
 }
 
-fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &mut KindReport) -> Result<()> {
+fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &Mutex<KindReport>) -> Result<()> {
     let file_name = program.executable.file_name().unwrap_or_default().to_string_lossy();
     let skip_list = SkipList::new(run.scratch.path(), &file_name);
     let command = |arguments: &[String]| {
@@ -155,6 +201,7 @@ fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &mut Ki
 
     let mut progress = Progress::new(name);
     let (tally, finished) = harness.run(&mut |line| progress.line(line))?;
+    let mut report = report.lock().expect("a worker does not panic");
     report.add_program(name, &tally, skip_list.read(), &finished);
     Ok(())
 }
