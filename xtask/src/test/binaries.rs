@@ -197,13 +197,29 @@ fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &Mutex<
     };
     let limits = HarnessLimits { total: run.options.allowed(), quiet: run.options.allowed_for_test() };
     let (name, seed) = (program.name.as_str(), run.options.seed);
-    let harness = Harness { name, command: &command, filters, limits, seed };
+    let mut harness = Harness { name, command: &command, filters, limits, seed };
+    let (part, left_out) = part_of_late_program(run, &harness)?;
+    if !left_out.is_empty() {
+        harness.filters = &part;
+    }
 
     let mut progress = Progress::new(name);
     let (tally, finished) = harness.run(&mut |line| progress.line(line))?;
+    let mut skipped = skip_list.read();
+    skipped.extend(left_out.into_iter().map(|name| (name, run.hurry.reason())));
     let mut report = report.lock().expect("a worker does not panic");
-    report.add_program(name, &tally, skip_list.read(), &finished);
+    report.add_program(name, &tally, skipped, &finished);
     Ok(())
+}
+
+/// The arguments by which a program runs a part of its tests, and the tests that it then leaves out: none if there is time,
+/// or if the tests were asked for by name.
+fn part_of_late_program(run: &Run, harness: &Harness<'_>) -> Result<(Vec<String>, Vec<String>)> {
+    if !run.hurry.is_late() || !harness.filters.is_empty() {
+        return Ok(Default::default());
+    }
+    let (tests, left_out) = run.hurry.divide(harness.list()?);
+    Ok((std::iter::once("--exact".to_owned()).chain(tests).collect(), left_out))
 }
 
 fn tests_at_once() -> usize {

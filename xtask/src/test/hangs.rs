@@ -82,6 +82,17 @@ impl Harness<'_> {
 
     /// The tests of which nothing was heard yet.
     fn rest(&self, done: &Tally) -> Result<Vec<String>> {
+        let is_done = |name: &String| {
+            let ignored = done.ignored.iter().map(|(name, _)| name);
+            done.passed.iter().chain(&done.failed).chain(ignored).any(|known| bare(known) == name)
+        };
+        let mut names = self.list()?;
+        names.retain(|name| !is_done(name));
+        Ok(names)
+    }
+
+    /// The names of the tests that are wanted. Empty for a program without a harness.
+    pub(crate) fn list(&self) -> Result<Vec<String>> {
         let list: Vec<String> = ["--list", "--format", "terse"]
             .map(str::to_owned)
             .into_iter()
@@ -89,12 +100,7 @@ impl Harness<'_> {
             .collect();
         let limits = Limits { total: self.limits.total, quiet: None };
         let listed = capture(&mut (self.command)(&list), limits, &mut |_| ())?;
-        let names = listed.output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned);
-        let is_done = |name: &String| {
-            let ignored = done.ignored.iter().map(|(name, _)| name);
-            done.passed.iter().chain(&done.failed).chain(ignored).any(|known| bare(known) == name)
-        };
-        Ok(names.filter(|name| !is_done(name)).collect())
+        Ok(listed.output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
     }
 }
 

@@ -5,6 +5,7 @@ mod busy;
 mod documents;
 mod fuzz;
 mod hangs;
+mod hurry;
 mod libtest;
 mod options;
 mod programs;
@@ -21,6 +22,7 @@ use crate::metadata::Metadata;
 use crate::scratch::Scratch;
 use crate::{go_tools, kubernetes, packages, tidy};
 
+use hurry::Hurry;
 use options::Options;
 pub(crate) use report::{KindReport, Report};
 
@@ -29,6 +31,7 @@ struct Run {
     options: Options,
     metadata: Metadata,
     scratch: Scratch,
+    hurry: Hurry,
 }
 
 impl Run {
@@ -40,13 +43,14 @@ impl Run {
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = Options::parse(args)?;
+    let hurry = Hurry::new(options.seed, options.full || options.busy);
     println!("seed {} (the same again: cargo xtask test --seed {0})", options.seed);
     packages::ensure(packages::FOR_TESTS)?;
     go_tools::ensure()?;
     if options.wants_kind("integration") {
         kubernetes::ensure()?;
     }
-    let run = Run { metadata: Metadata::ours()?, scratch: Scratch::new()?, options };
+    let run = Run { metadata: Metadata::ours()?, scratch: Scratch::new()?, hurry, options };
     let mut report = Report::default();
     let started = Instant::now();
     if run.options.wants_kind("tidy") {
