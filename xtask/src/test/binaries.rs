@@ -14,6 +14,7 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::hangs::{Harness, HarnessLimits};
+use super::portions::{self, Outcome};
 use super::report::{KindReport, Report};
 use super::skips::SkipList;
 use super::{Run, options::Options};
@@ -195,31 +196,22 @@ fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &Mutex<
         describe_run(run, &mut command);
         command
     };
-    let limits = HarnessLimits { total: run.options.allowed(), quiet: run.options.allowed_for_test() };
+    let quiet = run.options.allowed_for_test();
+    let limits = HarnessLimits { total: run.options.allowed(), quiet };
     let (name, seed) = (program.name.as_str(), run.options.seed);
-    let mut harness = Harness { name, command: &command, filters, limits, seed };
-    let (part, left_out) = part_of_late_program(run, &harness)?;
-    if !left_out.is_empty() {
-        harness.filters = &part;
-    }
-
+    let harness = Harness { name, command: &command, filters, limits, seed };
     let mut progress = Progress::new(name);
-    let (tally, finished) = harness.run(&mut |line| progress.line(line))?;
-    let mut skipped = skip_list.read();
-    skipped.extend(left_out.into_iter().map(|name| (name, run.hurry.reason())));
-    let mut report = report.lock().expect("a worker does not panic");
-    report.add_program(name, &tally, skipped, &finished);
-    Ok(())
-}
+    let outcome = if program.kind == "integration" && filters.is_empty() && !run.hurry.is_patient() {
+        portions::run(&harness, &run.hurry, &mut |line| progress.line(line))?
+    } else {
+        Outcome::whole(harness.run(&mut |line| progress.line(line))?)
+    };
 
-/// The arguments by which a program runs a part of its tests, and the tests that it then leaves out: none if there is time,
-/// or if the tests were asked for by name.
-fn part_of_late_program(run: &Run, harness: &Harness<'_>) -> Result<(Vec<String>, Vec<String>)> {
-    if !run.hurry.is_late() || !harness.filters.is_empty() {
-        return Ok(Default::default());
-    }
-    let (tests, left_out) = run.hurry.divide(harness.list()?);
-    Ok((std::iter::once("--exact".to_owned()).chain(tests).collect(), left_out))
+    let mut skipped = skip_list.read();
+    skipped.extend(outcome.left_out);
+    let mut report = report.lock().expect("a worker does not panic");
+    report.add_program(name, &outcome.tally, skipped, &outcome.finished);
+    Ok(())
 }
 
 fn tests_at_once() -> usize {

@@ -10,6 +10,7 @@ use super::libtest::{Counts, Tally, finished_test, long_running, read, tally};
 use crate::process::{End, Finished, Limits, capture};
 
 /// How one test program is run.
+#[derive(Clone, Copy)]
 pub(crate) struct Harness<'a> {
     /// The program's name in the report.
     pub(crate) name: &'a str,

@@ -8,6 +8,7 @@ mod hangs;
 mod hurry;
 mod libtest;
 mod options;
+mod portions;
 mod programs;
 mod released;
 mod report;
