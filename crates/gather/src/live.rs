@@ -147,9 +147,9 @@ impl LiveSources {
         }
     }
 
-    /// The texts, without lists that were read live: those are newer, and whole.
+    /// The texts, without lists that were read live: those are newer, and whole. When it is now, no text says: its times may be any.
     fn texts_beside(&self, live: &Evidence) -> Evidence {
-        let mut texts = self.texts.clone();
+        let mut texts = Evidence { taken_at: None, ..self.texts.clone() };
         if live.pods.is_some() {
             (texts.pods, texts.pods_at, texts.partial.pods) = (None, None, false);
         }

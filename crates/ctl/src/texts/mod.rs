@@ -14,6 +14,7 @@ use evidence::{FileGap, Unseen};
 use intake::Intake;
 
 use gather::bundle;
+use jiff::Timestamp;
 
 use unpack::Packed;
 
@@ -134,6 +135,8 @@ impl Pile {
 
     fn finish(self) -> Evidence {
         let mut evidence = self.texts.finish();
+        // What has a later time was not there when the text was pasted, whatever it says.
+        evidence.taken_at = evidence.taken_at.map(|at| at.min(Timestamp::now()));
         evidence.unseen.extend(self.unseen);
         // Every node collects the same store, and the same of Kubernetes. Told twice, each record would seem to be there twice.
         let newest_store = newest(&self.bundles, has_whole_store);

@@ -115,6 +115,26 @@ fn done_and_taken_back(desk: Desk) {
     assert!(done(&repair(&town, &["--apply"])).starts_with("Nothing to do (everything)."));
 }
 
+/// A time of another machine, or of whoever wrote the text, may be still to come.
+#[test]
+fn no_time_of_a_text_or_a_plan_is_waited_for() {
+    let town = town(Desk::on_sqlite());
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "web-9", "namespace": "shop", "creationTimestamp": "2100-01-01T00:00:00Z" },
+    });
+    town.desk.file("pods.json", json!({ "apiVersion": "v1", "kind": "List", "items": [pod] }).to_string());
+    done(&repair(&town, &["ipam", "--from", "pods.json", "--plan", "plan.json"]));
+    let path = town.desk.folder.path().join("plan.json");
+    let mut plan: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let planned: jiff::Timestamp = plan["lookedAt"].as_str().unwrap().parse().unwrap();
+    assert!(planned <= jiff::Timestamp::now(), "{plan:#}");
+    plan["lookedAt"] = json!("2100-01-01T00:00:00Z");
+    town.desk.file("plan.json", plan.to_string());
+    let applied = repair(&town, &["--plan", "plan.json", "--apply"]);
+    assert!(steps_of(&applied).ends_with("already in place."), "{applied:?}");
+}
+
 #[test]
 fn it_is_shown_done_and_taken_back_on_sqlite() {
     done_and_taken_back(Desk::on_sqlite());

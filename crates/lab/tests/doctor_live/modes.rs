@@ -205,19 +205,18 @@ fn a_session_that_is_blocked_explains_the_routes_that_are_gone() {
     town.run(false, &format!("nft 'table ip fault {{ chain blocked {{ {rules} }}; }}'; {restart}")).unwrap();
     let named = |code: FindingCode, subject: String| (code, subject);
     let block = |of: usize| Cidr::containing(town.address(of, true).unwrap(), 26).unwrap();
-    let sessions = BTreeSet::from([
-        named(FindingCode::BgpSessionDown, format!("BGP session {} to {second}", NODES[0])),
+    let session =
+        BTreeSet::from([named(FindingCode::BgpSessionDown, format!("BGP session {} to {second}", NODES[0]))]);
+    let symptoms = BTreeSet::from([
         named(FindingCode::BgpSessionDown, format!("BGP session {} to {first}", NODES[1])),
-    ]);
-    let routes = BTreeSet::from([
         named(FindingCode::BlockRouteMissing, format!("route {} on {}", block(1), NODES[0])),
         named(FindingCode::BlockRouteMissing, format!("route {} on {}", block(0), NODES[1])),
     ]);
     // Until both have noticed: the other end hears of it from nobody, and waits for what does not come.
     lab::wait_for("the sessions to be missed", || {
         let verdict = town.audit()?;
-        ensure!(verdict.roots == sessions, "{:#}", verdict.report["findings"]);
-        ensure!(verdict.symptoms.is_superset(&routes), "{:#}", verdict.report["findings"]);
+        ensure!(verdict.roots == session, "{:#}", verdict.report["findings"]);
+        ensure!(verdict.symptoms.is_superset(&symptoms), "{:#}", verdict.report["findings"]);
         Ok(())
     })
     .unwrap();

@@ -160,7 +160,9 @@ impl Apply<'_> {
             false => Certainty::Certain,
         };
         let steps = plan.steps.iter().map(|step| (step.id(), certainty(step)));
-        self.confirmations.observe(since_epoch(plan.looked_at.unwrap_or_else(Timestamp::now)), steps);
+        // A plan in a file may have any time. One that is still to come would be waited for.
+        let now = Timestamp::now();
+        self.confirmations.observe(since_epoch(plan.looked_at.unwrap_or(now).min(now)), steps);
     }
 
     /// What goes must be gone in two observations that are some time apart.

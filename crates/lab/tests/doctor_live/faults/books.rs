@@ -40,7 +40,8 @@ pub(crate) const FAULTS: &[Fault] = &[
     },
     Fault { code: FindingCode::IpamConfigIgnored, takes: Takes::Cluster, inject: ipam_config_ignored },
     Fault { code: FindingCode::LeakCollectionOff, takes: Takes::Pod, inject: leak_collection_off },
-    Fault { code: FindingCode::BlockHidesAddress, takes: Takes::Pod, inject: block_hides_address },
+    // Only while its node has the address.
+    Fault { code: FindingCode::BlockHidesAddress, takes: Takes::Setup, inject: block_hides_address },
     Fault { code: FindingCode::BlockLimitReached, takes: Takes::Cluster, inject: block_limit_reached },
     Fault { code: FindingCode::PoolFull, takes: Takes::Pod, inject: pool_full },
     Fault { code: FindingCode::PoolNotForNode, takes: Takes::Pod, inject: pool_not_for_node },
