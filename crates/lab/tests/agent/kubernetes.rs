@@ -4,13 +4,13 @@ use model::Kind;
 use serde_json::json;
 
 use crate::common::DelOutcome as _;
-use crate::common::kubernetes::install;
+use crate::common::kubernetes::{install, layout};
 use crate::on_kubernetes::{OnKubernetes, noted, on_bare_kubernetes, on_kubernetes};
 use crate::running::wait_until;
 
 fn cluster_type(place: &OnKubernetes<'_>) -> String {
-    let path = "/apis/crd.projectcalico.org/v1/clusterinformations/default";
-    place.api().read(path).unwrap()["spec"]["clusterType"].as_str().unwrap_or_default().to_owned()
+    let path = format!("/apis/{}/clusterinformations/default", layout().api_version());
+    place.api().read(&path).unwrap()["spec"]["clusterType"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -35,8 +35,8 @@ fn an_agent_waits_for_definitions_and_for_its_node() {
         place.register_node();
         bench.wait_until_ready(&agent);
         assert_eq!(cluster_type(&place), "k8s,bgp,kdd");
-        let felix = "/apis/crd.projectcalico.org/v1/felixconfigurations";
-        let listed = place.api().read(felix).unwrap();
+        let felix = format!("/apis/{}/felixconfigurations", layout().api_version());
+        let listed = place.api().read(&felix).unwrap();
         assert_eq!(listed["items"].as_array().unwrap().len(), 1, "none for the node: {listed}");
         agent.stop();
     });
