@@ -76,8 +76,11 @@ fn with_known_codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bgp {
-    /// `None`: not said. `Some(false)`: calicoctl says that the process is not running.
+    /// `None`: not said. `Some(false)`: calicoctl says that the process is not running, or it does not answer.
     pub is_running: Option<bool>,
+    /// There is a process, but it is stopped or hangs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_silent: bool,
     pub sessions: Vec<Sighted<BgpSession>>,
     /// Other protocols of BIRD: kernel, device, direct, static.
     pub protocols: Vec<Sighted<BirdProtocol>>,
@@ -266,7 +269,9 @@ impl NodeEvidence {
         super::join(&mut self.lost_namespaces, other.lost_namespaces);
         match (&mut self.bgp, other.bgp) {
             (Some(mine), Some(theirs)) => {
-                mine.is_running = mine.is_running.or(theirs.is_running);
+                if mine.is_running.is_none() {
+                    (mine.is_running, mine.is_silent) = (theirs.is_running, theirs.is_silent);
+                }
                 mine.sessions.extend(theirs.sessions);
                 mine.protocols.extend(theirs.protocols);
             }
