@@ -45,6 +45,9 @@ pub struct NodeEvidence {
     /// What keeps the agent from writing its state folder; nothing if it can, or nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_folder_problem: Option<Sighted<String>>,
+    /// Why its agent cannot load its nftables rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules_problem: Option<Sighted<String>>,
     /// What keeps the agent from reading or writing the store; nothing if it can, or nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<Sighted<String>>,
@@ -280,6 +283,7 @@ impl NodeEvidence {
         super::join(&mut self.mends, other.mends);
         self.agent_mode = self.agent_mode.or(other.agent_mode);
         self.state_folder_problem = self.state_folder_problem.take().or(other.state_folder_problem);
+        self.rules_problem = self.rules_problem.take().or(other.rules_problem);
         self.store_problem = self.store_problem.take().or(other.store_problem);
         self.setup.absorb(other.setup);
     }
