@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use model::ipam::Block;
 use model::{Cidr, IpVersion, Key, KeyRange, Kind, Resource};
 use plan::address::Doubt;
-use plan::between::{AllowedSource, Between, BetweenSettings, BlockView, NodeView, PoolView};
+use plan::between::{AllowedSource, Between, BetweenSettings, BlockView, NodeView, PodGuard, PoolView};
 use store::{Record, Store};
 use tokio::sync::Notify;
 use tracing::warn;
@@ -149,6 +149,12 @@ impl Cache {
     /// Whether everything has been listed.
     pub(crate) fn is_complete(&self) -> bool {
         self.lock().is_complete()
+    }
+
+    /// The rules that restrict this node's pods; `None` until all settings have been listed.
+    pub(crate) fn pod_guard(&self) -> Option<PodGuard> {
+        let state = self.lock();
+        state.is_complete().then(|| PodGuard::new(state.between.settings()))
     }
 
     /// The blocks in which this node has something; `None` until all have been listed.

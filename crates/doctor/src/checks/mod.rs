@@ -150,6 +150,7 @@ checks! {
     RouteViaWrongNode => reach::route_via_wrong_node,
     RouteWithoutEndpoint => kernel::route_without_endpoint,
     RpFilterLoose => nodes::rp_filter_loose,
+    RulesNotLoaded => firewall::rules_not_loaded,
     RulesNotWritten => firewall::rules_not_written,
     ServiceBlockEmpty => ipam::service_block_empty,
     StaleDel => logs::stale_del,

@@ -7,6 +7,7 @@ use crate::common::DelOutcome as _;
 use crate::common::kubernetes::{install, layout};
 use crate::on_kubernetes::{OnKubernetes, noted, on_bare_kubernetes, on_kubernetes};
 use crate::running::wait_until;
+use crate::store_down::assert_reported;
 
 fn cluster_type(place: &OnKubernetes<'_>) -> String {
     let path = format!("/apis/{}/clusterinformations/default", layout().api_version());
@@ -241,7 +242,9 @@ fn an_outage_of_the_api_server_queues_dels_and_refuses_adds() {
         assert_eq!(code, 11, "{message}");
         place.del(&pods[1], &uids[1]).result_of_del();
         let not_ready = || bench.page("readiness");
-        wait_until(|| not_ready().contains("cannot use the store"), not_ready);
+        let kubeconfig = place.cluster.kubeconfig.display().to_string();
+        let settings = [("DATASTORE_TYPE", "kubernetes"), ("KUBECONFIG", kubeconfig.as_str())];
+        assert_reported(bench, &agent, &settings, "");
         assert!(pods[2].netns().can_ping(bench.node.address()).unwrap(), "who runs is not disturbed");
         place.cluster.server.restart().unwrap();
         wait_until(|| place.books.handles().len() == 1, || agent.log());

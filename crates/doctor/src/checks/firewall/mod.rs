@@ -3,6 +3,7 @@
 pub(super) mod forwarding_dropped;
 pub(super) mod nat_missing;
 pub(super) mod pod_spoofing_possible;
+pub(super) mod rules_not_loaded;
 pub(super) mod rules_not_written;
 pub(super) mod tunnel_dropped;
 mod walk;
