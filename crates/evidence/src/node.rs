@@ -294,12 +294,15 @@ impl NodeEvidence {
             self.firewall = Some(firewall);
             return;
         };
-        let known: BTreeSet<(String, String)> =
-            mine.seen.chains.iter().map(|chain| (chain.family.clone(), chain.table.clone())).collect();
-        let new = firewall.seen.chains.into_iter();
-        let new = new.filter(|chain| !known.contains(&(chain.family.clone(), chain.table.clone())));
-        mine.seen.chains.extend(new);
-        mine.seen.has_legacy_rules |= firewall.seen.has_legacy_rules;
+        // Not a list of all that is known: many small dumps may follow a large one.
+        let mut new: BTreeSet<(String, String)> = firewall.seen.tables();
+        for chain in &mine.seen.chains {
+            if new.is_empty() {
+                break;
+            }
+            new.retain(|(family, table)| *family != chain.family || *table != chain.table);
+        }
+        mine.seen.absorb(firewall.seen, |chain| new.contains(&(chain.family.clone(), chain.table.clone())));
     }
 
     /// Nothing but a name.

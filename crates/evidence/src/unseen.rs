@@ -67,6 +67,8 @@ pub enum FileGap {
     MoreBundleLines(usize),
     MoreItems(usize),
     BeyondMemory(u64),
+    RulesBeyondLimit { limit: usize },
+    FilesBeyondLimit { count: u64, limit: usize },
     EventsBeyondLimit { count: u64, limit: usize },
     CutBlock { line: u32, block: Option<model::Cidr> },
     Document { line: u32 },
@@ -225,6 +227,19 @@ impl FileGap {
                 f,
                 "{name}: {count} lines or items were skipped, because they hold more than can be kept"
             ),
+            FileGap::RulesBeyondLimit { limit } => write!(
+                f,
+                "{name}: firewall rules were skipped: no dump of more than {limit} chains and rules is read"
+            ),
+            FileGap::FilesBeyondLimit { count: 1, limit } => {
+                write!(f, "{name} was skipped: no more than {limit} files are read")
+            }
+            FileGap::FilesBeyondLimit { count, limit } => {
+                write!(
+                    f,
+                    "{name} and later files, {count} in all, were skipped: no more than {limit} files are read"
+                )
+            }
             FileGap::EventsBeyondLimit { count, limit } => {
                 write!(f, "{name}: {count} events were skipped: no more than {limit} of all files are kept")
             }

@@ -11,6 +11,7 @@ mod ipam;
 mod kernel;
 mod logs;
 mod named;
+mod networks;
 mod nodes;
 mod pods;
 mod policy;
