@@ -10,7 +10,7 @@ use ipam::{
     ROLE_ATTRIBUTE, TYPE_ATTRIBUTE,
 };
 use model::ipam::{Block, BlockAttribute};
-use model::{Key, Sandbox};
+use model::{DeviceName, Key, Sandbox};
 
 use super::blocks;
 use super::orchestrator::PodOwner;
@@ -117,6 +117,11 @@ impl Inventory {
             let is_there = is_own || self.has_foreign_device(endpoint);
             (is_there && sandbox.network() != UNKNOWN_NETWORK).then_some((sandbox, endpoint, is_own))
         })
+    }
+
+    /// The device with the sandbox's alias.
+    pub(super) fn own_device(&self, sandbox: &Sandbox) -> Option<DeviceName> {
+        self.devices.get(sandbox).and_then(|name| DeviceName::new(name).ok())
     }
 
     fn has_foreign_device(&self, endpoint: &LocalEndpoint) -> bool {

@@ -287,6 +287,24 @@ async fn a_tunnel_has_an_address_while_a_pool_wants_it() {
     assert_clean(&store).await;
 }
 
+/// What cannot be understood changes nothing: the pool may be the one that wants the tunnel.
+#[tokio::test]
+async fn a_pool_that_cannot_be_understood_takes_no_tunnel_its_address() {
+    let pool = |selector: &str| json!({"cidr": "10.0.0.0/24", "blockSize": 30, "vxlanMode": "Always", "nodeSelector": selector});
+    let store = with_pools(&[pool("all()")]).await;
+    let book = Book::new(store.clone());
+    put(&store, Kind::Node, "node-a", json!({"bgp": {"ipv4Address": "192.0.2.1/24"}})).await;
+    let first = book.ensure_tunnel_address("node-a", Tunnel::Vxlan).await.unwrap();
+    put(&store, Kind::IpPool, "pool-0", pool("al()")).await;
+    let node = Key::cluster(Kind::Node, "node-a");
+    let before = (store.get(&node).await.unwrap(), holders(&store).await);
+    let error = book.ensure_tunnel_address("node-a", Tunnel::Vxlan).await.unwrap_err();
+    assert!(matches!(error, BookError::Pool(_)), "{error}");
+    assert_eq!((store.get(&node).await.unwrap(), holders(&store).await), before);
+    put(&store, Kind::IpPool, "pool-0", pool("all()")).await;
+    assert_eq!(book.ensure_tunnel_address("node-a", Tunnel::Vxlan).await.unwrap(), first);
+}
+
 #[tokio::test]
 async fn services_have_blocks_of_no_node() {
     let store =
