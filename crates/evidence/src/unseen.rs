@@ -17,6 +17,8 @@ pub enum Unseen {
     Kubernetes { list: KubeList, why: String },
     /// Kinds of records that a cluster does not serve: its definitions are of another release.
     NotServed { kinds: Vec<Kind> },
+    /// Kinds of records that may not be read. `why` is about the first of them.
+    Refused { kinds: Vec<Kind>, why: String },
     /// Records are in both of Calico's API groups, and only those of one were read.
     DividedGroups { read: String, other: String },
     /// A record could not be read.
@@ -120,7 +122,7 @@ impl Unseen {
     /// Whether what most checks rest on could not be read: without it nothing found is not the same as nothing wrong.
     pub fn is_essential(&self) -> bool {
         match self {
-            Unseen::Store { .. } | Unseen::DividedGroups { .. } => true,
+            Unseen::Store { .. } | Unseen::Refused { .. } | Unseen::DividedGroups { .. } => true,
             Unseen::Kubernetes { list, .. } => *list != KubeList::Leases,
             _ => false,
         }
@@ -145,6 +147,10 @@ impl fmt::Display for Unseen {
                      plumb install --crds --apply creates those that are missing",
                     kinds.join(", ")
                 )
+            }
+            Unseen::Refused { kinds, why } => {
+                let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+                write!(f, "records could not be read ({}): {why}", kinds.join(", "))
             }
             Unseen::DividedGroups { read, other } => write!(
                 f,
