@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::config::KubeConfig;
 use super::dial;
 use super::failure::{Status, Trouble};
+use super::once;
 use super::token::TokenFile;
 use crate::StoreError;
 use crate::backoff::Backoff;
@@ -312,7 +313,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// The server says so when it drops a field that the installed definition does not know.
 fn log_warnings(headers: &HeaderMap) {
     for warning in headers.get_all(WARNING) {
-        let text = warning.to_str().unwrap_or_default();
-        tracing::warn!(warning = text, "the API server accepted a record with a warning");
+        let text = String::from_utf8_lossy(warning.as_bytes());
+        once::warn(format!("the API server accepted a record with a warning: {text}"));
     }
 }

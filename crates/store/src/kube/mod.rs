@@ -5,6 +5,7 @@
 //! * `layout`: which of Calico's two API groups keeps the records. `definitions`: the CustomResourceDefinitions behind them.
 //! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests. `page`: an
 //!   answer with many objects.
+//!   `once`: warnings that are not repeated.
 //!   `views`: changes of the Pods and Nodes behind records. `objects`: those and others, whole.
 //!
 //! How a record becomes a document and back is in `model::kube`.
@@ -21,6 +22,7 @@ mod failure;
 mod flatten;
 mod layout;
 mod objects;
+mod once;
 mod page;
 mod proxy;
 mod range;
