@@ -124,7 +124,8 @@ impl Endpoints {
             (key, endpoint.uids.clone(), container_id, !endpoint.addresses.is_empty())
         });
         let detached = cached.detached.iter().map(|(key, pod)| (key, pod.uids.clone(), None, false));
-        let is_other = |key: &&Key| !cached.endpoints.contains_key(*key);
+        let is_other =
+            |key: &&Key| !cached.endpoints.contains_key(*key) && !cached.detached.contains_key(*key);
         let others = cached.vouching.keys().filter(is_other).map(|key| (key, Vec::new(), None, true));
         let pods = attached.chain(detached).chain(others);
         let pods = pods.filter_map(|(key, uids, container_id, has_addresses)| {
@@ -183,6 +184,8 @@ impl Records {
             if is_of_node(&record.key, node) {
                 let uids = decode(record).map(|resource| views::uids(&resource)).unwrap_or_default();
                 self.detached.insert(record.key.clone(), Detached { record: record.clone(), uids });
+                // Its status may still show addresses.
+                self.vouching.extend(vouched(record, node).map(|vouched| (record.key.clone(), vouched)));
             }
             return;
         }

@@ -180,7 +180,7 @@ impl Shows {
             match view(shown, map) {
                 Ok(Some(record)) => self.records.add(&record.key, &record.value, &record.revision),
                 Ok(None) => {}
-                Err(error) => self.refuse(&object, &error),
+                Err(undecodable) => self.refuse(&object, &undecodable.error),
             }
         }
         if shown == Shown::Pod {

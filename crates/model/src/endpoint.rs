@@ -53,16 +53,14 @@ pub fn is_same_attachment(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Whether a record has neither sandbox nor addresses, as a pod that is not attached to the network shows it where endpoints are
-/// views of pods.
+/// Whether a record has no sandbox, as a pod that is not attached to the network shows it where endpoints are views of pods. The kubelet
+/// may still report the addresses of the last sandbox: then the container ID is empty. One that is missing may be anybody's.
 pub fn is_detached(value: &[u8]) -> bool {
-    attachment(value).is_some_and(|[sandbox, networks, ..]| {
-        let is_empty = |value: &Value| match value {
-            Value::Array(list) => list.is_empty(),
-            Value::String(text) => text.is_empty(),
-            other => other.is_null(),
-        };
-        is_empty(&sandbox) && is_empty(&networks)
+    attachment(value).is_some_and(|[sandbox, networks, ..]| match (&sandbox, networks) {
+        (Value::String(id), _) => id.is_empty(),
+        (Value::Null, Value::Array(list)) => list.is_empty(),
+        (Value::Null, networks) => networks.is_null(),
+        _ => false,
     })
 }
 
@@ -94,5 +92,6 @@ mod tests {
         assert!(!is_same_attachment(b"", b"") && !is_detached(b"{}") && !is_detached(written));
         assert!(is_detached(br#"{"spec":{"node":"n","ipNetworks":[]}}"#));
         assert!(!is_detached(br#"{"spec":{"ipNetworks":["10.0.0.1/32"]}}"#), "it may be anybody's");
+        assert!(is_detached(br#"{"spec":{"containerID":"","ipNetworks":["10.0.0.1/32"]}}"#));
     }
 }

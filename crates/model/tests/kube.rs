@@ -143,11 +143,64 @@ fn settings_have_other_names_in_each_place() {
 }
 
 #[test]
+fn what_cannot_be_read_has_its_key_and_a_value_that_nobody_reads() {
+    let broken = json!({ "projectcalico.org/metadata": "{" });
+    let affinity = |node: &str, block: &str| Key::Affinity {
+        owner: AffinityOwner::Host(node.to_owned()),
+        block: block.parse().unwrap(),
+    };
+    let block = |cidr: &str| Key::Block(cidr.parse().unwrap());
+    for (kind, name, annotations, spec, key) in [
+        (
+            Kind::ClusterInformation,
+            "default",
+            broken,
+            json!({ "datastoreReady": false }),
+            Key::cluster(Kind::ClusterInformation, "default"),
+        ),
+        (Kind::IpamBlock, "10-0-0-0-26", json!({}), json!({ "cidr": "ten" }), block("10.0.0.0/26")),
+        (Kind::IpamBlock, "fd00---122", json!({}), json!({ "cidr": "10.0.0.0/26" }), block("fd00::/122")),
+        (Kind::IpamHandle, "h", json!({}), json!({ "handleID": "other" }), Key::Handle("h".into())),
+        (
+            Kind::BlockAffinity,
+            "node-a-10-0-0-0-26",
+            json!({}),
+            json!({ "node": "node-a", "cidr": "" }),
+            affinity("node-a", "10.0.0.0/26"),
+        ),
+        (
+            Kind::BlockAffinity,
+            "node-a-fd00---122",
+            json!({}),
+            json!({ "node": "", "cidr": "fd00::/122" }),
+            affinity("node-a", "fd00::/122"),
+        ),
+        (
+            Kind::BlockAffinity,
+            "n-10-0-0-0-26",
+            json!({}),
+            json!({ "node": "n", "cidr": "10.0.0.0/26", "type": "later" }),
+            affinity("n", "10.0.0.0/26"),
+        ),
+    ] {
+        let metadata = json!({ "name": name, "resourceVersion": "3", "annotations": annotations });
+        let document = json!({ "metadata": metadata, "spec": spec });
+        let stand_in = *decode(Layout::V1, kind, map(document)).unwrap_err().stand_in.expect(name);
+        assert_eq!((stand_in.key, stand_in.revision.as_str(), stand_in.is_tombstone), (key, "3", false));
+        assert!(serde_json::from_slice::<Value>(&stand_in.value).is_err());
+        let text = String::from_utf8(stand_in.value).unwrap();
+        assert!(text.contains(&spec.to_string()), "whoever repairs it needs all of it: {text}");
+    }
+}
+
+#[test]
 fn what_lies_under_a_wrong_name_is_no_record() {
     let block = json!({ "metadata": { "name": "10-0-0-0-26", "resourceVersion": "3" },
         "spec": { "cidr": "10.0.1.0/26" } });
     let error = decode(Layout::V1, Kind::IpamBlock, map(block)).unwrap_err();
     assert!(error.to_string().contains("another name"), "{error}");
+    let stray = json!({ "metadata": { "name": "stray" }, "spec": { "cidr": "10.0.1.0/26" } });
+    assert_eq!(decode(Layout::V1, Kind::IpamBlock, map(stray)).unwrap_err().stand_in, None);
     assert_eq!(kube::place(&Key::cluster(Kind::Node, "n")), None);
     assert_eq!(kube::place(&Key::cluster(Kind::IpamBlock, "10-0-0-0-26")), None);
 }

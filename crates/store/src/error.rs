@@ -116,7 +116,10 @@ impl StoreError {
                 "check the client certificate and its key, the user name and password, and the user's roles"
                     .to_owned(),
             ),
-            StoreError::Uncertain { .. } => Some("check the records before trying again".to_owned()),
+            StoreError::Uncertain { source } => {
+                let known = crate::kube::hint_of_half(source.as_ref());
+                Some(known.unwrap_or_else(|| "check the records before trying again".to_owned()))
+            }
             StoreError::Conflict { .. } => Some("read it again and repeat the change".to_owned()),
             StoreError::AlreadyExists { .. }
             | StoreError::NotFound { .. }

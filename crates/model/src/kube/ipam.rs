@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    DecodeError, EncodeError, Layout, OF_CUSTOM_RESOURCE, Place, affinity_labels, insert_unless_empty,
-    object, take_map, take_map_if_any,
+    DecodeError, EncodeError, Layout, OF_CUSTOM_RESOURCE, Place, affinity_labels, affinity_name,
+    insert_unless_empty, names, object, take_map, take_map_if_any,
 };
 use crate::{AffinityOwner, Cidr, Key, Kind};
 
@@ -96,42 +96,77 @@ fn is_true(mark: &Value) -> bool {
     mark == &Value::Bool(true) || mark.as_str() == Some("true")
 }
 
-pub(super) fn decode(
-    kind: Kind,
-    name: &str,
-    metadata: Map<String, Value>,
-    mut document: Map<String, Value>,
-) -> Result<(Key, Map<String, Value>), DecodeError> {
+/// The key of the record that a custom resource says it holds.
+pub(super) fn key(kind: Kind, name: &str, document: &Map<String, Value>) -> Result<Key, DecodeError> {
     let missing = |field| DecodeError::Field { kind, name: name.to_owned(), field };
-    let mut spec = take_map_if_any(&mut document, "spec");
-    let key = match kind {
-        Kind::IpamBlock => {
-            let cidr = network(&spec).ok_or_else(|| missing("spec.cidr"))?;
-            decode_block(&mut spec);
-            Key::Block(cidr)
-        }
+    let network = || network(document).ok_or_else(|| missing("spec.cidr"));
+    Ok(match kind {
+        Kind::IpamBlock => Key::Block(network()?),
         Kind::BlockAffinity => {
-            let block = network(&spec).ok_or_else(|| missing("spec.cidr"))?;
-            let owner = owner(&mut spec).ok_or_else(|| missing("spec.node or spec.type"))?;
-            spec.remove("cidr");
-            let deleted = spec.get("deleted").is_some_and(is_true);
-            spec.insert("deleted".into(), deleted.into());
+            let block = network()?;
+            let owner = owner(document).ok_or_else(|| missing("spec.node or spec.type"))?;
             Key::Affinity { owner, block }
         }
-        Kind::IpamHandle => {
-            let id = spec.remove("handleID").as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-            spec.entry("deleted").or_insert(Value::Bool(false));
-            Key::Handle(if id.is_empty() { name.into() } else { id.into() })
+        Kind::IpamHandle => match spec_text(document, "handleID") {
+            "" => Key::Handle(name.into()),
+            id => Key::Handle(id.into()),
+        },
+        _ => Key::IpamConfig,
+    })
+}
+
+/// The key of the record that belongs under this name, whatever the custom resource says of itself. `None` if it cannot be told.
+pub(super) fn key_of_name(kind: Kind, name: &str, document: &Map<String, Value>) -> Option<Key> {
+    Some(match kind {
+        Kind::IpamBlock => Key::Block(names::network_of_name(name)?),
+        Kind::BlockAffinity => affinity_of_name(name, document)?,
+        Kind::IpamHandle => Key::Handle(name.into()),
+        _ => Key::IpamConfig,
+    })
+}
+
+/// Node and network stand in the name, and where the one ends is told by the other alone.
+fn affinity_of_name(name: &str, document: &Map<String, Value>) -> Option<Key> {
+    let node = spec_text(document, "node");
+    let (node, block) = match network(document) {
+        Some(block) if node.is_empty() => {
+            let node = name.strip_suffix(&names::network_name(&block))?.strip_suffix('-')?;
+            (Some(node).filter(|node| !node.is_empty())?, block)
         }
-        _ => {
+        Some(block) if affinity_name(node, &block) == name => (node, block),
+        _ => (node, names::network_of_name(name.strip_prefix(node)?.strip_prefix('-')?)?),
+    };
+    let owner = owner_of(spec_text(document, "type"), node.to_owned());
+    Some(Key::Affinity { owner: owner.unwrap_or_else(|| AffinityOwner::Host(node.to_owned())), block })
+}
+
+pub(super) fn decode(
+    key: &Key,
+    metadata: Map<String, Value>,
+    mut document: Map<String, Value>,
+) -> Map<String, Value> {
+    let mut spec = take_map_if_any(&mut document, "spec");
+    match key {
+        Key::Block(_) => decode_block(&mut spec),
+        Key::Affinity { .. } => {
+            for field in ["cidr", "node", "type"] {
+                spec.remove(field);
+            }
+            let deleted = spec.get("deleted").is_some_and(is_true);
+            spec.insert("deleted".into(), deleted.into());
+        }
+        Key::Handle(_) => {
+            spec.remove("handleID");
+            spec.entry("deleted").or_insert(Value::Bool(false));
+        }
+        Key::IpamConfig | Key::Resource { .. } => {
             for (in_etcd, in_spec) in SETTINGS {
                 rename(&mut spec, in_spec, in_etcd);
             }
-            Key::IpamConfig
         }
-    };
-    insert_unless_empty(&mut spec, OF_CUSTOM_RESOURCE, worth_keeping(&key, metadata));
-    Ok((key, spec))
+    }
+    insert_unless_empty(&mut spec, OF_CUSTOM_RESOURCE, worth_keeping(key, metadata));
+    spec
 }
 
 fn decode_block(spec: &mut Map<String, Value>) {
@@ -143,18 +178,27 @@ fn decode_block(spec: &mut Map<String, Value>) {
     }
 }
 
-fn network(spec: &Map<String, Value>) -> Option<Cidr> {
-    Cidr::parse_masked(spec.get("cidr")?.as_str()?).ok()
+fn network(document: &Map<String, Value>) -> Option<Cidr> {
+    Cidr::parse_masked(spec_text(document, "cidr")).ok()
 }
 
-fn owner(spec: &mut Map<String, Value>) -> Option<AffinityOwner> {
-    let name = spec.remove("node")?.as_str().filter(|name| !name.is_empty())?.to_owned();
+fn owner(document: &Map<String, Value>) -> Option<AffinityOwner> {
+    let name = Some(spec_text(document, "node")).filter(|name| !name.is_empty())?;
+    owner_of(spec_text(document, "type"), name.to_owned())
+}
+
+fn owner_of(word: &str, name: String) -> Option<AffinityOwner> {
     // Releases that knew only nodes wrote no type.
-    match spec.remove("type").as_ref().and_then(Value::as_str).unwrap_or_default() {
+    match word {
         "" | "host" => Some(AffinityOwner::Host(name)),
         "virtual" => Some(AffinityOwner::Virtual(name)),
         _ => None,
     }
+}
+
+fn spec_text<'d>(document: &'d Map<String, Value>, field: &str) -> &'d str {
+    let spec = document.get("spec").and_then(|spec| spec.get(field));
+    spec.and_then(Value::as_str).unwrap_or_default()
 }
 
 fn worth_keeping(key: &Key, mut metadata: Map<String, Value>) -> Map<String, Value> {

@@ -97,21 +97,44 @@ fn convert_owners(metadata: &mut Map<String, Value>, from: &[&str], to: &str) {
     }
 }
 
+/// The key of a custom resource.
+pub(super) fn key(kind: Kind, name: &str, metadata: &Map<String, Value>) -> Result<Key, DecodeError> {
+    let namespace = metadata.get("namespace").and_then(Value::as_str);
+    match (kind.is_namespaced(), namespace) {
+        (true, Some(namespace)) => Ok(Key::namespaced(kind, namespace, name)),
+        (false, None) => Ok(Key::cluster(kind, name)),
+        _ => Err(DecodeError::Field { kind, name: name.to_owned(), field: "metadata.namespace" }),
+    }
+}
+
+/// What the annotation keeps of the metadata of the v3 API.
+pub(super) fn kept(
+    layout: Layout,
+    kind: Kind,
+    name: &str,
+    metadata: &Map<String, Value>,
+) -> Result<Map<String, Value>, DecodeError> {
+    let annotation = metadata.get("annotations").and_then(|map| map.get(METADATA_ANNOTATION));
+    match (layout, annotation.and_then(Value::as_str)) {
+        (Layout::V3, _) | (Layout::V1, None) => Ok(Map::new()),
+        (Layout::V1, Some(text)) => serde_json::from_str(text).map_err(|source| DecodeError::Annotation {
+            kind,
+            name: name.to_owned(),
+            source,
+        }),
+    }
+}
+
 pub(super) fn decode(
     layout: Layout,
     kind: Kind,
     name: &str,
     metadata: Map<String, Value>,
+    kept: Map<String, Value>,
     mut body: Map<String, Value>,
-) -> Result<(Key, Map<String, Value>), DecodeError> {
-    let namespace = metadata.get("namespace").and_then(Value::as_str).map(str::to_owned);
-    let key = match (kind.is_namespaced(), namespace) {
-        (true, Some(namespace)) => Key::namespaced(kind, namespace, name),
-        (false, None) => Key::cluster(kind, name),
-        _ => return Err(DecodeError::Field { kind, name: name.to_owned(), field: "metadata.namespace" }),
-    };
+) -> Map<String, Value> {
     let (mut metadata, policy_name) = match layout {
-        Layout::V1 => decode_v1(kind, name, metadata)?,
+        Layout::V1 => decode_v1(name, metadata, kept),
         Layout::V3 => (metadata, Some(name.to_owned())),
     };
     if let (true, Some(policy_name)) = (kind.is_tiered(), policy_name) {
@@ -122,21 +145,17 @@ pub(super) fn decode(
     body.insert("apiVersion".into(), crate::resource::API_VERSION.into());
     body.insert("kind".into(), kind.name().into());
     body.insert("metadata".into(), Value::Object(metadata));
-    Ok((key, body))
+    body
 }
 
 /// The metadata of the v3 API, and the name that the annotation gives, if it gives one.
 fn decode_v1(
-    kind: Kind,
     name: &str,
     mut own: Map<String, Value>,
-) -> Result<(Map<String, Value>, Option<String>), DecodeError> {
+    mut kept: Map<String, Value>,
+) -> (Map<String, Value>, Option<String>) {
     let mut annotations = take_map_if_any(&mut own, "annotations");
-    let mut kept = match annotations.remove(METADATA_ANNOTATION).as_ref().and_then(Value::as_str) {
-        None => Map::new(),
-        Some(text) => serde_json::from_str::<Map<String, Value>>(text)
-            .map_err(|source| DecodeError::Annotation { kind, name: name.to_owned(), source })?,
-    };
+    annotations.remove(METADATA_ANNOTATION);
     kept.retain(|_, value| !value.is_null());
     let given_name = kept.remove("name").as_ref().and_then(Value::as_str).map(str::to_owned);
     let given_name = given_name.filter(|given| !given.is_empty());
@@ -167,5 +186,5 @@ fn decode_v1(
     for (field, value) in own {
         kept.entry(field).or_insert(value);
     }
-    Ok((kept, given_name))
+    (kept, given_name)
 }

@@ -152,6 +152,27 @@ pub enum DecodeError {
     },
 }
 
+/// An object that is no readable record.
+#[derive(Debug)]
+pub struct Undecodable {
+    pub error: DecodeError,
+    /// What is there all the same: a record with the object's key. Whoever reads it must find that it cannot be read, or at least
+    /// every address that it may have. `None` if no key names the object.
+    pub stand_in: Option<Box<Decoded>>,
+}
+
+impl std::fmt::Display for Undecodable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Undecodable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
 /// A record as a custom resource holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
@@ -181,29 +202,83 @@ pub fn encode(layout: Layout, key: &Key, value: &[u8]) -> Result<Map<String, Val
 }
 
 /// The record that a document of a collection holds.
-pub fn decode(layout: Layout, kind: Kind, mut document: Map<String, Value>) -> Result<Decoded, DecodeError> {
-    let Some(Value::Object(mut metadata)) = document.remove("metadata") else {
+pub fn decode(layout: Layout, kind: Kind, document: Map<String, Value>) -> Result<Decoded, Undecodable> {
+    let outline = match outline(layout, kind, &document) {
+        Ok(outline) => outline,
+        Err(error) => {
+            let stand_in = stand_in(kind, &document, &error).map(Box::new);
+            return Err(Undecodable { error, stand_in });
+        }
+    };
+    Ok(take_apart(layout, kind, outline, document))
+}
+
+/// What has to be understood of a document, all of which can fail.
+struct Outline {
+    key: Key,
+    name: String,
+    /// The metadata of the v3 API that an annotation keeps.
+    kept: Map<String, Value>,
+}
+
+fn outline(layout: Layout, kind: Kind, document: &Map<String, Value>) -> Result<Outline, DecodeError> {
+    let Some(Value::Object(metadata)) = document.get("metadata") else {
         return Err(DecodeError::Field { kind, name: String::new(), field: "metadata" });
     };
-    let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (name, revision) = (text("name"), text("resourceVersion"));
+    let name = text(metadata, "name");
+    let (key, kept) = if is_of_ipam(kind) {
+        (ipam::key(kind, name, document)?, Map::new())
+    } else {
+        (metadata::key(kind, name, metadata)?, metadata::kept(layout, kind, name, metadata)?)
+    };
+    match place(&key) {
+        Some(place) if place.name == name => Ok(Outline { key, name: name.to_owned(), kept }),
+        _ => Err(DecodeError::Misnamed { kind, name: name.to_owned(), key }),
+    }
+}
+
+fn take_apart(layout: Layout, kind: Kind, outline: Outline, mut document: Map<String, Value>) -> Decoded {
+    let Outline { key, name, kept } = outline;
+    let mut metadata = take_map_if_any(&mut document, "metadata");
+    let revision = text(&metadata, "resourceVersion").to_owned();
     for field in ["resourceVersion", "selfLink", "managedFields", "generation"] {
         metadata.remove(field);
     }
     document.remove("apiVersion");
     document.remove("kind");
     let is_tombstone = ipam::is_tombstone(kind, &document);
-    let (key, body) = if is_of_ipam(kind) {
-        ipam::decode(kind, &name, metadata, document)?
+    let body = if is_of_ipam(kind) {
+        ipam::decode(&key, metadata, document)
     } else {
-        metadata::decode(layout, kind, &name, metadata, document)?
+        metadata::decode(layout, kind, &name, metadata, kept, document)
     };
-    match place(&key) {
-        Some(place) if place.name == name => {}
-        _ => return Err(DecodeError::Misnamed { kind, name, key }),
-    }
     let value = serde_json::to_vec(&body).expect("a JSON value can always be written");
-    Ok(Decoded { key, value, revision, is_tombstone })
+    Decoded { key, value, revision, is_tombstone }
+}
+
+/// A record that nobody can read, in the place of a document that holds none. Its value has all of the document, for whoever
+/// repairs it, after words that keep it from being taken for a value.
+fn stand_in(kind: Kind, document: &Map<String, Value>, error: &DecodeError) -> Option<Decoded> {
+    let metadata = document.get("metadata")?.as_object()?;
+    let name = text(metadata, "name");
+    let key = match is_of_ipam(kind) {
+        true => ipam::key_of_name(kind, name, document)?,
+        false => metadata::key(kind, name, metadata).ok()?,
+    };
+    if place(&key).is_none_or(|place| place.name != name) {
+        return None;
+    }
+    let whole = serde_json::to_string(document).expect("a JSON value can always be written");
+    Some(Decoded {
+        key,
+        value: format!("unreadable: {error}\n{whole}").into_bytes(),
+        revision: text(metadata, "resourceVersion").to_owned(),
+        is_tombstone: ipam::is_tombstone(kind, document),
+    })
+}
+
+fn text<'m>(map: &'m Map<String, Value>, field: &str) -> &'m str {
+    map.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn object(key: &Key, value: &[u8]) -> Result<Map<String, Value>, EncodeError> {

@@ -19,6 +19,13 @@ pub(super) fn network_name(cidr: &Cidr) -> String {
     cidr.to_string().replace(['.', ':', '/'], "-")
 }
 
+/// The network that such a name is of. Five numbers are IPv4's: an IPv6 address without `::` has eight parts.
+pub(super) fn network_of_name(name: &str) -> Option<Cidr> {
+    let (address, length) = name.rsplit_once('-')?;
+    let network = |separator: &str| format!("{}/{length}", address.replace('-', separator)).parse().ok();
+    network(".").or_else(|| network(":")).filter(|network| network_name(network) == name)
+}
+
 /// The name of an affinity: the owner and the network. An owner whose name is too long is cut, and a hash tells it from others
 /// that begin alike.
 pub fn affinity_name(owner: &str, block: &Cidr) -> String {
@@ -87,6 +94,16 @@ mod tests {
         assert_eq!(affinity_name("node-a", &cidr("10.244.7.64/26")), "node-a-10-244-7-64-26");
         let long = affinity_name(&"a".repeat(250), &cidr("10.0.0.0/26"));
         assert_eq!(long, format!("{}-10-0-0-0-26-8f7e6ea6753", "a".repeat(228)));
+    }
+
+    #[test]
+    fn a_network_is_read_off_its_name() {
+        for text in ["10.244.7.64/26", "0.0.0.0/0", "fd00:10:244::/122", "::/0", "1:2:3:4:5:6:7:8/128"] {
+            assert_eq!(network_of_name(&network_name(&cidr(text))), Some(cidr(text)));
+        }
+        for name in ["", "x", "10-0-0-0", "10-0-0-1-26", "10-0-0-0-33", "010-0-0-0-26", "a-10-0-0-0-26"] {
+            assert_eq!(network_of_name(name), None, "{name}");
+        }
     }
 
     #[test]

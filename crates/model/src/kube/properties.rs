@@ -196,7 +196,10 @@ proptest! {
         for layout in LAYOUTS {
             let _ = decode(layout, kind, document.clone());
             document["metadata"]["name"] = json!(name);
-            let _ = decode(layout, kind, document.clone());
+            if let Err(Undecodable { stand_in: Some(stand_in), .. }) = decode(layout, kind, document.clone()) {
+                prop_assert_eq!(place(&stand_in.key).map(|place| place.name), Some(name.clone()));
+                prop_assert!(serde_json::from_slice::<Value>(&stand_in.value).is_err());
+            }
         }
     }
 

@@ -43,7 +43,8 @@ fn to_records(key: &Key, value: &[u8]) -> Carried {
     // A value that cannot be read is carried byte by byte: whoever repairs it needs all of it.
     let Ok(mut body) = serde_json::from_slice::<Map<String, Value>>(value) else { return Carried::default() };
     let mut carried = Carried::default();
-    if end_deletion(*kind, &mut body, &mut carried.altered) {
+    let is_ended = end_deletion(*kind, &mut body, &mut carried.altered);
+    if forget_empty_sandbox(*kind, &mut body) || is_ended {
         carried.value = Some(text(body));
     }
     if !is_custom_resource(*kind) {
@@ -73,7 +74,7 @@ fn to_kubernetes(cluster: &Cluster, key: &Key, value: &[u8]) -> Result<Carried, 
             return Err(Why::Unreadable { problem: format!("it says that it is {}", decoded.key) });
         }
         Ok(_) => {}
-        Err(error) => return Err(unreadable(&error)),
+        Err(undecodable) => return Err(unreadable(&undecodable)),
     }
     carried.altered.extend(
         carried.key.iter().filter(|renamed| *renamed != key).map(|to| Altered::Renamed { to: to.clone() }),
@@ -189,6 +190,15 @@ fn end_deletion(kind: Kind, body: &mut Map<String, Value>, altered: &mut Vec<Alt
     }
     altered.push(Altered::Deletion { disables_pool });
     true
+}
+
+/// Removes what a pod shows whose sandbox is gone: a record of its own that has such a container ID would count as nobody's.
+fn forget_empty_sandbox(kind: Kind, body: &mut Map<String, Value>) -> bool {
+    let Some(Value::Object(spec)) = body.get_mut("spec").filter(|_| kind == Kind::WorkloadEndpoint) else {
+        return false;
+    };
+    let is_empty = spec.get("containerID").and_then(Value::as_str) == Some("");
+    is_empty && spec.remove("containerID").is_some()
 }
 
 /// Removes what acts on the object that carries it, here or on the custom resource it came from; whether there was any.

@@ -10,12 +10,15 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy;
 use kube_client::client::Body;
+use kube_client::config::AuthInfo;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::config::KubeConfig;
-use super::dial;
-use super::failure::{Status, Trouble};
+use super::connection::Connection;
+use super::dial::CREDENTIALS;
+use super::failure::{DENIED, Status, Trouble};
 use super::token::TokenFile;
+use super::{once, plugin};
 use crate::StoreError;
 use crate::backoff::Backoff;
 use crate::etcd::Trouble as Cause;
@@ -28,6 +31,9 @@ const PATIENCE_FOR_LISTS: Duration = Duration::from_secs(60);
 const RECONNECT_FOR: Duration = Duration::from_secs(3);
 /// How long to wait for a busy server that does not say how long.
 const PAUSE_IF_BUSY: Duration = Duration::from_secs(1);
+
+/// The longest pause that a server is granted.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Whether a request changes anything: one that does is never sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,27 +111,29 @@ struct Failed {
     may_have_arrived: bool,
 }
 
+#[derive(Debug)]
 pub(super) struct Client {
-    inner: kube_client::Client,
+    connection: Connection,
     /// For messages.
     address: String,
     token: Option<TokenFile>,
 }
 
-impl std::fmt::Debug for Client {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
 impl Client {
     /// Prepares connections; the first request makes one.
     pub(super) async fn connect(config: &KubeConfig) -> Result<Client, StoreError> {
-        let mut loaded = config.load().await?;
+        let source = config.source()?;
+        let mut loaded = source.load().await?;
         let address = loaded.cluster_url.to_string().trim_end_matches('/').to_owned();
-        // The library would notice a new token within a minute. A token may be replaced because the old one ends now.
-        let token = loaded.auth_info.token_file.take().map(|path| TokenFile::new(PathBuf::from(path)));
-        Ok(Client { inner: dial::client(loaded).await?, address, token })
+        // The library would notice a new token within a minute, and prefer one that the kubeconfig has beside the file.
+        let path = loaded.auth_info.token_file.take().filter(|path| !path.is_empty());
+        let token = path.map(|path| {
+            let instead = token_of(&loaded.auth_info);
+            loaded.auth_info.token = None;
+            TokenFile::new(PathBuf::from(path), instead.as_deref())
+        });
+        let connection = Connection::new(source, loaded).await?;
+        Ok(Client { connection, address, token })
     }
 
     pub(super) fn address(&self) -> &str {
@@ -143,7 +151,10 @@ impl Client {
                 Err(_) => return Err(self.gave_up(request, Trouble::TimedOut, true)),
                 Ok(Err(Tried::Refused(error))) => return Err(error),
                 Ok(Err(Tried::Failed(failed))) => {
-                    let is_final = failed.cause.is_denial()
+                    let is_denial = failed.cause.is_denial();
+                    let has_changed =
+                        is_about_certificates(&failed.cause) && self.connection.has_changed().await;
+                    let is_final = is_denial && !has_changed
                         || failed.may_have_arrived && request.effect == Effect::Writes
                         || started.elapsed() > RECONNECT_FOR;
                     if is_final {
@@ -221,7 +232,8 @@ impl Client {
     fn broken(&self, request: &Request, failed: Failed) -> StoreError {
         if failed.cause.is_denial() {
             let reason = failed.cause.to_string();
-            return StoreError::AccessDenied { address: self.address.clone(), reason, hint: None };
+            let hint = Some(DENIED.to_owned());
+            return StoreError::AccessDenied { address: self.address.clone(), reason, hint };
         }
         self.gave_up(request, Trouble::Connection(failed.cause), failed.may_have_arrived)
     }
@@ -239,7 +251,7 @@ impl Client {
         Ok(collect(response).await?)
     }
 
-    /// One request, and a second one if its token was replaced: a request that is refused for its token was not looked at.
+    /// One request, and a second one if its token or certificate was replaced: a request that is refused for those was not looked at.
     async fn attempt(&self, request: &Request) -> Result<Response<Body>, Tried> {
         loop {
             let mut message = http::Request::new(Body::from(request.body.clone()));
@@ -254,16 +266,25 @@ impl Client {
             if let Some(token) = &token {
                 headers.insert(AUTHORIZATION, token.clone());
             }
-            let response = self.inner.send(message).await.map_err(|error| Tried::Failed(failed(&error)))?;
+            let client = self.connection.client().await;
+            let response = client.send(message).await.map_err(|error| tried(&error))?;
             log_warnings(response.headers());
-            let is_refused = response.status() == StatusCode::UNAUTHORIZED;
-            let has_changed =
-                |token: &HeaderValue| self.token.as_ref().is_some_and(|file| file.has_changed_since(token));
-            if !(is_refused && token.as_ref().is_some_and(has_changed)) {
+            if response.status() != StatusCode::UNAUTHORIZED || !self.has_other_credentials(token).await {
                 return Ok(response);
             }
         }
     }
+
+    /// Whether there are others now than those that were refused.
+    async fn has_other_credentials(&self, refused: Option<HeaderValue>) -> bool {
+        let mut files = self.token.iter().zip(refused);
+        files.any(|(file, token)| file.has_changed_since(&token)) || self.connection.has_changed().await
+    }
+}
+
+/// The library shows its secrets to nobody but a kubeconfig.
+fn token_of(user: &AuthInfo) -> Option<String> {
+    Some(serde_json::to_value(user).ok()?.get("token")?.as_str()?.to_owned())
 }
 
 /// What a try came to that brought no answer.
@@ -278,6 +299,23 @@ impl From<Failed> for Tried {
     fn from(failed: Failed) -> Tried {
         Tried::Failed(failed)
     }
+}
+
+fn tried(error: &(dyn StdError + 'static)) -> Tried {
+    match plugin::problem_in(error) {
+        Some(problem) => Tried::Refused(StoreError::BadSetting { setting: CREDENTIALS.to_owned(), problem }),
+        None => Tried::Failed(failed(error)),
+    }
+}
+
+/// Files with other certificates may better it.
+fn is_about_certificates(cause: &Cause) -> bool {
+    use Cause::{ServerCertificate, ServerExpired, ServerNameMismatch, ServerNotYetValid, UntrustedServer};
+    cause.is_denial()
+        || matches!(
+            cause,
+            UntrustedServer | ServerCertificate(_) | ServerExpired | ServerNotYetValid | ServerNameMismatch
+        )
 }
 
 async fn collect(response: Response<Body>) -> Result<(Answer, HeaderMap), Failed> {
@@ -307,14 +345,40 @@ fn invalid_path(path: &str) -> Tried {
 }
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    // More than any number holds is long, too.
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| pause_of(text.parse().unwrap_or(u64::MAX)))
+}
+
+/// A pause that a server asks for, as long as anybody should have to wait who cannot ask why.
+pub(super) fn pause_of(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(PAUSE_MAX)
 }
 
 /// The server says so when it drops a field that the installed definition does not know.
 fn log_warnings(headers: &HeaderMap) {
     for warning in headers.get_all(WARNING) {
-        let text = warning.to_str().unwrap_or_default();
-        tracing::warn!(warning = text, "the API server accepted a record with a warning");
+        let text = String::from_utf8_lossy(warning.as_bytes());
+        once::warn(format!("the API server accepted a record with a warning: {text}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_bounded_whatever_the_server_asks_for() {
+        let asked = |text: &'static str| {
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]))
+        };
+        assert_eq!(asked(" 7 "), Some(Duration::from_secs(7)));
+        for long in ["31", "18446744073709551615", "99999999999999999999999"] {
+            assert_eq!(asked(long), Some(PAUSE_MAX), "{long}");
+        }
+        for none in ["", "-1", "1.5", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"] {
+            assert_eq!(asked(none), None, "{none:?}");
+        }
     }
 }

@@ -70,31 +70,14 @@ impl KubeConfig {
         })
     }
 
-    pub(super) async fn load(&self) -> Result<Config, StoreError> {
-        let (setting, mut kubeconfig) = match self.read()? {
-            Some(read) => read,
-            None => return self.service_account(),
+    /// What these settings amount to now. The files that they name are read later, and again.
+    pub(super) fn source(&self) -> Result<Source, StoreError> {
+        let Some((setting, mut kubeconfig)) = self.read()? else {
+            return Ok(Source::ServiceAccount { server: self.settings.server.clone() });
         };
         let context = self.chosen_context(&setting, &kubeconfig)?;
         self.settings.put_into(&mut kubeconfig, &context);
-        // The library asks whether its proxy is excepted from being proxied, so it is not asked.
-        let of_cluster = cluster_of(&mut kubeconfig, &context).and_then(|cluster| cluster.proxy_url.take());
-        let options = KubeConfigOptions { context: Some(context), ..KubeConfigOptions::default() };
-        let loaded = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-        let mut config =
-            loaded.map_err(|error| StoreError::BadSetting { setting, problem: words(&error) })?;
-        config.proxy_url = proxy::choose(of_cluster.as_deref(), &config.cluster_url, &listed_variable)?;
-        Ok(config)
-    }
-
-    fn service_account(&self) -> Result<Config, StoreError> {
-        let setting = "the service account of this pod".to_owned();
-        let mut config = Config::incluster().map_err(|error| invalid(setting, &error))?;
-        if let Some(server) = &self.settings.server {
-            let setting = || format!("the address {server:?} of the API server");
-            config.cluster_url = server.parse().map_err(|error| invalid(setting(), &error))?;
-        }
-        Ok(config)
+        Ok(Source::Kubeconfig { setting, context, kubeconfig: Box::new(kubeconfig) })
     }
 
     /// What is to be read, and what it is called. `None`: the service account is meant.
@@ -143,6 +126,52 @@ impl KubeConfig {
         }
         Ok(name)
     }
+}
+
+/// What a connection is made of.
+#[derive(Debug)]
+pub(super) enum Source {
+    ServiceAccount { server: Option<String> },
+    Kubeconfig { setting: String, context: String, kubeconfig: Box<Kubeconfig> },
+}
+
+impl Source {
+    /// With the content of the files.
+    pub(super) async fn load(&self) -> Result<Config, StoreError> {
+        let (setting, context, mut kubeconfig) = match self {
+            Source::ServiceAccount { server } => return of_service_account(server.as_deref()),
+            Source::Kubeconfig { setting, context, kubeconfig } => (setting, context, (**kubeconfig).clone()),
+        };
+        // The library asks whether its proxy is excepted from being proxied, so it is not asked.
+        let of_cluster = cluster_of(&mut kubeconfig, context).and_then(|cluster| cluster.proxy_url.take());
+        let options = KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
+        let loaded = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let mut config = loaded
+            .map_err(|error| StoreError::BadSetting { setting: setting.clone(), problem: words(&error) })?;
+        config.proxy_url = proxy::choose(of_cluster.as_deref(), &config.cluster_url, &listed_variable)?;
+        Ok(config)
+    }
+
+    /// The files with certificates and keys. Those of a service account the library reads again.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let Source::Kubeconfig { context, kubeconfig, .. } = self else { return Vec::new() };
+        let mut kubeconfig = (**kubeconfig).clone();
+        let cluster = cluster_of(&mut kubeconfig, context);
+        let authority = cluster.and_then(|cluster| cluster.certificate_authority.take());
+        let user = user_of(&mut kubeconfig, context).map(std::mem::take).unwrap_or_default();
+        let named = [authority, user.client_certificate, user.client_key];
+        named.into_iter().flatten().map(PathBuf::from).collect()
+    }
+}
+
+fn of_service_account(server: Option<&str>) -> Result<Config, StoreError> {
+    let setting = "the service account of this pod".to_owned();
+    let mut config = Config::incluster().map_err(|error| invalid(setting, &error))?;
+    if let Some(server) = server {
+        let setting = || format!("the address {server:?} of the API server");
+        config.cluster_url = server.parse().map_err(|error| invalid(setting(), &error))?;
+    }
+    Ok(config)
 }
 
 impl KubeSettings {

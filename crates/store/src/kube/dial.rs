@@ -21,8 +21,11 @@ use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceBuilder};
 
 use super::config::invalid;
-use super::proxy;
+use super::{plugin, proxy};
 use crate::StoreError;
+
+/// What is to be put right where a program cannot give us any.
+pub(super) const CREDENTIALS: &str = "the credential plugin of the kubeconfig";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_EVERY: Duration = Duration::from_secs(15);
@@ -34,19 +37,21 @@ const CONNECTION_WINDOW: u32 = 64 * STREAM_WINDOW;
 
 /// A client for the server. Credentials are obtained here, by running a program if the kubeconfig says so.
 pub(super) async fn client(config: Config) -> Result<Client, StoreError> {
-    let unusable = |error: kube_client::Error| invalid("the kubeconfig".to_owned(), &error);
     let loaded = tokio::task::spawn_blocking(move || {
         let layers = (config.auth_layer()?, config.extra_headers_layer()?);
-        Ok((layers, config))
+        Ok((layers, config.rustls_client_config()?, config))
     });
-    let ((auth, headers), config) = loaded
+    let ((auth, headers), tls, config) = loaded
         .await
         .map_err(|error| StoreError::Other {
             operation: "obtaining credentials".to_owned(),
             source: Box::new(error),
         })?
-        .map_err(unusable)?;
-    let connector = https(&config)?;
+        .map_err(|error: kube_client::Error| match plugin::problem_in(&error) {
+            Some(problem) => StoreError::BadSetting { setting: CREDENTIALS.to_owned(), problem },
+            None => invalid("the kubeconfig".to_owned(), &error),
+        })?;
+    let connector = https(&config, tls)?;
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -65,9 +70,7 @@ pub(super) async fn client(config: Config) -> Result<Client, StoreError> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-fn https(config: &Config) -> Result<HttpsConnector<Dial>, StoreError> {
-    let unusable = |error: kube_client::Error| invalid("the kubeconfig".to_owned(), &error);
-    let tls = config.rustls_client_config().map_err(unusable)?;
+fn https(config: &Config, tls: rustls::ClientConfig) -> Result<HttpsConnector<Dial>, StoreError> {
     let mut builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let parsed = ServerName::try_from(name.clone())

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde::Deserialize;
 
+use model::Key;
 use model::shell::quoted;
 
 use super::client::Answer;
@@ -12,7 +13,7 @@ use crate::etcd::Trouble as Cause;
 /// Why there was no usable answer; the source of `StoreError::Unreachable` and `StoreError::Uncertain`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    #[error("{0}")]
+    #[error("{}", spoken(.0))]
     Connection(Cause),
     #[error("no answer in time")]
     TimedOut,
@@ -21,6 +22,18 @@ pub(super) enum Trouble {
     #[error("it has too many requests and asks to try again later")]
     Busy,
 }
+
+/// The causes are etcd's, and so is a word of them.
+fn spoken(cause: &Cause) -> String {
+    match cause {
+        Cause::NotEtcd(said) => format!("it does not speak HTTP as an API server does ({said})"),
+        cause => cause.to_string(),
+    }
+}
+
+/// What to do about a refusal of who we are, before any request is looked at.
+pub(super) const DENIED: &str = "the kubeconfig must name a client certificate that has not expired, with its key, and the API server \
+     must trust the authority that signed it";
 
 impl Trouble {
     pub(super) fn hint(&self) -> Option<&'static str> {
@@ -45,6 +58,10 @@ impl Trouble {
                 "use an address that the certificate names, or set tls-server-name in the kubeconfig"
             }
             Trouble::Connection(Cause::PlainOnly) => "use http:// as the server's address in the kubeconfig",
+            Trouble::Connection(Cause::TlsOnly) => "use https:// as the server's address in the kubeconfig",
+            Trouble::Connection(Cause::NotEtcd(_)) => {
+                "is the server's address in the kubeconfig the API server's?"
+            }
             Trouble::Busy => {
                 "the API server limits requests (429); try again, or give this user a priority level"
             }
@@ -52,6 +69,14 @@ impl Trouble {
             Trouble::Connection(_) => return None,
         })
     }
+}
+
+/// A record takes two requests, and only the first was carried out: neither made nor not made.
+#[derive(Debug, thiserror::Error)]
+#[error("{key} was written, but not its status")]
+pub(super) struct HalfWritten {
+    pub(super) key: Key,
+    pub(super) source: StoreError,
 }
 
 /// Kubernetes' description of a refusal.
@@ -105,7 +130,8 @@ pub(super) fn refusal(address: &str, operation: &str, answer: &Answer) -> StoreE
             address: address.to_owned(),
             reason: "it does not accept the credentials (401)".to_owned(),
             hint: Some(
-                "renew the token or the client certificate that the kubeconfig names; tokens expire"
+                "is it this cluster's token or client certificate, and has it not expired? The kubeconfig names it; in a \
+                 pod without one it is the token of the service account"
                     .to_owned(),
             ),
         },
@@ -268,6 +294,16 @@ mod tests {
         let hint = forbidden("https://a:1", message.to_owned()).hint().unwrap();
         assert!(hint.contains("policy plumb-node-pods forbids"), "{hint}");
         assert_eq!(policy("ValidatingAdmissionPolicy 'cut"), None);
+    }
+
+    #[test]
+    fn nobody_is_told_of_etcd() {
+        for cause in [Cause::NotEtcd("connection error detected".to_owned()), Cause::TlsOnly, Cause::Refused]
+        {
+            let trouble = Trouble::Connection(cause);
+            let words = format!("{trouble} {}", trouble.hint().unwrap());
+            assert!(!words.to_lowercase().contains("etcd"), "{words}");
+        }
     }
 
     proptest! {

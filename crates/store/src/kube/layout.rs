@@ -1,5 +1,6 @@
 //! Which of Calico's API groups keeps the records, found out as Calico does.
 
+use http::StatusCode;
 use model::kube::Layout;
 use serde::Deserialize;
 
@@ -9,7 +10,6 @@ use crate::StoreError;
 
 #[derive(Debug, Deserialize)]
 struct Groups {
-    #[serde(default)]
     groups: Vec<Group>,
 }
 
@@ -24,12 +24,18 @@ pub(super) async fn choose(client: &Client, configured: Option<&str>) -> Result<
     if let Some(group) = configured.filter(|group| !group.is_empty()) {
         return Ok(Layout::configured(group));
     }
+    // As in Calico, an answer that says nothing stands for the older group. It need not be the last word: see `served`.
+    Ok(served(client).await?.unwrap_or(Layout::V1))
+}
+
+/// What the cluster says that it serves; `None` if it does not say, as to somebody who may not ask.
+pub(super) async fn served(client: &Client) -> Result<Option<Layout>, StoreError> {
     let answer = client.send(&Request::get("/apis".to_owned())).await?;
-    if answer.status == http::StatusCode::UNAUTHORIZED {
+    if answer.status == StatusCode::UNAUTHORIZED {
         return Err(refusal(client.address(), "reading the API groups", &answer));
     }
-    let served: Groups = serde_json::from_slice(&answer.body).unwrap_or(Groups { groups: Vec::new() });
-    Ok(of_groups(&served))
+    let served = serde_json::from_slice(&answer.body).ok().filter(|_| answer.status == StatusCode::OK);
+    Ok(served.as_ref().map(of_groups))
 }
 
 fn of_groups(served: &Groups) -> Layout {

@@ -1,10 +1,11 @@
 //! Records in Kubernetes, as Calico's custom resources.
 //!
-//! * `config`, `proxy`, `token`: which API server, as whom, by which way. `dial`, `client`: requests that survive a server's death and its refusal to be
-//!   rushed. `failure`: what went wrong, whether anything was done, and how to say it.
+//! * `config`, `proxy`, `token`, `plugin`: which API server, as whom, by which way. `dial`, `connection`, `client`: requests that survive
+//!   a server's death, its refusal to be rushed and new certificates. `failure`: what went wrong, whether anything was done, and how to say it.
 //! * `layout`: which of Calico's two API groups keeps the records. `definitions`: the CustomResourceDefinitions behind them.
 //! * `range`: which collections a range of keys lies in. `read`, `write`, `watch`: the store's verbs in terms of requests. `page`: an
 //!   answer with many objects.
+//!   `once`: warnings that are not repeated.
 //!   `views`: changes of the Pods and Nodes behind records. `objects`: those and others, whole.
 //!
 //! How a record becomes a document and back is in `model::kube`.
@@ -15,13 +16,16 @@
 
 mod client;
 mod config;
+mod connection;
 mod definitions;
 mod dial;
 mod failure;
 mod flatten;
 mod layout;
 mod objects;
+mod once;
 mod page;
+mod plugin;
 mod proxy;
 mod range;
 mod read;
@@ -30,14 +34,15 @@ mod views;
 mod watch;
 mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::kube::Layout;
 use model::{Key, KeyRange};
 
 use self::client::Client;
-use self::failure::Trouble;
+use self::failure::{HalfWritten, Trouble};
 use crate::request::{check_commit_with_views, check_key};
 use crate::steps::one_by_one;
 use crate::{
@@ -48,18 +53,28 @@ pub use config::{KubeConfig, KubeSettings};
 pub use definitions::Definitions;
 pub use objects::{KubeObjects, ObjectKind, ObjectPage};
 
+/// How often the cluster is asked again which API group keeps the records, if it does not have the one that it had.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(10);
+
 /// The records of one cluster. Clones share the connection.
 #[derive(Clone, Debug)]
 pub struct KubeStore {
-    shared: Arc<Shared>,
+    chosen: Arc<Mutex<Chosen>>,
+    /// Nobody has said which layout it is.
+    is_layout_found: bool,
 }
 
+#[derive(Debug)]
+struct Chosen {
+    shared: Arc<Shared>,
+    asked: Option<Instant>,
+}
+
+/// The records in one layout.
 #[derive(Debug)]
 struct Shared {
     client: Arc<Client>,
     layout: Layout,
-    /// Nobody has said which it is.
-    is_layout_found: bool,
 }
 
 impl KubeStore {
@@ -69,13 +84,52 @@ impl KubeStore {
         let layout = layout::choose(&client, config.api_group.as_deref()).await?;
         tracing::debug!(group = layout.group(), "records are kept as custom resources");
         let is_layout_found = config.api_group.as_deref().is_none_or(str::is_empty);
-        let client = Arc::new(client);
-        Ok(KubeStore { shared: Arc::new(Shared { client, layout, is_layout_found }) })
+        let shared = Arc::new(Shared { client: Arc::new(client), layout });
+        let chosen = Chosen { shared, asked: None };
+        Ok(KubeStore { chosen: Arc::new(Mutex::new(chosen)), is_layout_found })
     }
 
     /// Which API group keeps the records.
     pub fn layout(&self) -> Layout {
-        self.shared.layout
+        self.shared().layout
+    }
+
+    fn chosen(&self) -> MutexGuard<'_, Chosen> {
+        self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.chosen().shared)
+    }
+
+    /// Whether the records are in another group than the one that was used. What a server says while it starts need not be what it says
+    /// later, and a migration moves the records.
+    async fn is_in_other_group(&self, used: &Shared, error: &StoreError) -> bool {
+        let cause = match error {
+            StoreError::Stopped { source, .. } => source,
+            error => error,
+        };
+        if !self.is_layout_found || !matches!(cause, StoreError::Unsupported { .. }) {
+            return false;
+        }
+        {
+            let mut chosen = self.chosen();
+            if chosen.shared.layout != used.layout {
+                return true;
+            }
+            if chosen.asked.is_some_and(|asked| asked.elapsed() < ASK_AGAIN_AFTER) {
+                return false;
+            }
+            chosen.asked = Some(Instant::now());
+        }
+        match layout::served(&used.client).await {
+            Ok(Some(layout)) if layout != used.layout => {
+                tracing::warn!(group = layout.group(), "the records are in another API group now");
+                self.chosen().shared = Arc::new(Shared { client: Arc::clone(&used.client), layout });
+                true
+            }
+            _ => false,
+        }
     }
 }
 
@@ -86,30 +140,54 @@ impl Store for KubeStore {
     }
 
     fn objects(&self) -> Option<KubeObjects> {
-        let found = self.shared.is_layout_found.then_some(self.shared.layout);
-        Some(KubeObjects::of(&self.shared.client, found))
+        let shared = self.shared();
+        let found = self.is_layout_found.then_some(shared.layout);
+        Some(KubeObjects::of(&shared.client, found))
     }
 
     async fn get(&self, key: &Key) -> Result<Option<Record>, StoreError> {
         check_key(key)?;
-        self.shared.get(key).await
+        let shared = self.shared();
+        match shared.get(key).await {
+            Err(error) if self.is_in_other_group(&shared, &error).await => self.shared().get(key).await,
+            found => found,
+        }
     }
 
     async fn list(&self, request: ListRequest) -> Result<ListPage, StoreError> {
-        self.shared.page(request).await
+        let shared = self.shared();
+        match shared.page(request.clone()).await {
+            Err(error) if self.is_in_other_group(&shared, &error).await => match request.next {
+                None => self.shared().page(request).await,
+                // It began in the group where nothing is any more.
+                Some(_) => Err(StoreError::HistoryGone { range: request.range }),
+            },
+            page => page,
+        }
     }
 
     async fn commit(&self, changes: Vec<Change>) -> Result<Committed, StoreError> {
         check_commit_with_views(&changes)?;
-        one_by_one(changes, |change| self.shared.change(change)).await
+        let shared = self.shared();
+        let committed = one_by_one(changes, |change| shared.change(change)).await;
+        if let Err(error) = &committed {
+            // Some of the changes may have been made, so whoever wants them decides whether to try again.
+            self.is_in_other_group(&shared, error).await;
+        }
+        committed
     }
 
     async fn watch(&self, range: KeyRange, after: Revision) -> Result<Watch, StoreError> {
-        watch::start(&self.shared, &range, after)
+        watch::start(&self.shared(), &range, after)
     }
 }
 
 /// Advice about an error of this backend, if it is one.
 pub(crate) fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     error.downcast_ref::<Trouble>().and_then(Trouble::hint).map(str::to_owned)
+}
+
+/// Advice about what kept the rest of a change from being made.
+pub(crate) fn hint_of_half(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    error.downcast_ref::<HalfWritten>().and_then(|half| half.source.hint())
 }

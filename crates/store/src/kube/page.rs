@@ -28,7 +28,7 @@ pub(super) struct PageMetadata {
 }
 
 impl Page {
-    /// What cannot be read, is not of the collection's range or is marked as removed is passed over.
+    /// What is not of the collection's range or is marked as removed is passed over.
     pub(super) fn read(
         layout: Layout,
         collection: &Collection,
@@ -112,7 +112,7 @@ impl<'de> Visitor<'de> for Items<'_> {
 
 #[cfg(test)]
 mod tests {
-    use model::KeyRange;
+    use model::{Key, KeyRange};
 
     use super::super::range::collections;
     use super::*;
@@ -141,14 +141,17 @@ mod tests {
             r#"{"items":[
                 {"metadata":{"name":"a","resourceVersion":"3"},"spec":{"handleID":"a","block":{}}},
                 {"metadata":{"name":"b","resourceVersion":"4"},"spec":{"handleID":"b","deleted":"true"}},
-                {"metadata":{"name":"c"},"spec":{"handleID":"other"}},
+                {"metadata":{"name":"c","resourceVersion":"5"},"spec":{"handleID":"other"}},
+                {"metadata":{"name":"d"},"spec":{"handleID":"other","deleted":true}},
                 {"spec":{}}],
               "metadata":{"continue":"next","resourceVersion":"7"}}"#,
         )
         .unwrap();
         let names: Vec<String> = page.records.iter().map(|record| record.key.to_string()).collect();
-        assert_eq!((names.len(), page.metadata.next.as_str()), (1, "next"), "{names:?}");
+        assert_eq!((names.len(), page.metadata.next.as_str()), (2, "next"), "{names:?}");
         assert_eq!(page.records[0].revision.as_str(), "3");
+        assert_eq!(page.records[1].key, Key::Handle("c".into()), "it is not what its name says");
+        assert!(model::ipam::Handle::decode(&"c".into(), &page.records[1].value).is_err());
     }
 
     #[test]

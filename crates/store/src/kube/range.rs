@@ -1,10 +1,13 @@
 //! Which collections of objects a range of keys lies in, and where a record is.
 
 use model::kube::views::{Shown, behind, shown_as, view};
-use model::kube::{DecodeError, Decoded, Layout, affinity_labels, decode, is_custom_resource, place};
+use model::kube::{Decoded, Layout, Undecodable, affinity_labels, decode, is_custom_resource, place};
 use model::names::EndpointName;
+use model::text::on_one_line;
 use model::{IpVersion, Key, KeyRange, Kind};
 use serde_json::{Map, Value};
+
+use super::once;
 
 /// 20 KB each where all addresses are taken.
 const BLOCKS_PER_PAGE: usize = 100;
@@ -59,16 +62,23 @@ impl Source {
         all.starts_with(prefix) || prefix.starts_with(all)
     }
 
-    /// The record in an object, if it holds one.
-    pub(super) fn decode(
-        self,
-        layout: Layout,
-        object: Map<String, Value>,
-    ) -> Result<Option<Decoded>, DecodeError> {
-        match self {
+    /// The record in an object, if it holds one. One that cannot be read is a record all the same: it has a key, and whatever it may hold
+    /// counts for whoever finds it unreadable. An object that no key names is passed over.
+    pub(super) fn decode(self, layout: Layout, object: Map<String, Value>) -> Option<Decoded> {
+        let decoded = match self {
             Source::Custom(kind) => decode(layout, kind, object).map(Some),
             Source::View(shown) => view(shown, &object),
-        }
+        };
+        decoded.unwrap_or_else(|Undecodable { error, stand_in }| {
+            let problem = on_one_line(&error);
+            match &stand_in {
+                Some(stand_in) => {
+                    once::warn(format!("{} counts as unreadable: {problem}", stand_in.key));
+                }
+                None => once::warn(format!("passed over an object that no record's key names: {problem}")),
+            }
+            stand_in.map(|stand_in| *stand_in)
+        })
     }
 }
 
@@ -142,7 +152,10 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
         KeyRange::Namespace(kind, namespace) => of_kind(*kind, range, Some(namespace)),
         KeyRange::NamePrefix { kind, namespace, prefix } => {
             let mut collections = of_kind(*kind, range, namespace.as_deref());
-            collections.retain(|collection| collection.source.may_show(prefix));
+            // A list has a revision even where nothing can be in it, so something is asked for.
+            if collections.iter().any(|collection| collection.source.may_show(prefix)) {
+                collections.retain(|collection| collection.source.may_show(prefix));
+            }
             let node = (*kind == Kind::WorkloadEndpoint && namespace.is_some())
                 .then(|| EndpointName::node_of_prefix(prefix))
                 .flatten();
@@ -301,6 +314,7 @@ mod tests {
         assert_eq!(paths("kns."), ["/api/v1/namespaces?"]);
         assert_eq!(paths("ksa.blue."), ["/api/v1/serviceaccounts?"]);
         assert_eq!(paths("k").len(), 2);
+        assert_eq!(paths("web").len(), 2, "neither can have one, and the list is empty");
     }
 
     #[test]

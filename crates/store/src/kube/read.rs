@@ -46,7 +46,7 @@ impl Shared {
             StatusCode::OK => {
                 let object =
                     serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
-                location.source.decode(self.layout, object).map_err(|error| unreadable(&operation, error))
+                Ok(location.source.decode(self.layout, object))
             }
             StatusCode::NOT_FOUND if is_absence(&answer) => Ok(None),
             // A name that the server cannot even take is not there.
@@ -130,13 +130,7 @@ pub(super) fn readable(
     collection: &Collection,
     document: Map<String, Value>,
 ) -> Option<Decoded> {
-    match collection.source.decode(layout, document) {
-        Ok(decoded) => decoded.filter(|decoded| collection.holds(&decoded.key)),
-        Err(error) => {
-            tracing::warn!(%error, "passed over an object that is no record");
-            None
-        }
-    }
+    collection.source.decode(layout, document).filter(|decoded| collection.holds(&decoded.key))
 }
 
 pub(super) fn record(decoded: Decoded) -> Record {

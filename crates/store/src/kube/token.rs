@@ -14,6 +14,8 @@ const FRESH_FOR: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
+    /// For as long as there has been no file.
+    instead: Option<HeaderValue>,
     read: Mutex<Option<Read>>,
 }
 
@@ -25,8 +27,9 @@ struct Read {
 }
 
 impl TokenFile {
-    pub(super) fn new(path: PathBuf) -> TokenFile {
-        TokenFile { path, read: Mutex::new(None) }
+    /// `instead`: a token that the kubeconfig has beside the file. As for kubectl, the file comes first.
+    pub(super) fn new(path: PathBuf, instead: Option<&str>) -> TokenFile {
+        TokenFile { path, instead: instead.and_then(|token| bearer(token).ok()), read: Mutex::new(None) }
     }
 
     /// The header that identifies us. A file that has become unreadable leaves the last token in use.
@@ -38,7 +41,7 @@ impl TokenFile {
         let header = match (self.read_file(), read.as_ref()) {
             (Ok(header), _) => header,
             (Err(_), Some(last)) => last.header.clone(),
-            (Err(error), None) => return Err(error),
+            (Err(error), None) => return self.instead.clone().ok_or(error),
         };
         *read = Some(Read { at: Instant::now(), is_doubtful: false, header: header.clone() });
         Ok(header)
@@ -59,11 +62,15 @@ impl TokenFile {
         };
         let token = std::fs::read_to_string(&self.path)
             .map_err(|error| unusable(format!("cannot be read: {error}")))?;
-        let mut header = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
-            .map_err(|_| unusable("holds no token".to_owned()))?;
-        header.set_sensitive(true);
-        Ok(header)
+        bearer(&token).map_err(|()| unusable("holds no token".to_owned()))
     }
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, ()> {
+    let token = Some(token.trim()).filter(|token| !token.is_empty()).ok_or(())?;
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}")).map_err(drop)?;
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 #[cfg(test)]
@@ -74,7 +81,7 @@ mod tests {
     fn a_replaced_token_is_found_when_the_old_one_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
-        let file = TokenFile::new(path.clone());
+        let file = TokenFile::new(path.clone(), None);
         assert!(matches!(file.header(), Err(StoreError::BadSetting { .. })));
         std::fs::write(&path, "one\n").unwrap();
         let one = file.header().unwrap();
@@ -88,5 +95,18 @@ mod tests {
 
         std::fs::remove_file(&path).unwrap();
         assert!(!file.has_changed_since(&file.header().unwrap()), "there is no other");
+    }
+
+    #[test]
+    fn a_file_comes_before_the_token_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let file = TokenFile::new(path.clone(), Some("beside"));
+        assert_eq!(file.header().unwrap(), "Bearer beside");
+        for (content, expected) in [("", "Bearer beside"), ("own", "Bearer own")] {
+            std::fs::write(&path, content).unwrap();
+            assert_eq!(file.header().unwrap(), expected);
+        }
+        assert!(TokenFile::new(directory.path().join("none"), Some("")).header().is_err());
     }
 }

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Buf as _, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
-use kube_client::client::Body;
 use model::{Key, KeyRange};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Shared;
-use super::client::Request;
+use super::client::{Request, pause_of};
 use super::failure::{Status, refusal};
 use super::range::{Collection, watched};
 use super::read::{readable, record};
+use super::write::revision_of;
 use crate::backoff::Backoff;
 use crate::request::counted;
 use crate::watch::{Batch, EventSource};
@@ -27,6 +27,9 @@ use crate::{Event, Revision, StoreError, Watch};
 
 /// After this long the server ends the stream, and we go on with a new one: by then it may be another server's turn.
 const STREAM_FOR: Duration = Duration::from_secs(290);
+
+/// How much later a stream counts as dead that has not ended. The connection is probed, but not what is behind a proxy on the way.
+const OVERDUE: Duration = Duration::from_secs(20);
 
 /// How long a server may refuse a watch that was open before. One that has just started does so until it has read everybody's rights
 /// and all definitions.
@@ -48,6 +51,7 @@ pub(super) fn start(shared: &Arc<Shared>, range: &KeyRange, after: Revision) -> 
             marked: BTreeSet::new(),
             refused_since: None,
             was_open: false,
+            is_doubtful: false,
             news: sender.clone(),
         };
         tokio::spawn(stream.run());
@@ -113,6 +117,8 @@ struct Stream {
     /// Since when the server has refused the watch, if it does.
     refused_since: Option<Instant>,
     was_open: bool,
+    /// The last stream came to its end without a word.
+    is_doubtful: bool,
     news: mpsc::Sender<News>,
 }
 
@@ -157,6 +163,9 @@ impl Stream {
     }
 
     async fn open_and_read(&mut self) -> End {
+        if std::mem::take(&mut self.is_doubtful) && self.is_ahead_of_server().await {
+            return self.history_gone().await;
+        }
         let path = format!(
             "{}watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}",
             self.collection.path(self.shared.layout),
@@ -167,7 +176,7 @@ impl Stream {
         match self.shared.client.open(&request).await {
             Ok(Ok(body)) => {
                 (self.was_open, self.refused_since) = (true, None);
-                self.read(body).await
+                self.read(body, Instant::now() + STREAM_FOR + OVERDUE).await
             }
             Ok(Err((answer, pause))) => match answer.status {
                 StatusCode::GONE => self.history_gone().await,
@@ -189,6 +198,26 @@ impl Stream {
         }
     }
 
+    /// Whether the store was put back to an earlier state than the one that this watch has told of. Until it is there again the server
+    /// keeps silent, without bookmarks even, and then goes on with what has never followed that.
+    async fn is_ahead_of_server(&self) -> bool {
+        let path = format!("{}limit=1", self.collection.path(self.shared.layout));
+        let answer = match self.shared.client.send(&Request::list(path).metadata_only(true)).await {
+            Ok(answer) if answer.status == StatusCode::OK => answer,
+            _ => return false,
+        };
+        let now = revision_of(&answer).and_then(|revision| revision.number());
+        let is_ahead = now.is_some_and(|now| now < self.position);
+        if is_ahead {
+            tracing::warn!(
+                now,
+                told = self.position,
+                "the API server's store was put back to an earlier state"
+            );
+        }
+        is_ahead
+    }
+
     /// A refusal ends the watch, unless it was open before and the refusal is new.
     async fn refused(&mut self, error: StoreError) -> End {
         let since = *self.refused_since.get_or_insert_with(Instant::now);
@@ -200,16 +229,21 @@ impl Stream {
         End::ForGood
     }
 
-    /// Reads lines, each an event, until the stream ends.
-    async fn read(&mut self, mut body: Body) -> End {
+    /// Reads lines, each an event, until the stream ends or is overdue.
+    async fn read<B>(&mut self, mut body: B, overdue: Instant) -> End
+    where
+        B: http_body::Body<Data = Bytes, Error: std::fmt::Display> + Unpin,
+    {
         let mut buffer = BytesMut::new();
         let mut searched = 0;
-        while let Some(frame) = body.frame().await {
+        self.is_doubtful = true;
+        while let Ok(Some(frame)) = timeout_at(overdue, body.frame()).await {
             let data = match frame.map(http_body::Frame::into_data) {
                 Ok(Ok(data)) => data,
                 Ok(Err(_trailers)) => continue,
                 Err(error) => {
                     tracing::debug!(%error, source = ?self.collection.source, "a watch broke");
+                    self.is_doubtful = false;
                     return End::Again(Duration::ZERO);
                 }
             };
@@ -241,7 +275,7 @@ impl Stream {
                 410 => self.history_gone().await,
                 _ => {
                     tracing::debug!(message = status.message, "a watch ended with an error");
-                    End::Again(Duration::from_secs(status.details.retry_after_seconds))
+                    End::Again(pause_of(status.details.retry_after_seconds))
                 }
             });
         }
@@ -252,7 +286,7 @@ impl Stream {
             // The store was put back to an earlier state, and what followed that is not what we have told.
             return Some(self.history_gone().await);
         }
-        self.position = number;
+        (self.position, self.is_doubtful) = (number, false);
         let events = self.event(&event.kind, event.object).into_iter().collect();
         let told = self.tell(Ok(Batch { events, upto: number.into() })).await;
         if told { None } else { Some(End::ForGood) }
@@ -296,6 +330,13 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use model::kube::Layout;
+
+    use super::super::client::Client;
+    use super::super::{KubeConfig, KubeSettings};
     use super::*;
 
     #[test]
@@ -310,5 +351,41 @@ mod tests {
         assert_eq!(merged.position(), Revision::new("7"));
         merged.positions[1] = 9;
         assert_eq!(merged.position(), Revision::new("7,9"));
+    }
+
+    /// Of a connection that is dead without anybody knowing.
+    struct Silence;
+
+    impl http_body::Body for Silence {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, std::io::Error>>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_falls_silent_is_given_up() {
+        let server = Some("http://127.0.0.1:1".to_owned());
+        let settings = KubeSettings { server, ..KubeSettings::default() };
+        let client = Client::connect(&KubeConfig { settings, ..KubeConfig::default() }).await.unwrap();
+        let (news, _receiver) = mpsc::channel(1);
+        let mut stream = Stream {
+            shared: Arc::new(Shared { client: Arc::new(client), layout: Layout::V1 }),
+            collection: watched(&KeyRange::Handles).remove(0),
+            index: 0,
+            position: 7,
+            marked: BTreeSet::new(),
+            refused_since: None,
+            was_open: true,
+            is_doubtful: false,
+            news,
+        };
+        assert!(matches!(stream.read(Silence, Instant::now()).await, End::Again(Duration::ZERO)));
+        assert!(stream.is_doubtful, "the next one is not opened before the server has said how far it is");
     }
 }

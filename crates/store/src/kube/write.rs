@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Shared;
 use super::client::{Answer, Request};
-use super::failure::refusal;
+use super::failure::{HalfWritten, refusal};
 use super::range::{Location, Source, escaped};
 use super::read::{is_absence, record, unreadable};
 use crate::request::check_precondition;
@@ -167,10 +167,7 @@ impl Shared {
             serde_json::from_slice(&answer.body).map_err(|error| unreadable(&operation, error))?;
         let found = page.get_mut("items").and_then(Value::as_array_mut).and_then(Vec::pop);
         let decoded = match found {
-            Some(Value::Object(document)) => location
-                .source
-                .decode(self.layout, document)
-                .map_err(|error| unreadable(&operation, error))?,
+            Some(Value::Object(document)) => location.source.decode(self.layout, document),
             _ => None,
         };
         let current = decoded.filter(|found| !found.is_tombstone && found.key == change.key).map(record);
@@ -214,8 +211,23 @@ impl Shared {
             // On a record that was just created it is another than the one given.
             metadata.remove("uid");
         }
+        self.write_status(key, place, &document, revision).await.map_err(|source| {
+            // The record is there, so no refusal and no lost race is all there is to say.
+            let source = HalfWritten { key: key.clone(), source };
+            StoreError::Uncertain { source: Box::new(source) }
+        })
+    }
+
+    async fn write_status(
+        &self,
+        key: &Key,
+        place: &Place,
+        document: &Map<String, Value>,
+        revision: Revision,
+    ) -> Result<Revision, StoreError> {
+        let operation = format!("writing the status of {key}");
         let path = format!("{}/status", self.path_of(place));
-        let answer = self.client.send(&Request::write(Method::PUT, path, body(&document))).await?;
+        let answer = self.client.send(&Request::write(Method::PUT, path, body(document))).await?;
         let change =
             Change { key: key.clone(), precondition: Precondition::At(revision), write: Write::Nothing };
         match answer.status {

@@ -122,6 +122,63 @@ async fn missing_rights_and_definitions_are_named() {
     assert!(matches!(told, Some(Err(StoreError::AccessDenied { .. }))), "a watch says so, too: {told:?}");
 }
 
+#[tokio::test]
+async fn a_credential_plugin_that_fails_keeps_its_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
+    for (script, words) in [
+        ("echo eyJzZWNyZXQ; echo no session >&2; exit 3", "no session"),
+        ("echo '{\"status\": {\"token\": eyJzZWNyZXQ'", "ExecCredential"),
+    ] {
+        let plugin = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+            "args": ["-c", script], "interactiveMode": "Never" });
+        let kubeconfig = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": { "server": "https://127.0.0.1:1" } }],
+            "users": [{ "name": "c", "user": { "exec": plugin } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "c" } }] });
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        let error = refused(config(&path)).await;
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!format!("{error:?}").contains("eyJ"), "{error:?}");
+    }
+}
+
+/// Files with a certificate, its key and the authority, which are replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replaced_certificates_are_used_without_a_restart() {
+    let test = "replaced_certificates_are_used_without_a_restart";
+    let Some(server) = start(test, Setup::default(), Layout::V1) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    let pki = server.certificates();
+    let text = std::fs::read_to_string(server.kubeconfig().unwrap()).unwrap();
+    let mut text = text.replace(&pki.cert("ca").display().to_string(), &file("ca").display().to_string());
+    for (named, own) in [(pki.cert("admin"), "cert"), (pki.key("admin"), "key")] {
+        text = text.replace(&named.display().to_string(), &file(own).display().to_string());
+    }
+    std::fs::write(file("config"), text).unwrap();
+    let put = |authority: &str, client: &str| {
+        std::fs::copy(pki.cert(authority), file("ca")).unwrap();
+        std::fs::copy(pki.cert(client), file("cert")).unwrap();
+        std::fs::copy(pki.key(client), file("key")).unwrap();
+    };
+
+    put("stranger-ca", "admin");
+    let settings = KubeConfig { api_group: Some(Layout::V1.api_version()), ..config(file("config")) };
+    let store = KubeStore::connect(settings.clone()).await.unwrap();
+    let error = store.get(&pool("a")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
+    put("ca", "expired-client");
+    let error = store.get(&pool("a")).await.unwrap_err();
+    assert!(matches!(error, StoreError::AccessDenied { .. }), "{error:?}");
+    // A certificate without its key, as while both are being replaced.
+    std::fs::copy(pki.cert("admin"), file("cert")).unwrap();
+    let error = store.get(&pool("a")).await.unwrap_err();
+    assert!(matches!(error, StoreError::AccessDenied { .. }), "{error:?}");
+    put("ca", "admin");
+    assert_eq!(store.get(&pool("a")).await.unwrap(), None);
+}
+
 /// A token that stops working is replaced by the next one in the file, in the middle of everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replaced_token_is_used_without_a_restart() {

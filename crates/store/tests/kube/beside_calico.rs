@@ -226,3 +226,30 @@ async fn what_the_server_cannot_take_is_refused_with_its_words() {
     let stale = Change::delete(handle("h"), Revision::new("7"));
     assert!(matches!(cluster.store.commit(vec![stale]).await, Err(StoreError::NotFound { .. })));
 }
+
+/// Nobody may take an object that cannot be read for one that is not there: whatever it says counts as said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_that_cannot_be_read_is_a_record_that_cannot_be_read() {
+    let test = "an_object_that_cannot_be_read_is_a_record_that_cannot_be_read";
+    let Some(cluster) = Cluster::start(test, Layout::V1).await else { return };
+    let (kind, key) = (Kind::ClusterInformation, Key::cluster(Kind::ClusterInformation, "default"));
+    let locked = json!({ "spec": { "datastoreReady": false } }).to_string().into_bytes();
+    cluster.store().create(key.clone(), locked).await.unwrap();
+    let (_, from) = cluster.store().list_all(KeyRange::Kind(kind)).await.unwrap();
+    let mut watch = cluster.store.watch(KeyRange::Kind(kind), from).await.unwrap();
+    cluster.edit(kind, "default", |object| {
+        object["metadata"]["annotations"] = json!({ "projectcalico.org/metadata": "{" });
+    });
+    let found = cluster.read(&key).await.unwrap();
+    let text = String::from_utf8(found.value.to_vec()).unwrap();
+    assert!(text.contains(r#""datastoreReady":false"#) && serde_json::from_str::<Value>(&text).is_err());
+    let everything = cluster.store().list_all(KeyRange::Everything).await.unwrap().0;
+    assert!(everything.contains(&found), "{everything:?}");
+    assert!(matches!(next(&mut watch).await, Event::Put(told) if told == found));
+    let there = cluster.store().create(key.clone(), br#"{"spec":{}}"#.to_vec()).await;
+    assert!(matches!(there, Err(StoreError::AlreadyExists { existing }) if *existing == found));
+    let relied_on = Change::require(key.clone(), found.revision.clone());
+    cluster.store.commit(vec![relied_on]).await.unwrap();
+    cluster.store().delete(key.clone(), found.revision).await.unwrap();
+    assert!(matches!(next(&mut watch).await, Event::Deleted { key: told, .. } if told == key));
+}

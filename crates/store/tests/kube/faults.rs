@@ -1,26 +1,24 @@
 //! Servers that die, connections that break, answers that are lost: no event twice or never, no change made without being told.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::kube::Layout;
 use model::{Key, KeyRange};
 use serde_json::json;
-use store::kube::{KubeConfig, KubeStore};
+use store::kube::KubeStore;
 use store::{Event, Record, Store, StoreError, Watch};
 use testkit::forwarder::{Forwarder, Traffic};
 use testkit::kube::{ADMIN_TOKEN, KubeApiServer, Setup};
 
 use crate::fixture::{connect, next, start};
 
-fn handle(number: usize) -> Key {
+pub(crate) fn handle(number: usize) -> Key {
     Key::Handle(format!("h{number}").into())
 }
 
-fn holding(count: usize) -> Vec<u8> {
+pub(crate) fn holding(count: usize) -> Vec<u8> {
     json!({ "block": { "10.0.0.0/26": count }, "deleted": false }).to_string().into_bytes()
 }
 
@@ -176,86 +174,4 @@ async fn a_change_whose_answer_is_lost_is_uncertain() {
     forwarder.set(Traffic::Flows);
     assert!(store.get(&handle(1)).await.unwrap().is_some(), "it had been made");
     assert!(store.get(&handle(2)).await.unwrap().is_none(), "it had not");
-}
-
-/// Answers requests with what it is told, in order, over plain HTTP.
-fn scripted(answers: Vec<(u16, &'static str, String)>) -> (KubeConfig, tempfile::TempDir) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for (status, header, body) in answers {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let mut length = 0;
-            loop {
-                let mut line = String::new();
-                reader.read_line(&mut line).unwrap();
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            reader.read_exact(&mut vec![0; length]).unwrap();
-            let head = format!(
-                "HTTP/1.1 {status} X\r\n{header}Content-Length: {}\r\nConnection: close\r\n\r\n",
-                body.len()
-            );
-            stream.write_all(head.as_bytes()).unwrap();
-            stream.write_all(body.as_bytes()).unwrap();
-        }
-    });
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("config");
-    let config = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{ "name": "c", "cluster": { "server": format!("http://127.0.0.1:{port}") } }],
-        "users": [{ "name": "c", "user": {} }],
-        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "c" } }] });
-    std::fs::write(&path, config.to_string()).unwrap();
-    let api_group = Some("crd.projectcalico.org/v1".to_owned());
-    (KubeConfig { kubeconfig: Some(path), api_group, ..KubeConfig::default() }, directory)
-}
-
-fn stored(revision: &str) -> String {
-    json!({ "metadata": { "name": "h1", "resourceVersion": revision }, "spec": { "handleID": "h1", "block": {} } })
-        .to_string()
-}
-
-#[tokio::test]
-async fn a_busy_server_is_given_time() {
-    let busy = || (429, "Retry-After: 1\r\n", String::new());
-    let (config, _directory) = scripted(vec![busy(), busy(), (201, "", stored("7"))]);
-    let store = KubeStore::connect(config).await.unwrap();
-    let started = std::time::Instant::now();
-    let made = (&store as &dyn Store).create(handle(1), holding(1)).await.unwrap();
-    assert_eq!(made.as_str(), "7");
-    assert!(started.elapsed() >= std::time::Duration::from_secs(2), "it asked for a second, twice");
-}
-
-#[tokio::test]
-async fn a_server_in_trouble_is_asked_again_but_not_told_again() {
-    let trouble = |status| (status, "", json!({ "message": "etcdserver: leader changed" }).to_string());
-    let (config, _directory) =
-        scripted(vec![trouble(500), trouble(503), (200, "", stored("7")), trouble(500)]);
-    let store = KubeStore::connect(config).await.unwrap();
-    assert_eq!(store.get(&handle(1)).await.unwrap().unwrap().revision.as_str(), "7");
-    let uncertain = (&store as &dyn Store).create(handle(1), holding(1)).await;
-    assert!(
-        matches!(&uncertain, Err(StoreError::Uncertain { source }) if source.to_string().contains("leader")),
-        "{uncertain:?}"
-    );
-}
-
-/// A webhook is asked before anything is stored.
-#[tokio::test]
-async fn a_webhook_that_does_not_answer_leaves_no_doubt() {
-    let message = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
-        \"https://w.default.svc:443/?timeout=10s\": dial tcp 10.96.0.9:443: connect: connection refused";
-    let body = json!({ "reason": "InternalError", "message": message, "code": 500 }).to_string();
-    let (config, _directory) = scripted(vec![(500, "", body)]);
-    let store = KubeStore::connect(config).await.unwrap();
-    let error = (&store as &dyn Store).create(handle(1), holding(1)).await.unwrap_err();
-    let StoreError::Other { source, .. } = &error else { panic!("{error:?}") };
-    assert!(source.to_string().contains("w.example.com"), "it names the webhook: {source}");
 }

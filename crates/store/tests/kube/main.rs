@@ -8,4 +8,5 @@ mod beside_calico;
 mod faults;
 mod fixture;
 mod keeps_contract;
+mod scripted;
 mod views;

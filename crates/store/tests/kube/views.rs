@@ -253,6 +253,39 @@ async fn a_node_is_changed_by_compare_and_swap_and_views_are_not_made_here() {
     }
 }
 
+/// Its address is taken, whatever else stands on it; and when it goes, everybody is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_with_an_annotation_that_cannot_be_read_is_an_endpoint() {
+    let test = "a_pod_with_an_annotation_that_cannot_be_read_is_an_endpoint";
+    let Some(server) = start(test, Setup::default(), Layout::V1) else { return };
+    let api = server.api();
+    populate(&api);
+    annotate(&api, "web-0", "10.0.0.7/32");
+    let store = connect(server.kubeconfig().unwrap()).await;
+    let store: &dyn Store = &store;
+    let (key, path) = (endpoint("node--a-k8s-web--0-eth0"), "/api/v1/namespaces/blue/pods/web-0");
+    let range = KeyRange::EndpointsOf("node-a".to_owned());
+    let (_, from) = store.list_all(range.clone()).await.unwrap();
+    let mut watch = store.watch(range.clone(), from).await.unwrap();
+    let mut object = api.read(path).unwrap();
+    object["metadata"]["annotations"]["cni.projectcalico.org/allowedSourcePrefixes"] = json!("no list");
+    api.replace(path, &object).unwrap();
+    let record = found(store, &key).await;
+    assert_eq!(spec(&record)["ipNetworks"], json!(["10.0.0.7/32"]));
+    assert_eq!(spec(&record)["allowSpoofedSourcePrefixes"], "no list");
+    assert_eq!(store.list_all(range).await.unwrap().0, std::slice::from_ref(&record));
+    assert!(matches!(next(&mut watch).await, Event::Put(told) if told == record));
+    let options = json!({ "gracePeriodSeconds": 0 });
+    assert_eq!(api.request("DELETE", path, Some(&options)).unwrap().status, 200);
+    loop {
+        match next(&mut watch).await {
+            Event::Put(leaving) => assert_eq!(leaving.key, key),
+            Event::Deleted { key: gone, .. } => break assert_eq!(gone, key),
+            Event::HistoryGone => panic!("nothing was forgotten"),
+        }
+    }
+}
+
 /// A watch over every endpoint, and one over everything, show what happens to pods and to nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_of_pods_are_changes_of_endpoints() {

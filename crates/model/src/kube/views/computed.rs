@@ -71,7 +71,7 @@ mod tests {
             "spec": { "podCIDRs": ["10.1.0.0/24"] },
             "status": { "addresses": [{ "type": "InternalIP", "address": "172.30.0.1" }] },
         });
-        node::node(&Object { shown: Shown::Node, object: object.as_object().unwrap() })
+        node::node(&Object::new(Shown::Node, object.as_object().unwrap()))
     }
 
     fn kept(stored: &Resource, next: &mut Resource) -> Vec<(String, bool)> {

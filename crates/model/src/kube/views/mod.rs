@@ -13,9 +13,11 @@ pub use computed::{Kept, keep_computed};
 pub use onto::{NodeOnto, calicos_part, node_onto};
 pub use patch::{Fence, endpoint_patch, endpoint_removal_patch, node_patch};
 
+use std::cell::Cell;
+
 use serde_json::{Map, Value, json};
 
-use super::{DecodeError, Decoded};
+use super::{DecodeError, Decoded, Undecodable};
 use crate::names::EndpointName;
 use crate::{Key, Kind, Resource};
 
@@ -91,29 +93,39 @@ pub fn uids(endpoint: &Resource) -> Vec<String> {
 }
 
 /// The record that an object shows; `None` if it shows none, as a pod does that uses its node's network.
-pub fn view(shown: Shown, object: &Map<String, Value>) -> Result<Option<Decoded>, DecodeError> {
-    let object = Object { shown, object };
+pub fn view(shown: Shown, object: &Map<String, Value>) -> Result<Option<Decoded>, Undecodable> {
+    let object = Object::new(shown, object);
     let resource = match shown {
-        Shown::Pod => pod::endpoint(&object)?,
+        Shown::Pod => pod::endpoint(&object),
         Shown::Node => Some(node::node(&object)),
         Shown::Namespace => Some(profile::of_namespace(&object)),
         Shown::ServiceAccount => Some(profile::of_service_account(&object)),
     };
-    Ok(resource.map(|resource| Decoded {
+    let decoded = resource.map(|resource| Decoded {
         key: resource.key(),
         value: resource.encode(),
         revision: object.metadata("resourceVersion").to_owned(),
         is_tombstone: false,
-    }))
+    });
+    match object.unusable.get() {
+        None => Ok(decoded),
+        Some(field) => Err(Undecodable { error: object.error(field), stand_in: decoded.map(Box::new) }),
+    }
 }
 
 /// An object of Kubernetes, and what is often asked of it.
 struct Object<'a> {
     shown: Shown,
     object: &'a Map<String, Value>,
+    /// The last part that could not be understood.
+    unusable: Cell<Option<&'static str>>,
 }
 
 impl<'a> Object<'a> {
+    fn new(shown: Shown, object: &'a Map<String, Value>) -> Object<'a> {
+        Object { shown, object, unusable: Cell::new(None) }
+    }
+
     fn at(&self, path: &[&str]) -> Option<&'a Value> {
         let (first, rest) = path.split_first()?;
         rest.iter().try_fold(self.object.get(*first)?, |value, field| value.get(field))
@@ -163,7 +175,12 @@ impl<'a> Object<'a> {
         resource
     }
 
-    fn unusable(&self, field: &'static str) -> DecodeError {
+    /// A part cannot be understood. What else the object says counts.
+    fn doubt(&self, part: &'static str) {
+        self.unusable.set(Some(part));
+    }
+
+    fn error(&self, field: &'static str) -> DecodeError {
         let kind = match self.shown {
             Shown::Pod => Kind::WorkloadEndpoint,
             Shown::Node => Kind::Node,

@@ -115,8 +115,8 @@ mod tests {
     }
 
     fn endpoint(pod: &Value) -> Resource {
-        let object = Object { shown: Shown::Pod, object: pod.as_object().unwrap() };
-        pod::endpoint(&object).unwrap().unwrap()
+        let object = Object::new(Shown::Pod, pod.as_object().unwrap());
+        pod::endpoint(&object).unwrap()
     }
 
     fn a_pod() -> Value {
@@ -174,8 +174,7 @@ mod tests {
             "projectcalico.org/annotations": r#"{"note":"kept"}"#,
             "somebody.example/else": "stays",
         }}});
-        let read =
-            |object: &Value| node::node(&Object { shown: Shown::Node, object: object.as_object().unwrap() });
+        let read = |object: &Value| node::node(&Object::new(Shown::Node, object.as_object().unwrap()));
         let mut written = read(&object);
         written.spec_mut().remove("ipv4VXLANTunnelAddr");
         written.spec_mut().insert("ipv6VXLANTunnelAddr".to_owned(), "fd00::1".into());

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::DecodeError;
 use super::{Object, qos, set_unless_empty};
 use crate::names::{EndpointName, host_interface_name};
 use crate::{DeviceName, Kind, Mac, Resource};
@@ -29,23 +28,25 @@ pub(super) const MAC: &str = "plumbline.io/mac";
 const ACCOUNT_LABEL_MAX: usize = 63;
 
 /// A pod is an endpoint once it is on a node, unless it uses the node's network.
-pub(super) fn endpoint(pod: &Object<'_>) -> Result<Option<Resource>, DecodeError> {
+///
+/// Whoever makes pods can write their annotations. One that cannot be understood stands in its field as text, where everybody expects a
+/// list: nobody takes it for an answer, and the rest of the endpoint counts.
+pub(super) fn endpoint(pod: &Object<'_>) -> Option<Resource> {
     let (node, name, namespace) = (pod.text(&["spec", "nodeName"]), pod.name(), pod.metadata("namespace"));
     let is_on_host = pod.at(&["spec", "hostNetwork"]) == Some(&Value::Bool(true));
     if is_on_host || node.is_empty() || name.is_empty() || namespace.is_empty() {
-        return Ok(None);
+        return None;
     }
     let endpoint = EndpointName::of_pod(node, name, INTERFACE).compute();
-    let mut resource =
-        pod.record(Kind::WorkloadEndpoint, endpoint.map_err(|_| pod.unusable("metadata.name"))?);
+    let endpoint = endpoint.inspect_err(|_| pod.doubt("metadata.name")).ok()?;
+    let mut resource = pod.record(Kind::WorkloadEndpoint, endpoint);
     resource.metadata.namespace = Some(namespace.to_owned());
     set_unless_empty(&mut resource.metadata.extra, "generateName", pod.metadata("generateName"));
     label(pod, namespace, &mut resource);
     let annotations = pod.annotations().filter(|(name, _)| concerns_network(name));
     resource.metadata.annotations.extend(annotations.map(|(name, value)| (name.clone(), value.to_owned())));
-    let spec = spec(pod, node, namespace)?;
-    resource.body.insert("spec".to_owned(), Value::Object(spec));
-    Ok(Some(resource))
+    resource.body.insert("spec".to_owned(), Value::Object(spec(pod, node, namespace)));
+    Some(resource)
 }
 
 /// Whether a pod's annotation is the endpoint's, too. Calico copies the network status only; the plugin needs what the pod asks
@@ -66,16 +67,16 @@ fn label(pod: &Object<'_>, namespace: &str, resource: &mut Resource) {
     }
 }
 
-fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Result<Map<String, Value>, DecodeError> {
+fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Map<String, Value> {
     let mut spec = Map::new();
-    for (field, text) in [
-        ("orchestrator", "k8s"),
-        ("node", node),
-        ("pod", pod.name()),
-        ("endpoint", INTERFACE),
-        ("containerID", sandbox(pod)),
-    ] {
+    for (field, text) in
+        [("orchestrator", "k8s"), ("node", node), ("pod", pod.name()), ("endpoint", INTERFACE)]
+    {
         set_unless_empty(&mut spec, field, text);
+    }
+    let networks = networks(pod);
+    if let Some(sandbox) = sandbox(pod, &networks) {
+        spec.insert("containerID".into(), sandbox.into());
     }
     if let Some(device) = device(pod, namespace) {
         spec.insert("interfaceName".into(), device.as_str().into());
@@ -90,28 +91,36 @@ fn spec(pod: &Object<'_>, node: &str, namespace: &str) -> Result<Map<String, Val
         profiles.push(format!("ksa.{namespace}.{account}"));
     }
     spec.insert("profiles".into(), json!(profiles));
-    let networks = networks(pod)?;
-    let nats = nats(pod, &networks)?;
+    let nats = nats(pod, &networks);
     for (field, list) in [("ipNetworks", json!(networks)), ("ipNATs", nats), ("ports", json!(ports(pod)))] {
-        if list.as_array().is_some_and(|list| !list.is_empty()) {
+        if list.as_array().is_none_or(|list| !list.is_empty()) {
             spec.insert(field.into(), list);
         }
     }
     if let Some(text) = pod.annotation(SOURCE_PREFIXES).filter(|text| !text.is_empty()) {
-        let prefixes: Vec<String> = serde_json::from_str(text)
-            .map_err(|_| pod.unusable("the annotation cni.projectcalico.org/allowedSourcePrefixes"))?;
-        spec.insert("allowSpoofedSourcePrefixes".into(), json!(prefixes));
+        let prefixes = serde_json::from_str::<Vec<String>>(text).map_or_else(
+            |_| {
+                pod.doubt("the annotation cni.projectcalico.org/allowedSourcePrefixes");
+                json!(text)
+            },
+            |prefixes| json!(prefixes),
+        );
+        spec.insert("allowSpoofedSourcePrefixes".into(), prefixes);
     }
     let controls = qos::controls(|name| pod.annotation(name));
     if !controls.is_empty() {
         spec.insert("qosControls".into(), Value::Object(controls));
     }
-    Ok(spec)
+    spec
 }
 
-/// The container ID of the pod's sandbox. It stays in the annotation after the sandbox has given its addresses back.
-fn sandbox<'a>(pod: &Object<'a>) -> &'a str {
-    if is_detached(pod) { "" } else { pod.annotation(CONTAINER_ID).unwrap_or_default() }
+/// The container ID of the pod's sandbox. It stays in the annotation after the sandbox has given its addresses back: if the pod shows
+/// some all the same, the endpoint has an empty one, which tells it from an endpoint whose sandbox is not known.
+fn sandbox<'a>(pod: &Object<'a>, networks: &[String]) -> Option<&'a str> {
+    match is_detached(pod) {
+        true => (!networks.is_empty()).then_some(""),
+        false => pod.annotation(CONTAINER_ID).filter(|id| !id.is_empty()),
+    }
 }
 
 /// The plugin has taken the addresses of the last sandbox back.
@@ -129,9 +138,9 @@ fn device(pod: &Object<'_>, namespace: &str) -> Option<DeviceName> {
 }
 
 /// The pod's addresses, from the first source that has any. A pod that has ended has none left.
-fn networks(pod: &Object<'_>) -> Result<Vec<String>, DecodeError> {
+fn networks(pod: &Object<'_>) -> Vec<String> {
     if has_ended(pod) {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let of_status: Vec<&str> = pod
         .list(&["status", "podIPs"])
@@ -156,7 +165,13 @@ fn networks(pod: &Object<'_>) -> Result<Vec<String>, DecodeError> {
         .into_iter()
         .map(|source| source.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>())
         .find(|source| !source.is_empty());
-    let single = |text: &str| single_address(text).ok_or_else(|| pod.unusable("an address of the pod"));
+    let single = |text: &str| {
+        single_address(text).unwrap_or_else(|| {
+            pod.doubt("an address of the pod");
+            // Not as it is: some readers would take a network for one of its addresses.
+            format!("unreadable: {text}")
+        })
+    };
     first.unwrap_or_default().into_iter().map(single).collect()
 }
 
@@ -171,21 +186,24 @@ fn single_address(text: &str) -> Option<String> {
     (length.unwrap_or(whole) == whole).then(|| format!("{address}/{whole}"))
 }
 
-/// It ran to its end, or the plugin has taken its addresses back. Calico goes by the status of a pod that is not being deleted, in
-/// which the addresses stay until the kubelet has a new sandbox; by then they may be another pod's.
+/// It ran to its end, or is on its way out and the plugin has taken its addresses back. A pod that goes on may have emptied annotations
+/// all the same, between two sandboxes or because somebody emptied them. Then its status counts, as for Calico: an address that is
+/// kept too long does no harm, and one that is taken from a running pod does.
 fn has_ended(pod: &Object<'_>) -> bool {
     let is_finished = matches!(pod.text(&["status", "phase"]), "Failed" | "Succeeded" | "Completed");
     let is_leaving = !pod.metadata("deletionTimestamp").is_empty();
-    is_finished || is_detached(pod) || is_leaving && pod.annotation(AMAZON_POD_IPS) == Some("")
+    is_finished || is_leaving && (is_detached(pod) || pod.annotation(AMAZON_POD_IPS) == Some(""))
 }
 
-fn nats(pod: &Object<'_>, networks: &[String]) -> Result<Value, DecodeError> {
+fn nats(pod: &Object<'_>, networks: &[String]) -> Value {
     let Some(text) = pod.annotation(FLOATING_IPS).filter(|text| !text.is_empty() && !networks.is_empty())
     else {
-        return Ok(json!([]));
+        return json!([]);
     };
-    let floating: Vec<std::net::IpAddr> = serde_json::from_str(text)
-        .map_err(|_| pod.unusable("the annotation cni.projectcalico.org/floatingIPs"))?;
+    let Ok(floating) = serde_json::from_str::<Vec<std::net::IpAddr>>(text) else {
+        pod.doubt("the annotation cni.projectcalico.org/floatingIPs");
+        return json!(text);
+    };
     let inside = |external: &std::net::IpAddr| {
         let mut addresses = networks.iter().filter_map(|network| network.split('/').next());
         addresses.find(|address| address.contains(':') == external.is_ipv6())
@@ -196,7 +214,7 @@ fn nats(pod: &Object<'_>, networks: &[String]) -> Result<Value, DecodeError> {
             Some(json!({ "internalIP": inside(external)?, "externalIP": external.to_string() }))
         })
         .collect();
-    Ok(json!(nats))
+    json!(nats)
 }
 
 /// Ports that have a name or are open on the node.

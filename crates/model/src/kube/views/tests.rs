@@ -117,13 +117,56 @@ fn a_pod_that_has_ended_has_no_address() {
     for (phase, deleted, annotation, has_address) in [
         ("Running", false, "10.0.0.7/32", true),
         ("Running", true, "10.0.0.7/32", true),
+        // Between two sandboxes, or emptied by somebody while the pod runs.
+        ("Running", false, "", true),
         // The plugin has taken it back, whatever the kubelet still shows.
-        ("Running", false, "", false),
         ("Running", true, "", false),
         ("Succeeded", false, "10.0.0.7/32", false),
         ("Failed", false, "10.0.0.7/32", false),
     ] {
         assert_eq!(networks(phase, deleted, annotation), has_address, "{phase} {deleted} {annotation:?}");
+    }
+}
+
+#[test]
+fn a_pod_whose_addresses_were_taken_back_has_no_sandbox() {
+    let mut pod = pod();
+    for name in ["podIP", "podIPs"] {
+        pod["metadata"]["annotations"][format!("cni.projectcalico.org/{name}")] = json!("");
+    }
+    let (_, without) = shown(Shown::Pod, pod.clone());
+    assert_eq!((without["spec"].get("ipNetworks"), without["spec"].get("containerID")), (None, None));
+    pod["status"]["podIP"] = json!("10.0.0.7");
+    let (_, reported) = shown(Shown::Pod, pod);
+    assert_eq!(reported["spec"]["ipNetworks"], json!(["10.0.0.7/32"]));
+    for record in [without, reported] {
+        assert!(crate::is_detached(record.to_string().as_bytes()), "{record}");
+    }
+}
+
+#[test]
+fn a_pod_with_an_annotation_that_cannot_be_read_has_its_addresses_all_the_same() {
+    for (annotation, text, field) in [
+        ("allowedSourcePrefixes", "no list", "allowSpoofedSourcePrefixes"),
+        ("floatingIPs", "[\"x\"]", "ipNATs"),
+        ("podIPs", "ten", "ipNetworks"),
+        ("podIPs", "10.0.0.0/24", "ipNetworks"),
+    ] {
+        let mut pod = pod();
+        pod["metadata"]["annotations"][format!("cni.projectcalico.org/{annotation}")] = json!(text);
+        let undecodable = view(Shown::Pod, &object(pod.clone())).unwrap_err();
+        let stand_in = undecodable.stand_in.unwrap();
+        assert_eq!(stand_in.key, shown(Shown::Pod, self::pod()).0);
+        let record: Value = serde_json::from_slice(&stand_in.value).unwrap();
+        match field {
+            "ipNetworks" => {
+                assert_eq!(record["spec"][field], json!([format!("unreadable: {text}")]), "{annotation}");
+            }
+            _ => {
+                assert_eq!(record["spec"][field], json!(text));
+                assert_eq!(record["spec"]["ipNetworks"], json!(["10.0.0.7/32", "fd00::7/128"]));
+            }
+        }
     }
 }
 
