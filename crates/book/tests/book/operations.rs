@@ -360,6 +360,35 @@ async fn recovery_finds_nothing_where_nothing_is_wrong_and_mends_what_is() {
     assert_eq!(holders(&store).await.len(), 1);
 }
 
+/// A collector finds such addresses by their blocks.
+#[tokio::test]
+async fn an_address_whose_handle_is_missing_is_released_by_its_number() {
+    let store = small().await;
+    let book = Book::new(store.clone());
+    let address = assign(&book, "node-a", "a").await;
+    delete(&store, Key::Handle("a".into())).await;
+    assert!(book.release_handle(HandleRequest::all("a")).await.unwrap().addresses.is_empty());
+    let sequence_number = Some(book.lookup(address).await.unwrap().unwrap().sequence_number);
+    let item = ReleaseItem { address, handle: Some("a".into()), sequence_number };
+    assert_eq!(book.release_addresses([item]).await.unwrap().addresses, [address]);
+    assert!(holders(&store).await.is_empty());
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn unasked_recovery_reads_no_long_list() {
+    let store = small().await;
+    let book = Book::new(store.clone());
+    for handle in ["a", "b", "c"] {
+        assign(&book, "node-a", handle).await;
+    }
+    delete(&store, Key::Handle("a".into())).await;
+    assert_eq!(book.recover_if_few(Looks::Once, 1).await.unwrap(), None);
+    assert_eq!(book.recover_if_few(Looks::Once, 2).await.unwrap().unwrap().repaired.len(), 1);
+    assert_eq!(book.recover_if_few(Looks::Once, 2).await.unwrap(), None, "there are three handles now");
+    assert_clean(&store).await;
+}
+
 /// What only the second look finds may be someone's work in the middle.
 #[tokio::test]
 async fn recovery_leaves_alone_what_only_its_second_look_finds() {
