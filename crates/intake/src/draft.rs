@@ -76,7 +76,7 @@ impl Draft {
     pub(crate) fn new(file: &str) -> Draft {
         let draft = Draft { file: file.into(), ..Draft::default() };
         // It takes memory even if nothing is in it, and there may be very many.
-        draft.keep(NODE_BYTES + file.len());
+        draft.keep(SIGHT_BYTES + file.len());
         draft
     }
 
