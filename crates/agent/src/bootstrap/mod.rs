@@ -2,6 +2,8 @@
 //! of nodes may do it at the same time, any number of times.
 
 mod cluster;
+#[cfg(test)]
+mod guarded;
 mod node;
 mod pools;
 

@@ -62,6 +62,15 @@ const CHANGES: &[Change] = &[
     ("giving its affinity away", OWN, |object| object["spec"]["node"] = "node-b".into(), IDENTITY),
     ("moving its affinity", OWN, |object| object["spec"]["cidr"] = "10.0.0.0/26".into(), IDENTITY),
     (
+        "an affinity marked in another spelling",
+        OWN,
+        |object| {
+            let is_text = object["spec"]["deleted"].is_string();
+            object["spec"]["deleted"] = if is_text { "T".into() } else { true.into() };
+        },
+        "an affinity is removed in one step",
+    ),
+    (
         "an affinity marked as deleted",
         OWN,
         |object| {

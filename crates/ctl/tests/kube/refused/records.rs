@@ -68,7 +68,9 @@ pub(super) fn on_others(cluster: &Cluster) -> Vec<Refused> {
     let mut with_status = of_b;
     with_status["status"] = json!({ "lastUpdated": "2026-01-01T00:00:00Z" });
     let mut owned = cluster.api().read(&format!("{}/net.a", cluster.collection(Kind::IpamHandle))).unwrap();
-    let mut renamed = owned.clone();
+    let [mut renamed, mut noted_handle, mut labelled] = [0; 3].map(|_| owned.clone());
+    noted_handle["metadata"]["annotations"] = json!({ "projectcalico.org/metadata": "{" });
+    labelled["metadata"]["labels"] = json!({ "a": "b" });
     renamed["spec"]["handleID"] = "net.b".into();
     owned["metadata"]["ownerReferences"] = owner_that_is_gone();
     let handle_of_a = format!("{}/net.a", cluster.collection(Kind::IpamHandle));
@@ -76,6 +78,8 @@ pub(super) fn on_others(cluster: &Cluster) -> Vec<Refused> {
     own_status["metadata"]["finalizers"] = json!(["somebody.example/holds"]);
     vec![
         (Act::replace("a handle with another ID", &handle_of_a, renamed), "a handle is named after its ID"),
+        (Act::replace("a handle with metadata", &handle_of_a, noted_handle), "annotations may not change"),
+        (Act::replace("a handle with a label", &handle_of_a, labelled), "the labels of a record"),
         (Act::replace("a handle with an owner", &handle_of_a, owned), "owner references and finalizers"),
         (
             Act::replace("a record with a finalizer", &status("of-a"), own_status),
