@@ -15,7 +15,7 @@ use evidence::{Evidence, Origin, Sighted};
 use gather::bundle::BundleWriter;
 use gather::{Attached, NodeSources};
 use jiff::Timestamp;
-use model::FindingCode;
+use model::{FindingCode, Sandbox};
 use tracing::{debug, warn};
 
 use wire::Reply;
@@ -163,8 +163,9 @@ async fn evidence(agent: &Agent) -> Option<Evidence> {
 }
 
 async fn collect(agent: &Agent) -> Evidence {
+    let queued = agent.queue.sandboxes();
     let mut attachments: Vec<Attached> =
-        agent.journal.all().into_iter().map(|entry| attached(entry, agent)).collect();
+        agent.journal.all().into_iter().map(|entry| attached(entry, &queued, agent)).collect();
     attachments.extend(in_progress(&attachments, agent));
     // With another network provider, an empty journal must not look like one of an agent that acts.
     let is_ours = !agent.only_observes() || !attachments.is_empty();
@@ -206,9 +207,9 @@ fn in_progress(listed: &[Attached], agent: &Agent) -> Vec<Attached> {
     found
 }
 
-fn attached(entry: Entry, agent: &Agent) -> Attached {
+fn attached(entry: Entry, queued: &BTreeSet<Sandbox>, agent: &Agent) -> Attached {
     let sandbox = &entry.attachment.sandbox;
-    let is_queued = agent.queue.waiting_for(sandbox).is_ok_and(|waiting| !waiting.is_empty());
+    let is_queued = queued.contains(sandbox);
     let attachment = Attachment {
         network: sandbox.network().to_owned(),
         container_id: sandbox.container_id().to_owned(),

@@ -207,8 +207,14 @@ impl Holding {
 async fn assign_given(inner: &Arc<Inner>, request: &GivenRequest) -> Result<(Grant, Unwanted), BookError> {
     let mut patience = inner.patience();
     let mut maybe_done: Option<Vec<Addition>> = None;
+    let mut must_read = inner.warm.is_none();
     loop {
-        let attempt = Attempt::decide(inner, request).await?;
+        // What is remembered may be out of date; before anyone is refused, the store is asked.
+        let attempt = match Attempt::decide(inner, request, must_read).await {
+            Err(_) if !std::mem::replace(&mut must_read, true) => continue,
+            attempt => attempt?,
+        };
+        must_read = true;
         if let Some(additions) = maybe_done.take()
             && attempt.steps.is_empty()
             && are_done(inner, &additions).await?
@@ -267,11 +273,11 @@ struct Attempt {
 }
 
 impl Attempt {
-    async fn decide(inner: &Inner, request: &GivenRequest) -> Result<Attempt, BookError> {
+    async fn decide(inner: &Inner, request: &GivenRequest, must_read: bool) -> Result<Attempt, BookError> {
         let purpose = request.purpose.unwrap_or(PoolUse::Workload);
         let like =
             AssignRequest { purpose, ..AssignRequest::new(&*request.host, request.owner.clone(), &[]) };
-        let ground = inner.ground(&like, &[], true).await?;
+        let ground = inner.ground(&like, &[], must_read).await?;
         let required = inner.required(&ground.scene.lock)?;
         let wanted = AddressRequest {
             host: request.host.clone(),

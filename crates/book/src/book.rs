@@ -1,7 +1,8 @@
 //! The book itself, and what all its operations share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ipam::{AffinityRelease, Answer, Decision, Grant, Pool, ReleaseRule, Steps, Stored, deselected_blocks};
 use jiff::Timestamp;
@@ -26,6 +27,9 @@ use crate::{BookError, GivenBack, Settings};
 /// Two hundred pods that start or end together, and what they share.
 const CHANGES_ONE_BY_ONE_MAX: usize = 408;
 
+/// How often to look whether a block that a node should not have is empty.
+const DESELECTED_LOOK_EVERY: Duration = Duration::from_secs(60);
+
 /// The address book on a store. Cheap to clone; all clones share one queue.
 #[derive(Clone, Debug)]
 pub struct Book {
@@ -40,6 +44,8 @@ pub(crate) struct Inner {
     /// What is remembered for the node of a long-lived agent.
     pub(crate) warm: Option<Warm>,
     pub(crate) tending: Tending,
+    /// Blocks of the node in pools that do not select it, and when they were last looked at.
+    deselected: Mutex<BTreeMap<Cidr, Instant>>,
 }
 
 /// What a round of assignments starts from.
@@ -131,7 +137,14 @@ impl Book {
 
 impl Inner {
     fn new(store: Arc<dyn Store>, settings: Settings, warm: Option<Warm>) -> Inner {
-        Inner { store, settings, queue: Queue::default(), warm, tending: Tending::default() }
+        Inner {
+            store,
+            settings,
+            queue: Queue::default(),
+            warm,
+            tending: Tending::default(),
+            deselected: Mutex::default(),
+        }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -282,8 +295,19 @@ impl Inner {
         }
         let pools: Vec<Pool> = scene.pools.iter().map(|stored| stored.value.clone()).collect();
         let blocks = scene.affinities.iter().map(|(block, _)| *block);
-        let blocks = deselected_blocks(blocks, &pools, &scene.node_labels);
+        let blocks = self.not_looked_at_lately(deselected_blocks(blocks, &pools, &scene.node_labels));
         self.give_up(blocks.into_iter().map(|block| (owner.clone(), block)).collect()).await;
+    }
+
+    /// A block in use stays deselected for as long as its pods live. Its last release gives it up
+    /// ([`Inner::give_up_emptied`]); only a release by someone else leaves that to the next look.
+    fn not_looked_at_lately(&self, blocks: Vec<Cidr>) -> Vec<Cidr> {
+        let now = Instant::now();
+        let mut looked = self.deselected.lock().unwrap_or_else(PoisonError::into_inner);
+        looked.retain(|_, at| now.duration_since(*at) < DESELECTED_LOOK_EVERY);
+        let due: Vec<Cidr> = blocks.into_iter().filter(|block| !looked.contains_key(block)).collect();
+        looked.extend(due.iter().map(|block| (*block, now)));
+        due
     }
 
     /// Blocks that have just become empty, if their pools do not select their nodes any more.

@@ -6,7 +6,7 @@ use ipam::{
     Answer, Corrupt, Fault, Pool, PoolUsage, Repair, Reservations, Stored, pool_usage, recover, seen_twice,
     settle_cooldown,
 };
-use model::ipam::IpamConfig;
+use model::ipam::{Affinity, IpamConfig};
 use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind};
 use store::{Change, ListRequest, Lookup, Record, StoreError};
 use tracing::debug;
@@ -171,7 +171,9 @@ impl Inner {
         let own = AffinityOwner::Host(node.to_owned());
         let mut labelled = 0;
         for record in unlabelled {
-            if !matches!(&record.key, Key::Affinity { owner, .. } if *owner == own) {
+            let Key::Affinity { owner, block } = &record.key else { continue };
+            // What cannot be read is not ours to write.
+            if *owner != own || Affinity::decode(owner, block, &record.value).is_err() {
                 continue;
             }
             // The store writes the labels with whatever is written.

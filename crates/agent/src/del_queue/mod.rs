@@ -5,6 +5,7 @@
 
 mod worker;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
@@ -98,6 +99,12 @@ impl DelQueue {
         Ok(waiting)
     }
 
+    /// The sandboxes with queued DELs, as far as the queue can be read.
+    pub(crate) fn sandboxes(&self) -> BTreeSet<Sandbox> {
+        let waiting = self.waiting().unwrap_or_default();
+        waiting.iter().filter_map(|(_, request)| sandbox_of(request)).collect()
+    }
+
     /// Whether this DEL is still queued. An unreadable file counts as completed: the directory is listed again soon.
     pub(crate) fn contains(&self, name: &str) -> bool {
         matches!(self.files.read(name), Ok(Some(_)))
@@ -154,6 +161,8 @@ mod tests {
         let queue = DelQueue::at(state.path());
         let waiting = queue.waiting().unwrap();
         assert_eq!(waiting.len(), 2, "the same DEL twice is one");
+        let sandboxes = queue.sandboxes();
+        assert_eq!(sandboxes.iter().map(Sandbox::container_id).collect::<Vec<_>>(), ["c1", "c2"]);
         let sandbox = Sandbox::new("net", "c2", "eth0").unwrap();
         let found = queue.waiting_for(&sandbox).unwrap();
         assert_eq!(found.iter().map(|(_, request)| request.clone()).collect::<Vec<_>>(), [del("c2")]);

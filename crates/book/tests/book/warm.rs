@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use book::{Book, BookError, HandleRequest, Settings};
+use book::{Book, BookError, GivenRequest, HandleRequest, Settings};
 use ipam::AssignError;
 use model::{Cidr, Key, Kind};
 use serde_json::json;
@@ -11,7 +11,8 @@ use store::wrap::{CountingStore, Counts};
 use store::{MemoryStore, Store};
 
 use crate::common::{
-    assert_clean, assign, cidr, delete, holders, one, put, put_pools, put_record, small, wait_for, with_pools,
+    assert_clean, assign, block, cidr, delete, holders, one, owner, put, put_labelled, put_pools, put_record,
+    small, wait_for, with_pools,
 };
 
 /// A book that remembers, on a store that counts.
@@ -36,6 +37,58 @@ impl Agent {
         self.book.at_rest().await;
         (done, self.counting.counts() - before)
     }
+}
+
+#[tokio::test]
+async fn given_addresses_need_no_look_at_pools_and_settings() {
+    let store = small().await;
+    let agent = Agent::start(&store, "node-a").await;
+    let first = assign(&agent.book, "node-a", "first").await;
+    let std::net::IpAddr::V4(v4) = first else { panic!("{first}") };
+    let free = std::net::Ipv4Addr::from(u32::from(v4) ^ 1).into();
+    let given = |handle: &str| GivenRequest::new("node-a", owner(handle), vec![free]);
+    let (grant, remembering) = agent.count(agent.book.assign_addresses(given("a"))).await;
+    assert_eq!(grant.unwrap().addresses[0].address, free);
+    let (taken, _) = agent.count(agent.book.assign_addresses(given("b"))).await;
+    assert!(matches!(taken, Err(BookError::Assign(AssignError::Taken { .. }))), "{taken:?}");
+    agent.book.release_handle(HandleRequest::all("a")).await.unwrap();
+    let counting = Arc::new(CountingStore::new(store.clone()));
+    Book::new(counting.clone()).assign_addresses(given("a")).await.unwrap();
+    let reading = counting.counts();
+    assert!(remembering.round_trips() < reading.round_trips(), "{remembering:?} beside {reading:?}");
+    assert_clean(&store).await;
+}
+
+/// Its pods may live for long.
+#[tokio::test]
+async fn a_block_in_use_of_a_pool_that_deselects_the_node_is_not_looked_at_each_time() {
+    let pools = [
+        json!({"cidr": "10.0.0.0/24", "blockSize": 30, "nodeSelector": "!has(away)"}),
+        json!({"cidr": "10.1.0.0/24", "blockSize": 26}),
+    ];
+    let store = with_pools(&pools).await;
+    let agent = Agent::start(&store, "node-a").await;
+    let kept = loop {
+        let address = assign(&agent.book, "node-a", "kept").await;
+        if cidr("10.0.0.0/24").contains(address) {
+            break address;
+        }
+        agent.book.release_handle(HandleRequest::all("kept")).await.unwrap();
+    };
+    put_labelled(&store, Kind::Node, "node-a", &[("away", "")]).await;
+    let is_followed = || async {
+        agent.book.release_handle(HandleRequest::all("next")).await.unwrap();
+        cidr("10.1.0.0/24").contains(assign(&agent.book, "node-a", "next").await)
+    };
+    wait_for("the label", is_followed).await;
+    for handle in ["b", "c"] {
+        assign(&agent.book, "node-a", handle).await;
+    }
+    let (_, counts) = agent.count(assign(&agent.book, "node-a", "d")).await;
+    assert_eq!(counts.round_trips(), 1, "{counts:?}");
+    agent.book.release_handle(HandleRequest::all("kept")).await.unwrap();
+    assert_eq!(block(&store, block_of(kept)).await, None, "it goes with its last address all the same");
+    assert_clean(&store).await;
 }
 
 fn block_of(address: std::net::IpAddr) -> Cidr {

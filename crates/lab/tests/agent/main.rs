@@ -10,6 +10,7 @@ mod running;
 mod stories;
 
 mod adoption;
+mod annotations;
 mod calls;
 mod capabilities;
 mod chains;
