@@ -181,6 +181,9 @@ async fn collect(agent: &Agent) -> Evidence {
         mends: (!agent.only_observes()).then(|| agent.health.fixes()),
         bird_socket: agent.bird_socket.clone(),
         state_folder_problem: agent.health.problems_of(Condition::StateDirectory).into_iter().next(),
+        rules_problem: [Condition::Rules, Condition::ClusterRules]
+            .iter()
+            .find_map(|condition| agent.health.problems_of(*condition).into_iter().next()),
         store_problem: agent.health.store_problem(),
         address_choices: Some(agent.health.address_choices()).filter(|choices| !choices.is_empty()),
         not_followed: Some(agent.health.invalid_records()).filter(|records| !records.is_empty()),

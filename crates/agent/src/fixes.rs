@@ -1,7 +1,7 @@
 //! What the agent fixed automatically: each fix is a line in the log, a count in the metrics, and an entry in a list that is part of the node's
 //! evidence, all under the code that the fault would have as a finding.
 //!
-//! Not yet a Kubernetes Event: there is no Kubernetes store so far.
+//! Not yet a Kubernetes Event.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use doctor::mended;
 use host::{Host, HostError, Monitor, RulesTouched};
-use plan::between::{BetweenSettings, PodGuard};
+use plan::between::{BetweenSettings, ChainUses, PodGuard};
 use tracing::{info, warn};
 
 use crate::felix::FelixEnvironment;
@@ -16,10 +16,36 @@ use crate::services::Agent;
 const CHECK_EVERY: Duration = Duration::from_secs(60);
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// With Felix's variables of this process, not the records: a single call has none cached.
-pub(crate) fn ruleset() -> String {
-    let settings = BetweenSettings::read(None, FelixEnvironment::read().before(None).as_ref(), None);
-    PodGuard::new(&settings).alone()
+/// The rules that must be loaded, and how to see that they are.
+#[derive(Debug)]
+pub(crate) struct WantedGuard {
+    guard: PodGuard,
+    chains: Vec<ChainUses>,
+}
+
+impl WantedGuard {
+    /// By the records, once the agent has cached them. A single call has none: it has Felix's variables of its process. So has an agent that
+    /// starts, but what an earlier one loaded by the records stays until this one knows them.
+    pub(crate) fn of(agent: Option<&Agent>) -> WantedGuard {
+        let by_variables = || {
+            let settings = BetweenSettings::read(None, FelixEnvironment::read().before(None).as_ref(), None);
+            PodGuard::new(&settings)
+        };
+        let Some(agent) = agent else { return WantedGuard::exactly(by_variables()) };
+        match agent.routes.get().and_then(|cache| cache.pod_guard()) {
+            Some(guard) => WantedGuard::exactly(guard),
+            None => WantedGuard { guard: by_variables(), chains: PodGuard::least_uses() },
+        }
+    }
+
+    fn exactly(guard: PodGuard) -> WantedGuard {
+        WantedGuard { chains: guard.uses(), guard }
+    }
+
+    /// Loads what is missing. Says whether something was.
+    pub(crate) fn ensure(&self, host: &mut Host) -> Result<bool, HostError> {
+        host.ensure_pod_guard(&self.chains, || self.guard.alone())
+    }
 }
 
 /// Loads them before any call is served. After a failure it tries again, and ADDs fail until then.
@@ -63,7 +89,8 @@ async fn touched(monitor: &mut Option<Monitor<RulesTouched>>) -> Result<(), Host
 
 /// Whether they were missing.
 async fn ensure(agent: &Agent) -> Result<bool, HostError> {
-    let outcome = agent.in_kernel(|host: &mut Host| host.ensure_pod_guard(ruleset)).await;
+    let wanted = WantedGuard::of(Some(agent));
+    let outcome = agent.in_kernel(move |host: &mut Host| wanted.ensure(host)).await;
     agent.metrics().pod_guard_missing.set_flag(outcome.is_err());
     let problem = outcome
         .as_ref()

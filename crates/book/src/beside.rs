@@ -1,5 +1,8 @@
 //! Work that is done beside each other.
 
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// So many requests at most are under way at once. More would only wait in the server, which counts them per client.
@@ -31,9 +34,26 @@ where
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
+/// Starts all of it, a bounded number at a time. The outcomes come in whichever order they are there.
+pub(crate) fn start<F>(work: impl IntoIterator<Item = F>) -> JoinSet<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    let permits = Arc::new(Semaphore::new(AT_ONCE));
+    let mut running = JoinSet::new();
+    for work in work {
+        let permits = Arc::clone(&permits);
+        running.spawn(async move {
+            let _permit = permits.acquire_owned().await;
+            work.await
+        });
+    }
+    running
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;

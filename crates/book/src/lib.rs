@@ -13,7 +13,8 @@
 //! | claim blocks, or have one at hand; give them up: some, a network's, a host's, a pool's | [`Book::claim_blocks`], [`Book::ensure_blocks`]; [`Book::release_blocks`], [`Book::release_network`], [`Book::release_host`], [`Book::release_pool`] |
 //! | give up blocks that a node should not have, or does not need | [`Book::release_deselected`], [`Book::release_spare`] |
 //! | keep a node's tunnel addresses right | [`Book::ensure_tunnel_address`], [`Book::release_tunnel_address`] |
-//! | put right what interrupted operations left | [`Book::recover`] |
+//! | put right what interrupted operations left | [`Book::recover`], [`Book::recover_if_few`] |
+//! | find a node's affinities that an earlier release of Calico wrote | [`Book::label_affinities`] |
 //! | write the reuse delay down; read and change settings; count | [`Book::settle_cooldown`]; [`Book::config`], [`Book::change_config`]; [`Book::usage`] |
 //!
 //! # Together or not at all

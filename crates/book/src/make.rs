@@ -9,7 +9,8 @@ use crate::sameness::{is_as_written, is_gone};
 
 /// How long a change whose answer was lost is sent again to a store that does not answer any more.
 const SETTLE_FOR: Duration = Duration::from_secs(5);
-const SETTLE_DELAY: Duration = Duration::from_millis(100);
+const SETTLE_DELAY_MIN: Duration = Duration::from_millis(100);
+const SETTLE_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// A change that was not made.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ impl NotMade {
 /// most, and that it cannot be made later, once it was refused: either it is found made, or it was not made and never will be.
 pub(crate) async fn make(store: &dyn Store, change: &Change) -> Result<Revision, NotMade> {
     let mut lost: Option<(Instant, Box<dyn Error + Send + Sync>)> = None;
+    let mut delay = SETTLE_DELAY_MIN;
     loop {
         let error = match store.commit(vec![change.clone()]).await {
             Ok(mut committed) => return Ok(committed.revisions.remove(0)),
@@ -48,7 +50,8 @@ pub(crate) async fn make(store: &dyn Store, change: &Change) -> Result<Revision,
         match error {
             StoreError::Uncertain { .. } | StoreError::Unreachable { .. } if since.elapsed() < SETTLE_FOR => {
                 lost = Some((since, first));
-                tokio::time::sleep(SETTLE_DELAY).await;
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(SETTLE_DELAY_MAX);
             }
             error if error.is_lost_race() => return Err(NotMade { error, is_doubtful: true }),
             _ => return Err(NotMade { error: StoreError::Uncertain { source: first }, is_doubtful: true }),

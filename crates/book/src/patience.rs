@@ -9,6 +9,9 @@ use crate::error::{BookError, subject};
 
 const DELAY_MS_MIN: u64 = 2;
 const DELAY_MS_MAX: u64 = 100;
+/// A store that did not answer is asked less and less often.
+const UNANSWERED_MS_MIN: u64 = 20;
+const UNANSWERED_MS_MAX: u64 = 4000;
 /// So many lost races in a row are no coincidence.
 const OFTEN: u32 = 2;
 
@@ -18,11 +21,13 @@ pub struct Patience {
     started: Instant,
     limit: Duration,
     losses: u32,
+    /// Answers in a row that did not come.
+    unanswered: u32,
 }
 
 impl Patience {
     pub fn new(limit: Duration) -> Patience {
-        Patience { started: Instant::now(), limit, losses: 0 }
+        Patience { started: Instant::now(), limit, losses: 0, unanswered: 0 }
     }
 
     /// Waits a little after a lost race or an answer that got lost: look again then. Any other error, or one too many,
@@ -45,6 +50,7 @@ impl Patience {
             return Err(BookError::Store(Arc::clone(error)));
         }
         let waited = self.started.elapsed();
+        self.unanswered = if is_uncertain { self.unanswered + 1 } else { 0 };
         if waited < self.limit {
             self.losses += 1;
             return Ok(());
@@ -57,14 +63,19 @@ impl Patience {
         Err(BookError::Contended { subject, waited, source })
     }
 
-    /// Counts a loss, unless there were enough.
+    /// Counts an answer that did not come, unless there were enough.
     pub(crate) fn lose(&mut self) -> bool {
         self.losses += 1;
+        self.unanswered += 1;
         !self.is_exhausted()
     }
 
     /// How long to wait now.
     pub(crate) fn delay(&self) -> Duration {
+        if let Some(times) = self.unanswered.checked_sub(1) {
+            let least = (UNANSWERED_MS_MIN << times.min(16)).min(UNANSWERED_MS_MAX) / 2;
+            return Duration::from_millis(least + random() % (least + 1));
+        }
         let ceiling = (DELAY_MS_MIN << self.losses.min(8)).min(DELAY_MS_MAX);
         Duration::from_millis(DELAY_MS_MIN + random() % ceiling)
     }
@@ -114,6 +125,22 @@ mod tests {
             assert!(patience.delay() <= Duration::from_millis(DELAY_MS_MIN + DELAY_MS_MAX));
         }
         assert_eq!(patience.losses(), 50);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_does_not_answer_is_asked_less_and_less_often() {
+        let mut patience = Patience::new(Duration::from_secs(3600));
+        let mut least = Vec::new();
+        for _ in 0..12 {
+            patience.check(StoreError::Uncertain { source: "lost".into() }).unwrap();
+            let delay = patience.delay();
+            assert!(delay <= Duration::from_millis(UNANSWERED_MS_MAX), "{delay:?}");
+            least.push(delay);
+        }
+        assert!(least[0] <= Duration::from_millis(UNANSWERED_MS_MIN), "{least:?}");
+        assert!(least[11] >= Duration::from_millis(UNANSWERED_MS_MAX / 2), "{least:?}");
+        patience.check(lost()).unwrap();
+        assert!(patience.delay() <= Duration::from_millis(DELAY_MS_MIN + DELAY_MS_MAX), "it answers again");
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipam::{
-    Allocation, PoolUse, ReleaseItem, Tunnel, TunnelAddress, TunnelNode, TunnelRelease, tunnel_address,
+    Allocation, Pool, PoolUse, ReleaseItem, Tunnel, TunnelAddress, TunnelNode, TunnelRelease, tunnel_address,
 };
 use model::{IpVersion, Key, KeyRange, Kind, Resource};
 use serde_json::{Map, Value};
@@ -12,7 +12,7 @@ use store::{Lookup, Record, StoreError, Write};
 
 use crate::book::Book;
 use crate::request::{AssignRequest, HandleRequest};
-use crate::scene::{decode, understandable_pools};
+use crate::scene::{decode, understand_pools};
 use crate::{Addition, Additions, BookError};
 
 impl Book {
@@ -62,7 +62,9 @@ impl Book {
         let mut answers = self.inner.store.read(lookups).await?.into_iter();
         let record = answers.next().unwrap_or_default().pop();
         let record = record.ok_or_else(|| BookError::NoNode { node: node.to_owned() })?;
-        let pools = understandable_pools(&answers.next().unwrap_or_default());
+        // A pool that is passed over may be the one that wants the tunnel: then the address would be cleared.
+        let pools = understand_pools(&answers.next().unwrap_or_default())?;
+        let pools: Vec<Pool> = pools.into_iter().map(|stored| stored.value).collect();
         let resource = decode(&record, Kind::Node)?;
         let address = address_of(&resource, tunnel);
         let allocation = match address {

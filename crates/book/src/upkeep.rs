@@ -7,8 +7,8 @@ use ipam::{
     settle_cooldown,
 };
 use model::ipam::IpamConfig;
-use model::{IpVersion, Key, KeyRange, Kind};
-use store::{Change, ListRequest, Lookup, Record};
+use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind};
+use store::{Change, ListRequest, Lookup, Record, StoreError};
 use tracing::debug;
 
 use crate::BookError;
@@ -73,6 +73,25 @@ impl Book {
             }
         }
         Ok(recovery)
+    }
+
+    /// The same, but only if there are at most so many handles: for those who do it unasked. `None` if there are more.
+    pub async fn recover_if_few(
+        &self,
+        looks: Looks,
+        handles_max: usize,
+    ) -> Result<Option<Recovery>, BookError> {
+        let request = ListRequest::new(KeyRange::Handles).with_limit(handles_max);
+        if self.inner.store.list(request).await?.next.is_some() {
+            return Ok(None);
+        }
+        self.recover(looks).await.map(Some)
+    }
+
+    /// Gives a node's affinities the labels by which it finds them, on a store where that takes labels: Calico wrote none before
+    /// 3.31. Says how many had none.
+    pub async fn label_affinities(&self, node: &str) -> Result<usize, BookError> {
+        self.inner.label_affinities(node).await.map_err(BookError::from)
     }
 
     /// Frees what has cooled down long enough, in blocks that nobody takes from. Says how many blocks were written.
@@ -143,6 +162,29 @@ impl Book {
 }
 
 impl Inner {
+    pub(crate) async fn label_affinities(&self, node: &str) -> Result<usize, StoreError> {
+        // Only there are they labelled.
+        if self.store.capabilities().endpoints_are_records {
+            return Ok(0);
+        }
+        let (unlabelled, _) = self.store.list_all(KeyRange::UnlabelledAffinities).await?;
+        let own = AffinityOwner::Host(node.to_owned());
+        let mut labelled = 0;
+        for record in unlabelled {
+            if !matches!(&record.key, Key::Affinity { owner, .. } if *owner == own) {
+                continue;
+            }
+            // The store writes the labels with whatever is written.
+            match self.store.update(record.key, record.value.to_vec(), record.revision).await {
+                Ok(_) => labelled += 1,
+                // Whoever wrote it has labelled it, or removed it.
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(labelled)
+    }
+
     async fn faults(&self, recovery: &mut Recovery) -> Result<Vec<Repair>, BookError> {
         let books = load::books(&*self.store, &Progress::default()).await?;
         let repairs = recover(&books);
@@ -158,7 +200,8 @@ impl Inner {
         for Repair { fault, steps } in repairs {
             match self.carry_out(required.clone(), &steps).await {
                 Ok(()) => recovery.repaired.push(fault),
-                Err(error) if error.is_lost_race() => {
+                // A node's credential may not put right what is another node's.
+                Err(error) if error.is_lost_race() || matches!(error, StoreError::AccessDenied { .. }) => {
                     debug!("{fault:?}: {error}");
                     recovery.left.push(fault);
                 }

@@ -11,7 +11,7 @@
 //!           └── next_round(at) ◀─── Report ◀─────┘
 //! ```
 //!
-//! `plumb doctor`, `--watch`, `plumb repair`, `plumb ipam check` and the agent all drive it, each with its own sort of key.
+//! `plumb doctor`, `--watch`, `plumb repair` and the agent all drive it, each with its own sort of key.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

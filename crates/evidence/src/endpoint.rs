@@ -110,12 +110,12 @@ impl Endpoint {
         }
     }
 
-    /// Takes in `ipNetworks`: a list of single addresses, written as networks or bare.
     /// Whether it has addresses that nobody can read: it may use any.
     pub fn has_unread_addresses(&self) -> bool {
         self.unread.iter().any(|what| what.starts_with(NETWORKS))
     }
 
+    /// Takes in `ipNetworks`: a list of single addresses, written as networks or bare.
     pub fn read_networks(&mut self, networks: Option<&Value>) {
         let networks = match networks {
             None | Some(Value::Null) => &[],

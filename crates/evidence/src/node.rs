@@ -45,6 +45,9 @@ pub struct NodeEvidence {
     /// What keeps the agent from writing its state folder; nothing if it can, or nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_folder_problem: Option<Sighted<String>>,
+    /// Why its agent cannot load its nftables rules.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules_problem: Option<Sighted<String>>,
     /// What keeps the agent from reading or writing the store; nothing if it can, or nobody asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<Sighted<String>>,
@@ -76,8 +79,11 @@ fn with_known_codes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Bgp {
-    /// `None`: not said. `Some(false)`: calicoctl says that the process is not running.
+    /// `None`: not said. `Some(false)`: calicoctl says that the process is not running, or it does not answer.
     pub is_running: Option<bool>,
+    /// There is a process, but it is stopped or hangs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_silent: bool,
     pub sessions: Vec<Sighted<BgpSession>>,
     /// Other protocols of BIRD: kernel, device, direct, static.
     pub protocols: Vec<Sighted<BirdProtocol>>,
@@ -266,7 +272,9 @@ impl NodeEvidence {
         super::join(&mut self.lost_namespaces, other.lost_namespaces);
         match (&mut self.bgp, other.bgp) {
             (Some(mine), Some(theirs)) => {
-                mine.is_running = mine.is_running.or(theirs.is_running);
+                if mine.is_running.is_none() {
+                    (mine.is_running, mine.is_silent) = (theirs.is_running, theirs.is_silent);
+                }
                 mine.sessions.extend(theirs.sessions);
                 mine.protocols.extend(theirs.protocols);
             }
@@ -275,6 +283,7 @@ impl NodeEvidence {
         super::join(&mut self.mends, other.mends);
         self.agent_mode = self.agent_mode.or(other.agent_mode);
         self.state_folder_problem = self.state_folder_problem.take().or(other.state_folder_problem);
+        self.rules_problem = self.rules_problem.take().or(other.rules_problem);
         self.store_problem = self.store_problem.take().or(other.store_problem);
         self.setup.absorb(other.setup);
     }
@@ -285,12 +294,15 @@ impl NodeEvidence {
             self.firewall = Some(firewall);
             return;
         };
-        let known: BTreeSet<(String, String)> =
-            mine.seen.chains.iter().map(|chain| (chain.family.clone(), chain.table.clone())).collect();
-        let new = firewall.seen.chains.into_iter();
-        let new = new.filter(|chain| !known.contains(&(chain.family.clone(), chain.table.clone())));
-        mine.seen.chains.extend(new);
-        mine.seen.has_legacy_rules |= firewall.seen.has_legacy_rules;
+        // Not a list of all that is known: many small dumps may follow a large one.
+        let mut new: BTreeSet<(String, String)> = firewall.seen.tables();
+        for chain in &mine.seen.chains {
+            if new.is_empty() {
+                break;
+            }
+            new.retain(|(family, table)| *family != chain.family || *table != chain.table);
+        }
+        mine.seen.absorb(firewall.seen, |chain| new.contains(&(chain.family.clone(), chain.table.clone())));
     }
 
     /// Nothing but a name.

@@ -17,6 +17,8 @@ pub enum Unseen {
     Kubernetes { list: KubeList, why: String },
     /// Kinds of records that a cluster does not serve: its definitions are of another release.
     NotServed { kinds: Vec<Kind> },
+    /// Kinds of records that may not be read. `why` is about the first of them.
+    Refused { kinds: Vec<Kind>, why: String },
     /// Records are in both of Calico's API groups, and only those of one were read.
     DividedGroups { read: String, other: String },
     /// A record could not be read.
@@ -67,6 +69,8 @@ pub enum FileGap {
     MoreBundleLines(usize),
     MoreItems(usize),
     BeyondMemory(u64),
+    RulesBeyondLimit { limit: usize },
+    FilesBeyondLimit { count: u64, limit: usize },
     EventsBeyondLimit { count: u64, limit: usize },
     CutBlock { line: u32, block: Option<model::Cidr> },
     Document { line: u32 },
@@ -118,7 +122,7 @@ impl Unseen {
     /// Whether what most checks rest on could not be read: without it nothing found is not the same as nothing wrong.
     pub fn is_essential(&self) -> bool {
         match self {
-            Unseen::Store { .. } | Unseen::DividedGroups { .. } => true,
+            Unseen::Store { .. } | Unseen::Refused { .. } | Unseen::DividedGroups { .. } => true,
             Unseen::Kubernetes { list, .. } => *list != KubeList::Leases,
             _ => false,
         }
@@ -143,6 +147,10 @@ impl fmt::Display for Unseen {
                      plumb install --crds --apply creates those that are missing",
                     kinds.join(", ")
                 )
+            }
+            Unseen::Refused { kinds, why } => {
+                let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+                write!(f, "records could not be read ({}): {why}", kinds.join(", "))
             }
             Unseen::DividedGroups { read, other } => write!(
                 f,
@@ -225,6 +233,19 @@ impl FileGap {
                 f,
                 "{name}: {count} lines or items were skipped, because they hold more than can be kept"
             ),
+            FileGap::RulesBeyondLimit { limit } => write!(
+                f,
+                "{name}: firewall rules were skipped: no dump of more than {limit} chains and rules is read"
+            ),
+            FileGap::FilesBeyondLimit { count: 1, limit } => {
+                write!(f, "{name} was skipped: no more than {limit} files are read")
+            }
+            FileGap::FilesBeyondLimit { count, limit } => {
+                write!(
+                    f,
+                    "{name} and later files, {count} in all, were skipped: no more than {limit} files are read"
+                )
+            }
             FileGap::EventsBeyondLimit { count, limit } => {
                 write!(f, "{name}: {count} events were skipped: no more than {limit} of all files are kept")
             }

@@ -43,13 +43,17 @@ pub async fn of_store(store: &dyn Store, progress: &Progress) -> Result<Evidence
     Ok(evidence)
 }
 
-/// Records of all kinds that have no list of their own. An older Calico has fewer kinds, and pools at least.
+/// Records of all kinds that have no list of their own. An older Calico has fewer kinds, and pools at least. Whoever may read pools, but
+/// not everything, sees the rest.
 async fn others(store: &dyn Store, progress: &Progress) -> Result<Records, StoreError> {
     let mut records = Records::default();
     for kind in other_kinds().filter(|kind| *kind != Kind::Node) {
         match load::gather(store, vec![KeyRange::Kind(kind)], progress, Records::add_record).await {
             Ok(found) => records.absorb(found),
             Err(StoreError::Unsupported { .. }) if kind != Kind::IpPool => records.not_served.push(kind),
+            Err(error @ StoreError::AccessDenied { .. }) if kind != Kind::IpPool => {
+                records.refused.push((kind, kubernetes::with_hint(&error)));
+            }
             Err(error) => return Err(error),
         }
     }
@@ -100,6 +104,8 @@ pub(crate) struct Records {
     unreadable: Vec<Corrupt>,
     /// Kinds that the store does not have at all.
     not_served: Vec<Kind>,
+    /// Kinds that may not be read, and why.
+    refused: Vec<(Kind, String)>,
 }
 
 impl Records {
@@ -156,6 +162,7 @@ impl Records {
         self.unseen.extend(other.unseen);
         self.unreadable.extend(other.unreadable);
         self.not_served.extend(other.not_served);
+        self.refused.extend(other.refused);
     }
 
     /// `is_whole`: nothing of the store is missing, so what is not there does not exist.
@@ -165,9 +172,14 @@ impl Records {
         if !self.not_served.is_empty() {
             evidence.unseen.push(Unseen::NotServed { kinds: self.not_served.clone() });
         }
+        if let Some((_, why)) = self.refused.first() {
+            let kinds = self.refused.iter().map(|(kind, _)| *kind).collect();
+            evidence.unseen.push(Unseen::Refused { kinds, why: why.clone() });
+        }
         if is_whole {
-            let served = other_kinds().filter(|kind| !self.not_served.contains(kind));
-            served.for_each(|kind| evidence.records.looked_for(kind));
+            let is_refused = |kind: &Kind| self.refused.iter().any(|(refused, _)| refused == kind);
+            let seen = other_kinds().filter(|kind| !self.not_served.contains(kind) && !is_refused(kind));
+            seen.for_each(|kind| evidence.records.looked_for(kind));
         }
         let is_endpoint =
             |corrupt: &Corrupt| matches!(corrupt.key, Key::Resource { kind: Kind::WorkloadEndpoint, .. });

@@ -7,7 +7,7 @@ use model::{DeviceName, Mac, Sandbox};
 use plan::{Attachment, FORWARD_V4, Link};
 
 use crate::links::{find_link, is_of_a_sandbox};
-use crate::objects::read_address;
+use crate::objects::{read_address, read_pod_route};
 use crate::{Host, HostError, PodNamespace, messages, sysctl};
 
 /// What the records say of a sandbox.
@@ -18,6 +18,8 @@ pub struct Claim {
     /// Not every record has it.
     pub mac: Option<Mac>,
     pub addresses: Vec<IpAddr>,
+    /// Those of them that nothing confirms but the node's own routes to the device.
+    pub unallocated: Vec<IpAddr>,
 }
 
 /// What came of a claim.
@@ -49,6 +51,11 @@ impl Host {
         if !link.peer_is_elsewhere {
             return Ok(Adoption::Refused("its device leads into no pod"));
         }
+        if !self.routes_to_link(link.index, &claim.unallocated)? {
+            return Ok(Adoption::Refused(
+                "its endpoint record has an address that IPAM has not allocated and the node does not route to it",
+            ));
+        }
         let inside = match pod {
             Some(pod) => match look_inside(pod, &link, claim, is_own)? {
                 Ok(inside) => inside,
@@ -71,6 +78,30 @@ impl Host {
             addresses: claim.addresses.clone(),
             pod_forwards: inside.forwards,
         }))
+    }
+
+    /// Whether the node routes all of these addresses to the link that carries the sandbox's alias.
+    pub fn routes_to(&mut self, sandbox: &Sandbox, addresses: &[IpAddr]) -> Result<bool, HostError> {
+        match self.owned_links()?.into_iter().find(|link| link.owner == *sandbox) {
+            Some(link) => self.routes_to_link(link.index, addresses),
+            None => Ok(false),
+        }
+    }
+
+    fn routes_to_link(&mut self, index: u32, addresses: &[IpAddr]) -> Result<bool, HostError> {
+        if addresses.is_empty() {
+            return Ok(true);
+        }
+        let mut routed = Vec::new();
+        for family in messages::families() {
+            let what = "list the node's routes";
+            routed.extend(self.netlink.dump(what, &messages::list_routes(family), |kind, body| {
+                read_pod_route(kind, body)
+                    .filter(|route| route.device == Some(index))
+                    .map(|route| route.destination)
+            })?);
+        }
+        Ok(addresses.iter().all(|address| routed.contains(&IpNet::from(*address))))
     }
 
     /// The sandbox's own, whatever it is called now; else the one of the claimed name.

@@ -2,10 +2,14 @@
 
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
-use std::io::{self, Write as _};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// Where our agent has BIRD listen.
 pub const AGENTS_SOCKET: &str = "/run/plumb/bird.ctl";
@@ -20,7 +24,7 @@ pub const USUAL_SOCKETS: [&str; 6] = [
     "/usr/local/var/run/bird.ctl",
 ];
 
-/// BIRD answers from memory.
+/// BIRD answers from memory. Includes the time until it accepts the connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A node of a large mesh has some thousand sessions of a line each.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -38,22 +42,79 @@ pub fn sockets() -> Vec<PathBuf> {
     found
 }
 
-/// Asks one question, and gives back the answer as `birdc` would print it.
+/// Asks one question, and gives back the answer as `birdc` would print it. A BIRD that has not answered completely after [`PATIENCE`]
+/// is [`io::ErrorKind::TimedOut`].
 pub fn ask(socket: &Path, command: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut call = Call::open(socket, Instant::now() + PATIENCE)?;
     let mut received = Vec::new();
     // It greets first.
-    read_answer(&mut stream, &mut received)?;
+    read_answer(&mut call, &mut received)?;
     received.clear();
-    stream.write_all(format!("{command}\n").as_bytes())?;
-    read_answer(&mut stream, &mut received)?;
+    call.write_all(format!("{command}\n").as_bytes())?;
+    read_answer(&mut call, &mut received)?;
     Ok(printed(&String::from_utf8_lossy(&received)))
 }
 
+/// A connection that ends at its deadline, whatever it waits for.
+struct Call {
+    stream: UnixStream,
+    deadline: Instant,
+}
+
+impl Call {
+    /// A stopped BIRD accepts nobody, and its queue of callers is short. Connecting to a full queue waits as long as a write may.
+    fn open(path: &Path, deadline: Instant) -> io::Result<Call> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        let call = Call { stream: socket.into(), deadline };
+        loop {
+            set_socket_timeout(&call.stream, Timeout::Send, Some(call.time_left()?))?;
+            match connect(&call.stream, &address) {
+                Err(Errno::INTR) => {}
+                connected => {
+                    connected.map_err(|error| timed_out_if_blocked(error.into()))?;
+                    return Ok(call);
+                }
+            }
+        }
+    }
+
+    fn time_left(&self) -> io::Result<Duration> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        // No time at all would mean to wait for ever.
+        if left < Duration::from_micros(1) { Err(silence()) } else { Ok(left) }
+    }
+}
+
+impl Read for Call {
+    fn read(&mut self, part: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.time_left()?))?;
+        self.stream.read(part).map_err(timed_out_if_blocked)
+    }
+}
+
+impl Write for Call {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.time_left()?))?;
+        self.stream.write(part).map_err(timed_out_if_blocked)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The kernel says of a time limit that the call would block.
+fn timed_out_if_blocked(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::WouldBlock { silence() } else { error }
+}
+
+fn silence() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("it did not answer within {} s", PATIENCE.as_secs()))
+}
+
 /// Reads up to the line that ends an answer.
-fn read_answer(stream: &mut impl io::Read, received: &mut Vec<u8>) -> io::Result<()> {
+fn read_answer(stream: &mut impl Read, received: &mut Vec<u8>) -> io::Result<()> {
     let mut part = [0; 4096];
     while !is_complete(received) {
         let length = match stream.read(&mut part) {
@@ -112,7 +173,6 @@ fn printed(answer: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
     use std::os::unix::net::UnixListener;
 
     use proptest::prelude::*;
@@ -175,6 +235,23 @@ mod tests {
         assert!(ask(&socket, "show protocols").is_err());
         bird.join().unwrap();
         assert!(ask(&folder.path().join("none"), "x").is_err());
+    }
+
+    /// Each part comes in time, but the answer as a whole never does.
+    #[test]
+    fn one_deadline_holds_for_the_whole_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("bird.ctl");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let bird = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(b"0001 BIRD 2.0.12 ready.\n").unwrap();
+            while stream.write_all(b"1007-10.0.0.0/26\n").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        assert_eq!(ask(&socket, "show route").unwrap_err().kind(), io::ErrorKind::TimedOut);
+        bird.join().unwrap();
     }
 
     /// Descriptions of peers are in these lines, too, in any alphabet.

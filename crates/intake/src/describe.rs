@@ -15,11 +15,13 @@ use model::text::Line;
 
 /// Lines beyond this are not a description.
 const LINES_MAX: usize = 20_000;
+const BYTES_MAX: usize = 4 << 20;
 
 /// Lines of one description.
 #[derive(Debug, Default)]
 pub(crate) struct Description {
     lines: Vec<Line>,
+    bytes: usize,
 }
 
 /// Whether a description begins here: it always starts with the name.
@@ -30,7 +32,8 @@ pub(crate) fn begins(line: &str) -> bool {
 
 impl Description {
     pub(crate) fn push(&mut self, line: Line) {
-        if self.lines.len() < LINES_MAX {
+        self.bytes = self.bytes.saturating_add(line.text.len());
+        if self.lines.len() < LINES_MAX && self.bytes <= BYTES_MAX {
             self.lines.push(line);
         }
     }

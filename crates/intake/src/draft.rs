@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use model::NodeName;
 
+use evidence::firewall::{Chain, Firewall};
 use evidence::kernel::{Kernel, PodView};
 use evidence::{Evidence, FileGap, IpamEvidence, NodeEvidence, Origin, PodName, SharedText, Sighted, Unseen};
 
@@ -17,6 +18,8 @@ const QUOTE_CHARS_MAX: usize = 300;
 const SIGHT_BYTES: usize = 1_000;
 /// And a node, or a view from inside a pod.
 const NODE_BYTES: usize = 4_000;
+/// A rule of a firewall, besides its text.
+const RULE_BYTES: usize = 400;
 /// Of one file no more things that could not be read are named than this; the others are counted.
 const UNSEEN_MAX: usize = 100;
 
@@ -37,6 +40,8 @@ pub(crate) struct Draft {
     pub(crate) has_custom_resources: bool,
     /// About how many bytes are kept of it.
     kept: Cell<usize>,
+    /// The tables of rules that each node has.
+    tables: BTreeMap<Option<NodeName>, BTreeSet<(String, String)>>,
     /// Where views from inside pods stand in their node's list.
     views: BTreeMap<(Option<NodeName>, Option<PodName>), usize>,
     /// What could not be read and is only counted.
@@ -69,7 +74,10 @@ pub(crate) struct Section {
 
 impl Draft {
     pub(crate) fn new(file: &str) -> Draft {
-        Draft { file: file.into(), ..Draft::default() }
+        let draft = Draft { file: file.into(), ..Draft::default() };
+        // It takes memory even if nothing is in it, and there may be very many.
+        draft.keep(SIGHT_BYTES + file.len());
+        draft
     }
 
     pub(crate) fn origin(&self, line: &Line) -> Origin {
@@ -80,7 +88,8 @@ impl Draft {
         let text = text.trim();
         let quote: String = text.chars().take(QUOTE_CHARS_MAX).collect();
         let quote = if quote.len() < text.len() { quote + " …" } else { quote };
-        self.keep(SIGHT_BYTES + quote.len());
+        // What is read from a line may be as long as the line.
+        self.keep(SIGHT_BYTES + quote.len() + text.len());
         Origin::line(&self.file, number, &quote)
     }
 
@@ -88,7 +97,13 @@ impl Draft {
         Sighted::new(seen, self.origin(line))
     }
 
-    fn keep(&self, bytes: usize) {
+    /// A rule of a firewall, with what it is kept in.
+    pub(crate) fn keep_rule(&self, text: &str) {
+        self.keep(RULE_BYTES + text.len());
+    }
+
+    /// So many bytes are kept of it.
+    pub(crate) fn keep(&self, bytes: usize) {
         self.kept.set(self.kept.get().saturating_add(bytes));
     }
 
@@ -126,6 +141,36 @@ impl Draft {
 
     pub(crate) fn ipam(&mut self) -> &mut IpamEvidence {
         self.cluster.ipam.get_or_insert_default()
+    }
+
+    /// What follows in the log is this one's. Where nothing came since the one before, that one owns nothing.
+    pub(crate) fn log_goes_to(&mut self, owner: LogOwner) {
+        match self.log_owners.last_mut().filter(|last| last.first == owner.first) {
+            Some(last) => *last = owner,
+            None => {
+                self.keep(SIGHT_BYTES + owner.pod.as_ref().map_or(0, String::len));
+                self.log_owners.push(owner);
+            }
+        }
+    }
+
+    /// Rules of a dump: of each table the first that was shown counts.
+    pub(crate) fn add_firewall(&mut self, section: &Section, firewall: Sighted<Firewall>) {
+        let known = self.tables.entry(section.host.clone()).or_default();
+        let new = firewall.seen.tables();
+        let new: BTreeSet<(String, String)> =
+            new.into_iter().filter(|table| known.insert(table.clone())).collect();
+        let is_new = |chain: &Chain| new.contains(&(chain.family.clone(), chain.table.clone()));
+        match &mut self.node(section).firewall {
+            Some(mine) => mine.seen.absorb(firewall.seen, is_new),
+            none => *none = Some(firewall),
+        }
+    }
+
+    /// A whole ruleset, which replaces what was shown before.
+    pub(crate) fn replace_firewall(&mut self, section: &Section, firewall: Sighted<Firewall>) {
+        self.tables.insert(section.host.clone(), firewall.seen.tables());
+        self.node(section).firewall = Some(firewall);
     }
 
     /// The node that a section speaks of.

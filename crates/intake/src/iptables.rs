@@ -1,21 +1,48 @@
 //! `iptables-save` and `ip6tables-save`: tables with their chains, then rules as options of `iptables`.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use evidence::firewall::{Act, Chain, Firewall, Hook, Match, Place, Range, Rule};
 use evidence::{Origin, Sighted};
 
-/// More than this is not looked at: a rule that was left out could be the one that matters.
-const RULES_MAX: usize = 50_000;
+/// Of a dump with more chains and rules than this none is read: a rule that was left out could be the one that matters.
+pub(crate) const RULES_MAX: usize = 100_000;
+/// No tool writes more into one rule. What is beyond may hold or not.
+const MATCHES_MAX: usize = 64;
 
 /// Reads the lines of a dump. A table counts only when its end was seen.
 #[derive(Debug, Default)]
 pub(crate) struct IptablesReader {
-    table: Option<String>,
-    chains: Vec<Chain>,
-    rules: usize,
+    table: Option<Table>,
+    /// Chains and rules of all tables.
+    count: usize,
     first: Option<Origin>,
     done: Vec<Chain>,
+}
+
+/// A table whose end was not seen yet.
+#[derive(Debug, Default)]
+struct Table {
+    name: String,
+    chains: Vec<Chain>,
+    /// Where a chain is, by its name.
+    places: BTreeMap<String, usize>,
+}
+
+impl Table {
+    fn add(&mut self, chain: Chain) {
+        self.places.entry(chain.name.clone()).or_insert(self.chains.len());
+        self.chains.push(chain);
+    }
+
+    fn add_rule(&mut self, chain: &str, options: &str) {
+        let place = self.places.get(chain).copied();
+        if let Some(chain) = place.and_then(|place| self.chains.get_mut(place)) {
+            let handle = chain.rules.len() as u64 + 1;
+            chain.rules.push(Rule { handle, ..rule(options) });
+        }
+    }
 }
 
 impl IptablesReader {
@@ -29,20 +56,20 @@ impl IptablesReader {
             return true;
         }
         if let Some(table) = text.strip_prefix('*').filter(|table| is_table(table)) {
-            (self.table, self.chains, self.rules) = (Some(table.to_owned()), Vec::new(), 0);
+            self.table = Some(Table { name: table.to_owned(), ..Table::default() });
             self.first.get_or_insert_with(origin);
             return true;
         }
-        let Some(table) = &self.table else { return false };
+        let Some(table) = &mut self.table else { return false };
         if text == "COMMIT" {
-            if self.rules <= RULES_MAX {
-                self.done.append(&mut self.chains);
-            }
+            self.done.append(&mut table.chains);
             self.table = None;
             return true;
         }
-        if let Some(chain) = text.strip_prefix(':').and_then(|text| chain(text, table)) {
-            self.chains.push(chain);
+        if let Some(chain) = text.strip_prefix(':').and_then(|text| chain(text, &table.name)) {
+            if has_room(&mut self.count) {
+                table.add(chain);
+            }
             return true;
         }
         // Counters stand before a rule with `-c`.
@@ -51,21 +78,28 @@ impl IptablesReader {
             None => text,
         };
         let Some(rest) = text.strip_prefix("-A ") else { return false };
-        self.rules += 1;
-        if self.rules <= RULES_MAX {
+        if has_room(&mut self.count) {
             let (name, options) = rest.split_once(' ').unwrap_or((rest, ""));
-            if let Some(chain) = self.chains.iter_mut().find(|chain| chain.name == name) {
-                let handle = chain.rules.len() as u64 + 1;
-                chain.rules.push(Rule { handle, ..rule(options) });
-            }
+            table.add_rule(name, options);
         }
         true
     }
 
+    /// Whether it is larger than what is read.
+    pub(crate) fn is_beyond_limit(&self) -> bool {
+        self.count > RULES_MAX
+    }
+
+    /// Whether a table has begun, ended or not.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// What was read of whole tables. `is_ipv6`: the command says so.
     pub(crate) fn finish(self, is_ipv6: bool) -> Option<Sighted<Firewall>> {
+        let is_beyond_limit = self.is_beyond_limit();
         let mut chains = self.done;
-        if chains.is_empty() {
+        if chains.is_empty() || is_beyond_limit {
             return None;
         }
         let holds_ipv6 = |rule: &Rule| {
@@ -83,6 +117,12 @@ impl IptablesReader {
         };
         Some(Sighted::new(Firewall { chains, has_legacy_rules: false }, origin))
     }
+}
+
+/// Counts a chain or a rule. `false`: it is not kept.
+fn has_room(count: &mut usize) -> bool {
+    *count = count.saturating_add(1);
+    *count <= RULES_MAX
 }
 
 fn is_table(name: &str) -> bool {
@@ -132,6 +172,11 @@ fn rule(options: &str) -> Rule {
     let mut is_not = false;
     let mut rest = words.iter().map(String::as_str);
     while let Some(word) = rest.next() {
+        if rule.matches.len() >= MATCHES_MAX && !matches!(word, "-j" | "--jump" | "-g" | "--goto") {
+            rule.matches.truncate(MATCHES_MAX - 1);
+            rule.matches.push(Match::Unknown);
+            continue;
+        }
         match word {
             "!" => {
                 is_not = true;
@@ -307,6 +352,37 @@ mod tests {
         let calico = &firewall.chains[2].rules;
         assert_eq!(calico[0].matches.len(), 4, "{:?}", calico[0]);
         assert_eq!((&calico[1].act, calico[1].matches.contains(&Match::Unknown)), (&Act::NewSource, true));
+    }
+
+    /// Each rule looked for its chain among all of them.
+    #[test]
+    fn rules_find_their_chain_among_many() {
+        let chains: String = (0..RULES_MAX / 2).map(|number| format!(":c{number} - [0:0]\n")).collect();
+        let rules: String =
+            (0..RULES_MAX / 2).rev().map(|number| format!("-A c{number} -j ACCEPT\n")).collect();
+        let firewall = read(&format!("*filter\n{chains}{rules}COMMIT\n")).unwrap();
+        assert_eq!(firewall.chains.len(), RULES_MAX / 2);
+        assert!(firewall.chains.iter().all(|chain| chain.rules.len() == 1));
+    }
+
+    /// Also if it is the chains that are too many, and if they are in several tables.
+    #[test]
+    fn of_a_dump_that_is_too_large_nothing_is_read() {
+        let table = |name: &str, chains: usize| {
+            let chains: String = (0..chains).map(|number| format!(":c{number} - [0:0]\n")).collect();
+            format!("*{name}\n{chains}COMMIT\n")
+        };
+        let (half, more) = (table("filter", RULES_MAX / 2), table("nat", RULES_MAX / 2 + 1));
+        assert_eq!(read(&half).unwrap().chains.len(), RULES_MAX / 2);
+        assert_eq!(read(&format!("{half}{more}")), None);
+    }
+
+    #[test]
+    fn a_rule_of_any_length_has_a_bounded_number_of_matches() {
+        let text = format!("*filter\n:c - [0:0]\n-A c{} -j DROP\nCOMMIT\n", " -i eth0".repeat(1_000));
+        let rules = &read(&text).unwrap().chains[0].rules;
+        assert_eq!((rules[0].matches.len(), &rules[0].act), (MATCHES_MAX, &Act::Drop));
+        assert_eq!(rules[0].matches.last(), Some(&Match::Unknown));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use ipam::Reservations;
+
 use evidence::{Endpoint, Evidence, KubeNode, Origin, Pod, Sighted};
 use model::kube::views::{Shown, view};
 use model::{Cidr, Kind, Resource, as_attached};
@@ -41,7 +43,7 @@ fn is_annotated(evidence: &Evidence) -> bool {
 
 fn show_endpoints(evidence: &mut Evidence) {
     let Some(pods) = &evidence.pods else { return };
-    let pools: Vec<Cidr> = pools(evidence);
+    let pools = pools(evidence);
     let nodes: BTreeSet<IpAddr> = node_addresses(evidence);
     // Releases of old did not note the sandbox on pods: that it is missing says nothing.
     let notes_sandboxes = pods.iter().any(|pod| pod.seen.annotations.contains_key(CONTAINER_ID));
@@ -77,14 +79,14 @@ enum Shows {
     Unknown,
 }
 
-fn endpoint(pod: &Pod, pools: &[Cidr], nodes: &BTreeSet<IpAddr>) -> Shows {
+fn endpoint(pod: &Pod, pools: &Pools, nodes: &BTreeSet<IpAddr>) -> Shows {
     let has_own_network = match pod.host_network {
         Some(is_on_host) => !is_on_host,
         // A table does not say it. The address does, if it can be compared with something.
         None if pod.addresses.is_empty() || !pod.annotations.is_empty() => true,
         None if pod.addresses.iter().any(|address| nodes.contains(address)) => false,
-        None if pools.is_empty() => return Shows::Unknown,
-        None => pod.addresses.iter().any(|address| pools.iter().any(|pool| pool.contains(*address))),
+        None if pools.is_empty => return Shows::Unknown,
+        None => pod.addresses.iter().any(|address| pools.addresses.contains(*address)),
     };
     if !has_own_network || pod.is_finished() {
         return Shows::Nothing;
@@ -158,9 +160,17 @@ fn node_record(node: &KubeNode) -> Option<Resource> {
     Resource::decode(&shown.key, Kind::Node, &shown.value, "").ok()
 }
 
-fn pools(evidence: &Evidence) -> Vec<Cidr> {
+/// The addresses of all pools, in one list: neither they nor the pods are few.
+struct Pools {
+    is_empty: bool,
+    addresses: Reservations,
+}
+
+fn pools(evidence: &Evidence) -> Pools {
     let records = evidence.records.all(Kind::IpPool).iter();
-    records.filter_map(|pool| Cidr::parse_masked(pool.seen.spec("cidr")?.as_str()?).ok()).collect()
+    let pools: Vec<Cidr> =
+        records.filter_map(|pool| Cidr::parse_masked(pool.seen.spec("cidr")?.as_str()?).ok()).collect();
+    Pools { is_empty: pools.is_empty(), addresses: Reservations::new(&pools) }
 }
 
 fn node_addresses(evidence: &Evidence) -> BTreeSet<IpAddr> {

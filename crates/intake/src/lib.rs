@@ -56,6 +56,9 @@ const KEPT_BYTES_MAX: usize = 256 << 20;
 #[derive(Debug, Default)]
 pub struct Intake {
     drafts: Vec<Draft>,
+    /// How many events of logs, and about how many bytes, are kept of them.
+    events: usize,
+    bytes: usize,
 }
 
 /// One file, being fed. What is still missing when it is dropped was not in it.
@@ -71,11 +74,8 @@ impl Intake {
     pub fn file(&mut self, name: &str) -> FileIntake<'_> {
         // Names come from the same hands as contents.
         let name = model::text::clean(name.as_bytes());
-        let kept: usize =
-            self.drafts.iter().map(|draft| draft.cluster.log.as_ref().map_or(0, Vec::len)).sum();
-        let bytes: usize = self.drafts.iter().map(Draft::kept).sum();
-        let room = KEPT_BYTES_MAX.saturating_sub(bytes);
-        let reader = FileReader::new(&name, logs::EVENTS_MAX.saturating_sub(kept), room);
+        let room = KEPT_BYTES_MAX.saturating_sub(self.bytes);
+        let reader = FileReader::new(&name, logs::EVENTS_MAX.saturating_sub(self.events), room);
         FileIntake { intake: self, cutter: LineCutter::default(), reader: Some(reader) }
     }
 
@@ -101,7 +101,10 @@ impl Drop for FileIntake<'_> {
     fn drop(&mut self) {
         if let Some(mut reader) = self.reader.take() {
             self.cutter.finish(|line| reader.line(line));
-            self.intake.drafts.push(reader.finish());
+            let draft = reader.finish();
+            self.intake.events += draft.cluster.log.as_ref().map_or(0, Vec::len);
+            self.intake.bytes = self.intake.bytes.saturating_add(draft.kept());
+            self.intake.drafts.push(draft);
         }
     }
 }

@@ -13,6 +13,11 @@ use model::NodeName;
 
 use super::draft::{Draft, LogOwner, WholeLists};
 
+/// Names of files and directories are looked through up to here. No file system has longer ones.
+const TEXT_BYTES_MAX: usize = 255;
+/// `ip-10-0-1-23.eu-west-1.compute.internal` has ten.
+const NAME_WORDS_MAX: usize = 24;
+
 pub(crate) fn place(drafts: Vec<Draft>) -> Evidence {
     let known = Known::of(&drafts);
     let mut evidence = Evidence::default();
@@ -64,8 +69,9 @@ fn take_host_views(node: &mut NodeEvidence, known: &Known) -> Vec<(NodeName, Ker
 /// Logs without a host of their own were written where the file says.
 fn name_log(draft: &mut Draft, owners: &[(usize, Option<NodeName>)], node: Option<&NodeName>) {
     for (index, event) in draft.cluster.log.iter_mut().flatten().enumerate() {
-        let owner = owners.iter().rev().find(|(start, _)| *start <= index);
-        let owner = owner.and_then(|(_, owner)| owner.as_ref()).or(node);
+        // They come in the order of their events.
+        let place = owners.partition_point(|(start, _)| *start <= index).checked_sub(1);
+        let owner = place.and_then(|place| owners.get(place)?.1.as_ref()).or(node);
         if let (None, Some(owner)) = (&event.seen.node, owner) {
             event.seen.node = Some(owner.clone());
         }
@@ -98,24 +104,34 @@ fn node_of_file(file: &str, known: &Known) -> Option<NodeName> {
 }
 
 /// The one node, or the node of the one pod on its node's network, whose name stands in a text by itself. The longest name counts.
+///
+/// What may be a name is looked up, word by word: there may be as many names as files.
 fn named_in(text: &str, known: &Known) -> Option<NodeName> {
-    let text = text.to_ascii_lowercase();
-    let stands = |name: &str| {
-        text.match_indices(name).any(|(start, _)| {
-            let before = text.get(..start).and_then(|before| before.chars().next_back());
-            let after = text.get(start + name.len()..).and_then(|after| after.chars().next());
-            let is_apart = |near: Option<char>| near.is_none_or(|near| !near.is_ascii_alphanumeric());
-            is_apart(before) && is_apart(after)
-        })
-    };
-    let nodes = known.nodes.iter().map(|node| (node.folded().into_owned(), node));
-    let pods = known.host_pods.iter().map(|(pod, node)| (pod.clone(), node));
-    let found: Vec<(String, &NodeName)> =
-        nodes.chain(pods).filter(|(name, _)| name.len() > 1 && stands(name)).collect();
-    let longest = found.iter().map(|(name, _)| name.len()).max()?;
-    let mut best = found.iter().filter(|(name, _)| name.len() == longest).map(|(_, node)| *node);
+    let text = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX))?.to_ascii_lowercase();
+    let mut found: Vec<(usize, &NodeName)> = Vec::new();
+    let words = words(&text);
+    for (index, (start, _)) in words.iter().enumerate() {
+        for (_, end) in words.iter().skip(index).take(NAME_WORDS_MAX) {
+            let Some(name) = text.get(*start..*end) else { continue };
+            found.extend(known.by_text.get(name).into_iter().flatten().map(|node| (name.len(), node)));
+        }
+    }
+    let longest = found.iter().map(|(length, _)| *length).max()?;
+    let mut best = found.iter().filter(|(length, _)| *length == longest).map(|(_, node)| *node);
     let first = best.next()?;
     best.all(|other| other == first).then(|| first.clone())
+}
+
+/// Where letters and digits stand together: names begin and end with them.
+fn words(text: &str) -> Vec<(usize, usize)> {
+    let mut words: Vec<(usize, usize)> = Vec::new();
+    for (offset, _) in text.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_alphanumeric()) {
+        match words.last_mut() {
+            Some((_, end)) if *end == offset => *end = offset + 1,
+            _ => words.push((offset, offset + 1)),
+        }
+    }
+    words
 }
 
 /// The node that a text's own content names: its host name, or an address that only one node has.
@@ -135,6 +151,8 @@ struct Known {
     addresses: BTreeMap<IpAddr, NodeName>,
     /// Pods on their nodes' network, which see what the node sees, by name.
     host_pods: BTreeMap<String, NodeName>,
+    /// Both by the texts in which they stand in names of files; pods of different nodes may have one name.
+    by_text: BTreeMap<String, Vec<NodeName>>,
 }
 
 impl Known {
@@ -153,6 +171,11 @@ impl Known {
             if let Some(node) = pod.node.as_ref().filter(|_| pod.host_network.unwrap_or(is_agent)) {
                 known.host_pods.insert(pod.name.name.clone(), node.clone());
             }
+        }
+        let nodes = known.nodes.iter().map(|node| (node.folded().into_owned(), node));
+        let pods = known.host_pods.iter().map(|(pod, node)| (pod.clone(), node));
+        for (name, node) in nodes.chain(pods).filter(|(name, _)| name.len() > 1) {
+            known.by_text.entry(name).or_default().push(node.clone());
         }
         known
     }
@@ -222,6 +245,47 @@ mod tests {
         let evidence = read([("node-a.route.txt", ROUTE), ("routes.txt", ROUTE)]);
         assert_eq!(evidence.nodes.keys().map(NodeName::as_str).collect::<Vec<_>>(), ["node-a"]);
         assert_eq!(evidence.unplaced.len(), 1);
+    }
+
+    /// The longest name counts, one that two nodes share does not, and a part of a word is none.
+    #[test]
+    fn names_of_nodes_are_found_in_names_of_files() {
+        let nodes =
+            b"NAME       STATUS   ROLES    AGE   VERSION\nn1         Ready    master   33d   v1.18.2\n\
+            n1.example Ready    master   33d   v1.18.2\nn2         Ready    master   33d   v1.18.2\n";
+        let place = |name: &str| {
+            let evidence = read([("nodes.txt", nodes.as_slice()), (name, ROUTE)]);
+            evidence.nodes.keys().next().map(|node| node.as_str().to_owned())
+        };
+        for (name, node) in [
+            ("ip-route_N1.txt", Some("n1")),
+            ("ip-route_n1.example.txt", Some("n1.example")),
+            ("kubelet-n1-n2.log", None),
+            ("kubelet-xn1.log", None),
+            ("from-n2/kubelet-n10.log", Some("n2")),
+        ] {
+            assert_eq!(place(name).as_deref(), node, "{name}");
+        }
+    }
+
+    /// Each event looked for its owner among all of them.
+    #[test]
+    fn events_between_prompts_are_their_machines() {
+        let event = |n: usize| {
+            format!(
+                "time=\"2017-12-13T10:27:42+08:00\" level=info msg=\"Configured environment: [CNI_COMMAND=ADD \
+                 CNI_CONTAINERID=a{n} CNI_IFNAME=eth0]\"\n"
+            )
+        };
+        let text: String =
+            (0..50).map(|n| format!("[root@n{} ~]# cat x\n{}[root@n9 ~]# date\n", n % 2, event(n))).collect();
+        let nodes = b"NAME   STATUS   ROLES    AGE   VERSION\nn0     Ready    master   33d   v1.18.2\n\
+            n1     Ready    master   33d   v1.18.2\nn9     Ready    master   33d   v1.18.2\n";
+        let evidence = read([("nodes.txt", nodes.as_slice()), ("paste.txt", text.as_bytes())]);
+        let owners: Vec<&str> =
+            evidence.log.iter().flatten().map(|event| event.seen.node.as_ref().unwrap().as_str()).collect();
+        let expected: Vec<String> = (0..50).map(|n| format!("n{}", n % 2)).collect();
+        assert_eq!(owners, expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::document::{Documents, Item, JsonSplitter, YamlSplitter};
 use super::draft::{Draft, LogOwner, Section};
 use super::ipam_report::{IpamReportReader, Told};
 use super::iproute::IpReader;
-use super::iptables::IptablesReader;
+use super::iptables::{self, IptablesReader};
 use super::logs::LogReader;
 use super::tables::{self, Table};
 use super::{command, prompt, setup};
@@ -88,7 +88,7 @@ impl FileReader {
             self.documents.command(section.command.as_deref().unwrap_or_default());
             self.section = section;
             let pod = command::pod_of_logs(self.section.command.as_deref().unwrap_or_default());
-            self.draft.log_owners.push(LogOwner {
+            self.draft.log_goes_to(LogOwner {
                 first: self.log.len(),
                 pod: pod.map(str::to_owned),
                 host: self.section.host.clone(),
@@ -190,6 +190,7 @@ impl FileReader {
         }
         let draft = &self.draft;
         if self.iptables.line(&line.text, || draft.origin(line)) {
+            draft.keep_rule(&line.text);
             return true;
         }
         if self.bgp.line(&line.text, || draft.origin(line)) || self.ip.line(&line.text, || draft.origin(line))
@@ -241,13 +242,23 @@ impl FileReader {
             let named = evidence::NodeEvidence { bgp: Some(bgp), ..Default::default() };
             node.absorb(named);
         }
-        let is_ipv6 = self.section.command.as_deref().unwrap_or(&self.draft.file).contains("ip6tables");
-        if let Some(firewall) = std::mem::take(&mut self.iptables).finish(is_ipv6) {
-            self.draft.node(&self.section).absorb_firewall(firewall);
-        }
+        self.end_rules();
         let mut kernel = std::mem::take(&mut self.ip).finish(self.section.command.as_deref());
         kernel.absorb(std::mem::take(&mut self.documents.kernel));
         self.draft.place_kernel(&self.section, kernel);
+    }
+
+    fn end_rules(&mut self) {
+        let rules = std::mem::take(&mut self.iptables);
+        // Rules that were skipped could be those that matter.
+        if rules.is_beyond_limit() || (self.skipped > 0 && rules.has_begun()) {
+            self.draft.unseen(FileGap::RulesBeyondLimit { limit: iptables::RULES_MAX });
+            return;
+        }
+        let is_ipv6 = self.section.command.as_deref().unwrap_or(&self.draft.file).contains("ip6tables");
+        if let Some(firewall) = rules.finish(is_ipv6) {
+            self.draft.add_firewall(&self.section, firewall);
+        }
     }
 }
 
@@ -286,7 +297,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_skipped_and_reported() {
         let routes: String = (0..100).map(|number| format!("10.0.0.{number} dev eth0\n")).collect();
-        let draft = read(&routes, 6_000);
+        let draft = read(&routes, 10_000);
         let kept = draft.nodes.values().next().unwrap().kernel.routes.as_ref().unwrap().len();
         assert!((5..20).contains(&kept), "{kept}");
         let skipped = FileGap::BeyondMemory(100 - kept as u64);
@@ -299,11 +310,62 @@ mod tests {
     fn items_that_do_not_fit_are_skipped_and_reported() {
         let items: Vec<String> =
             (0..100).map(|number| format!("{{\"dst\":\"10.0.0.{number}\",\"dev\":\"e\"}}")).collect();
-        let draft = read(&format!("[{}]", items.join(",")), 6_000);
+        let draft = read(&format!("[{}]", items.join(",")), 10_000);
         let kept = draft.nodes.values().next().unwrap().kernel.routes.as_ref().unwrap().len();
         assert!((5..20).contains(&kept), "{kept}");
         let skipped = FileGap::BeyondMemory(100 - kept as u64);
         assert_eq!(draft.cluster.unseen[0], Unseen::file("n.txt", skipped));
+    }
+
+    #[test]
+    fn rules_beyond_the_limit_are_reported() {
+        let chains: String =
+            (0..=iptables::RULES_MAX).map(|number| format!(":c{number} - [0:0]\n")).collect();
+        let draft = read(&format!("*filter\n{chains}COMMIT\n"), 256 << 20);
+        assert!(draft.nodes.values().all(|node| node.firewall.is_none()));
+        let words: Vec<String> = draft.cluster.unseen.iter().map(Unseen::to_string).collect();
+        assert_eq!(
+            words,
+            ["n.txt: firewall rules were skipped: no dump of more than 100000 chains and rules is read"]
+        );
+    }
+
+    /// A table that is not whole says nothing, and so do those before it.
+    #[test]
+    fn rules_that_do_not_fit_are_reported() {
+        let rules = "-A c -j ACCEPT\n".repeat(100);
+        let draft = read(&format!("*nat\n:d - [0:0]\nCOMMIT\n*filter\n:c - [0:0]\n{rules}COMMIT\n"), 14_000);
+        assert!(draft.nodes.values().all(|node| node.firewall.is_none()));
+        assert_eq!(draft.cluster.unseen.len(), 2, "{:?}", draft.cluster.unseen);
+    }
+
+    /// Each dump was compared with every chain that was known.
+    #[test]
+    fn a_table_that_is_shown_again_adds_nothing() {
+        let dump = |table: &str, chain: &str| {
+            format!("$ sudo iptables-save\n*{table}\n:{chain} - [0:0]\n-A {chain} -j ACCEPT\nCOMMIT\n")
+        };
+        let again = dump("filter", "b").repeat(50);
+        let text = [dump("filter", "a"), again, dump("nat", "c")].concat();
+        let draft = read(&text, 1 << 20);
+        let firewall = &draft.nodes.values().next().unwrap().firewall.as_ref().unwrap().seen;
+        let chains: Vec<&str> = firewall.chains.iter().map(|chain| chain.name.as_str()).collect();
+        assert_eq!(chains, ["a", "c"]);
+    }
+
+    /// Prompts are many, events between them are few.
+    #[test]
+    fn owners_of_a_log_are_no_more_than_its_events() {
+        let prompts = "[root@n1 ~]# date\n[root@n2 ~]# date\n".repeat(500);
+        let event = "time=\"2017-12-13T10:27:42+08:00\" level=error msg=\"etcdserver: leader changed\"\n";
+        let draft = read(&format!("{prompts}{event}{prompts}"), 1 << 20);
+        assert_eq!(draft.cluster.log.as_ref().unwrap().len(), 1);
+        let owners: Vec<(usize, &str)> = draft
+            .log_owners
+            .iter()
+            .map(|owner| (owner.first, owner.host.as_ref().map_or("", |host| host.as_str())))
+            .collect();
+        assert_eq!(owners, [(0, "n2"), (1, "n2")]);
     }
 
     #[test]

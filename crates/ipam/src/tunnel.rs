@@ -24,12 +24,13 @@ impl Tunnel {
 
     /// The handle under which a node holds the address.
     pub fn handle(self, node: &str) -> HandleId {
+        let [ipip, vxlan, vxlan_v6, wireguard, wireguard_v6] = HandleId::TUNNEL_DEVICES;
         let device = match self {
-            Tunnel::Ipip => "ipip",
-            Tunnel::Vxlan => "vxlan",
-            Tunnel::VxlanV6 => "vxlan-v6",
-            Tunnel::Wireguard => "wireguard",
-            Tunnel::WireguardV6 => "wireguard-v6",
+            Tunnel::Ipip => ipip,
+            Tunnel::Vxlan => vxlan,
+            Tunnel::VxlanV6 => vxlan_v6,
+            Tunnel::Wireguard => wireguard,
+            Tunnel::WireguardV6 => wireguard_v6,
         };
         HandleId::of_tunnel(device, node)
     }

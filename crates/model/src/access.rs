@@ -1,8 +1,9 @@
 //! What a node's agent needs of the store, as grants for its credentials: what is the node's own it writes, what is the cluster's it only
-//! reads. What nodes share (address blocks and handles) any of them can write; no store can tell there whose address it is.
+//! reads. What nodes share (address blocks and handles) any of them can write; no store can tell there whose address it is. Handles of
+//! tunnels are an exception: they name their node.
 
 use crate::names::{EndpointName, EndpointNameError};
-use crate::{AffinityOwner, IpVersion, Key, KeyRange, Kind};
+use crate::{AffinityOwner, HandleId, IpVersion, Key, KeyRange, Kind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
@@ -22,6 +23,8 @@ pub struct Grant {
 pub enum GrantedKeys {
     One(Key),
     All(KeyRange),
+    /// From this one up to the second, which is not granted, or to the last.
+    Handles(HandleId, Option<HandleId>),
 }
 
 /// In which namespaces a node may have pods. Calico's key of an endpoint has the namespace before the node, so etcd can keep the endpoints of
@@ -86,13 +89,31 @@ pub fn node_grants(node: &str, namespaces: &GrantedNamespaces) -> Result<Vec<Gra
     for version in [IpVersion::V4, IpVersion::V6] {
         grants.push(all(KeyRange::Blocks(version), "IPAM blocks, shared by all nodes"));
     }
-    grants.push(all(KeyRange::Handles, "IPAM handles, shared by all nodes"));
     let read =
         |keys: GrantedKeys| Grant { access: Access::Read, keys, why: "settings and records of the cluster" };
+    // First, because it replaces the grant of an older version, which was to write the same range.
+    grants.push(read(GrantedKeys::All(KeyRange::Handles)));
+    let own = HandleId::TUNNEL_DEVICES.map(|device| Key::Handle(HandleId::of_tunnel(device, node)));
+    grants.extend(own.map(|key| one(key, "the handles of its own tunnels' addresses")));
+    grants.extend(handles_of_no_tunnel().map(|keys| Grant {
+        access: Access::ReadWrite,
+        keys,
+        why: "the other IPAM handles, shared by all nodes",
+    }));
     // Followed as a range, so it is granted as one.
     grants.push(read(GrantedKeys::All(KeyRange::IpamConfig)));
     grants.extend(READ_KINDS.map(|kind| read(GrantedKeys::All(KeyRange::Kind(kind)))));
     Ok(grants)
+}
+
+/// The ranges between the handles of tunnels.
+fn handles_of_no_tunnel() -> impl Iterator<Item = GrantedKeys> {
+    let tunnels = HandleId::TUNNEL_DEVICES.map(|device| HandleId::of_tunnel(device, ""));
+    // A dot follows the dash: the first text that does not begin with what names a tunnel.
+    let after = |tunnel: &HandleId| HandleId::from(format!("{}.", tunnel.to_string().trim_end_matches('-')));
+    let starts = [HandleId::from("-")].into_iter().chain(tunnels.each_ref().map(after));
+    let ends = tunnels.into_iter().map(Some).chain([None]);
+    starts.zip(ends).map(|(start, end)| GrantedKeys::Handles(start, end))
 }
 
 /// Names double every dash inside a part, so no other node's name begins like this.
@@ -108,11 +129,24 @@ fn own_endpoints(node: &str, namespace: &str, orchestrator: &str) -> Result<KeyR
 }
 
 impl Grant {
-    /// The key, or the prefix of keys, in Calico's etcd layout.
+    /// The key, the prefix of keys, or the first of a range, in Calico's etcd layout.
     pub fn etcd_text(&self) -> String {
         match &self.keys {
             GrantedKeys::One(key) => key.etcd_text(),
             GrantedKeys::All(range) => range.etcd_prefix(),
+            GrantedKeys::Handles(start, _) => Key::Handle(start.clone()).etcd_text(),
+        }
+    }
+
+    /// The first key after a range that is not a prefix.
+    pub fn etcd_end(&self) -> Option<String> {
+        match &self.keys {
+            GrantedKeys::One(_) | GrantedKeys::All(_) => None,
+            GrantedKeys::Handles(_, Some(end)) => Some(Key::Handle(end.clone()).etcd_text()),
+            // The digit 0 follows the slash.
+            GrantedKeys::Handles(_, None) => {
+                Some(format!("{}0", KeyRange::Handles.etcd_prefix().trim_end_matches('/')))
+            }
         }
     }
 
@@ -121,8 +155,12 @@ impl Grant {
     }
 
     pub fn covers(&self, key: &Key) -> bool {
-        let text = key.etcd_text();
-        if self.is_prefix() { text.starts_with(&self.etcd_text()) } else { text == self.etcd_text() }
+        let (text, start) = (key.etcd_text(), self.etcd_text());
+        match &self.keys {
+            GrantedKeys::One(_) => text == start,
+            GrantedKeys::All(_) => text.starts_with(&start),
+            GrantedKeys::Handles(..) => start <= text && self.etcd_end().is_some_and(|end| text < end),
+        }
     }
 }
 
@@ -164,6 +202,36 @@ mod tests {
             assert!(!writes(&Key::cluster(kind, "default")), "{kind}");
         }
         assert!(!writes(&Key::IpamConfig) && may(&grants, Access::Read, &Key::IpamConfig));
+    }
+
+    #[test]
+    fn of_tunnels_handles_a_node_writes_its_own_only() {
+        let grants = node_grants("b", &GrantedNamespaces::All).unwrap();
+        let handle = |text: &str| Key::Handle(text.into());
+        for device in HandleId::TUNNEL_DEVICES {
+            assert!(may(&grants, Access::ReadWrite, &Key::Handle(HandleId::of_tunnel(device, "b"))));
+            for other in ["a", "bb", "b.c", "b-c", "a-b", "zz", "0"] {
+                let key = Key::Handle(HandleId::of_tunnel(device, other));
+                assert!(!may(&grants, Access::ReadWrite, &key), "{key}");
+                assert!(may(&grants, Access::Read, &key), "{key}");
+            }
+        }
+        for shared in [
+            "0f3a",
+            "k8s-pod-network.0f3a",
+            "A.b",
+            "ipip.c1",
+            "vxlan.c1",
+            "vxlan-v6.c1",
+            "wireguard.c1",
+            "zz.c1",
+            "_x",
+            "ip.c",
+            "wg.c",
+        ] {
+            assert!(may(&grants, Access::ReadWrite, &handle(shared)), "{shared}");
+        }
+        assert!(!may(&grants, Access::ReadWrite, &Key::IpamConfig));
     }
 
     #[test]

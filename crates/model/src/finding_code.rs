@@ -140,6 +140,7 @@ finding_codes! {
     RouteViaWrongNode = "route-via-wrong-node",
     RouteWithoutEndpoint = "route-without-endpoint",
     RpFilterLoose = "rp-filter-loose",
+    RulesNotLoaded = "rules-not-loaded",
     RulesNotWritten = "rules-not-written",
     ServiceBlockEmpty = "service-block-empty",
     StaleDel = "stale-del",

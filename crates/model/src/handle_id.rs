@@ -30,6 +30,9 @@ impl HandleId {
     /// Holds the addresses that Windows does not give to pods.
     pub const WINDOWS_RESERVED: &str = "windows-reserved-ipam-handle";
 
+    /// In the order of the handles.
+    pub const TUNNEL_DEVICES: [&str; 5] = ["ipip", "vxlan", "vxlan-v6", "wireguard", "wireguard-v6"];
+
     pub fn of_sandbox(network: &str, container_id: &str) -> HandleId {
         HandleId::from(format!("{network}.{container_id}"))
     }

@@ -217,6 +217,9 @@ pub enum KeyRange {
     AllBlocks,
     /// All affinities of nodes. Owners that are not nodes are in `VirtualAffinities`.
     HostAffinities,
+    /// Affinities without the labels by which a store finds those of one owner: Calico wrote none before 3.31. A store that needs no
+    /// labels shows all affinities of nodes, so callers look again at what they get.
+    UnlabelledAffinities,
     /// The affinities of one owner, of one IP version.
     AffinitiesOf(AffinityOwner, IpVersion),
     /// All affinities of owners that are not nodes.
@@ -246,7 +249,7 @@ impl KeyRange {
             KeyRange::EndpointsOf(_) => KeyRange::Kind(Kind::WorkloadEndpoint).etcd_prefix(),
             KeyRange::Blocks(version) => format!("{BLOCKS}{}/block/", version.key_segment()),
             KeyRange::AllBlocks => BLOCKS.to_owned(),
-            KeyRange::HostAffinities => HOST_AFFINITIES.to_owned(),
+            KeyRange::HostAffinities | KeyRange::UnlabelledAffinities => HOST_AFFINITIES.to_owned(),
             KeyRange::AffinitiesOf(owner, version) => {
                 format!("{}{}/{}/block/", affinity_root(owner), owner.name(), version.key_segment())
             }

@@ -145,6 +145,10 @@ pub enum ConfigError {
     MixedCertificates,
     #[error("an etcd client certificate needs a key and a key needs a certificate; only the {0} is given")]
     HalfCertificate(&'static str),
+    #[error(
+        "usePodCIDR (USE_POD_CIDR) is on, but addresses from the pod CIDRs of Kubernetes' nodes are not supported"
+    )]
+    PodCidrs,
 }
 
 impl ConfigError {
@@ -173,6 +177,9 @@ impl ConfigError {
                 "use either etcdKey, etcdCert and etcdCACert, or etcdKeyFile, etcdCertFile and etcdCACertFile",
             ),
             ConfigError::HalfCertificate(_) => Some("give both the certificate and its key"),
+            ConfigError::PodCidrs => Some(
+                "move the cluster to Calico's IPAM (calico-ipam), or remove the setting if its addresses are from IP pools already",
+            ),
         }
     }
 }
@@ -195,6 +202,9 @@ impl StoreConfig {
                 StoreConfig::Sqlite { path: sqlite_path.unwrap_or_else(|| DEFAULT_SQLITE_PATH.into()) }
             }
             DatastoreType::Etcd => StoreConfig::Etcd(etcd_config(settings)?),
+            DatastoreType::Kubernetes if settings.use_pod_cidr == Some(true) => {
+                return Err(ConfigError::PodCidrs);
+            }
             DatastoreType::Kubernetes => StoreConfig::Kubernetes(KubeConfig {
                 kubeconfig: overrides.kubeconfig.or(settings.kubeconfig.map(PathBuf::from)),
                 context: settings.k8s_current_context,

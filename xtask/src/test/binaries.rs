@@ -14,7 +14,6 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 use super::hangs::{Harness, HarnessLimits};
-use super::portions::{self, Outcome};
 use super::report::{KindReport, Report};
 use super::skips::SkipList;
 use super::{Run, options::Options};
@@ -196,21 +195,14 @@ fn run_one(run: &Run, program: &TestProgram, filters: &[String], report: &Mutex<
         describe_run(run, &mut command);
         command
     };
-    let quiet = run.options.allowed_for_test();
-    let limits = HarnessLimits { total: run.options.allowed(), quiet };
+    let limits = HarnessLimits { total: run.options.allowed(), quiet: run.options.allowed_for_test() };
     let (name, seed) = (program.name.as_str(), run.options.seed);
     let harness = Harness { name, command: &command, filters, limits, seed };
-    let mut progress = Progress::new(name);
-    let outcome = if program.kind == "integration" && filters.is_empty() && !run.hurry.is_patient() {
-        portions::run(&harness, &run.hurry, &mut |line| progress.line(line))?
-    } else {
-        Outcome::whole(harness.run(&mut |line| progress.line(line))?)
-    };
 
-    let mut skipped = skip_list.read();
-    skipped.extend(outcome.left_out);
+    let mut progress = Progress::new(name);
+    let (tally, finished) = harness.run(&mut |line| progress.line(line))?;
     let mut report = report.lock().expect("a worker does not panic");
-    report.add_program(name, &outcome.tally, skipped, &outcome.finished);
+    report.add_program(name, &tally, skip_list.read(), &finished);
     Ok(())
 }
 

@@ -10,7 +10,6 @@ use super::libtest::{Counts, Tally, finished_test, long_running, read, tally};
 use crate::process::{End, Finished, Limits, capture};
 
 /// How one test program is run.
-#[derive(Clone, Copy)]
 pub(crate) struct Harness<'a> {
     /// The program's name in the report.
     pub(crate) name: &'a str,
@@ -83,17 +82,6 @@ impl Harness<'_> {
 
     /// The tests of which nothing was heard yet.
     fn rest(&self, done: &Tally) -> Result<Vec<String>> {
-        let is_done = |name: &String| {
-            let ignored = done.ignored.iter().map(|(name, _)| name);
-            done.passed.iter().chain(&done.failed).chain(ignored).any(|known| bare(known) == name)
-        };
-        let mut names = self.list()?;
-        names.retain(|name| !is_done(name));
-        Ok(names)
-    }
-
-    /// The names of the tests that are wanted. Empty for a program without a harness.
-    pub(crate) fn list(&self) -> Result<Vec<String>> {
         let list: Vec<String> = ["--list", "--format", "terse"]
             .map(str::to_owned)
             .into_iter()
@@ -101,7 +89,12 @@ impl Harness<'_> {
             .collect();
         let limits = Limits { total: self.limits.total, quiet: None };
         let listed = capture(&mut (self.command)(&list), limits, &mut |_| ())?;
-        Ok(listed.output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+        let names = listed.output.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned);
+        let is_done = |name: &String| {
+            let ignored = done.ignored.iter().map(|(name, _)| name);
+            done.passed.iter().chain(&done.failed).chain(ignored).any(|known| bare(known) == name)
+        };
+        Ok(names.filter(|name| !is_done(name)).collect())
     }
 }
 

@@ -5,10 +5,8 @@ mod busy;
 mod documents;
 mod fuzz;
 mod hangs;
-mod hurry;
 mod libtest;
 mod options;
-mod portions;
 mod programs;
 mod released;
 mod report;
@@ -23,7 +21,6 @@ use crate::metadata::Metadata;
 use crate::scratch::Scratch;
 use crate::{go_tools, kubernetes, packages, tidy};
 
-use hurry::Hurry;
 use options::Options;
 pub(crate) use report::{KindReport, Report};
 
@@ -32,7 +29,6 @@ struct Run {
     options: Options,
     metadata: Metadata,
     scratch: Scratch,
-    hurry: Hurry,
 }
 
 impl Run {
@@ -44,14 +40,13 @@ impl Run {
 
 pub(crate) fn run(args: &[String]) -> Result<bool> {
     let options = Options::parse(args)?;
-    let hurry = Hurry::new(options.seed, options.full || options.busy);
     println!("seed {} (the same again: cargo xtask test --seed {0})", options.seed);
     packages::ensure(packages::FOR_TESTS)?;
     go_tools::ensure()?;
     if options.wants_kind("integration") {
         kubernetes::ensure()?;
     }
-    let run = Run { metadata: Metadata::ours()?, scratch: Scratch::new()?, hurry, options };
+    let run = Run { metadata: Metadata::ours()?, scratch: Scratch::new()?, options };
     let mut report = Report::default();
     let started = Instant::now();
     if run.options.wants_kind("tidy") {

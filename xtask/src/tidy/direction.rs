@@ -14,10 +14,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ipam", &["model"]),
     ("plan", &["model"]),
     ("evidence", &["model", "ipam", "plan"]),
-    ("intake", &["model", "ipam", "plan", "evidence"]),
+    ("intake", &["model", "ipam", "evidence"]),
     ("doctor", &["model", "ipam", "plan", "evidence"]),
     ("repair", &["model", "ipam", "plan", "evidence", "doctor"]),
-    ("render", &["model", "ipam", "evidence", "doctor", "repair"]),
+    ("render", &["model", "evidence", "doctor", "repair"]),
     // edges
     ("host", &["model", "plan"]),
     ("store", &["model"]),
@@ -26,8 +26,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("mend", &["wire", "model", "ipam", "plan", "evidence", "doctor", "repair", "store", "book", "gather"]),
     // proving grounds
     ("testkit", &[]),
-    ("sim", &["model", "ipam", "plan", "doctor", "store", "book", "testkit"]),
-    ("lab", &["model", "ipam", "plan", "evidence", "doctor", "repair", "host", "store", "book", "testkit"]),
+    ("sim", &["model", "ipam", "store", "book", "testkit"]),
+    ("lab", &["model", "ipam", "plan", "doctor", "repair", "host", "store", "book", "testkit"]),
     // programs. The CNI plugin stays small: it shares only the words with the rest.
     ("cni", &["wire"]),
     ("agent", &["wire", "model", "ipam", "plan", "evidence", "doctor", "host", "store", "book", "gather"]),
@@ -59,6 +59,10 @@ fn faults(packages: &[Package]) -> Vec<String> {
         let is_ours = |used: &&Dependency| {
             used.name != package.name && packages.iter().any(|ours| ours.name == used.name)
         };
+        let is_used = |name: &str| package.dependencies.iter().any(|used| used.name == name);
+        for unused in allowed.iter().filter(|name| !is_used(name)) {
+            faults.push(format!("{} does not use {unused}: take it out of its row", package.name));
+        }
         for used in package.dependencies.iter().filter(is_ours) {
             let allowed_in_tests = used.is_dev && TESTS_MAY_USE.contains(&used.name.as_str());
             if !allowed.contains(&used.name.as_str()) && !allowed_in_tests {
@@ -91,10 +95,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_direction_and_an_unknown_crate_are_found() {
+    fn a_wrong_direction_an_unused_right_and_an_unknown_crate_are_found() {
         let packages = [
             package("model", &[("store", false), ("serde", false)]),
             package("store", &[("model", false), ("testkit", true)]),
+            package("ipam", &[]),
             package("testkit", &[]),
             package("cni", &[("model", false), ("testkit", false)]),
             package("helper", &[]),
@@ -103,6 +108,8 @@ mod tests {
             faults(&packages),
             [
                 "model must not use store",
+                "ipam does not use model: take it out of its row",
+                "cni does not use wire: take it out of its row",
                 "cni must not use model",
                 "cni must not use testkit",
                 "helper: this crate has no row in the table of who may use whom",

@@ -8,8 +8,10 @@ use ipnet::IpNet;
 use model::ipam::Block;
 use model::{Cidr, IpVersion, Key, KeyRange, Kind, Resource};
 use plan::address::Doubt;
-use plan::between::{AllowedSource, Between, BetweenSettings, BlockView, NodeView, PoolView};
-use store::{Record, Store};
+use plan::between::{
+    AllowedSource, Between, BetweenSettings, BlockView, NodeView, PodGuard, PoolView, Protected,
+};
+use store::{Record, Store, StoreError};
 use tokio::sync::Notify;
 use tracing::warn;
 
@@ -151,6 +153,12 @@ impl Cache {
         self.lock().is_complete()
     }
 
+    /// The rules that restrict this node's pods; `None` until all settings have been listed.
+    pub(crate) fn pod_guard(&self) -> Option<PodGuard> {
+        let state = self.lock();
+        state.is_complete().then(|| PodGuard::new(state.between.settings()))
+    }
+
     /// The blocks in which this node has something; `None` until all have been listed.
     pub(crate) fn blocks_of_node(&self) -> Option<BTreeSet<Cidr>> {
         let state = self.lock();
@@ -186,6 +194,16 @@ impl Cache {
         };
         follow(store, part.range(), part.what(), on_update).await;
     }
+}
+
+/// What no pod may hide, read now: for a call without an agent.
+pub(crate) async fn read_protected(store: &dyn Store, node: &str) -> Result<Protected, StoreError> {
+    let cache = Cache::new(node);
+    for part in [Part::Nodes, Part::Pools, Part::Felix, Part::Bgp] {
+        let (records, _) = store.list_all(part.range()).await?;
+        records.iter().for_each(|record| cache.lock().put(record));
+    }
+    Ok(cache.lock().between.protected())
 }
 
 fn kubernetes_service() -> Option<IpNet> {
@@ -322,6 +340,18 @@ mod tests {
         while !condition(&mut cache.lock()) {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[tokio::test]
+    async fn a_call_without_an_agent_reads_what_no_pod_may_hide() {
+        let store = MemoryStore::new();
+        put(&store, Kind::IpPool, "pods", json!({"cidr": "10.0.0.0/16"})).await;
+        put(&store, Kind::Node, "other", json!({"bgp": {"ipv4Address": "192.0.2.2/24"}})).await;
+        let services = json!({"serviceClusterIPs": [{"cidr": "10.96.0.0/12"}]});
+        put(&store, Kind::BgpConfiguration, "default", services).await;
+        let protected = read_protected(&store, "own").await.unwrap();
+        let hidden = |text: &str| protected.hidden_by(text.parse().unwrap()).is_some();
+        assert!(hidden("192.0.2.2") && hidden("10.96.0.10") && !hidden("10.0.0.7"));
     }
 
     #[tokio::test]

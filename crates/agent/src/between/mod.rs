@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::services::Agent;
-pub(crate) use cache::Cache;
+pub(crate) use cache::{Cache, read_protected};
 use keep::Keeper;
 
 const RETRY_DELAY: Duration = Duration::from_secs(1);

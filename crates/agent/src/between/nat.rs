@@ -56,16 +56,20 @@ impl Nat {
             Ok(false) => self.load(wanted).await.inspect(|()| record_fix(agent, is_reload)),
             Err(error) => Err(error),
         };
-        agent.metrics().nat_failed.set_flag(outcome.is_err());
         let pause = if outcome.is_ok() { CHECK_EVERY } else { RETRY_DELAY };
         let now = Instant::now();
         (self.checked_at, self.check_at) = (Some(now), Some(now + pause));
-        if let Err(error) = outcome {
-            agent.warn_once(format!(
-                "cannot load the nftables rules of the cluster: {error}. Until then packets that leave the cluster may keep their pods' \
-                 addresses, and hosts that are not nodes may send into tunnels"
-            ));
+        let problem = outcome.err().map(|error| {
+            format!(
+                "cannot load the nftables rules of the cluster: {}. Until then packets that leave the cluster may keep their pods' \
+                 addresses, and hosts that are not nodes may send into tunnels",
+                model::text::on_one_line(&error)
+            )
+        });
+        if let Some(problem) = &problem {
+            agent.warn_once(problem.clone());
         }
+        agent.health.set_cluster_rules_missing(problem);
     }
 
     async fn is_in_place(&self, wanted: &str) -> Result<bool, HostError> {

@@ -155,12 +155,13 @@ impl Daemon {
 
     fn ensure_text(&mut self, config: &str) -> Result<(), DaemonError> {
         let refused = self.accept(config).err();
-        if self.is_answering() {
-            if self.started_at.is_some_and(|started| started.elapsed() > STEADY_AFTER) {
+        match self.is_answering() {
+            Ok(false) => self.start()?,
+            Ok(true) if self.started_at.is_some_and(|started| started.elapsed() > STEADY_AFTER) => {
                 self.start_delay = START_DELAY_MIN;
             }
-        } else {
-            self.start()?;
+            Ok(true) => {}
+            Err(silent) => return Err(refused.unwrap_or(silent)),
         }
         match refused {
             Some(error) => Err(error),
@@ -229,8 +230,13 @@ impl Daemon {
         Ok(())
     }
 
-    fn is_answering(&self) -> bool {
-        host::bird::ask(&self.places.socket, "show status").is_ok()
+    /// A process that is stopped or hangs is an error: beside it no second one can start.
+    fn is_answering(&self) -> Result<bool, DaemonError> {
+        match self.ask("show status") {
+            Ok(_) => Ok(true),
+            Err(DaemonError::Silent { source, .. }) if source.kind() != io::ErrorKind::TimedOut => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn ask(&self, question: &str) -> Result<String, DaemonError> {
@@ -264,7 +270,7 @@ impl Daemon {
         failpoint::hit(Point::BgpStarted);
         info!(config = %self.places.config.display(), "started BIRD");
         let deadline = Instant::now() + START_TIMEOUT;
-        while !self.is_answering() && Instant::now() < deadline {
+        while !self.is_answering()? && Instant::now() < deadline {
             let ended = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
                 return Err(DaemonError::Ended { status: format!(" ({status})"), wait: self.start_delay });
@@ -295,6 +301,8 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn places(directory: &Path, program: &str) -> BirdPlaces {
@@ -341,8 +349,23 @@ mod tests {
     }
 
     #[test]
+    fn beside_one_that_does_not_answer_no_second_one_is_started() {
+        let directory = tempfile::tempdir().unwrap();
+        let started = directory.path().join("started");
+        let program = directory.path().join("bird");
+        // It accepts every configuration.
+        let script = format!("#!/bin/sh\n[ \"$1\" = -p ] || echo $$ > {}\n", started.display());
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let places = places(directory.path(), program.to_str().unwrap());
+        let _listener = std::os::unix::net::UnixListener::bind(&places.socket).unwrap();
+        let error = Daemon::new(places).ensure_text("router id 192.0.2.1;\n").unwrap_err();
+        assert!(matches!(error, DaemonError::Silent { .. }), "{error}");
+        assert!(!started.exists());
+    }
+
+    #[test]
     fn the_configuration_is_for_its_owner_only() {
-        use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep").join("bird.conf");
         write_private(&path, "x").unwrap();

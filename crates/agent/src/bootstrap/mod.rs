@@ -17,11 +17,15 @@ use uuid::Uuid;
 
 use crate::failpoint::{self, Point};
 use crate::health::{Condition, Health};
+use crate::pause::up_to;
 use crate::store_health;
 use crate::variables;
 
 const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
+/// How often a record is written that others change at the same time, before it counts as a failure.
+const TRIES: u32 = 10;
+const RACE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Reads a setting of the environment; empty counts as not set.
 type Environment<'a> = &'a (dyn Fn(&str) -> Option<String> + Sync);
@@ -87,9 +91,10 @@ async fn try_run(
     if reason == Reason::Fallback {
         refuse_other_machines_file(store, config, node).await?;
     }
-    cluster::ensure_information(store, environment).await?;
+    let mut overtaken = Overtaken::default();
+    while !overtaken.is_done(cluster::ensure_information(store, environment).await).await? {}
     failpoint::hit(Point::BootstrapInformation);
-    node::ensure(store, node, environment).await?;
+    while !overtaken.is_done(node::ensure(store, node, environment).await).await? {}
     failpoint::hit(Point::BootstrapNode);
     pools::ensure(store, environment).await?;
     failpoint::hit(Point::BootstrapPools);
@@ -98,6 +103,24 @@ async fn try_run(
     cluster::ensure_settings(store, node).await?;
     failpoint::hit(Point::BootstrapSettings);
     Ok(())
+}
+
+/// Counts how often another writer was faster.
+#[derive(Debug, Default)]
+struct Overtaken(u32);
+
+impl Overtaken {
+    /// Whether it is done; otherwise it is to be tried again, on what the store holds now.
+    async fn is_done(&mut self, outcome: Result<(), Failure>) -> Result<bool, Failure> {
+        match outcome {
+            Err(Failure::Store(error)) if error.is_lost_race() && self.0 < TRIES => {
+                self.0 += 1;
+                tokio::time::sleep(up_to(RACE_PAUSE)).await;
+                Ok(false)
+            }
+            outcome => outcome.map(|()| true),
+        }
+    }
 }
 
 /// A file that was not configured and has other nodes but not this one was copied here or is shared by mistake.
@@ -141,12 +164,9 @@ async fn ensure(store: &dyn Store, resource: Resource) -> Result<(), StoreError>
     }
 }
 
-/// Writes a changed record. One that another writer changed in between stays as it is.
+/// Writes a changed record. It is an error if another writer changed it in between.
 async fn replace(store: &dyn Store, earlier: Record, resource: &Resource) -> Result<(), StoreError> {
-    match store.update(earlier.key, resource.encode(), earlier.revision).await {
-        Ok(_) | Err(StoreError::Conflict { .. } | StoreError::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
+    store.update(earlier.key, resource.encode(), earlier.revision).await.map(drop)
 }
 
 /// A record of a kind; `None` if it is missing or cannot be read.
@@ -175,7 +195,7 @@ fn with_metadata(mut resource: Resource) -> Resource {
 mod tests {
     use std::collections::BTreeMap;
 
-    use store::MemoryStore;
+    use store::{Change, MemoryStore};
 
     use super::*;
 
@@ -220,6 +240,37 @@ mod tests {
         }
         start(&store, "node-a", Reason::Named).await.unwrap();
         assert_eq!(records(&store).await, made);
+    }
+
+    #[tokio::test]
+    async fn what_another_writer_changed_in_between_is_read_again() {
+        let store = MemoryStore::new();
+        start(&store, "node-a", Reason::Named).await.unwrap();
+        let stale = find(&store, Kind::Node, "node-a").await.unwrap().unwrap();
+        let (record, mut node) = stale.clone();
+        node.metadata.labels.insert("theirs".to_owned(), String::new());
+        store.commit(vec![Change::update(record.key, node.encode(), record.revision)]).await.unwrap();
+
+        let (mut overtaken, mut read) = (Overtaken::default(), stale.clone());
+        loop {
+            let (record, mut node) = read;
+            node.metadata.labels.insert("ours".to_owned(), String::new());
+            let outcome = replace(&store, record, &node).await.map_err(Failure::from);
+            if overtaken.is_done(outcome).await.unwrap() {
+                break;
+            }
+            read = find(&store, Kind::Node, "node-a").await.unwrap().unwrap();
+        }
+        let (_, node) = find(&store, Kind::Node, "node-a").await.unwrap().unwrap();
+        assert_eq!(node.metadata.labels.keys().collect::<Vec<_>>(), ["ours", "theirs"]);
+        let lost = async || replace(&store, stale.0.clone(), &stale.1).await.map_err(Failure::from);
+        let last = loop {
+            match overtaken.is_done(lost().await).await {
+                Ok(is_done) => assert!(!is_done),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(last, Failure::Store(error) if error.is_lost_race()), "it ends");
     }
 
     #[tokio::test]

@@ -2,12 +2,15 @@
 //!
 //! A device with our alias is adopted if its sandbox has an endpoint record and the runtime, if there is one, lists the sandbox. A device
 //! without our alias is adopted only if both confirm it and the pod's own end agrees. Other devices are never touched.
+//!
+//! Where endpoint records are views of pods, IPAM says which addresses a sandbox has ([`confirm`]).
 
 use std::path::PathBuf;
+use std::sync::PoisonError;
 
 use host::cri::Sandboxes;
 use host::{Adoption, Claim, PodNamespace};
-use model::Sandbox;
+use model::{DeviceName, Sandbox};
 use tracing::{debug, info};
 
 use super::inventory::Inventory;
@@ -16,6 +19,7 @@ use crate::failpoint::{self, Point};
 use crate::journal::Entry;
 use crate::services::Agent;
 use crate::verbs::CniError;
+use crate::verbs::confirm::{self, Confirmed};
 
 /// `ready` is the runtime's list, if it answered.
 pub(super) async fn adopt_all(agent: &Agent, ready: Option<&Sandboxes>, inventory: &Inventory) {
@@ -28,7 +32,7 @@ pub(super) async fn adopt_all(agent: &Agent, ready: Option<&Sandboxes>, inventor
         if !is_confirmed || agent.journal.get(sandbox).is_some() || agent.locks.is_busy(sandbox) {
             continue;
         }
-        match adopt(agent, sandbox, endpoint).await {
+        match adopt(agent, sandbox, endpoint, inventory.own_device(sandbox).as_ref()).await {
             Ok(None) => {}
             Ok(Some(reason)) => agent.warn_once(format!("cannot adopt {sandbox}: {reason}")),
             Err(error) => debug!(%sandbox, %error, "cannot adopt a sandbox now"),
@@ -41,6 +45,7 @@ async fn adopt(
     agent: &Agent,
     sandbox: &Sandbox,
     endpoint: &LocalEndpoint,
+    own: Option<&DeviceName>,
 ) -> Result<Option<&'static str>, CniError> {
     let netns = match agent.runtime.client() {
         Some(runtime) => runtime.namespace_of(sandbox.container_id()).await.ok().flatten(),
@@ -53,8 +58,19 @@ async fn adopt(
     let Some(device) = endpoint.device.clone().filter(|_| !endpoint.addresses.is_empty()) else {
         return Ok(Some("its endpoint record names no device or no address"));
     };
-    let (mac, addresses) = (endpoint.mac, endpoint.addresses.clone());
-    let claim = Claim { sandbox: sandbox.clone(), device, mac, addresses };
+    let (book, key) = (agent.book.get_or_fail()?, &endpoint.record.key);
+    let is_protected = |address| {
+        let protected = agent.protected.read().unwrap_or_else(PoisonError::into_inner);
+        protected.hidden_by(address).is_some()
+    };
+    let confirmed = confirm::addresses(book, sandbox, key, &endpoint.addresses, is_protected).await?;
+    let Confirmed { addresses, unallocated } = match confirmed {
+        Ok(confirmed) => confirmed,
+        Err(reason) => return Ok(Some(reason)),
+    };
+    let pod = confirm::pod_behind(key);
+    let device = confirm::device(book, &device, own.cloned(), pod.as_ref(), sandbox)?;
+    let claim = Claim { sandbox: sandbox.clone(), device, mac: endpoint.mac, addresses, unallocated };
     let path = netns.clone();
     failpoint::hit(Point::AdoptBefore);
     let adoption = agent.in_kernel(move |host| {

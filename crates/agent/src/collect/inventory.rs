@@ -7,10 +7,10 @@ use doctor::mended::Leftovers;
 use host::OwnedLink;
 use ipam::{
     INTERFACE_ATTRIBUTE, NAMESPACE_ATTRIBUTE, NODE_ATTRIBUTE, POD_ATTRIBUTE, POD_UID_ATTRIBUTE,
-    ROLE_ATTRIBUTE, TYPE_ATTRIBUTE,
+    ROLE_ATTRIBUTE, ReleaseItem, TYPE_ATTRIBUTE,
 };
 use model::ipam::{Block, BlockAttribute};
-use model::{Key, Sandbox};
+use model::{DeviceName, Key, Sandbox};
 
 use super::blocks;
 use super::orchestrator::PodOwner;
@@ -33,7 +33,8 @@ pub(super) struct Inventory {
     endpoints: BTreeMap<Sandbox, LocalEndpoint>,
     /// Sandboxes of other plugins, of which only the addresses are ours: the kernel cannot tell whether they live.
     only_addresses: BTreeSet<Sandbox>,
-    with_addresses: BTreeSet<Sandbox>,
+    /// Addresses by sandbox, as the blocks say.
+    addresses: BTreeMap<Sandbox, Vec<ReleaseItem>>,
     /// Devices by sandbox, wherever their other end is.
     devices: BTreeMap<Sandbox, String>,
     /// Containers that use an address, by the journal and by endpoint records.
@@ -105,7 +106,7 @@ impl Inventory {
     pub(super) fn leftovers_of(&self, sandbox: &Sandbox) -> Leftovers<'_> {
         Leftovers {
             has_endpoint: self.endpoints.contains_key(sandbox),
-            has_addresses: self.with_addresses.contains(sandbox),
+            has_addresses: self.addresses.contains_key(sandbox),
             device: self.devices.get(sandbox).map(String::as_str),
         }
     }
@@ -117,6 +118,16 @@ impl Inventory {
             let is_there = is_own || self.has_foreign_device(endpoint);
             (is_there && sandbox.network() != UNKNOWN_NETWORK).then_some((sandbox, endpoint, is_own))
         })
+    }
+
+    /// What the blocks hold for it, to be released by address where its handle is missing.
+    pub(super) fn addresses_of(&self, sandbox: &Sandbox) -> Vec<ReleaseItem> {
+        self.addresses.get(sandbox).cloned().unwrap_or_default()
+    }
+
+    /// The device with the sandbox's alias.
+    pub(super) fn own_device(&self, sandbox: &Sandbox) -> Option<DeviceName> {
+        self.devices.get(sandbox).and_then(|name| DeviceName::new(name).ok())
     }
 
     fn has_foreign_device(&self, endpoint: &LocalEndpoint) -> bool {
@@ -158,7 +169,12 @@ impl Inventory {
             if attribute.secondary.contains_key(ROLE_ATTRIBUTE) {
                 self.only_addresses.insert(sandbox.clone());
             }
-            self.with_addresses.insert(sandbox.clone());
+            let item = block.address(ordinal).map(|address| ReleaseItem {
+                address,
+                handle: Some(sandbox.handle()),
+                sequence_number: Some(block.sequence_of(ordinal)),
+            });
+            self.addresses.entry(sandbox.clone()).or_default().extend(item);
             // The one record that has the pod's UID.
             self.owners.extend(owner_of(attribute).map(|owner| (sandbox.clone(), owner)));
             self.sandboxes.insert(sandbox);
@@ -275,6 +291,12 @@ mod tests {
         inventory.add_block(&block, "a");
         let found: Vec<&str> = inventory.sandboxes().map(Sandbox::container_id).collect();
         assert_eq!(found, ["gone", "lives"]);
+        let gone = Sandbox::new("net", "gone", "eth0").unwrap();
+        let items = inventory.addresses_of(&gone);
+        assert_eq!(items.iter().map(|item| item.address).collect::<Vec<_>>(), address("10.0.0.1"));
+        assert!(
+            items.iter().all(|item| item.handle == Some(gone.handle()) && item.sequence_number.is_some())
+        );
     }
 
     #[test]

@@ -105,7 +105,13 @@ async fn remove(sandbox: &Sandbox, inventory: &Inventory, agent: &Agent) -> Resu
     if owned.iter().any(|link| link.owner == *sandbox) {
         return Err(CniError::internal("it has a device again"));
     }
-    verbs::remove_attachment(sandbox, inventory.endpoint_of(sandbox), agent).await
+    verbs::remove_attachment(sandbox, inventory.endpoint_of(sandbox), agent).await?;
+    // Addresses are released by their handle. Where that is missing, they are still there.
+    let addresses = inventory.addresses_of(sandbox);
+    if !addresses.is_empty() {
+        agent.book.get_or_fail()?.release_addresses(addresses).await?;
+    }
+    Ok(())
 }
 
 /// Every sandbox of this node that any of our records, devices or journal entries names, for a runtime's GC.

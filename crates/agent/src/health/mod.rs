@@ -47,6 +47,8 @@ pub(crate) enum Condition {
     Sessions,
     /// Pods are restricted to their own addresses.
     Rules,
+    /// The other nftables rules are loaded: masquerading, and who may send into tunnels.
+    ClusterRules,
 }
 
 impl Condition {
@@ -60,6 +62,7 @@ impl Condition {
             Condition::Routes => "routes",
             Condition::Sessions => "bgp",
             Condition::Rules => "rules",
+            Condition::ClusterRules => "cluster-rules",
         }
     }
 }
@@ -198,6 +201,12 @@ impl Health {
         self.set_condition(Condition::Rules, reason.into_iter().collect());
     }
 
+    /// Why the cluster's nftables rules cannot be loaded; `None` if they are.
+    pub(crate) fn set_cluster_rules_missing(&self, reason: Option<String>) {
+        self.metrics.nat_failed.set_flag(reason.is_some());
+        self.set_condition(Condition::ClusterRules, reason.into_iter().collect());
+    }
+
     /// Invalid records that this node skips, each with the reason.
     pub(crate) fn set_invalid_records(&self, reasons: Vec<String>) {
         *self.invalid_records.lock().unwrap_or_else(PoisonError::into_inner) = reasons;
@@ -256,6 +265,7 @@ fn at_start() -> Conditions {
         (Condition::Routes, problem("the routes to other nodes have not been computed yet")),
         (Condition::Sessions, Vec::new()),
         (Condition::Rules, Vec::new()),
+        (Condition::ClusterRules, Vec::new()),
     ])
 }
 
@@ -282,6 +292,9 @@ mod tests {
         assert_eq!(health.not_ready(), [] as [&str; 0]);
         health.set_rules_missing(Some("no nft".to_owned()));
         assert_eq!(health.not_ready(), ["no nft"]);
+        health.set_cluster_rules_missing(Some("nft fails".to_owned()));
+        assert_eq!(health.not_ready(), ["no nft", "nft fails"]);
+        health.set_cluster_rules_missing(None);
         assert_eq!(health.not_alive(), None);
         health.set_condition(Condition::StateDirectory, vec!["it is full".to_owned()]);
         assert_eq!(health.not_ready(), ["it is full", "no nft"]);

@@ -22,7 +22,8 @@ use crate::journal::Journal;
 use crate::services::{Agent, AgentSetup};
 use crate::state::{self, State};
 use crate::{
-    between, bootstrap, collect, del_queue, findings, guard, node_status, policies, reconcile, store_health,
+    between, bootstrap, collect, del_queue, findings, guard, node_status, policies, reconcile, recovery,
+    store_health,
 };
 
 const STORE_RETRY_MIN: Duration = Duration::from_millis(200);
@@ -149,6 +150,7 @@ async fn work(
     });
     bootstrap::run(&*store, &config, reason, &agent.node, &agent.health).await?;
     failpoint::hit(Point::StartBootstrapped);
+    let is_labelled = recovery::label_affinities(&Book::new(store.clone()), &agent.node).await;
     agent.book.open(Book::following(store.clone(), Settings::default(), &agent.node));
     let following = agent.endpoints.follow(&*store, &agent.node, |in_sync| {
         agent.health.set_store_in_sync(in_sync);
@@ -173,6 +175,7 @@ async fn work(
         namespaces,
         del_queue::work(&agent),
         collect::run(&agent, grace),
+        recovery::keep(&agent, is_labelled),
         policies,
         between,
         bgp,

@@ -14,6 +14,9 @@ use super::{Call, delegate, records};
 use crate::failpoint::{self, Point};
 use crate::services::{Agent, FoundBook, Services};
 
+/// The runtime waits for it, after a DEL that took all of its time.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Which attempt at a DEL this is, and so how long it waits for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
@@ -108,12 +111,21 @@ async fn release_in_time(call: &Call, services: Services<'_>, attempt: Attempt) 
         Ok(Ok(())) => services.health.set_store_away(false),
         // It refused this one, which says little about the next.
         Ok(Err(_)) => {}
-        Err(_) => services.health.set_store_away(true),
+        // One record that the store is slow with says little about those of other pods.
+        Err(_) => services.health.set_store_away(!does_store_answer(call, services).await),
     }
     released.unwrap_or_else(|_| {
         let message = format!("the store did not answer within {} s", timeout.as_secs());
         Err(CniError::new(code::TRY_LATER, message))
     })
+}
+
+async fn does_store_answer(call: &Call, services: Services<'_>) -> bool {
+    let probe = async {
+        let Ok(FoundBook::Book(book)) = services.existing_book(&call.netconf).await else { return false };
+        book.store().probe().await.is_ok()
+    };
+    tokio::time::timeout(PROBE_TIMEOUT, probe).await.unwrap_or(false)
 }
 
 async fn release(call: &Call, services: Services<'_>) -> Result<(), CniError> {

@@ -39,11 +39,13 @@ pub(crate) struct CniError {
     pub(crate) message: String,
     /// Causes and advice.
     pub(crate) details: String,
+    /// What is wrong is not in the request: it may be right when the same request comes again.
+    pub(crate) is_outside: bool,
 }
 
 impl CniError {
     pub(crate) fn new(code: u32, message: impl Into<String>) -> CniError {
-        CniError { code, message: message.into(), details: String::new() }
+        CniError { code, message: message.into(), details: String::new(), is_outside: false }
     }
 
     pub(crate) fn environment(message: impl Into<String>) -> CniError {
@@ -81,12 +83,19 @@ impl CniError {
         write!(self.details, "{separator}{text}").expect("a string takes any text");
     }
 
+    /// Something beside the request is wrong: a file that it names, a variable of the environment.
+    #[must_use]
+    pub(crate) fn outside(self) -> CniError {
+        CniError { is_outside: true, ..self }
+    }
+
     /// The request itself is wrong, so repeating it cannot help.
     pub(crate) fn is_permanent(&self) -> bool {
-        matches!(
-            self.code,
-            code::VERSION | code::ENVIRONMENT | code::INPUT | code::NOT_DECODED | code::CONFIGURATION
-        )
+        !self.is_outside
+            && matches!(
+                self.code,
+                code::VERSION | code::ENVIRONMENT | code::INPUT | code::NOT_DECODED | code::CONFIGURATION
+            )
     }
 
     /// The store did not answer, or refused the change.
@@ -119,7 +128,8 @@ impl From<HostError> for CniError {
 
 impl From<StoreError> for CniError {
     fn from(error: StoreError) -> CniError {
-        let converted = CniError::of(code_of(&error), &error);
+        let mut converted = CniError::of(code_of(&error), &error);
+        converted.is_outside = matches!(error, StoreError::BadSetting { .. });
         match error.hint() {
             Some(hint) => converted.hint(hint),
             None => converted,
@@ -193,6 +203,16 @@ mod tests {
         let error = CniError::from(error);
         assert_eq!((error.code, error.message.as_str()), (11, "cannot reach the store at etcd:2379"));
         assert!(error.details.starts_with("disk on fire"), "{}", error.details);
+    }
+
+    /// A queued DEL waits until the file is right again.
+    #[test]
+    fn a_kubeconfig_that_cannot_be_used_may_be_repaired() {
+        let problem = "cannot be read".to_owned();
+        let error = CniError::from(StoreError::BadSetting { setting: "kubeconfig /kc".to_owned(), problem });
+        assert_eq!(error.code, code::CONFIGURATION);
+        assert!(!error.is_permanent(), "{error}");
+        assert!(CniError::configuration("the MTU is wrong").is_permanent());
     }
 
     #[test]

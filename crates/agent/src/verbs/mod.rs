@@ -18,6 +18,7 @@ mod add;
 mod address_role;
 mod caller;
 mod check;
+pub(crate) mod confirm;
 mod del;
 mod delegate;
 mod endpoint;

@@ -33,7 +33,7 @@ pub(crate) fn store_config(netconf: &NetConf) -> Result<StoreConfig, CniError> {
     };
     let selected = StoreConfig::from_sources(&sources).map_err(|error| {
         let hint = error.hint();
-        let error = CniError::configuration(error.to_string());
+        let error = CniError::configuration(error.to_string()).outside();
         if let Some(hint) = hint { error.hint(hint) } else { error }
     })?;
     Ok(selected.config)

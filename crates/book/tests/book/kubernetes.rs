@@ -4,20 +4,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
-use book::Addition;
+use book::{Addition, Book, Settings};
 use ipam::Granted;
 use model::kube::Layout;
 use model::names::{EndpointName, host_interface_name};
-use model::{Cidr, Key, Kind};
+use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind};
 use serde_json::json;
 use store::Store;
 use store::kube::{Definitions, KubeConfig, KubeStore};
 use testkit::kube::{ADMIN_TOKEN, Api, KubeApiServer, Setup, start_or_skip};
 use tokio::sync::{MutexGuard, OwnedMutexGuard};
 
+use crate::common::{assert_clean, assign, put_pools};
+
 /// How the names of kubeconfig files end.
 pub(crate) const KUBECONFIG: &str = ".kubeconfig";
-const LAYOUT: Layout = Layout::V1;
 /// Of all pods.
 const NAMESPACE: &str = "default";
 
@@ -55,7 +56,7 @@ async fn shared(test: &str, shared: &mut MutexGuard<'_, Weak<Cluster>>) -> Optio
 
 async fn install(kubeconfig: &Path) {
     let definitions = Definitions::connect(&config(kubeconfig)).await.unwrap();
-    for definition in model::kube::definitions(LAYOUT) {
+    for definition in model::kube::definitions(layout()) {
         let name = definition["metadata"]["name"].as_str().unwrap();
         definitions.create(name, &definition).await.unwrap();
     }
@@ -64,8 +65,14 @@ async fn install(kubeconfig: &Path) {
     }
 }
 
+/// Nothing depends on it, so each run tries one.
+fn layout() -> Layout {
+    if testkit::seed().is_multiple_of(2) { Layout::V1 } else { Layout::V3 }
+}
+
 fn config(kubeconfig: &Path) -> KubeConfig {
-    KubeConfig { kubeconfig: Some(kubeconfig.to_owned()), ..KubeConfig::default() }
+    let api_group = Some(layout().api_version());
+    KubeConfig { kubeconfig: Some(kubeconfig.to_owned()), api_group, ..KubeConfig::default() }
 }
 
 /// A connection of its own.
@@ -100,7 +107,8 @@ impl Cluster {
                 value.trim_matches('"').to_owned()
             };
             let (verb, resource) = (label("verb"), label("resource"));
-            let is_ours = label("group") == LAYOUT.group() || ["pods", "nodes"].contains(&resource.as_str());
+            let is_ours =
+                label("group") == layout().group() || ["pods", "nodes"].contains(&resource.as_str());
             if is_ours && verb != "WATCH" {
                 *requests.entry((verb, resource)).or_default() += count.parse::<f64>().unwrap() as u64;
             }
@@ -110,7 +118,7 @@ impl Cluster {
 
     /// Removes all records, nodes and pods.
     pub(crate) fn clear(&self) {
-        self.server.clear(&[LAYOUT.group(), "minions", "pods"]).unwrap();
+        self.server.clear(&[layout().group(), "minions", "pods"]).unwrap();
     }
 
     /// What a kubelet does, and whoever labels nodes.
@@ -157,4 +165,34 @@ impl Pod {
             json!({ "kind": "WorkloadEndpoint", "metadata": { "namespace": NAMESPACE }, "spec": spec });
         Addition::attach(self.key.clone(), value.to_string(), self.uid.as_str())
     }
+}
+
+/// Calico before 3.31.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_finds_its_blocks_that_an_earlier_calico_left_without_labels() {
+    let test = "a_node_finds_its_blocks_that_an_earlier_calico_left_without_labels";
+    let Some((cluster, _turn)) = take_turn(test).await else { return };
+    let (api, store) = (cluster.api(), connect(cluster.kubeconfig()).await);
+    put_pools(&store, &[json!({"cidr": "10.0.0.0/24", "blockSize": 29})]).await;
+    for node in ["node-a", "node-b"] {
+        cluster.put_node(node, &[]);
+    }
+    let before = Book::new(store.clone());
+    let own = Cidr::containing(assign(&before, "node-a", "a").await, 29).unwrap();
+    assign(&before, "node-b", "b").await;
+    let path = format!("/apis/{}/blockaffinities", LAYOUT.api_version());
+    for affinity in api.read(&path).unwrap()["items"].as_array().unwrap() {
+        let name = affinity["metadata"]["name"].as_str().unwrap();
+        let change = json!({"metadata": {"labels": null}});
+        api.patch("merge", &format!("{path}/{name}"), &change).unwrap();
+    }
+    let lost = assign(&Book::new(store.clone()), "node-a", "lost").await;
+    assert!(!own.contains(lost), "without labels it claims another block: {lost}");
+
+    let book = Book::following(store.clone(), Settings::default(), "node-a");
+    assert_eq!(book.label_affinities("node-a").await.unwrap(), 1, "the other one is another node's");
+    assert_eq!(book.label_affinities("node-a").await.unwrap(), 0);
+    let affinities = KeyRange::AffinitiesOf(AffinityOwner::Host("node-a".to_owned()), IpVersion::V4);
+    assert_eq!(store.list_all(affinities).await.unwrap().0.len(), 2);
+    assert_clean(&store).await;
 }

@@ -14,6 +14,7 @@ mod races;
 mod random;
 mod requests;
 mod scenarios;
+mod silence;
 mod stepwise;
 mod stores;
 mod warm;

@@ -287,6 +287,24 @@ async fn a_tunnel_has_an_address_while_a_pool_wants_it() {
     assert_clean(&store).await;
 }
 
+/// What cannot be understood changes nothing: the pool may be the one that wants the tunnel.
+#[tokio::test]
+async fn a_pool_that_cannot_be_understood_takes_no_tunnel_its_address() {
+    let pool = |selector: &str| json!({"cidr": "10.0.0.0/24", "blockSize": 30, "vxlanMode": "Always", "nodeSelector": selector});
+    let store = with_pools(&[pool("all()")]).await;
+    let book = Book::new(store.clone());
+    put(&store, Kind::Node, "node-a", json!({"bgp": {"ipv4Address": "192.0.2.1/24"}})).await;
+    let first = book.ensure_tunnel_address("node-a", Tunnel::Vxlan).await.unwrap();
+    put(&store, Kind::IpPool, "pool-0", pool("al()")).await;
+    let node = Key::cluster(Kind::Node, "node-a");
+    let before = (store.get(&node).await.unwrap(), holders(&store).await);
+    let error = book.ensure_tunnel_address("node-a", Tunnel::Vxlan).await.unwrap_err();
+    assert!(matches!(error, BookError::Pool(_)), "{error}");
+    assert_eq!((store.get(&node).await.unwrap(), holders(&store).await), before);
+    put(&store, Kind::IpPool, "pool-0", pool("all()")).await;
+    assert_eq!(book.ensure_tunnel_address("node-a", Tunnel::Vxlan).await.unwrap(), first);
+}
+
 #[tokio::test]
 async fn services_have_blocks_of_no_node() {
     let store =
@@ -340,6 +358,35 @@ async fn recovery_finds_nothing_where_nothing_is_wrong_and_mends_what_is() {
     assert_eq!(book.recover(twice).await.unwrap().repaired.len(), 1);
     assert_clean(&store).await;
     assert_eq!(holders(&store).await.len(), 1);
+}
+
+/// A collector finds such addresses by their blocks.
+#[tokio::test]
+async fn an_address_whose_handle_is_missing_is_released_by_its_number() {
+    let store = small().await;
+    let book = Book::new(store.clone());
+    let address = assign(&book, "node-a", "a").await;
+    delete(&store, Key::Handle("a".into())).await;
+    assert!(book.release_handle(HandleRequest::all("a")).await.unwrap().addresses.is_empty());
+    let sequence_number = Some(book.lookup(address).await.unwrap().unwrap().sequence_number);
+    let item = ReleaseItem { address, handle: Some("a".into()), sequence_number };
+    assert_eq!(book.release_addresses([item]).await.unwrap().addresses, [address]);
+    assert!(holders(&store).await.is_empty());
+    assert_clean(&store).await;
+}
+
+#[tokio::test]
+async fn unasked_recovery_reads_no_long_list() {
+    let store = small().await;
+    let book = Book::new(store.clone());
+    for handle in ["a", "b", "c"] {
+        assign(&book, "node-a", handle).await;
+    }
+    delete(&store, Key::Handle("a".into())).await;
+    assert_eq!(book.recover_if_few(Looks::Once, 1).await.unwrap(), None);
+    assert_eq!(book.recover_if_few(Looks::Once, 2).await.unwrap().unwrap().repaired.len(), 1);
+    assert_eq!(book.recover_if_few(Looks::Once, 2).await.unwrap(), None, "there are three handles now");
+    assert_clean(&store).await;
 }
 
 /// What only the second look finds may be someone's work in the middle.

@@ -1,4 +1,4 @@
-//! Stores that get in the way: one that holds commits back, one that loses answers.
+//! Stores that get in the way: one that holds commits back, one that loses answers, one that is silent about a record.
 
 use std::fmt;
 use std::ops::Deref;
@@ -129,6 +129,46 @@ impl Fate for Delay {
         let held_back = std::mem::take(&mut *self.held_back.lock().unwrap());
         for late in held_back {
             let _ = store.commit(late).await;
+        }
+        store.commit(changes).await
+    }
+}
+
+pub(crate) type Silent = Fated<Silence>;
+
+/// Changes of one record are not answered until they are let through; the others are.
+#[derive(Debug)]
+pub(crate) struct Silence {
+    key: Key,
+    passes: Semaphore,
+    asked: AtomicUsize,
+}
+
+impl Silent {
+    pub(crate) fn about(key: Key, store: Arc<dyn Store>) -> Arc<Silent> {
+        let fate = Silence { key, passes: Semaphore::new(0), asked: AtomicUsize::new(0) };
+        Arc::new(Fated { store, fate })
+    }
+}
+
+impl Silence {
+    /// Answers everything from now on.
+    pub(crate) fn end(&self) {
+        self.passes.add_permits(1000);
+    }
+
+    /// How often a change of the record was asked for.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl Fate for Silence {
+    async fn commit(&self, store: &dyn Store, changes: Vec<Change>) -> Result<Committed, StoreError> {
+        if changes.iter().any(|change| change.key == self.key) {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            self.passes.acquire().await.expect("it ends").forget();
         }
         store.commit(changes).await
     }

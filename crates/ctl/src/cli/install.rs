@@ -14,7 +14,7 @@ use model::kube::Layout;
 /// read. plumb on this node uses the same settings unless a configuration file or the environment chooses a store.
 ///
 /// With --print or --crds nothing is installed on this node. They print manifests for `kubectl apply -f -`: the
-/// definitions of Calico's kinds, accounts and roles, and admission policies. A DaemonSet for the agents is not printed yet.
+/// definitions of Calico's kinds, admission policies, and accounts and roles. A DaemonSet for the agents is not printed yet.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Install {
     /// Show what would be done, and change nothing
@@ -45,10 +45,11 @@ pub(crate) struct Install {
     #[arg(long)]
     pub(crate) replace_settings: bool,
     /// Have the plugin work without the agent, on the Kubernetes store: writes the credentials of this command to
-    /// plumb-kubeconfig beside the network configuration, readable by root only
+    /// plumb-kubeconfig beside the network configuration, readable by root only. Use a token that is bound to this node:
+    /// docs/kubernetes.md
     #[arg(long, conflicts_with_all = ["print", "crds"])]
     pub(crate) one_shot_kubeconfig: bool,
-    /// Print manifests for Kubernetes: crds, rbac, admission, or several of them with commas [default: all]
+    /// Print manifests for Kubernetes: crds, admission, rbac, or several of them with commas [default: all]
     #[arg(long, value_name = "PART", value_enum, num_args = 0.., value_delimiter = ',', require_equals = true)]
     #[arg(help_heading = "Kubernetes", hide_possible_values = true, conflicts_with = "crds")]
     pub(crate) print: Option<Vec<Part>>,
@@ -74,10 +75,10 @@ pub(crate) struct Install {
 pub(crate) enum Part {
     /// Definitions of Calico's kinds
     Crds,
-    /// Accounts, roles and bindings
-    Rbac,
     /// Policies that hold a node's agent to its own node
     Admission,
+    /// Accounts, roles and bindings
+    Rbac,
 }
 
 fn parse_api_group(text: &str) -> Result<Layout, String> {

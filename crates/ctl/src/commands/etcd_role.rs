@@ -54,8 +54,9 @@ fn script(node: &str, grants: &[Grant]) -> String {
             last = grant.why;
         }
         let prefix = if grant.is_prefix() { " --prefix" } else { "" };
+        let end = grant.etcd_end().map_or_else(String::new, |end| format!(" {end}"));
         text.push_str(&format!(
-            "etcdctl role grant-permission{prefix} {role} {access} {}\n",
+            "etcdctl role grant-permission{prefix} {role} {access} {}{end}\n",
             grant.etcd_text()
         ));
     }

@@ -13,7 +13,7 @@ use evidence::books::Whole;
 use evidence::{FileGap, Unseen};
 use intake::Intake;
 
-use gather::bundle;
+use gather::bundle::{self, Taken};
 use jiff::Timestamp;
 
 use unpack::Packed;
@@ -64,21 +64,37 @@ pub(crate) fn of_files(paths: &[PathBuf]) -> Result<Evidence, FilesError> {
 /// What has been read so far.
 struct Pile {
     texts: Intake,
-    bundles: Vec<Evidence>,
+    bundles: Vec<Taken>,
     unseen: Vec<Unseen>,
-    /// How many bytes may still be unpacked.
+    /// How many bytes may still be unpacked, how many files may still be read, and about how much may be kept of bundles.
     unpacked_left: u64,
+    files_left: usize,
+    room: usize,
+    /// The first file that was one too many, and how many there were.
+    skipped: Option<(String, u64)>,
 }
 
 impl Default for Pile {
     fn default() -> Pile {
-        let (texts, bundles, unseen) = (Intake::default(), Vec::new(), Vec::new());
-        Pile { texts, bundles, unseen, unpacked_left: unpack::UNPACKED_MAX }
+        Pile {
+            texts: Intake::default(),
+            bundles: Vec::new(),
+            unseen: Vec::new(),
+            unpacked_left: unpack::UNPACKED_MAX,
+            files_left: unpack::FILES_MAX,
+            room: bundle::KEPT_BYTES_MAX,
+            skipped: None,
+        }
     }
 }
 
 impl Pile {
     fn add_file(&mut self, name: &str, path: &Path) -> Result<(), FilesError> {
+        let Some(left) = self.files_left.checked_sub(1) else {
+            self.skipped.get_or_insert_with(|| (name.to_owned(), 0)).1 += 1;
+            return Ok(());
+        };
+        self.files_left = left;
         let file = File::open(path).map_err(|source| error(path, source))?;
         self.add(name, path, &mut BufReader::with_capacity(CHUNK, file))
     }
@@ -93,8 +109,7 @@ impl Pile {
         from.take(unpack::TELLING).read_to_end(&mut first)?;
         let mut all = io::Cursor::new(first.as_slice()).chain(from);
         if bundle::is_bundle(&first) {
-            self.bundles.push(bundle::read(name, &mut all)?);
-            return Ok(());
+            return self.add_bundle(name, &mut all);
         }
         match unpack::kind(&first) {
             None => feed(&mut self.texts, name, &mut all),
@@ -116,14 +131,35 @@ impl Pile {
                 Ok(())
             }
             Some(Packed::Tar) => {
-                let unpacked = unpack::tar(&mut all, |file, text| {
+                let mut left = self.files_left;
+                let unpacked = unpack::tar(&mut all, &mut left, |file, text| {
                     let below = format!("{}/{file}", unpack::name_unpacked(name));
                     self.add_packed(&below, text, layers - 1)
                 });
+                self.files_left = self.files_left.min(left);
                 self.note_end(name, unpacked);
                 Ok(())
             }
         }
+    }
+
+    /// Every node collects the same store, and the same of Kubernetes: only the newest of them are kept, and count.
+    fn add_bundle(&mut self, name: &str, from: &mut dyn BufRead) -> io::Result<()> {
+        let kept = self.bundles.iter().fold(0, |sum: usize, taken| sum.saturating_add(taken.kept.sum()));
+        self.bundles.push(bundle::read_within(name, from, self.room.saturating_sub(kept))?);
+        let newest_store = newest(&self.bundles, has_whole_store);
+        let newest_pods = newest(&self.bundles, has_pods);
+        for (index, taken) in self.bundles.iter_mut().enumerate() {
+            if has_whole_store(&taken.evidence) && newest_store != Some(index) {
+                taken.evidence = std::mem::take(&mut taken.evidence).without_store();
+                taken.kept.store = 0;
+            }
+            if has_pods(&taken.evidence) && newest_pods != Some(index) {
+                taken.evidence = std::mem::take(&mut taken.evidence).without_kubernetes();
+                taken.kept.kubernetes = 0;
+            }
+        }
+        Ok(())
     }
 
     /// What could be unpacked tells something, also if the rest cannot.
@@ -138,16 +174,14 @@ impl Pile {
         // What has a later time was not there when the text was pasted, whatever it says.
         evidence.taken_at = evidence.taken_at.map(|at| at.min(Timestamp::now()));
         evidence.unseen.extend(self.unseen);
-        // Every node collects the same store, and the same of Kubernetes. Told twice, each record would seem to be there twice.
+        if let Some((name, count)) = self.skipped {
+            let limit = unpack::FILES_MAX;
+            evidence.unseen.push(Unseen::file(name, FileGap::FilesBeyondLimit { count, limit }));
+        }
+        // Told twice, each record would seem to be there twice: of the others nothing is left.
         let newest_store = newest(&self.bundles, has_whole_store);
-        let newest_pods = newest(&self.bundles, has_pods);
-        for (index, mut bundle) in self.bundles.into_iter().enumerate() {
-            if has_whole_store(&bundle) && newest_store != Some(index) {
-                bundle = bundle.without_store();
-            }
-            if has_pods(&bundle) && newest_pods != Some(index) {
-                bundle = bundle.without_kubernetes();
-            } else if has_pods(&bundle) && newest_store.is_some_and(|store| store != index) {
+        for (index, Taken { evidence: mut bundle, .. }) in self.bundles.into_iter().enumerate() {
+            if has_pods(&bundle) && newest_store.is_some_and(|store| store != index) {
                 bundle.pods_at = bundle.taken_at;
             }
             if let Some(earlier) = bundle.earlier.take() {
@@ -160,9 +194,9 @@ impl Pile {
 }
 
 /// The latest of those bundles that have something.
-fn newest(bundles: &[Evidence], has_it: fn(&Evidence) -> bool) -> Option<usize> {
-    let having = bundles.iter().enumerate().filter(|(_, bundle)| has_it(bundle));
-    having.max_by_key(|(_, bundle)| bundle.taken_at).map(|(index, _)| index)
+fn newest(bundles: &[Taken], has_it: fn(&Evidence) -> bool) -> Option<usize> {
+    let having = bundles.iter().enumerate().filter(|(_, taken)| has_it(&taken.evidence));
+    having.max_by_key(|(_, taken)| taken.evidence.taken_at).map(|(index, _)| index)
 }
 
 fn has_pods(evidence: &Evidence) -> bool {
@@ -266,6 +300,51 @@ mod tests {
             assert!(!evidence.partial.endpoints && doctor::diagnose(&evidence).findings.is_empty());
             evidence = evidence.earlier.take().map_or(evidence, |earlier| *earlier);
         }
+    }
+
+    /// What is kept of all bundles together is bounded; a store that a newer one replaces takes no room.
+    #[test]
+    fn bundles_together_take_no_more_than_may_be_kept() {
+        let bundle = |node: &str, second: usize| {
+            let mut writer = BundleWriter::new(Vec::new());
+            writer.look(format!("2026-01-01T10:00:{second:02}Z").parse().unwrap()).unwrap();
+            for number in 0..50 {
+                let pool = br#"{"spec":{"cidr":"10.0.0.0/16"}}"#;
+                writer.record(&Key::cluster(Kind::IpPool, &format!("p{number}")), pool).unwrap();
+            }
+            writer.whole_store().unwrap();
+            writer.node(NodeEvidence::new(node)).unwrap();
+            writer.finish().unwrap()
+        };
+        let one = bundle::read_within("b", &mut &bundle("a", 0)[..], usize::MAX).unwrap().kept;
+        let mut pile = Pile { room: one.store + one.store / 2 + 3 * one.others, ..Pile::default() };
+        // The first of them is the newest: those that follow find half of the room they need for their store.
+        for (name, second) in [("a", 9), ("b", 1), ("c", 2)] {
+            pile.add_packed(name, &mut &bundle(name, second)[..], 0).unwrap();
+        }
+        let kept: usize = pile.bundles.iter().map(|taken| taken.kept.sum()).sum();
+        assert_eq!(kept, one.store + 3 * one.others);
+        let evidence = pile.finish();
+        assert_eq!((evidence.nodes.len(), evidence.records.all(Kind::IpPool).len()), (3, 50));
+        assert_eq!(evidence.unseen.len(), 2, "{:?}", evidence.unseen);
+    }
+
+    #[test]
+    fn files_beyond_the_limit_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pile = Pile { files_left: 2, ..Pile::default() };
+        for name in ["a.route.txt", "b.route.txt", "c.route.txt", "d.route.txt"] {
+            let path = folder.path().join(name);
+            fs::write(&path, "default via 10.0.0.1 dev eth0\n").unwrap();
+            pile.add_file(name, &path).unwrap();
+        }
+        let evidence = pile.finish();
+        assert_eq!(evidence.nodes.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        let words: Vec<String> = evidence.unseen.iter().map(Unseen::to_string).collect();
+        assert_eq!(
+            words,
+            ["c.route.txt and later files, 2 in all, were skipped: no more than 100000 files are read"]
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 #![cfg_attr(not(test), deny(clippy::string_slice, clippy::indexing_slicing))]
 
+use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
@@ -12,7 +13,12 @@ use tar::{Archive, EntryType};
 pub(super) const TELLING: u64 = 512;
 /// More than this is not unpacked, of all files together: a few bytes can be made to unpack to any number.
 pub(super) const UNPACKED_MAX: u64 = 8 << 30;
-const FILES_MAX: usize = 100_000;
+/// And no more files are read, of all archives together.
+pub(super) const FILES_MAX: usize = 100_000;
+/// A name that an archive gives a file in a header of its own may have any length. No system takes longer ones.
+const NAME_BYTES_MAX: usize = 4 << 10;
+/// What stands between two files of an archive, such as those headers.
+const HEADERS_MAX: u64 = 1 << 20;
 const CHUNK: usize = 64 << 10;
 
 /// What is inside, and how to get at it.
@@ -59,27 +65,59 @@ pub(super) fn gzip(
     }
 }
 
-/// Gives the files of an archive, each with its name. Folders, links and devices are passed over, and so is what is hidden.
+/// Gives the files of an archive, each with its name, as long as some are `left` of those that may be read. Folders, links and devices are
+/// passed over, and so is what is hidden.
 pub(super) fn tar(
     from: &mut dyn BufRead,
+    left: &mut usize,
     mut take: impl FnMut(&str, &mut dyn BufRead) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut archive = Archive::new(from as &mut dyn Read);
-    for (count, entry) in archive.entries()?.enumerate() {
-        if count >= FILES_MAX {
-            return Err(io::Error::other(format!("it holds more than {FILES_MAX} files")));
-        }
+    let until = Cell::new(HEADERS_MAX);
+    let mut archive = Archive::new(Metered { from, at: 0, until: &until });
+    for entry in archive.entries()? {
         let entry = entry?;
+        // The header alone says how much of a file with holes stands in the archive.
+        let size = if entry.header().entry_type().is_gnu_sparse() {
+            entry.header().entry_size()?
+        } else {
+            entry.size()
+        };
+        until.set(entry.raw_file_position().saturating_add(size).saturating_add(HEADERS_MAX));
+        *left = left
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other(format!("more than {FILES_MAX} files would be read")))?;
         if !matches!(entry.header().entry_type(), EntryType::Regular | EntryType::Continuous) {
             continue;
         }
         let path = entry.path()?.to_string_lossy().into_owned();
-        let name = path.trim_start_matches("./").to_owned();
+        let name = path.trim_start_matches("./");
+        let cut = name.ceil_char_boundary(name.len().saturating_sub(NAME_BYTES_MAX));
+        let name = name.get(cut..).unwrap_or_default().to_owned();
         if !name.split('/').any(|part| part.starts_with('.')) {
             take(&name, &mut BufReader::with_capacity(CHUNK, entry))?;
         }
     }
     Ok(())
+}
+
+/// Reads up to a place that moves on with the files: the reader of archives keeps headers in memory, however long they are.
+struct Metered<'a> {
+    from: &'a mut dyn BufRead,
+    at: u64,
+    until: &'a Cell<u64>,
+}
+
+impl Read for Metered<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.get().saturating_sub(self.at);
+        if left == 0 {
+            return Err(io::Error::other("the headers of a file are too long"));
+        }
+        let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = self.from.read(buffer.get_mut(..most).unwrap_or_default())?;
+        self.at = self.at.saturating_add(count as u64);
+        Ok(count)
+    }
 }
 
 #[cfg(test)]
@@ -94,6 +132,7 @@ mod tests {
 
     use super::super::of_files;
 
+    const ROUTES_NAME: &str = "a.route.txt";
     const ROUTES: &str = "default via 10.0.0.1 dev eth0\n10.1.0.0/16 dev eth1\n";
 
     fn compressed(text: &[u8]) -> Vec<u8> {
@@ -183,6 +222,67 @@ mod tests {
         assert_eq!(unpack(500).unwrap_err().to_string(), "more than 8 GiB would be unpacked");
         assert!(unpack(0).is_err());
         assert_eq!(left, 0);
+    }
+
+    /// Of all archives together, and whatever is in them.
+    #[test]
+    fn no_more_files_are_read_than_may_be() {
+        let archive = archived(&[("a", b"x"), ("b", b"x"), ("c", b"x")]);
+        let mut left = 5;
+        let mut names = Vec::new();
+        let mut read = |left: &mut usize| {
+            super::tar(&mut &archive[..], left, |name, _| {
+                names.push(name.to_owned());
+                Ok(())
+            })
+        };
+        read(&mut left).unwrap();
+        assert_eq!(read(&mut left).unwrap_err().to_string(), "more than 100000 files would be read");
+        assert_eq!((names.len(), left), (5, 0));
+    }
+
+    /// Names that do not fit into a header stand in one of their own, which was read as a whole.
+    #[test]
+    fn names_of_any_length_are_cut_or_refused() {
+        let archive_of = |length: usize| {
+            let mut archive = tar::Builder::new(Vec::new());
+            let name = format!("{}/{ROUTES_NAME}", "d/".repeat(length / 2));
+            let mut header = tar::Header::new_gnu();
+            header.set_size(ROUTES.len() as u64);
+            archive.append_data(&mut header, &name, ROUTES.as_bytes()).unwrap();
+            archive.into_inner().unwrap()
+        };
+        let read = |length: usize| {
+            let mut read = Vec::new();
+            let result = super::tar(&mut &archive_of(length)[..], &mut 9, |name, text| {
+                let mut all = String::new();
+                text.read_to_string(&mut all)?;
+                read.push((name.to_owned(), all));
+                Ok(())
+            });
+            (read, result.map_err(|error| error.to_string()))
+        };
+        for length in [200, 100_000] {
+            let (read, result) = read(length);
+            assert_eq!(result, Ok(()));
+            assert!(read[0].0.ends_with(ROUTES_NAME) && read[0].0.len() <= super::NAME_BYTES_MAX);
+            assert_eq!(read[0].1, ROUTES);
+        }
+        assert_eq!(read(2 << 20), (Vec::new(), Err("the headers of a file are too long".to_owned())));
+    }
+
+    /// What was not read of a file is passed over before the next one.
+    #[test]
+    fn large_files_do_not_hide_what_follows_them() {
+        let large = vec![b'x'; 3 << 20];
+        let archive = archived(&[("a", &large), ("b", &large), ("c", b"x")]);
+        let mut names = Vec::new();
+        super::tar(&mut &archive[..], &mut 9, |name, _| {
+            names.push(name.to_owned());
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(names, ["a", "b", "c"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One request that somebody may or may not make.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::kube::{Answer, Api};
 
 #[derive(Clone, Debug)]
@@ -32,20 +32,28 @@ impl Act {
         Act { method: "DELETE", ..Act::read(what, path) }
     }
 
+    /// With something to say about what depends on it.
+    pub(crate) fn delete_and(what: &str, path: &str, dependents: &str) -> Act {
+        let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": dependents });
+        Act { body: Some(options), ..Act::delete(what, path) }
+    }
+
     pub(crate) fn send(&self, api: &Api) -> Answer {
-        self.request(api, &self.path)
+        let answer = match (self.method, &self.body) {
+            ("PATCH", Some(body)) => api.patch("merge", &self.path, body),
+            (method, body) => api.request(method, &self.path, body.as_ref()),
+        };
+        answer.unwrap_or_else(|error| panic!("{}: {error}", self.what))
     }
 
     /// Goes through every check of the server, and changes nothing.
     pub(crate) fn try_out(&self, api: &Api) -> Answer {
-        self.request(api, &format!("{}?dryRun=All", self.path))
-    }
-
-    fn request(&self, api: &Api, path: &str) -> Answer {
-        let answer = match (self.method, &self.body) {
-            ("PATCH", Some(body)) => api.patch("merge", path, body),
-            (method, body) => api.request(method, path, body.as_ref()),
-        };
-        answer.unwrap_or_else(|error| panic!("{}: {error}", self.what))
+        let mut act = self.clone();
+        match (&mut act.body, act.method) {
+            // The server looks at one of the two.
+            (Some(options), "DELETE") => options["dryRun"] = json!(["All"]),
+            _ => act.path += "?dryRun=All",
+        }
+        act.send(api)
     }
 }

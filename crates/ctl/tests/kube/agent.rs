@@ -6,15 +6,17 @@ use book::{AssignRequest, Book, HandleRequest, Settings};
 use ipam::{Owner, ReleaseRule, Tunnel};
 use jiff::Timestamp;
 use model::access::READ_KINDS;
-use model::cluster::{basic_tiers, complete_cluster_information};
+use model::cluster::{basic_tiers, complete_cluster_information, new_cluster_information};
 use model::ipam::{Block, IpamConfig};
-use model::kube::is_custom_resource;
 use model::kube::views::shown_as;
+use model::kube::{HOSTNAME_HASH_LABEL, Layout, is_custom_resource, place};
 use model::{AffinityOwner, Cidr, IpVersion, Key, KeyRange, Kind, Resource};
 use serde_json::{Value, json};
 use store::{Change, Event, Precondition, Store, Write};
 
 use crate::fixture::{Cluster, LAYOUTS};
+
+const GUID: &str = "00112233445566778899aabbccddeeff";
 
 /// Two nodes' agents, each with its own credential.
 struct Agents {
@@ -36,26 +38,81 @@ fn resource(kind: Kind, name: &str, spec: Value) -> Resource {
     resource
 }
 
+/// As an agent creates its records.
+async fn create(store: &dyn Store, mut record: Resource) {
+    record.metadata.uid = Some("6d0c7f3e-53a4-4b0f-9f0d-5b1d5f7c2a11".to_owned());
+    record.metadata.creation_timestamp = Some("2026-08-22T06:33:20Z".to_owned());
+    record.fill_defaults();
+    let created = store.create(record.key(), record.encode()).await;
+    created.unwrap_or_else(|error| panic!("{}: {error}", record.key()));
+}
+
 /// What the first agent of a cluster creates.
 async fn bootstrap(store: &dyn Store, pool: Value) {
-    let information = resource(Kind::ClusterInformation, "default", json!({ "clusterType": "k8s" }));
-    let revision = store.create(information.key(), information.encode()).await.unwrap();
-    let mut complete = information.clone();
-    assert!(complete_cluster_information(&mut complete, || "0123".to_owned()));
-    complete.spec_mut().insert("clusterType".to_owned(), "k8s,kdd".into());
-    store.update(information.key(), complete.encode(), revision).await.unwrap();
+    let mut information = new_cluster_information(GUID);
+    information.spec_mut().insert("clusterType".to_owned(), "k8s,kdd".into());
+    let felix = json!({ "reportingInterval": "0s", "logSeverityScreen": "Info" });
     let others = [
-        resource(Kind::FelixConfiguration, "default", json!({ "reportingInterval": "0s" })),
+        information,
+        resource(Kind::FelixConfiguration, "default", felix),
         resource(Kind::BgpConfiguration, "default", json!({})),
         resource(Kind::IpPool, "default-ipv4-ippool", pool),
     ];
     for record in basic_tiers().into_iter().chain(others) {
-        store
-            .create(record.key(), record.encode())
-            .await
-            .unwrap_or_else(|error| panic!("{}: {error}", record.key()));
+        create(store, record).await;
     }
     store.create(Key::IpamConfig, IpamConfig::default().encode()).await.unwrap();
+}
+
+/// What an operator or an earlier release left out, an agent adds once.
+async fn completes_the_clusters_record(cluster: &Cluster, agents: &Agents) {
+    let admin = cluster.store("admin", testkit::kube::ADMIN_TOKEN).await;
+    create(&*admin, resource(Kind::ClusterInformation, "default", json!({ "clusterType": "k8s" }))).await;
+    let key = Key::cluster(Kind::ClusterInformation, "default");
+    if cluster.layout == Layout::V1 {
+        // As Calico writes it.
+        let kept = json!({ "uid": "6d0c7f3e-53a4-4b0f-9f0d-5b1d5f7c2a11", "creationTimestamp": "2026-08-22T06:33:20Z" });
+        let path = format!("{}/default", cluster.collection(key.kind()));
+        annotate(cluster, &path, json!({ "projectcalico.org/metadata": kept.to_string() }), json!({}));
+    }
+    let record = agents.a.get(&key).await.unwrap().unwrap();
+    let mut information = Resource::decode(&key, key.kind(), &record.value, "").unwrap();
+    let complete = |information: &mut Resource, cluster_type: &str| {
+        complete_cluster_information(information, || GUID.to_owned());
+        information.spec_mut().insert("clusterType".to_owned(), cluster_type.into());
+    };
+    complete(&mut information, "k8s,kdd");
+    let revision = agents.a.update(key.clone(), information.encode(), record.revision).await.unwrap();
+    complete(&mut information, "k8s,kdd,kdd");
+    let refused = agents.a.update(key.clone(), information.encode(), revision.clone()).await;
+    assert!(refused.unwrap_err().to_string().contains("plumb-node-records"));
+    admin.delete(key, revision).await.unwrap();
+}
+
+/// Somebody else's metadata on an object.
+fn annotate(cluster: &Cluster, path: &str, annotations: Value, labels: Value) {
+    let change = json!({ "metadata": { "annotations": annotations, "labels": labels } });
+    let answer = cluster.api().patch("merge", path, &change).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+/// Nor may an agent create it as it should not be.
+fn cannot_create_a_locked_cluster(cluster: &Cluster) {
+    let api = cluster.server.api_as(&cluster.token("node-a"));
+    let key = Key::cluster(Kind::ClusterInformation, "default");
+    for (field, value) in [
+        ("datastoreReady", json!(false)),
+        ("clusterGUID", json!("0123")),
+        ("clusterType", json!("k8s")),
+        ("calicoVersion", json!("v9")),
+    ] {
+        let mut spec = json!({ "clusterGUID": GUID, "clusterType": "kdd", "datastoreReady": true });
+        spec[field] = value;
+        let act = cluster.creation(field, &key, json!({ "spec": spec }).to_string().as_bytes());
+        let answer = act.try_out(&api);
+        let is_refused = answer.status == 403 && answer.text.contains("a new record has the settings");
+        assert!(is_refused, "{field}: {} {}", answer.status, answer.text);
+    }
 }
 
 fn owner(handle: &str, node: &str) -> Owner {
@@ -94,21 +151,62 @@ async fn an_agent_can_do_its_work_with_the_shipped_role() {
     for layout in LAYOUTS {
         let Some(cluster) = Cluster::start(test, layout) else { return };
         let agents = Agents::start(&cluster).await;
-        let pool = json!({ "cidr": "10.64.0.0/28", "blockSize": 30, "vxlanMode": "Always", "natOutgoing": true,
-            "nodeSelector": "all()", "allowedUses": ["Workload", "Tunnel"] });
-        bootstrap(&*agents.a, pool).await;
+        cannot_create_a_locked_cluster(&cluster);
+        completes_the_clusters_record(&cluster, &agents).await;
+        let pool = |cidr: &str, size: u8| {
+            json!({ "cidr": cidr, "blockSize": size, "vxlanMode": "Always", "ipipMode": "Never", "natOutgoing": true,
+                "disableBGPExport": false, "nodeSelector": "all()" })
+        };
+        bootstrap(&*agents.a, pool("10.64.0.0/28", 30)).await;
+        let v6 = resource(Kind::IpPool, "default-ipv6-ippool", pool("fd00:64:0:0:8::/112", 122));
+        create(&*agents.a, v6).await;
         reads_and_watches(&cluster, &agents).await;
         writes_node_and_pod(&agents).await;
         writes_status(&cluster, &agents).await;
-        allocates_and_releases(&agents).await;
+        allocates_and_releases(&cluster, &agents).await;
+        allocates_ipv6(&agents).await;
     }
+}
+
+async fn allocates_ipv6(agents: &Agents) {
+    let a = Book::new(Arc::clone(&agents.a));
+    let ask = AssignRequest::new("node-a", owner("net.a6", "node-a"), &[IpVersion::V6]);
+    let from = a.assign(ask).await.unwrap().addresses[0].block;
+    assert!(from.to_string().starts_with("fd00:64::8:"), "{from}");
+    release(&a, "net.a6").await;
+}
+
+/// A block of 4096 addresses stays within what the API server spends on a policy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_largest_block_is_not_too_large_for_the_policies() {
+    let test = "the_largest_block_is_not_too_large_for_the_policies";
+    let Some(cluster) = Cluster::start(test, LAYOUTS[0]) else { return };
+    let agents = Agents::start(&cluster).await;
+    let pool = json!({ "cidr": "10.64.0.0/20", "blockSize": 20, "nodeSelector": "all()" });
+    bootstrap(&*agents.a, pool).await;
+    let a = Book::new(Arc::clone(&agents.a));
+    let first = assign(&a, "net.a1", "node-a").await;
+    let admin = cluster.store("admin", testkit::kube::ADMIN_TOKEN).await;
+    let record = admin.get(&Key::Block(first)).await.unwrap().unwrap();
+    let mut full = Block::decode(&first, &record.value).unwrap();
+    for number in 1..4000 {
+        let owner = owner(&format!("net.b{number}"), "node-b");
+        assert_eq!(ipam::take(&mut full, &owner, 1, &ipam::Reservations::default()).len(), 1);
+    }
+    ipam::count_write(&mut full);
+    admin.update(record.key, full.encode(), record.revision).await.unwrap();
+    assert_eq!(assign(&a, "net.a2", "node-a").await, first);
+    release(&a, "net.a2").await;
 }
 
 /// Everything that an agent lists and follows.
 async fn reads_and_watches(cluster: &Cluster, agents: &Agents) {
     let owner = AffinityOwner::Host("node-a".to_owned());
-    let mut ranges: Vec<KeyRange> = READ_KINDS.map(KeyRange::Kind).into();
+    // Of the profiles only namespaces: their annotations choose pools.
+    let kinds = || READ_KINDS.into_iter().filter(|kind| *kind != Kind::Profile);
+    let mut ranges: Vec<KeyRange> = kinds().map(KeyRange::Kind).collect();
     ranges.extend([
+        KeyRange::NamePrefix { kind: Kind::Profile, namespace: None, prefix: "kns.".to_owned() },
         KeyRange::EndpointsOf("node-a".into()),
         KeyRange::Blocks(IpVersion::V4),
         KeyRange::AffinitiesOf(owner, IpVersion::V4),
@@ -120,7 +218,7 @@ async fn reads_and_watches(cluster: &Cluster, agents: &Agents) {
     }
     let api = cluster.server.api_as(&cluster.token("node-a"));
     let of_ipam = [Kind::IpamBlock, Kind::BlockAffinity, Kind::IpamConfiguration];
-    for kind in READ_KINDS.into_iter().chain(of_ipam) {
+    for kind in kinds().chain(of_ipam) {
         let shown = shown_as(kind).iter().map(|shown| ("", shown.plural()));
         let kept = is_custom_resource(kind).then(|| (cluster.layout.group(), cluster.layout.plural(kind)));
         for (group, resource) in shown.chain(kept) {
@@ -176,7 +274,7 @@ async fn writes_status(cluster: &Cluster, agents: &Agents) {
 }
 
 /// Of four blocks with four addresses each.
-async fn allocates_and_releases(agents: &Agents) {
+async fn allocates_and_releases(cluster: &Cluster, agents: &Agents) {
     let (a, b) = (Book::new(Arc::clone(&agents.a)), Book::new(Arc::clone(&agents.b)));
     let (_, from) = agents.b.list_all(KeyRange::Blocks(IpVersion::V4)).await.unwrap();
     let mut blocks = agents.b.watch(KeyRange::Blocks(IpVersion::V4), from).await.unwrap();
@@ -190,6 +288,10 @@ async fn allocates_and_releases(agents: &Agents) {
     for handle in ["net.a2", "net.a3"] {
         assert_eq!(assign(&a, handle, "node-a").await, own);
     }
+    // What others note on a block of a node stays, and an older Calico's note may go.
+    let path = |kind, key: &Key| format!("{}/{}", cluster.collection(kind), place(key).unwrap().name);
+    let notes = json!({ "projectcalico.org/metadata": "{}", "somebody.example/note": "stays" });
+    annotate(cluster, &path(Kind::IpamBlock, &Key::Block(of_b)), notes.clone(), json!({ "a": "b" }));
     // It may have one block only, and borrows.
     let borrowed = AssignRequest { blocks_max: Some(1), ..request("net.a4", "node-a") };
     assert_eq!(a.assign(borrowed).await.unwrap().addresses[0].block, of_b);
@@ -198,7 +300,14 @@ async fn allocates_and_releases(agents: &Agents) {
     // Blocks that node-b claimed an hour ago and no longer uses; then none is unclaimed.
     let earlier = an_hour_ago(&agents.b);
     let claim = earlier.claim_blocks("10.64.0.0/28".parse().unwrap(), AffinityOwner::Host("node-b".into()));
-    assert_eq!(claim.await.unwrap().claimed.len(), 3);
+    let claimed = claim.await.unwrap().claimed;
+    assert_eq!(claimed.len(), 3);
+    for claimed in claimed {
+        let key = Key::Affinity { owner: AffinityOwner::Host("node-b".into()), block: claimed };
+        // Before v3.31 affinities had no labels.
+        let labels = json!({ HOSTNAME_HASH_LABEL: null, "a": "b" });
+        annotate(cluster, &path(Kind::BlockAffinity, &key), notes.clone(), labels);
+    }
     let taken_over = assign(&a, "net.a5", "node-a").await;
     let node_a = AffinityOwner::Host("node-a".to_owned());
     assert_eq!(block(&*agents.a, taken_over).await.unwrap().owner(), Some(node_a.clone()));

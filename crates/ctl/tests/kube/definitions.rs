@@ -51,7 +51,7 @@ fn manifests_are_printed_for_either_group() {
     );
 
     let all = printed(&[], &["--print"]);
-    let parts = ["crds", "rbac", "admission"].map(|part| printed(&[], &[&format!("--print={part}")]));
+    let parts = ["crds", "admission", "rbac"].map(|part| printed(&[], &[&format!("--print={part}")]));
     assert_eq!(all, parts.concat());
     assert_eq!(printed(&[], &["--print=rbac,admission", "--namespace", "kube-system"]), parts[1..].concat());
     let elsewhere = printed(&[], &["--print=rbac,admission", "--namespace", "net"]);
@@ -63,7 +63,7 @@ fn what_makes_no_sense_is_refused() {
     for (arguments, words) in [
         (&["--apply"][..], "--crds"),
         (&["--print", "--crds"], "cannot be used with"),
-        (&["--print=everything"], "crds, rbac, admission"),
+        (&["--print=everything"], "crds, admission, rbac"),
         (&["--crds", "--api-group", "crd.projectcalico.org/v2"], "projectcalico.org/v3"),
         (&["--print", "--namespace", "a' || true || '"], "not a valid name of a namespace"),
         (&["--crds", "--apply"], "--apply requires the Kubernetes store"),

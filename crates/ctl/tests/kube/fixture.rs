@@ -74,12 +74,8 @@ impl Cluster {
         let manifests: Vec<Value> =
             text.split("---\n").skip(1).map(|text| serde_saphyr::from_str(text).unwrap()).collect();
         assert!(manifests.len() > 5, "{text}");
-        for query in ["fieldManager=test&dryRun=All", "fieldManager=test"] {
-            for manifest in &manifests {
-                let path = format!("{}?{query}", path_of(manifest));
-                let answer = self.api().patch("apply", &path, manifest).unwrap();
-                assert!(matches!(answer.status, 200 | 201), "{path}: {}", answer.text);
-            }
+        for query in ["&dryRun=All", ""] {
+            manifests.iter().for_each(|manifest| self.api().apply(manifest, query).unwrap());
         }
     }
 
@@ -133,20 +129,5 @@ impl Cluster {
             ..KubeConfig::default()
         };
         Arc::new(KubeStore::connect(config).await.unwrap())
-    }
-}
-
-/// Where an object is in the API.
-fn path_of(manifest: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
-    let (name, namespace) = (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
-    let plural = match kind.strip_suffix("Policy") {
-        Some(start) => format!("{}policies", start.to_lowercase()),
-        None => format!("{}s", kind.to_lowercase()),
-    };
-    match namespace.is_empty() {
-        true => format!("/apis/{version}/{plural}/{name}"),
-        false => format!("/api/{version}/namespaces/{namespace}/{plural}/{name}"),
     }
 }

@@ -4,5 +4,6 @@ mod acts;
 mod agent;
 mod definitions;
 mod fixture;
+mod networks;
 mod operators;
 mod refused;

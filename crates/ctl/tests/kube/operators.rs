@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Output;
 
+use model::Kind;
 use serde_json::json;
 
 use crate::fixture::{Cluster, LAYOUTS};
@@ -70,6 +71,14 @@ fn readers_look_and_operators_change() {
         done(&cluster.plumb(&operator, &["delete", "ippool", "pods"]));
         for token in [of_reader, of_operator] {
             let api = cluster.server.api_as(&token);
+            for layout in LAYOUTS {
+                let resource = layout.plural(Kind::IpamConfiguration);
+                let asked = json!({ "verb": "list", "group": layout.group(), "resource": resource });
+                let review = json!({ "spec": { "resourceAttributes": asked } });
+                let review =
+                    api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review).unwrap();
+                assert_eq!(review["status"]["allowed"], true, "either group can be looked at: {review}");
+            }
             assert_eq!(api.get("/api/v1/secrets").unwrap().status, 403);
             assert_eq!(api.request("DELETE", "/api/v1/nodes/node-a", None).unwrap().status, 403);
         }

@@ -150,6 +150,7 @@ fn credentials_of_one_shot_calls_are_installed_if_asked() {
     let installed = install(&["--one-shot-kubeconfig", "--replace-config"]);
     let line = "installed image/etc/cni/net.d/plumb-kubeconfig\n";
     assert!(installed.code == Some(0) && installed.stdout.contains(line), "{installed:?}");
+    assert!(installed.stderr.contains("an administrator of the cluster, by the group system:masters"));
     assert_eq!(plugin()["kubernetes"]["kubeconfig"], "/etc/cni/net.d/plumb-kubeconfig");
     assert!(plugin()["agent_socket"].is_null());
     let written = folder.join("plumb-kubeconfig");

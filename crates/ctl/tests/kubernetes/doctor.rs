@@ -109,9 +109,11 @@ fn rights_that_are_too_narrow_are_never_called_healthy() {
         return;
     };
     let read = ["get", "list", "watch"];
-    let of_calico = json!([{ "apiGroups": ["crd.projectcalico.org"], "resources": ["*"], "verbs": read },
-        { "apiGroups": [""], "resources": ["nodes", "namespaces", "serviceaccounts"], "verbs": read }]);
-    allow(&cluster, "joe-records", of_calico);
+    let of_calico = || {
+        json!([{ "apiGroups": ["crd.projectcalico.org"], "resources": ["*"], "verbs": read },
+        { "apiGroups": [""], "resources": ["nodes", "namespaces", "serviceaccounts"], "verbs": read }])
+    };
+    allow(&cluster, "joe-records", of_calico());
     let desk = cluster.desk_of_joe();
     let told = [
         "User \"joe\" cannot list resource \"pods\"",
@@ -129,6 +131,29 @@ fn rights_that_are_too_narrow_are_never_called_healthy() {
     for (words, code) in [(&["collect", "--settle", "0"][..], 1), (&["repair"][..], 2)] {
         desk.plumb(words).refused(code, &told[..1]);
     }
+
+    // What may be read is judged, and what may not is named.
+    withdraw(&cluster, &["joe-records"]);
+    let some =
+        ["ippools", "ipamblocks", "ipamhandles", "blockaffinities", "ipamconfigs", "clusterinformations"];
+    allow(
+        &cluster,
+        "joe-some",
+        json!([{ "apiGroups": ["crd.projectcalico.org"], "resources": some, "verbs": read },
+        { "apiGroups": [""], "resources": ["nodes", "pods", "namespaces", "serviceaccounts"], "verbs": read }]),
+    );
+    let has_code = |ran: &Ran, code| unseen(&report(ran)).iter().any(|unseen| unseen.contains(code));
+    patiently("some of the records to be readable", &|ran| {
+        ran.code == Some(2) && !has_code(ran, "address-allocated-twice") && has_code(ran, "bgp-record-unfit")
+    });
+    let told = report(&desk.plumb(&DOCTOR));
+    let named = unseen(&told);
+    assert!(
+        named.iter().any(|unseen| unseen.contains("BGPPeer") && unseen.contains("plumb-reader")),
+        "{named:#?}"
+    );
+    withdraw(&cluster, &["joe-some"]);
+    allow(&cluster, "joe-records", of_calico());
 
     allow(&cluster, "joe-pods", json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": read }]));
     patiently("the pods to be readable", &|ran| ran.code == Some(0));

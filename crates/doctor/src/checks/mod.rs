@@ -11,6 +11,7 @@ mod ipam;
 mod kernel;
 mod logs;
 mod named;
+mod networks;
 mod nodes;
 mod pods;
 mod policy;
@@ -150,6 +151,7 @@ checks! {
     RouteViaWrongNode => reach::route_via_wrong_node,
     RouteWithoutEndpoint => kernel::route_without_endpoint,
     RpFilterLoose => nodes::rp_filter_loose,
+    RulesNotLoaded => firewall::rules_not_loaded,
     RulesNotWritten => firewall::rules_not_written,
     ServiceBlockEmpty => ipam::service_block_empty,
     StaleDel => logs::stale_del,

@@ -5,6 +5,9 @@ use crate::{Origin, Sighted};
 
 use super::table::{Header, boxed};
 
+/// What is told of a session in several rows is cut after this: a table can go on for as long as its text.
+const INFO_BYTES_MAX: usize = 1 << 10;
+
 /// Reads lines of both tools.
 #[derive(Debug, Default)]
 pub struct BgpReader {
@@ -114,8 +117,11 @@ impl BgpReader {
     /// Long words go on in the row below.
     fn wrapped(&mut self, info: &str) -> bool {
         let Some(session) = self.bgp.as_mut().and_then(|bgp| bgp.sessions.last_mut()) else { return false };
-        if !info.is_empty() {
-            session.seen.info = format!("{} {info}", session.seen.info);
+        let known = &mut session.seen.info;
+        let room = INFO_BYTES_MAX.saturating_sub(known.len());
+        if !info.is_empty() && room > 1 {
+            known.push(' ');
+            known.push_str(info.get(..info.floor_char_boundary(room - 1)).unwrap_or_default());
         }
         true
     }
@@ -229,6 +235,25 @@ mod tests {
         assert_eq!(bgp.sessions.len(), 2);
         let stopped = read("Calico process is running.\nThe BGP backend process (BIRD) is not running.");
         assert_eq!(stopped.is_running, Some(false));
+    }
+
+    /// Each row was copied together with all before it.
+    #[test]
+    fn what_goes_on_without_an_end_is_cut() {
+        let mut reader = BgpReader::default();
+        let row = |peer: &str, info: &str| format!("| {peer} | global | up | 10:00 | {info} |");
+        let mut lines = vec!["| PEER ADDRESS | PEER TYPE | STATE | SINCE | INFO |".to_owned()];
+        lines.push(row("10.0.0.11", "Active"));
+        lines.extend((0..1_000).map(|_| "|  |  |  |  | \u{e9}t\u{e9} |".to_owned()));
+        lines.push(row("10.0.0.12", "Established"));
+        for line in &lines {
+            assert!(reader.line(line, || Origin::file("f")), "{line}");
+        }
+        let sessions = reader.bgp.unwrap().sessions;
+        let cut = &sessions[0].seen.info;
+        assert!(cut.starts_with("Active \u{e9}t\u{e9} \u{e9}t\u{e9} "), "{cut}");
+        assert!((INFO_BYTES_MAX - 4..=INFO_BYTES_MAX).contains(&cut.len()), "{}", cut.len());
+        assert_eq!(sessions[1].seen.info, "Established");
     }
 
     #[test]

@@ -116,7 +116,8 @@ pub fn spans(line: &str, gap: usize) -> Option<Vec<(usize, &str)>> {
 /// The cells of a row of a boxed table: `| a | b |`.
 pub fn boxed(line: &str) -> Option<Vec<&str>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
-    Some(inner.split('|').map(str::trim).collect())
+    let cells: Vec<&str> = inner.split('|').take(COLUMNS_MAX + 1).map(str::trim).collect();
+    (cells.len() <= COLUMNS_MAX).then_some(cells)
 }
 
 #[cfg(test)]
@@ -146,6 +147,7 @@ mod tests {
     fn boxes_are_opened() {
         assert_eq!(boxed("| a |  b c  |").unwrap(), ["a", "b c"]);
         assert!(boxed("+---+").is_none());
+        assert!(boxed(&"|".repeat(COLUMNS_MAX + 2)).is_none(), "no tool prints so many columns");
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 
 mod read;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -114,6 +115,19 @@ pub enum Act {
     NewMark,
     /// It depends on what is not known here.
     Anything,
+}
+
+impl Firewall {
+    /// The families and names of its tables.
+    pub fn tables(&self) -> BTreeSet<(String, String)> {
+        self.chains.iter().map(|chain| (chain.family.clone(), chain.table.clone())).collect()
+    }
+
+    /// Takes in those chains of another that are wanted.
+    pub fn absorb(&mut self, other: Firewall, is_wanted: impl FnMut(&Chain) -> bool) {
+        self.chains.extend(other.chains.into_iter().filter(is_wanted));
+        self.has_legacy_rules |= other.has_legacy_rules;
+    }
 }
 
 impl Range {

@@ -233,7 +233,7 @@ fn bgp(sample: Sample, number: usize, origin: &Origin) -> Bgp {
     };
     let others = (0..sample.nodes).filter(|other| *other != number);
     let sessions = others.map(|other| Sighted::new(session(other), origin.clone())).collect();
-    Bgp { is_running: Some(true), sessions, protocols: Vec::new() }
+    Bgp { is_running: Some(true), sessions, ..Bgp::default() }
 }
 
 fn setup(node: &str) -> Setup {

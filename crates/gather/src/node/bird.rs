@@ -34,7 +34,7 @@ pub fn sessions_at(node: &NodeName, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<Un
         match ask(node, socket) {
             Ok(read) => {
                 let bgp: &mut Bgp = found.get_or_insert_default();
-                bgp.is_running = Some(true);
+                (bgp.is_running, bgp.is_silent) = (Some(true), false);
                 if let Some(read) = read {
                     bgp.sessions.extend(read.sessions);
                     bgp.protocols.extend(read.protocols);
@@ -45,6 +45,11 @@ pub fn sessions_at(node: &NodeName, sockets: &[PathBuf]) -> (Option<Bgp>, Vec<Un
                 found.get_or_insert_with(|| Bgp { is_running: Some(false), ..Bgp::default() });
             }
             Err(error) => {
+                // A process is behind it, but it is stopped or hangs: it keeps no session.
+                if error.kind() == std::io::ErrorKind::TimedOut {
+                    let silent = Bgp { is_running: Some(false), is_silent: true, ..Bgp::default() };
+                    found.get_or_insert(silent);
+                }
                 let (socket, why) = (socket.display().to_string(), error.to_string());
                 problems.push(Unseen::node(node, NodeGap::Bird { socket, why }));
             }
@@ -77,6 +82,12 @@ fn read(node: &NodeName, answer: &str) -> Option<Bgp> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
+    use rustix::io::Errno;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    use rustix::process::{Pid, Signal};
+
     use super::*;
 
     #[test]
@@ -92,6 +103,89 @@ mod tests {
         let (bgp, problems) = sessions(&"node-a".into(), Some(never));
         assert_eq!((bgp.unwrap().is_running, problems.len()), (Some(false), 0));
         assert_eq!(sessions_at(&"node-a".into(), &[]), (None, Vec::new()));
+    }
+
+    /// A real one. Its queue of callers is full as well, as that of a BIRD that many programs ask.
+    #[test]
+    fn a_bird_that_is_stopped_is_not_healthy_and_holds_up_no_caller() {
+        if !testkit::process::on_path("bird") {
+            testkit::skip("a_bird_that_is_stopped_is_not_healthy_and_holds_up_no_caller", "no bird");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let bird = RealBird::start(folder.path());
+        let ask = {
+            let socket = bird.socket.clone();
+            move || sessions_at(&"node-a".into(), std::slice::from_ref(&socket))
+        };
+        bird.signal(Signal::STOP);
+        let queue = fill_queue(&bird.socket);
+        let (answer, answered) = std::sync::mpsc::channel();
+        let asking = ask.clone();
+        std::thread::spawn(move || answer.send(asking()));
+        let (bgp, problems) = answered.recv_timeout(testkit::PATIENCE).expect("an answer");
+        let bgp = bgp.unwrap();
+        assert_eq!((bgp.is_running, bgp.is_silent, problems.len()), (Some(false), true, 1), "{problems:?}");
+        // Where one was expected, too.
+        let (bgp, _) = sessions(&"node-a".into(), Some(bird.socket.clone()));
+        assert!(bgp.unwrap().is_silent);
+        drop(queue);
+        bird.signal(Signal::CONT);
+        let started = std::time::Instant::now();
+        let is_back = || ask().0.is_some_and(|bgp| bgp.is_running == Some(true) && !bgp.is_silent);
+        while !is_back() {
+            assert!(started.elapsed() < testkit::PATIENCE, "BIRD does not answer again");
+        }
+    }
+
+    /// One with a socket of its own and nothing to do. Killed when dropped.
+    struct RealBird {
+        process: std::process::Child,
+        socket: PathBuf,
+    }
+
+    impl RealBird {
+        fn start(folder: &Path) -> RealBird {
+            let (config, socket) = (folder.join("bird.conf"), folder.join("bird.ctl"));
+            std::fs::write(&config, "router id 192.0.2.1;\nprotocol device {}\n").unwrap();
+            let mut command = std::process::Command::new("bird");
+            command.arg("-f").arg("-c").arg(&config).arg("-s").arg(&socket);
+            let bird = RealBird { process: command.spawn().unwrap(), socket };
+            let started = std::time::Instant::now();
+            while host::bird::ask(&bird.socket, "show status").is_err() {
+                assert!(started.elapsed() < testkit::PATIENCE, "BIRD does not start");
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            bird
+        }
+
+        fn signal(&self, signal: Signal) {
+            rustix::process::kill_process(Pid::from_child(&self.process), signal).unwrap();
+        }
+    }
+
+    impl Drop for RealBird {
+        fn drop(&mut self) {
+            let _ = self.process.kill();
+            let _ = self.process.wait();
+        }
+    }
+
+    /// Callers until the next would have to wait.
+    fn fill_queue(socket: &Path) -> Vec<OwnedFd> {
+        let address = SocketAddrUnix::new(socket).unwrap();
+        let mut callers = Vec::new();
+        loop {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let caller = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+            match connect(&caller, &address) {
+                Ok(()) => callers.push(caller),
+                Err(error) => {
+                    assert_eq!(error, Errno::AGAIN);
+                    return callers;
+                }
+            }
+        }
     }
 
     /// Answers every question as a BIRD with a configuration of somebody's own does.

@@ -45,6 +45,8 @@ pub struct NodeSources {
     pub address_choices: Option<Vec<AddressChoice>>,
     /// Why the agent cannot write its state folder.
     pub state_folder_problem: Option<String>,
+    /// Why the agent cannot load its nftables rules.
+    pub rules_problem: Option<String>,
     /// Records that the node's agent does not follow, each with the reason.
     pub not_followed: Option<Vec<String>>,
     /// Where this node's BIRD must listen, if one is expected; else the usual places are tried.
@@ -67,6 +69,8 @@ pub async fn of_node(sources: NodeSources) -> Evidence {
     let origin = look.from("state folder");
     look.node.state_folder_problem =
         sources.state_folder_problem.map(|problem| Sighted::new(problem, origin));
+    let origin = look.from("nftables rules");
+    look.node.rules_problem = sources.rules_problem.map(|problem| Sighted::new(problem, origin));
     let namespaces = look.runtime(sources.runtime.as_ref()).await;
     look.journal(sources.attachments, sources.environment);
     look.queue(sources.unfinished_dels);

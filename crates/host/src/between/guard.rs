@@ -1,7 +1,7 @@
 //! Whether the rules that hold pods to their own addresses are loaded, asked of the kernel itself: an ADD cannot wait for a program.
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use plan::between::{NAT_TABLE, POD_CHAIN, PodGuard};
+use plan::between::{ChainUses, NAT_TABLE};
 
 use super::nft;
 use crate::netlink::message::{Attributes, read_text};
@@ -26,15 +26,19 @@ const NFTA_TABLE: u16 = 1;
 pub struct RulesTouched;
 
 impl Host {
-    /// Loads the rules that hold pods to their own addresses, where they are missing. Says whether they were. `ruleset` is asked for
-    /// only then.
-    pub fn ensure_pod_guard(&mut self, ruleset: impl FnOnce() -> String) -> Result<bool, HostError> {
-        if self.has_pod_guard() {
+    /// Loads the rules that hold pods to their own addresses, where one of them is missing. Says whether one was. `ruleset` is
+    /// asked for only then.
+    pub fn ensure_pod_guard(
+        &mut self,
+        chains: &[ChainUses],
+        ruleset: impl FnOnce() -> String,
+    ) -> Result<bool, HostError> {
+        if self.has_pod_guard(chains) {
             return Ok(false);
         }
         let failed = |source| HostError::PodGuard { source: Box::new(source) };
         nft::add(&ruleset()).map_err(failed)?;
-        match self.has_pod_guard() {
+        match self.has_pod_guard(chains) {
             true => Ok(true),
             false => Err(failed(HostError::Nft {
                 what: "-f -".to_owned(),
@@ -43,10 +47,12 @@ impl Host {
         }
     }
 
-    /// One question, some tens of microseconds. What cannot be asked is not there.
-    pub fn has_pod_guard(&mut self) -> bool {
-        let Ok(found) = self.ask_rules(get_chain()) else { return false };
-        uses(&found).is_some_and(|uses| uses >= PodGuard::USES_MIN)
+    /// A question for each chain, some tens of microseconds. What cannot be asked is not there.
+    pub fn has_pod_guard(&mut self, chains: &[ChainUses]) -> bool {
+        chains.iter().all(|(chain, least)| {
+            let found = self.ask_rules(get_chain(chain)).ok();
+            found.as_ref().and_then(uses).is_some_and(|uses| uses >= *least)
+        })
     }
 
     fn ask_rules(&mut self, request: Request) -> Result<Message, HostError> {
@@ -62,10 +68,10 @@ fn table() -> &'static str {
     NAT_TABLE.split(' ').next_back().unwrap_or_default()
 }
 
-fn get_chain() -> Request {
+fn get_chain(name: &str) -> Request {
     let message = Message::new((NFTABLES << 8) | NFT_MSG_GETCHAIN, &HEADER)
         .with_text(NFTA_CHAIN_TABLE, table())
-        .with_text(NFTA_CHAIN_NAME, POD_CHAIN);
+        .with_text(NFTA_CHAIN_NAME, name);
     Request::new("ask for the rules of pods", message, 0)
 }
 

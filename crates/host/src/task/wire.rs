@@ -59,6 +59,7 @@ impl Host {
             device: device.clone(),
             mac: wire.mac,
             addresses: wire.addresses.clone(),
+            unallocated: Vec::new(),
         };
         match self.adopt(Some(pod), &claim)? {
             Adoption::Done(_) => Ok(None),

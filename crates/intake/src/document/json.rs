@@ -10,6 +10,8 @@ use super::Item;
 /// letters may take a hundred bytes of memory.
 const ITEM_BYTES_MAX: usize = 16 << 20;
 const VALUES_MAX: usize = 1_000_000;
+/// What a value takes besides its text, about.
+const VALUE_BYTES: usize = 32;
 /// As many of its lines are kept with an item: a block of IPAM that was cut is read by its lines.
 const LINES_MAX: usize = 20_000;
 const LINE_BYTES_MAX: usize = 500;
@@ -62,13 +64,14 @@ impl Buffer {
     }
 
     fn take(&mut self, is_listed: bool) -> Option<Item> {
-        let Buffer { text, lines, is_too_large, .. } = std::mem::take(self);
+        let Buffer { text, lines, is_too_large, values } = std::mem::take(self);
         if text.trim().trim_matches(',').is_empty() {
             return None;
         }
         let text = text.trim().trim_matches(',');
         let value: Option<Value> = serde_json::from_str(text).ok().filter(|_| !is_too_large);
-        Some(Item { lines, value, is_listed, is_frame: false })
+        let bytes = text.len() + values * VALUE_BYTES;
+        Some(Item { lines, value, bytes, is_listed, is_frame: false })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Objects of the Kubernetes API: pods, nodes, events.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::draft::Draft;
@@ -8,25 +10,30 @@ use evidence::{Event, KubeNode, Origin, Pod, Sighted};
 /// Takes in an object. `false`: it is none of these.
 pub(super) fn object(value: &Value, origin: &Origin, draft: &mut Draft) -> bool {
     let text = |field: &str| value[field].as_str().unwrap_or_default();
-    let cluster = &mut draft.cluster;
     match (text("apiVersion"), text("kind")) {
         ("v1", "Pod") => {
             let pod = Sighted::new(Pod::of_object(value), origin.clone());
-            cluster.pods.get_or_insert_default().push(pod);
+            draft.keep(length(&pod.seen.annotations));
+            draft.cluster.pods.get_or_insert_default().push(pod);
         }
         ("v1", "Node") => {
             let node = Sighted::new(KubeNode::of_object(value), origin.clone());
-            cluster.kube_nodes.get_or_insert_default().push(node);
+            draft.keep(length(&node.seen.annotations) + length(&node.seen.labels));
+            draft.cluster.kube_nodes.get_or_insert_default().push(node);
         }
         ("v1" | "events.k8s.io/v1", "Event") => {
             let event = Sighted::new(Event::of_object(value), origin.clone());
-            cluster.events.get_or_insert_default().push(event);
+            draft.cluster.events.get_or_insert_default().push(event);
         }
         // Known, and not looked at: what it holds is nobody's business here.
         (api, kind) if is_other_kind(api, kind) => {}
         _ => return false,
     }
     true
+}
+
+fn length(texts: &BTreeMap<String, String>) -> usize {
+    texts.iter().map(|(name, text)| name.len() + text.len()).sum()
 }
 
 /// An object of Kubernetes or of an operator that says nothing to the checks: a dump has many.

@@ -12,7 +12,7 @@ mod listed;
 mod runtime;
 mod yaml;
 
-use model::Key;
+use model::{Key, Kind};
 use serde_json::Value;
 
 use evidence::Sighted;
@@ -33,6 +33,8 @@ pub(crate) struct Item {
     /// Its lines. The first says where it is.
     pub(crate) lines: Vec<Line>,
     pub(crate) value: Option<Value>,
+    /// About how many bytes its value takes.
+    pub(crate) bytes: usize,
     /// It is one of several in a list.
     pub(crate) is_listed: bool,
     /// It is what stands around a list that was given to its end: its kind, and whether there is more.
@@ -89,7 +91,10 @@ impl Documents {
         };
         let origin = draft.origin_at(first.number, &shown(&item));
         match self.key.take() {
-            Some(AnyKey::Now(key)) => return calico::stored(&key, value, origin, draft),
+            Some(AnyKey::Now(key)) => {
+                keep_record(&key, item.bytes, draft);
+                return calico::stored(&key, value, origin, draft);
+            }
             Some(AnyKey::Of2017(key)) => return legacy::endpoint(&key, value, &origin, draft),
             None => {}
         }
@@ -99,7 +104,11 @@ impl Documents {
                 draft.keep_one();
                 self.key(&key);
                 is_known |= match self.key.take() {
-                    Some(AnyKey::Now(key)) => calico::stored(&key, &value, origin.clone(), draft),
+                    Some(AnyKey::Now(key)) => {
+                        // Of all that are in the item: there is hardly ever more than one.
+                        keep_record(&key, item.bytes, draft);
+                        calico::stored(&key, &value, origin.clone(), draft)
+                    }
                     Some(AnyKey::Of2017(key)) => legacy::endpoint(&key, &value, &origin, draft),
                     None => false,
                 };
@@ -107,7 +116,8 @@ impl Documents {
             return is_known;
         }
         if let Some(firewall) = Firewall::read(value) {
-            draft.node(section).firewall = Some(Sighted::new(firewall, origin));
+            draft.keep(item.bytes);
+            draft.replace_firewall(section, Sighted::new(firewall, origin));
             return true;
         }
         if super::iproute::json::element(value, &mut self.kernel, &origin) {
@@ -117,13 +127,27 @@ impl Documents {
             return true;
         }
         let known = kube::object(value, &origin, draft)
-            || calico::object(value, &origin, draft)
+            || calico::object(value, &origin, draft) && keep_object(value, item.bytes, draft)
             || legacy::block(value, &origin, draft);
         if known && item.is_listed {
             self.listed.note(value);
         }
         known
     }
+}
+
+/// Of endpoints, which are very many, only what matters is kept; other records are kept as they are.
+fn keep_record(key: &Key, bytes: usize, draft: &Draft) {
+    if !matches!(key, Key::Resource { kind: Kind::WorkloadEndpoint, .. }) {
+        draft.keep(bytes);
+    }
+}
+
+fn keep_object(value: &Value, bytes: usize, draft: &Draft) -> bool {
+    if value["kind"] != Kind::WorkloadEndpoint.name() {
+        draft.keep(bytes);
+    }
+    true
 }
 
 /// What stands for an item in a report: its kind and name, since its first line is hardly more than a brace.

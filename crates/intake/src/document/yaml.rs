@@ -106,6 +106,8 @@ impl YamlSplitter {
         }
         each(Item {
             value,
+            // About: each line is a value.
+            bytes: text.len() * 2,
             is_listed: self.indent.is_some(),
             lines: lines.into_iter().skip(first).collect(),
             is_frame,

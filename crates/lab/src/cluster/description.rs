@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
+use model::kube::Layout;
 use serde::{Deserialize, Serialize};
 
 use super::{LabName, Topology};
@@ -38,6 +39,8 @@ pub struct Description {
     /// Where Kubernetes' programs lie. `None`: they are found as other programs are.
     #[serde(default)]
     pub kubernetes_bin: Option<PathBuf>,
+    #[serde(default)]
+    pub api_group: ApiGroup,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +61,27 @@ pub enum StoreKind {
     Etcdv3,
     /// A real Kubernetes API server
     Kubernetes,
+}
+
+/// Under which names Kubernetes keeps Calico's kinds. Programs find out by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+pub enum ApiGroup {
+    /// Calico's usual one
+    #[default]
+    #[value(name = "crd.projectcalico.org/v1")]
+    V1,
+    /// Calico's newer one, without an API server of its own
+    #[value(name = "projectcalico.org/v3")]
+    V3,
+}
+
+impl ApiGroup {
+    pub(crate) fn layout(self) -> Layout {
+        match self {
+            ApiGroup::V1 => Layout::V1,
+            ApiGroup::V3 => Layout::V3,
+        }
+    }
 }
 
 /// How traffic gets from node to node.
@@ -128,6 +152,7 @@ pub struct Plan {
     pub has_agents: bool,
     pub programs: PathBuf,
     pub kubernetes_bin: Option<PathBuf>,
+    pub api_group: ApiGroup,
 }
 
 impl Plan {
@@ -150,6 +175,7 @@ impl Plan {
             has_agents: true,
             programs: programs.folder().to_owned(),
             kubernetes_bin: None,
+            api_group: ApiGroup::default(),
         }
     }
 
@@ -173,6 +199,7 @@ impl Plan {
             grace: self.grace,
             pools,
             kubernetes_bin: self.kubernetes_bin.clone(),
+            api_group: self.api_group,
         })
     }
 }
@@ -243,6 +270,7 @@ mod tests {
             has_agents: true,
             programs: PathBuf::from("/bin"),
             kubernetes_bin: None,
+            api_group: ApiGroup::default(),
         }
     }
 

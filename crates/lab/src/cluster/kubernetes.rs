@@ -9,14 +9,14 @@ use std::process::{Child, Command};
 
 use anyhow::{Context as _, Result, ensure};
 use host::NetNs;
-use model::kube::{Layout, definitions};
+use model::kube::definitions;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::certificates::Certificates;
 use testkit::kube::{Api, ServerFiles};
 use uuid::Uuid;
 
-use super::{Cluster, Description, Place, fabric, settings};
+use super::{Cluster, Description, Place, credentials, fabric, settings};
 use crate::file::tail;
 use crate::programs::API_SERVER;
 use crate::{Hopeless, wait_for};
@@ -43,9 +43,17 @@ impl Cluster {
         let arguments = arguments.iter().map(|word| word.to_string_lossy().into_owned());
         let arguments = serde_json::to_string(&arguments.collect::<Vec<_>>())?;
         fs::write(self.arguments_file(), arguments)?;
+        let layout = self.description.api_group.layout();
         self.start_etcd(ETCD)?;
         self.start_api_server()?;
-        self.with_api(|api| api.define(&definitions(Layout::V1)))
+        self.with_api(|api| {
+            api.define(&definitions(layout))?;
+            credentials::install(api, layout)
+        })?;
+        let agent =
+            |node| (self.place.agent_kubeconfig(node), json!({ "tokenFile": self.place.agent_token(node) }));
+        let agents = self.description.nodes.iter().map(|node| agent(&node.name));
+        agents.into_iter().try_for_each(|(path, user)| files.write_kubeconfig(&path, &url, user))
     }
 
     /// Starts the API server, also after it was killed, and waits until it answers.

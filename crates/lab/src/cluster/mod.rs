@@ -3,6 +3,7 @@
 //! A lab outlives the process that made it. [`Cluster::up`] makes one, [`Cluster::open`] finds it again, [`down`]
 //! removes it, whole or half made. [`OwnCluster`] is for who needs one for the moment only.
 
+mod credentials;
 mod description;
 mod down;
 mod fabric;
@@ -25,14 +26,15 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-pub use description::{Card, Description, Mode, Network, NodeDescription, Plan, Stage, StoreKind};
+pub(crate) use credentials::{RENEW_EVERY, renew as renew_token};
+pub use description::{ApiGroup, Card, Description, Mode, Network, NodeDescription, Plan, Stage, StoreKind};
 pub use down::{Removed, down, remove_abandoned};
 pub(crate) use kubernetes::api;
 pub use name::{LabName, LabNameError};
 pub(crate) use place::Place;
 pub use place::VARIABLE as FOLDER_VARIABLE;
 pub use settings::NETWORK;
-pub(crate) use settings::environment;
+pub(crate) use settings::{agent_settings, environment};
 pub use status::{LabStatus, NodeStatus};
 pub use topology::Topology;
 

@@ -46,6 +46,16 @@ impl Place {
         self.kubernetes_folder().join("kubeconfig")
     }
 
+    /// What a node's agent may do: what the shipped roles and policies let it.
+    pub(crate) fn agent_kubeconfig(&self, node: &str) -> PathBuf {
+        self.kubernetes_folder().join(format!("{node}.kubeconfig"))
+    }
+
+    /// A node's agent reads it again and again, because it changes.
+    pub(crate) fn agent_token(&self, node: &str) -> PathBuf {
+        self.kubernetes_folder().join(format!("{node}.token"))
+    }
+
     /// What a node keeps: its disk, its logs, the sockets at which its processes take orders.
     pub(crate) fn node(&self, node: &str) -> PathBuf {
         self.folder.join("nodes").join(node)

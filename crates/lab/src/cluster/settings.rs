@@ -82,6 +82,19 @@ pub(crate) fn store_settings(description: &Description, place: &Place) -> Vec<(S
     settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// How a node's agent reaches the records, and the plugin where there is no agent: with no more rights than it needs.
+pub(crate) fn agent_settings(
+    description: &Description,
+    node: &NodeDescription,
+    place: &Place,
+) -> Vec<(String, String)> {
+    let mut settings = store_settings(description, place);
+    for (_, value) in settings.iter_mut().filter(|(name, _)| name == "KUBECONFIG") {
+        *value = place.agent_kubeconfig(&node.name).display().to_string();
+    }
+    settings
+}
+
 /// etcd stands on the fabric, where every node reaches it.
 pub(super) fn etcd_endpoint(description: &Description) -> String {
     let address = fabric_address(description);
@@ -107,7 +120,7 @@ pub(crate) fn conflist(description: &Description, node: &NodeDescription, place:
     if description.has_agents {
         plugin["agent_socket"] = json!(AGENT_SOCKET);
     }
-    for (variable, value) in store_settings(description, place) {
+    for (variable, value) in agent_settings(description, node, place) {
         match (&*variable, description.has_agents) {
             // The agent has it, and nobody else on the node needs it.
             ("KUBECONFIG", true) => {}

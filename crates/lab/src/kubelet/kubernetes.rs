@@ -2,7 +2,7 @@
 //! It also makes the pods, with their node already chosen, because neither a controller nor a scheduler runs here.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use testkit::kube::{Answer, Api};
 
 use super::protocol::{NewPod, PodKey};
 use super::records::PodRecord;
+use crate::cluster::{Place, RENEW_EVERY, api, renew_token};
 
 /// How often a kubelet says that its node lives, and how long its word counts.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -30,6 +31,7 @@ pub(super) struct Kubernetes {
     api: Api,
     node: String,
     addresses: Vec<IpAddr>,
+    place: Place,
 }
 
 /// A pod of this node, as the API has it.
@@ -41,15 +43,17 @@ pub(super) struct ListedPod {
 }
 
 impl Kubernetes {
-    pub(super) fn new(api: Api, node: &str, addresses: Vec<IpAddr>) -> Kubernetes {
-        Kubernetes { api, node: node.to_owned(), addresses }
+    pub(super) fn new(place: Place, node: &str, addresses: Vec<IpAddr>) -> Result<Kubernetes> {
+        Ok(Kubernetes { api: api(&place)?, node: node.to_owned(), addresses, place })
     }
 
-    /// Makes the node's object if there is none, and says that the node is ready. What others wrote on it stays.
+    /// Makes the node's object if there is none, gives the agent its token, and says that the node is ready. What others wrote on
+    /// the node stays.
     pub(super) fn register(&self) -> Result<()> {
         let labels = json!({ "kubernetes.io/hostname": self.node, "kubernetes.io/os": "linux" });
         let node = json!({ "metadata": { "name": self.node, "labels": labels } });
         expect(&[CREATED, CONFLICT], "registering the node", self.api.request("POST", NODES, Some(&node))?)?;
+        renew_token(&self.api, &self.place, &self.node)?;
         let internal =
             self.addresses.iter().map(|address| json!({ "type": "InternalIP", "address": address }));
         let hostname = json!({ "type": "Hostname", "address": self.node });
@@ -61,11 +65,19 @@ impl Kubernetes {
             .map(drop)
     }
 
-    /// Renews the node's lease for as long as this process lives. While the API server is away, the lease grows old.
+    /// Renews the node's lease, and the agent's token, for as long as this process lives. While the API server is away, both grow
+    /// old.
     pub(super) fn beat(&self) {
+        let mut renewed = Instant::now();
         loop {
             if let Err(error) = self.renew_lease() {
                 eprintln!("the lease of {}: {error:#}", self.node);
+            }
+            if renewed.elapsed() > RENEW_EVERY {
+                match renew_token(&self.api, &self.place, &self.node) {
+                    Ok(()) => renewed = Instant::now(),
+                    Err(error) => eprintln!("the token for the agent of {}: {error:#}", self.node),
+                }
             }
             std::thread::sleep(HEARTBEAT);
         }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use crate::cluster::{Description, LabName, Place, StoreKind, api};
+use crate::cluster::{Description, LabName, Place, StoreKind};
 use crate::control;
 pub use listing::Listing;
 pub use protocol::{
@@ -55,5 +55,5 @@ fn kubernetes(place: &Place, node: &str) -> Result<Option<kubernetes::Kubernetes
     }
     let node = description.node(node)?;
     let addresses = node.address().into_iter().chain(node.address6()).collect();
-    Ok(Some(kubernetes::Kubernetes::new(api(place)?, &node.name, addresses)))
+    kubernetes::Kubernetes::new(place.clone(), &node.name, addresses).map(Some)
 }

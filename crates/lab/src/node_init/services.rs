@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 use serde::{Deserialize, Serialize};
 
-use crate::cluster::{Description, NodeDescription, Place, environment};
+use crate::cluster::{Description, NodeDescription, Place, agent_settings, environment};
 
 /// As a service manager would: at once would only fill the log.
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
+const AGENT: &str = "agent";
 /// A service that was told to end and does not is killed after this.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -73,7 +74,10 @@ impl Services {
             let path = place.log(&node.name, &format!("{name}.log"));
             let log = File::options().create(true).append(true).open(&path);
             let log = log.with_context(|| format!("cannot open {}", path.display()))?;
-            let environment = environment(description, node, place);
+            let mut environment = environment(description, node, place);
+            if name == AGENT {
+                environment.extend(agent_settings(description, node, place));
+            }
             let service = Service { program, environment, log, running: None, is_wanted: true };
             services.insert(name.to_owned(), service);
         }
@@ -203,7 +207,7 @@ fn programs(description: &Description, node: &NodeDescription) -> Vec<(&'static 
     kubelet.extend(words(&["kubelet", "--name", description.name.as_str(), "--node", &node.name]));
     let mut programs = vec![("kubelet", kubelet)];
     if description.has_agents {
-        programs.push(("agent", vec![program("plumbd"), "node".to_owned()]));
+        programs.push((AGENT, vec![program("plumbd"), "node".to_owned()]));
     }
     programs
 }

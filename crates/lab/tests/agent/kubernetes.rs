@@ -4,13 +4,14 @@ use model::Kind;
 use serde_json::json;
 
 use crate::common::DelOutcome as _;
-use crate::common::kubernetes::install;
+use crate::common::kubernetes::{install, layout};
 use crate::on_kubernetes::{OnKubernetes, noted, on_bare_kubernetes, on_kubernetes};
 use crate::running::wait_until;
+use crate::store_down::assert_reported;
 
 fn cluster_type(place: &OnKubernetes<'_>) -> String {
-    let path = "/apis/crd.projectcalico.org/v1/clusterinformations/default";
-    place.api().read(path).unwrap()["spec"]["clusterType"].as_str().unwrap_or_default().to_owned()
+    let path = format!("/apis/{}/clusterinformations/default", layout().api_version());
+    place.api().read(&path).unwrap()["spec"]["clusterType"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -35,8 +36,8 @@ fn an_agent_waits_for_definitions_and_for_its_node() {
         place.register_node();
         bench.wait_until_ready(&agent);
         assert_eq!(cluster_type(&place), "k8s,bgp,kdd");
-        let felix = "/apis/crd.projectcalico.org/v1/felixconfigurations";
-        let listed = place.api().read(felix).unwrap();
+        let felix = format!("/apis/{}/felixconfigurations", layout().api_version());
+        let listed = place.api().read(&felix).unwrap();
         assert_eq!(listed["items"].as_array().unwrap().len(), 1, "none for the node: {listed}");
         agent.stop();
     });
@@ -241,7 +242,9 @@ fn an_outage_of_the_api_server_queues_dels_and_refuses_adds() {
         assert_eq!(code, 11, "{message}");
         place.del(&pods[1], &uids[1]).result_of_del();
         let not_ready = || bench.page("readiness");
-        wait_until(|| not_ready().contains("cannot use the store"), not_ready);
+        let kubeconfig = place.cluster.kubeconfig.display().to_string();
+        let settings = [("DATASTORE_TYPE", "kubernetes"), ("KUBECONFIG", kubeconfig.as_str())];
+        assert_reported(bench, &agent, &settings, "");
         assert!(pods[2].netns().can_ping(bench.node.address()).unwrap(), "who runs is not disturbed");
         place.cluster.server.restart().unwrap();
         wait_until(|| place.books.handles().len() == 1, || agent.log());

@@ -29,6 +29,10 @@ fn numbered(number: u32) -> String {
     format!("11.{b}.{c}.{d}")
 }
 
+fn numbered_v6(number: u32) -> String {
+    format!("fd11::{:x}:{:x}", number >> 16, number & 0xffff)
+}
+
 fn peak(agent: &Agent) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", agent.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -49,12 +53,29 @@ fn crowded(report: &Value) -> Vec<&Value> {
     findings.filter(|finding| finding["code"] == "pod-network-crowded").collect()
 }
 
+/// The same of the other IP version, on a device of the pod's own: `eth0` may be without that version.
+fn crowd_v6(bench: &Bench, inside: &str) {
+    let own = ["link add own type veth peer name own-peer", "link set own up", "link set own-peer up"]
+        .map(str::to_owned);
+    batch(bench, inside, own.into_iter());
+    let routes = (0..MANY).map(|number| format!("route add {}/128 dev own", numbered_v6(number)));
+    batch(bench, inside, routes);
+    let neighbours = (0..3000).map(|number| {
+        format!("neigh add {} lladdr 02:00:00:00:00:01 dev own nud permanent", numbered_v6(number))
+    });
+    batch(bench, inside, neighbours);
+    let addresses =
+        (0..3000).map(|number| format!("address add {}/128 dev own nodad", numbered_v6(1 << 23 | number)));
+    batch(bench, inside, addresses);
+}
+
 #[test]
 fn what_a_pod_makes_does_not_fill_the_agents_memory() {
     let Some(bench) = Bench::new("what_a_pod_makes_does_not_fill_the_agents_memory") else { return };
     let agent = bench.agent(&[]);
     let (hostile, other) = (bench.pod("shop", "hostile"), bench.pod("shop", "other"));
-    for pod in [&hostile, &other] {
+    let hostile_v6 = bench.pod("shop", "other-version");
+    for pod in [&hostile, &hostile_v6, &other] {
         bench.agent_add(pod).result().unwrap();
     }
     let healthy = doctor(&bench);
@@ -71,14 +92,20 @@ fn what_a_pod_makes_does_not_fill_the_agents_memory() {
     batch(&bench, inside, addresses);
     let links = (0..150).map(|number| format!("link add d{number} type veth peer name e{number}"));
     batch(&bench, inside, links);
+    crowd_v6(&bench, hostile_v6.netns().name());
     let report = doctor(&bench);
     let found = crowded(&report);
-    assert_eq!(found.len(), 1, "{report:#}");
-    let summary = found[0]["summary"].as_str().unwrap();
+    assert_eq!(found.len(), 2, "{report:#}");
+    let about = |pod: &str| {
+        let is_about = |finding: &&&Value| finding["subject"].to_string().contains(pod);
+        found.iter().find(is_about).unwrap()["summary"].as_str().unwrap()
+    };
     for what in ["routes", "neighbours", "addresses", "links"] {
-        assert!(summary.contains(what), "{summary}");
+        assert!(about("hostile").contains(what), "{}", about("hostile"));
     }
-    assert!(found[0]["subject"].to_string().contains("hostile"), "{:#}", found[0]);
+    for what in ["routes", "neighbours", "addresses"] {
+        assert!(about("other-version").contains(what), "{}", about("other-version"));
+    }
     let unseen = report["unseen"].to_string();
     assert!(unseen.contains("was not read completely"), "{unseen}");
     let (most, after) = (peak(&agent), || resident_bytes(agent.id()).unwrap());
@@ -91,7 +118,7 @@ fn what_a_pod_makes_does_not_fill_the_agents_memory() {
         .with_netconf("prevResult", bench.agent_add(&other).result().unwrap());
     assert!(check.run(&bench.node).unwrap().success, "{}", agent.log());
     assert!(bench.page("readiness").starts_with("HTTP/1.1 200"), "{}", bench.page("readiness"));
-    for pod in [&hostile, &other] {
+    for pod in [&hostile, &hostile_v6, &other] {
         bench.agent_del(pod).result_of_del();
     }
     bench.assert_nothing_left();

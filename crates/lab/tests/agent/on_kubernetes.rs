@@ -50,7 +50,7 @@ impl OnKubernetes<'_> {
 
     /// Starts the agent and does not wait.
     pub(crate) fn start_agent(&self, settings: &[(&str, &str)]) -> Agent {
-        let kubeconfig = self.cluster.kubeconfig.display().to_string();
+        let kubeconfig = self.cluster.kubeconfig_of_agent().display().to_string();
         let mut all = vec![("DATASTORE_TYPE", "kubernetes"), ("KUBECONFIG", kubeconfig.as_str())];
         all.extend_from_slice(settings);
         self.bench.start_agent(&all)

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use lab::Pod;
 use model::names::EndpointName;
-use model::{AffinityOwner, Key, Kind, Resource};
+use model::{AffinityOwner, HandleId, Key, KeyRange, Kind, Resource};
 use serde_json::json;
 use store::StoreError;
 use testkit::etcd::{EtcdCluster, Setup, start_or_skip};
@@ -56,8 +56,13 @@ impl Guarded<'_> {
         let mut plumb = Command::new(plumb);
         plumb.args(["datastore", "etcd-role", self.name(), "-n", NAMESPACE]);
         let printed = testkit::process::run(&mut plumb).unwrap().stdout;
-        let mut script = String::from_utf8(printed).unwrap();
         let (name, role) = (self.name(), format!("plumb-node-{}", self.name()));
+        // As an older version granted it: the new script narrows it.
+        let mut script = format!(
+            "etcdctl role add {role}\n\
+             etcdctl role grant-permission --prefix {role} readwrite /calico/ipam/v2/handle/\n"
+        );
+        script.push_str(&String::from_utf8(printed).unwrap());
         script.push_str(&format!(
             "etcdctl user add {name}:{NODE_PASSWORD}\netcdctl user grant-role {name} {role}\n"
         ));
@@ -174,6 +179,10 @@ fn etcd_refuses_a_node_what_is_not_its_own() {
             Key::cluster(Kind::FelixConfiguration, format!("node.{OTHER_NODE}")),
             Key::cluster(Kind::CalicoNodeStatus, OTHER_NODE),
         ];
+        let tunnel = |node: &str| {
+            HandleId::TUNNEL_DEVICES.map(|device| Key::Handle(HandleId::of_tunnel(device, node)))
+        };
+        forbidden.extend(tunnel(OTHER_NODE));
         let ours = [Kind::BlockAffinity, Kind::IpamBlock, Kind::IpamHandle];
         forbidden.extend(
             Kind::all()
@@ -196,6 +205,14 @@ fn etcd_refuses_a_node_what_is_not_its_own() {
             let known = store.get(&resource.key()).await.unwrap().unwrap();
             store.update(known.key, known.value.to_vec(), known.revision).await.unwrap();
             store.create(endpoint(&own, NAMESPACE), "{}".into()).await.unwrap();
+            for key in tunnel(&own) {
+                let made = store.create(key.clone(), "{}".into()).await.unwrap();
+                store.delete(key, made).await.unwrap();
+            }
+            // All nodes share those of sandboxes, and may read every one.
+            store.create(Key::Handle("k8s-pod-network.0f3a".into()), "{}".into()).await.unwrap();
+            assert_eq!(store.list_all(KeyRange::Handles).await.unwrap().0.len(), 1);
+            assert!(store.get(&tunnel(OTHER_NODE)[0]).await.unwrap().is_none());
         });
     });
 }

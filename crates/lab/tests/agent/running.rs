@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use lab::{CniCall, CniOutcome, Pod};
+use rustix::process::{Pid as ProcessId, Signal};
 use testkit::PATIENCE;
 use testkit::process::{Process, command};
 
@@ -122,8 +123,8 @@ impl Agent {
 
     /// Asks it to stop, and waits until it has.
     pub(crate) fn stop(mut self) {
-        let id = self.process.id().to_string();
-        testkit::process::run(std::process::Command::new("kill").args(["-TERM", &id])).unwrap();
+        let process = i32::try_from(self.process.id()).ok().and_then(ProcessId::from_raw).unwrap();
+        rustix::process::kill_process(process, Signal::TERM).unwrap();
         wait_until(|| self.process.exit_status().is_some(), || "it does not stop".to_owned());
         assert!(self.process.exit_status().unwrap().success(), "{}", self.log());
     }

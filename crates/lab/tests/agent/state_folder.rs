@@ -104,14 +104,28 @@ fn a_socket_that_is_removed_is_made_anew() {
     assert!(!bench.socket().exists(), "the agent removes its own socket");
 }
 
-/// A file system of a few kilobytes in the place of the state folder.
-struct Mounted<'a>(&'a Path);
+/// A small file system in the place of a directory.
+pub(crate) struct Mounted<'a>(&'a Path);
 
 impl Mounted<'_> {
-    fn at(path: &Path) -> Mounted<'_> {
+    pub(crate) fn at<'a>(path: &'a Path, size: &str) -> Mounted<'a> {
         std::fs::create_dir_all(path).unwrap();
-        run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "plumb-test"]).arg(path));
+        let options = format!("size={size}");
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &options, "plumb-test"]).arg(path));
         Mounted(path)
+    }
+
+    /// Until nothing more fits. The file is to be removed again.
+    pub(crate) fn fill(&self) -> PathBuf {
+        let filler = self.0.join("filler");
+        let mut size = 1 << 20;
+        while size > 0 {
+            let more = std::fs::OpenOptions::new().create(true).append(true).open(&filler);
+            if more.and_then(|mut file| std::io::Write::write_all(&mut file, &vec![0; size])).is_err() {
+                size /= 2;
+            }
+        }
+        filler
     }
 }
 
@@ -136,26 +150,16 @@ fn a_state_folder_that_cannot_be_written_is_reported_everywhere() {
     let test = "a_state_folder_that_cannot_be_written_is_reported_everywhere";
     let Some(bench) = Bench::new(test) else { return };
     let state = state_of(&bench);
-    let _mounted = Mounted::at(&state);
+    let mounted = Mounted::at(&state, "256k");
     let agent = agent_of(&bench);
     let pod = bench.pod("shop", "web-0");
-    let filler = state.join("filler");
     let (fill, read_only): (&dyn Fn(), &dyn Fn()) = (
-        &|| {
-            let mut size = 1 << 20;
-            // Until nothing more fits.
-            while size > 0 {
-                let more = std::fs::OpenOptions::new().create(true).append(true).open(&filler);
-                if more.and_then(|mut file| std::io::Write::write_all(&mut file, &vec![0; size])).is_err() {
-                    size /= 2;
-                }
-            }
-        },
+        &|| drop(mounted.fill()),
         // In front of the other one, whose files the agent has open.
         &|| as_agent(&agent, &["mount", "-t", "tmpfs", "-o", "ro", "plumb-test"], &state),
     );
     let (free, writable): (&dyn Fn(), &dyn Fn()) =
-        (&|| std::fs::remove_file(&filler).unwrap(), &|| as_agent(&agent, &["umount"], &state));
+        (&|| std::fs::remove_file(state.join("filler")).unwrap(), &|| as_agent(&agent, &["umount"], &state));
     for (what, take, give) in [("No space left", fill, free), ("Read-only", read_only, writable)] {
         take();
         reported(&bench, &agent, what);

@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use lab::Pod;
+use model::Kind;
+use serde_json::json;
 use testkit::process::command;
 
 use crate::common::books::Books;
 use crate::common::{Bench, DelOutcome as _};
 use crate::on_etcd::{OnEtcd, on_etcd};
 use crate::running::{Agent, wait_until};
+use crate::state_folder::Mounted;
 
 #[test]
 fn a_del_without_the_store_cleans_the_kernel_and_is_finished_later() {
@@ -85,18 +88,24 @@ fn diagnosed(bench: &Bench, settings: &[(&str, &str)]) -> (Option<i32>, String) 
 }
 
 #[track_caller]
-fn assert_reported(bench: &Bench, agent: &Agent, settings: &[(&str, &str)], problem: &str) {
+pub(crate) fn assert_reported(bench: &Bench, agent: &Agent, settings: &[(&str, &str)], problem: &str) {
+    assert_away(bench, agent, problem);
+    let (code, report) = diagnosed(bench, settings);
+    // The line may be broken after the colon: the path of a file can be long.
+    assert!(report.starts_with("Incomplete evidence: the store could not be read:"), "{report}");
+    assert!(report.contains("[store-unreachable]"), "{report}");
+    assert_eq!(code, Some(1), "{report}");
+}
+
+/// By the agent itself.
+#[track_caller]
+fn assert_away(bench: &Bench, agent: &Agent, problem: &str) {
     let not_ready = || bench.page("readiness");
     wait_until(|| not_ready().contains("cannot use the store"), || agent.log());
     assert!(not_ready().starts_with("HTTP/1.1 503") && not_ready().contains(problem), "{}", not_ready());
     assert_eq!(bench.metric("store_away"), 1);
     let status = bench.agent_call("STATUS", &bench.pod("shop", "status")).with_netconf("cniVersion", "1.1.0");
     assert_eq!(status.run(&bench.node).unwrap().error().unwrap().0, 50);
-    let (code, report) = diagnosed(bench, settings);
-    // The line may be broken after the colon: the path of a file can be long.
-    assert!(report.starts_with("Incomplete evidence: the store could not be read:"), "{report}");
-    assert!(report.contains("[store-unreachable]"), "{report}");
-    assert_eq!(code, Some(1), "{report}");
 }
 
 #[test]
@@ -142,6 +151,37 @@ fn a_file_that_is_moved_and_replaced_is_reported_and_used_again() {
         wait_until(|| bench.agent_del(pod).success, || agent.log());
     }
     wait_until(|| bench.books().handles().is_empty(), || agent.log());
+}
+
+#[test]
+fn a_store_on_a_full_disk_is_reported_and_used_again() {
+    let Some(bench) = Bench::new("a_store_on_a_full_disk_is_reported_and_used_again") else { return };
+    let folder = bench.state_folder().join("disk");
+    let disk = Mounted::at(&folder, "2m");
+    let path = folder.join("plumb.db");
+    let books = Books::at(&path);
+    books.put(Kind::IpPool, "pods", json!({"cidr": "10.244.0.0/16"}));
+    let settings = [("SQLITE_PATH", path.to_str().unwrap())];
+    let agent = bench.agent(&settings);
+    let (first, second) = (bench.pod("shop", "first"), bench.pod("shop", "second"));
+    bench.agent_add(&first).result().unwrap();
+    let filler = disk.fill();
+    assert_away(&bench, &agent, "no space left on the disk");
+    // The records can still be read.
+    let (code, report) = diagnosed(&bench, &settings);
+    assert!(code == Some(1) && report.contains("[store-unreachable]"), "{report}");
+    let (_, message) = bench.agent_add(&second).error().unwrap();
+    assert!(message.contains("no space left on the disk"), "{message}");
+    assert_eq!(books.handles().len(), 1, "what was refused left nothing");
+    assert!(first.netns().can_ping(bench.node.address()).unwrap());
+    bench.agent_del(&first).result_of_del();
+    std::fs::remove_file(filler).unwrap();
+    wait_until(|| bench.page("readiness").starts_with("HTTP/1.1 200"), || agent.log());
+    wait_until(|| books.handles().is_empty(), || agent.log());
+    bench.agent_add(&second).result().unwrap();
+    bench.agent_del(&second).result_of_del();
+    assert_eq!(books.handles(), [] as [String; 0]);
+    agent.stop();
 }
 
 /// Another file with the same records.

@@ -2,22 +2,28 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use lab::Pod;
 use model::Kind;
-use model::kube::{Layout, definitions, is_custom_resource};
+use model::kube::{Layout, access, definitions, is_custom_resource};
 use serde_json::{Value, json};
 use testkit::kube::{Api, KubeApiServer, Setup, start_or_skip};
 use testkit::process::wait_until;
 
-const LAYOUT: Layout = Layout::V1;
+/// Nothing depends on it, so each run tries one.
+pub(crate) fn layout() -> Layout {
+    if testkit::seed().is_multiple_of(2) { Layout::V1 } else { Layout::V3 }
+}
 
 /// Reachable only from where it was started.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) server: KubeApiServer,
+    /// May do everything.
     pub(crate) kubeconfig: PathBuf,
+    /// Of the agent of the node that was registered: what the shipped roles and policies let it.
+    agent: OnceLock<PathBuf>,
     /// The UIDs of the pods it was told of, by namespace and name.
     uids: Mutex<BTreeMap<(String, String), String>>,
 }
@@ -27,16 +33,31 @@ impl Cluster {
     pub(crate) fn start_bare(test: &str) -> Option<Cluster> {
         let server = start_or_skip(test, Setup::default())?;
         let kubeconfig = server.kubeconfig().unwrap();
-        Some(Cluster { server, kubeconfig, uids: Mutex::default() })
+        Some(Cluster { server, kubeconfig, agent: OnceLock::new(), uids: Mutex::default() })
     }
 
     pub(crate) fn api(&self) -> Api {
         self.server.api()
     }
 
-    /// What the kubelet does.
+    /// What the kubelet does. Whatever stands for the node's agent then has the agent's rights only.
     pub(crate) fn register_node(&self, name: &str) {
-        self.api().create("/api/v1/nodes", &json!({"metadata": {"name": name}})).unwrap();
+        let api = self.api();
+        api.create("/api/v1/nodes", &json!({"metadata": {"name": name}})).unwrap();
+        for manifests in [access::accounts_and_roles, access::policies] {
+            manifests(layout(), access::NAMESPACE)
+                .iter()
+                .for_each(|manifest| api.apply(manifest, "").unwrap());
+        }
+        let token = api.token_of(access::NAMESPACE, access::NODE_ACCOUNT, "Node", name).unwrap();
+        let user = json!({ "token": token });
+        let kubeconfig = self.server.write_kubeconfig("agent", &self.server.url(), user).unwrap();
+        self.agent.set(kubeconfig).expect("one node");
+    }
+
+    /// Of the node's agent. Before there is a node, its administrator's.
+    pub(crate) fn kubeconfig_of_agent(&self) -> &Path {
+        self.agent.get().unwrap_or(&self.kubeconfig)
     }
 
     /// Creates a namespace, and pods later.
@@ -75,7 +96,7 @@ impl Cluster {
 
     /// What tells an agent of this store.
     pub(crate) fn settings(&self) -> [(&'static str, &Path); 2] {
-        [("DATASTORE_TYPE", Path::new("kubernetes")), ("KUBECONFIG", &self.kubeconfig)]
+        [("DATASTORE_TYPE", Path::new("kubernetes")), ("KUBECONFIG", self.kubeconfig_of_agent())]
     }
 }
 
@@ -89,11 +110,11 @@ pub(crate) fn arguments(pod: &Pod, uid: &str) -> String {
 
 /// Makes the server serve Calico's kinds, and waits until it does.
 pub(crate) fn install(api: &Api) {
-    for definition in definitions(LAYOUT) {
+    for definition in definitions(layout()) {
         api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).unwrap();
     }
     for kind in Kind::all().filter(|kind| is_custom_resource(*kind)) {
-        let path = format!("/apis/{}/{}", LAYOUT.api_version(), LAYOUT.plural(kind));
+        let path = format!("/apis/{}/{}", layout().api_version(), layout().plural(kind));
         let is_served = || api.get(&path).is_ok_and(|answer| answer.status == 200);
         wait_until(&format!("{path} to be served"), is_served).unwrap();
     }

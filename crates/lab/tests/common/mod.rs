@@ -99,7 +99,7 @@ impl Bench {
         let mut call = call
             .with("CNI_ARGS", &cluster.arguments(pod))
             .with_netconf("datastore_type", "kubernetes")
-            .with_netconf("kubernetes", json!({"kubeconfig": cluster.kubeconfig}));
+            .with_netconf("kubernetes", json!({"kubeconfig": cluster.kubeconfig_of_agent()}));
         call.netconf.as_object_mut().unwrap().remove("sqlite_path");
         call
     }

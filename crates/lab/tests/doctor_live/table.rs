@@ -69,6 +69,10 @@ const NOT_HERE: &[(FindingCode, &str)] = &[
         "it passes on what calicoctl says only where the books themselves were not collected, and here they are",
     ),
     (
+        FindingCode::RulesNotLoaded,
+        "agents that only observe, as they do here, load no rules; tests/guard/rules.rs has those that do",
+    ),
+    (
         FindingCode::StateFolderUnusable,
         "agents that only observe, as they do here, keep no state; tests/agent/state_folder.rs has those that do",
     ),

@@ -14,4 +14,5 @@ mod attacks;
 mod modes;
 mod packet;
 mod raw;
+mod rules;
 mod single;

@@ -3,5 +3,6 @@
 
 mod desk;
 mod doctor;
+mod modes;
 mod pods;
 mod scene;

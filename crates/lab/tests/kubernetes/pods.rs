@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lab::cluster::Plan;
 use lab::kubelet::{KubeletRequest, LeftBehind, PodState};
@@ -47,6 +47,10 @@ fn a_lab_runs_on_kubernetes_and_leaves_no_trace() {
 
     delete(&lab, "node1", "shop/web-0", true);
     assert_eq!((read_pod(&lab, "shop/web-0"), holders(&lab)), (None, vec![db.container_id]));
+    for node in ["node1", "node2"] {
+        let log = lab.log_tail(node, "agent", usize::MAX);
+        assert!(!log.contains("refuses access"), "the shipped role and policies are enough: {log}");
+    }
     let removed = lab.down().unwrap();
     assert!(removed.folder && removed.namespaces == 3, "{removed:?}");
     assert!(!kubeconfig.exists());
@@ -58,8 +62,9 @@ fn the_plugin_alone_uses_the_kubeconfig() {
     let Some(lab) = up("the_plugin_alone_uses_the_kubeconfig", alone) else { return };
     let conflist = lab.root_of("node1").unwrap().join("etc/cni/net.d/10-plumb.conflist");
     let conflist: Value = serde_json::from_slice(&fs::read(conflist).unwrap()).unwrap();
-    let kubeconfig = &lab.status().store_settings[1].1;
-    assert_eq!(conflist["plugins"][0]["kubernetes"]["kubeconfig"], **kubeconfig);
+    let status = lab.status();
+    let own = Path::new(&status.store_settings[1].1).with_file_name("node1.kubeconfig");
+    assert_eq!(conflist["plugins"][0]["kubernetes"]["kubeconfig"], own.display().to_string());
     let pod = add(&lab, "node1", "web-0");
     assert_eq!(noted(&read_pod(&lab, "web-0").unwrap(), "containerID"), pod.container_id);
     lab.kubelet("node1", &KubeletRequest::Check).unwrap();

@@ -142,6 +142,7 @@ pub const SETTINGS: &[Setting] = &[
     kubernetes(store("K8S_INSECURE_SKIP_TLS_VERIFY")),
     kubernetes(store("CALICO_API_GROUP")),
     kubernetes(store("K8S_CURRENT_CONTEXT")),
+    kubernetes(store("USE_POD_CIDR")),
     carried(Carried::Never, store("KUBERNETES_SERVICE_HOST")),
     pool("NO_DEFAULT_POOLS"),
     pool("CALICO_IPV4POOL_CIDR"),

@@ -105,7 +105,7 @@ fn without_acting(map: &mut Map<String, Value>) {
     }
 }
 
-/// Paths of fields, as far as objects go: a list differs as a whole.
+/// Paths of fields, also of the objects in a list. Where a list has other entries than that, it differs as a whole.
 #[derive(Default)]
 struct Difference {
     missing: Vec<String>,
@@ -115,12 +115,19 @@ struct Difference {
 
 impl Difference {
     fn walk(&mut self, path: &str, planned: &Value, stored: &Value) {
-        let (Value::Object(planned), Value::Object(stored)) = (planned, stored) else {
-            if planned != stored {
-                self.changed.push(path.to_owned());
+        match (planned, stored) {
+            (Value::Object(planned), Value::Object(stored)) => self.walk_fields(path, planned, stored),
+            (Value::Array(planned), Value::Array(stored)) if have_same_entries(planned, stored) => {
+                for (index, (planned, stored)) in planned.iter().zip(stored).enumerate() {
+                    self.walk(&format!("{path}[{index}]"), planned, stored);
+                }
             }
-            return;
-        };
+            _ if planned != stored => self.changed.push(path.to_owned()),
+            _ => {}
+        }
+    }
+
+    fn walk_fields(&mut self, path: &str, planned: &Map<String, Value>, stored: &Map<String, Value>) {
         let below = |field: &str| if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
         for (field, value) in planned {
             match stored.get(field) {
@@ -131,6 +138,15 @@ impl Difference {
         self.added
             .extend(stored.keys().filter(|field| !planned.contains_key(*field)).map(|field| below(field)));
     }
+}
+
+/// Whether two lists differ at most within their objects and lists.
+fn have_same_entries(planned: &[Value], stored: &[Value]) -> bool {
+    let is_entered = |pair: (&Value, &Value)| {
+        matches!(pair, (Value::Object(_), Value::Object(_)) | (Value::Array(_), Value::Array(_)))
+    };
+    planned.len() == stored.len()
+        && planned.iter().zip(stored).all(|pair| pair.0 == pair.1 || is_entered(pair))
 }
 
 /// The value that replaces a stored one. In Kubernetes an object keeps its identity, and what acts on it there.

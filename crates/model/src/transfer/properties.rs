@@ -363,3 +363,31 @@ fn a_status_that_a_controller_writes_is_no_difference_but_a_missing_one_is_notic
     assert_eq!(meet(&with_status, record(Value::Null)), Meeting::Lacks(vec!["status".to_owned()]));
     assert_eq!(meet(&one(&to, &pool, record(Value::Null)), record(written)), Meeting::Same);
 }
+
+#[test]
+fn what_differs_within_a_list_is_named() {
+    let to = Destination::Kubernetes(cluster(Layout::V3, []));
+    let set = Key::cluster(Kind::BgpConfiguration, "default");
+    let of = |communities: Value| {
+        json!({ "metadata": { "name": "default" },
+            "spec": { "communities": communities, "logSeverityScreen": "Info", "serviceLoadBalancerAggregation": "Enabled" } })
+    };
+    let plan = one(&to, &set, of(json!([{ "name": "a", "value": "1:1" }, { "name": "b", "value": "2:2" }])));
+    let compare = |stored: Value| plan.compare(&to, &set, of(stored).to_string().as_bytes()).unwrap();
+    let fields = |fields: &[&str]| fields.iter().map(|field| format!("spec.communities{field}")).collect();
+    for (stored, likeness) in [
+        (json!([{ "name": "a", "value": "1:1" }, { "name": "b" }]), Likeness::Lacks(fields(&["[1].value"]))),
+        (
+            json!([{ "name": "a", "value": "1:1", "later": 1 }, { "name": "b", "value": "2:2" }]),
+            Likeness::Adds(fields(&["[0].later"])),
+        ),
+        (
+            json!([{ "name": "a", "value": "9:9" }, { "name": "b" }]),
+            Likeness::Differs(fields(&["[1].value", "[0].value"])),
+        ),
+        (json!([{ "name": "a", "value": "1:1" }]), Likeness::Differs(fields(&[""]))),
+        (json!(["a", { "name": "b", "value": "2:2" }]), Likeness::Differs(fields(&[""]))),
+    ] {
+        assert_eq!(compare(stored), likeness);
+    }
+}

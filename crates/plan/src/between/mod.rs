@@ -46,7 +46,7 @@ pub use kernel::{BetweenObserved, RouteFault, Step, changes_of, differences as b
 pub use mtu::tunnel_overhead;
 pub use nat::TABLE as NAT_TABLE;
 pub use notice::BetweenNotice;
-pub use pods::{AllowedSource, POD_CHAIN, PodGuard};
+pub use pods::{AllowedSource, ChainUses, POD_CHAIN, PodGuard};
 pub use protected::Protected;
 pub use records::{BlockView, Encapsulation, Extent, NodeView, PoolView, Presence};
 pub use settings::{BetweenSettings, NatSettings, TunnelSettings, Writer};

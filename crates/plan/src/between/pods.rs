@@ -20,9 +20,9 @@ use ipnet::IpNet;
 use model::{DeviceName, IpVersion};
 
 use super::nat::{TABLE, words};
-use super::settings::{BetweenSettings, VXLAN_PORT};
+use super::settings::{BetweenSettings, TunnelSettings, VXLAN_PORT};
 
-/// The chain whose rules and jumps are counted to see whether the rules are there ([`PodGuard::USES_MIN`]).
+/// The chain of the rules that hold in every mode.
 pub const POD_CHAIN: &str = "pods";
 const TUNNEL_CHAIN: &str = "pods-tunnels";
 /// Rules that hold without exception.
@@ -47,10 +47,10 @@ pub struct PodGuard {
 /// A pod's device, and a network that it may send from besides the pod's own addresses.
 pub type AllowedSource = (DeviceName, IpNet);
 
-impl PodGuard {
-    /// What refers to [`POD_CHAIN`] or is in it, at least: its rules, and one jump.
-    pub const USES_MIN: u32 = RULES.len() as u32 + 1;
+/// A chain, and how many rules are in it and jumps lead to it, at least and together. The kernel counts them without listing them.
+pub type ChainUses = (&'static str, u32);
 
+impl PodGuard {
     pub fn new(settings: &BetweenSettings) -> PodGuard {
         let named = settings.device_prefixes.iter().map(|prefix| plain(prefix));
         let calico = DeviceName::CALICO_PREFIX.to_owned();
@@ -67,23 +67,44 @@ impl PodGuard {
         }
     }
 
-    /// Sets and chains, for a table.
+    /// Whether all of it is loaded shows in these.
+    pub fn uses(&self) -> Vec<ChainUses> {
+        let chains = self.chains(Vec::new());
+        let jumps_to = |name: &str| {
+            let jump = format!(" jump {name}");
+            chains.iter().flat_map(|chain| &chain.rules).filter(|rule| rule.ends_with(&jump)).count()
+        };
+        let uses =
+            |chain: &Chain| u32::try_from(chain.rules.len() + jumps_to(chain.name)).unwrap_or(u32::MAX);
+        chains.iter().map(|chain| (chain.name, uses(chain))).collect()
+    }
+
+    /// The same whatever the settings are: some may let pods into tunnels.
+    pub fn least_uses() -> Vec<ChainUses> {
+        let tunnels =
+            TunnelSettings { lets_vxlan_of_pods: true, lets_ipip_of_pods: true, ..TunnelSettings::default() };
+        PodGuard::new(&BetweenSettings { tunnels, ..BetweenSettings::default() }).uses()
+    }
+
+    /// Maps and chains, for a table.
     pub(super) fn text(&self, allowed: &BTreeSet<AllowedSource>) -> String {
         let mut text = String::new();
-        let mut exceptions = Vec::new();
-        for version in [IpVersion::V4, IpVersion::V6] {
-            let (family, sort) = words(version);
-            let members = members(allowed, version);
-            if members.is_empty() {
-                continue;
+        let (mut devices, mut exceptions) = (Vec::new(), Vec::new());
+        for (device, networks) in networks_of(allowed) {
+            let chain = format!("from-{device}");
+            devices.push(format!("\"{device}\" : jump {chain}"));
+            writeln!(text, "\tchain {chain} {{").expect("a string takes any text");
+            for rule in allowing(&networks) {
+                writeln!(text, "\t\t{rule}").expect("a string takes any text");
             }
-            writeln!(
-                text,
-                "\tset allowed-{family} {{ type ifname . {sort}; flags interval; elements = {{ {} }} }}",
-                members.join(", ")
-            )
-            .expect("a string takes any text");
-            exceptions.push(format!("iifname . {family} saddr @allowed-{family} return"));
+            text.push_str("\t}\n");
+        }
+        // One set of devices together with their networks would need Linux 5.6, and no rule at all would be loaded on older kernels.
+        if !devices.is_empty() {
+            let devices = devices.join(", ");
+            writeln!(text, "\tmap allowed {{ type ifname : verdict; elements = {{ {devices} }} }}")
+                .expect("a string takes any text");
+            exceptions.push("iifname vmap @allowed".to_owned());
         }
         self.chains(exceptions).iter().for_each(|chain| chain.write(&mut text));
         text
@@ -147,17 +168,25 @@ impl Chain {
 }
 
 /// Devices with their networks, none twice: nft takes no two that overlap.
-fn members(allowed: &BTreeSet<AllowedSource>, version: IpVersion) -> Vec<String> {
+fn networks_of(allowed: &BTreeSet<AllowedSource>) -> BTreeMap<&DeviceName, Vec<IpNet>> {
     let mut networks: BTreeMap<&DeviceName, Vec<IpNet>> = BTreeMap::new();
-    for (device, network) in allowed.iter().filter(|(_, network)| IpVersion::of(network.addr()) == version) {
+    for (device, network) in allowed {
         networks.entry(device).or_default().push(network.trunc());
     }
     // A record may name any device.
     networks.retain(|device, _| plain(device.as_str()) == device.as_str());
-    let named = networks.iter().flat_map(|(device, networks)| {
-        IpNet::aggregate(networks).into_iter().map(move |network| format!("\"{device}\" . {network}"))
-    });
-    named.collect()
+    networks.values_mut().for_each(|networks| *networks = IpNet::aggregate(networks));
+    networks
+}
+
+/// A rule for each IP version that there are networks of. Nothing else of the hook is left to decide about such packets.
+fn allowing(networks: &[IpNet]) -> impl Iterator<Item = String> {
+    [IpVersion::V4, IpVersion::V6].into_iter().filter_map(|version| {
+        let of_version = networks.iter().filter(|network| IpVersion::of(network.addr()) == version);
+        let members: Vec<String> = of_version.map(IpNet::to_string).collect();
+        let (family, _) = words(version);
+        (!members.is_empty()).then(|| format!("{family} saddr {{ {} }} accept", members.join(", ")))
+    })
 }
 
 /// Without what would mean something else to nft.
@@ -168,7 +197,6 @@ fn plain(prefix: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::settings::TunnelSettings;
     use super::*;
 
     fn text(settings: &BetweenSettings) -> String {
@@ -231,14 +259,65 @@ mod tests {
             ["10.9.0.0/16", "10.9.7.0/24", "fd00::7/128"].map(|net| (device.clone(), net.parse().unwrap()));
         let text = PodGuard::new(&BetweenSettings::default()).text(&allowed.into());
         assert!(
-            text.contains("set allowed-ip { type ifname . ipv4_addr; flags interval; elements = { \"cali1\" . 10.9.0.0/16 } }"),
+            text.contains(
+                "map allowed { type ifname : verdict; elements = { \"cali1\" : jump from-cali1 } }"
+            ),
             "{text}"
         );
         assert!(
             text.contains(
-                "\t\tiifname . ip saddr @allowed-ip return\n\t\tiifname . ip6 saddr @allowed-ip6 return\n\t\tfib "
+                "chain from-cali1 {\n\t\tip saddr { 10.9.0.0/16 } accept\n\t\tip6 saddr { fd00::7/128 } accept\n\t}\n"
             ),
             "{text}"
         );
+        assert!(text.contains("\t\tiifname vmap @allowed\n\t\tfib "), "{text}");
+        // Linux before 5.6 takes no such set, and then none of the rules.
+        assert!(!text.contains("ifname ."), "{text}");
+    }
+
+    #[test]
+    fn what_one_call_loads_has_every_rule_of_the_agent() {
+        let spoofing =
+            BetweenSettings { lets_pods_spoof: true, vxlan_port: 8472, ..BetweenSettings::default() };
+        for settings in [BetweenSettings::default(), spoofing] {
+            let guard = PodGuard::new(&settings);
+            let (of_agent, of_call) = (guard.text(&BTreeSet::new()), guard.alone());
+            let rules = of_agent.lines().filter(|line| line.starts_with("\t\t"));
+            for rule in rules {
+                assert_eq!(
+                    of_agent.matches(rule).count(),
+                    of_call.split("flush chain").last().unwrap().matches(rule).count(),
+                    "{rule}"
+                );
+            }
+            for rule in
+                ["udp dport { 4789", "ip protocol 4 drop", "hook input", "hook forward", "hook prerouting"]
+            {
+                assert!(of_call.contains(rule), "{rule}: {of_call}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_missing_shows_in_the_counts() {
+        let prefixes = vec!["tap".to_owned()];
+        let guard =
+            PodGuard::new(&BetweenSettings { device_prefixes: prefixes, ..BetweenSettings::default() });
+        let expected = [
+            ("pods", 7),
+            ("pods-tunnels", 6),
+            ("pods-prerouting", 2),
+            ("pods-input", 2),
+            ("pods-forward", 2),
+        ];
+        assert_eq!(guard.uses(), expected);
+        let least = [
+            ("pods", 6),
+            ("pods-tunnels", 2),
+            ("pods-prerouting", 1),
+            ("pods-input", 1),
+            ("pods-forward", 1),
+        ];
+        assert_eq!(PodGuard::least_uses(), least);
     }
 }

@@ -169,6 +169,10 @@ pub(super) const ALL: &[Remedy] = &[
          from the pod if it is not",
     ),
     by_hand(
+        FindingCode::RulesNotLoaded,
+        "nft or the kernel must be fixed on the host; the node's agent loads the rules automatically once nft works",
+    ),
+    by_hand(
         FindingCode::StateFolderUnusable,
         "the disk or its mount must be fixed on the host; the node's agent resumes automatically once it can \
          write",

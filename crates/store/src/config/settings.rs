@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     #[serde(rename = "k8sDisableNodePoll")]
     k8s_disable_node_poll: Option<bool>,
     #[serde(rename = "usePodCIDR")]
-    use_pod_cidr: Option<bool>,
+    pub(crate) use_pod_cidr: Option<bool>,
     #[serde(rename = "k8sClientQPS")]
     k8s_client_qps: Option<f32>,
     #[serde(rename = "k8sClientBurst")]
@@ -91,6 +91,7 @@ impl Settings {
             k8s_api_token: get("K8S_API_TOKEN")?,
             k8s_insecure_skip_tls_verify: get("K8S_INSECURE_SKIP_TLS_VERIFY")?.map(|word| is_true(&word)),
             k8s_current_context: get("K8S_CURRENT_CONTEXT")?,
+            use_pod_cidr: get("USE_POD_CIDR")?.map(|word| is_true(&word)),
             calico_api_group: get("CALICO_API_GROUP")?,
             ..Settings::default()
         })

@@ -194,6 +194,18 @@ fn every_field_of_calicoctls_file_is_known_and_json_is_read_too() {
 }
 
 #[test]
+fn addresses_from_pod_cidrs_are_refused() {
+    let on = file("  datastoreType: kubernetes\n  kubeconfig: /kc\n  usePodCIDR: true\n");
+    let of_file = select_with(&[], Some(&on), Overrides::default());
+    let variables = [("DATASTORE_TYPE", "kubernetes"), ("USE_POD_CIDR", "true")];
+    for refused in [of_file, select_with(&variables, None, Overrides::default())] {
+        assert!(matches!(refused, Err(ConfigError::PodCidrs)), "{refused:?}");
+    }
+    let off = [("DATASTORE_TYPE", "kubernetes"), ("USE_POD_CIDR", "false")];
+    assert!(select_with(&off, None, Overrides::default()).is_ok());
+}
+
+#[test]
 fn a_bad_file_is_refused_without_showing_its_secrets() {
     for text in [
         file("  etcdPasswort: hunter2\n"),

@@ -205,6 +205,8 @@ impl Client {
             return Ok(None);
         }
         match request.effect {
+            // Admission comes before the server stores anything.
+            Effect::Writes if Status::of(answer).is_of_admission() => Ok(None),
             Effect::Writes => Err(self.gave_up(request, answered(answer), true)),
             Effect::Reads | Effect::Lists => {
                 Ok(Some(retry_after(headers).unwrap_or_default().max(backoff.pause())))

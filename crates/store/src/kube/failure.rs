@@ -114,6 +114,11 @@ impl Status {
         }
         status
     }
+
+    /// The server could not ask a webhook of the cluster, so it has not carried out the request.
+    pub(super) fn is_of_admission(&self) -> bool {
+        self.message.contains("failed calling webhook")
+    }
 }
 
 /// What became of a request that the server answered with a refusal nobody expected.

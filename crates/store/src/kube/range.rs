@@ -1,7 +1,9 @@
 //! Which collections of objects a range of keys lies in, and where a record is.
 
 use model::kube::views::{Shown, behind, shown_as, view};
-use model::kube::{Decoded, Layout, Undecodable, affinity_labels, decode, is_custom_resource, place};
+use model::kube::{
+    Decoded, HOSTNAME_HASH_LABEL, Layout, Undecodable, affinity_labels, decode, is_custom_resource, place,
+};
 use model::names::EndpointName;
 use model::text::on_one_line;
 use model::{IpVersion, Key, KeyRange, Kind};
@@ -184,6 +186,10 @@ pub(super) fn collections(range: &KeyRange) -> Vec<Collection> {
         }
         KeyRange::Blocks(_) | KeyRange::AllBlocks => vec![custom(Kind::IpamBlock, range)],
         KeyRange::HostAffinities | KeyRange::VirtualAffinities => vec![custom(Kind::BlockAffinity, range)],
+        KeyRange::UnlabelledAffinities => {
+            let selector = Some(format!("labelSelector={}", escaped(&format!("!{HOSTNAME_HASH_LABEL}"))));
+            vec![Collection { selector, ..custom(Kind::BlockAffinity, range) }]
+        }
         KeyRange::AffinitiesOf(owner, version) => {
             let labels = affinity_labels(owner, *version).map(|(label, text)| format!("{label}={text}"));
             let selector = Some(format!("labelSelector={}", escaped(&labels.join(","))));

@@ -3,6 +3,8 @@
 //! Kubernetes makes and removes these objects itself. So an endpoint is written onto a pod that is there, and removing it takes the
 //! addresses off that pod. A node's record can be changed, and nothing else.
 
+use std::collections::BTreeMap;
+
 use http::{Method, StatusCode};
 use model::kube::views::{Fence, Shown, endpoint_patch, endpoint_removal_patch, node_patch};
 use model::{Key, Kind, Resource};
@@ -33,7 +35,8 @@ impl Shared {
             }
             (Source::View(Shown::Pod), Write::Delete) => endpoint_removal_patch(fence),
             (Source::View(Shown::Node), Write::Put(value)) => {
-                node_patch(&resource(&change.key, Kind::Node, value)?, fence)
+                let node = resource(&change.key, Kind::Node, value)?;
+                node_patch(&node, &self.annotations(&change.key, &location).await?, fence)
             }
             (Source::View(Shown::Node), Write::Delete) => {
                 return Err(unsupported(
@@ -48,6 +51,26 @@ impl Shared {
             }
         };
         self.patch(change, &location, &patch).await
+    }
+
+    /// Those of an object now. The patch that they decide about is refused where they changed since the fence's revision.
+    async fn annotations(
+        &self,
+        key: &Key,
+        location: &Location,
+    ) -> Result<BTreeMap<String, String>, StoreError> {
+        let request = Request::get(location.path(self.layout)).metadata_only(true);
+        let answer = self.client.send(&request).await?;
+        match answer.status {
+            StatusCode::OK => {
+                let object: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+                let listed = object.pointer("/metadata/annotations").and_then(Value::as_object);
+                let texts = listed.into_iter().flatten();
+                Ok(texts.filter_map(|(name, text)| Some((name.clone(), text.as_str()?.to_owned()))).collect())
+            }
+            StatusCode::NOT_FOUND => Ok(BTreeMap::new()),
+            _ => Err(refusal(self.client.address(), &format!("reading {key}"), &answer)),
+        }
     }
 
     async fn patch(

@@ -4,11 +4,11 @@
 //! the old file is out of date, and what is written to it is lost. As soon as a whole database is at the path again, the
 //! listener takes it over; readers and the writer connect anew when they see the next generation.
 
-use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, io, thread};
 
 use rusqlite::{Connection, TransactionBehavior, params};
 
@@ -129,11 +129,36 @@ impl DatabaseFile {
     }
 }
 
+/// Putting a database in its place takes less than a second.
+const TURN_PATIENCE: Duration = Duration::from_secs(30);
+const TURN_PAUSE: Duration = Duration::from_millis(10);
+
 /// One process at a time puts databases and logs of this folder in their place, for as long as the answer is kept.
 pub(super) fn turn(path: &Path) -> Result<fs::File, Trouble> {
+    turn_within(path, TURN_PATIENCE)
+}
+
+fn turn_within(path: &Path, patience: Duration) -> Result<fs::File, Trouble> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let locked = fs::File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
-    locked.map_err(|error| Trouble::io("the folder of the file cannot be locked", &error))
+    let failed = |error: &io::Error| Trouble::io("the folder of the file cannot be locked", error);
+    let (opened, started) = (fs::File::open(folder).map_err(|error| failed(&error))?, Instant::now());
+    loop {
+        match opened.try_lock() {
+            Ok(()) => return Ok(opened),
+            Err(fs::TryLockError::Error(error)) => return Err(failed(&error)),
+            Err(fs::TryLockError::WouldBlock) if started.elapsed() < patience => thread::sleep(TURN_PAUSE),
+            Err(fs::TryLockError::WouldBlock) => {
+                let problem = format!(
+                    "another process has locked the directory {} for {} s",
+                    folder.display(),
+                    patience.as_secs()
+                );
+                return Err(Trouble::new(problem).with_hint(
+                    "`fuser -v DIRECTORY` names it; end it if it hangs, it only holds the lock while it puts a database in place",
+                ));
+            }
+        }
+    }
 }
 
 /// The log of the file before would be taken for the new one's and written into it: SQLite knows it by its name alone.
@@ -186,4 +211,21 @@ pub(super) fn move_on(connection: &mut Connection, known: i64) -> Result<i64, Tr
         .execute("UPDATE store SET revision = ?1, floor = ?1, history_bytes = 0", params![revision])?;
     transaction.commit()?;
     Ok(revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_stays_locked_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plumb.db");
+        let first = turn(&path).unwrap();
+        let error = turn_within(&path, Duration::ZERO).unwrap_err().at(&path);
+        assert!(error.to_string().contains(&folder.path().display().to_string()), "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("fuser")), "{:?}", error.hint());
+        drop(first);
+        turn_within(&path, Duration::ZERO).unwrap();
+    }
 }

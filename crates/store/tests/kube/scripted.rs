@@ -240,3 +240,16 @@ async fn the_token_in_a_file_comes_before_the_one_beside_it() {
     let asked = std::fs::read_to_string(directory.path().join("asked")).unwrap();
     assert!(asked.contains("Bearer of-the-file") && !asked.contains("beside"), "{asked}");
 }
+
+/// A webhook is asked before anything is stored.
+#[tokio::test]
+async fn a_webhook_that_does_not_answer_leaves_no_doubt() {
+    let message = "Internal error occurred: failed calling webhook \"w.example.com\": failed to call webhook: Post \
+        \"https://w.default.svc:443/?timeout=10s\": dial tcp 10.96.0.9:443: connect: connection refused";
+    let body = json!({ "reason": "InternalError", "message": message, "code": 500 }).to_string();
+    let (config, _directory) = scripted(vec![(500, "", body)]);
+    let store = KubeStore::connect(config).await.unwrap();
+    let error = (&store as &dyn Store).create(handle(1), holding(1)).await.unwrap_err();
+    let StoreError::Other { source, .. } = &error else { panic!("{error:?}") };
+    assert!(source.to_string().contains("w.example.com"), "it names the webhook: {source}");
+}

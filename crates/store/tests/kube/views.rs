@@ -238,6 +238,20 @@ async fn a_node_is_changed_by_compare_and_swap_and_views_are_not_made_here() {
     let required = store.commit(vec![Change::require(key.clone(), revision.clone())]).await;
     assert!(required.is_ok(), "{required:?}");
 
+    // Of a later version, say: what cannot be read is in no record, and stays where it is.
+    let odd = json!({"metadata": {"annotations": {"projectcalico.org/ASNumber": "of a later form", "projectcalico.org/labels": "own=yes"}}});
+    api.patch("merge", "/api/v1/nodes/node-a", &odd).unwrap();
+    let node = found(store, &key).await;
+    let mut value: Value = serde_json::from_slice(&node.value).unwrap();
+    value["spec"]["ipv4VXLANTunnelAddr"] = "10.0.0.2".into();
+    let revision =
+        store.update(key.clone(), serde_json::to_vec(&value).unwrap(), node.revision).await.unwrap();
+    let annotations = &api.read("/api/v1/nodes/node-a").unwrap()["metadata"]["annotations"];
+    assert_eq!(annotations["projectcalico.org/IPv4VXLANTunnelAddr"], "10.0.0.2");
+    for (name, text) in odd["metadata"]["annotations"].as_object().unwrap() {
+        assert_eq!(&annotations[name], text, "{annotations}");
+    }
+
     let there = store.create(key.clone(), b"{}".to_vec()).await;
     assert!(matches!(there, Err(StoreError::AlreadyExists { .. })), "{there:?}");
     let profile = found(store, &Key::cluster(Kind::Profile, "kns.blue")).await;

@@ -86,6 +86,12 @@ impl Api {
         self.exchange("PATCH", path, &format!("application/{how}-patch+{format}"), Some(change))
     }
 
+    /// Creates or changes the object of a manifest, as `kubectl apply --server-side` does. `query` may ask for a dry run.
+    pub fn apply(&self, manifest: &Value, query: &str) -> Result<()> {
+        let path = format!("{}?fieldManager=test{query}", path_of(manifest));
+        expect_success("PATCH", &path, self.patch("apply", &path, manifest)?).map(drop)
+    }
+
     /// A token of a service account, bound to a `Pod` (in the account's namespace) or a `Node`.
     pub fn token_of(&self, namespace: &str, account: &str, kind: &str, name: &str) -> Result<String> {
         let bound = json!({ "apiVersion": "v1", "kind": kind, "name": name });
@@ -151,6 +157,21 @@ impl Api {
         let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(StreamOwned::new(connection, stream))
+    }
+}
+
+/// Where an object is in the API.
+fn path_of(manifest: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
+    let (name, namespace) = (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
+    let plural = match kind.strip_suffix("Policy") {
+        Some(start) => format!("{}policies", start.to_lowercase()),
+        None => format!("{}s", kind.to_lowercase()),
+    };
+    match namespace.is_empty() {
+        true => format!("/apis/{version}/{plural}/{name}"),
+        false => format!("/api/{version}/namespaces/{namespace}/{plural}/{name}"),
     }
 }
 

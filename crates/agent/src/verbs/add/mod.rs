@@ -5,11 +5,12 @@ mod endpoint_write;
 mod recording;
 mod wiring;
 
+use std::net::IpAddr;
 use std::sync::PoisonError;
 
 use host::{Ahead, HostError, PodInterface, PodNamespace, Prepared};
 use model::{DeviceName, Mac, Resource};
-use plan::between::Trouble;
+use plan::between::{Protected, Trouble};
 use plan::{Attachment, PodWiring};
 use serde_json::Value;
 use store::Record;
@@ -21,6 +22,7 @@ use wiring::{Observed, Preparation, WireError};
 use super::endpoint::{EndpointId, Keeping, Wired};
 use super::error::CniError;
 use super::{Call, Caller, del, delegate, node, pod, queued, records, result};
+use crate::between::read_protected;
 use crate::failpoint::{self, Point};
 use crate::journal::Entry;
 use crate::services::Services;
@@ -81,7 +83,7 @@ impl Add<'_> {
         let mut device = node::device_name(self.call.request.pod.as_ref(), &self.call.sandbox)?;
         loop {
             let (recorded, prepared) = self.record_and_prepare(&device, mtu).await?;
-            if let Err(error) = self.refuse_protected(&recorded) {
+            if let Err(error) = self.refuse_protected(&recorded).await {
                 self.abandon(prepared).await;
                 self.undo(&recorded).await;
                 return Err(error);
@@ -101,21 +103,22 @@ impl Add<'_> {
         }
     }
 
-    /// A pod with the address of a node or a service would hide it on this node. An existing pod keeps such an address.
-    fn refuse_protected(&self, recorded: &Recorded) -> Result<(), CniError> {
-        let Some(agent) = self.services.agent().filter(|_| recorded.made.is_some()) else { return Ok(()) };
-        let protected = agent.protected.read().unwrap_or_else(PoisonError::into_inner);
-        for address in &recorded.wired.addresses {
-            let owner = match protected.hidden_by(*address) {
-                None => continue,
-                Some(Trouble::HidesNode) => "a node",
-                Some(_) => "a service",
-            };
-            let message = format!("cannot give the pod {address}: it is the address of {owner}");
-            return Err(CniError::configuration(message)
-                .hint("create a pool that overlaps neither the nodes' networks nor the service networks"));
+    /// A pod with the address of a node or a service would hide it on this node. A pod that was wired with it keeps it.
+    async fn refuse_protected(&self, recorded: &Recorded) -> Result<(), CniError> {
+        let addresses = &recorded.wired.addresses;
+        if recorded.is_wired {
+            return Ok(());
         }
-        Ok(())
+        if let Some(agent) = self.services.agent() {
+            let protected = agent.protected.read().unwrap_or_else(PoisonError::into_inner);
+            return refuse_hiding(addresses, &protected);
+        }
+        // A single call has to read all nodes for that. Pools are the operator's, so what they give is not checked each time.
+        let netconf = &self.call.netconf;
+        if netconf.asked.addresses.is_empty() && !netconf.goes_without_book() {
+            return Ok(());
+        }
+        refuse_hiding(addresses, &read_protected(&**self.book.store(), &self.node).await?)
     }
 
     /// Observes the pod, then writes the records and makes the veth at the same time. If one of them fails, the other is undone.
@@ -251,6 +254,20 @@ impl Add<'_> {
         }
         failpoint::hit(Point::AddAfterUndo);
     }
+}
+
+fn refuse_hiding(addresses: &[IpAddr], protected: &Protected) -> Result<(), CniError> {
+    for address in addresses {
+        let owner = match protected.hidden_by(*address) {
+            None => continue,
+            Some(Trouble::HidesNode) => "a node",
+            Some(_) => "a service",
+        };
+        let message = format!("cannot give the pod {address}: it is the address of {owner}");
+        return Err(CniError::configuration(message)
+            .hint("create a pool that overlaps neither the nodes' networks nor the service networks"));
+    }
+    Ok(())
 }
 
 /// The hardware address of the pod's end.

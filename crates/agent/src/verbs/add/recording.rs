@@ -8,12 +8,12 @@ use ipam::{INTERFACE_ATTRIBUTE, Owner};
 use jiff::Timestamp;
 use model::{DeviceName, IpVersion, Resource};
 use store::Record;
-use tracing::debug;
+use tracing::{debug, warn};
 
-use super::super::endpoint::{self, EndpointId, Wired};
+use super::super::endpoint::{self, EndpointId, Keeping, Wired};
 use super::super::error::CniError;
 use super::super::records::{Held, Tries, find_endpoint};
-use super::super::{Call, delegate, node, pod};
+use super::super::{Call, confirm, delegate, node, pod};
 use super::endpoint_write::EndpointWrite;
 use super::mac;
 use crate::failpoint::{self, Point};
@@ -25,6 +25,8 @@ pub(super) struct Recorded {
     pub(super) wired: Wired,
     /// Set if this call wrote them.
     pub(super) made: Option<Made>,
+    /// An earlier call has wired the pod with these addresses.
+    pub(super) is_wired: bool,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +56,7 @@ impl Recording<'_> {
         let (mut endpoint, mut handle_exists) = (self.first_write()?, false);
         if may_exist {
             let held = self.read().await?;
-            if !held.addresses.is_empty() || self.is_recorded_without_book(&held) {
+            if !held.addresses.is_empty() || self.is_recorded_without_book(&held, services).await? {
                 return self.reuse(held, services).await;
             }
             if self.interface == PodInterface::Foreign {
@@ -70,7 +72,7 @@ impl Recording<'_> {
             match self.try_record(&endpoint, handle_exists).await {
                 Ok(addresses) => {
                     let made = Some(Made { replaced: endpoint.into_replaced() });
-                    return Ok(Recorded { wired: self.wired(addresses), made });
+                    return Ok(Recorded { wired: self.wired(addresses), made, is_wired: false });
                 }
                 // Either this sandbox again, or another interface of it.
                 Err(Obstacle::HandleExists) => {
@@ -121,12 +123,29 @@ impl Recording<'_> {
         }
     }
 
-    /// Addresses that are not from our pools appear in the endpoint only.
-    fn is_recorded_without_book(&self, held: &Held) -> bool {
-        let is_ours = |(_, endpoint): &(Record, Resource)| {
-            endpoint::container_id(endpoint) == self.call.sandbox.container_id()
-        };
-        self.call.netconf.goes_without_book() && held.endpoints.first().is_some_and(is_ours)
+    /// Addresses that are not from our pools appear in the endpoint only. Where that is a view of the pod, it counts as far as the
+    /// kernel or the journal says the same.
+    async fn is_recorded_without_book(&self, held: &Held, services: Services<'_>) -> Result<bool, CniError> {
+        let endpoint = held.endpoints.first().map(|(_, endpoint)| endpoint);
+        let Some(endpoint) = endpoint.filter(|endpoint| self.is_ours(endpoint)) else { return Ok(false) };
+        if !self.call.netconf.goes_without_book() {
+            return Ok(false);
+        }
+        if Keeping::of(self.book) == Keeping::Records {
+            return Ok(true);
+        }
+        let recorded = endpoint::addresses(endpoint).unwrap_or_default();
+        let entry = services.journal().and_then(|journal| journal.get(&self.call.sandbox));
+        if entry.is_some_and(|entry| confirm::are_the_same(&entry.attachment.addresses, &recorded)) {
+            return Ok(true);
+        }
+        let sandbox = self.call.sandbox.clone();
+        Ok(!recorded.is_empty()
+            && services.in_kernel(move |host| host.routes_to(&sandbox, &recorded)).await?)
+    }
+
+    fn is_ours(&self, endpoint: &Resource) -> bool {
+        endpoint::container_id(endpoint) == self.call.sandbox.container_id()
     }
 
     async fn read(&self) -> Result<Held, CniError> {
@@ -220,25 +239,48 @@ impl Recording<'_> {
     }
 
     /// A repeated ADD gets the same answer. Its endpoint record may be missing (then it is recreated) or belong to a later sandbox of the
-    /// same pod (then it is left alone).
+    /// same pod (then it is left alone). One that says something else than IPAM is corrected where others than us may write it.
     async fn reuse(&self, held: Held, services: Services<'_>) -> Result<Recorded, CniError> {
+        let is_wired = self.interface == PodInterface::Own;
         let recorded = held.endpoints.first().map(|(_, resource)| resource);
-        let is_ours =
-            |endpoint: &&Resource| endpoint::container_id(endpoint) == self.call.sandbox.container_id();
-        if let Some(wired) = recorded.filter(is_ours).and_then(endpoint::wired) {
-            return Ok(Recorded { wired, made: None });
-        }
+        let recorded = recorded.filter(|endpoint| self.is_ours(endpoint)).and_then(endpoint::wired);
+        let is_wrong = match &recorded {
+            Some(wired) => !self.is_believed(wired, &held)?,
+            None => false,
+        };
+        let addresses = match recorded {
+            Some(wired) if !is_wrong => return Ok(Recorded { wired, made: None, is_wired }),
+            // Only its device is wrong.
+            Some(wired) if held.addresses.is_empty() => wired.addresses,
+            _ => confirm::agreed(&[], &held.addresses()),
+        };
         let links = services.in_kernel(Host::owned_links).await?;
         let own = links.iter().find(|link| link.owner == self.call.sandbox);
         let own = own.and_then(|link| DeviceName::new(&link.name).ok());
         let device = own.unwrap_or_else(|| node::own_device_name(&self.call.sandbox));
-        let wired = Wired { device, mac: mac(self.call), addresses: held.addresses() };
+        let wired = Wired { device, mac: mac(self.call), addresses };
         let endpoint = self.write_after(held)?;
-        if !matches!(endpoint, EndpointWrite::Replace(..)) {
+        if is_wrong || !matches!(endpoint, EndpointWrite::Replace(..)) {
             let resource = endpoint::record(self.id, &wired, endpoint.earlier(), Timestamp::now())?;
-            self.book.store().commit(endpoint.change(&resource).into_iter().collect()).await?;
+            match self.book.store().commit(endpoint.change(&resource).into_iter().collect()).await {
+                Err(error) if is_wrong && error.is_lost_race() => {
+                    warn!(sandbox = %self.call.sandbox, %error, "cannot correct the endpoint record");
+                }
+                outcome => drop(outcome?),
+            }
         }
-        Ok(Recorded { wired, made: None })
+        Ok(Recorded { wired, made: None, is_wired })
+    }
+
+    /// Whether the record of this sandbox says what IPAM says. Others than us may write a pod's annotations.
+    fn is_believed(&self, recorded: &Wired, held: &Held) -> Result<bool, CniError> {
+        if Keeping::of(self.book) == Keeping::Records {
+            return Ok(true);
+        }
+        let (pod, sandbox) = (self.call.request.pod.as_ref(), &self.call.sandbox);
+        let has_its_addresses =
+            held.addresses.is_empty() || confirm::are_the_same(&recorded.addresses, &held.addresses());
+        Ok(has_its_addresses && confirm::is_device_of(&recorded.device, pod, sandbox)?)
     }
 }
 

@@ -8,7 +8,7 @@ use tracing::{debug, info};
 use super::super::Call;
 use super::super::error::CniError;
 use crate::failpoint::{self, Point};
-use crate::guard;
+use crate::guard::WantedGuard;
 use crate::services::Services;
 
 /// The pod's state before anything is made.
@@ -28,10 +28,11 @@ pub(super) async fn observe(
 ) -> Result<(PodNamespace, Observed), HostError> {
     let netns = call.request.netns.clone().unwrap_or_default();
     let (sandbox, device) = (call.sandbox.clone(), device.clone());
+    let guard = WantedGuard::of(services.agent());
     let observe = move |host: &mut Host| {
         let mut pod = opened.map_or_else(|| host.open_pod(&netns), Ok)?;
         // Before the pod has a device, so that even its first packet has a source address of its own.
-        if host.ensure_pod_guard(guard::ruleset)? {
+        if guard.ensure(host)? {
             info!("loaded the rules that restrict pods to their own addresses");
         }
         let interface = host.pod_interface(&sandbox, &mut pod)?;

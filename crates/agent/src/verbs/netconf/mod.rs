@@ -139,6 +139,8 @@ impl NetConf {
         let (mut ipam, mut unsupported) = or_default(IpamConf::read(&section(&document, "ipam")?));
         let (asked, problem) = or_default(Asked::read(&document, &mut ipam));
         unsupported = unsupported.or(problem).or_else(|| ipam.gives_nothing());
+        unsupported =
+            unsupported.or_else(|| ipam.other.as_ref().and_then(|_| pod_cidrs(document.get("ipam")?)));
         Ok(NetConf {
             cni_version: text(&document, "cniVersion")?.unwrap_or_else(|| VERSION_DEFAULT.to_owned()),
             name: text(&document, "name")?
@@ -195,6 +197,20 @@ impl IpamConf {
             )
         })
     }
+}
+
+/// Calico puts the pod CIDRs of the Kubernetes node in the place of these words before it calls `host-local`, which does not know them.
+fn pod_cidrs(ipam: &Value) -> Option<CniError> {
+    let ranges = ipam.get("ranges").and_then(Value::as_array).into_iter().flatten();
+    let ranges = ranges.flat_map(|set| set.as_array().map_or(std::slice::from_ref(set), Vec::as_slice));
+    let subnets = [ipam].into_iter().chain(ranges).filter_map(|range| range.get("subnet")?.as_str());
+    let is_word =
+        |subnet: &&str| ["usePodCidr", "usePodCidrIPv6"].iter().any(|word| word.eq_ignore_ascii_case(subnet));
+    let word = subnets.into_iter().find(is_word)?;
+    Some(
+        CniError::configuration(format!("ipam.subnet is {word}, and that is not supported"))
+            .hint("write the node's own network as ipam.subnet, or use IP pools: ipam.type calico-ipam"),
+    )
 }
 
 /// Such an error fails an ADD, but no other verb.
@@ -355,6 +371,19 @@ mod tests {
             };
             assert_eq!(refused.unwrap().message, message);
         }
+    }
+
+    #[test]
+    fn pod_cidrs_of_kubernetes_are_refused_for_an_add() {
+        let refused = |ipam: Value| parse(json!({"name": "n", "ipam": ipam})).unwrap().unsupported;
+        for ipam in [
+            json!({"type": "host-local", "subnet": "usePodCidr"}),
+            json!({"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "usepodcidripv6"}]]}),
+        ] {
+            let error = refused(ipam).unwrap();
+            assert!(error.message.to_lowercase().contains("ipam.subnet is usepodcidr"), "{}", error.message);
+        }
+        assert_eq!(refused(json!({"type": "host-local", "subnet": "10.1.0.0/24", "ranges": [5, [6]]})), None);
     }
 
     #[test]

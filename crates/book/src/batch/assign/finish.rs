@@ -114,7 +114,7 @@ async fn commit(
             after_commit(inner, &planned, written, ground).await;
             succeed(inner, planned);
         }
-        Err(stopped) => stop(inner, planned, steps, stopped.error).await,
+        Err(stopped) => stop(inner, planned, steps, stopped.error),
     }
 }
 
@@ -156,7 +156,7 @@ pub(super) fn succeed(inner: &Arc<Inner>, planned: Vec<Planned>) {
 }
 
 /// The commit has not happened, or nobody knows.
-async fn stop(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &Steps, error: StoreError) {
+fn stop(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &Steps, error: StoreError) {
     let error = Arc::new(error);
     let is_uncertain = matches!(*error, StoreError::Uncertain { .. });
     if let Some(key) = subject(&error)
@@ -174,7 +174,7 @@ async fn stop(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &Steps, error: S
     if let Some(key) = subject(&error) {
         inner.forget([key.clone()]);
     }
-    try_again(inner, members, &error).await;
+    try_again(inner, members, &error);
 }
 
 /// One member's own records were in the way; everything before them was as it should be.
@@ -216,7 +216,7 @@ impl Planned {
 }
 
 /// Lets those try again who have patience left, after a moment.
-pub(super) async fn try_again(inner: &Arc<Inner>, members: Vec<Assigning>, error: &Arc<StoreError>) {
+pub(super) fn try_again(inner: &Arc<Inner>, members: Vec<Assigning>, error: &Arc<StoreError>) {
     let mut next = Vec::new();
     for mut member in members {
         match member.check(inner, error) {
@@ -224,9 +224,7 @@ pub(super) async fn try_again(inner: &Arc<Inner>, members: Vec<Assigning>, error
             Err(error) => member.fail(inner, error),
         }
     }
-    let delay = next.iter().filter_map(|member| member.patience.as_ref()).map(Patience::delay).min();
-    put_back(inner, next);
-    tokio::time::sleep(delay.unwrap_or_default()).await;
+    put_off(inner, next);
 }
 
 /// Has them decided again, on what the store says.
@@ -236,7 +234,14 @@ pub(super) fn read_first(inner: &Arc<Inner>, mut members: Vec<Assigning>) {
 }
 
 pub(super) fn put_back(inner: &Arc<Inner>, members: Vec<Assigning>) {
-    inner.queue.put_back(members.into_iter().map(|member| Job::Assign(Box::new(member))).collect());
+    inner.put_back(members.into_iter().map(|member| Job::Assign(Box::new(member))).collect());
+}
+
+/// They failed together, and try again together.
+pub(super) fn put_off(inner: &Arc<Inner>, members: Vec<Assigning>) {
+    let delay = members.iter().filter_map(|member| member.patience.as_ref()).map(Patience::delay).min();
+    let jobs = members.into_iter().map(|member| Job::Assign(Box::new(member))).collect();
+    inner.put_off(jobs, delay.unwrap_or_default());
 }
 
 pub(super) fn fail_all(inner: &Arc<Inner>, members: Vec<Assigning>, error: &BookError) {

@@ -7,6 +7,7 @@ mod plan;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ipam::{Answer, AssignError, Assignment, Corrupt, Grant, Granted, Request, Stored, Surroundings, Want};
 use model::ipam::Handle;
@@ -41,6 +42,8 @@ pub(crate) struct Assigning {
     plans: Vec<Plan>,
     /// On a store without transactions: whether its handle was made is not known.
     may_have_handle: bool,
+    /// When to try again, if it has to.
+    pub(super) due: Option<Instant>,
 }
 
 /// A member with what the next commit gives it.
@@ -64,6 +67,7 @@ impl Assigning {
             granted: Vec::new(),
             plans: Vec::new(),
             may_have_handle: false,
+            due: None,
         }
     }
 
@@ -144,7 +148,7 @@ pub(super) async fn serve(inner: &Arc<Inner>, members: Vec<Assigning>) {
     }
     match inner.ground(&members[0].request, &handles(&members), must_read).await {
         Ok(ground) => decide(inner, members, &ground).await,
-        Err(BookError::Store(error)) => try_again(inner, members, &error).await,
+        Err(BookError::Store(error)) => try_again(inner, members, &error),
         Err(error) => fail_all(inner, members, &error),
     }
 }
@@ -161,7 +165,7 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
     };
     let (members, wants) = match sort(inner, members, ground).await {
         Ok(sorted) => sorted,
-        Err((members, error)) => return try_again(inner, members, &Arc::new(error)).await,
+        Err((members, error)) => return try_again(inner, members, &Arc::new(error)),
     };
     let Some(first) = members.first() else { return };
     let request = group_request(inner, &first.request, wants, &ground.scene, required.len());
@@ -177,7 +181,7 @@ async fn decide(inner: &Arc<Inner>, members: Vec<Assigning>, ground: &Ground) {
         }
         // What is remembered may be out of date; before anyone is refused, the store is asked.
         Err(_) if ground.is_remembered => read_first(inner, members),
-        Err(BookError::Store(error)) => try_again(inner, members, &error).await,
+        Err(BookError::Store(error)) => try_again(inner, members, &error),
         Err(error) => fail_all(inner, members, &error),
     }
 }

@@ -18,15 +18,15 @@ use model::{Cidr, HandleId, Key};
 use store::{Change, StoreError};
 use tracing::warn;
 
-use super::finish::{after_commit, put_back, succeed, try_again};
+use super::finish::{after_commit, put_back, put_off, succeed, try_again};
 use super::{Assigning, Planned, new_addresses};
 use crate::BookError;
 use crate::batch::Unwanted;
-use crate::beside::beside;
+use crate::batch::own::{self, Outcome, Own};
 use crate::book::{Ground, Inner};
 use crate::carry::{Walk, make_beside};
 use crate::error::subject;
-use crate::make::{NotMade, make};
+use crate::make::NotMade;
 use crate::patience::Patience;
 
 /// Carries out what was decided and answers.
@@ -34,7 +34,7 @@ pub(super) async fn commit(inner: &Arc<Inner>, planned: Vec<Planned>, steps: &St
     let mut round = Round { inner, parts: steps.parts(), walk: Walk::new(&inner.store), planned };
     let before = std::mem::take(&mut round.parts.before);
     if let Err(not_made) = round.walk.steps(&before).await {
-        return round.give_up(not_made.error).await;
+        return round.give_up(not_made.error);
     }
     round.write_handles().await;
     if round.planned.is_empty() {
@@ -92,11 +92,11 @@ struct Lost {
 
 impl Round<'_> {
     /// Nothing was written for any member: whatever claims have been begun, the next attempt goes on with them.
-    async fn give_up(self, error: StoreError) {
+    fn give_up(self, error: StoreError) {
         self.inner.remember(self.walk.written);
         self.inner.forget(subject(&error).cloned());
         let members = self.planned.into_iter().map(|planned| planned.member).collect();
-        try_again(self.inner, members, &Arc::new(error)).await;
+        try_again(self.inner, members, &Arc::new(error));
     }
 
     /// Members whose handles cannot be written drop out.
@@ -120,7 +120,7 @@ impl Round<'_> {
         }
         self.parts.leave_free(&free);
         self.planned = left;
-        put_back(self.inner, next);
+        put_off(self.inner, next);
     }
 
     /// Members that have all their blocks stay. Gives the others, if a block was lost.
@@ -221,12 +221,12 @@ impl Lost {
                 Err(error) => planned.member.fail(inner, error),
             }
         }
-        again_after_loss(inner, members, &error).await;
+        again_after_loss(inner, members, &error);
     }
 }
 
 /// A block that someone else has written is read again; the rest of what is remembered may be right.
-async fn again_after_loss(inner: &Arc<Inner>, members: Vec<Assigning>, error: &Arc<StoreError>) {
+fn again_after_loss(inner: &Arc<Inner>, members: Vec<Assigning>, error: &Arc<StoreError>) {
     let mut next = Vec::new();
     for mut member in members {
         let had_to_read = member.must_read;
@@ -239,35 +239,44 @@ async fn again_after_loss(inner: &Arc<Inner>, members: Vec<Assigning>, error: &A
             Err(error) => member.fail(inner, error),
         }
     }
-    let delay = next.iter().filter_map(|member| member.patience.as_ref()).map(Patience::delay).min();
-    put_back(inner, next);
-    tokio::time::sleep(delay.unwrap_or_default()).await;
+    put_off(inner, next);
 }
 
 /// Makes the members' own changes. Those who cannot have theirs give everything back and are answered.
 async fn add(inner: &Arc<Inner>, planned: Vec<Planned>) -> Vec<Planned> {
-    let work: Vec<_> = planned
-        .iter()
-        .map(|planned| {
-            let changes: Vec<Change> =
-                planned.additions.iter().map(|addition| addition.change.clone()).collect();
-            let store = Arc::clone(&inner.store);
-            async move {
-                for change in changes {
-                    make(&*store, &change).await?;
-                }
-                Ok::<(), NotMade>(())
-            }
-        })
-        .collect();
+    let late = |inner: Arc<Inner>, planned, outcome| async move {
+        let left = after_own(&inner, planned, outcome).await;
+        succeed(&inner, left.into_iter().collect());
+    };
     let mut left = Vec::new();
-    for (planned, outcome) in planned.into_iter().zip(beside(work).await) {
-        match outcome {
-            Ok(()) => left.push(planned),
-            Err(not_made) => refuse(inner, planned, not_made).await,
-        }
+    for (planned, outcome) in own::make_all(inner, planned, late).await {
+        left.extend(after_own(inner, planned, outcome).await);
     }
     left
+}
+
+impl Own for Planned {
+    fn handle(&self) -> &HandleId {
+        &self.member.request.owner.handle
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        self.additions.iter().map(|addition| addition.change.clone()).collect()
+    }
+
+    fn is_retried(&self) -> bool {
+        false
+    }
+}
+
+async fn after_own(inner: &Arc<Inner>, planned: Planned, outcome: Outcome) -> Option<Planned> {
+    match outcome {
+        Ok(()) => Some(planned),
+        Err((_, not_made)) => {
+            refuse(inner, planned, not_made).await;
+            None
+        }
+    }
 }
 
 /// One member's own records are not as it thought.

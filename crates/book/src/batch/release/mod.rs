@@ -5,6 +5,7 @@ pub(super) mod one_by_one;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ipam::{AddressRelease, Answer, Corrupt, HandleRelease, ReleaseItem, Released, Stored, held_by};
 use model::ipam::Handle;
@@ -42,6 +43,8 @@ pub(crate) struct Releasing {
     may_be_done: bool,
     /// Released by earlier rounds, on a store without transactions.
     freed: Vec<IpAddr>,
+    /// When to try again, if it has to.
+    pub(super) due: Option<Instant>,
 }
 
 /// What a member asks for, in terms of addresses.
@@ -58,7 +61,15 @@ impl Releasing {
         answer: oneshot::Sender<Result<GivenBack, BookError>>,
         patience: Patience,
     ) -> Releasing {
-        Releasing { request, answer, patience, must_read: false, may_be_done: false, freed: Vec::new() }
+        Releasing {
+            request,
+            answer,
+            patience,
+            must_read: false,
+            may_be_done: false,
+            freed: Vec::new(),
+            due: None,
+        }
     }
 
     fn answer(mut self, result: Result<GivenBack, BookError>) {
@@ -135,7 +146,7 @@ pub(super) async fn serve(inner: &Arc<Inner>, mut members: Vec<Releasing>) {
     let handles: Vec<HandleId> = members.iter().map(|member| member.request.handle.clone()).collect();
     let ground = match inner.release_ground(&handles, must_read).await {
         Ok(ground) => ground,
-        Err(BookError::Store(error)) => return try_again(inner, members, &error).await,
+        Err(BookError::Store(error)) => return try_again(inner, members, &error),
         Err(error) => return fail_all(members, &error),
     };
     let required = match inner.required(&ground.lock) {
@@ -146,7 +157,7 @@ pub(super) async fn serve(inner: &Arc<Inner>, mut members: Vec<Releasing>) {
     let mut reader = reader(inner, &ground);
     let blocks = match reader.look(blocks_of(&ground)).await {
         Ok(blocks) => blocks.into_iter().collect(),
-        Err(error) => return try_again(inner, members, &Arc::new(error)).await,
+        Err(error) => return try_again(inner, members, &Arc::new(error)),
     };
     let changes_max = inner.changes_max() - required.len();
     let (together, careful) = sort(inner, members, &ground, &blocks, changes_max);
@@ -234,12 +245,12 @@ async fn release_together(
     }
     let released = match decide(inner, &items, ground, reader).await {
         Ok(released) => released,
-        Err(BookError::Store(error)) => return try_again(inner, members, &error).await,
+        Err(BookError::Store(error)) => return try_again(inner, members, &error),
         Err(error) => return fail_all(members, &error),
     };
     let additions = members.iter().flat_map(Releasing::additions).collect();
     if let Err(error) = carry_out(inner, &released, ground, required, additions).await {
-        return stop(inner, members, error).await;
+        return stop(inner, members, error);
     }
     let freed: BTreeSet<IpAddr> = released.addresses.iter().copied().collect();
     for (member, items) in members.into_iter().zip(items) {
@@ -271,7 +282,7 @@ async fn apart(inner: &Arc<Inner>, members: Vec<Releasing>, ground: &ReleaseGrou
         let released = match Reader::new(&inner.store).decide(&mut release).await {
             Ok(released) => released,
             Err(BookError::Store(error)) => {
-                try_again(inner, vec![member], &error).await;
+                try_again(inner, vec![member], &error);
                 continue;
             }
             Err(error) => {
@@ -285,7 +296,7 @@ async fn apart(inner: &Arc<Inner>, members: Vec<Releasing>, ground: &ReleaseGrou
                 let Released { addresses, corrupt, .. } = released;
                 member.answer(Ok(GivenBack { addresses, corrupt }));
             }
-            Err(error) => stop(inner, vec![member], error).await,
+            Err(error) => stop(inner, vec![member], error),
         }
     }
 }
@@ -308,13 +319,13 @@ async fn carry_out(
     Ok(())
 }
 
-async fn stop(inner: &Arc<Inner>, members: Vec<Releasing>, error: StoreError) {
+fn stop(inner: &Arc<Inner>, members: Vec<Releasing>, error: StoreError) {
     let error = Arc::new(error);
-    let Some(key) = subject(&error) else { return try_again(inner, members, &error).await };
+    let Some(key) = subject(&error) else { return try_again(inner, members, &error) };
     inner.forget([key.clone()]);
     let is_about = |member: &Releasing| member.request.additions.iter().any(|addition| addition.key() == key);
     if !members.iter().any(is_about) {
-        return try_again(inner, members, &error).await;
+        return try_again(inner, members, &error);
     }
     let mut next = Vec::new();
     for mut member in members {
@@ -328,7 +339,7 @@ async fn stop(inner: &Arc<Inner>, members: Vec<Releasing>, error: StoreError) {
     put_back(inner, next);
 }
 
-async fn try_again(inner: &Arc<Inner>, members: Vec<Releasing>, error: &Arc<StoreError>) {
+fn try_again(inner: &Arc<Inner>, members: Vec<Releasing>, error: &Arc<StoreError>) {
     let mut next = Vec::new();
     for mut member in members {
         member.must_read = true;
@@ -338,9 +349,7 @@ async fn try_again(inner: &Arc<Inner>, members: Vec<Releasing>, error: &Arc<Stor
             Err(error) => member.answer(Err(error)),
         }
     }
-    let delay = next.iter().map(|member| member.patience.delay()).min();
-    put_back(inner, next);
-    tokio::time::sleep(delay.unwrap_or_default()).await;
+    put_off(inner, next);
 }
 
 fn read_first(inner: &Arc<Inner>, mut members: Vec<Releasing>) {
@@ -349,7 +358,13 @@ fn read_first(inner: &Arc<Inner>, mut members: Vec<Releasing>) {
 }
 
 fn put_back(inner: &Arc<Inner>, members: Vec<Releasing>) {
-    inner.queue.put_back(members.into_iter().map(|member| Job::Release(Box::new(member))).collect());
+    inner.put_back(members.into_iter().map(|member| Job::Release(Box::new(member))).collect());
+}
+
+/// They failed together, and try again together.
+fn put_off(inner: &Arc<Inner>, members: Vec<Releasing>) {
+    let delay = members.iter().map(|member| member.patience.delay()).min().unwrap_or(Duration::ZERO);
+    inner.put_off(members.into_iter().map(|member| Job::Release(Box::new(member))).collect(), delay);
 }
 
 fn fail_all(members: Vec<Releasing>, error: &BookError) {

@@ -9,18 +9,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipam::{ReleaseItem, Released};
-use model::{Cidr, Key};
+use model::{Cidr, HandleId, Key};
 use store::{Change, StoreError};
 use tracing::warn;
 
-use super::{GivenBack, Releasing, Together, decide, fail_all, put_back, try_again};
+use super::{GivenBack, Releasing, Together, decide, fail_all, put_back, put_off, try_again};
 use crate::BookError;
-use crate::beside::beside;
+use crate::batch::own::{self, Outcome, Own};
 use crate::book::{Inner, ReleaseGround};
 use crate::carry::Walk;
 use crate::error::subject;
 use crate::look::Reader;
-use crate::make::{NotMade, make};
+use crate::make::NotMade;
 
 pub(super) async fn release_together(
     inner: &Arc<Inner>,
@@ -39,7 +39,7 @@ pub(super) async fn release_together(
         members.iter().map(|member| items.get(&member.request.handle).cloned().unwrap_or_default()).collect();
     let released = match decide(inner, &items, ground, reader).await {
         Ok(released) => released,
-        Err(BookError::Store(error)) => return try_again(inner, members, &error).await,
+        Err(BookError::Store(error)) => return try_again(inner, members, &error),
         Err(error) => return fail_all(members, &error),
     };
     for corrupt in &released.corrupt {
@@ -66,7 +66,7 @@ async fn release(
     if let Some(NotMade { error, .. }) = stopped {
         inner.remember(walk.written);
         let error = Arc::new(error);
-        return again(inner, members.into_iter().map(|member| (member, Arc::clone(&error)))).await;
+        return again(inner, members.into_iter().map(|member| (member, Arc::clone(&error))));
     }
     let outcomes = walk.beside(&parts.handles).await;
     inner.remember(walk.written);
@@ -87,7 +87,7 @@ async fn release(
             Some(error) => next.push((member, Arc::new(error))),
         }
     }
-    again(inner, next).await;
+    again(inner, next);
 }
 
 /// What is free now: everything, unless a block was lost; then what is in the blocks before it.
@@ -106,42 +106,49 @@ fn freed(released: &Released, walk: &Walk, is_stopped: bool) -> BTreeSet<IpAddr>
 
 /// Makes the members' own changes. Gives those who have them; the others are answered, or try again.
 pub(super) async fn add(inner: &Arc<Inner>, members: Vec<Releasing>) -> Vec<Releasing> {
-    let work: Vec<_> = members
-        .iter()
-        .map(|member| {
-            let (changes, store) = (member.additions().collect::<Vec<Change>>(), Arc::clone(&inner.store));
-            async move {
-                for (position, change) in changes.iter().enumerate() {
-                    make(&*store, change).await.map_err(|not_made| (position, not_made))?;
-                }
-                Ok::<(), (usize, NotMade)>(())
-            }
-        })
-        .collect();
-    let (mut left, mut done, mut next) = (Vec::new(), Vec::new(), Vec::new());
-    for (mut member, outcome) in members.into_iter().zip(beside(work).await) {
-        let Err((made, not_made)) = outcome else {
-            member.request.additions.clear();
-            left.push(member);
-            continue;
-        };
-        member.request.additions.drain(..made);
-        let error = Arc::new(not_made.error);
-        if member.has_done(&error) {
-            done.push(member);
-        } else if let Some(key) = subject(&error).cloned() {
-            member.answer(Err(BookError::Addition { key, source: Some(error) }));
-        } else {
-            next.push((member, error));
-        }
+    let late = |inner: Arc<Inner>, member, outcome| async move {
+        // Its turn has passed: it goes with the next.
+        let left = after_own(&inner, member, outcome);
+        put_back(&inner, left.into_iter().collect());
+    };
+    let known = own::make_all(inner, members, late).await;
+    known.into_iter().filter_map(|(member, outcome)| after_own(inner, member, outcome)).collect()
+}
+
+impl Own for Releasing {
+    fn handle(&self) -> &HandleId {
+        &self.request.handle
     }
-    put_back(inner, done);
-    again(inner, next).await;
-    left
+
+    fn changes(&self) -> Vec<Change> {
+        self.additions().collect()
+    }
+
+    fn is_retried(&self) -> bool {
+        self.may_be_done
+    }
+}
+
+/// A member whose own changes are made.
+fn after_own(inner: &Arc<Inner>, mut member: Releasing, outcome: Outcome) -> Option<Releasing> {
+    let Err((made, not_made)) = outcome else {
+        member.request.additions.clear();
+        return Some(member);
+    };
+    member.request.additions.drain(..made);
+    let error = Arc::new(not_made.error);
+    if member.has_done(&error) {
+        put_back(inner, vec![member]);
+    } else if let Some(key) = subject(&error).cloned() {
+        member.answer(Err(BookError::Addition { key, source: Some(error) }));
+    } else {
+        again(inner, [(member, error)]);
+    }
+    None
 }
 
 /// Lets those try again who may. What was lost is read again; the rest of what is remembered may be right.
-async fn again(inner: &Arc<Inner>, members: impl IntoIterator<Item = (Releasing, Arc<StoreError>)>) {
+fn again(inner: &Arc<Inner>, members: impl IntoIterator<Item = (Releasing, Arc<StoreError>)>) {
     let mut next = Vec::new();
     for (mut member, error) in members {
         inner.forget(subject(&error).cloned());
@@ -154,7 +161,5 @@ async fn again(inner: &Arc<Inner>, members: impl IntoIterator<Item = (Releasing,
             Err(error) => member.answer(Err(error)),
         }
     }
-    let delay = next.iter().map(|member| member.patience.delay()).min();
-    put_back(inner, next);
-    tokio::time::sleep(delay.unwrap_or_default()).await;
+    put_off(inner, next);
 }

@@ -9,14 +9,16 @@ use serde_json::Value;
 use crate::cli::install::{Install, Part};
 use crate::failure::{Failure, Failures};
 
-/// No parts are all parts.
+const ORDER: [Part; 3] = [Part::Crds, Part::Admission, Part::Rbac];
+
+/// No parts are all parts. The policies come before the roles, so that at no time a role grants what no policy limits.
 pub(super) fn print(command: &Install, parts: &[Part]) -> Result<(), Failures> {
     let configured = || std::env::var("CALICO_API_GROUP").ok().filter(|group| !group.is_empty());
     let layout = command.api_group.or_else(|| Some(Layout::configured(&configured()?)));
     let layout = layout.unwrap_or(Layout::V1);
-    let parts = if parts.is_empty() { &[Part::Crds, Part::Rbac, Part::Admission] } else { parts };
+    let printed = ORDER.iter().filter(|part| parts.is_empty() || parts.contains(part));
     let mut out = std::io::stdout().lock();
-    for manifest in parts.iter().flat_map(|part| part.manifests(layout, &command.namespace)) {
+    for manifest in printed.flat_map(|part| part.manifests(layout, &command.namespace)) {
         write!(out, "---\n{}", to_yaml(&manifest)).map_err(Failure::from)?;
     }
     Ok(())

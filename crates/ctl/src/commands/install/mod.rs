@@ -4,6 +4,7 @@
 
 mod agent_settings;
 mod content;
+mod credential;
 mod definitions;
 mod files;
 mod manifests;
@@ -45,6 +46,7 @@ fn on_this_node(global: &Global, command: &Install) -> Result<(), Failures> {
     let source = source(command)?;
     let settings = AgentSettings::read(&|name| std::env::var_os(name))?;
     let kubeconfig = if command.one_shot_kubeconfig { Some(one_shot_kubeconfig(global)?) } else { None };
+    let warning = kubeconfig.as_deref().and_then(credential::warning);
     let items = items(command, &source, &settings, kubeconfig)?;
     let mut out = std::io::stdout().lock();
     for item in &items {
@@ -52,6 +54,9 @@ fn on_this_node(global: &Global, command: &Install) -> Result<(), Failures> {
         writeln!(out, "{} {}", outcome.word(command.dry_run), item.path.display()).map_err(Failure::from)?;
     }
     drop(out);
+    if let Some(warning) = warning {
+        tell(&warning);
+    }
     agent_settings::report(command, &below(&command.root, Path::new(SETTINGS_FILE)), &settings)?;
     say_which_configuration_counts(command)?;
     if !command.dry_run && command.root == Path::new("/") {

@@ -12,10 +12,19 @@ use crate::fixture::Cluster;
 /// What is changed, how, and words of the refusal.
 type Change = (&'static str, fn(&mut Value), &'static str);
 
+/// An empty block of a node, and one that is no node's.
+pub(super) const EMPTY: [(&str, AffinityType); 2] =
+    [("10.0.2.0/26", AffinityOwner::Host), ("10.0.1.0/26", AffinityOwner::Virtual)];
+type AffinityType = fn(String) -> AffinityOwner;
+
 const ADDRESSES: &str = "only free addresses may be allocated";
 const OWNER: &str = "a block changes its owner only";
 const FREE_LIST: &str = "the list of free addresses";
 const NUMBERS: &str = "a write raises the block's number by one";
+const NEW_NUMBERS: &str = "a new block's number is that of a clock";
+const METADATA: [&str; 2] = ["the labels of a block may not change", "annotations may not change"];
+const ATTRIBUTES: &str = "attributes are few and short";
+const CLAIM: &str = "the time of a claim is a time";
 const IDENTITY: &str = "network and size of a block may not change";
 
 /// Of node-b's block, whose spec it is. Its number is that of the next write already.
@@ -42,11 +51,58 @@ const CHANGES: &[Change] = &[
     ),
     ("stealing a block in use", |spec| spec["affinity"] = "host:node-a".into(), OWNER),
     ("a block that is nobody's", |spec| drop(spec.as_object_mut().unwrap().remove("affinity")), OWNER),
+    (
+        "a claim before there were clocks",
+        |spec| spec["affinityClaimTime"] = "1969-12-31T23:59:59Z".into(),
+        CLAIM,
+    ),
+    ("a claim at no time", |spec| spec["affinityClaimTime"] = "soon".into(), CLAIM),
     ("an older claim", |spec| spec["affinityClaimTime"] = "2020-01-01T00:00:00Z".into(), OWNER),
     ("an allocated address listed as free", |spec| list(spec, "unallocated").push(0.into()), FREE_LIST),
     ("a free address listed twice", |spec| spec["unallocated"][0] = 4.into(), FREE_LIST),
     ("a number of its choice", |spec| spec["sequenceNumber"] = 7.into(), NUMBERS),
     ("another allocation's number", |spec| spec["sequenceNumberForAllocation"]["0"] = 7.into(), NUMBERS),
+    ("a negative number", |spec| spec["sequenceNumberForAllocation"]["9"] = (-1).into(), NUMBERS),
+    ("a number of no address", |spec| spec["sequenceNumberForAllocation"]["x"] = (-1).into(), NUMBERS),
+    (
+        "a number under another spelling",
+        |spec| {
+            allocate(spec, "node-a");
+            spec["sequenceNumberForAllocation"]["03"] = 101.into();
+        },
+        NUMBERS,
+    ),
+    ("a number beyond the block", |spec| spec["sequenceNumberForAllocation"]["64"] = 101.into(), NUMBERS),
+    (
+        "an endless handle",
+        |spec| {
+            allocate(spec, "node-a");
+            spec["attributes"][3]["handle_id"] = "x".repeat(1025).into();
+        },
+        ATTRIBUTES,
+    ),
+    (
+        "an endless attribute",
+        |spec| {
+            allocate(spec, "node-a");
+            known(spec, 3)["pod"] = "x".repeat(513).into();
+        },
+        ATTRIBUTES,
+    ),
+    (
+        "countless attributes",
+        |spec| {
+            allocate(spec, "node-a");
+            (0..16).for_each(|number| known(spec, 3)[number.to_string()] = "".into());
+        },
+        ATTRIBUTES,
+    ),
+    (
+        "a release before there were clocks",
+        |spec| spec["attributes"][1] = json!({ "releasedAt": "1969-12-31T23:59:59Z" }),
+        ATTRIBUTES,
+    ),
+    ("a release at no time", |spec| spec["attributes"][1] = json!({ "releasedAt": "soon" }), ATTRIBUTES),
     (
         "an attribute of no address",
         |spec| list(spec, "attributes").push(json!({ "handle_id": "x" })),
@@ -67,6 +123,35 @@ const CREATIONS: &[Change] = &[
         "a block with an address listed twice",
         |document| document["spec"]["unallocated"][1] = 0.into(),
         "a new block is the creating node's",
+    ),
+    (
+        "a block with a negative number",
+        |document| document["spec"]["sequenceNumber"] = (-1).into(),
+        NEW_NUMBERS,
+    ),
+    (
+        "a block whose number cannot grow",
+        |document| document["spec"]["sequenceNumber"] = i64::MAX.into(),
+        NEW_NUMBERS,
+    ),
+    (
+        "a block with numbers of no address",
+        |document| document["spec"]["sequenceNumberForAllocation"] = json!({ "x": -1 }),
+        NEW_NUMBERS,
+    ),
+    (
+        "a block that is no network",
+        |document| {
+            document["spec"]["cidr"] = "10.0.0.70/26".into();
+            document["metadata"]["name"] = "10-0-0-70-26".into();
+        },
+        "a block is a network",
+    ),
+    ("a block with a label", |document| document["metadata"]["labels"] = json!({ "a": "b" }), METADATA[0]),
+    (
+        "a block with an annotation",
+        |document| document["metadata"]["annotations"] = json!({ "a": "b" }),
+        METADATA[1],
     ),
     (
         "a block named like another",
@@ -98,6 +183,14 @@ pub(super) fn acts(cluster: &Cluster) -> Vec<Refused> {
         ),
         (Act::delete("removing another node's block", &path), "the block is in use, or another node's"),
     ];
+    for (field, words) in ["labels", "annotations"].into_iter().zip(METADATA) {
+        let mut object = stored.clone();
+        object["metadata"][field] = json!({ "a": "b" });
+        acts.push((Act::replace(&format!("{field} of another node's block"), &path, object), words));
+    }
+    let [own, of_nobody] = EMPTY.map(|(cidr, _)| format!("{collection}/{}", cidr.replace(['.', '/'], "-")));
+    acts.push((Act::delete("an empty block that is no node's", &of_nobody), "the block is in use"));
+    acts.push((Act::delete_and("a block, later", &own, "Foreground"), "a record is deleted at once"));
     for (what, change, words) in CHANGES {
         let mut object = stored.clone();
         change(&mut object["spec"]);

@@ -1,6 +1,8 @@
 //! What the agent of a node must not do, each tried: without the policies it could, with them it is refused.
 
+mod affinities;
 mod blocks;
+mod new_records;
 mod records;
 
 use ipam::{Owner, Reservations};
@@ -31,7 +33,7 @@ async fn populate(store: &dyn Store) {
     for (key, value) in [
         (
             cluster(Kind::ClusterInformation, "default"),
-            spec(json!({ "clusterGUID": "1", "datastoreReady": true })),
+            spec(json!({ "clusterGUID": "1", "clusterType": "k8s,kdd", "datastoreReady": true })),
         ),
         (cluster(Kind::IpPool, "pods"), spec(json!({ "cidr": "10.0.0.0/16" }))),
         (cluster(Kind::FelixConfiguration, "default"), spec(json!({ "bpfEnabled": false }))),
@@ -45,6 +47,8 @@ async fn populate(store: &dyn Store) {
         ),
         (affinity("node-b", BLOCK), Affinity::new(AffinityState::Confirmed).encode()),
         (affinity("node-a", "10.0.0.64/26"), Affinity::new(AffinityState::Confirmed).encode()),
+        (of_load_balancer("10.0.1.0/26"), Affinity::new(AffinityState::Confirmed).encode()),
+        (of_load_balancer("10.0.1.64/26"), Affinity::new(AffinityState::PendingDeletion).encode()),
         (Key::Handle("vxlan-tunnel-addr-node-b".into()), Handle::default().encode()),
         (Key::Handle("net.a".into()), Handle::default().encode()),
     ] {
@@ -52,6 +56,14 @@ async fn populate(store: &dyn Store) {
     }
     let block = block_of_b();
     store.create(block.key(), block.encode()).await.unwrap();
+    for (cidr, owner) in blocks::EMPTY {
+        let block = Block::new(cidr.parse::<Cidr>().unwrap(), Some(&owner("node-a".to_owned())), 100);
+        store.create(block.key(), block.encode()).await.unwrap();
+    }
+}
+
+fn of_load_balancer(block: &str) -> Key {
+    Key::Affinity { owner: AffinityOwner::Virtual("load-balancer".to_owned()), block: block.parse().unwrap() }
 }
 
 fn block_of_b() -> Block {
@@ -70,7 +82,8 @@ fn block_of_b() -> Block {
 fn against_policies(cluster: &Cluster) -> Vec<Refused> {
     let mut acts = records::on_nodes_and_pods();
     acts.extend(blocks::acts(cluster));
-    acts.extend(records::on_affinities(cluster));
+    acts.extend(affinities::acts(cluster));
+    acts.extend(new_records::acts(cluster));
     acts.extend(records::on_others(cluster));
     acts
 }
@@ -101,6 +114,7 @@ fn against_roles(cluster: &Cluster) -> Vec<Act> {
         Act::read("reading Secrets", "/api/v1/namespaces/kube-system/secrets"),
         Act::read("reading one Secret", "/api/v1/namespaces/kube-system/secrets/s"),
         Act::read("reading ConfigMaps", "/api/v1/configmaps"),
+        Act::read("reading ServiceAccounts", "/api/v1/serviceaccounts"),
         Act::create("creating a pod", pods, pod),
         Act::delete("deleting a pod", &format!("{pods}/web-node-a")),
         Act::merge("labelling a pod", &format!("{pods}/web-node-a"), label.clone()),

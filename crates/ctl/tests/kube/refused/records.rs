@@ -1,11 +1,10 @@
-//! Everything else that an agent must not write: affinities, handles, records of the cluster, nodes and pods.
+//! Everything else that an agent must not write: handles, records of the cluster, nodes and pods.
 
-use model::ipam::{Affinity, AffinityState};
-use model::kube::{HOSTNAME_HASH_LABEL, Layout, encode, place};
+use model::kube::place;
 use model::{Key, Kind};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Refused, affinity, owner_that_is_gone};
+use super::{Refused, owner_that_is_gone};
 use crate::acts::Act;
 use crate::fixture::Cluster;
 
@@ -50,86 +49,17 @@ pub(super) fn on_nodes_and_pods() -> Vec<Refused> {
     ]
 }
 
-pub(super) fn on_affinities(cluster: &Cluster) -> Vec<Refused> {
-    let collection = cluster.collection(Kind::BlockAffinity);
-    let (of_b, own) =
-        (format!("{collection}/node-b-10-0-0-0-26"), format!("{collection}/node-a-10-0-0-64-26"));
-    let changed = |what: &str, path: &str, change: &dyn Fn(&mut Value)| {
-        let mut object = cluster.api().read(path).unwrap();
-        change(&mut object);
-        Act::replace(what, path, object)
-    };
-    let pending = Affinity::new(AffinityState::Pending).encode();
-    let created = |what: &str, node: &str, change: &dyn Fn(&mut Value)| {
-        let key = affinity(node, "10.0.0.128/26");
-        let mut document = Value::Object(encode(cluster.layout, &key, &pending).unwrap());
-        change(&mut document);
-        Act::create(what, &collection, document)
-    };
-    let mark = if cluster.layout == Layout::V1 { json!("true") } else { json!(true) };
-    let others = "the affinity is another node's";
-    vec![
-        (
-            changed("another node's affinity, pending again", &of_b, &|object| {
-                object["spec"]["state"] = "pending".into();
-            }),
-            others,
-        ),
-        (
-            changed("another node's affinity as its own", &of_b, &|object| {
-                object["spec"]["node"] = "node-a".into();
-            }),
-            others,
-        ),
-        (
-            changed("hiding another node's affinity", &of_b, &|object| {
-                object["spec"]["state"] = "pendingDeletion".into();
-                object["metadata"]["labels"][HOSTNAME_HASH_LABEL] = "X".into();
-            }),
-            "the labels of another node's affinity may not change",
-        ),
-        (Act::delete("removing another node's affinity", &of_b), others),
-        (created("an affinity of another node", "node-b", &|_| {}), others),
-        (
-            created("an affinity under another node's name", "node-a", &|document| {
-                document["metadata"]["name"] = "node-b-10-0-0-128-26".into();
-            }),
-            "an affinity is named after its node",
-        ),
-        (
-            changed("giving its affinity away", &own, &|object| object["spec"]["node"] = "node-b".into()),
-            "an affinity stays with its node and its block",
-        ),
-        (
-            changed("moving its affinity", &own, &|object| object["spec"]["cidr"] = "10.0.0.0/26".into()),
-            "an affinity stays with its node and its block",
-        ),
-        (
-            changed("an affinity marked as deleted", &own, &|object| {
-                object["spec"]["deleted"] = mark.clone()
-            }),
-            "an affinity is removed in one step",
-        ),
-        (
-            created("an affinity that somebody else removes", "node-a", &|document| {
-                document["metadata"]["ownerReferences"] = owner_that_is_gone();
-            }),
-            "owner references and finalizers",
-        ),
-    ]
-}
-
 pub(super) fn on_others(cluster: &Cluster) -> Vec<Refused> {
-    let created = |what: &str, kind, name: &str, spec: Value| {
-        let value = json!({ "spec": spec }).to_string();
-        cluster.creation(what, &Key::cluster(kind, name), value.as_bytes())
-    };
     let tunnel = Key::Handle("vxlan-tunnel-addr-node-b".into());
     let handle = format!("{}/{}", cluster.collection(Kind::IpamHandle), place(&tunnel).unwrap().name);
     let information = format!("{}/default", cluster.collection(Kind::ClusterInformation));
     let mut locked = cluster.api().read(&information).unwrap();
     let mut retyped = locked.clone();
+    let mut noted = locked.clone();
+    noted["metadata"]["annotations"]["projectcalico.org/metadata"] = "{".into();
     locked["spec"]["datastoreReady"] = false.into();
+    let mut typed_again = retyped.clone();
+    typed_again["spec"]["clusterType"] = "k8s,kdd,kdd".into();
     retyped["spec"]["clusterType"] = "other".into();
     let status = |name: &str| format!("{}/{name}", cluster.collection(Kind::CalicoNodeStatus));
     let of_b = cluster.api().read(&status("of-b")).unwrap();
@@ -144,7 +74,6 @@ pub(super) fn on_others(cluster: &Cluster) -> Vec<Refused> {
     let handle_of_a = format!("{}/net.a", cluster.collection(Kind::IpamHandle));
     let mut own_status = cluster.api().read(&status("of-a")).unwrap();
     own_status["metadata"]["finalizers"] = json!(["somebody.example/holds"]);
-    let not_created = "not a record that an agent creates";
     vec![
         (Act::replace("a handle with another ID", &handle_of_a, renamed), "a handle is named after its ID"),
         (Act::replace("a handle with an owner", &handle_of_a, owned), "owner references and finalizers"),
@@ -153,9 +82,12 @@ pub(super) fn on_others(cluster: &Cluster) -> Vec<Refused> {
             "owner references and finalizers",
         ),
         (Act::delete("another node's tunnel handle", &handle), "another node's tunnel address"),
-        (created("a pool", Kind::IpPool, "mine", json!({ "cidr": "10.7.0.0/16" })), not_created),
-        (created("a tier", Kind::Tier, "mine", json!({ "order": 1 })), not_created),
-        (created("a node's settings", Kind::FelixConfiguration, "node.node-b", json!({})), not_created),
+        (Act::replace("kdd twice", &information, typed_again), "of the cluster's record only"),
+        (
+            Act::replace("the cluster's metadata", &information, noted),
+            "labels and annotations of the cluster's",
+        ),
+        (Act::delete_and("a handle, later", &handle_of_a, "Foreground"), "a record is deleted at once"),
         (Act::replace("the cluster's lock", &information, locked), "of the cluster's record only"),
         (Act::replace("the cluster's type", &information, retyped), "of the cluster's record only"),
         (

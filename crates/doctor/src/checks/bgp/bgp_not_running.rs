@@ -18,10 +18,17 @@ pub(in crate::checks) const CHECK: Check = Check {
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
     let is_down = |node: &&NodeEvidence| node.bgp.as_ref().is_some_and(|bgp| bgp.is_running == Some(false));
     for node in case.all_nodes().filter(is_down) {
-        let summary = format!("the BGP daemon is not running on {}", called(case, &node.name));
+        let node_name = called(case, &node.name);
+        let (summary, words) = match node.bgp.as_ref().is_some_and(|bgp| bgp.is_silent) {
+            true => (
+                format!("the BGP daemon of {node_name} does not answer: it is stopped or hangs"),
+                "the process does not answer on its control socket",
+            ),
+            false => (format!("the BGP daemon is not running on {node_name}"), "the process is not running"),
+        };
         let finding = look.found(&node.name, summary);
         let origin = Origin::probe(&node.name, "BGP");
-        finding.seen(origin.exhibit("the process is not running"));
+        finding.seen(origin.exhibit(words));
         finding
             .explains(FindingCode::CalicoNodeNotReady, &node.name)
             .explains(FindingCode::BgpPortClosed, &node.name);
@@ -43,5 +50,7 @@ mod tests {
         silent(&CHECK, &evidence);
         evidence.node_mut("worker-0000").bgp.as_mut().unwrap().is_running = Some(false);
         assert_eq!(only(&CHECK, &evidence).subject.to_string(), "node worker-0000");
+        evidence.node_mut("worker-0000").bgp.as_mut().unwrap().is_silent = true;
+        assert!(only(&CHECK, &evidence).summary.contains("does not answer"));
     }
 }

@@ -39,6 +39,7 @@ pub(super) const FAULTS: &[(FindingCode, Inject)] = &[
     (FindingCode::NodeUnrecorded, node_unrecorded),
     (FindingCode::NodenameDiffers, nodename_differs),
     (FindingCode::RpFilterLoose, rp_filter_loose),
+    (FindingCode::RulesNotLoaded, rules_not_loaded),
     (FindingCode::StateFolderUnusable, state_folder_unusable),
     (FindingCode::StoreUnreachable, store_unreachable),
     (FindingCode::TunnelMacShared, tunnel_mac_shared),
@@ -281,6 +282,13 @@ fn del_unfinished(evidence: &mut Evidence, node: usize) -> String {
     let del = UnfinishedDel { file: "del-1".to_owned(), since, container_id: None, is_set_aside: true };
     let origin = Origin::probe(node_name(node), "queue");
     evidence.node_mut(node_name(node)).unfinished_dels = Some(vec![Sighted::new(del, origin)]);
+    subject(node)
+}
+
+fn rules_not_loaded(evidence: &mut Evidence, node: usize) -> String {
+    let problem = "cannot load the nftables rules of the cluster: nft is not installed".to_owned();
+    let problem = Sighted::new(problem, Origin::probe(node_name(node), "nftables rules"));
+    evidence.node_mut(node_name(node)).rules_problem = Some(problem);
     subject(node)
 }
 

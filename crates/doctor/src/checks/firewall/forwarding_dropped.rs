@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use super::ruleset::Ruleset;
 use super::walk::{self, Dropper, Packet};
-use super::{Spared, advise, locals, remote, way_out};
+use super::{Remotes, Spared, advise, locals, way_out};
 use crate::checks::reach::packets_lost::explain_losses;
 use crate::{Case, Check, FindingCode, Host, Look, Need};
-use evidence::firewall::Firewall;
 
 pub(in crate::checks) const CHECK: Check = Check {
     title: "Firewall drops pod traffic",
@@ -22,13 +22,14 @@ pub(in crate::checks) const CHECK: Check = Check {
 };
 
 fn look(case: &Case<'_>, look: &mut Look<'_>) {
+    let remotes = Remotes::of(case);
     for host in case.hosts() {
         let Some(firewall) = &host.node.firewall else { continue };
         // What the agent's own rules drop is meant.
-        let of_others = walk::of_others(&firewall.seen);
+        let of_others = Ruleset::of_others(&firewall.seen);
         let mut dropped_by = BTreeSet::new();
         for way in [(true, true), (true, false), (false, true), (false, false)] {
-            dropped_by.extend(who_drops_all(case, host, &of_others, way).into_iter().flatten());
+            dropped_by.extend(who_drops_all(&remotes, host, &of_others, way).into_iter().flatten());
         }
         if dropped_by.is_empty() {
             continue;
@@ -50,12 +51,12 @@ fn spared() -> [Spared; 2] {
 
 /// Where all packets end: `None` if one gets through, or may, or there is none to try.
 fn who_drops_all(
-    case: &Case<'_>,
+    remotes: &Remotes<'_>,
     host: &Host<'_>,
-    firewall: &Firewall,
+    firewall: &Ruleset<'_>,
     (is_ipv4, is_out): (bool, bool),
 ) -> Option<BTreeSet<Dropper>> {
-    let remote = remote(case, host, is_ipv4)?;
+    let remote = remotes.seen_from(host, is_ipv4)?;
     let uplink = way_out(host, remote);
     let mut dropped_by = BTreeSet::new();
     for local in locals(host, is_ipv4) {
@@ -78,6 +79,7 @@ mod tests {
     use super::*;
     use crate::checks::testing::{advised, only, silent};
     use evidence::Evidence;
+    use evidence::firewall::Firewall;
     use evidence::sample::small;
 
     /// What Docker leaves behind, and a rule of somebody else's.

@@ -3,14 +3,16 @@
 pub(super) mod forwarding_dropped;
 pub(super) mod nat_missing;
 pub(super) mod pod_spoofing_possible;
+pub(super) mod rules_not_loaded;
 pub(super) mod rules_not_written;
+mod ruleset;
 pub(super) mod tunnel_dropped;
 mod walk;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use model::ShellCommand;
+use model::{NodeName, ShellCommand};
 
 use walk::Dropper;
 
@@ -33,16 +35,32 @@ fn locals<'e>(host: &Host<'e>, is_ipv4: bool) -> Vec<Local<'e>> {
     addresses.filter(|local| local.address.is_ipv4() == is_ipv4).take(PODS_MAX).collect()
 }
 
-/// A pod of another node.
-fn remote(case: &Case<'_>, host: &Host<'_>, is_ipv4: bool) -> Option<IpAddr> {
-    let elsewhere = case
-        .all_endpoints()
-        .iter()
-        .filter(|endpoint| endpoint.seen.node.as_ref().is_some_and(|node| node != host.name()));
-    elsewhere
-        .flat_map(|endpoint| &endpoint.seen.addresses)
-        .copied()
-        .find(|address| address.is_ipv4() == is_ipv4)
+/// Pods that stand for those of other nodes: of each version the first pod, and the first one on a node other than its own.
+struct Remotes<'e> {
+    v4: Vec<(&'e NodeName, IpAddr)>,
+    v6: Vec<(&'e NodeName, IpAddr)>,
+}
+
+impl<'e> Remotes<'e> {
+    fn of(case: &Case<'e>) -> Remotes<'e> {
+        let mut remotes = Remotes { v4: Vec::new(), v6: Vec::new() };
+        for endpoint in case.all_endpoints() {
+            let Some(node) = &endpoint.seen.node else { continue };
+            for address in &endpoint.seen.addresses {
+                let known = if address.is_ipv4() { &mut remotes.v4 } else { &mut remotes.v6 };
+                if known.len() < 2 && known.first().is_none_or(|(first, _)| *first != node) {
+                    known.push((node, *address));
+                }
+            }
+        }
+        remotes
+    }
+
+    /// A pod of another node.
+    fn seen_from(&self, host: &Host<'_>, is_ipv4: bool) -> Option<IpAddr> {
+        let known = if is_ipv4 { &self.v4 } else { &self.v6 };
+        known.iter().find(|(node, _)| *node != host.name()).map(|(_, address)| *address)
+    }
 }
 
 /// The device by which packets to an address leave.

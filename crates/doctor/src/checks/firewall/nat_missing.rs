@@ -1,13 +1,16 @@
 //! What a pool asks for and a node does not do: packets leave the cluster with the addresses of pods.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ::ipam::Pool;
-use model::{Kind, Resource};
+use model::{Cidr, Kind, Resource};
 use serde_json::Value;
 
+use super::ruleset::Ruleset;
 use super::walk::{self, Packet};
 use super::{locals, way_out};
+use crate::checks::networks::Networks;
 use crate::{Case, Check, FindingCode, Host, Look, Need};
 
 pub(in crate::checks) const CHECK: Check = Check {
@@ -31,11 +34,16 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
         return;
     }
     let wants_it = |record: &Resource| record.spec("natOutgoing") == Some(&Value::Bool(true));
+    let pools: Vec<_> = case.pools().iter().filter(|(_, record)| wants_it(&record.seen)).collect();
+    let by_network = Networks::new(pools.iter().map(|(pool, _)| pool.cidr));
     for host in case.hosts().iter().filter(|host| host.has_agent()) {
-        for (pool, record) in case.pools().iter().filter(|(_, record)| wants_it(&record.seen)) {
-            let Some(firewall) = host.node.firewall.as_ref().filter(|_| keeps_sources(host, pool)) else {
-                continue;
-            };
+        let Some(firewall) = &host.node.firewall else { continue };
+        let rules = Ruleset::of(&firewall.seen);
+        let locals = [true, false].into_iter().flat_map(|is_ipv4| locals(host, is_ipv4));
+        let places: BTreeSet<usize> =
+            locals.flat_map(|local| by_network.around(&Cidr::single(local.address))).collect();
+        let of_locals = places.into_iter().filter_map(|place| pools.get(place));
+        for (pool, record) in of_locals.filter(|(pool, _)| keeps_sources(host, pool, &rules)) {
             let summary =
                 format!("{} lets packets of pool {} leave the cluster without NAT", host.name(), pool.name);
             look.found(host.name(), summary)
@@ -53,20 +61,20 @@ fn uses_bpf(case: &Case<'_>) -> bool {
 }
 
 /// For certain, for every pod of the pool, and there is one. The old iptables may do what is not seen here.
-fn keeps_sources(host: &Host<'_>, pool: &Pool) -> bool {
-    let Some(firewall) = host.node.firewall.as_ref().map(|sighted| &sighted.seen) else { return false };
+fn keeps_sources(host: &Host<'_>, pool: &Pool, rules: &Ruleset<'_>) -> bool {
+    let has_legacy_rules = host.node.firewall.as_ref().is_some_and(|sighted| sighted.seen.has_legacy_rules);
     let is_ipv4 = pool.cidr.network().is_ipv4();
     let to = if is_ipv4 { OUTSIDE_V4 } else { OUTSIDE_V6 };
     let outgoing = way_out(host, to);
     let mut of_pool =
         locals(host, is_ipv4).into_iter().filter(|local| pool.cidr.contains(local.address)).peekable();
     // Where nothing leads outside, nothing leaves; and what is dropped does not either.
-    if firewall.has_legacy_rules || outgoing.is_none() || of_pool.peek().is_none() {
+    if has_legacy_rules || outgoing.is_none() || of_pool.peek().is_none() {
         return false;
     }
     of_pool.all(|local| {
         let packet = Packet { from: local.address, to, incoming: local.device, outgoing, transport: None };
-        let fate = walk::fate_of(firewall, &packet);
+        let fate = walk::fate_of(rules, &packet);
         fate.may_pass && !fate.may_get_new_source
     })
 }

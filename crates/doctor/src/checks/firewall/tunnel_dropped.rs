@@ -1,11 +1,12 @@
 //! Reachable: a firewall that lets no packet of the tunnel through.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::{IpVersion, Kind};
+use model::{Kind, NodeName};
 use plan::between::{Encapsulation, PoolView, Via};
 
+use super::ruleset::Ruleset;
 use super::walk::{self, Dropper, Packet, Transport};
 use super::{Spared, advise};
 use crate::checks::reach::packets_lost::explain_losses;
@@ -34,9 +35,10 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if !pools.iter().any(|pool| PoolView::read(&pool.seen).is_some_and(is_tunnelled)) {
         return;
     }
+    let names = names(case);
     for host in case.hosts() {
         let Some(firewall) = &host.node.firewall else { continue };
-        let lost = Lost::of(case, host).unwrap_or_default();
+        let lost = Lost::of(case, host, &names).unwrap_or_default();
         if lost.dropped_by.is_empty() {
             continue;
         }
@@ -68,9 +70,9 @@ struct Lost {
 }
 
 impl Lost {
-    fn of<'e>(case: &Case<'e>, host: &Host<'e>) -> Option<Lost> {
-        let firewall = walk::of_others(&host.node.firewall.as_ref()?.seen);
-        if firewall.chains.is_empty() {
+    fn of<'e>(case: &Case<'e>, host: &Host<'e>, names: &Names<'_>) -> Option<Lost> {
+        let firewall = Ruleset::of_others(&host.node.firewall.as_ref()?.seen);
+        if firewall.is_empty() {
             return None;
         }
         let wanted = case.wanted_on(host)?;
@@ -83,13 +85,13 @@ impl Lost {
             let leaving = Packet { from: own, to: node, incoming: None, outgoing: card, transport };
             let fate = walk::fate_of_leaving(&firewall, &leaving);
             if fate.is_dropped() {
-                lost.to.insert(name_of(case, node, version));
+                lost.to.insert(name_of(names, node));
                 lost.dropped_by.extend(fate.dropped_by);
             }
             let arriving = Packet { from: node, to: own, incoming: card, outgoing: None, transport };
             let fate = walk::fate_of_arriving(&firewall, &arriving);
             if fate.is_dropped() {
-                lost.from.insert(name_of(case, node, version));
+                lost.from.insert(name_of(names, node));
                 lost.dropped_by.extend(fate.dropped_by);
             }
         }
@@ -102,11 +104,21 @@ impl Lost {
     }
 }
 
-fn name_of(case: &Case<'_>, address: IpAddr, version: IpVersion) -> String {
-    let views = case.node_views().values();
-    let is_its = |known: &crate::Recorded<'_>| known.address() == address;
-    let mut named = views.filter(|view| view.address(version == IpVersion::V4).is_some_and(is_its));
-    named.next().map_or_else(|| address.to_string(), |view| view.name.to_string())
+/// Nodes by the addresses to which the tunnel leads.
+type Names<'c> = BTreeMap<IpAddr, &'c NodeName>;
+
+fn names<'c>(case: &'c Case<'_>) -> Names<'c> {
+    let mut names = Names::new();
+    for view in case.node_views().values() {
+        for recorded in [true, false].into_iter().filter_map(|is_ipv4| view.address(is_ipv4)) {
+            names.entry(recorded.address()).or_insert(&view.name);
+        }
+    }
+    names
+}
+
+fn name_of(names: &Names<'_>, address: IpAddr) -> String {
+    names.get(&address).map_or_else(|| address.to_string(), ToString::to_string)
 }
 
 #[cfg(test)]

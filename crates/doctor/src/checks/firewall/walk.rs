@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use evidence::firewall::{Act, Chain, Firewall, Match, Place, Rule};
+use evidence::firewall::{Act, Chain, Match, Place, Rule};
+
+use super::ruleset::{Ruleset, weight};
 
 /// Chains call each other no deeper than this; the kernel allows 16.
 const DEPTH_MAX: usize = 32;
-/// How many rules a packet is led to. The kernel refuses chains that lead back to themselves; a pasted text does not.
-const STEPS_MAX: usize = 1_000_000;
-
 /// The first packet of a connection through the node. What is `None` is not known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet<'a> {
@@ -69,21 +68,21 @@ impl std::fmt::Display for Dropper {
 }
 
 /// Of a packet through the node.
-pub(super) fn fate_of(firewall: &Firewall, packet: &Packet<'_>) -> Fate {
+pub(super) fn fate_of(firewall: &Ruleset<'_>, packet: &Packet<'_>) -> Fate {
     fate_at(firewall, packet, &[Place::Prerouting, Place::Forward, Place::Postrouting])
 }
 
 /// Of a packet to the node itself.
-pub(super) fn fate_of_arriving(firewall: &Firewall, packet: &Packet<'_>) -> Fate {
+pub(super) fn fate_of_arriving(firewall: &Ruleset<'_>, packet: &Packet<'_>) -> Fate {
     fate_at(firewall, packet, &[Place::Prerouting, Place::Input])
 }
 
 /// Of a packet of the node itself.
-pub(super) fn fate_of_leaving(firewall: &Firewall, packet: &Packet<'_>) -> Fate {
+pub(super) fn fate_of_leaving(firewall: &Ruleset<'_>, packet: &Packet<'_>) -> Fate {
     fate_at(firewall, packet, &[Place::Output, Place::Postrouting])
 }
 
-fn fate_at(firewall: &Firewall, packet: &Packet<'_>, places: &[Place]) -> Fate {
+fn fate_at(firewall: &Ruleset<'_>, packet: &Packet<'_>, places: &[Place]) -> Fate {
     let (place, fate) = (Place::Prerouting, Fate::default());
     let mut walk = Walk { firewall, packet, place, mark: Some(0), fate, steps: 0, is_certain: true };
     for place in places {
@@ -96,18 +95,8 @@ fn fate_at(firewall: &Firewall, packet: &Packet<'_>, places: &[Place]) -> Fate {
     walk.fate
 }
 
-/// Without the agent's own table: what others made.
-pub(super) fn of_others(firewall: &Firewall) -> Firewall {
-    let chains = firewall.chains.iter().filter(|chain| !is_ours(chain)).cloned().collect();
-    Firewall { chains, has_legacy_rules: firewall.has_legacy_rules }
-}
-
-pub(super) fn is_ours(chain: &Chain) -> bool {
-    format!("{} {}", chain.family, chain.table) == plan::between::NAT_TABLE
-}
-
 struct Walk<'a> {
-    firewall: &'a Firewall,
+    firewall: &'a Ruleset<'a>,
     packet: &'a Packet<'a>,
     place: Place,
     /// `None`: one of the rules on the way may have set it.
@@ -130,8 +119,7 @@ struct Ends {
 impl Walk<'_> {
     /// Whether it may get past all chains on this hook.
     fn hooks(&mut self) -> bool {
-        let mut bases: Vec<&Chain> =
-            self.firewall.chains.iter().filter(|chain| self.is_here(chain)).collect();
+        let mut bases: Vec<&Chain> = self.firewall.chains().filter(|chain| self.is_here(chain)).collect();
         bases.sort_by_key(|chain| chain.hook.as_ref().map_or(0, |hook| hook.priority));
         for chain in bases {
             let ends = self.chain(chain, 0);
@@ -164,11 +152,14 @@ impl Walk<'_> {
 
     fn chain(&mut self, chain: &Chain, depth: usize) -> Ends {
         let mut ends = Ends::default();
-        if depth > DEPTH_MAX || self.steps > STEPS_MAX {
+        if depth > DEPTH_MAX {
             return Ends { accepts: true, goes_on: true };
         }
         for rule in &chain.rules {
-            self.steps += 1;
+            self.steps = self.steps.saturating_add(weight(rule));
+            if self.steps > self.firewall.steps_max() {
+                return Ends { accepts: true, goes_on: true };
+            }
             let holds = self.holds(rule);
             if holds == Some(false) {
                 continue;
@@ -226,9 +217,7 @@ impl Walk<'_> {
     }
 
     fn called(&mut self, from: &Chain, name: &str, depth: usize) -> Ends {
-        let is_called =
-            |chain: &&Chain| chain.name == name && chain.table == from.table && chain.family == from.family;
-        match self.firewall.chains.iter().find(is_called) {
+        match self.firewall.called(from, name) {
             Some(chain) => self.chain(chain, depth + 1),
             None => Ends { accepts: true, goes_on: true },
         }
@@ -298,6 +287,7 @@ fn is_called(device: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use evidence::firewall::Firewall;
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -323,7 +313,7 @@ mod tests {
 
     fn fate(firewall: &Firewall) -> Fate {
         fate_of(
-            firewall,
+            &Ruleset::of(firewall),
             &Packet {
                 from: "10.1.0.1".parse().unwrap(),
                 to: "10.2.0.1".parse().unwrap(),
@@ -431,6 +421,38 @@ mod tests {
         check(json!([again, again, again]), "perhaps");
     }
 
+    /// The work does not grow with the number of ways through the chains, but with their size.
+    #[test]
+    fn chains_that_call_each_other_many_times_are_not_followed_for_ever() {
+        let chains: Vec<String> = (0..DEPTH_MAX).map(|depth| format!("c{depth}")).collect();
+        let calls = |depth: usize| json!([[{"jump": {"target": format!("c{depth}")}}], [{"jump": {"target": format!("c{depth}")}}]]);
+        let mut rules: Vec<(&str, Value)> =
+            (1..).zip(&chains).map(|(next, name)| (name.as_str(), calls(next))).collect();
+        rules.push(("FORWARD", calls(0)));
+        let firewall = firewall(&rules);
+        let rules = 2 * (DEPTH_MAX + 1);
+        assert!(Ruleset::of(&firewall).steps_max() < 2_000 + 100 * rules, "no more than the rules are worth");
+        assert!(fate(&firewall).may_pass, "what was not followed to its end may do anything");
+    }
+
+    /// Each call looked for its chain among all of them.
+    #[test]
+    fn a_chain_is_found_among_many() {
+        let accept = json!([[{"accept": null}]]);
+        let names: Vec<String> = (0..3_000).map(|number| format!("c{number}")).collect();
+        let calls: Vec<Value> = names
+            .iter()
+            .rev()
+            .map(|name| json!([of("iifname", json!("x")), {"jump": {"target": name}}]))
+            .collect();
+        let mut chains: Vec<(&str, Value)> =
+            names.iter().map(|name| (name.as_str(), accept.clone())).collect();
+        let last = json!([{"jump": {"target": "c2999"}}]);
+        chains.push(("FORWARD", Value::from([calls, vec![last]].concat())));
+        let fate = fate(&firewall(&chains));
+        assert!(fate.may_pass && fate.dropped_by.is_empty(), "{fate:?}");
+    }
+
     #[test]
     fn who_drops_is_named_and_what_nobody_reaches_is_forgotten() {
         let firewall = firewall(&[("UNUSED", json!([[{"drop": null}]])), ("FORWARD", json!([]))]);
@@ -471,8 +493,9 @@ mod tests {
                 outgoing: None,
                 transport: Some(Transport { protocol: "udp", to_port: 4789 }),
             };
-            assert!(fate_of_leaving(&firewall, &packet).may_pass, "it does not come by there");
-            let fate = fate_of_arriving(&firewall, &packet);
+            let rules = Ruleset::of(&firewall);
+            assert!(fate_of_leaving(&rules, &packet).may_pass, "it does not come by there");
+            let fate = fate_of_arriving(&rules, &packet);
             (fate.is_dropped(), !fate.perhaps_dropped_by.is_empty())
         };
         assert_eq!(ends(json!([udp("dport", json!(4789)), drop])), (true, false));

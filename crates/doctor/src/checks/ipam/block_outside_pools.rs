@@ -3,7 +3,7 @@
 use ::ipam::Reservations;
 use model::{Key, Kind};
 
-use super::block_hides_address::hidden_by;
+use super::block_hides_address::Hideable;
 use super::exhibit;
 use crate::checks::words::counted;
 use crate::{Case, Check, FindingCode, Look, Need};
@@ -25,14 +25,14 @@ fn look(case: &Case<'_>, look: &mut Look<'_>) {
     if !case.books_view().is_some_and(|view| view.knows_pools) {
         return;
     }
-    let pools = Reservations::new(&super::pools(case));
+    let (pools, hideable) = (Reservations::new(&super::pools(case)), Hideable::of(case));
     for (cidr, block) in case.live_blocks().filter(|(cidr, _)| !pools.covers(cidr)) {
         let taken: Vec<usize> =
             (0..block.allocations.len()).filter(|at| block.allocations[*at].is_some()).collect();
         let words = format!("block {cidr} with {}", counted(taken.len(), "allocated address"));
         let finding = look.found(cidr, format!("{words} is in no pool"));
         finding.known_by("no pool").seen(exhibit(case, Key::Block(cidr), words));
-        for hidden in hidden_by(case, &cidr, None) {
+        for hidden in hideable.by(&cidr, None) {
             finding.because(format!("a route to it would hide {hidden}"));
         }
         for address in taken.into_iter().filter_map(|at| block.address(at)) {

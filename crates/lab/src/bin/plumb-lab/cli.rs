@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lab::cluster::{LabName, Mode, Plan, StoreKind, Topology};
+use lab::cluster::{ApiGroup, LabName, Mode, Plan, StoreKind, Topology};
 use lab::kubelet::PodKey;
 
 /// Runs a whole pod network on this machine: each node is a network namespace that runs the real programs
@@ -114,6 +114,9 @@ pub(crate) struct Making {
     /// With --store kubernetes: directory that contains kube-apiserver [default: searched in PATH]
     #[arg(long, value_name = "DIR", env = "PLUMB_KUBERNETES_BIN", hide_env_values = true)]
     pub(crate) kubernetes_bin: Option<PathBuf>,
+    /// With --store kubernetes: API group of Calico's kinds
+    #[arg(long, value_name = "GROUP", default_value = "crd.projectcalico.org/v1")]
+    pub(crate) api_group: ApiGroup,
 }
 
 /// Removes a lab, even one that was only partly created; succeeds if there is none

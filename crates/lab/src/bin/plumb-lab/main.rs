@@ -147,6 +147,7 @@ fn plan(nodes: usize, store: StoreKind, mode: Mode, making: &Making) -> Result<P
         grace: making.grace,
         has_agents: !making.without_agents,
         kubernetes_bin: making.kubernetes_bin.clone(),
+        api_group: making.api_group,
         ..Plan::new(&programs(making)?)
     })
 }

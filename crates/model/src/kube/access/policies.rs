@@ -1,4 +1,4 @@
-//! The admission policies, made from `policies.yaml`.
+//! The admission policies, made from `policies.yaml` and `network.yaml`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use crate::Kind;
 use crate::kube::Layout;
 
 const POLICIES: &str = include_str!("policies.yaml");
+const NETWORK: &str = include_str!("network.yaml");
 
 /// What is particular to one policy.
 #[derive(Debug, Deserialize)]
@@ -16,6 +17,8 @@ struct Policy {
     name: String,
     description: String,
     rules: Vec<Value>,
+    /// Where the text of the network is that the record is about.
+    network: Option<String>,
     variables: Vec<Value>,
     validations: Vec<Validation>,
 }
@@ -52,8 +55,9 @@ impl Policy {
         };
         let validations: Vec<Value> =
             std::iter::once(&named).chain(&self.validations).map(Validation::manifest).collect();
-        let node = json!({ "name": "node", "expression": node_of_credential() });
-        let variables: Vec<&Value> = std::iter::once(&node).chain(&self.variables).collect();
+        let mut variables = vec![json!({ "name": "node", "expression": node_of_credential() })];
+        variables.extend(self.network.as_deref().map(of_network).into_iter().flatten());
+        variables.extend(self.variables.iter().cloned());
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingAdmissionPolicy",
@@ -84,6 +88,15 @@ impl Validation {
     fn manifest(&self) -> Value {
         json!({ "message": self.message, "expression": self.expression, "reason": "Forbidden" })
     }
+}
+
+/// The variables about the network whose text is there.
+fn of_network(text: &str) -> Vec<Value> {
+    let mut variables = vec![json!({ "name": "cidr", "expression": text })];
+    // A constant, and tests read it.
+    let others: Vec<Value> = serde_saphyr::from_str(NETWORK).expect("network.yaml is a list of variables");
+    variables.extend(others);
+    variables
 }
 
 /// Whom the policies are about. Everybody else is left to RBAC.

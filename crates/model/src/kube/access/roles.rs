@@ -1,5 +1,7 @@
 //! Accounts, roles and bindings: a table with the reason for each rule.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{NODE_ACCOUNT, NODES_GROUP, RECLAIM};
@@ -21,6 +23,8 @@ enum Resources {
     /// The status of records, where the API server keeps it apart.
     StatusOf(&'static [Kind]),
     EveryRecord,
+    /// In both API groups: a cluster may have moved from one to the other.
+    EveryRecordAnywhere,
     EveryStatus,
 }
 
@@ -63,11 +67,7 @@ const NODE_RULES: &[Rule] = &[
         &["patch"],
         "addresses and sandbox of its own pods, as annotations",
     ),
-    rule(
-        Resources::Kubernetes(CORE, &["namespaces", "serviceaccounts"]),
-        READ,
-        "they are profiles, and a namespace's annotations choose pools",
-    ),
+    rule(Resources::Kubernetes(CORE, &["namespaces"]), READ, "a namespace's annotations choose pools"),
     rule(
         Resources::Records(&[
             Kind::IpPool,
@@ -137,7 +137,11 @@ const RECLAIM_RULES: &[Rule] = &[rule(
 )];
 
 const READER_RULES: &[Rule] = &[
-    rule(Resources::EveryRecord, READ, "`plumb get`, `ipam`, `doctor`, `collect`"),
+    rule(
+        Resources::EveryRecordAnywhere,
+        READ,
+        "`plumb get`, `ipam`, `doctor`, `collect`, whichever API group keeps the records",
+    ),
     rule(
         Resources::Kubernetes(CORE, &["nodes", "pods", "namespaces", "serviceaccounts"]),
         READ,
@@ -277,22 +281,32 @@ impl Rule {
             Resources::Kubernetes(_, names) => names.iter().map(|name| (*name).to_owned()).collect(),
             Resources::Records(kinds) => records(kinds),
             Resources::StatusOf(kinds) => statuses(kinds),
-            Resources::EveryRecord => records(&every(is_custom_resource)),
+            Resources::EveryRecord | Resources::EveryRecordAnywhere => records(&every(is_custom_resource)),
             Resources::EveryStatus => statuses(&every(has_status_apart)),
         }
     }
 
     /// Whether it is about all records there are.
     pub fn is_of_every_record(&self) -> bool {
-        matches!(self.resources, Resources::EveryRecord)
+        matches!(self.resources, Resources::EveryRecord | Resources::EveryRecordAnywhere)
     }
 
     fn manifest(&self, layout: Layout) -> Value {
-        let group = match self.resources {
-            Resources::Kubernetes(group, _) => group,
-            _ => layout.group(),
+        let layouts = match self.resources {
+            Resources::EveryRecordAnywhere => &[Layout::V1, Layout::V3],
+            _ => &[layout][..],
         };
-        json!({ "apiGroups": [group], "resources": self.resources(layout), "verbs": self.verbs })
+        let groups: BTreeSet<&str> = match self.resources {
+            Resources::Kubernetes(group, _) => BTreeSet::from([group]),
+            _ => layouts.iter().map(|layout| layout.group()).collect(),
+        };
+        let mut resources = self.resources(layout);
+        for other in layouts.iter().flat_map(|layout| self.resources(*layout)) {
+            if !resources.contains(&other) {
+                resources.push(other);
+            }
+        }
+        json!({ "apiGroups": groups, "resources": resources, "verbs": self.verbs })
     }
 }
 

@@ -80,6 +80,16 @@ pub(super) fn node(node: &Object<'_>) -> Resource {
     resource
 }
 
+/// Whether an annotation says something that is in no record.
+pub(super) fn is_unreadable(name: &str, text: &str) -> bool {
+    let Some(annotation) = name.strip_prefix(PREFIX).filter(|_| !text.is_empty()) else { return false };
+    match annotation {
+        "labels" | "annotations" => serde_json::from_str::<BTreeMap<String, String>>(text).is_err(),
+        "Interfaces" => serde_json::from_str::<Vec<Value>>(text).is_err(),
+        _ => FIELDS.iter().any(|field| field.annotation == annotation && (field.check)(text).is_err()),
+    }
+}
+
 /// The addresses that Calico uses, then those that Kubernetes knows.
 fn addresses(node: &Object<'_>, resource: &Resource) -> Vec<Value> {
     let bgp = resource.spec("bgp");

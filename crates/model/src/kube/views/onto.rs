@@ -53,7 +53,7 @@ pub fn calicos_part(record: &Resource) -> Value {
         let networks: BTreeSet<&str> = listed.filter_map(Value::as_str).collect();
         return json!({"containerID": record.spec("containerID"), "ipNetworks": networks});
     }
-    let patch = node_patch(record, Fence::Revision(""));
+    let patch = node_patch(record, &BTreeMap::new(), Fence::Revision(""));
     let mut annotations = patch["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
     annotations.retain(|_, value| !value.is_null());
     Value::Object(annotations)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::node::{FIELDS, PREFIX};
+use super::node::{FIELDS, PREFIX, is_unreadable};
 use super::pod::{CONTAINER_ID, DEVICE, MAC, POD_IP, POD_IPS};
 use crate::Resource;
 use crate::names::host_interface_name;
@@ -53,8 +53,9 @@ pub fn endpoint_removal_patch(fence: Fence<'_>) -> Value {
 }
 
 /// Writes a node: a merge patch of the Kubernetes Node's status. Calico names no revision, and overwrites what others wrote since
-/// it read the node.
-pub fn node_patch(node: &Resource, fence: Fence<'_>) -> Value {
+/// it read the node. `there` are the annotations of the object at that revision: one that cannot be read is in no record, and is not
+/// removed because the record is without it.
+pub fn node_patch(node: &Resource, there: &BTreeMap<String, String>, fence: Fence<'_>) -> Value {
     let mut annotations = Map::new();
     for field in &FIELDS {
         let (first, rest) = field.path.split_first().unwrap_or((&"", &[]));
@@ -67,6 +68,9 @@ pub fn node_patch(node: &Resource, fence: Fence<'_>) -> Value {
     let (labels, own) = own_labels_and_annotations(node);
     annotations.insert(format!("{PREFIX}labels"), as_json(&labels));
     annotations.insert(format!("{PREFIX}annotations"), as_json(&own));
+    annotations.retain(|name, value| {
+        !value.is_null() || !there.get(name).is_some_and(|text| is_unreadable(name, text))
+    });
     fence.metadata(annotations.into())
 }
 
@@ -179,7 +183,7 @@ mod tests {
         written.spec_mut().remove("ipv4VXLANTunnelAddr");
         written.spec_mut().insert("ipv6VXLANTunnelAddr".to_owned(), "fd00::1".into());
         written.metadata.labels.insert("own".to_owned(), "changed".to_owned());
-        let patch = node_patch(&written, Fence::Revision("5"));
+        let patch = node_patch(&written, &BTreeMap::new(), Fence::Revision("5"));
         assert_eq!(patch["metadata"]["resourceVersion"], "5");
         let after = patched(&object, &patch);
         let annotations = after["metadata"]["annotations"].as_object().unwrap();
@@ -188,5 +192,29 @@ mod tests {
         assert_eq!(annotations["projectcalico.org/labels"], r#"{"own":"changed"}"#);
         let again = read(&after);
         assert_eq!((&again.body, &again.metadata), (&written.body, &written.metadata));
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_a_node_stays() {
+        let odd = [
+            ("IPv4Address", "later-form:1"),
+            ("ASNumber", "many"),
+            ("IPv4VXLANTunnelAddr", "10.0.0"),
+            ("Interfaces", "[{"),
+            ("labels", "own=yes"),
+            ("annotations", "{\"note\":1}"),
+        ];
+        let odd: BTreeMap<String, String> =
+            odd.map(|(name, text)| (format!("{PREFIX}{name}"), text.to_owned())).into();
+        let mut annotations = odd.clone();
+        annotations.insert(format!("{PREFIX}IPv6Address"), "fd00::1/64".to_owned());
+        let object = json!({"metadata": {"name": "node-a", "annotations": annotations}});
+        let mut written = node::node(&Object::new(Shown::Node, object.as_object().unwrap()));
+        written.spec_mut().insert("ipv4VXLANTunnelAddr".to_owned(), "10.0.0.1".into());
+        written.spec_mut()["bgp"].as_object_mut().unwrap().remove("ipv6Address");
+        let after = patched(&object, &node_patch(&written, &annotations, Fence::Revision("5")));
+        let mut expected = odd;
+        expected.insert(format!("{PREFIX}IPv4VXLANTunnelAddr"), "10.0.0.1".to_owned());
+        assert_eq!(after["metadata"]["annotations"], json!(expected));
     }
 }
