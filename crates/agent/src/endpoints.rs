@@ -358,6 +358,11 @@ mod tests {
             known,
             [of("runs", Some("c")), of("fresh", None), ("foreign".to_owned(), Vec::new(), None)]
         );
+        // Its sandbox is gone, and the kubelet still reports the address.
+        put(record("between", json!({"node": "a", "containerID": "", "ipNetworks": ["10.0.0.3/32"]})));
+        assert_eq!(endpoints.vouched()[0], Vouched::Addresses(vec!["10.0.0.3".parse().unwrap()]));
+        let between: Vec<_> = endpoints.pods().into_iter().filter(|pod| pod.name == "between").collect();
+        assert_eq!((between.len(), between[0].has_addresses), (1, false));
         let fresh = record("fresh", json!({})).key;
         assert!(endpoints.record_at(&fresh).is_some());
         endpoints.cached().remove(&fresh);

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use model::{Key, KeyRange, Kind, Resource};
-use store::{Event, ListRequest, Record, Store, StoreError};
+use store::{Event, ListRequest, Record, RelistPauses, Store, StoreError};
 use tracing::{info, warn};
 
+/// How long to wait for a store that cannot even be listed.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Updates arrive in this order: `ListBegins`, a `Listed` for each record, `ListEnds`, and then changes. After `OutOfSync` it starts again;
@@ -27,15 +28,27 @@ pub(crate) async fn follow(
     what: &str,
     mut on_update: impl FnMut(Update),
 ) {
+    let mut pauses = RelistPauses::default();
     loop {
-        match list_and_watch(store, &range, &mut on_update).await {
-            Ok(()) => info!("the watch fell behind the store's history; listing the {what} again"),
-            Err(error) => {
-                warn!(%error, "cannot follow the {what} in the store; retrying");
-                tokio::time::sleep(RETRY_DELAY).await;
+        pauses.begin();
+        let mut has_listed = false;
+        let ended = list_and_watch(store, &range, &mut |update| {
+            match &update {
+                Update::ListEnds => has_listed = true,
+                Update::Put(_) | Update::Deleted(_) => pauses.was_of_use(),
+                Update::ListBegins | Update::Listed(_) | Update::OutOfSync => {}
             }
+            on_update(update);
+        })
+        .await;
+        match &ended {
+            Ok(()) => info!("the watch fell behind the store's history; listing the {what} again"),
+            Err(error) => warn!(%error, "cannot follow the {what} in the store; retrying"),
         }
+        // Before the pause: nobody is to rely on what may be out of date.
         on_update(Update::OutOfSync);
+        let pause = if has_listed { pauses.before_next(ended.is_err()) } else { RETRY_DELAY };
+        tokio::time::sleep(pause).await;
     }
 }
 

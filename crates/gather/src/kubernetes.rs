@@ -8,7 +8,7 @@ use model::kube::DecodeError;
 use model::kube::views::{Shown, view};
 use model::names::EndpointName;
 use model::text::on_one_line;
-use model::{Key, Kind, NodeName};
+use model::{Key, Kind, NodeName, as_attached};
 use plan::USUAL_INTERFACE;
 use serde_json::{Map, Value};
 use store::StoreError;
@@ -178,7 +178,10 @@ impl Shows {
         let object = Value::Object(object);
         if let (Purpose::WithRecords, Some(map)) = (purpose, object.as_object()) {
             match view(shown, map) {
-                Ok(Some(record)) => self.records.add(&record.key, &record.value, &record.revision),
+                // What its status still reports the pod itself says, as a witness.
+                Ok(Some(record)) => {
+                    self.records.add(&record.key, &as_attached(&record.value), &record.revision);
+                }
                 Ok(None) => {}
                 Err(undecodable) => self.refuse(&object, &undecodable.error),
             }
@@ -254,6 +257,13 @@ mod tests {
         assert_eq!(pods[0].exhibit("").file, "pod/shop/web-0");
         let endpoint = &records.endpoints.unwrap()[0].seen;
         assert_eq!((endpoint.pod.as_deref(), &endpoint.addresses), (Some("web-0"), &pods[0].seen.addresses));
+        let mut emptied = pod.clone();
+        emptied["metadata"]["annotations"]["cni.projectcalico.org/podIP"] = "".into();
+        let mut shows = Shows::default();
+        shows.take(Shown::Pod, Purpose::WithRecords, emptied.as_object().unwrap().clone());
+        let (pods, records) = (shows.evidence.pods.unwrap(), shows.records.finish(true));
+        assert_eq!(pods[0].seen.addresses.len(), 1, "the kubelet reports it");
+        assert!(records.endpoints.unwrap()[0].seen.addresses.is_empty(), "and no attachment has it");
         let mut odd = pod.clone();
         odd["metadata"]["annotations"]["cni.projectcalico.org/floatingIPs"] = "no list".into();
         let mut shows = Shows::default();

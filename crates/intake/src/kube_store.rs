@@ -8,7 +8,7 @@ use ipam::Reservations;
 
 use evidence::{Endpoint, Evidence, KubeNode, Origin, Pod, Sighted};
 use model::kube::views::{Shown, view};
-use model::{Cidr, Kind, Resource};
+use model::{Cidr, Kind, Resource, as_attached};
 use serde_json::{Map, Value, json};
 
 const CONTAINER_ID: &str = "cni.projectcalico.org/containerID";
@@ -127,7 +127,8 @@ fn viewed(pod: &Pod) -> Option<Endpoint> {
         "status": {"phase": pod.status, "podIPs": addresses},
     });
     let shown = view(Shown::Pod, object.as_object()?).ok()??;
-    let resource = Resource::decode(&shown.key, Kind::WorkloadEndpoint, &shown.value, "").ok()?;
+    let resource =
+        Resource::decode(&shown.key, Kind::WorkloadEndpoint, &as_attached(&shown.value), "").ok()?;
     Some(Endpoint::of_resource(&resource))
 }
 

@@ -1,10 +1,11 @@
 //! Edits of several steps as one commit: read, edit, write if nobody was faster, else start over.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::Key;
+use model::{Key, as_attached};
 use repair::{Edit, Edited, Page, is_same_record};
 use store::{Change, Lookup, MAX_CHANGES, Revision, Store, StoreError};
 
@@ -141,11 +142,18 @@ async fn read(store: &dyn Store, parts: &[Part<'_>]) -> Result<BTreeMap<Key, Pag
     let mut keys: Vec<Key> = parts.iter().flat_map(|part| part.edits.iter().map(Edit::key)).collect();
     keys.sort();
     keys.dedup();
+    let are_views = !store.capabilities().endpoints_are_records;
     let mut pages = BTreeMap::new();
     for keys in keys.chunks(MAX_CHANGES) {
         let found = store.read(keys.iter().cloned().map(Lookup::Record).collect()).await?;
         for (key, records) in keys.iter().zip(found) {
-            let record = records.first().map(|record| (&record.value[..], record.revision.as_str()));
+            let record = records.first().map(|record| {
+                // What is planned is about the attachment, not about what the kubelet still reports.
+                let value =
+                    if are_views { as_attached(&record.value) } else { Cow::Borrowed(&record.value[..]) };
+                (value, record.revision.as_str())
+            });
+            let record = record.as_ref().map(|(value, revision)| (&**value, *revision));
             pages.insert(key.clone(), Page::new(key.clone(), record));
         }
     }

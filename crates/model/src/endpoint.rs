@@ -1,5 +1,6 @@
 //! What an endpoint record says of an attachment.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -64,6 +65,21 @@ pub fn is_detached(value: &[u8]) -> bool {
     })
 }
 
+/// The record of a pod as its attachment has it: without the addresses that the kubelet still reports for a sandbox that is gone.
+pub fn as_attached(value: &[u8]) -> Cow<'_, [u8]> {
+    const EMPTY: &[u8] = br#""containerID":"""#;
+    // Most have a sandbox, and need not be read for this.
+    if !value.windows(EMPTY.len()).any(|part| part == EMPTY) || !is_detached(value) {
+        return Cow::Borrowed(value);
+    }
+    let Ok(mut record) = serde_json::from_slice::<Value>(value) else { return Cow::Borrowed(value) };
+    if let Some(spec) = record.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("containerID");
+        spec.remove("ipNetworks");
+    }
+    Cow::Owned(record.to_string().into_bytes())
+}
+
 fn attachment(value: &[u8]) -> Option<[Value; 4]> {
     let mut value: Value = serde_json::from_slice(value).ok()?;
     let spec = value.get_mut("spec")?.as_object_mut()?;
@@ -92,6 +108,13 @@ mod tests {
         assert!(!is_same_attachment(b"", b"") && !is_detached(b"{}") && !is_detached(written));
         assert!(is_detached(br#"{"spec":{"node":"n","ipNetworks":[]}}"#));
         assert!(!is_detached(br#"{"spec":{"ipNetworks":["10.0.0.1/32"]}}"#), "it may be anybody's");
-        assert!(is_detached(br#"{"spec":{"containerID":"","ipNetworks":["10.0.0.1/32"]}}"#));
+        let reported = br#"{"spec":{"containerID":"","ipNetworks":["10.0.0.1/32"],"node":"n"}}"#;
+        assert!(is_detached(reported));
+        assert_eq!(*as_attached(reported), *br#"{"spec":{"node":"n"}}"#);
+        for other in
+            [&br#"{"spec":{"containerID":"c","ipNetworks":["10.0.0.1/32"]}}"#[..], br#""containerID":"""#]
+        {
+            assert_eq!(*as_attached(other), *other);
+        }
     }
 }

@@ -52,7 +52,9 @@ pub mod yaml;
 pub use agent_mode::AgentMode;
 pub use cidr::{Cidr, IpVersion};
 pub use device::{DeviceName, Mac};
-pub use endpoint::{EndpointSpec, endpoint_networks, endpoint_spec, is_detached, is_same_attachment};
+pub use endpoint::{
+    EndpointSpec, as_attached, endpoint_networks, endpoint_spec, is_detached, is_same_attachment,
+};
 pub use finding_code::{FindingCode, UnknownCode};
 pub use handle_id::HandleId;
 pub use key::{AffinityOwner, Key, KeyRange};

@@ -20,6 +20,7 @@ pub mod wrap;
 use async_trait::async_trait;
 use model::{Key, KeyRange, Kind};
 
+pub use backoff::RelistPauses;
 pub use config::StoreConfig;
 pub use error::StoreError;
 pub use memory::MemoryStore;

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::free_port;
@@ -25,7 +25,7 @@ pub struct Forwarder {
 
 #[derive(Debug)]
 struct Shared {
-    target: u16,
+    target: AtomicU16,
     state: Mutex<State>,
     /// Bytes that have come from the target.
     answered: AtomicU64,
@@ -56,7 +56,8 @@ impl Forwarder {
     fn on(listener: TcpListener, target: u16) -> Forwarder {
         let address = listener.local_addr().expect("it listens");
         let state = State { traffic: Traffic::Flows, listening: true, open: Vec::new() };
-        let shared = Arc::new(Shared { target, state: Mutex::new(state), answered: AtomicU64::new(0) });
+        let shared =
+            Arc::new(Shared { target: target.into(), state: Mutex::new(state), answered: AtomicU64::new(0) });
         let accepting = Arc::clone(&shared);
         std::thread::spawn(move || accepting.accept(&listener));
         Forwarder { address, shared }
@@ -78,6 +79,11 @@ impl Forwarder {
         if traffic == Traffic::Cut {
             state.end_all();
         }
+    }
+
+    /// New connections go to another port of loopback; the others stay where they are.
+    pub fn turn_to(&self, target: u16) {
+        self.shared.target.store(target, Ordering::Relaxed);
     }
 
     /// Ends the connections there are; new ones may come.
@@ -122,7 +128,7 @@ impl Shared {
     }
 
     fn connect(self: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
-        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.target))?;
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.target.load(Ordering::Relaxed)))?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{AffinityOwner, IpVersion, Key, KeyRange, Kind};
-use store::{Event, Record, Revision, Store, StoreError};
+use store::{Event, Record, RelistPauses, Revision, Store, StoreError};
 use tracing::{debug, warn};
 
 use super::{Memory, State};
@@ -72,27 +72,45 @@ impl Part {
 
 /// Never ends by itself.
 pub(super) async fn follow(store: Arc<dyn Store>, memory: Arc<Memory>, part: Part, host: String) {
+    let mut pauses = RelistPauses::default();
     loop {
-        let ended = follow_once(&*store, &memory, part, &host).await;
+        pauses.begin();
+        let mut has_listed = false;
+        let on_progress = |progress| match progress {
+            Progress::Listed => has_listed = true,
+            Progress::Told => pauses.was_of_use(),
+        };
+        let ended = follow_once(&*store, &memory, part, &host, on_progress).await;
         {
             let mut state = memory.lock();
             state.parts.insert(part, None);
             state.scene = None;
             memory.tell_synced(&state);
         }
-        match ended {
+        match &ended {
             Ok(()) => debug!("the history of {part:?} is gone; listing again"),
-            Err(error) => {
-                warn!("cannot follow {part:?}: {error}");
-                tokio::time::sleep(RETRY_DELAY).await;
-            }
+            Err(error) => warn!("cannot follow {part:?}: {error}"),
         }
+        let pause = if has_listed { pauses.before_next(ended.is_err()) } else { RETRY_DELAY };
+        tokio::time::sleep(pause).await;
     }
 }
 
+enum Progress {
+    Listed,
+    Told,
+}
+
 /// Until the history is gone.
-async fn follow_once(store: &dyn Store, memory: &Memory, part: Part, host: &str) -> Result<(), StoreError> {
+async fn follow_once(
+    store: &dyn Store,
+    memory: &Memory,
+    part: Part,
+    host: &str,
+    mut on_progress: impl FnMut(Progress),
+) -> Result<(), StoreError> {
     let (records, revision) = store.list_all(part.range(host)).await?;
+    on_progress(Progress::Listed);
     // Watching before the list is used: nothing is missed, and a watch that cannot be had is no reason for joy.
     let mut watch = store.watch(part.range(host), revision).await?;
     let records = records.into_iter().filter(|record| part.is_meant(&record.key, host));
@@ -102,7 +120,11 @@ async fn follow_once(store: &dyn Store, memory: &Memory, part: Part, host: &str)
         memory.tell_synced(&state);
     }
     while let Some(event) = watch.next().await {
-        match event? {
+        let event = event?;
+        if !matches!(event, Event::HistoryGone) {
+            on_progress(Progress::Told);
+        }
+        match event {
             Event::HistoryGone => return Ok(()),
             Event::Put(record) if part.is_meant(&record.key, host) => {
                 let (key, revision) = (record.key.clone(), record.revision.clone());

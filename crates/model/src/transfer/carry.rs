@@ -263,3 +263,20 @@ fn keep_policy_name(
 fn text(body: Map<String, Value>) -> Vec<u8> {
     serde_json::to_vec(&body).expect("a JSON value can always be written")
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn that_a_pods_sandbox_is_gone_is_not_carried() {
+        let key = Key::namespaced(Kind::WorkloadEndpoint, "shop", "a-k8s-web-eth0");
+        let value = json!({ "spec": { "containerID": "", "ipNetworks": ["10.0.0.1/32"] } }).to_string();
+        let carried = carry(Origin::Kubernetes, &Destination::Records, &key, value.as_bytes())
+            .expect("it has an address");
+        let carried: Value = serde_json::from_slice(&carried.value.expect("it is another")).unwrap();
+        assert_eq!(carried, json!({ "spec": { "ipNetworks": ["10.0.0.1/32"] } }));
+    }
+}

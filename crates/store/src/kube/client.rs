@@ -1,7 +1,6 @@
 //! Requests to the API server: which may be repeated, how long they may take, and what a broken one amounts to.
 
 use std::error::Error as StdError;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +9,6 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper_util::client::legacy;
 use kube_client::client::Body;
-use kube_client::config::AuthInfo;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::config::KubeConfig;
@@ -125,13 +123,7 @@ impl Client {
         let source = config.source()?;
         let mut loaded = source.load().await?;
         let address = loaded.cluster_url.to_string().trim_end_matches('/').to_owned();
-        // The library would notice a new token within a minute, and prefer one that the kubeconfig has beside the file.
-        let path = loaded.auth_info.token_file.take().filter(|path| !path.is_empty());
-        let token = path.map(|path| {
-            let instead = token_of(&loaded.auth_info);
-            loaded.auth_info.token = None;
-            TokenFile::new(PathBuf::from(path), instead.as_deref())
-        });
+        let token = TokenFile::take_from(&mut loaded.auth_info);
         let connection = Connection::new(source, loaded).await?;
         Ok(Client { connection, address, token })
     }
@@ -280,11 +272,6 @@ impl Client {
         let mut files = self.token.iter().zip(refused);
         files.any(|(file, token)| file.has_changed_since(&token)) || self.connection.has_changed().await
     }
-}
-
-/// The library shows its secrets to nobody but a kubeconfig.
-fn token_of(user: &AuthInfo) -> Option<String> {
-    Some(serde_json::to_value(user).ok()?.get("token")?.as_str()?.to_owned())
 }
 
 /// What a try came to that brought no answer.

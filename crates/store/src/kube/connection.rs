@@ -9,6 +9,7 @@ use kube_client::{Client, Config};
 use tokio::sync::Mutex;
 
 use super::config::Source;
+use super::token::TokenFile;
 use super::{dial, once};
 use crate::StoreError;
 
@@ -68,7 +69,8 @@ impl Connection {
         let loaded = self.source.load().await;
         let client = match loaded {
             Ok(mut config) => {
-                config.auth_info.token_file = None;
+                // It is ours to send.
+                drop(TokenFile::take_from(&mut config.auth_info));
                 dial::client(config).await
             }
             Err(error) => Err(error),

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
+use kube_client::config::AuthInfo;
 
 use crate::StoreError;
 
@@ -27,8 +28,18 @@ struct Read {
 }
 
 impl TokenFile {
+    /// The file that a kubeconfig names, for us to read: the library would notice a new token within a minute, and prefer the one that
+    /// a kubeconfig may have beside the file.
+    pub(super) fn take_from(user: &mut AuthInfo) -> Option<TokenFile> {
+        let path = user.token_file.take().filter(|path| !path.is_empty())?;
+        // The library shows a secret to nobody, but writes it into a kubeconfig.
+        let whole = serde_json::to_value(&*user).unwrap_or_default();
+        user.token = None;
+        Some(TokenFile::new(PathBuf::from(path), whole["token"].as_str()))
+    }
+
     /// `instead`: a token that the kubeconfig has beside the file. As for kubectl, the file comes first.
-    pub(super) fn new(path: PathBuf, instead: Option<&str>) -> TokenFile {
+    fn new(path: PathBuf, instead: Option<&str>) -> TokenFile {
         TokenFile { path, instead: instead.and_then(|token| bearer(token).ok()), read: Mutex::new(None) }
     }
 

@@ -153,6 +153,42 @@ async fn broken_connections_lose_no_event() {
     .await;
 }
 
+/// What a server that was restarted has in its cache begins then, and etcd's history before that is cut.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_into_what_the_cache_never_had_says_so() {
+    let Some(mut server) = start_server("a_watch_into_what_the_cache_never_had_says_so") else { return };
+    let store = connect(server.kubeconfig().unwrap()).await;
+    let made = (&store as &dyn Store).create(handle(0), holding(1)).await.unwrap();
+    for number in 1..4 {
+        (&store as &dyn Store).create(handle(number), holding(1)).await.unwrap();
+    }
+    server.compact().unwrap();
+    server.restart().unwrap();
+    let mut watch = store.watch(KeyRange::Handles, made).await.unwrap();
+    assert!(matches!(next(&mut watch).await, Event::HistoryGone));
+}
+
+/// As a load balancer has it: whichever of the servers lives answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_servers_behind_one_address_each_may_die() {
+    let Some(mut server) = start_server("of_two_servers_behind_one_address_each_may_die") else { return };
+    let twin = server.twin().unwrap();
+    let forwarder = Forwarder::to(server.port());
+    let url = format!("https://127.0.0.1:{}", forwarder.port());
+    let path = server.write_kubeconfig("forwarded", &url, json!({ "token": ADMIN_TOKEN })).unwrap();
+    let (writer, reader) = (connect(path.clone()).await, connect(path).await);
+    survives(writer, reader, move || {
+        forwarder.turn_to(twin.port());
+        // Once it is back it has no history of the time before.
+        server.restart().unwrap();
+        forwarder.turn_to(server.port());
+        drop(twin);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        (server, forwarder)
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_whose_answer_is_lost_is_uncertain() {
     let Some(server) = start_server("a_change_whose_answer_is_lost_is_uncertain") else { return };

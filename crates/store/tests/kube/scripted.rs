@@ -1,49 +1,51 @@
 //! Answers that a server gives only in trouble, out of a script.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use model::kube::Layout;
 use model::{Key, KeyRange, Kind};
 use serde_json::{Value, json};
 use store::kube::{KubeConfig, KubeStore};
 use store::{Event, Store, StoreError};
+use testkit::kube::Setup;
 
 use crate::faults::{handle, holding};
-use crate::fixture::next;
+use crate::fixture::{next, start};
 
 const V1: Option<&str> = Some("crd.projectcalico.org/v1");
 
+/// Status, further headers and body.
+type Answered = (u16, &'static str, String);
+
 /// Answers requests with what it is told, in order, over plain HTTP. What it was asked last stands in the file `asked`.
-fn scripted(answers: Vec<(u16, &'static str, String)>) -> (KubeConfig, tempfile::TempDir) {
+fn scripted(answers: Vec<Answered>) -> (KubeConfig, tempfile::TempDir) {
+    let mut answers = answers.into_iter();
+    answering(move |_, _| answers.next())
+}
+
+/// Answers each request, by its first line and its body, until there is no answer.
+fn answering(
+    mut answer: impl FnMut(&str, &[u8]) -> Option<Answered> + Send + 'static,
+) -> (KubeConfig, tempfile::TempDir) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let directory = tempfile::tempdir().unwrap();
     let asked = directory.path().join("asked");
     std::thread::spawn(move || {
-        for (status, header, body) in answers {
+        loop {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let (mut length, mut head) = (0, String::new());
-            loop {
-                let mut line = String::new();
-                reader.read_line(&mut line).unwrap();
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-                head.push_str(&line);
-            }
-            std::fs::write(&asked, head).unwrap();
-            reader.read_exact(&mut vec![0; length]).unwrap();
+            let (head, body) = request(&stream);
+            std::fs::write(&asked, &head).unwrap();
+            let Some((status, header, body)) = answer(head.lines().next().unwrap_or_default(), &body) else {
+                return;
+            };
             let head = format!(
                 "HTTP/1.1 {status} X\r\n{header}Content-Length: {}\r\nConnection: close\r\n\r\n",
                 body.len()
             );
-            stream.write_all(head.as_bytes()).unwrap();
-            stream.write_all(body.as_bytes()).unwrap();
+            // Whoever asked may have gone.
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         }
     });
     let path = directory.path().join("config");
@@ -56,6 +58,25 @@ fn scripted(answers: Vec<(u16, &'static str, String)>) -> (KubeConfig, tempfile:
         KubeConfig { kubeconfig: Some(path), api_group: V1.map(str::to_owned), ..KubeConfig::default() },
         directory,
     )
+}
+
+fn request(stream: &TcpStream) -> (String, Vec<u8>) {
+    let mut reader = BufReader::new(stream);
+    let (mut length, mut head) = (0, String::new());
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+        head.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    (head, body)
 }
 
 fn stored(revision: &str) -> String {
@@ -86,6 +107,55 @@ async fn a_server_in_trouble_is_asked_again_but_not_told_again() {
         matches!(&uncertain, Err(StoreError::Uncertain { source }) if source.to_string().contains("leader")),
         "{uncertain:?}"
     );
+}
+
+/// Before a real server stands one that refuses every third request: what two writers count together is complete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_busy_server_refuses_is_done_later_and_once() {
+    const EACH: usize = 8;
+    let Some(server) =
+        start("what_a_busy_server_refuses_is_done_later_and_once", Setup::default(), Layout::V1)
+    else {
+        return;
+    };
+    let (api, mut count) = (server.api(), 0);
+    let (config, _directory) = answering(move |line, body| {
+        count += 1;
+        if count % 3 == 0 {
+            return Some((429, "Retry-After: 0\r\n", String::new()));
+        }
+        let mut words = line.split(' ');
+        let (method, path) = (words.next()?, words.next()?);
+        let body: Option<Value> = serde_json::from_slice(body).ok();
+        let answer = api.request(method, path, body.as_ref()).unwrap();
+        Some((answer.status, "", answer.text))
+    });
+    let writers = [config.clone(), config].map(|config| {
+        tokio::spawn(async move {
+            let store = KubeStore::connect(config).await.unwrap();
+            let store: &dyn Store = &store;
+            let mut done = 0;
+            while done < EACH {
+                let outcome = match store.get(&handle(1)).await.unwrap() {
+                    None => store.create(handle(1), holding(1)).await,
+                    Some(record) => {
+                        let value: Value = serde_json::from_slice(&record.value).unwrap();
+                        let held = value["block"]["10.0.0.0/26"].as_u64().unwrap() as usize;
+                        store.update(handle(1), holding(held + 1), record.revision).await
+                    }
+                };
+                match outcome {
+                    Ok(_) => done += 1,
+                    Err(error) => assert!(error.is_lost_race(), "{error:?}"),
+                }
+            }
+        })
+    });
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let object = server.api().read("/apis/crd.projectcalico.org/v1/ipamhandles/h1").unwrap();
+    assert_eq!(object["spec"]["block"]["10.0.0.0/26"], 2 * EACH);
 }
 
 #[tokio::test]

@@ -74,6 +74,19 @@ pub struct KubeApiServer {
     directory: TempDir,
 }
 
+/// A second API server of a cluster.
+#[derive(Debug)]
+pub struct Twin {
+    port: u16,
+    _process: Process,
+}
+
+impl Twin {
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
 impl KubeApiServer {
     /// Starts etcd and the API server and waits until it is ready.
     pub fn start(setup: Setup) -> Result<KubeApiServer> {
@@ -178,6 +191,19 @@ impl KubeApiServer {
         lines[lines.len().saturating_sub(15)..].join("\n")
     }
 
+    /// A second server with the same etcd, as a cluster has several. It ends when it is dropped.
+    pub fn twin(&self) -> Result<Twin> {
+        let port = free_port();
+        let twin = Twin { port, _process: self.spawn(port)? };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let api = Api::new(address, &self.certificates().cert("ca"), ADMIN_TOKEN);
+        process::wait_until("the second Kubernetes API server to be ready", || {
+            api.get("/readyz").is_ok_and(|answer| answer.status == 200)
+        })
+        .with_context(|| self.log_tail())?;
+        Ok(twin)
+    }
+
     fn wait_ready(&mut self) -> Result<()> {
         let api = self.api();
         let mut ended = None;
@@ -192,13 +218,17 @@ impl KubeApiServer {
     }
 
     fn launch(&mut self) -> Result<()> {
+        self.server = Some(self.spawn(self.port)?);
+        Ok(())
+    }
+
+    fn spawn(&self, port: u16) -> Result<Process> {
         let log = File::options().create(true).append(true).open(self.files.log())?;
         let mut command = process::command(PROGRAM);
-        command.args(self.files.arguments(&self.etcd.endpoint(0), Ipv4Addr::LOCALHOST.into(), self.port));
+        command.args(self.files.arguments(&self.etcd.endpoint(0), Ipv4Addr::LOCALHOST.into(), port));
         command.args(&self.setup.extra_args);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.server = Some(Process::spawn(command).with_context(|| format!("cannot start {PROGRAM}"))?);
-        Ok(())
+        Process::spawn(command).with_context(|| format!("cannot start {PROGRAM}"))
     }
 
     fn write_tokens(&self) -> Result<()> {

@@ -209,7 +209,7 @@ mod tests {
         let mut annotations = odd.clone();
         annotations.insert(format!("{PREFIX}IPv6Address"), "fd00::1/64".to_owned());
         let object = json!({"metadata": {"name": "node-a", "annotations": annotations}});
-        let mut written = node::node(&Object { shown: Shown::Node, object: object.as_object().unwrap() });
+        let mut written = node::node(&Object::new(Shown::Node, object.as_object().unwrap()));
         written.spec_mut().insert("ipv4VXLANTunnelAddr".to_owned(), "10.0.0.1".into());
         written.spec_mut()["bgp"].as_object_mut().unwrap().remove("ipv6Address");
         let after = patched(&object, &node_patch(&written, &annotations, Fence::Revision("5")));
